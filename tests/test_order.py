@@ -2,12 +2,16 @@
 
 import MDAnalysis
 import numpy as np
+import pandas as pd
 import pytest
 from MDAnalysis.lib.distances import minimize_vectors
 from MDAnalysisTests.datafiles import Martini_membrane_gro
+from scipy import stats
 
 import paceline
 from paceline.analysis.order import SCH, OrderParameter
+from paceline.analysis.results import Results, further_results
+from paceline.analysis.saved_tables import read_saved
 from paceline.analysis.uncertainty import mean_of_series
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 
@@ -158,11 +162,50 @@ def test_the_figure_has_names_of_carbons(membrane_lipids, tmp_path):
     results = SCH(ours.select_atoms("resname POPE and name C2?")).run().results
     ax = results.plot()
     assert [text.get_text() for text in ax.get_xticklabels()] == list(results.labels)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("carbon", "S_CH")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("carbon", "-S_CD")
     results.save(tmp_path / "order.csv")
     text = (tmp_path / "order.csv").read_text(encoding="utf-8")
     assert "frame,time (ps),S_CH of C22,S_CH of C23" in text
     assert "# mean of S_CH of C22: -0." in text
+
+
+def test_means_have_the_intervals_of_the_figure(membrane_lipids, tmp_path):
+    _, ours, _ = membrane_lipids
+    found = SCH(ours.select_atoms("resname POPE and name C2?")).run()
+    (table,) = further_results(found).values()
+    table.save(tmp_path / "means.csv")
+    means = pd.read_csv(tmp_path / "means.csv", comment="#", float_precision="round_trip")
+    assert means.carbon.tolist() == found.results.labels.tolist()
+    for row, series in zip(means.itertuples(index=False), found.results.timeseries.T, strict=True):
+        known = mean_of_series(series)
+        wanted = (known.mean, -known.mean, known.error, known.interval, known.n_independent)
+        np.testing.assert_allclose(row[1:], wanted, rtol=1e-12)
+    saved = Results(table=read_saved(tmp_path / "means.csv").table())
+    for ax in (found.results.plot(), table.plot(), saved.plot()):
+        (bars,) = ax.containers
+        points, _, (lines,) = bars.lines
+        np.testing.assert_array_equal(points.get_ydata(), means["-S_CD"])
+        ends = np.array([one[:, 1] for one in lines.get_segments()])
+        half = means["95 % interval"].to_numpy()
+        np.testing.assert_allclose(ends.mean(axis=1), means["-S_CD"], rtol=1e-12)
+        np.testing.assert_allclose(np.ptp(ends, axis=1), 2 * half, rtol=1e-9)
+        assert [" ".join(one.get_text().split()) for one in ax.get_legend().get_texts()] == [
+            "mean and 95 % interval, 8 of 8 not converged"
+        ]
+
+
+def test_intervals_are_those_of_correlated_frames(tmp_path):
+    """Each direction stays for ten frames: one frame of ten is independent."""
+    directions = np.random.default_rng(2).standard_normal((300, 1, 3)).repeat(10, axis=0)
+    frames = np.concatenate([np.zeros_like(directions), directions], axis=1)
+    universe = made(tmp_path, frames, ["C", "H"])
+    found = OrderParameter(universe.atoms[:1], universe.atoms[1:]).run()
+    blocks = found.results.timeseries[::10, 0]
+    wanted = stats.t.ppf(0.975, 299) * stats.sem(blocks)
+    assert found.results.interval[0] == pytest.approx(wanted, rel=0.1)
+    means = found.further_tables()["means"]
+    assert means.columns["independent values"][0] == pytest.approx(300, rel=0.2)
+    assert means.columns["95 % interval"][0] == found.results.interval[0]
 
 
 def test_frames_that_were_left_out(damaged):

@@ -427,8 +427,11 @@ def test_membranes(adk_xtc, tmp_path, run):
     assert (status, "SCH needs bonds" in err) == (2, True)
     status, _, err = run("order", "-s", path, "-f", path, *options[:4], "--hydrogens", "name H*")
     assert (status, "--select-2 is of other vectors" in err) == (2, True)
-    carbons, options = tmp_path / "sch.csv", ["--select", "resname LYS", "--axis", "x"]
+    carbons, means = tmp_path / "sch.csv", tmp_path / "means.csv"
+    options = ["--select", "resname LYS", "--axis", "x", "--means", means]
     assert run("order", *adk_xtc, *options, "-e", 4, "-o", carbons) == (0, "", "")
+    found = pd.read_csv(means, comment="#", float_precision="round_trip")
+    assert list(found.columns)[:3] == ["carbon", "S_CH", "-S_CD"]
     wanted = SCH(paceline.Universe(*adk_xtc).select_atoms("resname LYS"), "x").run(stop=4).results
     found = pd.read_csv(carbons, comment="#", float_precision="round_trip")
     np.testing.assert_array_equal(found.iloc[:, 2:], wanted.timeseries)

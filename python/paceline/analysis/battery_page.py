@@ -243,7 +243,9 @@ def _section(battery: ShownBattery, name: str, title: str, file: str) -> ResultS
         files += [f"{name}.npz"] if table.partial else []
         files.append(f"{name}.svg")
     for further, more in further_results(analysis).items():
-        drawings.append(_drawing(more, FURTHER_SIZE, more.whole_table()))
+        shown = more.whole_table()
+        if table is None or shown.drawn is None or shown.drawn is not table.drawn:
+            drawings.append(_drawing(more, FURTHER_SIZE, shown))
         files += [f"{name}-{further}.csv", f"{name}-{further}.svg"]
     return ResultSection(
         title,

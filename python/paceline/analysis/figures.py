@@ -71,6 +71,8 @@ class Series:
     colour: str | None = None
     #: True if the line ends where the abscissa, numbers of residues, has a gap.
     ends_at_gaps: bool = False
+    #: True if the abscissa counts names, which are points with bars of their intervals.
+    of_names: bool = False
 
 
 def draw(
@@ -294,6 +296,7 @@ def _series_of(
             band = table.columns[table.bands[title]] if title in table.bands else None
             one = Series(x, table.columns[title], name, points, window, band)
             one = replace(one, ends_at_gaps=table.abscissa == "residue" and not points)
+            one = replace(one, of_names=bool(table.ticks))
             if several and len(table.y) > 1:
                 one = replace(one, colour=f"C{k % 10}", pattern=PATTERNS[j % len(PATTERNS)])
             if table.colour:
@@ -311,6 +314,9 @@ def _draw_one(one: Series, ax: "Axes") -> "Line2D | PathCollection":
         one = _with_gaps(one)
     x, values = one.x, one.values
     is_large, colour = len(x) > LARGE, one.colour
+    if one.of_names:
+        style = {"fmt": "o", "markersize": 4, "capsize": 2, "elinewidth": 1}
+        return ax.errorbar(x, values, one.band, label=one.name, color=colour, **style)
     if one.points:
         some = _some_points(len(x))
         size = 1 if len(x) > FEW_POINTS else 4

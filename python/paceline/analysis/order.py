@@ -1,6 +1,7 @@
 """Order parameters: how bonds of lipids, or other vectors, lie along an axis."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from paceline.analysis.guess import TAILS, elements_of
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.analysis.uncertainty import ENOUGH
 from paceline.contract.atoms import Atoms, System, attribute_of, has_attribute
 from paceline.contract.declaration import PBC, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame
@@ -19,6 +21,8 @@ from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.atom_choice import check_static, choose_atoms
 from paceline.transform.compounds import bonds_of
 
+#: Title of half the widths of intervals.
+INTERVAL = "95 % interval"
 AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 
 
@@ -54,6 +58,8 @@ class OrderParameter(GroupsAnalysis):
     results.error : numpy.ndarray of float64, shape (n_labels,)
         Standard errors of these, by the statistical inefficiency of each series; NaN where frames
         are not in the order of time, or few.
+    results.interval : numpy.ndarray of float64, shape (n_labels,)
+        Half of the widths of their 95 % intervals, by Student's t; NaN as above.
     results.labels : numpy.ndarray of str, shape (n_labels,)
         The labels, in the order of their first vectors.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
@@ -82,8 +88,9 @@ class OrderParameter(GroupsAnalysis):
     array([0.514])
     """
 
-    #: Symbol in tables and figures, and name of the labels there.
+    #: Symbol in tables, name of the labels there, and what the figure shows, with its sign.
     SYMBOL, LABELLED = "P2", "vector"
+    DRAWN, SIGN = "P2", 1
 
     def __init__(
         self,
@@ -132,19 +139,21 @@ class OrderParameter(GroupsAnalysis):
         columns = dict(zip(titles, value.T, strict=True))
         read = value[~self.left_out]
         mean = read.mean(axis=0) if len(read) else np.full(value.shape[1], np.nan)
-        drawn = None
+        table = table_in_time(self, columns, titles, self.SYMBOL)
+        known = list(table.means().values())
+        error, interval, independent = (
+            np.where(np.isnan(mean), np.nan, [getattr(one, name) for one in known] or [np.nan])
+            for name in ("error", "interval", "n_independent")
+        )
         if len(titles) > 1:
-            of_labels = {self.LABELLED: np.arange(len(mean)), self.SYMBOL: mean}
-            y = {self.SYMBOL: self.SYMBOL}
-            drawn = Table(of_labels, self.LABELLED, y, self.SYMBOL, ticks=self._labels)
-        table = table_in_time(self, columns, titles, self.SYMBOL, drawn)
-        errors = [one.error for one in table.means().values()] or [np.nan]
+            table = replace(table, drawn=self._profile(mean, interval, independent))
         self.results = Results(
             table=table,
             provenance=self.record(),
             timeseries=value,
             mean=mean,
-            error=np.where(np.isnan(mean), np.nan, errors),
+            error=error,
+            interval=interval,
             labels=np.array(self._labels),
             frames=self.frames,
             times=self.times,
@@ -152,6 +161,38 @@ class OrderParameter(GroupsAnalysis):
         atoms, values = next(iter(self._groups.values())), np.repeat(mean, self._counts)
         _, first = np.unique(atoms.indices, return_index=True)
         self.results.with_values(self.on_first_frame(self.SYMBOL, atoms[first], values[first]))
+
+    def _profile(self, mean: np.ndarray, interval: np.ndarray, independent: np.ndarray) -> Table:
+        """Make the table of the figure: the mean of each label, with its interval."""
+        columns = {self.LABELLED: np.arange(len(mean)), self.DRAWN: self.SIGN * mean}
+        name, bands, has_one = "mean", {}, np.isfinite(interval)
+        if has_one.any():
+            columns[INTERVAL] = interval
+            name, bands = "mean and 95 % interval", {self.DRAWN: INTERVAL}
+            few = int((independent[has_one] < ENOUGH).sum())
+            name += f", {few} of {len(mean)} not converged" if few else ""
+        return Table(
+            columns, self.LABELLED, {self.DRAWN: name}, self.DRAWN, ticks=self._labels, bands=bands
+        )
+
+    FURTHER_TABLES = ("means",)
+
+    def further_tables(self) -> dict[str, Table]:
+        """Tabulate the mean of each label over the frames, with its interval.
+
+        Returns
+        -------
+        dict of str to Table
+            "means", whose figure is that of the results.
+        """
+        found, known = self.results, self.results.means.values()
+        independent = np.array([one.n_independent for one in known] or [np.nan] * len(found.mean))
+        columns = {self.LABELLED: found.labels, self.SYMBOL: found.mean}
+        columns |= {self.DRAWN: self.SIGN * found.mean}
+        columns |= {"standard error": found.error, INTERVAL: found.interval}
+        columns |= {"independent values": independent}
+        drawn = found.table.drawn or self._profile(found.mean, found.interval, independent)
+        return {"means": Table(columns, self.LABELLED, {self.DRAWN: ""}, self.DRAWN, drawn=drawn)}
 
 
 class SCH(OrderParameter):
@@ -189,6 +230,8 @@ class SCH(OrderParameter):
     results.error : numpy.ndarray of float64, shape (n_carbons,)
         Standard errors of these, by the statistical inefficiency of each series; NaN where frames
         are not in the order of time, or few.
+    results.interval : numpy.ndarray of float64, shape (n_carbons,)
+        Half of the widths of their 95 % intervals, by Student's t; NaN as above.
     results.labels : numpy.ndarray of str, shape (n_carbons,)
         Names of the carbons, along the chains; of lipids of several kinds, after that of the
         residue.
@@ -225,7 +268,8 @@ class SCH(OrderParameter):
             "Order parameter S_CH of the bonds between carbon and hydrogen, by the name of the "
             "carbon, means over lipids of each frame; with --select-2 that of vectors from the "
             "first atom of --select to the first one of --select-2, and so on. The figure shows "
-            "means over frames."
+            "-S_CD, which is -S_CH, as mean over frames with its 95 % interval; --means saves its "
+            "numbers."
         ),
         section="distributions.md#order-of-lipids",
         variants=("OrderParameter",),
@@ -247,11 +291,13 @@ class SCH(OrderParameter):
             "axis",
             PBC,
         ),
+        further={"means": "write the mean of each carbon over frames, and its interval"},
         on_structure="order parameter of each carbon's name",
         batteries=(Member("membrane", {"select": TAILS}, place=2),),
     )
 
     SYMBOL, LABELLED = "S_CH", "carbon"
+    DRAWN, SIGN = "-S_CD", -1
 
     def __init__(
         self,
