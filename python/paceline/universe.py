@@ -8,6 +8,7 @@ from typing import Any
 import MDAnalysis
 
 from paceline import _core
+from paceline._util.choices import BEADS_OF_WATER
 from paceline._util.files import check_local
 from paceline.contract.atoms import attribute_of
 from paceline.errors import (
@@ -28,8 +29,9 @@ from paceline.transform.matching import order_in_file
 #: Parts of a system that are often written alone.
 _USUAL_PARTS = (
     "protein",
-    "not resname SOL WAT HOH",
-    "not (water or resname NA CL K MG CA ZN NA+ CL- K+ MG2+ CA2+ SOD CLA POT CAL)",
+    f"not resname SOL WAT HOH {BEADS_OF_WATER}",
+    f"not (water or resname {BEADS_OF_WATER} NA CL K MG CA ZN NA+ CL- K+ MG2+ CA2+ SOD CLA POT CAL "
+    "ION)",
 )
 
 

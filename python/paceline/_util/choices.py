@@ -19,6 +19,8 @@ SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 
 #: Treatments of a frame that cannot be read: raise an error, or leave the frame out.
 ON_ERROR = ("raise", "skip")
+#: Residues of Martini's water, of which a bead is four molecules: plain, antifreeze, polarizable.
+BEADS_OF_WATER = "W WF PW"
 #: Default selections of a system of any kind: one atom of each residue, and whole molecules.
 #: "Other" is GROMACS's group of what is neither a biopolymer, nor water, nor an ion.
 TRACE = ("protein and name CA", "nucleic and name P", "protein and name BB", "Other")

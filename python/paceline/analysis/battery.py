@@ -14,7 +14,12 @@ from paceline._util.files import new_file, saved_together
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_page import page_of_battery
 from paceline.analysis.energies import Energies, read_energies
-from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
+from paceline.analysis.guess import (
+    BEADS_OF_BACKBONE,
+    BEADS_OF_LIPIDS,
+    LIPIDS,
+    WATER_OXYGENS,
+)
 from paceline.analysis.needed_transforms import suited
 from paceline.analysis.results import further_results
 from paceline.analysis.write_catalogue import class_declared_as
@@ -52,10 +57,25 @@ UPDATING = ("group",)
 #: What a system may hold, by selections that find one atom of it.
 SYSTEMS = {
     "protein": "protein and name CA",
+    "coarse-grained protein": BEADS_OF_BACKBONE,
     "nucleic acid": "nucleic and name P",
     "membrane": LIPIDS,
     "liquid": WATER_OXYGENS,
     "ligand": "{ligand}",
+}
+#: Why analyses of atoms are left out of the battery of a system of beads, by the selection that
+#: finds these.
+LACK_OF_BEADS = {
+    BEADS_OF_BACKBONE: {
+        "sasa": "its radii are those of atoms",
+        "dssp": "it needs the atoms N, CA, C and O of the backbone",
+        "ramachandran": "it needs the atoms N, CA and C of the backbone",
+        "hbonds": "it needs hydrogens",
+        "contact-map": "its cutoff is for atoms",
+    },
+    BEADS_OF_LIPIDS: {
+        "order": "it needs hydrogens; 'paceline order --select-2' has P2 of bonds between beads",
+    },
 }
 #: Stands for the selection of a system's ligands in the parameters of an entry.
 LIGAND = SYSTEMS["ligand"]
@@ -230,12 +250,29 @@ class Battery:
                 descriptions |= _of_ligand(found, ligand) if ligand else {}
             elif _holds(universe, selection):
                 descriptions |= found
+        lacking = {
+            name: f"the system is coarse-grained, and {reason}"
+            for selection, reasons in LACK_OF_BEADS.items()
+            if _holds(universe, selection)
+            for name, reason in reasons.items()
+            if selection == BEADS_OF_LIPIDS or name not in descriptions
+        }
+        descriptions = {name: one for name, one in descriptions.items() if name not in lacking}
         if not descriptions:
             raise UnsupportedError(
                 "the system holds neither protein nor nucleic acid nor lipids nor water, as known "
                 "by their names: describe the analyses in a file ('paceline run')"
             )
-        return cls(descriptions, universe, optional=True)
+        made = cls(descriptions, universe, optional=True)
+        made._leave_out(lacking)
+        return made
+
+    def _leave_out(self, reasons: Mapping[str, str]) -> None:
+        """Note analyses that are not made, and why."""
+        for lacking in (self._whole[2], self.left_out):
+            lacking.update(reasons)
+        for name, reason in reasons.items():
+            warn(f"left out of the battery: {name}: {reason}")
 
     def add_energies(self, *paths: str | os.PathLike, terms: Sequence[str] | None = None) -> Self:
         """Put energies that the simulation's program wrote beside the analyses.

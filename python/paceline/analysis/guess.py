@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
+from paceline._util.choices import BEADS_OF_WATER
 from paceline.contract.atoms import (
     Atoms,
     System,
@@ -20,13 +21,23 @@ from paceline.transform.compounds import bonds_of
 POLAR_HYDROGENS = "name H* [1-4]H* and bonded (name N* O*)"
 #: Nitrogens and oxygens that may accept them; no ions.
 POLAR_ACCEPTORS = "name O* N* and bonded all"
-#: Oxygens of water, by the names of GROMACS and CHARMM, and of Amber, OpenMM and the PDB.
-WATER_OXYGENS = "name OW OH2 or (water and name O)"
+#: Beads of Martini's water.
+WATER_BEADS = f"resname {BEADS_OF_WATER} and name W WF"
+#: Oxygens of water, by the names of GROMACS and CHARMM, and of Amber, OpenMM and the PDB, or beads.
+WATER_OXYGENS = f"name OW OH2 or (water and name O) or ({WATER_BEADS})"
+#: Headgroups of Martini's lipids: the phosphate, or of lipids without one the first bead between
+#: head and tails. Cholesterol is not among them.
+BEADS_OF_LIPIDS = (
+    "name PO4 CP GL1 AM1 OH1 and (same residue as global name GL2 AM2) "
+    "and not (name GL1 AM1 OH1 and same residue as global name PO4 PO41 CP)"
+)
 #: Headgroups of lipids; Amber's are residues of their own.
 LIPIDS = (
     "(resname ??PC ??PE ??PG ??PS ??PA and name P P8 P31 PO4) "
-    "or (resname PC PE PS PGR and name P31)"
+    f"or (resname PC PE PS PGR and name P31) or ({BEADS_OF_LIPIDS})"
 )
+#: Backbone of Martini's proteins.
+BEADS_OF_BACKBONE = "protein and name BB"
 #: Carbons of their tails, by the names of CHARMM, that have hydrogens.
 TAILS = (
     "resname ??PC ??PE ??PG ??PS ??PA and name C2? C2?? C3? C3?? "

@@ -120,6 +120,7 @@ class Gyration(AnalysisBase):
         options=("compound",),
         batteries=(
             Member("protein", {"select": "protein"}, place=3),
+            Member("coarse-grained protein", {"select": "protein"}, place=3),
             Member("nucleic acid", {"select": "nucleic"}, name="gyration-nucleic", place=3),
         ),
     )

@@ -93,6 +93,7 @@ class LeafletSeries(AnalysisBase):
             "and the leaflet of each, and how often it changed them."
         ),
         section="distributions.md#leaflets",
+        select=LIPIDS,
         examples=(
             'md.tpr md.xtc --select "name P" -o leaflets.csv --plot leaflets.png',
             'martini.gro martini.xtc --select "name PO4 ROH" --cutoff 12 -o leaflets.npz',

@@ -11,6 +11,7 @@ from paceline._util.arguments import whole_number
 from paceline._util.choices import TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
+from paceline.analysis.guess import BEADS_OF_BACKBONE
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
@@ -123,6 +124,11 @@ class PCA(AnalysisBase):
             Member(
                 "protein",
                 {"select": "protein and name CA", "align": True, "n_projected": 2},
+                place=8,
+            ),
+            Member(
+                "coarse-grained protein",
+                {"select": BEADS_OF_BACKBONE, "align": True, "n_projected": 2},
                 place=8,
             ),
         ),

@@ -9,6 +9,7 @@ from paceline._util.arguments import whole_number
 from paceline._util.choices import TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
+from paceline.analysis.guess import BEADS_OF_BACKBONE
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, telling_columns
@@ -111,6 +112,7 @@ class RMSD(AnalysisBase):
         ),
         batteries=(
             Member("protein", {"select": "backbone"}, place=1),
+            Member("coarse-grained protein", {"select": BEADS_OF_BACKBONE}, place=1),
             Member("nucleic acid", {"select": "nucleicbackbone"}, name="rmsd-nucleic", place=1),
             Member(
                 "ligand",
@@ -333,6 +335,7 @@ class RMSF(AnalysisBase):
         ),
         batteries=(
             Member("protein", {"select": "protein and name CA", "align": True}, place=2),
+            Member("coarse-grained protein", {"select": BEADS_OF_BACKBONE, "align": True}, place=2),
             Member(
                 "nucleic acid",
                 {"select": "nucleic and name P", "align": True},

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
+from paceline.analysis.guess import LIPIDS, WATER_BEADS, WATER_OXYGENS
 from paceline.contract.atoms import System, has_attribute
 from paceline.performance.number_format import joined, many
 
@@ -24,7 +24,8 @@ def describe_system(universe: System) -> str:
             n_chains = len(np.unique(residues.segindices[found]))
             chains = f" in {n_chains:,} segments" if n_chains > 1 else ""
             parts.append(f"{_a(name)} of {many(len(found), 'residue')}{chains}")
-    for name, selection in (("lipid", LIPIDS), ("water", WATER_OXYGENS)):
+    waters = (("water bead", WATER_BEADS), ("water", WATER_OXYGENS))
+    for name, selection in (("lipid", LIPIDS), *waters):
         found = _residues(universe, selection, rest)
         rest[found] = False
         parts += [many(len(found), name)] if len(found) else []

@@ -12,6 +12,7 @@ import MDAnalysis
 import numpy as np
 
 from paceline._util.arguments import check_selection
+from paceline._util.choices import BEADS_OF_WATER
 from paceline.contract.atoms import Atoms, has_attribute
 from paceline.errors import DamagedFileError, SelectionError, warn
 from paceline.transform.bond_lists import give_bonds_to_select
@@ -21,11 +22,13 @@ _MAIN_CHAIN = "N CA C O O1 O2 OC1 OC2 OT OXT"
 _HYDROGENS = "H* [0-9]H* [0-9][0-9]H*"
 _DNA = "resname DA DG DC DT DA5 DG5 DC5 DT5 DA3 DG3 DC3 DT3 DAN DGN DCN DTN"
 _RNA = "resname A U C G RA RU RC RG RA5 RT5 RU5 RC5 RG5 RA3 RT3 RU3 RC3 RG3 RAN RTN RUN RCN RGN"
-#: Names of ions in the force fields of GROMACS, CHARMM and Amber.
+#: Names of ions in the force fields of GROMACS, CHARMM, Amber and Martini.
 _ION = (
     "resname LI LI+ LIT NA NA+ SOD K K+ POT RB RB+ RUB CS CS+ CES MG MG2+ CA CA2+ CAL Cal ZN ZN2+ "
-    "CU CU1 CU2+ F F- CL CL- CLA BR BR- I I- IB+ MK OH"
+    "CU CU1 CU2+ F F- CL CL- CLA BR BR- I I- IB+ MK OH ION"
 )
+#: Water, and that of Martini.
+_WATER = f"water or resname {BEADS_OF_WATER}"
 
 #: GROMACS's default groups, in its order, as selections of MDAnalysis.
 DEFAULT_GROUPS = {
@@ -42,15 +45,15 @@ DEFAULT_GROUPS = {
     "non-Protein": "not protein",
     "DNA": _DNA,
     "RNA": _RNA,
-    "Water": "water",
-    "SOL": "water",
-    "non-Water": "not water",
+    "Water": _WATER,
+    "SOL": _WATER,
+    "non-Water": f"not ({_WATER})",
     "Ion": _ION,
-    "Other": f"not (protein or water or {_DNA} or {_RNA} or {_ION})",
-    "Water_and_ions": f"water or {_ION}",
+    "Other": f"not (protein or {_WATER} or {_DNA} or {_RNA} or {_ION})",
+    "Water_and_ions": f"{_WATER} or {_ION}",
 }
 #: Groups of whole residues that need no group of their own for each residue's name.
-_LARGE = f"protein or water or {_DNA} or {_RNA}"
+_LARGE = f"protein or {_WATER} or {_DNA} or {_RNA}"
 #: Parameters, which no group's name can be.
 _TAKEN = inspect.signature(MDAnalysis.AtomGroup.select_atoms).parameters
 #: Names of groups that an error lists.

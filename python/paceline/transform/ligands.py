@@ -22,6 +22,8 @@ NOT_LIGANDS = (
     *("PC", "PE", "PS", "PGR", "PA", "OL", "LAL", "MY", "ST", "AR", "LAU", "OLA", "OLC", "PLM"),
     *("SO4", "PO4", "GOL", "EDO", "PEG", "PGE", "PG4", "MPD", "ACT", "DMS", "LMT", "BOG", "LDA"),
 )
+#: Beads that only lipids of Martini have.
+BEADS_OF_LIPIDS = {"GL1", "GL2", "AM2", "ROH"}
 #: Atoms that only amino acids or nucleotides of a chain have together.
 BACKBONES = ({"N", "CA", "C", "O"}, {"P", "O5'", "C5'", "C4'", "C3'", "O3'"})
 
@@ -65,9 +67,9 @@ def _is_heavy(universe: System) -> np.ndarray | None:
 
 
 def _is_in_chain(universe: System, residues: np.ndarray) -> bool:
-    """Check whether residues have atoms of a backbone, or bonds to other residues."""
+    """Check whether residues have atoms of a backbone or of lipids, or bonds to other residues."""
     names = set(universe.residues[residues[:1]].atoms.names)
-    if any(backbone <= names for backbone in BACKBONES):
+    if any(backbone <= names for backbone in BACKBONES) or names & BEADS_OF_LIPIDS:
         return True
     bonds, residue_of = known_bonds(universe), universe.atoms.resindices
     ends = residue_of[bonds]
