@@ -130,6 +130,25 @@ def test_a_group_alone_and_within_others(universe):
     assert list(group.to_dataframe()) == ["frame", "time (ps)", "SASA (Å²)"]
 
 
+def test_a_part_of_the_surface_of_some_atoms_is_that_of_mdtraj(adk, universe):
+    """MDTraj computes a file of the atoms that have the surface."""
+    trajectory = mdtraj.load(adk.trajectory, top=adk.topology)[:2]
+    surface = universe.select_atoms("resid 30-120")
+    theirs = mdtraj.geometry.sasa._ATOMIC_RADII
+    radii = {one.element.symbol: 10 * theirs[one.element.symbol] for one in trajectory.top.atoms}
+    wanted = 100 * mdtraj.shrake_rupley(trajectory.atom_slice(surface.indices), n_sphere_points=200)
+    part = surface.select_atoms("resname LYS ARG")
+    analysis = SASA(part, surface=surface, compound="residues", radii=radii, n_points=200)
+    found = analysis.run(stop=2, backend="serial").results.sasa
+    numbers = np.searchsorted(surface.indices, part.indices)
+    for column, residue in zip(found.T, part.residues, strict=True):
+        atoms = numbers[part.resindices == residue.resindex]
+        # A point of a sphere may be in another one by rounding.
+        np.testing.assert_allclose(column, wanted[:, atoms].sum(axis=1), atol=0.7)
+    alone = SASA(part, radii=radii, n_points=200).run(stop=2, backend="serial").results.sasa
+    assert (alone > 1.3 * found.sum(axis=1)).all()
+
+
 def test_radii(universe):
     calphas = universe.select_atoms("name CA")[::-1]
     how = {"stop": 1, "backend": "serial"}

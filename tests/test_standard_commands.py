@@ -48,6 +48,7 @@ from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.analysis.order import SCH, OrderParameter
 from paceline.analysis.results import Results
+from paceline.analysis.sasa import SASA
 from paceline.analysis.waterdynamics import SurvivalProbability
 from paceline.contract.catalogue import catalogue
 from paceline.timing import Timings
@@ -435,6 +436,21 @@ def test_membranes(adk_xtc, tmp_path, run):
     wanted = SCH(paceline.Universe(*adk_xtc).select_atoms("resname LYS"), "x").run(stop=4).results
     found = pd.read_csv(carbons, comment="#", float_precision="round_trip")
     np.testing.assert_array_equal(found.iloc[:, 2:], wanted.timeseries)
+
+
+def test_surface_of_more_atoms_than_are_reported(adk_xtc, tmp_path, run):
+    table, options = tmp_path / "sasa.csv", ["-e", 3, "--n-points", 50]
+    chosen = ["--select", "resname LYS", "--surface", "protein"]
+    assert run("sasa", *adk_xtc, *chosen, *options, "-o", table)[0] == 0
+    universe = paceline.Universe(*adk_xtc)
+    lysines, protein = (universe.select_atoms(text) for text in ("resname LYS", "protein"))
+    wanted = SASA(lysines, surface=protein, n_points=50).run(stop=3).results.sasa
+    found = pd.read_csv(table, comment="#")["SASA (Å²)"]
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
+    status, _, err = run("sasa", *adk_xtc, "--select", "protein", "--surface", "resname LYS")
+    assert (status, "atoms of the group are not in surface" in err) == (2, True)
+    status, _, err = run("sasa", *adk_xtc, "--surface", "resname LIG")
+    assert (status, "no atoms match 'resname LIG'" in err) == (2, True)
 
 
 def test_align_writes_a_trajectory_and_its_rmsd(adk_xtc, tmp_path, run):

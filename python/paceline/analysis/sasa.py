@@ -15,7 +15,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, residue_labels
 from paceline.analysis.values_on_structure import StructureValues, of_residues
 from paceline.contract.atoms import Atoms, System, has_attribute
-from paceline.contract.declaration import Declaration, Member
+from paceline.contract.declaration import Declaration, Member, Option
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, warn
@@ -112,7 +112,8 @@ class SASA(AnalysisBase):
         summary="solvent-accessible surface area",
         description=(
             "Solvent-accessible surface area (Å²) of each frame, by points on spheres (Shrake & "
-            "Rupley), of the selected atoms as if there were no others."
+            "Rupley), of the selected atoms as if there were no others; with --surface that part "
+            "of the surface of more atoms which is theirs."
         ),
         section="structure.md#solvent-accessible-surface",
         select=SOLUTE,
@@ -120,11 +121,18 @@ class SASA(AnalysisBase):
             "adk.psf adk.dcd -o sasa.csv --plot sasa.png",
             "md.tpr md.xtc --select protein --unwrap --compound residues -o sasa.npz",
             "md.tpr md.xtc --select protein --unwrap --compound residues -o sasa.cxc",
+            'md.tpr md.xtc --select "resname LIG" --surface "protein or resname LIG" -o free.csv',
         ),
         options=(
             "n_points",
             "probe_radius",
             "compound",
+            Option(
+                "surface",
+                "atoms that have the surface and cover each other, those of --select among them "
+                "[those of --select alone]",
+                metavar="TEXT",
+            ),
         ),
         further={
             "residues": "write the area of each residue in each frame, with --compound residues; "

@@ -186,6 +186,7 @@ def _sasa(
     universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.sasa import SASA
+    from paceline.cli.analysis_steps import selected
     from paceline.contract.declaration import ON_STRUCTURE
 
     whole = options["compound"] == "group"
@@ -193,6 +194,8 @@ def _sasa(
         raise UnsupportedError(
             f"{args.output} is of residues or atoms: give --compound residues, or atoms"
         )
+    if (surface := options.pop("surface")) is not None:
+        options["surface"] = selected(universe, surface)
     analysis = SASA(groups[0], **options)
     analysis.maps_residues = args.residues is not None
     if analysis.maps_residues and options["compound"] != "residues":
