@@ -2,7 +2,9 @@
 
 import itertools
 import os
+import re
 import time
+from importlib.util import find_spec
 from typing import Any
 
 import MDAnalysis
@@ -87,6 +89,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         begun = time.perf_counter()
         if is_name(topology):
             check_local(topology)
+            _check_mmcif(os.fspath(topology))
         self._topology_file = os.fspath(topology) if is_name(topology) else None
         if style := _atom_style_of_lammps(topology, kwargs):
             kwargs["atom_style"] = style
@@ -207,6 +210,19 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 def _is_hdf5_topology(topology: Any, format: Any) -> bool:
     """Tell whether a topology is an HDF5 file, which MDAnalysis cannot parse."""
     return format is None and is_name(topology) and os.path.isfile(topology) and is_hdf5(topology)
+
+
+def _check_mmcif(path: str) -> None:
+    """Raise `UnsupportedError` for an mmCIF file that the installed packages cannot read."""
+    if not re.search(r"\.(mm)?cif(\.gz|\.bz2)?$", path, re.IGNORECASE):
+        return
+    lacks = [] if "CIF" in MDAnalysis._PARSERS else [f"MDAnalysis is {MDAnalysis.__version__}"]
+    lacks += [] if find_spec("gemmi") else ["gemmi is not installed"]
+    if lacks:
+        raise UnsupportedError(
+            f"{path}: mmCIF files need MDAnalysis 2.11 or newer and the package gemmi, and "
+            f"{' and '.join(lacks)}: pip install 'paceline[mmcif]', or give a PDB file"
+        )
 
 
 def _dl_poly_format(topology: Any, format: Any) -> str | None:

@@ -45,7 +45,7 @@ FORMATS = {
 FORMATS |= {ending: OutputFormat(one.name, StructureFrames) for ending, one in STRUCTURES.items()}
 
 #: Endings of structures that are not written.
-UNWRITTEN = (".cif", ".pqr", ".mol2")
+UNWRITTEN = (".pqr", ".mol2")
 
 
 class Write(AnalysisBase):
@@ -64,10 +64,10 @@ class Write(AnalysisBase):
         Ending in .xtc, .trr, .dcd, .nc or .ncdf (NetCDF), .h5md, .h5 or .hdf5 (H5MD). TRR, NetCDF
         and H5MD hold velocities and forces, where the trajectory has them; XTC and DCD positions
         only. Or a file of structures: .pdb or .ent, .gro, which holds velocities, .xyz, or, of one
-        frame, .crd; these need a topology.
+        frame, .crd, or .cif or .mmcif (mmCIF); these need a topology.
     structure : path-like, optional
         Structure of the same atoms in the first frame that is written, with which the file can be
-        opened: .pdb, .ent, .gro, .xyz or .crd.
+        opened: .pdb, .ent, .gro, .xyz, .crd, .cif or .mmcif.
     precision : float, optional
         Of an XTC file: integers per nm, by default 1000, a resolution of 0.01 Å. Of an H5MD file:
         Å; positions are rounded to the largest power of two that is not above it, so that they

@@ -1,4 +1,4 @@
-"""Files of structures, which MDAnalysis's writers make: PDB, GRO, XYZ and CRD."""
+"""Files of structures: PDB, GRO, XYZ and CRD, by MDAnalysis's writers, and mmCIF."""
 
 import io
 import os
@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, cycle
+from itertools import chain, cycle, product
 from pathlib import Path
 from string import ascii_letters, digits
 from typing import Any, NamedTuple
@@ -15,6 +15,7 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.files import new_files, writing_to
+from paceline.analysis.mmcif import chains_with_repeats, write_mmcif
 from paceline.block import Block
 from paceline.contract.atoms import Atoms, System, attribute_of, topology_of
 from paceline.contract.kinds import PerBlock
@@ -45,9 +46,12 @@ class StructureFormat(NamedTuple):
     #: Bytes of a velocity; 0 where it holds none.
     velocities: int = 0
     several: bool = True
+    #: Letters of a chain; 0 where it has none.
+    chain: int = 0
 
 
-_PDB = StructureFormat("PDB", 81, (-999.9994, 9999.9994), (5, 4), (4, 4))
+_PDB = StructureFormat("PDB", 81, (-999.9994, 9999.9994), (5, 4), (4, 4), chain=1)
+_CIF = StructureFormat("mmCIF", 110, letters=(7, 7), several=False, chain=4)
 #: Formats by the endings of their files.
 STRUCTURES = {
     ".pdb": _PDB,
@@ -55,6 +59,8 @@ STRUCTURES = {
     ".gro": StructureFormat("GRO", 45, (-9999.99, 99999.99), (5, 5), (5, 5), velocities=24),
     ".xyz": StructureFormat("XYZ", 45),
     ".crd": StructureFormat("CRD", 140, several=False),
+    ".cif": _CIF,
+    ".mmcif": _CIF,
 }
 
 
@@ -99,7 +105,12 @@ def check_structure(path: str | os.PathLike, atoms: Atoms, n_frames: int = 1) ->
     if cut:
         warn(
             f"{name}: {kind.name} cuts {' and '.join(cut)}: programs that read it know atoms by "
-            "their order alone"
+            f"their order alone{'' if kind is _CIF else '; mmCIF (.cif) has no such limits'}"
+        )
+    if kind is _CIF and len(twice := chains_with_repeats(atoms, chain_ids(atoms, kind.chain))):
+        warn(
+            f"{name}: residues of chain {', '.join(twice[:5])}{', …' * (len(twice) > 5)} have the "
+            "same numbers and names, and programs would put them together: they are numbered from 1"
         )
     size = kind.bytes * len(atoms) * n_frames
     if size > LARGE:
@@ -124,6 +135,9 @@ def _cut(kind: StructureFormat, atoms: Atoms) -> list[str]:
         long = [] if known is None else [one for one in np.unique(known) if len(one) > width]
         if long:
             cut.append(f"names of {owner} such as {long[0]} to {width} letters")
+    n_segments = len(np.unique(atoms.segindices))
+    if kind.chain == 1 and n_segments > len(CHAINS):
+        cut.append(f"names of {n_segments} chains to {len(CHAINS)} letters")
     return cut
 
 
@@ -150,8 +164,9 @@ def structure_file(
         # Attributes that a topology lacks have the defaults of the format.
         warnings.simplefilter("ignore")
         system = Merge(atoms)
+    if kind.chain:
+        system.add_TopologyAttr("chainIDs", chain_ids(atoms, kind.chain))
     if kind.name == "PDB":
-        system.add_TopologyAttr("chainIDs", chain_ids(atoms))
         segids = attribute_of(system.segments, "segids")
         if segids is not None:  # the first letters of several may be the same
             width = kind.letters[0]
@@ -182,8 +197,8 @@ def _title(title: str, found: StructureFrame) -> str:
     return f"{' '.join(title.split())[: LONGEST_TITLE - len(time) - len(step)]}{time}{step}"
 
 
-def chain_ids(atoms: Atoms) -> np.ndarray:
-    """Letter of each atom's chain: that of the topology, else that of its segment, else another.
+def chain_ids(atoms: Atoms, longest: int = 1) -> np.ndarray:
+    """Letters of each atom's chain: those of the topology, else of its segment, else others.
 
     Examples
     --------
@@ -193,19 +208,26 @@ def chain_ids(atoms: Atoms) -> np.ndarray:
     >>> u.add_TopologyAttr("segids", ["PROA", "B", "WAT"])
     >>> chain_ids(u.atoms).tolist()
     ['A', 'B', 'C']
+    >>> chain_ids(u.atoms, 4).tolist()
+    ['PROA', 'B', 'WAT']
     """
     count = len(atoms)
     known = attribute_of(atoms, "chainIDs")
     known = np.array([""] * count if known is None else known, dtype=object)
-    valid = np.array([len(one) == 1 and one.isalnum() for one in known], dtype=bool)
+
+    def is_short(name: str) -> bool:
+        return len(name) <= longest and name.isascii() and name.isalnum()
+
+    valid = np.array([is_short(one) for one in known], dtype=bool)
     names = attribute_of(atoms, "segids")
     segments, rows = np.unique(atoms.segindices, return_inverse=True)
     letters: list[str] = [""] * len(segments)
     if names is not None:
         for row, name in zip(rows, names, strict=True):
-            letters[row] = name if len(name) == 1 and name.isalnum() else ""
+            letters[row] = name if is_short(name) else ""
     taken = {*letters, *known[valid]}
-    free = chain((one for one in CHAINS if one not in taken), cycle(CHAINS))
+    more = ("".join(two) for two in product(CHAINS, CHAINS)) if longest > 1 else ()
+    free = chain((one for one in chain(CHAINS, more) if one not in taken), cycle(CHAINS))
     needed = np.unique(rows[~valid])
     for row in needed.tolist():
         letters[row] = letters[row] or next(free)
@@ -301,7 +323,15 @@ def _crd(
     yield lambda title: CRDWriter(path).write(system.atoms)
 
 
-_WRITERS = {"PDB": _pdb, "GRO": _gro, "XYZ": _xyz, "CRD": _crd}
+@contextmanager
+def _cif(
+    path: str, system: Any, several: bool, remarks: Sequence[str]
+) -> Iterator[Callable[[str], None]]:
+    with open(path, "w", encoding="utf-8") as file:
+        yield lambda title: write_mmcif(file, system, title)
+
+
+_WRITERS = {"PDB": _pdb, "GRO": _gro, "XYZ": _xyz, "CRD": _crd, "mmCIF": _cif}
 
 
 def write_structures(

@@ -498,9 +498,10 @@ def add_convert(commands: Commands) -> CommandParser:
         help="write frames to a new trajectory file, of any format",
         description="Decode, select, transform, encode and write frames, in their order, with all "
         "workers. The ending names the format: .xtc, .trr, .dcd, .nc, .ncdf, .h5md, .h5, "
-        ".hdf5; or, with a topology (-s), files of structures: .pdb, .ent, .gro, .xyz, or .crd of "
-        "one frame. TRR, NetCDF and H5MD keep velocities and forces, GRO velocities; H5MD also "
-        "keeps what the topology knows of the atoms. A summary goes to standard error.",
+        ".hdf5; or, with a topology (-s), files of structures: .pdb, .ent, .gro, .xyz, or .crd or "
+        ".cif (mmCIF) of one frame. TRR, NetCDF and H5MD keep velocities and forces, GRO "
+        "velocities; H5MD also keeps what the topology knows of the atoms. A summary goes to "
+        "standard error.",
         epilog=CONVERT_EXAMPLES,
     )
     form = FileForm(topology="optional", output="required", alone=True)
@@ -512,7 +513,7 @@ def add_convert(commands: Commands) -> CommandParser:
         type=Path,
         metavar="FILE",
         help="write the same atoms in the first frame, too, to open the trajectory with: .pdb, "
-        ".gro, .xyz or .crd",
+        ".gro, .xyz, .crd or .cif",
     )
     add(
         "--precision",

@@ -116,7 +116,7 @@ def add_frames(commands: Commands) -> CommandParser:
         "--structure",
         type=Path,
         metavar="FILE",
-        help="write the same atoms in the first frame, too: .pdb, .gro, .xyz or .crd",
+        help="write the same atoms in the first frame, too: .pdb, .gro, .xyz, .crd or .cif",
     )
     add("--overwrite", action="store_true", help="replace files that exist")
     parser.set_defaults(run=run_frames)

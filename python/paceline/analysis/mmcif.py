@@ -1,0 +1,134 @@
+"""Write structures as mmCIF (PDBx), which limits neither numbers of atoms nor those of residues."""
+
+import re
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+import numpy as np
+
+from paceline.analysis.guess import elements_of
+from paceline.contract.atoms import Atoms, attribute_of
+
+#: Items of an atom, in the order of columns.
+_ITEMS = (
+    *("group_PDB", "id", "type_symbol", "label_atom_id", "label_alt_id", "label_comp_id"),
+    *("label_asym_id", "label_entity_id", "label_seq_id", "pdbx_PDB_ins_code"),
+    *("Cartn_x", "Cartn_y", "Cartn_z", "occupancy", "B_iso_or_equiv", "auth_seq_id"),
+    *("auth_asym_id", "pdbx_PDB_model_num"),
+)
+_CELL = ("length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma")
+#: Values that need no quotes, unless they begin as a word of the format.
+_PLAIN = re.compile(r"[A-Za-z0-9+*/-][A-Za-z0-9+*/'._-]*")
+_WORDS = ("data_", "save_", "loop_", "stop_", "global_")
+
+
+def write_mmcif(file: TextIO, system: Any, title: str) -> None:
+    """Write the present frame of a Universe, whose atoms have chainIDs."""
+    atoms, dimensions = system.atoms, system.trajectory.ts.dimensions
+    file.write(f"data_paceline\n_struct.title {_value(title)}\n")
+    if dimensions is not None:
+        file.writelines(
+            f"_cell.{name} {value:.5f}\n" for name, value in zip(_CELL, dimensions, strict=True)
+        )
+        file.write("_symmetry.space_group_name_H-M 'P 1'\n")
+    file.write("loop_\n" + "".join(f"_atom_site.{name}\n" for name in _ITEMS))
+    x, y, z = (map("{:.5f}".format, axis) for axis in atoms.positions.T.tolist())
+    before, after = _columns(atoms)
+    rows = zip(*before, x, y, z, *after, strict=True)
+    file.writelines(" ".join(row) + " 1\n" for row in rows)
+
+
+def _columns(atoms: Atoms) -> tuple[list[Iterable[str]], list[Iterable[str]]]:
+    """Make the columns before the positions, and those behind them."""
+    n = len(atoms)
+    chains = _of(atoms, "chainIDs", "A").astype(str)
+    numbers = list(map(str, _numbers(atoms, chains).tolist()))
+    # A chain that begins again, as with its water, is another one of these.
+    begins = np.concatenate([[False], chains[1:] != chains[:-1]])
+    parts = np.array([_letters(k) for k in range(int(begins.sum()) + 1)])[np.cumsum(begins)]
+    elements = [one.capitalize() or "X" for one in elements_of(atoms)]
+    named = _values(chains)
+    return (
+        [
+            _values(_of(atoms, "record_types", "ATOM")),
+            map(str, range(1, n + 1)),
+            elements,
+            _values(_of(atoms, "names", "X")),
+            _values(_of(atoms, "altLocs", "")),
+            _values(_of(atoms, "resnames", "UNK")),
+            parts.tolist(),
+            ["?"] * n,
+            numbers,
+            _values(_of(atoms, "icodes", ""), "?"),
+        ],
+        [
+            map("{:.2f}".format, _of(atoms, "occupancies", 1.0).tolist()),
+            map("{:.2f}".format, _of(atoms, "tempfactors", 0.0).tolist()),
+            numbers,
+            named,
+        ],
+    )
+
+
+def _of(atoms: Atoms, name: str, default: Any) -> np.ndarray:
+    """Get an attribute of atoms; where the topology lacks it, a default."""
+    found = attribute_of(atoms, name)
+    return np.full(len(atoms), default) if found is None else np.asarray(found)
+
+
+def chains_with_repeats(atoms: Any, chains: np.ndarray) -> np.ndarray:
+    """Find the chains in which several residues have one number and name.
+
+    Programs put these together, which would change the order of atoms.
+    """
+    first = np.unique(atoms.resindices, return_index=True)[1]
+    names = [_of(atoms, name, "").astype(str)[first] for name in ("resids", "resnames", "icodes")]
+    keys = np.array([chains.astype(str)[first], *names])
+    _, number, counts = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
+    return np.unique(keys[0, counts[number.reshape(-1)] > 1])
+
+
+def _numbers(atoms: Atoms, chains: np.ndarray) -> np.ndarray:
+    """Get numbers of residues; in chains where they repeat, numbers from 1 on."""
+    found = _of(atoms, "resids", 1).copy()
+    for name in chains_with_repeats(atoms, chains):
+        some = chains == name
+        found[some] = np.unique(atoms.resindices[some], return_inverse=True)[1].reshape(-1) + 1
+    return found
+
+
+def _letters(number: int) -> str:
+    """Name a part by letters, as the Protein Data Bank does.
+
+    Examples
+    --------
+    >>> [_letters(number) for number in (0, 25, 26, 702)]
+    ['A', 'Z', 'AA', 'AAA']
+    """
+    found = ""
+    while number >= 0:
+        number, digit = divmod(number, 26)
+        found, number = chr(65 + digit) + found, number - 1
+    return found
+
+
+def _values(texts: np.ndarray, empty: str = ".") -> list[str]:
+    """Write texts as values: each different one once."""
+    known, numbers = np.unique(texts.astype(str), return_inverse=True)
+    values = [_value(one) if one.strip() else empty for one in known.tolist()]
+    return [values[k] for k in numbers.reshape(-1).tolist()]
+
+
+def _value(text: str) -> str:
+    """Write a text as a value, in quotes where it needs them.
+
+    Examples
+    --------
+    >>> print(_value("O5'"), _value("loop_1"), _value("my lipid"), _value("_x'y"))
+    O5' 'loop_1' 'my lipid' "_x'y"
+    """
+    text = " ".join(text.split())
+    if _PLAIN.fullmatch(text) and not text.lower().startswith(_WORDS):
+        return text
+    quote = '"' if "'" in text else "'"
+    return f"{quote}{text.replace(quote, ' ')}{quote}"
