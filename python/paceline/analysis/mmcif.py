@@ -1,6 +1,7 @@
 """Write structures as mmCIF (PDBx), which limits neither numbers of atoms nor those of residues."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any, TextIO
 
@@ -82,10 +83,9 @@ def chains_with_repeats(atoms: Any, chains: np.ndarray) -> np.ndarray:
     Programs put these together, which would change the order of atoms.
     """
     first = np.unique(atoms.resindices, return_index=True)[1]
-    names = [_of(atoms, name, "").astype(str)[first] for name in ("resids", "resnames", "icodes")]
-    keys = np.array([chains.astype(str)[first], *names])
-    _, number, counts = np.unique(keys, axis=1, return_inverse=True, return_counts=True)
-    return np.unique(keys[0, counts[number.reshape(-1)] > 1])
+    names = [_of(atoms, name, "")[first].tolist() for name in ("resids", "resnames", "icodes")]
+    counts = Counter(zip(chains[first].tolist(), *names, strict=True))
+    return np.array(sorted({chain for (chain, *_), n in counts.items() if n > 1}), dtype=str)
 
 
 def _numbers(atoms: Atoms, chains: np.ndarray) -> np.ndarray:
