@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.container import ErrorbarContainer
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
@@ -111,7 +112,7 @@ def cell_of(ax: "Axes") -> tuple[float, float]:
 
 def legend_above(
     ax: "Axes",
-    handles: "Sequence[Artist] | None" = None,
+    handles: "Sequence[Artist | ErrorbarContainer] | None" = None,
     texts: Sequence[str] | None = None,
     *,
     columns: int = 1,

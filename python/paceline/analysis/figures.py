@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.collections import PathCollection
+    from matplotlib.container import ErrorbarContainer
     from matplotlib.figure import Figure
     from matplotlib.gridspec import GridSpecBase
     from matplotlib.lines import Line2D
@@ -308,15 +309,22 @@ def _series_of(
     return found
 
 
-def _draw_one(one: Series, ax: "Axes") -> "Line2D | PathCollection":
+def _draw_one(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathCollection":
     """Draw a series; return what stands for it in the legend."""
     if one.ends_at_gaps:
         one = _with_gaps(one)
     x, values = one.x, one.values
     is_large, colour = len(x) > LARGE, one.colour
     if one.of_names:
-        style = {"fmt": "o", "markersize": 4, "capsize": 2, "elinewidth": 1}
-        return ax.errorbar(x, values, one.band, label=one.name, color=colour, **style)
+        return ax.errorbar(
+            *(x, values, one.band),
+            fmt="o",
+            label=one.name,
+            color=colour,
+            markersize=4,
+            capsize=2,
+            elinewidth=1,
+        )
     if one.points:
         some = _some_points(len(x))
         size = 1 if len(x) > FEW_POINTS else 4
