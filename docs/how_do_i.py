@@ -56,6 +56,8 @@ def write_files(folder: Path) -> None:
         "water.tpr": datafiles.TPR,
         "water.xtc": datafiles.XTC,
         "membrane.xtc": datafiles.XTC_MEMPROT,
+        "melt.psf": datafiles.TRZ_psf,
+        "melt.trz": datafiles.TRZ,
         "ener.edr": datafiles.AUX_EDR,
     }.items():
         shutil.copy(source, folder / name)

@@ -112,6 +112,8 @@ def files(tmp_path_factory) -> Path:
     for name, path in {
         "adk.psf": datafiles.PSF,
         "adk.dcd": datafiles.DCD,
+        "melt.psf": datafiles.TRZ_psf,
+        "melt.trz": datafiles.TRZ,
         "martini.gro": datafiles.Martini_membrane_gro,
         "md.tpr": datafiles.TPR2020,
         "topol.tpr": datafiles.TPR2020,

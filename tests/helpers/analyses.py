@@ -33,6 +33,7 @@ from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.analysis.order import SCH, OrderParameter
 from paceline.analysis.pca import PCA
+from paceline.analysis.polymer import PersistenceLength, Polymer
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.rotamers import Rotamers
@@ -253,6 +254,21 @@ ANALYSES = {
             *(results.p_components, results.variance),
             *(results.cumulated_variance, results.projection),
         ],
+    ),
+    "Polymer": Case(
+        lambda u: Polymer(u.select_atoms("protein and backbone and not name O")),
+        lambda results: [results.end_to_end, results.end_to_end_vectors, results.rg],
+    ),
+    "PersistenceLength": Case(
+        lambda u: PersistenceLength([u.select_atoms("name CA")[k : k + 15] for k in (40, 5, 90)]),
+        lambda results: [
+            *(results.bond_autocorrelation, results.internal_distances, results.fit),
+            results.internal_distances_interval,
+        ],
+    ),
+    "PersistenceLength of many chains": Case(
+        lambda u: PersistenceLength(u.select_atoms("backbone and resid 3-50"), chains="residues"),
+        lambda results: [results.bond_autocorrelation, results.bond_autocorrelation_interval],
     ),
     "Rotamers": Case(
         lambda u: Rotamers(u.residues[90:10:-7], max_chi=3),

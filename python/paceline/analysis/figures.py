@@ -224,12 +224,16 @@ def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -
     few = f", {MOST_POINTS:,} of {n_points:,} points" if points and n_points > MOST_POINTS else ""
     ax.set_ylabel(f"{first.y_label}{few}")
     ax.margins(x=0.03 if points else 0)  # points at the border would be cut in half
-    _tick_abscissa(x_label, ax)
+    if first.logarithmic:
+        ax.set(xscale="log", yscale="log")
+    else:
+        _tick_abscissa(x_label, ax)
     if first.ticks:
         ax.margins(x=0.03)
         size = "x-small" if len(first.ticks) > MANY_TICKS else None
         ax.set_xticks(abscissas[0], first.ticks, rotation=90, fontsize=size)
-    if not any(np.nan_to_num(one.values % 1).any() for one in series):
+    whole = not any(np.nan_to_num(one.values % 1).any() for one in series)
+    if whole and not first.logarithmic:
         ax.locator_params(axis="y", integer=True)
     ax.spines[["top", "right"]].set_visible(False)
     if first.turn:

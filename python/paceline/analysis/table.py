@@ -81,7 +81,8 @@ class Table:
     Columns of `right` have an ordinate of their own, with `right_label`. Points have the colours of
     the column `colour`. If both axes are angles of a full `turn`, from one to another, they are a
     square, in which the regions of a `reference` are drawn. `stacks` name columns of the whole
-    table that are one column of the figure, one after another.
+    table that are one column of the figure, one after another. Figures of a `logarithmic` table
+    have logarithmic axes.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -109,6 +110,7 @@ class Table:
     turn: Sequence[float] = ()
     reference: str = ""
     stacks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    logarithmic: bool = False
 
     def cells(self, title: str, rows: slice = slice(None)) -> list[object]:
         """Numbers or names of some rows of a column, those of counts without a decimal point."""

@@ -213,6 +213,16 @@ def _pca(
     return PCA(groups[0], **options)
 
 
+def _polymer(
+    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+) -> "AnalysisBase":
+    from paceline.analysis.polymer import Polymer
+
+    analysis = Polymer(*groups, **options)
+    analysis.correlated = args.correlation is not None
+    return analysis
+
+
 #: The analyses by the names of their commands.
 MAKE: dict[str, Make] = {
     "average": _average,
@@ -226,6 +236,7 @@ MAKE: dict[str, Make] = {
     "msd": _msd,
     "order": _order,
     "pca": _pca,
+    "polymer": _polymer,
     "sasa": _sasa,
     "selection": _selected,
     "survival": _survival,

@@ -1,0 +1,161 @@
+"""Chains of polymers: the atoms of each backbone in their order, found by bonds or groups."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from paceline._util.arguments import one_of
+from paceline.contract.atoms import Atoms
+from paceline.errors import SelectionError, UnsupportedError
+from paceline.performance.number_format import many
+from paceline.transform.atom_choice import check_static
+from paceline.transform.compounds import bonds_of, compound_of_atoms
+
+#: Atoms of the shortest chain: two bonds, between which there is an angle.
+LEAST_ATOMS = 3
+#: Ratio of the lengths of the longest and the shortest chain from which on a note names both.
+UNEQUAL = 10
+#: Ways to find chains among selected atoms.
+KINDS = ("bonds", "fragments", "segments", "residues")
+ADVICE = "select the atoms of linear backbones (--select), without side groups and solvent"
+
+
+class Chains(NamedTuple):
+    """Backbones of chains: their atoms one after another, and the number of each.
+
+    `indices` are those of atoms in the Universe, int64, shape (n_atoms,); `sizes` has shape
+    (n_chains,).
+    """
+
+    group: Atoms
+    indices: np.ndarray
+    sizes: np.ndarray
+
+    @property
+    def firsts(self) -> np.ndarray:
+        """Place of the first atom of each chain."""
+        return np.cumsum(self.sizes) - self.sizes
+
+    def __str__(self) -> str:
+        least, most = self.sizes.min(), self.sizes.max()
+        atoms = f"{least}" if least == most else f"{least} to {most}"
+        return f"{many(len(self.sizes), 'chain')} of {atoms} atoms"
+
+    def note(self, name: str) -> str | None:
+        """Name the lengths of chains where they are very unequal, as where solvent is selected."""
+        if self.sizes.max() < UNEQUAL * self.sizes.min():
+            return None
+        return (
+            f"{name}: the selection holds {self}, and all count as chains: small molecules, such "
+            "as solvent, can be left out of it (--select)"
+        )
+
+
+def chains_of(given: Any, kind: str, name: str) -> Chains:
+    """Find the chains among atoms, as `kind` says; groups of a list are chains as they are.
+
+    Raises `SelectionError` where atoms form no linear chains of at least three atoms.
+    """
+    one_of("chains", kind, *KINDS)
+    if isinstance(given, Sequence) and not hasattr(given, "atoms"):
+        return _chains_given(given, name)
+    check_static(given, name)
+    group = given.atoms.unique
+    if len(group) == 0:
+        raise SelectionError(f"{name}: the group holds no atoms")
+    if kind == "bonds":
+        indices, sizes = _follow_bonds(group, name)
+    else:
+        numbers = np.asarray(compound_of_atoms(group, kind, name))
+        indices = group.indices[np.argsort(numbers, kind="stable")]
+        _, sizes = np.unique(numbers, return_counts=True)
+    return _checked(Chains(group, indices, sizes.astype(np.int64)), name)
+
+
+def _chains_given(groups: Sequence[Any], name: str) -> Chains:
+    """Take each group of a list as a chain, its atoms in their order."""
+    for one in groups:
+        check_static(one, name)
+    if not len(groups):
+        raise SelectionError(f"{name}: no chains are given")
+    atoms = [one.atoms for one in groups]
+    if any(one.universe is not atoms[0].universe for one in atoms):
+        raise UnsupportedError(f"{name}: all chains must be of one Universe")
+    indices = np.concatenate([one.indices for one in atoms])
+    sizes = np.array([len(one) for one in atoms], dtype=np.int64)
+    if len(np.unique(indices)) < len(indices):
+        raise SelectionError(f"{name}: an atom is in the chains more than once")
+    return _checked(Chains(sum(atoms[1:], atoms[0]), indices, sizes), name)
+
+
+def _checked(chains: Chains, name: str) -> Chains:
+    """Raise `SelectionError` where a chain has too few atoms."""
+    short = np.flatnonzero(chains.sizes < LEAST_ATOMS)
+    if len(short):
+        first = chains.group.universe.atoms[chains.indices[chains.firsts[short[0]]]]
+        raise SelectionError(
+            f"{name}: {len(short)} of {many(len(chains.sizes), 'chain')} (the first is that of "
+            f"{first}) have less than {LEAST_ATOMS} selected atoms; {ADVICE}"
+        )
+    return chains
+
+
+def _follow_bonds(group: Atoms, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """Order atoms along their bonds, from the end with the lower index; and count those of each."""
+    bonds = bonds_of(group.universe, name)
+    places = np.full(len(group.universe.atoms), -1)
+    places[group.indices] = np.arange(len(group))
+    bonds = places[np.unique(np.sort(bonds, axis=1), axis=0)]
+    bonds = bonds[(bonds >= 0).all(axis=1)]
+    degrees = np.bincount(bonds.ravel(), minlength=len(group))
+    _check_degrees(group, degrees, name)
+    # Bonds by their first atom, each in both directions.
+    both = np.concatenate([bonds, bonds[:, ::-1]])
+    partners = both[np.argsort(both[:, 0], kind="stable"), 1].tolist()
+    firsts = (np.cumsum(degrees) - degrees).tolist()
+    n_partners, seen = degrees.tolist(), [False] * len(group)
+    order, sizes = [], []
+    for start in np.flatnonzero(degrees == 1).tolist():
+        if seen[start]:
+            continue
+        before, at, length = -1, start, 0
+        while True:
+            seen[at] = True
+            order.append(at)
+            length += 1
+            near = partners[firsts[at] : firsts[at] + n_partners[at]]
+            onward = [one for one in near if one != before]
+            if not onward:
+                break
+            before, at = at, onward[0]
+        sizes.append(length)
+    if len(order) < len(group):
+        first = group[seen.index(False)]
+        raise SelectionError(
+            f"{name}: selected atoms are bonded to rings, which have no ends; the first atom of "
+            f"one is {first}; {ADVICE}"
+        )
+    return group.indices[np.array(order)], np.array(sizes)
+
+
+def _check_degrees(group: Atoms, degrees: np.ndarray, name: str) -> None:
+    """Raise `SelectionError` where chains are branched, or atoms are alone."""
+    for wrong, what in (
+        (degrees > 2, "bonded to more than two other selected atoms: the chains are branched"),
+        (degrees == 0, "not bonded to another selected atom"),
+    ):
+        if wrong.any():
+            count = int(wrong.sum())
+            verb = "is" if count == 1 else "are"
+            first = group[int(np.argmax(wrong))]
+            others = ""
+            if "not" in what:
+                others = (
+                    "; atoms that are no neighbours by bonds, such as Cα, are chains by "
+                    "chains='segments' (--chains segments), in the order of the topology"
+                )
+            raise SelectionError(
+                f"{name}: {many(count, 'selected atom')} {verb} {what} (the first is {first}); "
+                f"{ADVICE}{others}"
+            )
