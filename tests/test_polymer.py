@@ -32,7 +32,7 @@ def walk(random, n_chains, n_bonds, length, cosine=None):
     return np.concatenate([np.zeros((n_chains, 1, 3)), at], axis=1)
 
 
-def universe_of(folder, frames, bonds=None, order=None):
+def universe_of(folder, frames, bonds=None, order=None, cell=None):
     """Universe of chains, (n_frames, n_chains, n_atoms, 3), whose atoms `order` mixes."""
     _, n_chains, n_atoms, _ = frames.shape
     n = n_chains * n_atoms
@@ -55,6 +55,7 @@ def universe_of(folder, frames, bonds=None, order=None):
     with MDAnalysis.Writer(path, n) as writer:
         for time, frame in enumerate(frames):
             made.trajectory.ts.time = float(time)
+            made.dimensions = cell
             made.atoms.positions = frame.reshape(n, 3)[order]
             writer.write(made.atoms)
     return paceline.Universe(made._topology, path)
@@ -268,6 +269,21 @@ def test_chains_of_groups_without_bonds(adk):
     wanted = [np.linalg.norm(last - first) for first, last in at]
     np.testing.assert_allclose(found[0].end_to_end[:, 0], wanted, rtol=1e-6)
     np.testing.assert_array_equal(found[0].end_to_end, found[1].end_to_end)
+
+
+def test_broken_chains_are_noted_and_made_whole(tmp_path):
+    """In a cell of 20 Å, chains side by side or not."""
+    whole = np.stack([walk(np.random.default_rng(k), 15, 29, 1.0) for k in range(4)])
+    whole += np.random.default_rng(5).uniform(0, 20, (1, 15, 1, 3))
+    cell = [20, 20, 20, 90, 90, 90]
+    universe = universe_of(tmp_path, whole % 20, cell=cell)
+    with pytest.warns(PacelineWarning, match="a molecule is broken across the cell in 4 of 4"):
+        Polymer(universe.atoms).run()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PacelineWarning)
+        found = Polymer(universe.atoms).run(transforms=[paceline.transform.unwrap()]).results
+    wanted = np.linalg.norm(whole[:, :, -1] - whole[:, :, 0], axis=2)
+    np.testing.assert_allclose(found.end_to_end, wanted, atol=1e-4)
 
 
 def test_small_molecules_among_the_chains_are_noted(tmp_path):

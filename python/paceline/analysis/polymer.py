@@ -53,8 +53,7 @@ CHAINS = Option(
 class _ChainAnalysis(AnalysisBase):
     """Base class of analyses of chains."""
 
-    needs_whole = True
-    needs_together = False
+    needs_whole = measures_each = True
 
     def __init__(self, atomgroups: Any, chains: ChainKind, verbose: bool):
         self._chains = chains_of(atomgroups, chains, type(self).__name__)
@@ -551,7 +550,7 @@ class PersistenceLength(_ChainAnalysis):
     >>> backbone = u.select_atoms("protein and name CA")
     >>> found = PersistenceLength(backbone, chains="segments").run().results
     >>> round(found.lb, 2), found.fit_range
-    (3.83, array([0, 2]))
+    (3.84, array([0, 2]))
     """
 
     declaration = Declaration(

@@ -30,6 +30,8 @@ class Analysis:
     row_bytes: int = 0
     needs_whole: bool = False
     needs_together: bool = False
+    #: True if molecules are measured each by itself, so that images of others do not matter.
+    measures_each: bool = False
     needs_fit: bool = False
     needs_one_location: bool = False
     #: True for a companion: an analysis that runs beside the analyses that a user has requested.

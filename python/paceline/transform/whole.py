@@ -100,7 +100,8 @@ def _wants(
         needing["needs_together"] = [
             (name, np.intersect1d(group, molecules))
             for molecules in unwrapped
-            for name, group in of_analyses
+            for one, (name, group) in zip(analyses, of_analyses, strict=True)
+            if not one.measures_each
         ]
     if any(one.turns for one in transforms):
         needing["needs_fit"] = []
