@@ -139,6 +139,22 @@ def _density(
     return DensityAnalysis(groups[0], **options, **edges)
 
 
+def _density_profile(
+    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+) -> "AnalysisBase":
+    from paceline.analysis.density_profile import DensityProfile
+    from paceline.cli.analysis_steps import selected
+
+    named = {str(args.select): groups[0]}
+    for text in options.pop("groups"):
+        if text in named:
+            raise UnsupportedError(f"--group {text!r} has a profile already: give it once")
+        named[text] = selected(universe, text)
+    origin = options.pop("origin")
+    atoms = None if origin is None else selected(universe, origin)
+    return DensityProfile(named, origin=atoms, **options)
+
+
 def _msd(
     universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
@@ -228,6 +244,7 @@ MAKE: dict[str, Make] = {
     "average": _average,
     "contacts": _contacts,
     "density": _density,
+    "density-profile": _density_profile,
     "diffusionmap": _diffusion_map,
     "dihedrals": _dihedrals,
     "distance-map": _distance_map,
