@@ -286,6 +286,19 @@ def test_broken_chains_are_noted_and_made_whole(tmp_path):
     np.testing.assert_allclose(found.end_to_end, wanted, atol=1e-4)
 
 
+def test_chains_that_hold_several_molecules_are_noted(tmp_path):
+    frames = walk(np.random.default_rng(9), 1, 49, 1.0)[None]
+    frames[:, :, 20:] += 30
+    bonds = [(k, k + 1) for k in range(49) if k != 19]
+    universe = universe_of(tmp_path, frames, bonds=bonds)
+    for cls in (Polymer, PersistenceLength):
+        with pytest.warns(PacelineWarning, match=r"neighbours along a chain are up to 5\d.* apart"):
+            cls(universe.atoms, chains="segments").run()
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", PacelineWarning)
+            assert cls(universe.atoms, chains="fragments").run().results
+
+
 def test_small_molecules_among_the_chains_are_noted(tmp_path):
     frames = walk(np.random.default_rng(9), 1, 49, 1.0)[None]
     bonds = [(k, k + 1) for k in range(49) if k != 2]

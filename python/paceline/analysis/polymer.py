@@ -35,6 +35,8 @@ LEAST_FIT = 3
 #: First and last separation of the line in the logarithms of internal distances, by default, as
 #: parts of the bonds of the longest chain: few bonds are stiff, and at many few pairs count.
 SLOPE_RANGE = 0.1, 0.5
+#: Distance of neighbours along a chain, in mean distances, from which on it may be no bond.
+STRETCHED = 3.0
 #: Number of chains whose columns a table in time has, and bins of the histogram.
 MOST_COLUMNS, N_BINS = 20, 50
 #: Persistence lengths above so many contour lengths count as infinite.
@@ -71,6 +73,18 @@ class _ChainAnalysis(AnalysisBase):
             "atoms": describe_atoms(self.atomgroup),
             "chains": f"{self._chains}, by {self.chains}",
         }
+
+    def _note(self, longest: float, mean: float) -> None:
+        """Warn of very unequal chains, and of neighbours that are far apart (Å)."""
+        self.remark("chains", self._chains.note(self.name))
+        far = None
+        if longest > STRETCHED * mean:
+            far = (
+                f"{self.name}: neighbours along a chain are up to {longest:.4g} Å apart, and "
+                f"{mean:.4g} Å on average: a chain is broken across the cell (--unwrap), or holds "
+                "several molecules (--chains fragments, or bonds)"
+            )
+        self.remark("neighbours", far)
 
 
 class Polymer(_ChainAnalysis):
@@ -168,7 +182,7 @@ class Polymer(_ChainAnalysis):
         if weights is not None:
             atoms = self.atomgroup.universe.atoms[self.indices]
             self._masses = masses_of(atoms, "Polymer, weights='mass',")
-        self.row_bytes = 32 * len(self._chains.sizes)
+        self.row_bytes = 48 * len(self._chains.sizes)
 
     def parameters(self) -> dict[str, object]:
         """Parameters, for the record that is saved with the results."""
@@ -182,8 +196,9 @@ class Polymer(_ChainAnalysis):
         """Take vectors and radii apart, and average over chains."""
         vectors, rg = value[..., :3], value[..., 3]
         distance = np.sqrt((vectors**2).sum(axis=2))
-        self.remark("chains", self._chains.note("Polymer"))
         read = ~np.isnan(rg).any(axis=1)
+        if read.any():
+            self._note(value[read, :, 4].max(), value[read, :, 5].mean())
         with np.errstate(invalid="ignore", divide="ignore"):
             squares = (distance[read] ** 2).sum(), (rg[read] ** 2).sum()
             ratio = float(squares[0] / squares[1])
@@ -365,7 +380,10 @@ def _samples_of_chains(n_chains: int) -> np.ndarray:
 
 
 class _Ends(PerFrame):
-    """Worker part: end-to-end vector (Å) and radius of gyration (Å) of each chain."""
+    """Worker part: six numbers of each chain, Å.
+
+    End-to-end vector, radius of gyration, and largest and mean distance of neighbours.
+    """
 
     returns_new = True
 
@@ -374,14 +392,22 @@ class _Ends(PerFrame):
         self._rows = CoreRows("gyration", sizes, masses)
 
     def compute(self, block: Block) -> np.ndarray:
-        """Compute the rows of a block, float64, shape (n_frames, n_chains, 4)."""
+        """Compute the rows of a block, float64, shape (n_frames, n_chains, 6)."""
         positions, columns = block.raw
         lasts = np.cumsum(self._sizes) - 1
         firsts = lasts - self._sizes + 1
-        ends = (some if columns is None else columns[some] for some in (firsts, lasts))
-        first, last = (positions[:, some].astype(np.float64) for some in ends)
-        found = np.empty((len(block), len(self._sizes), 4))
-        found[..., :3] = last - first
+        # The last atom of a chain has no neighbour, and a step of 0.
+        is_last = np.isin(np.arange(self._sizes.sum()), lasts)
+        found = np.empty((len(block), len(self._sizes), 6))
+        for row in range(len(block)):
+            at = positions[row] if columns is None else positions[row, columns]
+            at = at.astype(np.float64)
+            found[row, :, :3] = at[lasts] - at[firsts]
+            steps = np.zeros(len(at))
+            steps[:-1] = np.sqrt((np.diff(at, axis=0) ** 2).sum(axis=1))
+            steps[is_last] = 0
+            found[row, :, 4] = np.maximum.reduceat(steps, firsts)
+            found[row, :, 5] = np.add.reduceat(steps, firsts) / (self._sizes - 1)
         found[..., 3] = self._rows.compute(block).reshape(len(block), len(self._sizes), -1)[..., 0]
         return found
 
@@ -390,13 +416,15 @@ class InternalSums(NamedTuple):
     """Sums over frames, of samples: frames, lengths of bonds (Å), bond correlations, squares (Å²).
 
     Shapes (n_samples,), (n_samples,), (n_samples, n_bonds) and (n_samples, n_bonds); a sample is a
-    group of chains, or a block of time. Separations of squares begin with one bond.
+    group of chains, or a block of time. Separations of squares begin with one bond. And the length
+    of the longest bond, Å, shape (1,).
     """
 
     frames: np.ndarray
     lengths: np.ndarray
     bonds: np.ndarray
     squares: np.ndarray
+    longest: np.ndarray
 
 
 class _Internal(Reduction[InternalSums]):
@@ -418,6 +446,7 @@ class _Internal(Reduction[InternalSums]):
             np.zeros(n_samples),
             np.zeros((n_samples, n_bonds)),
             np.zeros((n_samples, n_bonds)),
+            np.zeros(1),
         )
         positions, columns = block.raw
         for row in range(len(block)):
@@ -445,6 +474,7 @@ class _Internal(Reduction[InternalSums]):
             lengths = np.sqrt((vectors**2).sum(axis=2))
             if not lengths.all():
                 raise ValueError(f"frame {frame}: neighbouring atoms of a chain are at one place")
+            found.longest[:] = max(found.longest[0], lengths.max())
             of = samples[some]
             np.add.at(found.lengths, of, lengths.sum(axis=1))
             products = _lagged(vectors / lengths[..., None])
@@ -453,7 +483,13 @@ class _Internal(Reduction[InternalSums]):
 
     def merge(self, left: InternalSums, right: InternalSums) -> InternalSums:
         """Add the sums of neighbours."""
-        return InternalSums(*(a + b for a, b in zip(left, right, strict=True)))
+        return InternalSums(
+            left.frames + right.frames,
+            left.lengths + right.lengths,
+            left.bonds + right.bonds,
+            left.squares + right.squares,
+            np.maximum(left.longest, right.longest),
+        )
 
 
 def _lagged(values: np.ndarray) -> np.ndarray:
@@ -651,7 +687,7 @@ class PersistenceLength(_ChainAnalysis):
             slope_interval = float(
                 jackknife_interval(np.array([_slope(means[1]) for _, means in without]))
             )
-        self.remark("chains", self._chains.note("PersistenceLength"))
+        self._note(float(value.longest[0]), lb)
         self.results = Results(
             provenance={},
             bond_autocorrelation=total[0],

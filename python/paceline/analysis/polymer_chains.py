@@ -153,7 +153,7 @@ def _check_degrees(group: Atoms, degrees: np.ndarray, name: str) -> None:
             if "not" in what:
                 others = (
                     "; atoms that are no neighbours by bonds, such as Cα, are chains by "
-                    "chains='segments' (--chains segments), in the order of the topology"
+                    "chains='fragments' (--chains fragments), in the order of the topology"
                 )
             raise SelectionError(
                 f"{name}: {many(count, 'selected atom')} {verb} {what} (the first is {first}); "
