@@ -334,6 +334,11 @@ def test_commands_write_tables_and_figures(run, tmp_path):
     shown = pd.read_csv(fit, comment="#")["fitted exponential"]
     assert np.flatnonzero(shown.notna()).tolist() == [1, 2, 3, 4, 5, 6]
     assert "$\\mathdefault{10^{2}}$" in distances.read_text(encoding="utf-8")
+    # A saved table is drawn with the same axes.
+    table, again = tmp_path / "distances.csv", tmp_path / "again.svg"
+    assert run("persistence-length", *files, "--distances", table, "-o", "-")[0] == 0
+    assert run("plot", table, "-o", again)[0] == 0
+    assert "$\\mathdefault{10^{2}}$" in again.read_text(encoding="utf-8")
     status, _, err = run("polymer", TRZ_psf, TRZ, "--select", "all")
     assert status != 0
     assert "branched" in err

@@ -29,7 +29,7 @@ MOST_NUMBERS = 4000
 #: Fields of a table that the line holds where they differ from their defaults.
 FIELDS = (
     *("points", "no_mean", "bars", "times_known", "right", "right_label", "colour", "turn"),
-    *("reference", "bands", "keys", "notes"),
+    *("reference", "bands", "keys", "notes", "logarithmic"),
 )
 #: Fields of an image, but for its values and edges.
 IMAGE_FIELDS = ("x_label", "y_label", "label", "note", "colours", "limits", "equal")
