@@ -333,6 +333,8 @@ NEEDED = {
     "buried-area": {"ag1": "resid 1-9", "ag2": "resid 10-20"},
     "bilayer": {"select": "resid 1-40 and name CA"},
     "coordination": {"ag1": "resid 1-9", "ag2": "name OW"},
+    "persistence-length": {"select": "resid 1-40 and name N CA C"},
+    "polymer": {"atomgroups": ["resid 1-40 and name CA", "resid 50-60 and name CA"]},
     "rdf": {"g1": "name OW", "g2": "name HW1"},
     "rdf-sites": {"ags": [["resid 9 and name CA", "name OW"], ["resid 9", "resid 30"]]},
     "survival": {"select": "name OW and around 3 resid 9", "tau_max": 1},
