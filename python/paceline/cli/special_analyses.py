@@ -140,7 +140,7 @@ def _density(
 
 
 def _density_profile(
-    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.density_profile import DensityProfile
     from paceline.cli.analysis_steps import selected
@@ -230,7 +230,7 @@ def _pca(
 
 
 def _polymer(
-    universe: "GroupUniverse", args: argparse.Namespace, groups: list[Any], options: JsonObject
+    universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.polymer import Polymer
 
