@@ -365,3 +365,35 @@ def test_times_on_the_first_pages_are_the_measured_ones():
     for case in ("adk.xtc", "water.xtc"):
         ratio = measured()["MDAnalysis"][case] / measured()["paceline"][case]
         assert f"{ratio:.0f} times" in readme, case
+
+
+#: What people type into the manual's search.
+SEARCHED = (
+    "ligand RMSD",
+    "equilibration",
+    "B-factor",
+    "area per lipid",
+    "thickness",
+    "DCCM",
+    "rotamer",
+    "movie",
+    "periodic boundary",
+    "buried area",
+    "figure style",
+)
+#: Pages of reference, to which a search need not lead.
+REFERENCE = ("api", "developers", "experiments")
+
+
+@pytest.mark.parametrize("words", SEARCHED)
+def test_search_finds_a_heading_or_the_paragraph_below(words):
+    tops = []
+    for page in (ROOT / "docs").rglob("*.md"):
+        if page.parent.name in REFERENCE:
+            continue
+        text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+        _, *parts = re.split(r"^#+ (.*)$", text, flags=re.MULTILINE)
+        for heading, body in zip(parts[::2], parts[1::2], strict=True):
+            first = body.strip().partition("\n\n")[0]
+            tops.append(f"{heading} {first}".lower())
+    assert any(all(word in top for word in words.lower().split()) for top in tops)
