@@ -11,7 +11,7 @@ import pytest
 import paceline
 from paceline.analysis.battery import Battery
 from paceline.analysis.dssp import DSSP
-from paceline.analysis.replica_figures import align
+from paceline.analysis.replica_figures import align, line_ends
 from paceline.analysis.replicas import Replicas
 from paceline.analysis.sasa import SASA
 from paceline.analysis.table import Table
@@ -340,3 +340,9 @@ def test_replicas_in_memory_and_with_one_mean_are_saved(tmp_path):
     assert "2 replicas of one value" in (tmp_path / "saved" / "gyration.svg").read_text()
     means = pd.read_csv(tmp_path / "saved" / "means.csv", comment="#")
     assert means["95 % interval between"].isna().all()
+
+
+def test_lines_of_profiles_end_between_chains_and_where_residues_are_missing():
+    chains = np.array([0, 0, 0, 0, 1, 1, 1])
+    residues = np.array([247, 248, 297, 298, 299, 300, 301])
+    np.testing.assert_array_equal(line_ends(chains, residues), [2, 4])

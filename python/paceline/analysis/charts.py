@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from paceline.analysis.figures import MANY_POINTS, NAMED, WINDOWS, in_time_unit, running_mean
-from paceline.analysis.replica_figures import Profile, differences
+from paceline.analysis.replica_figures import Profile, differences, line_ends
 from paceline.analysis.table import Table, name_and_unit
 from paceline.performance.chart import MOST_CURVES, Chart, Curve
 
@@ -71,7 +71,7 @@ def charts_of_profile(profile: Profile) -> list[Chart]:
     if len(profile.keys) > 1:
         return []
     ((x_label, x),) = profile.keys.items()
-    ends = np.flatnonzero(np.diff(profile.chains)) + 1
+    ends = line_ends(profile.chains, x)
     x = np.insert(x.astype(np.float64), ends, np.nan)
 
     def curve(name: str, number: int, mean: np.ndarray, half: np.ndarray) -> list[Curve]:

@@ -360,11 +360,16 @@ def _draw_one(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathColl
     return line
 
 
+def are_apart(x: np.ndarray) -> np.ndarray:
+    """Find between which neighbours of an abscissa lines end: more than two usual steps apart."""
+    steps = np.diff(x)
+    usual = np.median(steps[steps > 0]) if (steps > 0).any() else 1.0
+    return np.asarray(steps > 2 * usual)
+
+
 def _with_gaps(one: Series) -> Series:
     """Put NaN where residues are missing: more than one, at the usual distance of residues."""
-    steps = np.diff(one.x)
-    usual = np.median(steps[steps > 0]) if (steps > 0).any() else 1.0
-    ends = np.flatnonzero(steps > 2 * usual) + 1
+    ends = np.flatnonzero(are_apart(one.x)) + 1
     x, values = (np.insert(column, ends, np.nan) for column in (one.x, one.values))
     band = None if one.band is None else np.insert(one.band, ends, np.nan)
     return replace(one, x=x, values=values, band=band)

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from paceline.analysis.figure_text import legend_above
-from paceline.analysis.figures import MANY_POINTS, NAMED, WINDOWS, in_time_unit, running_mean
+from paceline.analysis.figures import (
+    MANY_POINTS,
+    NAMED,
+    WINDOWS,
+    are_apart,
+    in_time_unit,
+    running_mean,
+)
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import (
     GroupDifference,
@@ -247,11 +254,15 @@ def draw_points(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure"
     return figure
 
 
+def line_ends(chains: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Find the rows before which lines end: between chains, and where residues are missing."""
+    return np.flatnonzero((np.diff(chains) != 0) | are_apart(x.astype(float))) + 1
+
+
 def draw_profile(profile: Profile, width: float) -> "Figure":
     """Draw mean profiles of groups with their intervals, and differences below."""
     key, x = next(iter(profile.keys.items()))
-    # Lines end between chains.
-    ends = np.flatnonzero(np.diff(profile.chains)) + 1
+    ends = line_ends(profile.chains, x)
     x = np.insert(x.astype(float), ends, np.nan)
     titles = list(profile.values)[:NAMED]
     n_groups = len(profile.values[titles[0]])
