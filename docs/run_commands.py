@@ -23,6 +23,8 @@ TUTORIALS = "tutorials/"
 #: Task without a figure that takes longer than all others; another test runs the battery.
 _LONG = "paceline battery complex.pdb run1.xtc -o results"
 _IMAGE = re.compile(r"!\[.*?\]\((.*?)\)")
+#: Progress of a run that takes some seconds, which differs from build to build.
+_PROGRESS = re.compile(r"^.* of [\d,]+ frames \(.* left.*\n", re.MULTILINE)
 #: Commands of a page in one process, a zero byte after what each of them prints.
 _RUN = """
 import shlex, sys
@@ -160,7 +162,8 @@ def on_files(files: Any, config: Any) -> Any:
                 stderr=subprocess.STDOUT,
                 text=True,
             )
-            _answers[page] = ran.stdout.replace(f"{folder}/", "").split("\0")
+            printed = _PROGRESS.sub("", ran.stdout.replace(f"{folder}/", ""))
+            _answers[page] = printed.split("\0")
             for image in images(text):
                 content = (folder / image.partition("/")[2]).read_bytes()
                 made = str(Path(page).parent / image)
