@@ -80,6 +80,8 @@ def _write_tasks(folder: Path) -> None:
         "water.tpr": datafiles.TPR,
         "water.xtc": datafiles.XTC,
         "membrane.xtc": datafiles.XTC_MEMPROT,
+        "melt.psf": datafiles.TRZ_psf,
+        "melt.trz": datafiles.TRZ,
         "ener.edr": datafiles.AUX_EDR,
     }.items():
         shutil.copy(source, folder / name)
