@@ -4,6 +4,7 @@ import csv
 import html
 import re
 import tomllib
+from pathlib import Path
 
 import MDAnalysis
 import numpy as np
@@ -243,6 +244,27 @@ def test_the_page_repeats_warnings(tmp_path):
     for options in ({"transforms": [unwrap()]}, {}):
         battery.run(stop=2, **options)
         assert battery.warnings == [charges]
+
+
+def test_the_page_repeats_warnings_of_opening_files(tmp_path, run_with_answer):
+    """A cut trajectory is shorter than its simulation, and a default selection another one."""
+    cut, described = tmp_path / "cut.xtc", tmp_path / "battery.toml"
+    cut.write_bytes(Path(XTC).read_bytes()[:-1000])
+    described.write_text('[gyration]\nselect = "protein"\n', encoding="utf-8")
+    with pytest.warns(PacelineWarning, match="cut"):
+        battery = Battery({"gyration": {"select": "protein"}}, paceline.Universe(TPR, cut))
+    [said] = battery.warnings
+    for more in ([], ["--replicas"]):
+        folder = tmp_path / f"{len(more)}"
+        files = ["-s", TPR, "-f", f"{cut}", *more, "-o", f"{folder}"]
+        run_with_answer("run", f"{described}", *files, "--end", "2", "--no-unwrap")
+        page = html.unescape((folder / "index.html").read_text(encoding="utf-8"))
+        assert f"<li>{said}</li>" in page
+    loaded = paceline.Universe(TPR)
+    with pytest.warns(PacelineWarning, match="cut"):
+        loaded.load_new(f"{cut}")
+    assert loaded.opening_warnings == [said]
+    assert loaded.load_new(XTC).opening_warnings == []
 
 
 def test_hydrogen_bonds_of_ambers_force_fields(recwarn):

@@ -17,6 +17,7 @@ from paceline.errors import (
     AtomCountError,
     PacelineError,
     UnsupportedError,
+    kept_warnings,
     warn,
     with_script_advice,
 )
@@ -67,6 +68,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     ----------
     t_init_top : float
         Parsing the topology, and making atoms of it, s.
+    opening_warnings : list of str
+        Warnings that were given when its files were opened.
 
     Raises
     ------
@@ -87,6 +90,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def __init__(self, topology: Any = None, *coordinates: Any, **kwargs: Any):
         begun = time.perf_counter()
+        self.opening_warnings: list[str] = []
         if is_name(topology):
             check_local(topology)
             _check_mmcif(os.fspath(topology))
@@ -138,10 +142,12 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
                 (_name_and_format(file, format)[0], Reader) if is_one else file
                 for file, is_one in zip(files, ours, strict=True)
             ]
+        self.opening_warnings = []
         try:
-            loaded = super().load_new(filename, format, *args, **kwargs)
-            if "sub" not in kwargs:
-                self._warn_of_other_names(files)
+            with kept_warnings(self.opening_warnings):
+                loaded = super().load_new(filename, format, *args, **kwargs)
+                if "sub" not in kwargs:
+                    self._warn_of_other_names(files)
             return loaded
         except (AtomCountError, TypeError) as error:
             # MDAnalysis's chain of readers raises a TypeError without its reason.

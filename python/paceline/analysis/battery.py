@@ -23,7 +23,7 @@ from paceline.analysis.guess import (
 from paceline.analysis.needed_transforms import suited
 from paceline.analysis.results import further_results
 from paceline.analysis.write_catalogue import class_declared_as
-from paceline.contract.atoms import System
+from paceline.contract.atoms import System, attribute_of
 from paceline.contract.catalogue import catalogue
 from paceline.contract.plan import choose_frames
 from paceline.errors import PacelineError, SelectionError, UnsupportedError, kept_warnings, warn
@@ -127,7 +127,8 @@ class Battery:
     left_out : dict of str to str
         Why analyses were left out, by name.
     warnings : list of str
-        Warnings of the analyses and of their last run, which the page repeats.
+        Warnings of opening the files, of the analyses and of their last run, which the page
+        repeats.
 
     Raises
     ------
@@ -163,7 +164,7 @@ class Battery:
         self.universe = universe
         self.analyses: dict[str, AnalysisBase] = {}
         self.left_out: dict[str, str] = {}
-        self._warned: list[str] = []
+        self._warned: list[str] = [*(attribute_of(universe, "opening_warnings") or [])]
         with kept_warnings(self._warned):
             for name, description in descriptions.items():
                 try:

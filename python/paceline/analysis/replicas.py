@@ -75,7 +75,8 @@ class Replicas:
     groups : dict of str to list of Battery
         As given.
     warnings : list of str
-        Warnings of the analyses and of their last run, which the page repeats.
+        Warnings of opening the files, of the analyses and of their last run, which the page
+        repeats.
 
     Raises
     ------

@@ -21,7 +21,7 @@ from paceline.cli.options import Bound, DefaultSelection, figure_options, hdf5_o
 from paceline.contract.declaration import ON_STRUCTURE
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.source import FrameInterval
-from paceline.errors import SelectionError, UnsupportedError, warn
+from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import need_matplotlib
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_positions
@@ -91,8 +91,9 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
             f"{universe.trajectory.filename}: MDAnalysis reads it, and takes --dt for the time "
             "between steps; unpack it, and paceline reads it"
         )
-    use_index_file(args, universe)
-    choose_defaults(args, universe)
+    with kept_warnings(universe.opening_warnings):
+        use_index_file(args, universe)
+        choose_defaults(args, universe)
     return universe
 
 
