@@ -1,5 +1,6 @@
 """Ligands and their complexes: names, images, and what a battery computes of them."""
 
+import html
 import re
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ from matplotlib.figure import Figure
 from MDAnalysis.lib.mdamath import triclinic_vectors
 
 import paceline
-from paceline.analysis.battery import Battery, _of_ligand
+from paceline.analysis.battery import Battery, _of_ligands
 from paceline.analysis.buried_area import BuriedArea
 from paceline.analysis.figures import draw
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
@@ -112,9 +113,9 @@ def test_a_ligand_that_leaves_is_not_pulled_back(made):
 
 def test_ligands_are_known_by_name_and_size():
     assert ligand_names(system()) == ["LIG"]
-    assert ligand_names(system(n_solvent=3)) == ["LIG", "BNZ"]
-    assert ligand_names(system(n_solvent=30)) == ["LIG"]
-    for other in ("POPC", "SO4", "SOL", "CHL1"):
+    assert ligand_names(system(n_solvent=1)) == ["LIG", "BNZ"]
+    assert ligand_names(system(n_solvent=3)) == ligand_names(system(n_solvent=30)) == ["LIG"]
+    for other in ("POPC", "SO4", "SOL", "CHL1", "GOL", "DMSO", "PEG", "TRS"):
         assert ligand_names(system(resname=other)) == []
     bound = system()
     bound.add_bonds([(20, 42)])
@@ -124,6 +125,56 @@ def test_ligands_are_known_by_name_and_size():
     wet.residues[10].resname = "POPC"
     assert len(complex_atoms(wet, known_bonds(wet))) == 40
     assert len(complex_atoms(bare, known_bonds(bare))) == 0
+
+
+CHOICES = {
+    "several": ("LIG", 1, "ligands: taken: 1 LIG and 1 BNZ;"),
+    "solvent": ("LIG", 9, "ligands: taken: 1 LIG; not taken: 9 BNZ (a solvent);"),
+    "additive": (
+        "GOL",
+        0,
+        "ligands: taken: none; not taken: 1 GOL (a lipid or an additive by name);",
+    ),
+    "one": ("LIG", 0, "the ligand is resname LIG (--ligand chooses another)"),
+    "bulk": ("LIG", 30, "the ligand is resname LIG (--ligand chooses another)"),
+}
+
+
+@pytest.mark.parametrize("case", CHOICES)
+def test_batteries_say_which_ligand_they_take(case, tmp_path, run_with_answer):
+    resname, n_solvent, said = CHOICES[case]
+    universe = system(n_solvent, resname)
+    places = np.random.default_rng(1).uniform(0, 30, (len(universe.atoms), 3))
+    places[:48] = moving(0, None)[0]
+    universe.atoms.positions = places
+    structure, output = str(tmp_path / "complex.pdb"), tmp_path / "results"
+    universe.atoms.write(structure, bonds="all")
+    code, _, err = run_with_answer("battery", structure, "-o", output)
+    assert (code, said in err) == (0, True), err
+    page = html.unescape((output / "index.html").read_text("utf-8"))
+    assert (said in page) == ("taken:" in said)
+    described = (output / "battery.toml").read_text("utf-8")
+    each = '["resname LIG", "resname BNZ"]' if case == "several" else '["resname LIG"]'
+    assert (f"groupselections = {each}" in described) == (case != "additive")
+    if case == "additive":
+        more = ("--ligand", "GOL", "-o", output, "--overwrite")
+        code, _, err = run_with_answer("battery", structure, *more)
+        assert (code, "ligands:" in err, "the ligand is" in err) == (0, False, False)
+        described = (output / "battery.toml").read_text("utf-8")
+        assert 'groupselections = ["group GOL"]' in described
+        code, _, err = run_with_answer(
+            "battery", structure, "--ligand", "resname XYZ", "-o", tmp_path / "more"
+        )
+        assert (code, err.count("no atoms match 'resname XYZ'")) == (2, 1)
+
+
+def test_batteries_take_the_ligand_that_is_given():
+    universe, plain = system(), Battery.default(system())
+    assert plain.ligands == plain.descriptions["ligand-rmsd"]["groupselections"] == ["resname LIG"]
+    for given, found in (("none", []), ("resname LIG and name C*", ["(resname LIG and name C*)"])):
+        battery = Battery.default(universe, ligand=given)
+        assert battery.ligands == found
+        assert ("ligand-contacts" in battery.every) == bool(found)
 
 
 def test_the_command_line_keeps_complexes_together(made, tmp_path, run):
@@ -189,11 +240,14 @@ def renamed(topology, path, name):
 def test_several_ligands_are_one_selection():
     entry = {"between": ["protein", "{ligand}"], "n": 3, "select": "protein or {ligand}"}
     expected = {
-        "between": ["protein", "resname A B"],
+        "between": ["protein", "resname A or resname B"],
         "n": 3,
-        "select": "protein or resname A B",
+        "select": "protein or (resname A or resname B)",
     }
-    assert _of_ligand(entry, "resname A B") == expected
+    assert _of_ligands(entry, ["resname A", "resname B"]) == expected
+    assert _of_ligands({"groupselections": ["{ligand}"]}, ["resname A", "resname B"]) == {
+        "groupselections": ["resname A", "resname B"]
+    }
 
 
 def test_buried_area_is_the_sum_of_areas_less_that_of_both(adk_xtc):

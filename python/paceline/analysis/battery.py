@@ -34,7 +34,7 @@ from paceline.timing import Timings
 from paceline.trajectory.open import files_named
 from paceline.transform.atom_choice import select_atoms
 from paceline.transform.bond_lists import lack_of_bonds
-from paceline.transform.ligands import ligand_names
+from paceline.transform.ligands import find_ligands
 
 #: Analyses by the names that a file may use; others are named as module.Class.
 NAMES = {name: one["class"] for name, one in catalogue().items() if one["in_batteries"]}
@@ -126,6 +126,8 @@ class Battery:
         Energies of the simulation, of the times of the frames once these were analysed.
     left_out : dict of str to str
         Why analyses were left out, by name.
+    ligands : list of str
+        Selections of the ligands that `default` found, or was given.
     warnings : list of str
         Warnings of opening the files, of the analyses and of their last run, which the page
         repeats.
@@ -186,6 +188,7 @@ class Battery:
         self._whole = self.descriptions, self.analyses, self.left_out
         self._optional = optional
         self._suit(universe.trajectory.n_frames)
+        self.ligands: list[str] = []
         self.energies: Energies | None = None
         self._of_energies: dict[str, Any] = {}
         if of_energies is not None:
@@ -222,7 +225,7 @@ class Battery:
         return cls(found, universe)
 
     @classmethod
-    def default(cls, universe: System) -> Self:
+    def default(cls, universe: System, *, ligand: str | None = None) -> Self:
         """Make the battery that suits what a system holds.
 
         What it lacks something for is left out with a warning: `left_out` has the reasons. So it is
@@ -232,6 +235,9 @@ class Battery:
         ----------
         universe : paceline.Universe
             The system.
+        ligand : str, optional
+            Selection of the ligand, or "none"; by default residues that are ligands by name, size
+            and number, with a warning where there are several, or others are like them.
 
         Returns
         -------
@@ -240,15 +246,19 @@ class Battery:
 
         Raises
         ------
+        SelectionError
+            `ligand` finds no atoms.
         UnsupportedError
             It holds neither protein nor nucleic acid nor lipids nor water, or has too little of
             them for any analysis.
         """
         descriptions: dict[str, Description] = {}
-        ligand = _ligand_of(universe)
+        warned: list[str] = []
+        with kept_warnings(warned):
+            ligands = _ligands_of(universe, ligand)
         for selection, found in DEFAULTS.items():
             if selection == LIGAND:
-                descriptions |= _of_ligand(found, ligand) if ligand else {}
+                descriptions |= _of_ligands(found, ligands) if ligands else {}
             elif _holds(universe, selection):
                 descriptions |= found
         lacking = {
@@ -265,6 +275,8 @@ class Battery:
                 "by their names: describe the analyses in a file ('paceline run')"
             )
         made = cls(descriptions, universe, optional=True)
+        made.ligands, made._warned = ligands, [*warned, *made._warned]
+        made.warnings = [*made._warned]
         made._leave_out(lacking)
         return made
 
@@ -693,20 +705,33 @@ def _select(where: str, key: str, given: object, universe: System) -> object:
     return atoms
 
 
-def _ligand_of(universe: System) -> str:
-    """Select the ligands of a protein by their residue names; empty if there are none."""
+def _ligands_of(universe: System, given: str | None) -> list[str]:
+    """Select the given ligand, or those of a protein by their names; none if there are none."""
+    if given is not None:
+        if given == "none":
+            return []
+        _select("ligand", "atoms", given, universe)
+        return [f"({given})" if " or " in given or " and " in given else given]
     if not _holds(universe, SYSTEMS["protein"]):
-        return ""
-    return " ".join(["resname", *names]) if (names := ligand_names(universe)) else ""
+        return []
+    found = find_ligands(universe)
+    if text := found.describe():
+        warn(f"{text}; ligand= (--ligand) chooses others, by a selection")
+    return [f"resname {name}" for name in found.taken]
 
 
-def _of_ligand(value: object, ligand: str) -> Any:
-    """Put the selection of ligands into parameters of entries."""
+def _of_ligands(value: object, ligands: Sequence[str]) -> Any:
+    """Put the selections of ligands into parameters of entries: one by one, or as one selection."""
     if isinstance(value, Mapping):
-        return {key: _of_ligand(one, ligand) for key, one in value.items()}
+        return {key: _of_ligands(one, ligands) for key, one in value.items()}
+    if value == [LIGAND]:
+        return [*ligands]
     if isinstance(value, list | tuple):
-        return [_of_ligand(one, ligand) for one in value]
-    return value.replace(LIGAND, ligand) if isinstance(value, str) else value
+        return [_of_ligands(one, ligands) for one in value]
+    together = " or ".join(ligands)
+    if isinstance(value, str) and value != LIGAND and len(ligands) > 1:
+        together = f"({together})"
+    return value.replace(LIGAND, together) if isinstance(value, str) else value
 
 
 def _holds(universe: System, selection: str) -> bool:

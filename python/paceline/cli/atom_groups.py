@@ -189,7 +189,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         self, text: str, given: Mapping[str, object], found: dict[str, object]
     ) -> str:
         """Say `group NAME` for groups, with names that MDAnalysis allows; add atoms to `found`."""
-        words = self._as_selection(text).replace("(", " ( ").replace(")", " ) ").split()
+        words = self.as_selection(text).replace("(", " ( ").replace(")", " ) ").split()
         if "group" not in words:
             return text
         for k in range(1, len(words)):
@@ -199,7 +199,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
                 found[words[k]] = self.named_group(name)
         return " ".join(words)
 
-    def _as_selection(self, text: str) -> str:
+    def as_selection(self, text: str) -> str:
         """Turn the name or the number of a group into a selection."""
         name = text.strip()
         if len(name.split()) != 1:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from paceline.cli.answer import say
 from paceline.cli.options import (
     add_checkpoint_argument,
     add_frame_arguments,
@@ -133,7 +134,13 @@ def add_battery(commands: Commands) -> CommandParser:
         "figure of each, and one page of all results.",
         epilog=BATTERY_EXAMPLES,
     )
-    return _add_arguments(parser, run_battery, FileForm(topology="required", alone=True))
+    _add_arguments(parser, run_battery, FileForm(topology="required", alone=True))
+    parser.section("atoms").add_argument(
+        "--ligand",
+        metavar="TEXT",
+        help="atoms of the ligand, or none [residues that are ligands by name, size and number]",
+    )
+    return parser
 
 
 def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> CommandParser:
@@ -211,7 +218,19 @@ def run_battery(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.battery import Battery
 
-    _run(args, {}, Battery.default)
+    said: set[str] = set()
+
+    def make(universe: Any) -> Battery:
+        words = args.ligand in (None, "none")
+        ligand = args.ligand if words else universe.as_selection(args.ligand)
+        battery = Battery.default(universe, ligand=ligand)
+        found = ", ".join(battery.ligands)
+        if args.ligand is None and len(battery.ligands) == 1 and found not in said:
+            said.add(found)
+            say(f"the ligand is {found} (--ligand chooses another)")
+        return battery
+
+    _run(args, {}, make)
 
 
 def _run(args: argparse.Namespace, groups: Mapping[str, Any], make: Any) -> None:

@@ -1,11 +1,13 @@
 """Find ligands by names and sizes of residues, and the complexes that they form with polymers."""
 
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 import numpy as np
 
 from paceline.contract.atoms import System, attribute_of
 from paceline.errors import TransformError
+from paceline.performance.number_format import joined
 from paceline.transform.compounds import fragments_of, known_bonds, made_once
 from paceline.transform.links import nearest_contacts
 
@@ -16,11 +18,32 @@ IN_CONTACT = 5.0
 #: Minimum number of heavy atoms of a ligand, and maximum number of residues of its name: residues
 #: of a solvent, a membrane or a buffer are more.
 LEAST_HEAVY, MOST_RESIDUES = 5, 20
-#: Names of lipids, cholesterol, detergents and additives of crystals, which are not ligands.
+#: Heavy atoms below which residues are a solvent where they are more than there are chains.
+SMALL = 10
+#: Names of lipids, sterols, detergents and fatty acids, and of what crystals, buffers and mixed
+#: solvents contain; none of them is taken for a ligand.
 NOT_LIGANDS = (
-    *("??PC", "??PE", "??PG", "??PS", "??PA", "??PI*", "CHL1", "CHOL", "CLR", "ERG"),
-    *("PC", "PE", "PS", "PGR", "PA", "OL", "LAL", "MY", "ST", "AR", "LAU", "OLA", "OLC", "PLM"),
-    *("SO4", "PO4", "GOL", "EDO", "PEG", "PGE", "PG4", "MPD", "ACT", "DMS", "LMT", "BOG", "LDA"),
+    *(
+        "??PC",
+        "??PE",
+        "??PG",
+        "??PS",
+        "??PA",
+        "??PI*",
+        "T[LMOY]CL*",
+        "CDL",
+        "[LNPS]SM",
+        "CER[0-9]*",
+    ),
+    *("PC", "PE", "PS", "PGR", "PA", "OL", "LAL", "MY", "ST", "AR", "LAU", "OLA", "OLB", "OLC"),
+    *("CHL1", "CHOL", "CLR", "ERG", "PLM", "MYR", "STE", "LMT", "DDM", "BDDM", "BOG", "BNG", "LDA"),
+    *("LMNG", "SDS", "DPC", "FOS1*", "C8E", "HTG", "OCT", "SO4", "PO4", "PI", "2HP", "IPS", "CAC"),
+    *("VO4", "ACT", "ACY", "MLI", "MLA", "TLA", "TAR", "CIT", "FLC", "OXL", "GOL", "EDO", "PGO"),
+    *("MPD", "MRD", "BU1", "BU3", "HEZ", "PEG", "PGE", "PG0", "PG4", "PG5", "PG6", "1PE", "2PE"),
+    *("P6G", "P33", "PE3", "PE4", "PE5", "PE8", "7PE", "12P", "15P", "XPE", "TOE", "DIO", "TBU"),
+    *("TFE", "DMS", "DMSO", "DMF", "THF", "CHCL3", "CCL4", "TRS", "EPE", "MES", "BTB", "BCN"),
+    *("NHE", "CXS", "MPO", "PIN", "IMD", "DTT", "GDM", "GAI", "SPM", "SPK", "TMA", "TMAO", "BET"),
+    *("UNL", "UNX"),
 )
 #: Beads that only lipids of Martini have.
 BEADS_OF_LIPIDS = {"GL1", "GL2", "AM2", "ROH"}
@@ -28,31 +51,71 @@ BEADS_OF_LIPIDS = {"GL1", "GL2", "AM2", "ROH"}
 BACKBONES = ({"N", "CA", "C", "O"}, {"P", "O5'", "C5'", "C4'", "C3'", "O3'"})
 
 
+class Ligands(NamedTuple):
+    """Names of ligands, of residues that are none by name, and of solvents; with their numbers."""
+
+    taken: dict[str, int]
+    named: dict[str, int]
+    solvents: dict[str, int]
+
+    def describe(self) -> str:
+        """Describe what is taken and what is not; empty where there was no choice."""
+        kinds = (self.named, "a lipid or an additive by name"), (self.solvents, "a solvent")
+        others = [f"{n:,} {name} ({kind})" for names, kind in kinds for name, n in names.items()]
+        if not others and sum(self.taken.values()) < 2:
+            return ""
+        taken = joined([f"{n:,} {name}" for name, n in self.taken.items()] or ["none"])
+        left_out = f"; not taken: {joined(others)}" if others else ""
+        return f"ligands: taken: {taken}{left_out}"
+
+
 def ligand_names(universe: System) -> list[str]:
-    """Find the names of residues that are ligands, in the order of the topology.
+    """Find the names of residues that are ligands, in the order of the topology."""
+    return [*find_ligands(universe).taken]
+
+
+def find_ligands(universe: System) -> Ligands:
+    """Find ligands, and what is like them, by names and sizes.
 
     A ligand has at least 5 heavy atoms, and is neither protein, nucleic acid, water, ion, lipid nor
-    additive by name, nor bonded to a chain. At most 20 residues have its name.
+    additive by name, nor bonded to a chain. At most 20 residues have its name; if these have fewer
+    than 10 heavy atoms, at most as many as there are chains.
     """
+    found = Ligands({}, {}, {})
     try:
         known = universe.select_atoms("protein or nucleic or water")
     except AttributeError:  # the topology has no residue names
-        return []
+        return found
     names = np.asarray(universe.residues.resnames).astype(str)
     heavy = _is_heavy(universe)
     if heavy is None or not len(known):
-        return []
+        return found
     n_heavy = np.bincount(universe.atoms.resindices[heavy], minlength=len(names))
     is_other = np.ones(len(names), bool)
     is_other[known.residues.ix] = False
-    found = []
     for name in dict.fromkeys(names[is_other & (n_heavy >= LEAST_HEAVY)].tolist()):
         of_name = np.flatnonzero(names == name)
-        if len(of_name) > MOST_RESIDUES or any(fnmatchcase(name, one) for one in NOT_LIGANDS):
+        n_residues = len(of_name)
+        if n_residues > MOST_RESIDUES:
             continue
-        if is_other[of_name].all() and not _is_in_chain(universe, of_name):
-            found.append(name)
+        if any(fnmatchcase(name, one) for one in NOT_LIGANDS):
+            found.named[name] = n_residues
+            continue
+        if not is_other[of_name].all() or _is_in_chain(universe, of_name):
+            continue
+        if n_heavy[of_name].max() < SMALL and n_residues > _n_chains(universe):
+            found.solvents[name] = n_residues
+        else:
+            found.taken[name] = n_residues
     return found
+
+
+def _n_chains(universe: System) -> int:
+    """Number of molecules of proteins and nucleic acids."""
+    atoms = universe.select_atoms("protein or nucleic").indices
+    bonds = known_bonds(universe)
+    of = fragments_of(universe, bonds) if len(bonds) else universe.atoms.segindices
+    return len(np.unique(of[atoms]))
 
 
 def _is_heavy(universe: System) -> np.ndarray | None:
