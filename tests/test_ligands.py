@@ -20,7 +20,7 @@ from paceline.analysis.rms import RMSD
 from paceline.analysis.sasa import SASA
 from paceline.analysis.saved_tables import read_saved
 from paceline.errors import PacelineWarning, SelectionError
-from paceline.transform import unwrap
+from paceline.transform import unwrap, wrap
 from paceline.transform.compounds import known_bonds
 from paceline.transform.ligands import complex_atoms, ligand_names
 
@@ -195,6 +195,43 @@ def test_the_command_line_keeps_complexes_together(made, tmp_path, run):
     assert "side by side with --together" in err
     assert np.loadtxt(output, delimiter=",", skiprows=count_head(output))[:, 3].max() > 10
     assert re.search(r"# transforms: unwrap\(\)\n", output.read_text(encoding="utf-8"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_wrap_keeps_complexes_together(made, tmp_path, run):
+    """The centre of the complex, and not that of each molecule, ends within the cell."""
+    topology, path, whole, vectors = made()
+    universe = paceline.Universe(topology, path)
+    steps = {
+        "each": wrap(compound="fragments"),
+        "both": wrap(compound="fragments", together="complexes"),
+        "given": wrap(compound="fragments", together="name CA or resname LIG"),
+    }
+    found = {
+        name: positions(universe, unwrap(together="complexes"), step)
+        for name, step in steps.items()
+    }
+    expected = whole - whole[:, :1]
+    assert np.abs(found["each"] - found["each"][:, :1] - expected).max() > 10
+    for name in ("both", "given"):
+        np.testing.assert_allclose(found[name] - found[name][:, :1], expected, atol=1e-3)
+        centers = np.average(found[name], axis=1, weights=universe.atoms.masses)
+        places = centers @ np.linalg.inv(vectors)
+        assert places.min() > -1e-5
+        assert places.max() < 1 + 1e-5
+    structure, output = str(tmp_path / "complex.pdb"), tmp_path / "whole.trr"
+    MDAnalysis.Universe(topology, path).atoms.write(structure, bonds="all")
+    code, _, _ = run("convert", structure, path, output, "--unwrap", "--wrap")
+    written = positions(paceline.Universe(structure, str(output)))
+    assert code == 0
+    np.testing.assert_allclose(written - written[:, :1], expected, atol=1e-3)
+    given = "battery", structure, path, "--wrap", "-o", tmp_path / "results"
+    assert run(*given)[0] == 0
+    table = tmp_path / "results" / "ligand-rmsd.csv"
+    rows = np.loadtxt(table, delimiter=",", skiprows=count_head(table))
+    assert rows[:, -1].max() < 1
+    with pytest.raises(ValueError, match="together is for compound='fragments', not 'atoms'"):
+        wrap(together="complexes")
 
 
 def count_head(path):

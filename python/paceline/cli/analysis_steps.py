@@ -190,15 +190,19 @@ def selected(universe: Any, text: str, *, updating: bool = False) -> Any:
 def transforms_of(args: argparse.Namespace) -> list[Any]:
     """Make the transformations asked for, in the order in which they make sense."""
     chosen: list[object] = []
-    if args.unwrap or args.together is not None:
-        together = COMPLEXES if args.together is None else args.together
-        chosen.append(transform.unwrap(together=None if together == "none" else together))
+    together = COMPLEXES if args.together is None else args.together
+    together = None if together == "none" else together
+    unwraps = args.unwrap or args.together is not None
+    if unwraps:
+        chosen.append(transform.unwrap(together=together))
     if args.nojump:
         chosen.append(transform.nojump())
     if args.center is not None:
         chosen.append(transform.center(args.center))
     if args.wrap:
-        chosen.append(transform.wrap(compound="fragments"))
+        unwraps |= not getattr(args, "no_unwrap", True)  # batteries do so by themselves
+        together = together if unwraps else None
+        chosen.append(transform.wrap(compound="fragments", together=together))
     if args.fit is not None:
         chosen.append(transform.fit(args.fit))
     return chosen

@@ -492,7 +492,7 @@ def add_transform_arguments(parser: CommandParser) -> None:
     add(
         "--wrap",
         action="store_true",
-        help="then put molecules back into the cell, each as a whole",
+        help="then put molecules, and complexes of --unwrap, back into the cell, each as a whole",
     )
     add(
         "--fit",

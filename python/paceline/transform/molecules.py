@@ -94,10 +94,6 @@ class _Unwrap(Transform):
     together: Selected | None = None
     makes_whole = True
 
-    @property
-    def _complexes(self) -> bool:
-        return isinstance(self.together, str) and self.together == COMPLEXES
-
     def made_whole(self, universe: System) -> np.ndarray:
         fragments = fragments_of(universe, molecular_bonds_of(universe, "unwrap"))
         return molecules_with(universe, self.atomgroup, fragments, "unwrap")
@@ -108,7 +104,8 @@ class _Unwrap(Transform):
         members = molecules_with(universe, self.atomgroup, fragments, "unwrap")
         complexes = fragments
         if self.together is not None:  # each molecule of a complex needs the others
-            complexes = fragments_of(universe, self._with_contacts(bonds, fragments, universe))
+            contacts = contacts_between(universe, bonds, self.together, self.atomgroup)
+            complexes = fragments_of(universe, np.concatenate([bonds, contacts]))
         touched = with_any(members, complexes[members], wanted)
         _check_residues(universe, fragments, wanted[np.isin(wanted, touched)])
         return sorted_unique(wanted, touched)
@@ -121,43 +118,52 @@ class _Unwrap(Transform):
         members = molecules_with(universe, self.atomgroup, fragments, "unwrap")
         whole = with_all(members, fragments[members], atoms)
         if self.together is not None:
-            bonds = self._with_contacts(bonds, fragments, universe, tell=True)
+            contacts = contacts_between(universe, bonds, self.together, self.atomgroup, tell=True)
+            bonds = np.concatenate([bonds, contacts])
         bonds = bonds[np.isin(bonds, whole).all(axis=1)]
         return CoreTransform("unwrap", len(atoms), np.searchsorted(atoms, bonds))
-
-    def _with_contacts(
-        self, bonds: np.ndarray, fragments: np.ndarray, universe: System, *, tell: bool = False
-    ) -> np.ndarray:
-        """Add a bond to each molecule of `together` except the first one of each complex.
-
-        With `tell`, warn of molecules that are not near another one.
-        """
-        given = self.together
-        if self._complexes:
-            atoms = complex_atoms(universe, bonds)
-            if not len(atoms):
-                return bonds
-            given = universe.atoms[atoms]
-        of_complex, moved = (
-            molecules_with(universe, one, fragments, "unwrap") for one in (given, self.atomgroup)
-        )
-        members = np.intersect1d(of_complex, moved)
-        if self._complexes:
-            return np.concatenate([bonds, complexes_in(universe, members, fragments)])
-        added, alone = nearest_contacts(universe, members, fragments[members])
-        if tell and len(alone):
-            warn(
-                f"unwrap: {many(len(alone), 'molecule')} of together= have no other one within "
-                "half the cell in the first frame, and stay where they are; the first has atom "
-                f"{alone[0]}"
-            )
-        return np.concatenate([bonds, added])
 
     def parameters(self) -> str:
         together = self.together
         if together is not None and not isinstance(together, str):
             together = describe("atoms", together)
         return describe("unwrap", self.atomgroup, together=together)
+
+
+def contacts_between(
+    universe: System,
+    bonds: np.ndarray,
+    together: Selected,
+    atomgroup: Selected | None = None,
+    *,
+    tell: bool = False,
+) -> np.ndarray:
+    """Find a contact of each molecule of `together` but the first of each complex: (n_pairs, 2).
+
+    The molecules have an atom in `atomgroup`, too. With `tell`, warn of molecules that are not
+    near another one.
+    """
+    fragments = fragments_of(universe, bonds)
+    is_default = isinstance(together, str) and together == COMPLEXES
+    if is_default:
+        atoms = complex_atoms(universe, bonds)
+        if not len(atoms):
+            return np.empty((0, 2), np.int64)
+        together = universe.atoms[atoms]
+    of_complex, moved = (
+        molecules_with(universe, one, fragments, "unwrap") for one in (together, atomgroup)
+    )
+    members = np.intersect1d(of_complex, moved)
+    if is_default:
+        return complexes_in(universe, members, fragments)
+    found, alone = nearest_contacts(universe, members, fragments[members])
+    if tell and len(alone):
+        warn(
+            f"unwrap: {many(len(alone), 'molecule')} of together= have no other one within "
+            "half the cell in the first frame, and stay where they are; the first has atom "
+            f"{alone[0]}"
+        )
+    return found
 
 
 def _unbonded(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:

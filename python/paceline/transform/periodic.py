@@ -22,6 +22,7 @@ from paceline.transform.compounds import (
     with_any,
 )
 from paceline.transform.jumps import CoreNoJump, CoreSteps
+from paceline.transform.molecules import contacts_between
 
 _COMPOUNDS = ("atoms", "group", "residues", "segments", "molecules", "fragments")
 
@@ -72,7 +73,12 @@ def center(
     return _Center(atomgroup, known_weights(weights), point, wrap)
 
 
-def wrap(atomgroup: Selected | None = None, *, compound: str = "atoms") -> Transform:
+def wrap(
+    atomgroup: Selected | None = None,
+    *,
+    compound: str = "atoms",
+    together: Selected | None = None,
+) -> Transform:
     """Move atoms, or whole compounds of atoms, back into the cell.
 
     Equivalent of `MDAnalysis.transformations.wrap`: the centre of mass of a compound ends within
@@ -86,6 +92,9 @@ def wrap(atomgroup: Selected | None = None, *, compound: str = "atoms") -> Trans
     compound : {"atoms", "group", "residues", "segments", "molecules", "fragments"}
         Compounds that stay together; "fragments" are sets of atoms connected by bonds, and their
         virtual sites, as in `unwrap`.
+    together : AtomGroup or str, optional
+        Group or selection of which fragments that form a complex move together, or "complexes", as
+        in `unwrap`, which must have put them side by side.
 
     Returns
     -------
@@ -96,7 +105,7 @@ def wrap(atomgroup: Selected | None = None, *, compound: str = "atoms") -> Trans
     Raises
     ------
     ValueError
-        An unknown compound.
+        An unknown compound, or `together` with other compounds than fragments.
 
     Examples
     --------
@@ -105,7 +114,9 @@ def wrap(atomgroup: Selected | None = None, *, compound: str = "atoms") -> Trans
     'wrap(compound=residues)'
     """
     one_of("compound", compound, *_COMPOUNDS)
-    return _Wrap(atomgroup, compound)
+    if together is not None and compound != "fragments":
+        raise ValueError(f"together is for compound='fragments', not {compound!r}")
+    return _Wrap(atomgroup, compound, together)
 
 
 def nojump(atomgroup: Selected | None = None, *, scheme: str = "lattice") -> Transform:
@@ -193,6 +204,7 @@ class _Center(Transform):
 class _Wrap(Transform):
     atomgroup: Selected | None
     compound: str
+    together: Selected | None = None
     breaks = True
 
     def atoms(self, wanted: np.ndarray, universe: System) -> np.ndarray:
@@ -226,10 +238,17 @@ class _Wrap(Transform):
             return members, members
         if self.compound == "group":
             return members, np.zeros_like(members)
+        if self.together is not None:
+            bonds = molecular_bonds_of(universe, "wrap")
+            contacts = contacts_between(universe, bonds, self.together)
+            return members, fragments_of(universe, np.concatenate([bonds, contacts]))[members]
         return members, compound_of_atoms(group, self.compound, "wrap")
 
     def parameters(self) -> str:
-        return describe("wrap", self.atomgroup, compound=self.compound)
+        together = self.together
+        if together is not None and not isinstance(together, str):
+            together = describe("atoms", together)
+        return describe("wrap", self.atomgroup, compound=self.compound, together=together)
 
 
 @dataclass(frozen=True)
