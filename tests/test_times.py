@@ -65,6 +65,20 @@ def diffusion(top, path, step=1, **options):
     return msd, msd.diffusion_coefficient(), said
 
 
+def test_frames_microseconds_apart_may_be_in_femtoseconds(tmp_path, top):
+    """ProLIF's example has 6 ns between frames, written as 6e6 ps."""
+    times = 1e5 + 6e6 * np.arange(40)
+    path = write_xtc(tmp_path / "a.xtc", walk(), times)
+    _, _, said = diffusion(top, path)
+    expected = "its frames are 6 µs apart; if a program wrote times in fs, give the time"
+    assert [expected in one for one in said] == [True]
+    assert said[0].endswith("dt=6000 (--dt 6ns)")
+    # Every fourth frame of a long simulation is not a reason to warn.
+    path = write_xtc(tmp_path / "b.xtc", walk(), times / 10)
+    assert diffusion(top, path, step=4)[2] == []
+    assert diffusion(top, tmp_path / "a.xtc", dt=6000.0)[2] == []
+
+
 # DCD files.
 
 

@@ -238,6 +238,7 @@ class AnalysisPass(FramePass):
                 self.run.conclude(analysis, value, timings, **self._known())
         if self.is_first:
             self.run.warn_of_repeats(self.collected.times)
+            self.run.warn_of_long_steps(self.collected.times)
             if self.run.relay is not None:
                 self.run.warn_of_scan(self.collected.damaged, self.run.relay.changes)
         if not self._before.warned_of_bonds:

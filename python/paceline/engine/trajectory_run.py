@@ -35,6 +35,9 @@ from paceline.transform.jumps import warn_of_jumps
 if TYPE_CHECKING:
     from paceline.trajectory.file_trajectory import Trajectory
 
+#: Formats whose times are in ps, and times between frames, ps, that hardly a simulation writes.
+IN_PICOSECONDS, LONG_STEP = ("XTC", "TRR"), 1e6
+
 
 @dataclass(frozen=True)
 class Facilities:
@@ -261,6 +264,21 @@ class TrajectoryRun:
                     "continuous=True (--continuous) leaves out those that later ones repeat"
                 )
                 return
+
+    def warn_of_long_steps(self, times: np.ndarray) -> None:
+        """Warn of times in ps that are so far apart that they may be in fs."""
+        chain = self.trajectory.chain
+        frames = np.diff(self.plan.frames)
+        if chain is None or self.job.source.time_axis.dt is not None or (frames < 1).any():
+            return
+        steps = np.diff(times) / frames
+        between = float(np.median(steps[steps > 0])) if (steps > 0).any() else 0.0
+        if between >= LONG_STEP and chain.files[0].format in IN_PICOSECONDS:
+            warn(
+                f"{chain.names[0]}: its frames are {between / 1e6:g} µs apart; if a program wrote "
+                f"times in fs, give the time between frames, dt={between / 1e3:g} (--dt "
+                f"{between / 1e6:g}ns)"
+            )
 
     def _check_window(self, frames: np.ndarray, n_atoms: int) -> None:
         """Raise `UnsupportedError` if a halo exceeds the memory."""
