@@ -1,5 +1,6 @@
 """Energies of simulation programs: values, units and times; restarts; damaged files."""
 
+import bz2
 import re
 import resource
 import struct
@@ -391,6 +392,48 @@ def test_amber(written):
     cut = AMBER[: AMBER.index(" 1-4 NB =         4.0000")]
     with pytest.warns(PacelineWarning, match="the last record is cut, and was left out"):
         assert len(read_energies(written(cut)).results.times) == 1
+
+
+def real_mdouts():
+    """Files of Amber 14 to 20 that alchemtest has, by the systems that they are of."""
+    spec = find_spec("alchemtest")
+    folder = Path(spec.origin).parent / "amber" if spec and spec.origin else Path()
+    names = ("bace_CAT*", "bace_improper", "simplesolvated", "tyk2*")
+    return [next(iter(sorted(folder.glob(f"{name}/**/*.bz2"))), None) for name in names]
+
+
+def amber_rows(text):
+    """Step, time, Etot and DV/DL of the first region, line by line."""
+    rows, is_mean, region = [], False, 1
+    for line in text.splitlines():
+        is_mean |= bool(re.search("A V E R A G E S|R M S  F L U C|AVERAGES OVER", line))
+        if found := re.search(r"TI region\s+(\d)", line):
+            region = int(found[1])
+        if found := re.match(r" NSTEP\s*=\s*(\d+)\s+TIME\(PS\)\s*=\s*(\S+)", line):
+            if is_counted := not is_mean and region == 1:
+                rows.append([float(found[1]), float(found[2]), np.nan, np.nan])
+            is_mean = False
+        for k, name in enumerate(("Etot", "DV/DL"), start=2):
+            if (found := re.match(rf" {name}\s*=\s*(\S+)", line)) and is_counted:
+                rows[-1][k] = float(found[1])
+    return np.array(rows).T
+
+
+@pytest.mark.parametrize("path", real_mdouts())
+def test_mdouts_that_are_real(path, tmp_path):
+    """Averages within a run, alchemical changes and soft cores are not rows of their own."""
+    if path is None:
+        pytest.skip("alchemtest is not installed: pip install alchemtest (120 MB)")
+    text = bz2.decompress(path.read_bytes()).decode(errors="replace")
+    (tmp_path / "md.mdout").write_text(text, encoding="utf-8")
+    found = read_energies(tmp_path / "md.mdout")
+    steps, times, totals, derivatives = amber_rows(text)
+    assert len(times) >= 500
+    np.testing.assert_array_equal(found.results.times, times)
+    np.testing.assert_array_equal(found.results.steps, steps)
+    np.testing.assert_array_equal(found.results["Etot"], totals)
+    np.testing.assert_array_equal(found.results["DV/DL"], derivatives)
+    assert not [name for name in found.units if "oftcore" in name or name.startswith("SC")]
 
 
 def test_namd(written):
