@@ -246,6 +246,34 @@ def test_the_page_repeats_warnings(tmp_path):
         assert battery.warnings == [charges]
 
 
+@pytest.mark.parametrize("replicas", [False, True])
+def test_figures_of_batteries_have_options(tmp_path, adk_xtc, run, replicas):
+    described, output = tmp_path / "battery.toml", tmp_path / "results"
+    described.write_text('[rmsf]\nselect = "name CA"\n[gyration]\n', encoding="utf-8")
+    topology, trajectory = adk_xtc
+    given = "run", described, topology, trajectory, "--step", 9, "-o", output
+    given += ("--replicas",) if replicas else ()
+    options = "--figsize", "9x5cm", "--time-unit", "fs", "--no-stats", "--style", "dark_background"
+    code, _, err = run(*given, *options)
+    assert (code, "time_unit" in err) == (0, False)
+    drawn, page = (
+        (output / name).read_text(encoding="utf-8") for name in ("gyration.svg", "index.html")
+    )
+    assert re.search(r'<svg [^>]*width="255.1\d*pt" height="141.7\d*pt"', drawn)
+    assert "time (fs)" in drawn
+    assert "time (fs)" in page
+    assert "(95 %" not in drawn
+    assert "fill: #ffffff" in drawn  # letters of the style
+    profile = output / ("rmsf-profile.svg" if replicas else "rmsf.svg")
+    assert 'width="255.1' in profile.read_text(encoding="utf-8")
+    code, _, err = run(*given, "--overwrite", "--style", "none-such")
+    assert (code, "no style of matplotlib" in err) == (2, True)
+    code, _, err = run(*given, "--overwrite", "--title", "one")
+    assert (code, "--title" in err) == (2, True)
+    code, _, err = run("rmsd", topology, trajectory, "--no-stats")
+    assert (code, "--no-stats is of a figure: give --plot" in err) == (2, True)
+
+
 def test_the_page_repeats_warnings_of_opening_files(tmp_path, run_with_answer):
     """A cut trajectory is shorter than its simulation, and a default selection another one."""
     cut, described = tmp_path / "cut.xtc", tmp_path / "battery.toml"

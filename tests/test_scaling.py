@@ -20,6 +20,7 @@ from paceline._util.os_calls import cached_share, drop_from_cache
 from paceline.cli import bench, main
 from paceline.cli.bench import table_for_people
 from paceline.cli.performance_commands import counts
+from paceline.contract.figure_options import FigureOptions
 from paceline.errors import UnsupportedError
 from paceline.performance.bench import (
     PARTS,
@@ -135,6 +136,19 @@ def test_a_figure_may_name_a_file_that_is_not_utf8(tmp_path):
     figure = draw_runs([run], title=os.fsdecode(b"rmsd, md\xff.xtc"), cpus=1)
     save_figure(figure, tmp_path / "a.svg")
     assert "rmsd, md\\udcff.xtc" in (tmp_path / "a.svg").read_text("utf-8")
+    options = FigureOptions(figsize="12x16cm", style="dark_background")
+    save_figure(draw_runs([run], title="", cpus=1, options=options), tmp_path / "b.svg")
+    drawn = (tmp_path / "b.svg").read_text("utf-8")
+    assert 'width="340.1' in drawn
+    assert "fill: #ffffff" in drawn
+
+
+def test_measurements_have_some_options_of_figures(adk, run):
+    given = "rmsd", *adk, "--plot", "a.png"
+    for name in ("--time-unit", "ns"), ("--no-stats",):
+        code, _, err = run(*given, *name)
+        assert (code, f"{name[0]} is of the analysis's figure" in err) == (2, True)
+    assert run(*given, "--style", "none-such")[0] == 2
 
 
 def test_people_get_aligned_columns():

@@ -25,9 +25,10 @@ from paceline.analysis.results import further_results
 from paceline.analysis.write_catalogue import class_declared_as
 from paceline.contract.atoms import System, attribute_of
 from paceline.contract.catalogue import catalogue
+from paceline.contract.figure_options import FigureOptions
 from paceline.contract.plan import choose_frames
 from paceline.errors import PacelineError, SelectionError, UnsupportedError, kept_warnings, warn
-from paceline.performance.figure_style import need_matplotlib
+from paceline.performance.figure_style import check_style
 from paceline.performance.number_format import joined, many
 from paceline.runner import FramesChosen, RunOptions, run
 from paceline.timing import Timings
@@ -442,7 +443,9 @@ class Battery:
         found = ((name, one.results.summary()) for name, one in self.shown.items())
         return [f"{name}: {sentence}" for name, sentences in found for sentence in sentences]
 
-    def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
+    def save(
+        self, folder: str | os.PathLike, *, overwrite: bool = False, **options: object
+    ) -> None:
         """Write tables, figures, and a page of all results: all of these files, or none.
 
         Parameters
@@ -455,30 +458,39 @@ class Battery:
         overwrite : bool
             Replace existing files, and delete those of an earlier battery of these names that this
             one does not have.
+        **options
+            `figsize`, `time_unit`, `stats` and `style` of all figures, as for `Results.plot`.
+            Figures of the page keep their size.
 
         Raises
         ------
         FileExistsError
             One of the files exists and is not to be overwritten.
         UnsupportedError
-            matplotlib, which draws the figures, is not installed.
+            matplotlib, which draws the figures, is not installed, or there is no such style.
+        ValueError
+            An option makes no sense.
         """
-        need_matplotlib()
+        chosen = FigureOptions(**options)  # type: ignore[arg-type]
+        check_style(chosen.style)
         folder = Path(folder)
         with saved_together() as saving:
             if overwrite:
                 saving.replace([*self.outputs(folder), *_summaries_in(folder)])
             saved = self.save_tables(folder, overwrite=overwrite)
             for name, analysis in self.shown.items():
-                if analysis.results.has_table:
-                    analysis.results.save_figure(folder / f"{name}.svg", overwrite=overwrite)
+                drawn = {name: analysis.results} if analysis.results.has_table else {}
                 for further, results in further_results(analysis).items():
-                    results.save_figure(folder / f"{name}-{further}.svg", overwrite=overwrite)
+                    drawn[f"{name}-{further}"] = results
+                for stem, results in drawn.items():
+                    results.save_figure(
+                        folder / f"{stem}.svg", overwrite=overwrite, **results.options_of(chosen)
+                    )
             with new_file(folder / "battery.toml", overwrite=overwrite) as file:
                 file.write(self.to_toml())
             self.timings.report(folder / "timings.html", overwrite=overwrite)
             with new_file(folder / "index.html", overwrite=overwrite) as file:
-                file.write(page_of_battery(self, saved))
+                file.write(page_of_battery(self, saved, chosen))
 
     def save_tables(self, folder: str | os.PathLike, *, overwrite: bool = False) -> dict[str, str]:
         """Write the table of each analysis, or its arrays.

@@ -14,6 +14,7 @@ from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import ENOUGH, SeriesMean
 from paceline.contract.atoms import System
 from paceline.contract.catalogue import catalogue
+from paceline.contract.figure_options import FigureOptions
 from paceline.contract.run_info import describe_frames
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.performance.figure_style import STYLE, styled
@@ -82,13 +83,16 @@ def heading(
     return f"{name}: {title}" if is_own else title
 
 
-def page_of_battery(battery: ShownBattery, saved: Mapping[str, str]) -> str:
-    """Make the page, given the names of the files of tables or arrays."""
+def page_of_battery(
+    battery: ShownBattery, saved: Mapping[str, str], options: FigureOptions | None = None
+) -> str:
+    """Make the page, given the names of the files of tables or arrays, and options of figures."""
+    options = options or FigureOptions()
     headings = {
         name: heading(name, analysis, battery.described[name])
         for name, analysis in battery.shown.items()
     }
-    sections = [_section(battery, name, headings[name], saved[name]) for name in headings]
+    sections = [_section(battery, name, headings[name], saved[name], options) for name in headings]
     one = next(iter(battery.analyses.values()))
     title = Path(str(one.provenance["trajectory"]).partition(", ")[0]).name
     warnings = warnings_of(
@@ -221,7 +225,9 @@ def mean_with_interval(mean: SeriesMean, title: str = "") -> str:
     return re.split(r" \(95 %\)|, ", mean.with_unit(name_and_unit(title)[1]))[0]
 
 
-def _section(battery: ShownBattery, name: str, title: str, file: str) -> ResultSection:
+def _section(
+    battery: ShownBattery, name: str, title: str, file: str, options: FigureOptions
+) -> ResultSection:
     """Describe the card of an analysis."""
     analysis = battery.shown[name]
     results, table = analysis.results, analysis.results.table
@@ -239,13 +245,13 @@ def _section(battery: ShownBattery, name: str, title: str, file: str) -> ResultS
             answers = _brief(table, means)[:SUMMARISED]
         else:
             answers = _sentences(results, table)
-        drawings.append(_drawing(results, FIGURE_SIZE, table))
+        drawings.append(_drawing(results, FIGURE_SIZE, table, options))
         files += [f"{name}.npz"] if table.partial else []
         files.append(f"{name}.svg")
     for further, more in further_results(analysis).items():
         shown = more.whole_table()
         if table is None or shown.drawn is None or shown.drawn is not table.drawn:
-            drawings.append(_drawing(more, FURTHER_SIZE, shown))
+            drawings.append(_drawing(more, FURTHER_SIZE, shown, options))
         files += [f"{name}-{further}.csv", f"{name}-{further}.svg"]
     return ResultSection(
         title,
@@ -271,12 +277,17 @@ def _lines(means: Mapping[str, SeriesMean]) -> list[Sequence[str]]:
     ]
 
 
-def _drawing(results: Results, size: tuple[float, float], table: Table) -> ResultDrawing:
+def _drawing(
+    results: Results, size: tuple[float, float], table: Table, options: FigureOptions
+) -> ResultDrawing:
     """Draw results for the page, and make charts of them."""
     from matplotlib.figure import Figure
 
-    with styled(STYLE):
+    suited = results.options_of(options)
+    with styled(STYLE, options.style):
         figure = Figure(figsize=size, layout="constrained")
-        results.plot(figure.subplots())
+        results.plot(figure.subplots(), **suited)
     drawn = table.drawn or table
-    return ResultDrawing(figure, charts_of(table), drawn.states is None and drawn.image is None)
+    return ResultDrawing(
+        figure, charts_of(table, suited["time_unit"]), drawn.states is None and drawn.image is None
+    )

@@ -11,14 +11,16 @@ from paceline.analysis.table import Table, name_and_unit
 from paceline.performance.chart import MOST_CURVES, Chart, Curve
 
 
-def charts_of(table: Table) -> list[Chart]:
+def charts_of(table: Table, time_unit: str | None = None) -> list[Chart]:
     """Make charts of what a figure of the table shows as lines; none of images and many columns."""
     drawn = table.drawn or table
     if drawn.panels:
-        return [chart for one in drawn.panels for chart in charts_of(replace(one, panels=()))]
+        return [
+            chart for one in drawn.panels for chart in charts_of(replace(one, panels=()), time_unit)
+        ]
     if drawn.right:  # of another unit
         beside = replace(drawn, y=drawn.right, y_label=drawn.right_label, right={})
-        return [*charts_of(replace(drawn, right={})), *charts_of(beside)]
+        return [*charts_of(replace(drawn, right={}), time_unit), *charts_of(beside, time_unit)]
     if drawn.states is not None or drawn.image is not None:
         if not table.is_series:
             return []
@@ -40,10 +42,13 @@ def charts_of(table: Table) -> list[Chart]:
         smooth = running_mean(values, len(x) // WINDOWS | 1) if smoothed else None
         curve = Curve(name, x.astype(np.float64), values, number, half, smooth)
         curves += [curve] if drawn.is_series else _pieces(curve)
-    return _checked(Chart(drawn.abscissa, drawn.y_label, _with_times(curves), points))
+    chart = Chart(drawn.abscissa, drawn.y_label, _with_times(curves), points)
+    return _checked(chart, time_unit)
 
 
-def charts_of_replicas(tables: Mapping[str, Sequence[Table | None]]) -> list[Chart]:
+def charts_of_replicas(
+    tables: Mapping[str, Sequence[Table | None]], time_unit: str | None = None
+) -> list[Chart]:
     """Make a chart of each series that replicas have, of all replicas in the colours of groups."""
     known = [table for of_group in tables.values() for table in of_group if table is not None]
     if not known or not known[0].is_series or known[0].no_mean:
@@ -62,7 +67,7 @@ def charts_of_replicas(tables: Mapping[str, Sequence[Table | None]]) -> list[Cha
             if table is not None and title in table.columns
         ]
         chart = Chart(known[0].abscissa, title, _with_times(curves))
-        found += _checked(chart)
+        found += _checked(chart, time_unit)
     return found
 
 
@@ -122,7 +127,7 @@ def _with_times(curves: Sequence[Curve]) -> list[Curve]:
     return found
 
 
-def _checked(chart: Chart) -> list[Chart]:
+def _checked(chart: Chart, time_unit: str | None = None) -> list[Chart]:
     """Bring times to a readable unit; leave out unsorted abscissas and too many curves."""
     fits = 0 < len(chart.curves) <= MOST_CURVES
     sorted_ones = all(
@@ -130,6 +135,6 @@ def _checked(chart: Chart) -> list[Chart]:
     )
     if not fits or not sorted_ones:
         return []
-    label, abscissas = in_time_unit(chart.x_label, [one.x for one in chart.curves])
+    label, abscissas = in_time_unit(chart.x_label, [one.x for one in chart.curves], time_unit)
     pairs = zip(chart.curves, abscissas, strict=True)
     return [replace(chart, x_label=label, curves=[replace(one, x=x) for one, x in pairs])]

@@ -24,6 +24,7 @@ from paceline.analysis.uncertainty import (
     difference_of_groups,
     mean_of_replicas,
 )
+from paceline.contract.figure_options import FigureOptions
 from paceline.performance.number_format import many
 
 if TYPE_CHECKING:
@@ -199,17 +200,18 @@ def draw_series(
     tables: Mapping[str, Sequence[Table | None]],
     means: Mapping[str, Mapping[str, ReplicaMean]],
     width: float,
+    options: FigureOptions,
 ) -> "Figure":
     """Draw all replicas over time, and beside them means of replicas and of groups."""
     titles = list(means)[:NAMED]
     figure, axes = _panels(len(titles), width, ncols=2, width_ratios=[4, 1])
-    unit = _time_unit([*filter(None, chain.from_iterable(tables.values()))])
+    unit = options.time_unit or _time_unit([*filter(None, chain.from_iterable(tables.values()))])
     for (ax, beside), title in zip(axes, titles, strict=True):
         for number, (group, of_group) in enumerate(tables.items()):
             if group not in means[title]:
                 continue
             mean, colour = means[title][group], f"C{number}"
-            label: str | None = f"{group}, {mean.short}"
+            label: str | None = f"{group}, {mean.short}" if options.stats else group
             for table in of_group:
                 if table is None or title not in table.columns:
                     continue

@@ -22,6 +22,7 @@ from paceline.analysis.system_text import describe_span
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import ReplicaMean
 from paceline.contract.atoms import System, attribute_of
+from paceline.contract.figure_options import FigureOptions
 from paceline.performance.figure_style import STYLE, styled
 from paceline.performance.number_format import joined, many
 from paceline.performance.results_page import Overview, ResultDrawing, ResultSection, results_page
@@ -74,14 +75,18 @@ class ShownReplicas(Protocol):
     def profile(self, name: str) -> Profile | None:
         """Profiles of replicas side by side."""
 
-    def figures(self, name: str, width: float = ...) -> "dict[str, Figure]":
+    def figures(
+        self, name: str, width: float = ..., *, options: FigureOptions | None = ...
+    ) -> "dict[str, Figure]":
         """Figures by the endings of their files."""
 
     def remarks(self, name: str) -> list[str]:
         """Sentences on what cannot be compared."""
 
 
-def page_of_replicas(replicas: ShownReplicas, shared_files: Sequence[str]) -> str:
+def page_of_replicas(
+    replicas: ShownReplicas, shared_files: Sequence[str], options: FigureOptions
+) -> str:
     """Make the page; `shared_files` are tables of all analyses."""
     headings = {}
     for name in replicas.names:
@@ -95,7 +100,7 @@ def page_of_replicas(replicas: ShownReplicas, shared_files: Sequence[str]) -> st
         _facts(replicas),
         warnings,
     )
-    sections = [_section(replicas, name, title) for name, title in headings.items()]
+    sections = [_section(replicas, name, title, options) for name, title in headings.items()]
     return results_page(overview, sections, FOOTER, shared_files)
 
 
@@ -175,15 +180,17 @@ def _brief(text: str, title: str) -> str:
     return f"{re.split(r' [(]95 %|, ', text)[0]} {name_and_unit(title)[1]}".rstrip()
 
 
-def _section(replicas: ShownReplicas, name: str, title: str) -> ResultSection:
+def _section(
+    replicas: ShownReplicas, name: str, title: str, options: FigureOptions
+) -> ResultSection:
     """Describe the card of an analysis."""
     described = next(one.described for one in replicas.batteries if name in one.analyses)
     given = [f"{key} = {value}" for key, value in described[name].items() if key != "analysis"]
     profile = replicas.profile(name)
-    charts = {"": charts_of_replicas(replicas.tables(name))}
+    charts = {"": charts_of_replicas(replicas.tables(name), options.time_unit)}
     charts["-profile"] = [] if profile is None else charts_of_profile(profile)
-    with styled(STYLE):
-        figures = replicas.figures(name, WIDTH)
+    with styled(STYLE, options.style):
+        figures = replicas.figures(name, WIDTH, options=options)
     of_series = replicas.means[name]
     answers = [
         f"{titled(name_and_unit(series)[0], group)}: {_brief(f'{mean}', series)}"

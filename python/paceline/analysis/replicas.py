@@ -31,8 +31,9 @@ from paceline.analysis.uncertainty import (
     mean_of_replicas,
 )
 from paceline.contract.atoms import attribute_of
+from paceline.contract.figure_options import FigureOptions
 from paceline.errors import UnsupportedError, kept_warnings
-from paceline.performance.figure_style import FIGURE_STYLE, styled
+from paceline.performance.figure_style import FIGURE_STYLE, check_style, styled
 from paceline.performance.number_format import joined
 from paceline.runner import RunOptions, run
 from paceline.timing import Timings
@@ -374,7 +375,9 @@ class Replicas:
             for title, text in lines_of(self, name, most=1)
         ]
 
-    def save(self, folder: str | os.PathLike, *, overwrite: bool = False) -> None:
+    def save(
+        self, folder: str | os.PathLike, *, overwrite: bool = False, **options: object
+    ) -> None:
         """Write tables, figures, and a page of all results: all of these files, or none.
 
         Parameters
@@ -387,13 +390,16 @@ class Replicas:
         overwrite : bool
             Replace existing files, and delete those of an earlier battery of these names that this
             one does not have.
+        **options
+            `figsize`, `time_unit`, `stats` and `style`, as for `Battery.save`.
 
         Raises
         ------
         FileExistsError
             One of the files exists and is not to be overwritten.
         """
-        folder = Path(folder)
+        folder, chosen = Path(folder), FigureOptions(**options)  # type: ignore[arg-type]
+        check_style(chosen.style)
         with saved_together() as saving:
             if overwrite:
                 saving.replace(self.outputs(folder))
@@ -410,8 +416,10 @@ class Replicas:
                 if (profile := self.profile(name)) is not None:
                     results = Results(table=profile.table(), provenance=self._provenance(name))
                     results.save(folder / f"{name}-profile.csv", overwrite=overwrite)
-                with styled(FIGURE_STYLE):
-                    for ending, figure in self.figures(name).items():
+                with styled(FIGURE_STYLE, chosen.style):
+                    for ending, figure in self.figures(name, options=chosen).items():
+                        if (size := chosen.inches(figure.dpi)) is not None:
+                            figure.set_size_inches(size)
                         path = folder / f"{name}{ending}.svg"
                         with new_file(path, overwrite=overwrite, binary=True) as file:
                             figure.savefig(file, format="svg")
@@ -419,7 +427,7 @@ class Replicas:
                 file.write(self.to_toml())
             self.timings.report(folder / "timings.html", overwrite=overwrite)
             with new_file(folder / "index.html", overwrite=overwrite) as file:
-                file.write(page_of_replicas(self, shared))
+                file.write(page_of_replicas(self, shared, chosen))
 
     def to_toml(self) -> str:
         """Describe groups and analyses as `from_file` reads them.
@@ -453,7 +461,9 @@ class Replicas:
             parts.insert(0, text)
         return "\n".join([*parts, toml_of(described)])
 
-    def figures(self, name: str, width: float = 3.5) -> "dict[str, Figure]":
+    def figures(
+        self, name: str, width: float = 3.5, *, options: FigureOptions | None = None
+    ) -> "dict[str, Figure]":
         """Draw an analysis: all replicas, and the profile.
 
         Parameters
@@ -462,6 +472,8 @@ class Replicas:
             Name of the analysis.
         width : float
             Inches.
+        options : FigureOptions, optional
+            Unit of times, and whether legends have means.
 
         Returns
         -------
@@ -474,7 +486,7 @@ class Replicas:
         if not known:
             return found
         if known[0].is_series and not known[0].no_mean:
-            found[""] = draw_series(tables, self.means[name], width)
+            found[""] = draw_series(tables, self.means[name], width, options or FigureOptions())
         elif known[0].drawn is not None and known[0].drawn.points:
             found[""] = draw_points(
                 {group: [*filter(None, of)] for group, of in tables.items()}, width

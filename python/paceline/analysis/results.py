@@ -534,6 +534,12 @@ class Results(dict[str, Any]):
             html_table(tuple(table.columns), rows, about=caption),
         )
 
+    def options_of(self, options: FigureOptions) -> dict[str, Any]:
+        """Options of several figures that suit the one of this table."""
+        table = self.whole_table()
+        abscissa = (table.drawn or table).abscissa
+        return vars(options.for_abscissa(name_and_unit(abscissa)[1]))
+
     def save_figure(
         self, path: str | os.PathLike, *, overwrite: bool = False, **options: Any
     ) -> None:

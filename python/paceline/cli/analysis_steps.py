@@ -19,10 +19,10 @@ from paceline.cli.answer import STDOUT, say_battery, say_results, show_table
 from paceline.cli.command_line import in_options
 from paceline.cli.options import Bound, DefaultSelection, figure_options, hdf5_options
 from paceline.contract.declaration import ON_STRUCTURE
-from paceline.contract.figure_options import FigureOptions
+from paceline.contract.figure_options import OF_ALL, FigureOptions
 from paceline.contract.source import FrameInterval
 from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn
-from paceline.performance.figure_style import need_matplotlib
+from paceline.performance.figure_style import check_style
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_positions
 from paceline.transform.ligands import COMPLEXES, describe_complexes
@@ -300,12 +300,7 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
 
 def _of_all_figures(args: argparse.Namespace) -> dict[str, Any]:
     """Options of figures that do not depend on what they show."""
-    return {
-        "figsize": args.figsize,
-        "time_unit": args.time_unit,
-        "stats": args.stats,
-        "style": args.style,
-    }
+    return {name: vars(args)[name] for name in OF_ALL}
 
 
 def _further(
@@ -330,7 +325,7 @@ def _further(
 
 def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
     """Run a battery and write all results into the folder that was asked for."""
-    need_matplotlib()
+    check_style(args.style)
     outputs = battery.outputs(args.output)
     check_distinct(args.report, args.checkpoint, *outputs)
     if args.output.exists() and not args.output.is_dir():
@@ -345,7 +340,7 @@ def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
     with _checkpoint(args) as kept:
         run_analysis(args, battery, checkpoint=kept, **options)
         with saved_together(kept.finish if kept else None):
-            battery.save(args.output, overwrite=args.overwrite)
+            battery.save(args.output, overwrite=args.overwrite, **_of_all_figures(args))
             save_report(args, battery.timings)
     say_battery(battery, args.report)
     print(args.output / "index.html")

@@ -10,6 +10,7 @@ from typing import Any
 from paceline.cli.answer import say
 from paceline.cli.options import (
     add_checkpoint_argument,
+    add_figure_arguments,
     add_frame_arguments,
     add_index_argument,
     add_json_argument,
@@ -28,6 +29,7 @@ from paceline.cli.parser import (
     kind_of,
 )
 from paceline.contract.catalogue import catalogue
+from paceline.contract.figure_options import OF_ALL
 from paceline.errors import UnsupportedError
 
 ANALYSES_EXAMPLES = """\
@@ -192,6 +194,7 @@ def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> Comman
         help="folder of tables, figures and index.html [%(default)s]",
     )
     add("--overwrite", action="store_true", help="replace files that exist")
+    add_figure_arguments(parser, OF_ALL)
     add_worker_arguments(parser)
     add_checkpoint_argument(parser)
     add_memory_argument(parser)

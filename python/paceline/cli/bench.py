@@ -29,6 +29,8 @@ from paceline._util.os_calls import cached_share_of_all, drop_from_cache, load_a
 from paceline._util.signals import Stopping
 from paceline.analysis.results import check_figure_ending
 from paceline.backends import make_backend
+from paceline.cli.options import figure_options
+from paceline.contract.figure_options import OF_MEASUREMENTS, FigureOptions, flag_of
 from paceline.errors import AnalysisError, UnsupportedError, WorkerError
 from paceline.performance.bench import (
     ScalingRun,
@@ -131,6 +133,7 @@ def one_run(args: argparse.Namespace, begun: float) -> None:
     asked = json.loads(args.one_run)
     args.output = args.plot = args.checkpoint = args.report = None
     args.timings, args.n_workers = False, None
+    vars(args).update(vars(FigureOptions()))
     args.trajectory = asked["trajectory"] or args.trajectory
     # The number of ranks is the launcher's.
     is_mpi = args.backend == "mpi"
@@ -192,7 +195,7 @@ class Bench:
         n = self.counts[-1]
         _say(
             f"{_size(self.files)}; first a run with {_workers(n, self.backend)} that is not "
-            f"counted, then {self.planned} runs"
+            f"counted, then {many(self.planned, 'run')}"
         )
         self.first, self._first_seconds = self._once(n, None, show=True)
         self._digests[self.first["values"]["frames"]] = self.first["digest"]
@@ -252,7 +255,9 @@ class Bench:
         if self._args.plot:
             from paceline.performance.scaling_figures import draw_runs, save_figure
 
-            figure = draw_runs(self.runs, title=self.title, cpus=self.cpus)
+            options = FigureOptions.of(self._args)
+            title = options.title or self.title
+            figure = draw_runs(self.runs, title=title, cpus=self.cpus, options=options)
             for path in self._args.plot:
                 save_figure(figure, path, overwrite=self._args.overwrite)
 
@@ -370,8 +375,14 @@ def _check(args: argparse.Namespace) -> None:
         raise UnsupportedError("--launcher starts ranks of MPI: say --backend mpi, too")
     if args.output is not None and args.output.suffix.lower() != ".csv":
         raise UnsupportedError(f"{args.output}: runs are saved as .csv")
+    options = figure_options(args, *args.plot)
+    if others := [name for name in options.given if name not in OF_MEASUREMENTS]:
+        known = ", ".join(map(flag_of, OF_MEASUREMENTS))
+        raise UnsupportedError(
+            f"{flag_of(others[0])} is of the analysis's figure; that of a measurement has {known}"
+        )
     for path in args.plot:
-        check_figure_ending(path)
+        check_figure_ending(path, style=options.style)
     check_distinct(args.output, *args.plot)
     for path in (*args.plot, *([args.output] if args.output else [])):
         check_output(path, overwrite=args.overwrite)

@@ -4,7 +4,7 @@ import argparse
 import contextlib
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,7 +12,7 @@ from paceline._core import __version__
 from paceline._util.choices import BACKENDS, ON_ERROR, SOLUTE, TRACE
 from paceline._util.files import parse_size
 from paceline.cli.parser import CommandParser, FileForm, add_file_arguments
-from paceline.contract.figure_options import OPTIONS, FigureOptions, checked_size
+from paceline.contract.figure_options import OPTIONS, FigureOptions, checked_size, flag_of
 from paceline.contract.time_units import TIME_UNITS
 from paceline.errors import UnsupportedError
 
@@ -288,15 +288,17 @@ def add_output_arguments(parser: CommandParser, files: Sequence[str] = ()) -> No
     add_figure_arguments(parser)
 
 
-def add_figure_arguments(parser: CommandParser) -> None:
-    """Add the options of a figure, as `FigureOptions` declares them."""
+def add_figure_arguments(parser: CommandParser, names: Collection[str] = tuple(OPTIONS)) -> None:
+    """Add options of a figure, by default all, as `FigureOptions` declares them."""
     readers = {"float": float, "figure_size": figure_size}
     for name, default in vars(FigureOptions()).items():
+        if name not in names:
+            continue
         given = {"default": default or None, **OPTIONS[name]}
-        flag = given.pop("flag", f"--{name.replace('_', '-')}")
+        given.pop("flag", None)
         if "type" in given:
             given["type"] = readers[given["type"]]
-        parser.section("figure").add_argument(flag, dest=name, **given)
+        parser.section("figure").add_argument(flag_of(name), dest=name, **given)
 
 
 def figure_size(text: str) -> tuple[float, float, str]:
@@ -317,7 +319,7 @@ def figure_options(args: argparse.Namespace, *figures: Path | None) -> FigureOpt
     """Options of the figure that are given; `UnsupportedError` where there are no figures."""
     options = FigureOptions.of(args)
     if options.given and not any(figures):
-        raise UnsupportedError(f"{args.option_names[options.given[0]]} is of a figure: give --plot")
+        raise UnsupportedError(f"{flag_of(options.given[0])} is of a figure: give --plot")
     return options
 
 

@@ -33,6 +33,7 @@ from paceline.cli.options import (
     size,
 )
 from paceline.cli.parser import CommandParser, Commands, FileForm
+from paceline.contract.figure_options import OF_MEASUREMENTS
 from paceline.performance.model import (
     FILE_SYSTEMS,
     LAYOUTS,
@@ -545,6 +546,9 @@ def _add_options(parser: CommandParser) -> None:
         metavar="FILE",
         help="draw the figure: .png, .svg, .pdf; may be repeated",
     )
+    for action in parser.section("figure")._group_actions:  # those of the analysis
+        if action.dest not in OF_MEASUREMENTS:
+            action.help = argparse.SUPPRESS
     add("--overwrite", action="store_true", help="replace files that exist")
     add("--debug", action="store_true", help="print the traceback of an error")
     add("--one-run", help=argparse.SUPPRESS)

@@ -73,6 +73,16 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
+def flag_of(name: str) -> str:
+    """Name the option of a command by the keyword of `FigureOptions`."""
+    flag: str = OPTIONS[name].get("flag", f"--{name.replace('_', '-')}")
+    return flag
+
+
+#: Options of figures of several analyses at once, and of measurements.
+OF_ALL, OF_MEASUREMENTS = ("figsize", "time_unit", "stats", "style"), ("title", "figsize", "style")
+
+
 class FigureOptions:
     """Options of a figure.
 
@@ -126,7 +136,13 @@ class FigureOptions:
     @classmethod
     def of(cls, values: object) -> Self:
         """Take the options among the attributes of an object, such as parsed arguments."""
-        return cls(**{name: vars(values)[name] for name in OPTIONS})
+        given = vars(values)
+        return cls(**{name: given[name] for name in OPTIONS if name in given})
+
+    def for_abscissa(self, unit: str) -> Self:
+        """Leave out the unit of times where the abscissa is in another unit than ps."""
+        given = vars(self) | ({} if unit == "ps" else {"time_unit": None})
+        return type(self)(**given)
 
     @property
     def given(self) -> list[str]:

@@ -112,6 +112,13 @@ def styled(style: Mapping[Any, Any], chosen: str | os.PathLike | None = None) ->
         yield
 
 
+def check_style(chosen: str | os.PathLike | None) -> None:
+    """Raise `UnsupportedError` where figures cannot be drawn in a style."""
+    need_matplotlib()
+    with styled({}, chosen):
+        pass
+
+
 @dataclass(frozen=True, slots=True)
 class Unit:
     """Unit, and the factor that converts numbers to it."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline._util.files import escaped, new_file
+from paceline.contract.figure_options import FigureOptions
 from paceline.performance.bench import (
     COMMAND,
     TOTAL,
@@ -58,16 +59,21 @@ WIDTH, HEIGHT = 7.2, 4.6
 Curves = Mapping[tuple[str, str], Sequence[Prediction]]
 
 
-def draw_runs(runs: Sequence[ScalingRun], *, title: str, cpus: int) -> "Figure":
+def draw_runs(
+    runs: Sequence[ScalingRun], *, title: str, cpus: int, options: FigureOptions | None = None
+) -> "Figure":
     """Draw runs of one backend: total time, speed-up, efficiency, and components of the time.
 
     Each mode has its own panels. Error bars are standard deviations over repeats.
     """
+    from matplotlib import rcParams
     from matplotlib.figure import Figure
 
     modes = list(dict.fromkeys(run.mode for run in runs))
-    with styled(FIGURE_STYLE):
-        figure = Figure(figsize=(WIDTH, HEIGHT * len(modes)))
+    options = options or FigureOptions()
+    with styled(FIGURE_STYLE, options.style):
+        size = options.inches(float(rcParams["savefig.dpi"])) or (WIDTH, HEIGHT * len(modes))
+        figure = Figure(figsize=size)
         figure.suptitle(escaped(title), fontsize=8)
         for part, mode in zip(
             figure.subfigures(len(modes), squeeze=False)[:, 0], modes, strict=True
