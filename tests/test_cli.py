@@ -1225,6 +1225,14 @@ def test_errors_end_with_advice_for_scripts_which_commands_leave_out():
             ["gyration", "--select", "name CA and"],
             "'name CA and' cannot be read as a selection: it ends too early",
         ),
+        (
+            ["gyration", "--select", "protein and (name CA"],
+            "'protein and (name CA' cannot be read as a selection: it ends where ')' is expected",
+        ),
+        (
+            ["gyration", "--select", "name CA or resid"],
+            "'name CA or resid' cannot be read as a selection: it ends too early",
+        ),
         (["rmsf", "--align", "name XX"], "error: --align: no atoms match 'name XX'"),
         (
             ["hbonds", "--donors-sel", "foo bar"],

@@ -76,7 +76,7 @@ def run_cli(capsys, *argv: str) -> tuple[int, str, list[str]]:
         (["--select", "nonsense here"], 2, "Unknown selection token: 'nonsense'"),
         (["--select", "name XX"], 2, "--select: no atoms match 'name XX'"),
         (["--group", "name XX"], 2, "--group: no atoms match 'name XX'"),
-        (["--ref", "GRO"], 2, "--select: 214 atoms .* cannot be compared with 0 atoms"),
+        (["--ref", "GRO"], 2, "214 atoms .* cannot be compared with 0 atoms .*: choose atoms"),
         (["--ref", "nowhere.pdb"], 2, "nowhere.pdb"),
         (["--begin", "98"], 2, "no frames to analyse: the trajectory has 98, none was chosen"),
         (["--begin", "9ns"], 2, "no frame lies between the times asked for"),

@@ -605,6 +605,9 @@ def test_a_command_in_place_of_a_script(tmp_path: Path) -> None:
     done = run(*PYTHON, "rmsd", PSF, DCD, "--step", "0", cwd=tmp_path)
     assert done.returncode == 2
     assert "--step: expected at least 1, found 0" in done.stderr
+    done = run(*PYTHON, "--select", "protein", "rmsd", PSF, DCD, cwd=tmp_path)
+    said = "no option --select: those of a script or of a command come after its name, as in"
+    assert (done.returncode, said in done.stderr) == (2, True)
     # A script of that name is what was always meant.
     (tmp_path / "info").write_text("print('a script')\n")
     assert run(*PYTHON, "-q", "info", DCD, cwd=tmp_path).stdout == "a script\n"

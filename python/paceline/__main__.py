@@ -38,7 +38,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     if is_kernel:
         ours = os.environ.get(_KERNEL_OPTIONS, "").split() + ours
     parser = _parser()
-    options = parser.parse_args(ours)
+    options, unknown = parser.parse_known_args(ours)
+    if unknown:
+        parser.error(
+            f"no option {unknown[0]}: those of a script or of a command come after its name, as in "
+            f'"python -m paceline rmsd {unknown[0]}"'
+        )
     if options.workers is not None and options.workers < 1:
         parser.error(f"argument -j/--workers: expected at least 1, found {options.workers}")
     if not script:

@@ -19,6 +19,7 @@ from paceline.contract.declaration import Declaration, Member, Option
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, warn
+from paceline.performance.number_format import joined
 from paceline.transform.atom_choice import check_not_empty, check_static
 
 #: Van der Waals radii of elements, Å.
@@ -44,6 +45,8 @@ SMALLEST = 0.5
 FARTHEST_BONDED = 2.3
 #: Residues at which a look for beads is made, at most.
 LOOKED_AT = 100
+#: Atoms that an error names, at most.
+SOME = 5
 COMPOUNDS = ("group", "residues", "atoms")
 
 
@@ -299,11 +302,12 @@ def _radii_of(
         elements = elements_of(atoms)
         unknown = sorted({one for one in elements if one not in known})
         if unknown:
-            names = ", ".join(one.capitalize() or "(without element)" for one in unknown)
-            some = atoms[np.isin(elements, unknown)][:5]
-            few = ", ".join(map(str, some.names if has_attribute(some, "names") else some.indices))
+            names = [one.capitalize() or "atoms without an element" for one in unknown]
+            some = atoms[np.isin(elements, unknown)]
+            known_by = some.names if has_attribute(some, "names") else some.indices
+            few = ", ".join(dict.fromkeys(map(str, known_by[:SOME])))
             raise SelectionError(
-                f"SASA: the table of radii lacks {names} (atoms {few}): give radii, as "
+                f"SASA: no radii are known of {joined(names)} ({few}): give radii, as "
                 'an array of one an atom or a mapping such as {"C": 1.7}, add elements to the '
                 "topology, or leave these atoms out"
             )

@@ -3,6 +3,7 @@
 import difflib
 import inspect
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +61,17 @@ _TAKEN = inspect.signature(MDAnalysis.AtomGroup.select_atoms).parameters
 _LISTED = 40
 #: Digits of the largest number of an atom.
 _DIGITS = 10
+
+
+#: What MDAnalysis says of a selection that ends too early, with the word that should follow.
+_ENDS = re.compile(
+    r"(?:Selection failed: ')?(?:Unknown selection|Unexpected) token: 'None'"
+    r"(?: Expected: '(.*)')?'?"
+)
+
+
+def _describe_end(found: re.Match) -> str:
+    return f"it ends where {found[1]!r} is expected" if found[1] else "it ends too early"
 
 
 @dataclass(frozen=True)
@@ -179,7 +191,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
             for text in selections:
                 if len(text.split()) == 1:
                     raise self._unknown(text, "is neither a selection nor a group") from None
-            why = f"{error}".replace("Unknown selection token: 'None'", "it ends too early")
+            why = _ENDS.sub(_describe_end, f"{error}")
             if (word := why.partition("token: ")[2].strip("'")) in dict(self.groups()):
                 why += f"; the group of this name is 'group {word}'"
             given = ", ".join(map(repr, selections))

@@ -182,7 +182,8 @@ def pair_of_groups(
     if len(chosen[0]) != len(chosen[1]):
         raise SelectionError(
             f"{what}: {len(chosen[0])} atoms of {of_mobile!r} cannot be compared with "
-            f"{len(chosen[1])} atoms of {of_reference!r} in the reference"
+            f"{len(chosen[1])} atoms of {of_reference!r} in the reference: choose atoms that "
+            "both have, such as some residues"
         )
     return chosen
 
