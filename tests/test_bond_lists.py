@@ -335,3 +335,12 @@ def test_a_battery_leaves_out_what_needs_a_cell(adk_in_water):
         battery = Battery.default(universe)
     assert "rmsd" in battery.analyses
     assert "norm='rdf' needs" in battery.left_out["rdf-water"]
+
+
+def test_selections_by_bonds_change_the_universe_that_is_given_and_no_copy():
+    """The manual says so: bonds that are added stay, as guessed ones."""
+    kept = MDAnalysis.Universe(datafiles.PDB_small)
+    changed = kept.copy()
+    HydrogenBondAnalysis(changed, acceptors_sel="name O", hydrogens_sel="name H* and bonded name N")
+    assert not hasattr(kept, "bonds")
+    assert all(changed.bonds._guessed)

@@ -58,7 +58,10 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         As for `MDAnalysis.Universe`. Of files that restarts left, `continuous=True` orders them
         by time and leaves out the frames that a later one repeats. With `guess_bonds=True`, what
         the topology lacks is added at once: bonds of standard residues by the names of their atoms,
-        and of others by distance in the first frame, but no angles or dihedrals. Of an HDF5 file,
+        and of others by distance in the first frame. MDAnalysis takes all bonds by distance, of
+        water and ions, too, and adds angles and dihedrals, which paceline does not. Without it,
+        selections of analyses by `bonded` or `fragment` add the bonds of standard residues, as
+        guessed ones, to this or any other Universe that lacks them. Of an HDF5 file,
         `group` names one of several groups of particles; `units`, as {"length": "nm", "time": "ps"}
         or "nm, ps", those of numbers that have none; `dataset` that of positions where no structure
         is known.
