@@ -64,9 +64,12 @@ def _write_replicas(folder: Path) -> None:
         raise ModuleNotFoundError("the files of this page need: pip install --no-deps prolif")
     of_prolif = Path(spec.origin).parent / "data"
     shutil.copy(of_prolif / "top.pdb", folder / "complex.pdb")
-    receptor = paceline.open(of_prolif / "traj.xtc")
+    receptor, part = paceline.open(of_prolif / "traj.xtc"), folder / "part.xtc"
     for name, (start, stop) in RUNS.items():
-        paceline.run(paceline.Write(receptor, folder / f"{name}.xtc"), start=start, stop=stop)
+        paceline.run(paceline.Write(receptor, part, overwrite=True), start=start, stop=stop)
+        # Its times are in fs, which XTC files have not.
+        paceline.run(paceline.Write(paceline.open(part, dt=6000.0), folder / f"{name}.xtc"))
+    part.unlink()
 
 
 def _write_tasks(folder: Path) -> None:
