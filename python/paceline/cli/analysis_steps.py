@@ -360,8 +360,10 @@ def run_analysis(
     `paceline.run`.
     """
     from paceline.analysis.battery import Battery
+    from paceline.analysis.replicas import Replicas
 
-    analyses = analysis.analyses if isinstance(analysis, Battery) else {"": analysis}
+    several = isinstance(analysis, Battery | Replicas)
+    analyses = analysis.analyses if several else {"": analysis}
     analysis.run(
         backend=args.backend,
         n_workers=args.n_workers,
