@@ -3,12 +3,12 @@
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
 from paceline.analysis.guess import elements_of
-from paceline.contract.atoms import Atoms, attribute_of
+from paceline.contract.atoms import Atoms, System, attribute_of
 
 #: Items of an atom, in the order of columns.
 _ITEMS = (
@@ -23,7 +23,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9+*/-][A-Za-z0-9+*/'._-]*")
 _WORDS = ("data_", "save_", "loop_", "stop_", "global_")
 
 
-def write_mmcif(file: TextIO, system: Any, title: str) -> None:
+def write_mmcif(file: TextIO, system: System, title: str) -> None:
     """Write the present frame of a Universe, whose atoms have chainIDs."""
     atoms, dimensions = system.atoms, system.trajectory.ts.dimensions
     file.write(f"data_paceline\n_struct.title {_value(title)}\n")
@@ -71,13 +71,13 @@ def _columns(atoms: Atoms) -> tuple[list[Iterable[str]], list[Iterable[str]]]:
     )
 
 
-def _of(atoms: Atoms, name: str, default: Any) -> np.ndarray:
+def _of(atoms: Atoms, name: str, default: object) -> np.ndarray:
     """Get an attribute of atoms; where the topology lacks it, a default."""
     found = attribute_of(atoms, name)
     return np.full(len(atoms), default) if found is None else np.asarray(found)
 
 
-def chains_with_repeats(atoms: Any, chains: np.ndarray) -> np.ndarray:
+def chains_with_repeats(atoms: Atoms, chains: np.ndarray) -> np.ndarray:
     """Find the chains in which several residues have one number and name.
 
     Programs put these together, which would change the order of atoms.

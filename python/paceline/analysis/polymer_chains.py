@@ -21,7 +21,7 @@ KINDS = ("bonds", "fragments", "segments", "residues")
 ADVICE = "select the atoms of linear backbones (--select), without side groups and solvent"
 
 
-class Chains(NamedTuple):
+class PolymerChains(NamedTuple):
     """Backbones of chains: their atoms one after another, and the number of each.
 
     `indices` are those of atoms in the Universe, int64, shape (n_atoms,); `sizes` has shape
@@ -52,7 +52,7 @@ class Chains(NamedTuple):
         )
 
 
-def chains_of(given: Any, kind: str, name: str) -> Chains:
+def chains_of(given: Any, kind: str, name: str) -> PolymerChains:
     """Find the chains among atoms, as `kind` says; groups of a list are chains as they are.
 
     Raises `SelectionError` where atoms form no linear chains of at least three atoms.
@@ -70,10 +70,10 @@ def chains_of(given: Any, kind: str, name: str) -> Chains:
         numbers = np.asarray(compound_of_atoms(group, kind, name))
         indices = group.indices[np.argsort(numbers, kind="stable")]
         _, sizes = np.unique(numbers, return_counts=True)
-    return _checked(Chains(group, indices, sizes.astype(np.int64)), name)
+    return _checked(PolymerChains(group, indices, sizes.astype(np.int64)), name)
 
 
-def _chains_given(groups: Sequence[Any], name: str) -> Chains:
+def _chains_given(groups: Sequence[Any], name: str) -> PolymerChains:
     """Take each group of a list as a chain, its atoms in their order."""
     for one in groups:
         check_static(one, name)
@@ -86,10 +86,10 @@ def _chains_given(groups: Sequence[Any], name: str) -> Chains:
     sizes = np.array([len(one) for one in atoms], dtype=np.int64)
     if len(np.unique(indices)) < len(indices):
         raise SelectionError(f"{name}: an atom is in the chains more than once")
-    return _checked(Chains(sum(atoms[1:], atoms[0]), indices, sizes), name)
+    return _checked(PolymerChains(sum(atoms[1:], atoms[0]), indices, sizes), name)
 
 
-def _checked(chains: Chains, name: str) -> Chains:
+def _checked(chains: PolymerChains, name: str) -> PolymerChains:
     """Raise `SelectionError` where a chain has too few atoms."""
     short = np.flatnonzero(chains.sizes < LEAST_ATOMS)
     if len(short):

@@ -1,7 +1,6 @@
 """Rotamers of side chains."""
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 
@@ -10,7 +9,7 @@ from paceline.analysis.angle_states import states_of
 from paceline.analysis.dihedrals import ChiAngles, label_residues
 from paceline.analysis.results import Results
 from paceline.analysis.table import telling_columns
-from paceline.contract.atoms import Atoms, Residues, System, attribute_of, has_attribute
+from paceline.contract.atoms import Atoms, Residue, Residues, System, attribute_of, has_attribute
 from paceline.contract.declaration import Declaration
 from paceline.errors import SelectionError, warn
 from paceline.performance.number_format import many
@@ -179,7 +178,7 @@ def _are_symmetric(residues: Residues, chi: np.ndarray) -> np.ndarray:
     return found
 
 
-def _has_acidic_hydrogen(residue: Any) -> bool:
+def _has_acidic_hydrogen(residue: Residue) -> bool:
     """True if an acid has a hydrogen at one of its oxygens."""
     return not ACIDIC.isdisjoint(residue.atoms.names)
 

@@ -216,8 +216,8 @@ def describe(table: Table, arrays: Mapping[str, np.ndarray]) -> JsonObject | Non
     found: JsonObject = {"x": x, "y": dict(drawn.y), "y_label": drawn.y_label}
     usual = Table({}, "", {}, "")
     for name in FIELDS:
-        value = getattr(drawn, name)
-        if value != getattr(usual, name):
+        value = vars(drawn)[name]
+        if value != vars(usual)[name]:
             found[name] = value
     if drawn.image is not None:
         image = _describe_image(drawn.image, table, arrays)
@@ -311,7 +311,7 @@ def _describe_image(
     edges = image.x_edges, image.y_edges
     if sum(map(len, edges)) > MOST_NUMBERS:
         return None
-    found: JsonObject = {name: getattr(image, name) for name in IMAGE_FIELDS}
+    found: JsonObject = {name: vars(image)[name] for name in IMAGE_FIELDS}
     found |= {"x_edges": _numbers(edges[0]), "y_edges": _numbers(edges[1])}
     if image.parts is not None:
         found["parts"] = [_numbers(np.asarray(parts)) for parts in image.parts]
@@ -355,7 +355,7 @@ def _describe_states(states: States, arrays: Mapping[str, object]) -> JsonObject
 
 def _describe_values(states: States, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
     """Describe values of parts, if an array has all of them, or columns those of each."""
-    found = {name: getattr(states, name) for name in VALUE_FIELDS}
+    found = {name: vars(states)[name] for name in VALUE_FIELDS}
     found["parts"] = np.asarray(states.parts).tolist()
     for name, values in arrays.items():
         if np.ndim(values) == 2 and _same(values, states.numbers):

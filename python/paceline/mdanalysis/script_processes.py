@@ -113,12 +113,12 @@ def read_records(folder: str) -> list[ProcessRecord]:
     """Read what the script's processes did, in the order of their numbers."""
     records = []
     for path in sorted(Path(folder).glob("[0-9]*"), key=_pid_of):
-        found = ProcessRecord(_pid_of(path))
+        found: dict[str, list[str]] = {"opened": [], "left": [], "runs": []}
         for line in path.read_text(encoding="utf-8").splitlines():
             with suppress(ValueError):  # the process was killed while it wrote
                 kind, text = json.loads(line)
-                getattr(found, kind).append(text)
-        records.append(found)
+                found[kind].append(text)
+        records.append(ProcessRecord(_pid_of(path), **found))
     return records
 
 
