@@ -25,7 +25,7 @@ from paceline._util.launcher import launched, world
 from paceline.backends.mpi import worker as mpi_worker
 from paceline.backends.mpi.worker import RankWorker, Reply
 from paceline.contract.kinds import Kind, WorkerDeclaration
-from paceline.contract.plan import Leaves
+from paceline.contract.plan import LeafBoundaries
 from paceline.engine.scheduler import StealingPartition
 from paceline.engine.tasks import BlockResult, Job, WorkerAnalysis
 from paceline.engine.worker import ThreadNames
@@ -428,7 +428,7 @@ def test_one_block_that_took_no_time_makes_no_large_batch(monkeypatch):
 
 def test_an_unlike_block_fails_the_run_also_at_its_end():
     part = WorkerAnalysis("rows", None, WorkerDeclaration(Kind.ROWS), None)
-    worker = RankWorker([Job(None, (), [part], Leaves(16), False)], [3], 0)
+    worker = RankWorker([Job(None, (), [part], LeafBoundaries(16), False)], [3], 0)
     for number, shape in enumerate([(16,), (16, 3), (16,)]):
         rows = np.zeros(shape)
         worker.results.hold(BlockResult(0, 0, number, 16 * number, 16, [rows], rows, [], []))

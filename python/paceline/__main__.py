@@ -88,7 +88,7 @@ def _run_command(ours: list[str], argv: list[str]) -> int:
 
 
 def _split(argv: list[str]) -> tuple[list[str], list[str], bool]:
-    """Split arguments into ours and the script's or module's own; the last is true of a module."""
+    """Split arguments into paceline's and the script's; the third value is True for a module."""
     k = 0
     while k < len(argv):
         if argv[k] == "-m":

@@ -175,7 +175,7 @@ def trajectory(block: Block, topology: "mdtraj.Topology") -> "mdtraj.Trajectory"
     )
 
 
-class WithTrajectory:
+class TrajectoryFunction:
     """A function of MDTraj's trajectories as one of blocks, to be sent to workers."""
 
     def __init__(self, function: Callable[..., Any], atomgroup: Atoms):

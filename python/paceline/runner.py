@@ -40,7 +40,7 @@ from paceline.performance.record import DuplicateAttempt
 from paceline.timing import Timings
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
 from paceline.transform.apply_transforms import TransformsOfEach, check_transforms, transforms_of
-from paceline.transform.whole import look_at
+from paceline.transform.broken_molecules import look_at
 
 #: Workers that may wait for one another: to move atoms in turn, part by part, takes about half of
 #: decoding them, and to decode them twice takes longer up to here

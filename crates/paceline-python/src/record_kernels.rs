@@ -56,7 +56,7 @@ kernels! {
     frames {
         /// Records of the bonds: frame, donor, hydrogen and acceptor, distance (Å) and angle (degrees).
         ///
-        /// Of each row `frames` has the number, and of each column `atoms` the index.
+        /// `frames` holds the frame number of each row, `atoms` the atom index of each column.
         find(
             |task, block, _|, frames: Array1<'_, i64>, atoms: Array1<'_, i64>
         ) -> Found<f64, 2> {

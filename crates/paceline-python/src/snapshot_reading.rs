@@ -40,7 +40,7 @@ attributes! {
         /// Capacity for atoms in the file.
         n_places: u64,
         /// Range of the frame, if it is text: the core decodes it.
-        text: Option<TextFrame>,
+        text: Option<TextFrameLocation>,
         read: Read,
     }
 }
@@ -53,7 +53,7 @@ narrowed! {
 attributes! {
     #[name = "_TextFrame"]
     /// Range of a frame of text.
-    pub(super) struct TextFrame {
+    pub(super) struct TextFrameLocation {
         layout: PyBackedBytes,
         samples: PyBackedBytes,
         offset: u64,
@@ -61,7 +61,7 @@ attributes! {
     }
 }
 
-impl TextFrame {
+impl TextFrameLocation {
     /// Open the file, if it is still the one that was opened.
     fn open(&self, moment: &Moment) -> error::Result<Text> {
         let layout = STANDARD.layout(&self.layout);
@@ -84,7 +84,7 @@ pub(super) fn read_text_head(
     py: Python<'_>,
     path: PathBuf,
     frame: u64,
-    text: TextFrame,
+    text: TextFrameLocation,
 ) -> Result<Head> {
     let moment = Moment { path, frame };
     let text = py.detach(|| text.open(&moment))?;

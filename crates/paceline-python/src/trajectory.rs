@@ -112,8 +112,8 @@ impl Trajectory {
         self.index.n_atoms()
     }
 
-    /// Atoms of each frame, where their number varies, 0 where it is not known; None where it is
-    /// the same.
+    /// Number of atoms in each frame (0 if it is unknown), or None if it is the same in all
+    /// frames.
     #[getter]
     fn atom_counts(&self) -> Option<NewArray<u32, 1>> {
         self.index

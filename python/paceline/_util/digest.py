@@ -41,8 +41,9 @@ def digest(*things: object) -> str:
 def members_used(thing: object, method: str) -> dict[str, Any]:
     """Collect the members of an object that a method, and methods that it calls, use.
 
-    The result has attributes and methods by name; a member of the class is a list that includes
-    those of the bases. Attributes that the methods themselves set are left out.
+    The result maps names to attributes and methods. For a member of the class the value is a list:
+    its definition there and in each base class. Attributes that the methods themselves set are left
+    out.
     """
     loaded, stored, left = {method}, set(), [method]
     while left:

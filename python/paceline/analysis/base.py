@@ -605,12 +605,12 @@ def table_in_time(
     drawn: Table | None = None,
     **options: Any,
 ) -> Table:
-    """Tabulate columns of the frames of the last run behind their numbers and times."""
+    """Make a table of the last run: frame number, time, then the given columns."""
     of_frames = {"frame": analysis.frames, "time (ps)": analysis.times}
     return Table({**of_frames, **columns}, "time (ps)", y, y_label, drawn, **options)
 
 
-def table_of_counts(
+def table_of_records(
     analysis: AnalysisBase, name: str, counts: np.ndarray, label: str | None = None
 ) -> Table:
     """Tabulate the records of each frame of the last run: a column `name`, drawn as `label`."""

@@ -291,14 +291,14 @@ class _Voxels(CoreHalf, Reduction):
 
     def compute(self, block: Block) -> SparseCounts:
         if self._finder is not None:
-            return self._of_frames(self._finder, block)
+            return self._voxels_of_frames(self._finder, block)
         columns = columns_of(block)
         if self._bound is None:
             self._bound = _core.Voxels(columns, *self._edges)
         n_asked = len(block) * len(columns)
         return SparseCounts(len(block), _found(self._bound, block), None, n_asked)
 
-    def _of_frames(self, finder: GroupFinder, block: Block) -> SparseCounts:
+    def _voxels_of_frames(self, finder: GroupFinder, block: Block) -> SparseCounts:
         """Find the voxels of the atoms that a group has in each frame."""
         found, n_asked = [np.empty(0, dtype=np.uint32)], 0
         for row, (_, columns) in enumerate(finder.by_frame(block)):

@@ -249,7 +249,7 @@ class Energies:
         return results
 
     def _table(self) -> Table:
-        """Make the table, whose figure has a panel for each unit."""
+        """Make the table. Its figure has one panel for each unit."""
         titles = {name: _title(name, unit) for name, unit in self._units.items()}
         columns = {self._axis_title: self._axis}
         if self._steps is not None and self._axis_title != "step":

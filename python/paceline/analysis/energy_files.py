@@ -252,7 +252,7 @@ def _read_csv(path: str, file: IO[bytes]) -> Content:
     for number, line in lines_of(content, file):
         if line.startswith(('#"', '"')) or (not titles and line.strip() and line[0] != "#"):
             if titles:
-                content.parts.append(_csv_part(f"{path}, to line {number}", titles, columns))
+                content.parts.append(_part_of_csv(f"{path}, to line {number}", titles, columns))
             delimiter = next((one for one in ",\t;" if one in line), " ")
             [cells] = csv.reader([line.lstrip("#")], delimiter=delimiter)
             titles, columns = unlike(cell.strip() for cell in cells), TermColumns()
@@ -263,11 +263,11 @@ def _read_csv(path: str, file: IO[bytes]) -> Content:
                 continue
             values = ((title, number_of(cell)) for title, cell in zip(titles, cells, strict=True))
             columns.add({title: np.nan if one is None else one for title, one in values})
-    content.parts.append(_csv_part(path, titles, columns))
+    content.parts.append(_part_of_csv(path, titles, columns))
     return content
 
 
-def _csv_part(where: str, titles: list[str], columns: TermColumns) -> EnergyPart:
+def _part_of_csv(where: str, titles: list[str], columns: TermColumns) -> EnergyPart:
     """Make a part of the rows below a row of titles."""
     terms, units, times, steps = {}, {}, None, None
     for title, values in columns.arrays().items():

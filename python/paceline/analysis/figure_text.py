@@ -103,7 +103,7 @@ def figure_of(ax: "Axes") -> "Figure":
     return cast("Figure", ax.get_figure(root=True))
 
 
-def cell_of(ax: "Axes") -> tuple[float, float]:
+def panel_size(ax: "Axes") -> tuple[float, float]:
     """Width of axes and height of their part of the figure, points, before any layout."""
     box, figure = ax.get_position(original=True), figure_of(ax)
     width, height = figure.get_size_inches() * 72
@@ -126,7 +126,7 @@ def legend_above(
     if handles is None or texts is None:
         handles, texts = ax.get_legend_handles_labels()
     handle = HANDLE + sum(options[key] - usual for key, usual in SPACES.items() if key in options)
-    room = *cell_of(ax), handle
+    room = *panel_size(ax), handle
     lines, size, columns = _fit(list(texts), room, columns, extra=title is not None)
     # A power of ten of the ordinate stands left of it, not under its text.
     ax.yaxis.get_offset_text().set_horizontalalignment("right")
@@ -221,4 +221,4 @@ def put_title(ax: "Axes", text: str) -> None:
     if note:
         pad += (note.count("\n") + 1) * LINE * points_of("small")
     title = ax.set_title(text, pad=pad, loc="left" if legend is not None else "center")
-    _fit_text(title, cell_of(ax)[0], TITLE_LINES)
+    _fit_text(title, panel_size(ax)[0], TITLE_LINES)

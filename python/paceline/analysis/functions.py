@@ -80,9 +80,9 @@ class _FunctionAnalysis(AnalysisBase):
             return _WithSelected(function, self._finder)
         if self.block == "paceline":
             return function
-        from paceline.mdtraj import WithTrajectory
+        from paceline.mdtraj import TrajectoryFunction
 
-        return WithTrajectory(function, self.atomgroup)
+        return TrajectoryFunction(function, self.atomgroup)
 
     @property
     def _function_name(self) -> str:

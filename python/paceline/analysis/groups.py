@@ -7,7 +7,7 @@ import numpy as np
 
 from paceline._util.arguments import one_of, whole_number
 from paceline._util.sorting import sorted_unique
-from paceline.analysis.base import AnalysisBase, check_times, table_in_time, table_of_counts
+from paceline.analysis.base import AnalysisBase, check_times, table_in_time, table_of_records
 from paceline.analysis.blocks import (
     BlockSums,
     block_starts,
@@ -135,7 +135,7 @@ class SelectedAtoms(AnalysisBase):
         if len(counts) and not len(atoms):
             warn(f"{type(self).__name__}: in no frame are there atoms of {self._described}")
         self.results = Results(
-            table=table_of_counts(self, "atoms", counts),
+            table=table_of_records(self, "atoms", counts),
             provenance=self.record(),
             atoms=atoms.astype(np.int64, copy=False),
             counts=counts,
@@ -441,7 +441,7 @@ def map_table(
 
 
 def _integral(values: np.ndarray, tau: np.ndarray) -> float:
-    """Integrate a correlation by trapezoids up to its largest lag, ps."""
+    """Integrate a correlation up to its largest lag, by trapezoids. The integral is in ps."""
     return float(np.sum((values[1:] + values[:-1]) / 2 * np.diff(tau)))
 
 

@@ -94,7 +94,7 @@ def _elements(atoms: Atoms) -> Sequence[str]:
 
 
 def heaviest_hydrogen(atoms: Atoms) -> float:
-    """Find the mass up to which atoms are hydrogens, u: a larger one where it was repartitioned."""
+    """Find the mass (u) up to which an atom is a hydrogen: larger if masses were repartitioned."""
     changed = unrepartitioned_masses(atoms) != atoms.masses
     changed &= atoms.masses < REPARTITIONED
     return float(atoms.masses[changed].max(initial=LIGHT[1] - 0.01)) + 0.01

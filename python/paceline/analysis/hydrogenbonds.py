@@ -10,7 +10,7 @@ import numpy as np
 from paceline._util.arguments import check_selection, length, one_of, whole_number
 from paceline._util.sorting import sorted_unique
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, table_of_counts
+from paceline.analysis.base import AnalysisBase, table_of_records
 from paceline.analysis.groups import (
     check_presence,
     mean_survival,
@@ -515,7 +515,7 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     @property
     def acceptors_sel(self) -> str | None:
-        """Selection of acceptors; set to None, they are guessed."""
+        """Selection of acceptors. If it is None, acceptors are guessed."""
         return self._acceptors_sel
 
     @acceptors_sel.setter
@@ -653,7 +653,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         counts = self.record_counts(offsets)
         name = "hydrogen bonds"
         self.results = Results(
-            table=table_of_counts(self, name, counts),
+            table=table_of_records(self, name, counts),
             provenance=self.record(),
             hbonds=hbonds,
             counts=counts,

@@ -8,7 +8,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.arguments import length
 from paceline._util.sorting import sorted_unique
-from paceline.analysis.base import shared_labels, table_in_time, table_of_counts
+from paceline.analysis.base import shared_labels, table_in_time, table_of_records
 from paceline.analysis.distances import GroupsAnalysis
 from paceline.analysis.groups import map_table, timeline_table
 from paceline.analysis.images import beyond_half_the_cell, least_width_of
@@ -184,7 +184,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         counts = self.record_counts(offsets)
         label = f"pairs within {self.cutoff:g} Å"
         self.results = Results(
-            table=table_of_counts(self, "pairs", counts, label),
+            table=table_of_records(self, "pairs", counts, label),
             provenance=self.record(),
             pairs=pairs,
             counts=counts,

@@ -333,11 +333,11 @@ class Results(dict[str, Any]):
         Parameters
         ----------
         path : path-like
-            Ending in .npz (all arrays; those of results within results as "x.dim"), .csv or .tsv
-            (the table; provenance in lines that begin with #), or .xvg (the columns of the figure,
-            for Grace and GROMACS's users). Values of atoms or residues also as B-factors of a .pdb
-            file, or of one beside a script that colours it: .pml (PyMOL), .cxc (ChimeraX) or .tcl
-            (VMD).
+            The ending says what is written. `.npz`: all arrays; an array of nested results is named
+            like "x.dim". `.csv` or `.tsv`: the table, with the provenance in lines that begin with
+            #. `.xvg`: the columns of the figure, for Grace and GROMACS's users. Values of atoms or
+            residues can be written as B-factors: to a `.pdb` file, or to a script that colours
+            them (`.pml` for PyMOL, `.cxc` for ChimeraX, `.tcl` for VMD) with a PDB file beside it.
         overwrite : bool
             Replace an existing file.
 
@@ -346,7 +346,7 @@ class Results(dict[str, Any]):
         FileExistsError
             The file exists and is not to be overwritten.
         NotRunError
-            There are none yet.
+            There are no results yet.
         UnsupportedError
             Another ending, or results that make no table.
         """

@@ -190,7 +190,7 @@ class ReplicaMean:
 
     @property
     def short(self) -> str:
-        """Mean and interval, as in a legend; of a single number."""
+        """Mean and interval as in a legend; a single number has no interval."""
         if np.isnan(self.interval):
             return f"mean {_digits(self.mean, 4)}, {self._why_none}"
         return f"mean {with_error(float(self.mean), float(self.interval))} (95 %)"

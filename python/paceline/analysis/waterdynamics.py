@@ -148,23 +148,23 @@ class SurvivalProbability(SelectedAtoms):
         verbose: bool | None = None,
         **options: Unpack[WorkerOptions],
     ) -> Self:
-        """Run this analysis alone, with the arguments of the kit waterdynamics in its order.
+        """Run only this analysis. The order of arguments is that of the kit waterdynamics.
 
-        Frames between windows, which a large `step` leaves, are not read.
+        If `step` is larger than a window, the frames between windows are not read.
 
         Parameters
         ----------
         tau_max : int, optional
-            Largest lag, frames; by default as given to the analysis.
+            Largest lag, frames. By default, the value given to the analysis.
         start, stop : int, optional
             Frames, as in a slice.
         step : int, optional
-            From one origin to the next, frames: each origin is followed frame by frame. By default
+            Distance between origins, frames. Every frame after an origin is used. By default, it is
             `window_step`.
         residues : bool, optional
-            As given to the analysis by default.
+            By default, the value given to the analysis.
         intermittency : int, optional
-            As given to the analysis by default.
+            By default, the value given to the analysis.
         verbose : bool, optional
             Show progress.
         **options

@@ -33,7 +33,7 @@ from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, Tas
 from paceline.engine.worker import Worker, run_batch
 from paceline.errors import UnsupportedError, WorkerError, with_script_advice
 from paceline.performance.record import DuplicateAttempt, HostClocks, host_of
-from paceline.transform.whole import LOOK_NAME
+from paceline.transform.broken_molecules import LOOK_NAME
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -192,7 +192,7 @@ class DaskRun:
             self._cancel([*(future for future, *_ in self._pending.values()), *self._scattered])
 
     def _scatter(self) -> None:
-        """Send the jobs to every worker; a later worker gets the jobs from the other workers."""
+        """Send the jobs to every worker. A worker that joins later copies them from the others."""
         for last_try in (False, False, True):
             try:
                 if (scattered := self._broadcast()) is not None:

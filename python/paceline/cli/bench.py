@@ -365,7 +365,7 @@ def _mpi_library() -> str:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Refuse what cannot be measured, or written, before anything is."""
+    """Raise an error, before any measurement, if something cannot be measured or written."""
     if launched()[0] > 1:
         raise UnsupportedError(
             "start paceline bench by itself, without mpirun or srun: with --backend mpi it starts "

@@ -109,7 +109,7 @@ examples:
 
 
 def _either(names: Sequence[str]) -> str:
-    """Join names to a choice."""
+    """Join names into a text such as "a, b or c"."""
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 

@@ -279,7 +279,7 @@ class FileForm(NamedTuple):
 
     @property
     def by_place(self) -> str:
-        """Files as they are named by their place."""
+        """Files that a command line gives by their place, without an option."""
         return self._usage("", "", "")
 
     @property

@@ -556,7 +556,7 @@ def _add_options(parser: CommandParser) -> None:
         "--checkpoint",
         "--timings",
         "--report",
-        action=_NotMeasured,
+        action=_RefusedOption,
         nargs="?",
         help=argparse.SUPPRESS,
     )
@@ -591,7 +591,7 @@ class _DashesAllowed(CommandParser):
         return super().parse_known_args(given, namespace)
 
 
-class _NotMeasured(argparse.Action):
+class _RefusedOption(argparse.Action):
     """Refuse an option of analyses that makes no sense where results are not kept."""
 
     def __call__(

@@ -79,7 +79,7 @@ def scanned_per_row(frames: np.ndarray, n_atoms: int) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaves:
+class LeafBoundaries:
     """Boundaries of the leaves of a run.
 
     Rows before the first chunk boundary are cut into smaller leaves. Their number equals the number
@@ -88,7 +88,7 @@ class Leaves:
 
     Examples
     --------
-    >>> Leaves(16, head=10, n_head=2).cuts(0, 50)
+    >>> LeafBoundaries(16, head=10, n_head=2).cuts(0, 50)
     [0, 5, 10, 26, 42, 50]
     """
 
@@ -179,7 +179,7 @@ class Plan:
     #: Frame numbers in the trajectory, in the order of the results, int64, shape (n_frames,).
     frames: np.ndarray
     #: Boundaries of leaves.
-    leaves: Leaves
+    leaves: LeafBoundaries
     #: Number of frames in a block: a leaf times a power of two. The first blocks of a run may be
     #: smaller.
     block_frames: int
@@ -271,7 +271,7 @@ def make_plan(
     parted = (whole // size).bit_count() > 1
     # Groups of frames that a writer requires are counted from the first frame of the run.
     followed = not parted and frames_together == 1
-    leaves = Leaves.between(borders, leaf) if followed else Leaves(leaf)
+    leaves = LeafBoundaries.between(borders, leaf) if followed else LeafBoundaries(leaf)
     if block_frames is not None:
         return Plan(frames, leaves, _doubled(size, until=block_frames))
     if parted:
@@ -286,7 +286,7 @@ def make_plan(
     return Plan(frames, leaves, size, reads)
 
 
-def _reads(borders: Borders, size: int, leaves: Leaves) -> int:
+def _reads(borders: Borders, size: int, leaves: LeafBoundaries) -> int:
     """Return the maximum number of blocks of a size that have frames of the same chunk."""
     apart = gcd(borders.rows, size) if borders.rows == borders.period else 1
     before = 0 if leaves.head else borders.head % apart

@@ -18,7 +18,7 @@ from numpy.lib.array_utils import byte_bounds
 from paceline._util.os_calls import CAN_SHARE, SharedFile
 from paceline.contract.analysis import Analysis, info_of
 from paceline.contract.kinds import OverParts
-from paceline.contract.plan import Leaves, Plan
+from paceline.contract.plan import LeafBoundaries, Plan
 from paceline.engine.collect import Collected, Cursor, Record, RowRange
 from paceline.engine.result_arrays import allocate, file_of
 from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
@@ -67,7 +67,7 @@ class PartsRun:
         self._parts, self._collected = parts, collected
         # Parts of a user's class may lack this method.
         self._describe = getattr(parts, "describe", partial(OverParts.describe, parts))
-        self.plan = Plan(np.arange(parts.n_parts), Leaves(1), 1)
+        self.plan = Plan(np.arange(parts.n_parts), LeafBoundaries(1), 1)
         self._frames = info_of(analysis).frames
         n_frames, n_parts = len(self._frames), parts.n_parts
         #: A function rather than a method: a reference to this object would keep all rows in memory

@@ -298,7 +298,7 @@ class ScanPass(FramePass):
         return [AnalysisPass.first_of(self.run, Before(self.collected.damaged, warned))]
 
     def finish(self, timings: Timings) -> None:
-        """Warn of long bonds, unless the analyses have other frames."""
+        """Warn of long bonds, unless the analyses use other frames than those that were checked."""
         if self._keeps:
             self.run.warn_of_long_bonds(self.collected.long_bonds)
 

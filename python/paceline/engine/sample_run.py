@@ -13,7 +13,7 @@ import numpy as np
 
 from paceline._util.os_calls import cached_share, cached_share_of_all, drop_from_cache
 from paceline.contract.analysis import Analysis
-from paceline.contract.plan import Borders, Leaves, Plan, make_plan
+from paceline.contract.plan import Borders, LeafBoundaries, Plan, make_plan
 from paceline.contract.source import IndexedFile, TrajectoryFile
 from paceline.contract.transform_interface import Transform
 from paceline.engine.passes import first_pass
@@ -212,7 +212,7 @@ class SampleRun:
         leaf = self._run.plan.leaf_frames
         if block_frames is not None and block_frames < leaf:
             # A whole leaf of a slow analysis would take too long. The merged results are discarded.
-            leaves = Leaves(block_frames)
+            leaves = LeafBoundaries(block_frames)
             self._run.plan = Plan(frames, leaves, block_frames)
             self._run.job = replace(self._run.job, leaves=leaves)
 

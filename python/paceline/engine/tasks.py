@@ -14,7 +14,7 @@ import numpy as np
 
 from paceline._util.machine import MemoryLimit
 from paceline.contract.kinds import Kind, WorkerDeclaration
-from paceline.contract.plan import Leaves
+from paceline.contract.plan import LeafBoundaries
 from paceline.contract.source import Extents, FrameSource
 from paceline.errors import AnalysisError
 from paceline.performance.record import BlockTiming
@@ -180,7 +180,7 @@ class Job:
     source: FrameSource
     transforms: "Sequence[WorkerTransform]"
     analyses: Sequence[WorkerAnalysis]
-    leaves: Leaves
+    leaves: LeafBoundaries
     skip_damaged: bool
     streamed: bool = False
     caching: FrameCaching | None = None
@@ -245,7 +245,7 @@ class Task:
         begin = self.lead + self.halo[0] - before
         return slice(begin, len(self.window) - self.halo[1] + after, self.step)
 
-    def thinned(self) -> "Task":
+    def without_transform_frames(self) -> "Task":
         """Make a copy without the frames that only a transformation uses."""
         return replace(self, window=self.window[self.lead :: self.step], lead=0, step=1)
 

@@ -210,7 +210,7 @@ class Worker:
         """Read, decode, transform and compute one block."""
         cached = self._cache.get(task.number) if self._cache is not None else None
         if cached is not None:
-            return self._compute_cached(task.thinned(), cached)
+            return self._compute_cached(task.without_transform_frames(), cached)
         begun = time.monotonic_ns()
         if task.ahead is not None:
             self._reader.read_ahead(task.ahead)
@@ -220,7 +220,8 @@ class Worker:
         untransformed, long_bonds = self._transform(task, decoded)
         damaged = _damaged(task, [*cost.damaged, *untransformed])
         if task.lead or task.step > 1:
-            decoded, task = decoded[np.arange(len(task.window))[task.own]], task.thinned()
+            decoded = decoded[np.arange(len(task.window))[task.own]]
+            task = task.without_transform_frames()
         decoded.seal()
         transformed = time.monotonic_ns()
         values = self._compute_all(task, decoded)

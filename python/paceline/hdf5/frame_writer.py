@@ -11,7 +11,7 @@ import numpy as np
 from paceline import _core
 from paceline.block import vectors_of
 from paceline.errors import UnwritableError
-from paceline.hdf5.h5md_tree import Description, FrameRows, check_step
+from paceline.hdf5.h5md_tree import Description, FrameColumns, check_step
 from paceline.hdf5.storage_layout import Storage
 from paceline.hdf5.writer import EncodeQueue, H5MDFileWriter, new_hdf5
 
@@ -173,7 +173,7 @@ class StreamingWriter:
             steps, times = np.array(self._steps, np.int64), np.array(self._times, np.float64)
             cells = np.reshape(self._cells, (-1, 6)).astype(np.float32)
             vectors = vectors_of(_core.cells_of_dimensions(cells))
-            self._h5md.finish(FrameRows(steps, times, vectors, self._observed), description)
+            self._h5md.finish(FrameColumns(steps, times, vectors, self._observed), description)
         self._stack.close()
 
     def abandon(self) -> None:

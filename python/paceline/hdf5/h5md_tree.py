@@ -115,7 +115,7 @@ class Description:
 
 
 @dataclass(frozen=True)
-class FrameRows:
+class FrameColumns:
     """Steps, times (ps), vectors of cells (Å, shape (n_frames, 3, 3)) and observables of frames."""
 
     steps: np.ndarray
@@ -147,7 +147,7 @@ def create_tree(
     *,
     has_cell: bool,
     periodic: Sequence[bool] = (True, True, True),
-    rows: FrameRows | None = None,
+    rows: FrameColumns | None = None,
     rounding: Mapping[str, float] | None = None,
     units: Mapping[str, str] = OUR_UNITS,
 ) -> None:

@@ -21,7 +21,7 @@ import numpy as np
 
 from paceline._util.files import new_files, writing_to
 from paceline.errors import UnwritableError
-from paceline.hdf5.h5md_tree import Description, FrameRows, create_tree, values_path
+from paceline.hdf5.h5md_tree import Description, FrameColumns, create_tree, values_path
 from paceline.hdf5.storage_layout import (
     REGISTERED,
     ChunkOffsets,
@@ -415,7 +415,7 @@ class H5MDFileWriter:
             encoder = storage.encoder(name)
             self.datasets[name] = kind(file.path, dataset, storage.layout, encoder, queue)
 
-    def finish(self, rows: FrameRows, description: Description) -> None:
+    def finish(self, rows: FrameColumns, description: Description) -> None:
         """End datasets behind the last frame, and create the tree around them."""
         for dataset in self.datasets.values():
             dataset.finish(len(rows.times))

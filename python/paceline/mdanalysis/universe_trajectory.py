@@ -78,7 +78,7 @@ class MDAnalysisTrajectory(Trajectory):
         return _time_doubt(self._universe.trajectory) if self.n_frames > 1 else None
 
     def extents(self, frames: np.ndarray) -> Extents:
-        """Return frame numbers: only MDAnalysis knows the offsets of frames."""
+        """Return frame numbers in place of file offsets, which only MDAnalysis knows."""
         nothing = np.zeros_like(frames)
         return Extents(nothing, frames, nothing, nothing, (None,))
 

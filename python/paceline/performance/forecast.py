@@ -45,7 +45,7 @@ class SampleTimes:
         blocks_of: dict[str, list[BlockTiming]] = {}
         for block in sorted(timings.blocks, key=lambda block: block.start):
             blocks_of.setdefault(block.worker, []).append(block)
-        # From a worker's first block until its last block: then other workers may still be busy.
+        # From the start of a worker's first block to the end of its last block.
         length = sum(own[-1].end - own[0].start for own in blocks_of.values())
         opening = sum(block.open for block in timings.blocks) / len(blocks_of) / 1e9
         begun = min(own[0].start for own in blocks_of.values())

@@ -404,7 +404,7 @@ def last_that_pays(
 
 
 def most_that_pay(times: Mapping[int, float], efficiency: float) -> int:
-    """Find the last number of workers before the efficiency, relative to the first, is too low."""
+    """Find the largest number of workers that are efficient enough beside the first number."""
     n_first, t_first = next(iter(times.items()))
     best = n_first
     for n_workers, seconds in times.items():

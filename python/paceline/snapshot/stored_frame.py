@@ -108,7 +108,7 @@ class AtomNumbering:
             some += self.starts[row] - self.before[row] - 1
 
 
-class TextFrame(NamedTuple):
+class TextFrameLocation(NamedTuple):
     """Location of a frame of text, whose atoms the compiled module reads in double precision."""
 
     layout: bytes
@@ -157,7 +157,7 @@ class FrameInfo:
     #: Number of atom slots in the file.
     n_places: int
     #: Location in a text file of DL_POLY; None for other formats.
-    text: TextFrame | None = None
+    text: TextFrameLocation | None = None
     #: Properties out of `STATIC_PROPERTIES` that the frame holds.
     known: Sequence[str] = ()
     #: Rows of these properties, and of "ids", in an HDF5 file.
@@ -321,7 +321,7 @@ class SnapshotFile:
 
 def _text_frame_info(spec: IndexedFileSpec, extents: Extents, n_atoms: int) -> FrameInfo:
     frame, offset, size = (int(one[0]) for one in (extents.frames, extents.offsets, extents.sizes))
-    text = TextFrame(spec.layout, spec.samples, offset, size)
+    text = TextFrameLocation(spec.layout, spec.samples, offset, size)
     step, time, cell, fields, has_masses = _core.read_text_head(spec.path, frame, text)
     vectors = dimensions = None
     if cell is not None:

@@ -273,9 +273,9 @@ class Writer:
     """Writes frames whose atoms are distributed over ranks into one file, ordered by id.
 
     The constructor, `write` and `close` are collective: all ranks of `comm` call them in the same
-    order. An error is raised on all ranks, and leaves the file with the earlier frames; the next
-    frame may follow. If a rank is stopped within a call, the job ends, since the other ranks would
-    wait for ever.
+    order. If a frame fails, all ranks raise the error. The file keeps the earlier frames, and the
+    next frame may follow. If a rank is stopped within a call, the job ends, since the other ranks
+    would wait for ever.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from paceline._util.files import temporary_name, writing_to
 from paceline.block import Block, vectors_of
 from paceline.contract.kinds import PerBlock
 from paceline.errors import UnsupportedError, UnwritableError, warn
-from paceline.hdf5.h5md_tree import LAMBDA, AtomProperties, Description, FrameRows
+from paceline.hdf5.h5md_tree import LAMBDA, AtomProperties, Description, FrameColumns
 from paceline.hdf5.storage_layout import (
     ChunkOffsets,
     Storage,
@@ -221,7 +221,7 @@ class H5MDFile(Target):
                 times, steps, lambdas = blocks.time_axis()
             observables = {LAMBDA: lambdas} if lambdas.any() else {}
             vectors = put.vectors[: len(times)]
-            rows = FrameRows(self._rising(steps), times, vectors, observables)
+            rows = FrameColumns(self._rising(steps), times, vectors, observables)
             h5md.finish(rows, self._description())
         # It may wait under its temporary name for other files, with which it appears.
         made = self._temporary if self._temporary.exists() else self._path
