@@ -148,33 +148,70 @@ class NetCDF(FrameSeries):
             *(_CELL_VARIABLES if has_cell else ()),
         }
         for name in sorted(set(self._records) ^ ours):
-            is_there = "a" if name in self._records else "no"
-            raise self._unlike(f"has {is_there} variable {name!r}")
+            if name in self._records:
+                raise self._unlike(f"no variable {name!r}", "one")
+            raise self._unlike(f"a variable {name!r}", "none")
         contents = Contents(fields, has_cell)
         expected = _core.netcdf_header(self._settings.path, self._new_head(contents)).variables
         for name, variable in self._records.items():
-            shape = tuple(variable.dimensions[1:])
-            if name in _VARIABLES.values() and (variable.kind, shape) != (
-                ">f4",
-                ("atom", "spatial"),
-            ):
-                raise self._unlike(f"has {name} of type {variable.kind[1:]} by {shape}")
-            scale, wanted = (_scale_of(one) for one in (variable, expected[name]))
-            if not np.allclose(scale, wanted, rtol=1e-6):
-                raise self._unlike(f"has {name} in another unit, scaled by {scale}")
+            self._check_variable(name, variable, expected[name])
         return contents
 
-    def _unlike(self, what: str) -> UnsupportedError:
+    def _check_variable(
+        self, name: str, found: _core.NetcdfVariable, expected: _core.NetcdfVariable
+    ) -> None:
+        """Raise if numbers of a variable would not be read back as paceline writes them."""
+        kinds = [expected.kind] if name in _VARIABLES.values() else [">f4", ">f8"]
+        shape = tuple(expected.dimensions[1:])
+        n_values = expected.size // np.dtype(expected.kind).itemsize
+        if (
+            found.kind not in kinds
+            or tuple(found.dimensions[1:]) != shape
+            or found.size != n_values * np.dtype(found.kind).itemsize
+        ):
+            raise self._unlike(
+                f"{name} of type {' or '.join(kinds)} and shape {_shape_text(expected)}",
+                f"type {found.kind} and shape {_shape_text(found)}",
+            )
+        unit = _unit_of(expected)
+        if not np.allclose(_factor_of(found, unit), _factor_of(expected, unit), rtol=1e-6):
+            raise self._unlike(f"{name} in {_scaled_unit_text(expected)}", _scaled_unit_text(found))
+
+    def _unlike(self, expected: str, found: str) -> UnsupportedError:
         return UnsupportedError(
-            f"{self._settings.path} {what}, unlike the trajectories that paceline writes: it "
-            "cannot be continued; write to a new file"
+            f"{self._settings.path}: frames cannot be appended: expected {expected}, found "
+            f"{found}; write to a new file"
         )
 
 
+def _unit_of(variable: _core.NetcdfVariable) -> str:
+    """Unit that a variable states, without the padding of some programs; "" if none."""
+    unit = variable.attributes.get("units", b"")
+    text = unit.decode("utf-8", "replace") if isinstance(unit, bytes) else str(unit)
+    return text.rstrip("\0 ")
+
+
 def _scale_of(variable: _core.NetcdfVariable) -> tuple[float, ...]:
-    """Return the factor by which readers multiply a variable."""
+    """Factor by which readers multiply a variable."""
     scale = variable.attributes.get("scale_factor", (1.0,))
     return (np.nan,) if isinstance(scale, bytes) else scale
+
+
+def _factor_of(variable: _core.NetcdfVariable, like: str) -> np.ndarray:
+    """Factor of a variable's numbers to paceline's unit of the quantity; NaN for other units."""
+    factor = _core.amber_factor(_unit_of(variable) or like, like)
+    return np.array(_scale_of(variable)) * (np.nan if factor is None else factor)
+
+
+def _scaled_unit_text(variable: _core.NetcdfVariable) -> str:
+    scale = variable.attributes.get("scale_factor")
+    scaled = "" if scale is None else f" scaled by {', '.join(map(str, _scale_of(variable)))}"
+    return f"{_unit_of(variable) or 'no stated unit'}{scaled}"
+
+
+def _shape_text(variable: _core.NetcdfVariable) -> str:
+    n_values = variable.size // np.dtype(variable.kind).itemsize
+    return f"({', '.join(variable.dimensions)}), values per frame: {n_values}"
 
 
 class Dcd(FrameSeries):
