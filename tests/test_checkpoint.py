@@ -758,7 +758,9 @@ def test_what_is_stopped_before_its_first_block_leaves_nothing(atoms, tmp_path, 
     with pytest.raises(Terminated) as caught:
         paceline.TimeSeries(function, atoms).run(backend="serial", checkpoint=tmp_path / "kept")
     assert caught.value.code == 143
-    assert capsys.readouterr().err.startswith("paceline: nothing was done yet; ")
+    kept, begin = capsys.readouterr().err.rstrip("\n").split("; ")
+    assert kept == "paceline: no results were kept yet, and there is no checkpoint"
+    assert begin.startswith("begin anew with: ")
     assert list(tmp_path.iterdir()) == []
 
 

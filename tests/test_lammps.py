@@ -466,7 +466,9 @@ def test_a_missing_line_feed_is_reported(tmp_path, cut):
 @pytest.mark.parametrize("cut", [20, 900])
 def test_a_cut_last_frame_is_reported(tmp_path, cut):
     path = write(tmp_path / "a.dump", dump()[:-cut])
-    with pytest.warns(PacelineWarning, match=r"frame 4 .byte \d+. is cut.*4 frames before it"):
+    with pytest.warns(
+        PacelineWarning, match=r"frame 4 .byte \d+. is cut.*4 frames before it.*still"
+    ):
         assert Reader(str(path)).n_frames == 4
 
 

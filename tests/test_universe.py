@@ -194,7 +194,7 @@ def test_a_note_is_given_once_at_the_users_line(adk_in_water, tmp_path, n_files)
     paths = [tmp_path / f"cut{k}.xtc" for k in range(n_files)]
     for path in paths:
         path.write_bytes(Path(adk_in_water.trajectory).read_bytes()[:-1000])
-    with pytest.warns(PacelineWarning, match="is cut") as caught:
+    with pytest.warns(PacelineWarning, match="is cut.*; the sim.* may still be wr") as caught:
         universe = paceline.Universe(adk_in_water.topology, paths, dt=1)
     assert len(caught) == n_files
     assert {warning.filename for warning in caught} == {__file__}

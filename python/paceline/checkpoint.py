@@ -280,7 +280,7 @@ class Checkpoint:
         kept = f"what was done before is in {self._journal.path} as it was"
         if self._bare:
             self._journal.remove()
-            kept = "nothing was done yet"
+            kept = "no results were kept yet, and there is no checkpoint"
         elif self._begun:
             n_kept = sum(cursor.n_frames for cursor in self._cursors)
             first = [one for one in self._runs if isinstance(one, FramePass) and one.is_first]
@@ -290,7 +290,8 @@ class Checkpoint:
             passes = "" if once else " of all passes"
             kept = f"{n_kept} of {n_all} frames{passes} are kept in {self._journal.path}"
         if isinstance(error, Terminated | KeyboardInterrupt):
-            print(f"paceline: {kept}; {how_to_go_on()}", file=sys.stderr, flush=True)
+            next_step = how_to_go_on(anew=self._bare)
+            print(f"paceline: {kept}; {next_step}", file=sys.stderr, flush=True)
         elif self._begun and not self._bare:
             error.add_note(f"{kept}; {how_to_go_on()}")
 

@@ -105,12 +105,12 @@ def _raise(number: signal.Signals) -> None:
     raise Terminated(128 + number)
 
 
-def how_to_go_on() -> str:
-    """Describe in half a sentence how to resume a stopped run: by its command, if it is one."""
+def how_to_go_on(*, anew: bool = False) -> str:
+    """Describe in half a sentence how to resume, or begin anew, a stopped run or command."""
     program = sys.argv[0] if sys.argv else ""
     if program in ("", "-c") or hasattr(sys, "ps1") or "ipykernel" in sys.modules:
-        return "the same call goes on from there"
+        return "the same call begins anew" if anew else "the same call goes on from there"
     command = sys.orig_argv
     if os.path.basename(program) == "paceline":
         command = ["paceline", *sys.argv[1:]]
-    return f"go on with: {shlex.join(command)}"
+    return f"{'begin anew' if anew else 'go on'} with: {shlex.join(command)}"

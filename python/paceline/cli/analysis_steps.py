@@ -212,10 +212,16 @@ def frames_between(trajectory: Any, begin: Bound, end: Bound) -> np.ndarray:
     """Frame numbers between two bounds, in increasing order.
 
     An end that is a frame is itself left out, one that is a time is not. `ValueError` is raised
-    where no frame has a time between the bounds, or where these are swapped.
+    where the first frame does not exist, where no frame has a time between the bounds, or where
+    these are swapped.
     """
     first, earliest = _split(begin, -np.inf)
     last, latest = _split(end, np.inf)
+    if first is not None and first >= trajectory.n_frames:
+        raise ValueError(
+            f"--begin {first}: frames go from 0 to {trajectory.n_frames - 1}; a time needs its "
+            f"unit: --begin {first}ps"
+        )
     numbers = np.arange(trajectory.n_frames)[first:last]
     if np.isinf([earliest, latest]).all():
         return numbers

@@ -31,6 +31,9 @@ ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.ex
 #: Names of files of these formats that have no extension.
 _FILE_NAMES = {name for format in FORMATS.values() for name in format.file_names}
 
+#: Addition to the warning of a last frame that is cut.
+_MAY_GROW = "; the simulation may still be writing it"
+
 #: Number of files that are indexed at a time, within a small limit of open files.
 _FILES_AT_A_TIME = 16
 
@@ -152,7 +155,8 @@ def open_files(
     if notes:
         for name, file in zip(names, opened, strict=True):
             for note in file.notes:
-                warn(f"{name}: {note}")
+                is_cut = note.startswith("frame ") and " is cut: " in note
+                warn(f"{name}: {note}{_MAY_GROW if is_cut else ''}")
     return opened
 
 
