@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.measure import Unavailable
+from paceline.analysis.saved_tables import read_saved
 
 #: Variables that name a program which is not on PATH.
 VARIABLES = {"gmx": "PACELINE_GMX", "cpptraj": "PACELINE_CPPTRAJ"}
@@ -56,8 +57,8 @@ def gmx(
 
 
 def xvg(path: Path) -> np.ndarray:
-    """Columns of numbers that GROMACS has written, a row a line."""
-    return np.loadtxt(path, comments=("#", "@"), ndmin=2)
+    """Numbers of a table that GROMACS has written, a row a line; columns of all sets of data."""
+    return np.column_stack([*read_saved(path).arrays.values()])
 
 
 def write_index(path: Path, groups: dict[str, Sequence[int]]) -> Path:

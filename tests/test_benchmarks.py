@@ -17,6 +17,7 @@ from helpers.programs import needs_program
 from matplotlib.figure import Figure
 
 from benchmarks import __main__ as command
+from benchmarks import programs
 from benchmarks.__main__ import NAMES, PREFIX
 from benchmarks.experiments.__main__ import experiments as known_experiments
 from benchmarks.experiments.experiment import Setting, load
@@ -297,3 +298,9 @@ def test_unknown_cases_are_refused(folder):
     )
     assert done.returncode == 2
     assert "adk.nothing" in done.stderr
+
+
+def test_tables_of_gromacs_are_read_with_all_their_sets(tmp_path):
+    path = tmp_path / "out.xvg"
+    path.write_text('# gmx msd\n@    s0 legend "first"\n0 1.5\n1 2.5\n&\n@type xy\n0 3\n1 4\n&\n')
+    assert programs.xvg(path).tolist() == [[0.0, 1.5, 3.0], [1.0, 2.5, 4.0]]
