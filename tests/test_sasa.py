@@ -213,6 +213,18 @@ def test_beads_with_radii_of_atoms_warn(kind, tmp_path):
     assert ("beads" in found.remarks) == bool(told)
 
 
+def test_beads_without_radii_are_named(tmp_path):
+    beads = MDAnalysis.Universe.empty(4, 2, atom_resindex=[0, 0, 1, 1], trajectory=True)
+    beads.add_TopologyAttr("names", ["BB", "SC1"] * 2)
+    beads.add_TopologyAttr("resnames", ["LYS", "LEU"])
+    beads.add_TopologyAttr("resids", [1, 2])
+    beads.atoms.positions = 3.0 * np.arange(12).reshape(4, 3)
+    words = r"such as LYS 1 seem to be coarse-grained, .* no radii are known of beads: .* SASA\(radii=\)"
+    with pytest.raises(SelectionError, match=words):
+        SASA(beads)
+    assert SASA(beads, radii=np.full(4, 2.6)).atom_radii.tolist() == [2.6] * 4
+
+
 def test_areas_of_residues_are_mapped(adk, tmp_path, run):
     words = ["sasa", *adk, "--select", "resid 20-40", "--n-points", 20, "--end", 4]
     table, figure = tmp_path / "map.csv", tmp_path / "map.svg"

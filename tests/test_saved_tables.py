@@ -1,5 +1,7 @@
 """Saved tables are drawn again as their results are, and several make one figure."""
 
+import json
+
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -178,6 +180,24 @@ def test_a_title_is_found_by_its_name_without_unit(tmp_path):
     assert title_like(columns, path, "z: density") == "z: density (Å⁻³)"
     with pytest.raises(UnsupportedError, match="has 2 series 'z: '"):
         title_like(columns, path, "z: ")
+
+
+def test_columns_are_found_by_the_label_of_their_axis(tmp_path):
+    path = tmp_path / "table.csv"
+    figure = {"x": "time (ps)", "y": {"Rg (Å)": "Rg"}, "y_label": "radius of gyration (Å)"}
+    rows = "time (ps),Rg (Å),shape\n0,1,2\n1,2,3\n"
+    path.write_text(f"# figure: {json.dumps(figure)}\n{rows}", "utf-8")
+    saved = read_saved(path)
+    for wanted in ("Rg", "Rg (Å)", "radius of gyration", "radius of gyration (Å)"):
+        assert list(saved.table([wanted]).y) == ["Rg (Å)"]
+    assert list(saved.table(["shape", "radius of gyration"]).y) == ["shape", "Rg (Å)"]
+    panels = {"panels": [figure, {**figure, "y": {"shape": "shape"}, "y_label": "κ²"}]}
+    path.write_text(f"# figure: {json.dumps(panels)}\n{rows}", "utf-8")
+    assert list(read_saved(path).table(["κ²"]).y) == ["shape"]
+    for wrong in ({"panels": 3}, {"panels": ["a"]}, {"y_label": 3, "y": []}):
+        path.write_text(f"# figure: {json.dumps(wrong)}\n{rows}", "utf-8")
+        with pytest.raises(UnsupportedError, match="has no series 'κ²'"):
+            read_saved(path).table(["κ²"])
 
 
 def test_plot_says_where_the_figure_is(tmp_path, run_with_answer):

@@ -57,6 +57,14 @@ def test_an_extreme_is_named_by_its_atom():
     assert found == ["RMSF: mean 2 Å, minimum 1 Å at ALA 7, maximum 3 Å at GLY 8"]
 
 
+def test_an_extreme_is_named_by_its_frame_without_times():
+    times, values = np.zeros(3), np.array([2.0, 1.0, 3.0])
+    columns = {"frame": np.array([4, 6, 8]), "time (ps)": times, "RMSD (Å)": values}
+    table = Table(columns, "time (ps)", {"RMSD (Å)": "RMSD"}, "RMSD (Å)")
+    expected = ["RMSD: mean 2 Å, minimum 1 Å at frame 6, maximum 3 Å at frame 8"]
+    assert answers(table) == answers(table.without_times()) == expected
+
+
 def test_further_columns_are_counted():
     columns = {f"c{k} (Å)": np.full(4, float(k)) for k in range(5)}
     table = Table(

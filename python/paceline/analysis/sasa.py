@@ -183,7 +183,13 @@ class SASA(AnalysisBase):
         self.compound, self.radii = compound, radii
         self.atom_radii = _radii_of(self.surface, radii, atomgroup if surface is None else surface)
         if radii is None or isinstance(radii, str | Mapping):
-            self.remark("beads", _coarse_grained(self.surface))
+            label = _coarse_grained(self.surface)
+            beads = (
+                f"SASA: residues such as {label} seem to be coarse-grained, since none of their "
+                f"atoms are within {FARTHEST_BONDED:g} Å of each other, and have the radii of "
+                "elements: the area is too small; give radii= of the beads"
+            )
+            self.remark("beads", None if label is None else beads)
 
     @property
     def indices(self) -> np.ndarray:
@@ -253,7 +259,7 @@ class SASA(AnalysisBase):
 
 
 def _coarse_grained(atoms: Atoms) -> str | None:
-    """Say that atoms seem to be beads, which are larger than the elements of their names.
+    """Label of the first residue whose atoms seem to be beads, if many are.
 
     In most of the first residues of several atoms no two of them are as near as bonded atoms, or
     residues of a protein have one atom each, at the present frame.
@@ -275,12 +281,7 @@ def _coarse_grained(atoms: Atoms) -> str | None:
     if 2 * sum(coarse) <= n_telling or not n_telling:
         return None
     first = residues[int(np.argmax(coarse))]
-    label = residue_labels(atoms.universe.residues, np.array([first.resindex]))[first.resindex]
-    return (
-        f"SASA: residues such as {label} seem to be coarse-grained, since none of their atoms are "
-        f"within {FARTHEST_BONDED:g} Å of each other, and have the radii of elements: the area is "
-        "too small; give radii= of the beads"
-    )
+    return residue_labels(atoms.universe.residues, np.array([first.resindex]))[first.resindex]
 
 
 def _radii_of(
@@ -302,6 +303,11 @@ def _radii_of(
         elements = elements_of(atoms)
         unknown = sorted({one for one in elements if one not in known})
         if unknown:
+            if (label := _coarse_grained(atoms)) is not None:
+                raise SelectionError(
+                    f"SASA: residues such as {label} seem to be coarse-grained, and no radii are "
+                    "known of beads: in Python, give SASA(radii=) an array of theirs, Å"
+                )
             names = [one.capitalize() or "atoms without an element" for one in unknown]
             some = atoms[np.isin(elements, unknown)]
             known_by = some.names if has_attribute(some, "names") else some.indices

@@ -97,7 +97,7 @@ class SavedTable:
             raise UnsupportedError(f"{self.path}: expected columns of numbers, found none")
         times = [title for title in columns if title.lower().startswith("time")]
         x = next(iter([*times, *(title for title in columns if title == "frame"), *columns]))
-        y = [title_like(columns, self.path, wanted) for wanted in chosen]
+        y = [title for wanted in chosen for title in self._titles_like(columns, wanted)]
         y = y or [title for title in columns if title not in (x, *OF_FRAMES, STEP)]
         if not y:
             raise UnsupportedError(f"{self.path}: expected a column beside {x!r}, found none")
@@ -116,6 +116,18 @@ class SavedTable:
         turn = all(title.endswith("(°)") for title in y)  # such angles have no mean
         names = {title: name_and_unit(title)[0] for title in y}
         return Table(columns, x, names, label, no_mean=turn)
+
+    def _titles_like(self, columns: Mapping[str, object], wanted: str) -> list[str]:
+        """Find one title, or those along the axes that have this label."""
+        found: list[str] = []
+        if not any(wanted in (title, name_and_unit(title)[0]) for title in columns):
+            axes = self._described.get("panels", [self._described])
+            for axis in axes if isinstance(axes, list) else []:
+                y = axis.get("y") if isinstance(axis, dict) else None
+                label = str(axis.get("y_label")) if isinstance(y, dict) else ""
+                if wanted in (label, name_and_unit(label)[0]):
+                    found += [title for title in y or () if title in columns]
+        return found or [title_like(columns, self.path, wanted)]
 
 
 def read_saved(path: str | os.PathLike) -> SavedTable:

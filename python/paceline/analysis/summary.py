@@ -62,12 +62,10 @@ def _place(table: Table, row: int) -> str:
     named = [name for name in ("resname", "resid", "name") if name in table.columns]
     if len(named) > 1:
         return "at " + " ".join(f"{table.columns[name][row]}" for name in named)
-    keys = [name_and_unit(key) for key in (table.keys or [table.x])]
-    titles = table.keys or [table.x]
-    cells = (
-        f"{name} {'= ' * bool(unit)}{_number(table.columns[title][row], unit)}"
-        for title, (name, unit) in zip(titles, keys, strict=True)
-    )
+    cells = []
+    for title in table.keys or [table.abscissa]:
+        name, unit = name_and_unit(title)
+        cells.append(f"{name} {'= ' * bool(unit)}{_number(table.columns[title][row], unit)}")
     return "at " + ", ".join(cells)
 
 

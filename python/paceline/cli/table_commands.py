@@ -49,8 +49,8 @@ def add_plot(commands: Commands) -> CommandParser:
         "--y",
         action="append",
         metavar="TITLE",
-        help="column along the ordinate, by its title or the beginning of that; again for the next "
-        "[those of the table's figure]",
+        help="column along the ordinate, by its title or the beginning of that, or columns by the "
+        "label of their axis; again for the next [those of the table's figure]",
     )
     add = parser.section("output").add_argument
     endings = "figure: .png, .svg, .pdf"
