@@ -621,8 +621,6 @@ def test_what_is_refused(ca, tmp_path):
         EinsteinMSD(ca).run(frames=[0, 1, 3])
     with pytest.raises(UnsupportedError, match="equal distances"):
         EinsteinMSD(ca).run(frames=[5, 5])
-    with pytest.raises(UnsupportedError, match="non_linear=True"):
-        EinsteinMSD(ca, non_linear=True)
     with pytest.raises(ValueError, match="Invalid msd_type"):
         EinsteinMSD(ca, msd_type="yx")
     with pytest.raises(ValueError, match="compound must be"):
@@ -641,8 +639,91 @@ def test_times_that_are_not_equidistant(tmp_path):
             universe.trajectory.ts.time = 2.0 * k + (k == 3)
             writer.write(universe.atoms)
     uneven = paceline.Universe(universe.filename, str(path))
-    with pytest.raises(UnsupportedError, match=r"frame 3 is at 7.0 ps, and expected at 6.0 ps"):
+    words = r"frame 3 is at 7.0 ps, and expected at 6.0 ps; non_linear=True \(--non-linear\) takes"
+    with pytest.raises(UnsupportedError, match=words):
         EinsteinMSD(uneven).run()
+
+
+def at_times(folder, positions, times):
+    """A Universe of these positions at these times, ps, in a TRR file."""
+    universe = made(folder, positions)
+    path = folder / "uneven.trr"
+    with MDAnalysis.Writer(str(path), positions.shape[1]) as writer:
+        for time, _ in zip(times, universe.trajectory, strict=True):
+            universe.trajectory.ts.time = time
+            writer.write(universe.atoms)
+    return paceline.Universe(universe.filename, str(path))
+
+
+@pytest.mark.parametrize("backend", ["serial", "threads"])
+def test_frames_at_any_times_are_as_in_mdanalysis(backend, tmp_path):
+    rng = np.random.default_rng(3)
+    times = np.cumsum(rng.integers(1, 5, 30)) * 0.5
+    universe = at_times(tmp_path, 50 + rng.normal(size=(30, 70, 3)).cumsum(axis=0), times)
+    frames = np.r_[0:9, 11, 17:30]
+    theirs = MDAnalysis.Universe(universe.filename, universe.trajectory.filename)
+    options = {"msd_type": "xz", "fft": False, "non_linear": True}
+    wanted = msd.EinsteinMSD(theirs, **options).run(frames=frames).results
+    analysis = EinsteinMSD(universe, **options).run(backend=backend, frames=frames)
+    found = analysis.results
+    assert np.array_equal(found.delta_t_values, wanted.delta_t_values)
+    assert np.array_equal(found.msds_by_particle, wanted.msds_by_particle)
+    np.testing.assert_allclose(found.timeseries, wanted.timeseries, rtol=1e-13)
+    assert list(found.table.columns["lag time (ps)"]) == wanted.delta_t_values.tolist()
+    assert analysis.parameters()["non_linear"]
+    fit = analysis.diffusion_coefficient(2.0, 20.0)
+    some = (wanted.delta_t_values >= 2) & (wanted.delta_t_values <= 20)
+    slope = np.polyfit(wanted.delta_t_values[some], wanted.timeseries[some], 1)[0]
+    assert fit.value == pytest.approx(slope / 4, rel=1e-9)
+
+
+def test_times_that_differ_by_rounding_are_one(ca, alone):
+    for options in ({}, {"fft": False}):
+        found = EinsteinMSD(ca, non_linear=True, **options).run().results
+        assert found.delta_t_values.shape == alone.delta_t_values.shape == (98,)
+        np.testing.assert_allclose(found.delta_t_values, alone.delta_t_values, rtol=1e-6)
+        np.testing.assert_allclose(found.msds_by_particle, alone.msds_by_particle, atol=1e-9)
+
+
+def test_times_over_many_decades_stay_apart(tmp_path):
+    times = np.r_[0.0, 10.0 ** np.arange(-2, 5)]
+    x = np.arange(8.0)[:, None, None] * [[1.0, 0, 0], [0, 0.5, 0]]
+    found = EinsteinMSD(at_times(tmp_path, 50 + x, times), non_linear=True).run().results
+    assert len(found.delta_t_values) == 8 * 7 // 2 + 1
+    np.testing.assert_allclose(found.delta_t_values[:3], [0, 0.01, 0.09], rtol=1e-6)
+    np.testing.assert_allclose(found.msds_by_particle[:3, 0], [0, 1, 1], rtol=1e-4)
+
+
+def test_left_out_frames_and_jumps_at_any_times(damaged, tmp_path):
+    """Pairs are those of the frames that are left, and jumps across the cell are undone."""
+    ca = paceline.Universe(*damaged[0]).select_atoms("name CA")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        even = EinsteinMSD(ca).run(on_error="skip")
+        found = EinsteinMSD(ca, non_linear=True).run(on_error="skip").results
+    has_pairs = ~np.isnan(even.results.timeseries)
+    assert even.left_out.any()
+    np.testing.assert_allclose(found.timeseries, even.results.timeseries[has_pairs], rtol=1e-9)
+    steps = np.array([[30.0, 0, 0], [0, -20.0, 0]])
+    straight = 50 + np.arange(12)[:, None, None] * steps
+    universe = at_times(tmp_path, straight % 100, np.arange(12) ** 2 + 1.0)
+    unwrapped_ones = EinsteinMSD(universe, non_linear=True, unwrap="tor").run().results
+    wanted = EinsteinMSD(at_times(tmp_path, straight, np.arange(12) ** 2 + 1.0), non_linear=True)
+    for name in ("delta_t_values", "msds_by_particle"):
+        expected = wanted.run().results[name]
+        np.testing.assert_allclose(unwrapped_ones[name], expected, rtol=1e-5, atol=1e-4)
+
+
+def test_frames_at_any_times_that_are_refused(ca, tmp_path):
+    positions = np.random.default_rng(1).normal(size=(4, 2, 3))
+    back = at_times(tmp_path, positions, [0.0, 2.0, 1.0, 3.0])
+    with pytest.raises(UnsupportedError, match=r"frame 2 is at 1.0 ps, after frame 1 at 2.0 ps"):
+        EinsteinMSD(back, non_linear=True).run()
+    assert len(EinsteinMSD(back, non_linear=True).run(frames=[0, 2, 1]).results.timeseries) == 3
+    with pytest.raises(UnsupportedError, match=r"frame 5 is at .* ps, after frame 5"):
+        EinsteinMSD(ca, non_linear=True).run(frames=[5, 5])
+    one = EinsteinMSD(ca, non_linear=True).run(stop=1).results
+    assert (one.timeseries.tolist(), one.delta_t_values.tolist()) == ([0.0], [0.0])
 
 
 @pytest.mark.parametrize("late", [1, 3, 6])

@@ -541,13 +541,23 @@ def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
     if len(times) == 1 or len(rows) == 1:
         return np.where(np.arange(len(times)) == 0, 0.0, np.nan), gaps
     dt = time_between(analysis, rows, rows)
-    times = _moments(analysis)
+    times = moments_of(analysis)
     if 1 in rows and 0 in rows and abs(times[1] - times[0] - dt) <= UNEVEN * abs(dt):
         dt = times[1] - times[0]  # as MDAnalysis, where single precision holds so short a time
     return np.arange(len(times)) * abs(dt), gaps
 
 
-def _moments(analysis: AnalysisBase) -> np.ndarray:
+def warn_of_unknown_times(analysis: AnalysisBase) -> None:
+    """Warn that times between frames are counted in frames, where times are not known."""
+    if not analysis.times_known:
+        warn(
+            f"{analysis.name}: the times of frames are not known "
+            f"({analysis.provenance[UNKNOWN_TIMES]}): times between them are counted in frames, "
+            f"and results are per frame; {TIMES_REMEDY}"
+        )
+
+
+def moments_of(analysis: AnalysisBase) -> np.ndarray:
     """Times of frames, ps, or their numbers where times are not known."""
     return analysis.times if analysis.times_known else analysis.frames.astype(np.float64)
 
@@ -558,13 +568,8 @@ def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -
     Where times are not known, it is a number of frames of the trajectory, with a warning. Raises
     `UnsupportedError` where frames have times that are not equidistant.
     """
-    if not analysis.times_known:
-        warn(
-            f"{analysis.name}: the times of frames are not known "
-            f"({analysis.provenance[UNKNOWN_TIMES]}): times between them are counted in frames, "
-            f"and results are per frame; {TIMES_REMEDY}"
-        )
-    known = _moments(analysis)[rows]
+    warn_of_unknown_times(analysis)
+    known = moments_of(analysis)[rows]
     dt = float((known[-1] - known[0]) / (places[-1] - places[0]))
     expected = known[0] + dt * (places - places[0])
     slack = UNEVEN * abs(dt) + ROUNDED * np.abs(known).max()

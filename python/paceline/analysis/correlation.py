@@ -48,6 +48,9 @@ class SeriesParts(OverParts):
     n_blocks), else None.
     """
 
+    by_particle: np.ndarray
+    by_block: np.ndarray | None
+
     def __init__(
         self,
         series: np.ndarray,
@@ -59,23 +62,29 @@ class SeriesParts(OverParts):
         unwrap: str | None = None,
         of_blocks: BlockFit | None = None,
     ):
-        self._cells = None if unwrap is None else series[:, -3:]
-        self._series = series = series if unwrap is None else series[:, :-3]
-        n_frames, n_particles, width = series.shape
-        self._size = part_size(n_frames, n_particles, width * series.itemsize)
-        self.n_parts = -(-n_particles // self._size)
-        self.worker = _Correlated(
+        n_frames, _, width = series.shape
+        worker = _Correlated(
             *(correlated, n_frames, width, np.array(axes, dtype=np.int64), gaps),
             fft=fft,
             unwrap=unwrap,
             of_blocks=of_blocks,
         )
-        self.by_block: np.ndarray | None = None
+        self.allocate(series, unwrap, n_frames, worker)
         if of_blocks is not None:
-            shape = n_particles, of_blocks.n_blocks
+            shape = self.by_particle.shape[0], of_blocks.n_blocks
             self.by_block = allocate_results(shape, np.dtype(np.float64))
-        self.by_particle = allocate_results((n_particles, n_frames), np.dtype(np.float64))
-        self._sums = allocate_results((self.n_parts, n_frames), np.dtype(np.float64))
+
+    def allocate(self, series: np.ndarray, unwrap: str | None, n_lags: int, worker: object) -> None:
+        """Allocate the results at so many times between frames."""
+        self.worker = worker
+        self._cells = None if unwrap is None else series[:, -3:]
+        self._series = series = series if unwrap is None else series[:, :-3]
+        n_frames, n_particles, width = series.shape
+        self._size = part_size(max(n_frames, n_lags), n_particles, width * series.itemsize)
+        self.n_parts = -(-n_particles // self._size)
+        self.by_block = None
+        self.by_particle = allocate_results((n_particles, n_lags), np.dtype(np.float64))
+        self._sums = allocate_results((self.n_parts, n_lags), np.dtype(np.float64))
 
     def _particles(self, number: int) -> slice:
         first = number * self._size
@@ -98,10 +107,10 @@ class SeriesParts(OverParts):
     def get(self, number: int) -> tuple[np.ndarray, ...]:
         """Return what was put."""
         some = self._particles(number)
-        known = _filled(np.array(self.by_particle[some]), self._size), self._sums[number]
+        known = filled(np.array(self.by_particle[some]), self._size), self._sums[number]
         if self.by_block is None:
             return known
-        return *known, _filled(np.array(self.by_block[some]), self._size)
+        return *known, filled(np.array(self.by_block[some]), self._size)
 
     def mean(self) -> np.ndarray:
         """Mean of all particles; sums of parts are added one after another."""
@@ -144,8 +153,8 @@ class _Correlated:
         series = np.ascontiguousarray(series, dtype=dtype)
         rows, total = self._kernel.compute(series)
         if self._of_blocks is None:
-            return _filled(rows, size), total
-        return _filled(rows, size), total, _filled(self._lines(series, self._of_blocks), size)
+            return filled(rows, size), total
+        return filled(rows, size), total, filled(self._lines(series, self._of_blocks), size)
 
     def _lines(self, series: np.ndarray, fit: BlockFit) -> np.ndarray:
         """Fit lines to the function in blocks of time, shape (n_particles, n_blocks)."""
@@ -159,7 +168,7 @@ class _Correlated:
         return lines
 
 
-def _filled(rows: np.ndarray, size: int) -> np.ndarray:
+def filled(rows: np.ndarray, size: int) -> np.ndarray:
     """Add rows of zeros up to a number."""
     return np.pad(rows, ((0, size - len(rows)), (0, 0))) if len(rows) < size else rows
 

@@ -23,6 +23,7 @@ from paceline.analysis.diffusion import (
 from paceline.analysis.gyration import COMPOUNDS
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.analysis.uneven_frames import UnevenParts, uneven_times
 from paceline.block import Block, upright_vectors, vectors_of
 from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import Declaration, Option
@@ -86,7 +87,9 @@ class EinsteinMSD(AnalysisBase):
         Compute by Fourier transforms; False by the sums of the definition, whose time grows as the
         square of the number of frames.
     non_linear : bool
-        MDAnalysis's option for frames at unequal distances, which are not supported.
+        Take frames at unequal distances in time. Arrays of results then have a row for each time
+        between two frames, instead of n_frames; times that differ by the rounding of single
+        precision are one. The definition's sums are taken, also with `fft`.
     compound : {"atoms", "residues", "segments", "fragments"}
         Particles: the atoms, or the centers of mass of residues, segments or molecules, which must
         be whole in each frame. Virtual sites are of their molecule, as in
@@ -170,6 +173,7 @@ class EinsteinMSD(AnalysisBase):
         options=(
             "msd_type",
             "compound",
+            "non_linear",
             Option(
                 "unwrap_particles",
                 "undo their jumps across the cell: tor adds up shortest steps, right for "
@@ -214,12 +218,7 @@ class EinsteinMSD(AnalysisBase):
                 f"Invalid msd_type {msd_type!r}, must be a string and one of: {', '.join(AXES)}"
             )
         one_of("unwrap", unwrap, "auto", "tor", "lattice", None)
-        if non_linear:
-            raise UnsupportedError(
-                "frames at unequal distances in time are not supported: "
-                "MDAnalysis.analysis.msd.EinsteinMSD takes them with non_linear=True"
-            )
-        self.select, self.msd_type, self.fft, self.non_linear = select, msd_type, fft, False
+        self.select, self.msd_type, self.fft, self.non_linear = select, msd_type, fft, non_linear
         self.compound, self.unwrap = compound, unwrap
         self.needs_whole = compound != "atoms"
         if fit_range is not None and len(np.atleast_1d(np.asarray(fit_range))) != 2:
@@ -239,7 +238,9 @@ class EinsteinMSD(AnalysisBase):
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.msd.EinsteinMSD") -> Self:
         """Make one with the parameters of MDAnalysis's."""
-        return cls(theirs.ag, "all", theirs.msd_type, theirs.fft, theirs.non_linear)
+        if theirs.non_linear:  # times that differ by rounding are several there
+            raise UnsupportedError("EinsteinMSD: not with non_linear=True")
+        return cls(theirs.ag, "all", theirs.msd_type, theirs.fft)
 
     @property
     def _scheme(self) -> str | None:
@@ -256,6 +257,7 @@ class EinsteinMSD(AnalysisBase):
             "select": self.select,
             "msd_type": self.msd_type,
             "fft": self.fft,
+            "non_linear": self.non_linear,
             "compound": self.compound,
             "unwrap": self._scheme,
             "fit_range": self.fit_range,
@@ -268,7 +270,8 @@ class EinsteinMSD(AnalysisBase):
 
     def prepare(self) -> PerFrame:
         """Collect positions."""
-        check_order(self)
+        if not self.non_linear:
+            check_order(self)
         with_cells = self._scheme is not None
         return _Particles(self._centers, with_cells=with_cells, skip=self.skip_damaged)
 
@@ -277,8 +280,11 @@ class EinsteinMSD(AnalysisBase):
         unwrap = self._scheme
         if unwrap is not None:
             self._leave_out(np.isnan(value[:, -3:]).any(axis=(1, 2)))
-        self._delta_t, gaps = check_times(self)
-        fit = self._fit_of_blocks()
+        if self.non_linear:
+            times, gaps = uneven_times(self)
+        else:
+            self._delta_t, gaps = self._even_times()
+            fit = self._fit_of_blocks()
         if unwrap is not None:
             # Shortest steps are the same where the cell leans by another whole edge.
             changes = changed(np.delete(value[:, -3:], gaps, 0), lengths_only=unwrap == "tor")
@@ -289,9 +295,23 @@ class EinsteinMSD(AnalysisBase):
                 self._warn_of_long_steps(value, gaps, unwrap)
         elif find_scan(self.transforms) is None:
             self._warn_of_jumping(value, gaps)
+        if self.non_linear:
+            parts = UnevenParts(value, times, self._axes, gaps, unwrap=unwrap)
+            self._delta_t = parts.lags
+            return parts
         return SeriesParts(
             *(value, "displacement", self._axes, gaps), fft=self.fft, unwrap=unwrap, of_blocks=fit
         )
+
+    def _even_times(self) -> tuple[np.ndarray, np.ndarray]:
+        """Check that times are equidistant; name the option for others in the error."""
+        try:
+            return check_times(self)
+        except UnsupportedError as error:
+            if "equal distances" not in str(error):
+                raise
+            advice = "non_linear=True (--non-linear) takes other distances"
+            raise UnsupportedError(f"{error}; {advice}") from None
 
     def _fit_of_blocks(self) -> BlockFit | None:
         """Choose blocks of time for the fit; raise for a range that has too few times."""
