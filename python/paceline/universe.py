@@ -116,11 +116,14 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         elif found := topology_cache.resolve(topology, coordinates, kwargs):
             name = topology
             topology, coordinates, kwargs = found
+        # Versions 2 of MDAnalysis guess these by default, and 3.0 nothing.
+        kwargs.setdefault("to_guess", ("types", "masses"))
         guess_bonds = kwargs.pop("guess_bonds", False)
+        of_bonds = {"radii": "vdwradii", "factor": "fudge_factor"} if guess_bonds else {}
+        how = {name: kwargs.pop(key) for name, key in of_bonds.items() if key in kwargs}
         super().__init__(topology, *coordinates, **kwargs)
         if guess_bonds:
-            radii, factor = self._kwargs["vdwradii"], self._kwargs["fudge_factor"]
-            give_bonds(self, guess=True, radii=radii, factor=factor)
+            give_bonds(self, guess=True, **how)
         if name is not None:
             self.filename = name
             self._kwargs["format"] = given.get("format")

@@ -389,8 +389,14 @@ class Reader(ReaderBase):
         if sorted(order) == ["a", "c", "f"] and asel is None:
             series = self._series(atomgroup, rising)
         if series is None:
-            bounds = rising.start, rising.stop, rising.step
-            series = super().timeseries(asel, atomgroup, *bounds, order)
+            series = super().timeseries(
+                **({} if asel is None else {"asel": asel}),
+                atomgroup=atomgroup,
+                start=rising.start,
+                stop=rising.stop,
+                step=rising.step,
+                order=order,
+            )
         else:
             series = series.transpose(["fac".index(axis) for axis in order])
             self.rewind()  # MDAnalysis ends at the first frame
