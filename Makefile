@@ -52,8 +52,8 @@ FUZZ_SECONDS ?= 300
 OLDER_MDANALYSIS ?= 2.9 2.10
 TESTS_OF_MDANALYSIS := analysis_names registration drop_in
 # Of `test-develop`: MDAnalysis and its tests, as they will be.
-MDANALYSIS := git+https://github.com/MDAnalysis/mdanalysis.git
-DEVELOP ?= '$(MDANALYSIS)\#subdirectory=package' '$(MDANALYSIS)\#subdirectory=testsuite'
+MDANALYSIS ?= https://github.com/MDAnalysis/mdanalysis.git
+DEVELOP ?= 'git+$(MDANALYSIS)\#subdirectory=package' 'git+$(MDANALYSIS)\#subdirectory=testsuite'
 # Of `bench-release`.
 OLD ?= $(shell git describe --tags --match 'v*' --abbrev=0 2> /dev/null)
 # Of `publish-docs`: nothing, to look at the branch first with `mike serve`.
@@ -67,7 +67,7 @@ QUICK_INSTALL = rm -f $(VENV)/with-bench && $(QUICK_BUILD) $(PIP)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo live test test-rust test-python test-all test-older test-develop suite compare hunt
+.PHONY: help demo live test test-rust test-python test-all test-older test-develop with-develop suite compare hunt
 .PHONY: check check-rust check-python check-targets stubs target/_core.pyi catalogue target/catalogue.json bench bench-release experiments docs
 .PHONY: wheel test-wheel sdist test-sdist licences check-packaging audit fuzz publish-docs
 .PHONY: clean cargo lint-tools version-named
@@ -99,7 +99,11 @@ test-older: $(VENV)/built $(OLDER_MDANALYSIS:%=$(VENV)/mdanalysis-%/installed) #
 	  $(BIN)/python -c "from MDAnalysis import __version__ as v; assert v.startswith('$$one.'), v" \
 	  && $(PYTEST) -m "" $(TESTS_OF_MDANALYSIS:%=tests/test_%.py) || exit 1; done
 
-test-develop: $(VENV)/built ## the tests with MDAnalysis as it is being developed
+test-develop: $(VENV)/built ## the tests with MDAnalysis as it is being developed; skipped where that is out of reach
+	@if git ls-remote --exit-code $(MDANALYSIS) HEAD > /dev/null; then $(MAKE) --no-print-directory with-develop; \
+	else echo "test-develop: skipped, since MDAnalysis's development version is out of reach: $(MDANALYSIS)" >&2; fi
+
+with-develop:
 	rm -rf $(VENV)/mdanalysis-develop
 	$(PIP) --no-deps --target $(VENV)/mdanalysis-develop $(DEVELOP) $(OR_SAY)
 	export PYTHONPATH=$(CURDIR)/$(VENV)/mdanalysis-develop; \

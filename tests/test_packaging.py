@@ -180,6 +180,19 @@ def test_commands_that_install_packages_say_what_to_do_without_a_network():
     assert all(line.endswith("$(OR_SAY)") for line in installing), installing
 
 
+@pytest.mark.skipif(os.name == "nt" or not shutil.which("make"), reason="there is no make")
+def test_tests_with_the_next_mdanalysis_are_skipped_by_name_without_a_network(tmp_path):
+    repository = "file:///nowhere/mdanalysis.git"
+    words = ("-o", ".venv/built", "-o", ".venv/bin/python", f"MDANALYSIS={repository}")
+    command = ["make", "-C", str(ROOT), "test-develop", *words, "PIP=false"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.endswith(
+        "test-develop: skipped, since MDAnalysis's development version is out of reach: "
+        f"{repository}\n"
+    )
+
+
 #: pip-audit where its database is out of reach: a failure only if it must be one.
 WITHOUT_DATABASE = """#!/bin/sh
 case "$*" in *--strict*) exit 1;; esac
