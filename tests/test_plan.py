@@ -110,3 +110,19 @@ def test_nearly_in_order_the_tree_holds_little():
         tree.add(number, "")
         most = max(most, len(tree._waiting))
     assert most <= 10
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 16])
+@pytest.mark.parametrize("n_frames", [0, 1, 5, 16, 98])
+def test_balanced_slices_are_those_of_numpy(n_frames, size):
+    frames = np.arange(n_frames)
+    found = [paceline.balanced_slices(n_frames, size, rank) for rank in range(size)]
+    for share, wanted in zip(found, np.array_split(frames, size), strict=True):
+        assert np.array_equal(frames[share], wanted)
+    assert (found[0].start, found[-1].stop) == (0, n_frames)
+
+
+@pytest.mark.parametrize("given", [(-1, 2, 0), (5, 0, 0), (5, 2, 2), (5, 2, -1), (5.5, 2, 0)])
+def test_balanced_slices_of_impossible_ranks(given):
+    with pytest.raises(ValueError, match=r"n_frames|size|rank"):
+        paceline.balanced_slices(*given)

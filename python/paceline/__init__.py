@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from paceline.analysis.correlation import Correlation
     from paceline.analysis.functions import RaggedTimeSeries, Reduce, Scan, TimeSeries
     from paceline.analysis.validate import validate
+    from paceline.contract.plan import balanced_slices
     from paceline.mdanalysis.dask_array import dask_array
     from paceline.mdanalysis.h5md_writer import H5MDWriter
     from paceline.mdanalysis.registration import register, unregister
@@ -49,6 +50,7 @@ __all__ = [
     "advise",
     "analysis",
     "backends",
+    "balanced_slices",
     "dask_array",
     "errors",
     "join",
@@ -73,6 +75,7 @@ _HOMES = {
     "Universe": "paceline.universe",
     "Write": "paceline.analysis.convert",
     "advise": "paceline.advice",
+    "balanced_slices": "paceline.contract.plan",
     "dask_array": "paceline.mdanalysis.dask_array",
     "join": "paceline.trajectory.split_join",
     "open": "paceline.trajectory.file_trajectory",

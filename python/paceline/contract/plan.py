@@ -13,7 +13,7 @@ from typing import Self
 
 import numpy as np
 
-from paceline._util.arguments import slice_of
+from paceline._util.arguments import slice_of, whole_number
 
 #: Number of frames in a leaf of a small system.
 LEAF_FRAMES = 16
@@ -310,3 +310,43 @@ def _leaf(n_atoms: int, chunk: int, together: int) -> int:
         if leaf * frame <= LARGEST_LEAF_BYTES or whole == together:
             return leaf
     raise AssertionError("the last one is taken")
+
+
+def balanced_slices(n_frames: int, size: int, rank: int) -> slice:
+    """Return the frames of one rank where frames are divided into adjacent shares of equal size.
+
+    Sizes of shares differ by at most one frame, and larger shares come first, as in
+    ``make_balanced_slices`` of PMDA and of Jakupovic & Beckstein (2021).
+
+    Parameters
+    ----------
+    n_frames : int
+        Number of frames.
+    size : int
+        Number of ranks, at least 1.
+    rank : int
+        Rank, from 0 to `size` - 1.
+
+    Returns
+    -------
+    slice
+        Frames of this rank, from ``start`` to ``stop``; empty if there are fewer frames than ranks
+        and none is left for this one.
+
+    Raises
+    ------
+    ValueError
+        An argument is not a whole number, or out of range.
+
+    Examples
+    --------
+    >>> import paceline
+    >>> [paceline.balanced_slices(10, 4, rank) for rank in range(4)]
+    [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None), slice(8, 10, None)]
+    """
+    n_frames = whole_number("n_frames", n_frames, 0)
+    size = whole_number("size", size, 1)
+    rank = whole_number("rank", rank, 0, size - 1)
+    least, n_larger = divmod(n_frames, size)
+    start = rank * least + min(rank, n_larger)
+    return slice(start, start + least + (rank < n_larger))
