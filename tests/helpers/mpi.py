@@ -55,12 +55,13 @@ def environment():
 
 
 def start(n_ranks, *arguments, **options):
-    """Start Python on ranks; `options` are variables of its environment."""
+    """Start Python on ranks; `options` are variables of its environment, None for unset ones."""
     command = [*MPIEXEC, "-n", str(n_ranks), sys.executable, *map(str, arguments)]
     pipe = subprocess.PIPE
-    return subprocess.Popen(
-        command, env=environment() | options, stdout=pipe, stderr=pipe, text=True
-    )
+    variables = {
+        name: value for name, value in (environment() | options).items() if value is not None
+    }
+    return subprocess.Popen(command, env=variables, stdout=pipe, stderr=pipe, text=True)
 
 
 def mpirun(n_ranks, *arguments, **options):

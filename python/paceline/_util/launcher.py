@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from paceline._util.os_calls import WINDOWS
@@ -81,10 +82,20 @@ def world() -> "MPI.Intracomm":
                 "library alone, which does not start without its programs, such as mpirun; install "
                 "them (Debian: apt install openmpi-bin), or another MPI: pip install mpich"
             )
+        if library.startswith("Open MPI") and not _has_infiniband():
+            # Open MPI would print an error of its component for UCX with each window.
+            os.environ.setdefault("OMPI_MCA_osc", "^ucx")
         MPI.Init_thread()
     if size > 1 and MPI.COMM_WORLD.Get_size() == 1:
         raise _of_another(size)
     return MPI.COMM_WORLD
+
+
+def _has_infiniband() -> bool:
+    """True if the kernel knows a network adapter of the kind that UCX is for."""
+    with suppress(OSError):
+        return bool(os.listdir("/sys/class/infiniband"))
+    return False
 
 
 def _is_launchers(library: str) -> bool:
