@@ -6,6 +6,7 @@ import pickle
 import re
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 from itertools import product
 
@@ -423,6 +424,7 @@ def test_worker_processes_load_no_h5py(chunked, adk, tmp_path):
     script.write_text(
         """
 import sys
+import warnings
 import numpy as np
 if __name__ == "__main__":
     import paceline
@@ -637,15 +639,35 @@ def test_a_file_that_is_something_else_or_not_there(tmp_path):
 # Through MPI-IO
 
 
-def test_mpi_io_without_mpi_is_refused_in_one_sentence(tmp_path):
+@pytest.mark.parametrize(
+    ("driver", "said"),
+    [
+        ("mpio", 'driver="mpio" is not used, for this h5py was built without MPI'),
+        ("core", 'driver="core" is not used, for it changes no number'),
+        ("stdio", 'driver="stdio" is not used'),
+        ("sec2", None),
+    ],
+)
+def test_drivers_of_h5py_change_nothing(driver, said, tmp_path):
     path = written(tmp_path / "a.h5md", {})
-    if h5py.get_config().mpi:
+    if driver == "mpio" and h5py.get_config().mpi:
         pytest.skip("this h5py was built with MPI")
-    with pytest.raises(UnsupportedError, match="needs an h5py that was built with MPI"):
-        Reader(path, driver="mpio")
-    with pytest.raises(UnsupportedError, match='driver must be "mpio"'):
-        Reader(path, driver="core")
-    with pytest.raises(UnsupportedError, match='comm= is for driver="mpio"'):
+    for module in (paceline, MDAnalysis):
+        with paceline.register(), warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            universe = module.Universe(paceline.Universe(path)._topology, path, driver=driver)
+        assert type(universe.trajectory) is Reader
+        found = [str(one.message) for one in given if "driver" in str(one.message)]
+        assert len(found) == (said is not None)
+        assert not found or said in found[0]
+        assert np.array_equal(universe.trajectory[5].positions, stored(path)[5])
+
+
+def test_other_drivers_and_a_lone_communicator_are_refused(tmp_path):
+    path = written(tmp_path / "a.h5md", {})
+    with pytest.raises(UnsupportedError, match="driver: expected none, mpio, or one of sec2"):
+        Reader(path, driver="split")
+    with pytest.raises(UnsupportedError, match=r'comm= is for files .* and for driver="mpio"'):
         Reader(path, comm=object())
 
 

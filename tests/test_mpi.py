@@ -6,6 +6,7 @@
 import json
 import os
 import pickle
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,6 +99,23 @@ def test_what_would_wait_is_refused_under_open_mpi(words, said, open_mpi):
     assert said in err
 
 
+#: A script in which ranks put rows into a window of the first.
+ONE_SIDED = """
+import sys
+import paceline
+from paceline.analysis.rms import RMSD
+universe = paceline.Universe(*sys.argv[1:])
+backend = paceline.backends.MPI(collect="one-sided")
+print(RMSD(universe.atoms).run(backend=backend).results.rmsd.shape)
+"""
+
+
+@pytest.mark.skipif(os.path.isdir("/sys/class/infiniband"), reason="UCX may be of use here")
+def test_one_sided_collection_is_quiet_under_open_mpi(adk, open_mpi):
+    found = mpirun(2, "-c", ONE_SIDED, *adk, OMPI_MCA_osc=None)
+    assert found == (0, 2 * "(98, 3)\n", "")
+
+
 def test_a_function_on_ranks_may_not_wait_for_all_of_them(adk):
     status, _, err = mpirun(2, *script("lone_world"), "analysis", *adk)
     assert status == 1
@@ -138,6 +156,58 @@ def test_ranks_are_light(adk_xtc, tmp_path):
 def test_every_rank_of_a_script_has_the_results(adk, tmp_path):
     found = mpirun(3, SCRIPTS / "together.py", *adk, tmp_path / "ca.xtc")
     assert found == (0, "together\n", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names lead through /proc")
+@pytest.mark.parametrize("n_ranks", [2, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 8))])
+def test_one_rank_opens_files_for_all(n_ranks, adk, adk_xtc, tmp_path):
+    h5md, ways = tmp_path / "adk.h5md", "universe,new,register"
+    paceline.Write(paceline.Universe(*adk).atoms, h5md).run(stop=5)
+    for path in (*adk, adk_xtc.trajectory):
+        shutil.copy(path, tmp_path)
+    topology, dcd = (Path(path).name for path in adk)
+    for names in ([topology, dcd, "adk.xtc"], [topology, "adk.h5md"]):
+        found = mpirun(n_ranks, SCRIPTS / "opening.py", tmp_path, ",".join(names), ways)
+        assert found == (0, "together: universe, new, register\n", "")
+
+
+@pytest.mark.parametrize("n_ranks", [3, pytest.param(2, marks=pytest.mark.full)])
+def test_ranks_that_do_not_open_the_same(n_ranks, adk):
+    assert mpirun(n_ranks, SCRIPTS / "opening_apart.py", *adk)[:2] == (0, "apart\n")
+
+
+#: A script for every rank, whose files only the first rank can find at first.
+EACH_RANK = r"""
+import os, sys
+import MDAnalysis as mda
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+os.chdir(sys.argv[1] if comm.rank == 0 else sys.argv[2])
+u = mda.Universe("/proc/self/cwd/adk.psf")
+u.load_new("/proc/self/cwd/adk.h5md", driver="mpio", comm=comm)
+os.chdir(sys.argv[1])
+total = sum(float(u.atoms.positions[0, 0]) for _ in u.trajectory[comm.rank :: comm.size])
+sys.stdout.write(f"{comm.allreduce(total)} {type(u.trajectory).__name__}\n")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names lead through /proc")
+@pytest.mark.skipif(h5py.get_config().mpi, reason="this h5py was built with MPI")
+def test_every_rank_of_a_plain_script_opens_together(adk, tmp_path):
+    paceline.Write(paceline.Universe(*adk).atoms, tmp_path / "adk.h5md").run(stop=5)
+    shutil.copy(adk.topology, tmp_path / "adk.psf")
+    (tmp_path / "empty").mkdir()
+    program = tmp_path / "script.py"
+    program.write_text(EACH_RANK)
+    ours = "-m", "paceline", "--every-rank", program, tmp_path, tmp_path / "empty"
+    status, out, err = mpirun(3, *ours, PYTHONWARNINGS="default::UserWarning")
+    assert status == 0, err
+    total = sum(float(ts.positions[0, 0]) for ts in paceline.Universe(*adk).trajectory[:5])
+    lines = [line.split() for line in out.splitlines()]
+    assert [kind for _, kind in lines] == ["Reader"] * 3
+    assert all(float(found) == pytest.approx(total) for found, _ in lines)
+    assert err.count('driver="mpio" is not used') == 1
+    assert err.count("its reader opened 1 trajectory") == 3
 
 
 def test_no_rank_sends_for_longer_than_the_run_takes(adk):

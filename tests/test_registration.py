@@ -246,8 +246,8 @@ def test_options_and_units_that_ours_lacks_are_left_to_mdanalysis(tmp_path: Path
     with h5py.File(path, "r+") as file:
         file["particles/trajectory/position/value"].attrs["unit"] = "parsec"
     with paceline.register() as registration:
-        with pytest.warns(PacelineWarning, match="driver"):
-            universe = mda.Universe(TPR_xvf, H5MD_xvf, driver="core")
+        with pytest.warns(PacelineWarning, match="convert_units"):
+            universe = mda.Universe(TPR_xvf, H5MD_xvf, convert_units=False)
         assert type(universe.trajectory) is H5MDReader
         # MDAnalysis refuses them, in its own words.
         with pytest.warns(PacelineWarning, match="parsec"), pytest.raises(RuntimeError):

@@ -18,12 +18,17 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from paceline._util.files import new_file
-from paceline._util.launcher import BAD_ARGUMENTS, launched, run_script
+from paceline._util.launcher import BAD_ARGUMENTS, launched, run_script, world
+from paceline.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 _WITH_VALUE = ("-j", "--workers")
 
@@ -124,7 +129,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--every-rank",
         action="store_true",
-        help="under mpirun, run the script on each rank, as one that uses mpi4py expects",
+        help="under mpirun, run the script on each rank, as one that uses mpi4py expects; rank 0 "
+        "reads the files of Universes that all ranks open in the same order",
     )
     parser.add_argument(
         "-q", "--quiet", action="store_true", help="do not print at the end how analyses were run"
@@ -140,6 +146,7 @@ def _run(script: list[str], module: bool, options: argparse.Namespace) -> int:
     # This process may be one that another registered script has started.
     os.environ.pop("PACELINE_SCRIPT", None)
     from paceline.mdanalysis.registration import register
+    from paceline.mdanalysis.shared_opening import on_ranks
 
     gc.freeze()
     gc.enable()
@@ -148,11 +155,20 @@ def _run(script: list[str], module: bool, options: argparse.Namespace) -> int:
     )
     given = [f"--workers={options.workers}"] if options.workers else []
     given += ["--no-native"] * options.no_native + ["--strict"] * options.strict
-    with registration, kernels(given) if module else nullcontext():
+    together = on_ranks(_ranks(), required=False) if options.every_rank else nullcontext()
+    with registration, together, kernels(given) if module else nullcontext():
         status = run_script(script, module=module)
     if not options.quiet:
         print(registration.summary(), file=sys.stderr)
     return status
+
+
+def _ranks() -> "MPI.Intracomm | None":
+    """Communicator of the ranks that run this script; None without MPI."""
+    if launched()[0] > 1:
+        with suppress(UnsupportedError):
+            return world()
+    return None
 
 
 @contextmanager

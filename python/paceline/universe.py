@@ -24,6 +24,7 @@ from paceline.errors import (
 from paceline.hdf5.trajectory import is_hdf5
 from paceline.mdanalysis import topology_cache
 from paceline.mdanalysis.reader import Reader, is_name, is_ours
+from paceline.mdanalysis.shared_opening import load_trajectory, open_universe
 from paceline.trajectory.atom_names import names_in
 from paceline.trajectory.open import files_named
 from paceline.transform.bond_lists import give_bonds
@@ -66,6 +67,9 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         or "nm, ps", those of numbers that have none; `dataset` that of positions where no structure
         is known.
         Of a dump or a DCD file of LAMMPS, `units` is the style that LAMMPS ran with, as "real".
+        With `comm`, a communicator of mpi4py, all of its ranks open the Universe together: rank 0
+        reads the files, and sends topology, frame index and first frame to the others. Where ranks
+        name different files, or one fails, all raise.
 
     Attributes
     ----------
@@ -92,6 +96,10 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     """
 
     def __init__(self, topology: Any = None, *coordinates: Any, **kwargs: Any):
+        open_universe(self, self._open, (topology, *coordinates), kwargs)
+
+    def _open(self, topology: Any = None, *coordinates: Any, **kwargs: Any) -> None:
+        """Parse the topology, and open the trajectory."""
         begun = time.perf_counter()
         self.opening_warnings: list[str] = []
         if is_name(topology):
@@ -135,6 +143,14 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         self, filename: object, format: object = None, *args: object, **kwargs: object
     ) -> "Universe":
         """Replace the trajectory; see `MDAnalysis.Universe.load_new`."""
+        if args:
+            self._load(filename, format, *args, **kwargs)
+        else:
+            load_trajectory(self, self._load, filename, {"format": format, **kwargs})
+        return self
+
+    def _load(self, filename: object, format: object, *args: object, **kwargs: object) -> None:
+        """Replace the trajectory."""
         files = _one_by_one(filename)
         ours = [is_ours(*_name_and_format(file, format)) for file in files]
         if all(ours):
@@ -151,10 +167,9 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         self.opening_warnings = []
         try:
             with kept_warnings(self.opening_warnings):
-                loaded = super().load_new(filename, format, *args, **kwargs)
+                super().load_new(filename, format, *args, **kwargs)
                 if "sub" not in kwargs:
                     self._warn_of_other_names(files)
-            return loaded
         except (AtomCountError, TypeError) as error:
             # MDAnalysis's chain of readers raises a TypeError without its reason.
             reason = error.__context__ if isinstance(error, TypeError) else error

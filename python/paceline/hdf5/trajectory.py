@@ -40,6 +40,8 @@ CONTRADICTS = "the size of the file contradicts its header"
 _TIME_MAX, _EDGE_MAX = 1e15, 1e9
 #: File name extensions of HDF5 trajectories.
 EXTENSIONS = ("h5md", "h5", "hdf5")
+#: h5py's drivers for one ordinary file.
+ONE_FILE_DRIVERS = ("sec2", "stdio", "core")
 #: Names of the options on the command line.
 _OPTIONS = {
     "group": "--particles",
@@ -59,15 +61,17 @@ class Hdf5Options:
     units: str | Mapping[str, str] | None = None
     #: Dataset of positions, in a file without a known convention.
     dataset: str | None = None
-    #: "mpio" to read with the HDF5 library through MPI-IO.
+    #: h5py's driver: "mpio" to read with the HDF5 library through MPI-IO, if h5py has MPI. Others
+    #: change nothing.
     driver: str | None = None
     #: True to follow links and datasets that refer to other files.
     external: bool = False
 
     def __post_init__(self) -> None:
-        if self.driver not in (None, "mpio"):
+        if self.driver not in (None, "mpio", *ONE_FILE_DRIVERS):
             raise UnsupportedError(
-                f'driver must be "mpio", not {self.driver!r}; without one, paceline reads by itself'
+                f"driver: expected none, mpio, or one of {', '.join(ONE_FILE_DRIVERS)}, found "
+                f"{self.driver!r}: an HDF5 trajectory is one ordinary file"
             )
 
     @property
@@ -89,6 +93,12 @@ class Hdf5Options:
 
 
 NO_OPTIONS = Hdf5Options()
+
+
+def note_on_driver(driver: str) -> str:
+    """Say that one of h5py's drivers has no effect."""
+    why = "this h5py was built without MPI" if driver == "mpio" else "it changes no number"
+    return f'driver="{driver}" is not used, for {why}: paceline reads and writes by itself'
 
 
 def is_hdf5(path: str | os.PathLike) -> bool:
@@ -195,11 +205,10 @@ class Hdf5File:
         # Only the sandbox loads the HDF5 library.
         from paceline.hdf5.conventions import read_chunk_index
         from paceline.hdf5.dataset import refuse_shared
-        from paceline.hdf5.file import File, check_mpi_build, damaged
+        from paceline.hdf5.file import File, damaged, has_mpi_build
         from paceline.hdf5.h5py_reader import verify_decoding
 
-        if options.driver is not None:
-            check_mpi_build()
+        driver = options.driver if options.driver == "mpio" and has_mpi_build() else None
         samples = _core.samples_of(path)
         with File(path, external=options.external) as opened:
             try:
@@ -221,10 +230,12 @@ class Hdf5File:
             index, is_odd = _without_impossible(index)
             notes = _size_notes(path, opened.size, opened.full_size, is_odd=is_odd)
             index = replace(index, notes=[*notes, *index.notes])
-        if options.driver is None:
+        if options.driver not in (None, "sec2", driver):
+            index = replace(index, notes=[note_on_driver(options.driver), *index.notes])
+        if driver is None:
             spec = Hdf5FileSpec.of(path, samples, index, None, options.external)
             index = verify_decoding(spec, index)
-        return cls(path, samples, index, options.driver, options.external)
+        return cls(path, samples, index, driver, options.external)
 
     @property
     def time_doubt(self) -> str | None:

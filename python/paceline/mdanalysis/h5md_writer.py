@@ -19,7 +19,7 @@ from paceline._util.files import check_output, local_path
 from paceline._util.machine import available_cpus, current_command
 from paceline.contract.atoms import Atoms, fields_of, values_of
 from paceline.contract.run_info import describe_atoms
-from paceline.errors import AtomCountError, UnsupportedError, UnwritableError
+from paceline.errors import AtomCountError, UnsupportedError, UnwritableError, warn
 from paceline.hdf5.frame_writer import FrameData, StreamingWriter
 from paceline.hdf5.h5md_tree import AtomProperties, Description
 from paceline.hdf5.storage_layout import (
@@ -29,6 +29,7 @@ from paceline.hdf5.storage_layout import (
     compression_like_h5py,
     parse_compression,
 )
+from paceline.hdf5.trajectory import ONE_FILE_DRIVERS, note_on_driver
 from paceline.hdf5.units import OUR_UNITS, factor_of, h5md_spelling
 from paceline.mdanalysis.reader import Reader
 
@@ -43,8 +44,6 @@ _UNITS = {
 _KINDS = {"positions": "length", "velocities": "velocity", "forces": "force"}
 #: Entries of `Timestep.data` that are no observables.
 _NO_OBSERVABLES = ("step", "time", "dt")
-#: h5py's drivers that make the one file that is made without them.
-_ONE_FILE = (None, "sec2", "stdio", "core")
 #: Factors between units beyond which numbers of 32 bits could become infinite, or 0.
 _FACTORS = 1e-20, 1e20
 
@@ -283,11 +282,13 @@ def _check_one_process(driver: str | None, comm: object) -> None:
             "that have a part of the atoms each write one with paceline.snapshot.Writer, and "
             "paceline.Write writes the frames of a trajectory on all ranks, with backend='mpi'"
         )
-    if driver not in _ONE_FILE:
+    if driver not in (None, *ONE_FILE_DRIVERS):
         raise UnsupportedError(
-            f"driver: expected none, or one of {', '.join(filter(None, _ONE_FILE))}, found "
+            f"driver: expected none, or one of {', '.join(ONE_FILE_DRIVERS)}, found "
             f"{driver!r}: an H5MD file is one ordinary file"
         )
+    if driver in ("stdio", "core"):
+        warn(note_on_driver(driver))
 
 
 def _layout_words(

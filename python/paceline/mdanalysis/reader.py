@@ -98,11 +98,12 @@ class Reader(ReaderBase):
         Options of an HDF5 file: the group of particles if there are several, the units if the file
         states none, and the dataset of positions if the file follows no known convention. For a
         dump or a DCD file of LAMMPS, `units` is the unit style of the simulation: "real", ….
-    driver : {"mpio"}, optional
-        Read the file with the HDF5 library through MPI-IO; h5py must be built with MPI.
+    driver : {"mpio", "sec2", "stdio", "core"}, optional
+        With "mpio", read the file with the HDF5 library through MPI-IO if h5py was built with MPI.
+        Otherwise, paceline reads as without a driver, with a warning.
     comm : mpi4py.MPI.Comm, optional
         Communicator for `driver`, as in MDAnalysis's reader. Each worker opens the file separately,
-        since workers read independently.
+        since workers read independently. `paceline.Universe` has another `comm`.
     collective : bool
         All ranks of `comm` open the file and read each frame together, in a script that reads the
         same frames on each rank. Analyses do not support this.
@@ -178,7 +179,10 @@ class Reader(ReaderBase):
                     "paceline's analyses take such a Universe"
                 )
         if comm is not None and driver is None:
-            raise UnsupportedError(f'{self.filename}: comm= is for driver="mpio"')
+            raise UnsupportedError(
+                f"{self.filename}: comm= is for files that a Universe opens by name, and for "
+                'driver="mpio"'
+            )
         if collective and comm is None:
             raise UnsupportedError(
                 f'{self.filename}: collective=True needs driver="mpio" and comm='

@@ -1,6 +1,6 @@
 """Make plain MDAnalysis use paceline: the reader in Universes, the workers in analyses.
 
-All changes to MDAnalysis are in this file: six functions, which `register` replaces and
+All changes to MDAnalysis are in this file: eight functions, which `register` replaces and
 `unregister` restores.
 """
 
@@ -13,7 +13,7 @@ from abc import ABCMeta
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Optional, Self
 
 import MDAnalysis
 import numpy as np
@@ -34,7 +34,7 @@ from MDAnalysis.lib import qcprot
 from paceline import _core
 from paceline._core import __version__
 from paceline.errors import ExternalFileError, UnsupportedError, warn
-from paceline.mdanalysis import topology_cache
+from paceline.mdanalysis import shared_opening, topology_cache
 from paceline.mdanalysis.analyses import run_on_workers
 from paceline.mdanalysis.reader import Reader, is_ours
 from paceline.mdanalysis.script_processes import (
@@ -45,6 +45,9 @@ from paceline.mdanalysis.script_processes import (
     record,
 )
 from paceline.performance.number_format import many
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 #: Formats of the files that MDAnalysis's readers read, by paceline's names.
 _FORMATS: dict[type, frozenset[str]] = {
@@ -83,7 +86,12 @@ class Registration:
         Runs of analyses: name of the class, and method of computation.
     """
 
-    def __init__(self, options: ScriptOptions, n_workers: int | None):
+    def __init__(
+        self,
+        options: ScriptOptions,
+        n_workers: int | None,
+        comm: Optional["MPI.Intracomm"] = None,
+    ):
         self.native = options.native
         self.strict = options.strict
         self.n_workers = n_workers
@@ -93,6 +101,7 @@ class Registration:
         self._own = ScriptProcesses(options) if options.pid == os.getpid() else None
         self._options = self._own.options if self._own else options
         self._records: list[ProcessRecord] = []
+        self._ranks_before = shared_opening.use_ranks(comm, required=True)
 
     @property
     def in_script_process(self) -> bool:
@@ -124,6 +133,7 @@ class Registration:
 
     def close(self) -> None:
         """Restore the environment for processes that start from now on."""
+        shared_opening.restore(self._ranks_before)
         if self._own is not None and not self.in_script_process:
             self._records = self.processes
             self._own.close()
@@ -170,7 +180,11 @@ def _trajectories(names: list[str]) -> str:
 
 
 def register(
-    *, native: bool = True, n_workers: int | None = None, strict: bool = False
+    *,
+    native: bool = True,
+    n_workers: int | None = None,
+    strict: bool = False,
+    comm: Optional["MPI.Intracomm"] = None,
 ) -> Registration:
     """Make plain MDAnalysis use paceline.
 
@@ -196,6 +210,10 @@ def register(
     strict : bool
         Raise an error for a trajectory that paceline could decode without the given options; by
         default MDAnalysis's reader opens it, with a warning that gives the reason.
+    comm : mpi4py.MPI.Intracomm, optional
+        Ranks that run the same script and open the same files in the same order: rank 0 reads
+        them, and sends topology, frame index and first frame to the others. If ranks open different
+        files, or one fails, all raise.
 
     Returns
     -------
@@ -225,7 +243,7 @@ def register(
     else:
         _warn_of_earlier_processes()
         options = ScriptOptions(native, strict, __version__, folder="", pid=os.getpid())
-    return _add(options, n_workers)
+    return _add(options, n_workers, comm)
 
 
 def register_here(options: ScriptOptions | None = None) -> bool:
@@ -252,9 +270,11 @@ def register_here(options: ScriptOptions | None = None) -> bool:
     return True
 
 
-def _add(options: ScriptOptions, n_workers: int | None) -> Registration:
+def _add(
+    options: ScriptOptions, n_workers: int | None, comm: Optional["MPI.Intracomm"] = None
+) -> Registration:
     with _lock:
-        registration = Registration(options, n_workers)
+        registration = Registration(options, n_workers, comm)
         if not _active:
             _install()
         _active.append(registration)
@@ -309,6 +329,8 @@ def _install() -> None:
         (AnalysisBase, "run", _wrapped_run),
         (mdanalysis_universe, "_topology_from_file_like", _wrapped_parse),
         (MDAnalysis.Universe, "guess_TopologyAttrs", _wrapped_guess),
+        (MDAnalysis.Universe, "__init__", _wrapped_init),
+        (MDAnalysis.Universe, "load_new", _wrapped_load),
         (mdanalysis_rms, "rmsd", _wrapped_rmsd),
     ):
         ours = wrapped(getattr(owner, name))
@@ -460,6 +482,43 @@ def _wrapped_guess(original: Callable[..., object]) -> Callable[..., object]:
         return topology_cache.guess(original, universe, *args, **kwargs)
 
     return guess_TopologyAttrs
+
+
+def _wrapped_init(original: Callable[..., None]) -> Callable[..., None]:
+    """Make the replacement of `Universe.__init__`."""
+
+    @functools.wraps(original)
+    def __init__(
+        universe: MDAnalysis.Universe, topology: Any = None, *coordinates: Any, **kwargs: Any
+    ) -> None:
+        make = functools.partial(original, universe)
+        if shared_opening.open_universe(universe, make, (topology, *coordinates), kwargs):
+            _note_received(universe)
+
+    return __init__
+
+
+def _wrapped_load(original: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the replacement of `Universe.load_new`."""
+
+    @functools.wraps(original)
+    def load_new(
+        universe: MDAnalysis.Universe, filename: Any, format: Any = None, *args: Any, **kwargs: Any
+    ) -> Any:
+        make = functools.partial(original, universe)
+        if args:
+            return make(filename, format, *args, **kwargs)
+        if shared_opening.load_trajectory(universe, make, filename, {"format": format, **kwargs}):
+            _note_received(universe)
+        return universe
+
+    return load_new
+
+
+def _note_received(universe: MDAnalysis.Universe) -> None:
+    """Note a trajectory that another rank has opened for this one."""
+    if _active and isinstance(universe._trajectory, Reader):
+        _active[-1].add_opened(", ".join(universe._trajectory.filenames))
 
 
 def _wrapped_rmsd(original: Callable[..., float]) -> Callable[..., float]:

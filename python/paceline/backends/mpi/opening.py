@@ -1,0 +1,168 @@
+"""Files that ranks open together: the first rank reads them, and sends what it found to the others.
+
+Ranks meet before they open: each names what it is about to open. The first rank waits for the
+others, asks whether they still wait, and begins when all have confirmed. So a rank that stops
+waiting never leaves another one in a collective call.
+"""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from mpi4py import MPI
+
+from paceline._util.digest import digest
+from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, pack, unpack
+from paceline.errors import UnsupportedError
+
+#: Seconds for which a rank waits for the others: where they must open together, and where they may.
+REQUIRED, OPTIONAL = 300.0, 10.0
+#: Longest sleep between polls, s.
+_POLL = 2e-3
+_REMEDY = "; with comm=, all ranks must open the same files in the same order"
+_HERE, _READY, _LEFT, _BEGIN, _ALONE = "here", "ready", "left", "begin", "alone"
+
+
+class OpeningRanks:
+    """Ranks that open the same files in the same order.
+
+    With `required`, ranks that open different files, or do not all open one, raise
+    `UnsupportedError`; otherwise each rank opens by itself.
+    """
+
+    def __init__(self, intracomm: MPI.Intracomm, *, required: bool = True):
+        self._limit = REQUIRED if required else OPTIONAL
+        self._required = required
+        duplicate, request = intracomm.Idup()
+        backoff, deadline = Backoff(_POLL), time.monotonic() + self._limit
+        while not request.Test():
+            if time.monotonic() > deadline:
+                raise UnsupportedError(
+                    f"rank {intracomm.Get_rank()} waited {self._limit:g} s for other ranks to open "
+                    f"the same{_REMEDY}"
+                )
+            time.sleep(backoff.next())
+        self._comm = Comm(duplicate)
+        self._are_together = True
+
+    @property
+    def is_first(self) -> bool:
+        """True on the rank that reads the files."""
+        return self._comm.is_coordinator
+
+    def free(self) -> None:
+        """Free the communicator; all ranks call it, after they have opened together."""
+        if self._are_together:
+            self._comm.free()
+
+    def open(self, name: str, options: str, make: Callable[[], bytes]) -> bytes | None:
+        """Call a function on the first rank, and give its bytes to the others.
+
+        An error of the first rank is raised on all. Returns empty bytes on the first rank, and None
+        where this rank must open by itself.
+        """
+        if not self._meet(name, digest([name, options])):
+            return None
+        if not self.is_first:
+            with self._comm.abort_on_error():
+                packed = self._comm.broadcast(None)
+            received: bytes = unpack(packed)
+            return received
+        data, failure = b"", None
+        with self._comm.abort_on_error():
+            try:
+                data = make()
+            except Exception as error:
+                failure = error
+            self._comm.broadcast(pack(data, failure))
+        if failure is not None:
+            raise failure
+        return b""
+
+    def _meet(self, name: str, key: str) -> bool:
+        """Wait for the other ranks; True if all of them open the same now."""
+        if self._comm.size == 1 or not self._are_together:
+            return False
+        reason = self._invite(name, key) if self.is_first else self._join(name, key)
+        if reason and self._required:
+            raise UnsupportedError(reason)
+        return not reason
+
+    def _invite(self, name: str, key: str) -> str:
+        """Wait on the first rank; return why ranks do not open together, or nothing."""
+        here = self._answers(_HERE)
+        missing = [rank for rank in self._comm.workers if rank not in here]
+        if missing:
+            return self._part(
+                f"rank {missing[0]} has not opened {name}, for which rank 0 waited "
+                f"{self._limit:g} s{_REMEDY}"
+            )
+        for rank in self._comm.workers:
+            other, its_key = here[rank]
+            if its_key != key:
+                how = f"{other}" if other != name else f"{name} with other options"
+                reason = f"rank 0 opens {name}, rank {rank} {how}{_REMEDY}"
+                self._tell(_BEGIN, reason)
+                return reason
+        self._tell(_READY)
+        if len(self._answers(_READY)) < len(self._comm.workers):
+            return self._part(f"a rank no longer waits for rank 0 to open {name}")
+        self._tell(_BEGIN, "")
+        self._comm.finish_sending()
+        return ""
+
+    def _join(self, name: str, key: str) -> str:
+        """Wait on another rank; return why ranks do not open together, or nothing."""
+        self._comm.send_message(0, (_HERE, (name, key)))
+        # The first rank waits for a time of its own before it answers.
+        limit = 2 * self._limit
+        while (message := self._receive(limit)) is not None:
+            kind, reason = message
+            if kind == _READY:
+                self._comm.send_message(0, (_READY, None))
+                limit = 2 * self._limit
+                continue
+            self._are_together = kind != _ALONE
+            return str(reason)
+        self._are_together = False
+        self._comm.send_message(0, (_LEFT, None))
+        return f"rank {self._comm.rank} waited {limit:g} s for rank 0 to open {name}{_REMEDY}"
+
+    def _answers(self, wanted: str) -> dict[int, Any]:
+        """Messages of one kind by rank, until all or one of another kind have come."""
+        found: dict[int, Any] = {}
+        deadline = time.monotonic() + self._limit
+        while len(found) < len(self._comm.workers):
+            message = self._receive_from_any(deadline - time.monotonic())
+            if message is None:
+                break
+            rank, (kind, value) = message
+            if kind == _LEFT:
+                found.pop(rank, None)
+                break
+            if kind == wanted:
+                found[rank] = value
+        return found
+
+    def _part(self, reason: str) -> str:
+        """Let all ranks open by themselves from now on."""
+        self._are_together = False
+        self._tell(_ALONE, reason)
+        return reason
+
+    def _tell(self, kind: str, reason: str = "") -> None:
+        for rank in self._comm.workers:
+            self._comm.send_message(rank, (kind, reason))
+
+    def _receive(self, seconds: float) -> Any:
+        found = self._receive_from_any(seconds)
+        return None if found is None else found[1]
+
+    def _receive_from_any(self, seconds: float) -> tuple[int, Any] | None:
+        """Next message and its sender; None after a time without any."""
+        backoff, deadline = Backoff(_POLL), time.monotonic() + seconds
+        while (received := self._comm.receive_message()) is None:
+            if time.monotonic() > deadline:
+                return None
+            time.sleep(SHORTEST if self._comm.sending else backoff.next())
+        return received

@@ -1,0 +1,218 @@
+"""Universes that all ranks of MPI open together: one rank reads the files and sends what it found.
+
+The first rank makes the Universe as usual. The others receive its topology and its trajectory with
+the frame index and the first frame, and open no file until they read another frame.
+"""
+
+import os
+import pickle
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import MDAnalysis
+import numpy as np
+
+from paceline._util.digest import digest
+from paceline.backends.mpi import active_session
+from paceline.mdanalysis.reader import Reader, is_name
+from paceline.trajectory.sent_index import pickle_with_indexes
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+    from paceline.backends.mpi.opening import OpeningRanks
+
+#: Arguments that each rank keeps for itself.
+_OF_EACH = ("comm", "transformations")
+#: Attributes that the first rank's Universe sends, besides topology and trajectory.
+_SENT = ("filename", "_kwargs", "_topology_file", "t_init_top", "opening_warnings")
+
+#: Ranks that open each file together by default, and the process that they are valid in.
+_default: "tuple[OpeningRanks, int] | None" = None
+#: Marks a thread that opens a Universe at present.
+_opening = threading.local()
+
+
+@contextmanager
+def on_ranks(comm: "MPI.Intracomm | None", *, required: bool) -> Iterator[None]:
+    """Context in which the ranks of a communicator open Universes together; see `OpeningRanks`."""
+    before = _default
+    use_ranks(comm, required=required)
+    try:
+        yield
+    finally:
+        restore(before)
+
+
+def use_ranks(comm: "MPI.Intracomm | None", *, required: bool) -> Any:
+    """Make the ranks of a communicator the default; return the default before."""
+    global _default
+    before = _default
+    if comm is not None and comm.Get_size() > 1 and active_session() is None:
+        from paceline.backends.mpi.opening import OpeningRanks
+
+        _default = OpeningRanks(comm, required=required), os.getpid()
+    return before
+
+
+def restore(before: Any) -> None:
+    """Restore an earlier default."""
+    global _default
+    _default = before
+
+
+def open_universe(
+    universe: MDAnalysis.Universe,
+    original: Callable[..., object],
+    names: tuple[Any, ...],
+    options: dict[str, Any],
+) -> bool:
+    """Initialise a Universe by a function of these arguments; True if another rank did it."""
+
+    def receive(state: dict[str, Any]) -> None:
+        context = state["context"]
+        MDAnalysis.Universe.__init__(universe, state["topology"], to_guess=(), context=context)
+        vars(universe).update(state["attributes"])
+        universe._kwargs["transformations"] = options.get("transformations")
+        universe._trajectory = state["trajectory"]
+
+    return _open(universe, original, names, options, receive)
+
+
+def load_trajectory(
+    universe: MDAnalysis.Universe,
+    original: Callable[..., object],
+    filename: Any,
+    options: dict[str, Any],
+) -> bool:
+    """Replace a Universe's trajectory by a function; True if another rank opened it."""
+
+    def receive(state: dict[str, Any]) -> None:
+        universe.trajectory = state["trajectory"]
+        for name in {"opening_warnings"} & state["attributes"].keys():
+            setattr(universe, name, state["attributes"][name])
+
+    return _open(universe, original, (filename,), options, receive)
+
+
+def _open(
+    universe: MDAnalysis.Universe,
+    original: Callable[..., object],
+    names: tuple[Any, ...],
+    options: dict[str, Any],
+    receive: Callable[[dict[str, Any]], None],
+) -> bool:
+    with _ranks_for(names, options) as (ranks, options):
+        if ranks is None:
+            original(*names, **options)
+            return False
+        here = {name: options[name] for name in _OF_EACH if name in options}
+        common = {name: value for name, value in options.items() if name not in here}
+
+        def make() -> bytes:
+            original(*names, **common)
+            return _pack(universe)
+
+        data = ranks.open(_name_of(names), digest(_plain(common)), make)
+        if data is None:
+            original(*names, **options)
+            return False
+        if not ranks.is_first:
+            try:
+                receive(pickle.loads(data))
+            except Exception:  # a trajectory that only the rank that opened it can use
+                original(*names, **options)
+                return False
+        if given := here.get("transformations"):
+            universe.trajectory.add_transformations(*([given] if callable(given) else given))
+            universe._kwargs["transformations"] = given
+        return not ranks.is_first
+
+
+@contextmanager
+def _ranks_for(names: tuple[Any, ...], options: dict[str, Any]) -> Iterator[Any]:
+    """Yield the ranks that open these files together, or None, and the options that remain."""
+    if getattr(_opening, "is_under_way", False):
+        yield None, options
+        return
+    comm, own = options.get("comm"), None
+    ranks = _default[0] if _default is not None and _default[1] == os.getpid() else None
+    if not _can_be_sent(names, options):
+        ranks = None
+    elif comm is not None:
+        options = {name: value for name, value in options.items() if name != "comm"}
+        if comm.Get_size() > 1 and active_session() is None:
+            from paceline.backends.mpi.opening import OpeningRanks
+
+            ranks = own = OpeningRanks(comm)
+    _opening.is_under_way = True
+    try:
+        yield ranks, options
+    finally:
+        _opening.is_under_way = False
+    if own is not None:
+        own.free()
+
+
+def _can_be_sent(names: tuple[Any, ...], options: dict[str, Any]) -> bool:
+    """True for names of files that one rank can read for all."""
+    if options.get("collective"):
+        return False
+    if options.get("driver") == "mpio":
+        from paceline.hdf5.file import has_mpi_build
+
+        # HDF5 itself opens such a file on all ranks at once.
+        if has_mpi_build():
+            return False
+    found = list(_flat(names))
+    return bool(found) and all(
+        is_name(name) and not os.fspath(name).startswith("imd://") for name in found
+    )
+
+
+def _flat(names: Any) -> Iterator[Any]:
+    """List all names of files in nested lists, without formats."""
+    for name in names:
+        if isinstance(name, tuple) and len(name) == 2 and not is_name(name[1]):
+            yield name[0]
+        elif isinstance(name, list | tuple):
+            yield from _flat(name)
+        elif name is not None:
+            yield name
+
+
+def _name_of(names: tuple[Any, ...]) -> str:
+    """Describe files in messages."""
+    return ", ".join(os.path.abspath(name) for name in map(os.fspath, _flat(names)))
+
+
+def _plain(value: Any) -> Any:
+    """Make a value whose digest is the same on ranks with the same arguments."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, np.ndarray | str | int | float | None):
+        return value
+    return getattr(value, "__qualname__", type(value).__qualname__)
+
+
+def _pack(universe: MDAnalysis.Universe) -> bytes:
+    """Pickle what the other ranks need; nothing if a trajectory of MDAnalysis's has no pickle."""
+    attributes = {name: value for name, value in vars(universe).items() if name in _SENT}
+    state = {
+        "topology": universe._topology,
+        "trajectory": universe._trajectory,
+        "context": universe._context.copy(),
+        "attributes": attributes,
+    }
+    try:
+        return pickle_with_indexes(state)
+    except Exception:
+        if isinstance(universe._trajectory, Reader):
+            raise
+        return b""

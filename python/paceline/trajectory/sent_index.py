@@ -1,0 +1,126 @@
+"""Frame indexes that one process sends to others, which then read frames and no headers."""
+
+import io
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+
+from paceline import _core
+from paceline.contract.source import FileSpec, IndexedFile, IndexedFileSpec
+from paceline.trajectory.chain import Chain
+from paceline.trajectory.open import open_file
+
+
+@dataclass
+class SentFile:
+    """File whose index another process has made: a `paceline.contract.source.TrajectoryFile`.
+
+    Times and headers, which the index does not hold, are read from the file when they are needed.
+    """
+
+    path: str
+    format: str
+    n_atoms: int
+    n_frames: int
+    fields: int
+    size: int
+    fingerprint: str
+    samples: bytes
+    layout: bytes
+    damaged: list[int]
+    notes: list[str]
+    index_file: Path | None
+    index_origin: str
+    dt: float | None
+    first: float
+    time_doubt: str | None
+    frames_counted: bool
+    traits: list[tuple[str, str]]
+    #: Offset and size of each frame, bytes, uint64, shape (n_frames,).
+    offsets: np.ndarray
+    sizes: np.ndarray
+
+    chunk_frames = 1
+    #: The number of atoms is constant, and this process has read nothing.
+    varying = atom_counts = None
+    traffic = 0, 0
+
+    @classmethod
+    def of(cls, file: IndexedFile) -> "SentFile":
+        """Copy the index of a file."""
+        offsets, sizes = file.extents(np.arange(file.n_frames, dtype=np.uint64))
+        names = [one.name for one in fields(cls) if one.name not in ("offsets", "sizes")]
+        facts = {name: getattr(file, name) for name in names}
+        return cls(**facts, offsets=offsets, sizes=sizes)
+
+    @property
+    def spec(self) -> IndexedFileSpec:
+        """Description of the file for workers."""
+        return IndexedFileSpec(self.path, self.layout, self.samples)
+
+    def spec_of(self, frame: int) -> tuple[FileSpec, int]:
+        """Return the description of one frame for a worker, and its number of atoms."""
+        return self.spec, self.n_atoms
+
+    @property
+    def bytes_per_frame(self) -> float:
+        """Mean size of a frame, bytes."""
+        return self.size / self.n_frames
+
+    def extents(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Offsets and sizes of frames, bytes."""
+        if len(frames) and frames.max() >= self.n_frames:
+            raise ValueError(f"frame {frames.max()} is out of range for {self.n_frames} frames")
+        return self.offsets[frames], self.sizes[frames]
+
+    def slice_of(self, frames: np.ndarray) -> None:
+        """Return None: offsets and sizes are enough."""
+
+    def times(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the time (ps) and step of every frame."""
+        times, steps = self._opened.times()
+        return times[: self.n_frames], steps[: self.n_frames]
+
+    def head(self, first: int, n_frames: int) -> bytes:
+        """Return the header of a file of these frames, if frames can be copied as bytes."""
+        return self._opened.head(first, n_frames)
+
+    def verify(self) -> None:
+        """Raise `FileChangedError` if the file at this path is not the one that was opened."""
+        _core.verify(self.path, self.fingerprint)
+
+    @cached_property
+    def _opened(self) -> Any:
+        """The file, opened by this process."""
+        self.verify()
+        return open_file(self.path, n_atoms=self.n_atoms, notes=False)
+
+
+class _IndexPickler(cloudpickle.Pickler):
+    """Pickles chains with the indexes of their files, which are otherwise loaded again."""
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Replace how chains and files are pickled."""
+        if isinstance(obj, Chain):
+            return _chain, (vars(obj),)
+        if isinstance(obj, IndexedFile) and obj.varying is None:
+            return SentFile, tuple(getattr(SentFile.of(obj), one.name) for one in fields(SentFile))
+        return super().reducer_override(obj)
+
+
+def _chain(state: dict[str, Any]) -> Chain:
+    """Make a chain of its attributes."""
+    chain = Chain.__new__(Chain)
+    vars(chain).update(state)
+    return chain
+
+
+def pickle_with_indexes(value: object) -> bytes:
+    """Pickle an object for processes that shall not open the files of its trajectories."""
+    file = io.BytesIO()
+    _IndexPickler(file).dump(value)
+    return file.getvalue()
