@@ -32,6 +32,7 @@ OTHERS = ["threads-1", "threads-4", "ThreadPoolExecutor", "loky"]
 #: Modules that start many processes or measure time: no two of them run at once.
 HEAVY = {
     *("test_advise", "test_benchmarks", "test_changed_files", "test_hunt", "test_mpi"),
+    "test_paper_scripts",
     *("test_mpi_hosts", "test_scaling", "test_slowfs", "test_snapshot_memory"),
     *("test_snapshot_reader", "test_snapshot_writer"),
 }
