@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,19 @@ def launcher() -> list[str]:
         return find_launcher()
     except UnsupportedError as reason:
         raise Unavailable(str(reason)) from None
+
+
+def environment_of(executable: Sequence[str]) -> dict[str, str]:
+    """Environment of ranks, with the MPI that a launcher belongs to."""
+    libraries = Path(shutil.which(executable[0])).resolve().parents[1] / "lib"  # type: ignore[arg-type]
+    already = filter(None, [os.environ.get("PYTHONPATH")])
+    environment = os.environ | {
+        "PYTHONWARNINGS": "ignore",
+        "PYTHONPATH": os.pathsep.join([str(PROGRAMS.parents[1]), *already]),
+    }
+    if list(libraries.glob("libmpi.*")):
+        environment["MPI4PY_LIBMPI"] = str(libraries)
+    return environment
 
 
 def on_ranks(
@@ -61,15 +74,7 @@ def on_ranks(
         What it prints, as JSON.
     """
     executable = launcher() if python is None else [str(Path(python).parent / "mpiexec")]
-    libraries = Path(shutil.which(executable[0])).resolve().parents[1] / "lib"  # type: ignore[arg-type]
-    already = filter(None, [os.environ.get("PYTHONPATH")])
-    environment = os.environ | {
-        "PYTHONWARNINGS": "ignore",
-        "PYTHONPATH": os.pathsep.join([str(PROGRAMS.parents[1]), *already]),
-        **(more or {}),
-    }
-    if list(libraries.glob("libmpi.*")):
-        environment["MPI4PY_LIBMPI"] = str(libraries)
+    environment = environment_of(executable) | dict(more or {})
     if apart:
         environment["MPIR_CVAR_NOLOCAL"] = "1"
     command = [*executable, "-n", str(n_ranks), python or sys.executable, *how, str(programs)]

@@ -155,6 +155,11 @@ def test_scripts_for_mdanalysis(folder):
 
 
 @pytest.mark.full
+def test_scripts_of_papers(folder):
+    assert tools_of("papers_scripts", "mpi adk.dcd", folder, only="mpi") == {"30"}
+
+
+@pytest.mark.full
 def test_opening_a_topology(folder):
     assert tools_of("topology", "gro", folder) == {"60000"}
 
