@@ -7,7 +7,8 @@ are where a package is installed. Both ways must print the same numbers, to four
 benchmark fails. Processor time is that of all threads, and is what other programs disturb least;
 *times Python* is of wall time. A second table is of MDAnalysis's classes that need the frames in
 order, which compute in one thread while others decode: seconds of a run, beside those of its
-computing alone (frames in memory), and of decoding alone, by one thread.
+computing alone (frames in memory), and of decoding alone, by one thread. A third table is of loops
+that read and write all frames: processor time of a frame, with MDAnalysis and registered.
 """
 
 import contextlib
@@ -76,6 +77,12 @@ IN_MEMORY = 30_000_000
 IN_ORDER_HEADINGS = (
     *("case", "frames", "run s", "computing s", "decoding s", "times the larger", "min", "max"),
     *("times all work over cores", "target"),
+)
+
+#: Formats of MDAnalysis's writers, and times as fast as MDAnalysis, at least.
+WRITING = {"xtc": 3.0, "trr": 0.0, "dcd": 0.0, "nc": 3.0, "h5md": 3.0}
+WRITING_HEADINGS = (
+    *("case", "frames", "MDAnalysis µs", "paceline µs", "times MDAnalysis", "min", "max", "target"),
 )
 
 HEADINGS = (
@@ -181,6 +188,42 @@ def _in_order(name: str, universe: Any) -> Any:
     return pca.PCA(universe, select=SELECTION) if name == "PCA" else rms.RMSF(ca)
 
 
+def measure_writing(data: Dataset, ending: str, repeats: int) -> tuple[str, ...]:
+    """The row of one format: a loop that reads DCD and writes all atoms."""
+    import MDAnalysis as mda
+
+    import paceline
+
+    files = str(data.topology), str(data.trajectory("dcd"))
+    universes = {"MDAnalysis": mda.Universe(*files)}
+    with paceline.register():
+        universes["paceline"] = mda.Universe(*files)
+    n_frames = min(data.n_frames, max(1, IN_MEMORY // (3 * universes["paceline"].atoms.n_atoms)))
+    taken: dict[str, list[float]] = {way: [] for way in universes}
+    with tempfile.TemporaryDirectory(dir=data.topology.parent) as folder:
+        for _ in range(repeats + 1):
+            for way, universe in universes.items():
+                path = str(Path(folder, f"{way}.{ending}"))
+                with paceline.register() if way == "paceline" else contextlib.nullcontext():
+                    begun = time.process_time()
+                    _copy_frames(universe, path, n_frames)
+                taken[way].append((time.process_time() - begun) / n_frames * 1e6)
+    theirs, ours = (np.array(times[1:]) for times in taken.values())
+    gain = Spread.of(theirs / ours)
+    medians = (f"{np.median(times):.0f}" for times in (theirs, ours))
+    shown = (f"{value:.2f}" for value in (gain.median, gain.low, gain.high))
+    target = f"{WRITING[ending]:g}" if WRITING[ending] else ""
+    return f"writing {data.name}.{ending}", str(n_frames), *medians, *shown, target
+
+
+def _copy_frames(universe: Any, path: str, n_frames: int) -> None:
+    import MDAnalysis as mda
+
+    with mda.Writer(path, universe.atoms.n_atoms) as writer:
+        for _ in universe.trajectory[:n_frames]:
+            writer.write(universe.atoms)
+
+
 def _read_alone(trajectory: Any, n_frames: int) -> None:
     """Read frames by one thread."""
     for frame in range(n_frames):
@@ -194,7 +237,7 @@ def _seconds(function: Callable[[], Any]) -> float:
 
 
 def main() -> None:
-    asked = options(__doc__, [*SCRIPTS, *IN_ORDER, *TRAJECTORIES])
+    asked = options(__doc__, [*SCRIPTS, *IN_ORDER, "writing", *TRAJECTORIES])
     asked.print_head()
     table = Table("scripts for MDAnalysis: whole processes", HEADINGS)
     for data in asked.datasets():
@@ -213,7 +256,13 @@ def main() -> None:
                 report(f"{name} {data.trajectory('xtc').name}")
                 row = measure_in_order(data, "xtc", name, asked.effort.repeats)
                 in_order.rows.append(row)
-    asked.print_tables([table, in_order])
+    writing = Table("MDAnalysis's writers", WRITING_HEADINGS)
+    for data in asked.datasets():
+        for ending in WRITING:
+            if asked.wants("writing"):
+                report(f"writing {data.name}.{ending}")
+                writing.rows.append(measure_writing(data, ending, asked.effort.repeats))
+    asked.print_tables([table, in_order, writing])
 
 
 if __name__ == "__main__":

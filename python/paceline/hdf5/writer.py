@@ -378,6 +378,40 @@ class AllocatedDataset(FrameDataset):
         self.dataset = short  # HDF5 frees the space of the long one when nothing refers to it
 
 
+class RowDataset:
+    """Dataset of an open file whose rows are written one by one, with one call of HDF5 each."""
+
+    def __init__(self, dataset: h5py.Dataset):
+        self._id = dataset.id
+        self._shape, self._dtype = dataset.shape[1:], dataset.dtype
+        self._n_rows = dataset.shape[0]
+        self._memory = h5py.h5s.create_simple((1, *self._shape))
+        #: A frame is one chunk, without filters.
+        self._is_chunk = (
+            dataset.chunks == (1, *self._shape)
+            and self._id.get_create_plist().get_nfilters() == 0
+            and self._dtype == np.dtype("<f4")
+        )
+
+    def holds(self, values: np.ndarray) -> bool:
+        """True if the dataset holds such values as they are."""
+        is_number = self._dtype.kind in "biufc"
+        return is_number and values.shape == self._shape and values.dtype == self._dtype
+
+    def put(self, row: int, values: np.ndarray) -> None:
+        """Write a row, C-contiguous, of the dataset's type."""
+        if row >= self._n_rows:
+            self._n_rows = row + 1
+            self._id.set_extent((self._n_rows, *self._shape))
+        start = row, *(0 for _ in self._shape)
+        if self._is_chunk:
+            self._id.write_direct_chunk(start, values)
+            return
+        there = self._id.get_space()
+        there.select_hyperslab(start, (1, *self._shape))
+        self._id.write(self._memory, there, values)
+
+
 class H5MDFileWriter:
     """H5MD file that is being written under a temporary name: datasets first, its tree at the end.
 

@@ -1,6 +1,6 @@
 """Make plain MDAnalysis use paceline: the reader in Universes, the workers in analyses.
 
-All changes to MDAnalysis are in this file: eight functions, which `register` replaces and
+All changes to MDAnalysis are in this file: nine functions, which `register` replaces and
 `unregister` restores.
 """
 
@@ -19,7 +19,7 @@ import MDAnalysis
 import numpy as np
 from MDAnalysis.analysis import rms as mdanalysis_rms
 from MDAnalysis.analysis.base import AnalysisBase
-from MDAnalysis.coordinates.base import ProtoReader
+from MDAnalysis.coordinates.base import ProtoReader, WriterBase
 from MDAnalysis.coordinates.chain import ChainReader
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.coordinates.DLPoly import ConfigReader, HistoryReader
@@ -44,6 +44,7 @@ from paceline.mdanalysis.script_processes import (
     read_records,
     record,
 )
+from paceline.mdanalysis.writers import WRITERS
 from paceline.performance.number_format import many
 
 if TYPE_CHECKING:
@@ -63,8 +64,9 @@ _FORMATS: dict[type, frozenset[str]] = {
 #: Arguments of MDAnalysis's readers that paceline's reader ignores.
 _MEANINGLESS = ("self", "mmap", "kwargs")
 
-#: Metaclass of all of MDAnalysis's readers.
+#: Metaclasses of all of MDAnalysis's readers and writers.
 _ReaderMeta: Any = type(ProtoReader)
+_WriterMeta: Any = type(WriterBase)
 
 _lock = threading.RLock()
 #: Active registrations; the last one is in force.
@@ -80,8 +82,10 @@ class Registration:
     ----------
     opened : list of str
         Trajectories that paceline's reader has opened.
+    written : list of str
+        Files whose frames paceline encoded for MDAnalysis's writers.
     left : list of str
-        Trajectories that were left to MDAnalysis's own readers, each with the reason.
+        Trajectories that were left to MDAnalysis's own readers or writers, each with the reason.
     runs : list of (str, str)
         Runs of analyses: name of the class, and method of computation.
     """
@@ -96,6 +100,7 @@ class Registration:
         self.strict = options.strict
         self.n_workers = n_workers
         self.opened: list[str] = []
+        self.written: list[str] = []
         self.left: list[str] = []
         self.runs: list[tuple[str, str]] = []
         self._own = ScriptProcesses(options) if options.pid == os.getpid() else None
@@ -119,8 +124,14 @@ class Registration:
             record(self._options.folder, "opened", trajectory)
         self.opened.append(trajectory)
 
+    def add_written(self, trajectory: str) -> None:
+        """Note that paceline encodes the frames of a trajectory."""
+        if self.in_script_process:
+            record(self._options.folder, "written", trajectory)
+        self.written.append(trajectory)
+
     def add_left(self, reason: str) -> None:
-        """Note that a trajectory was left to MDAnalysis's reader."""
+        """Note that a trajectory was left to MDAnalysis's reader or writer."""
         if self.in_script_process:
             record(self._options.folder, "left", reason)
         self.left.append(reason)
@@ -155,8 +166,11 @@ class Registration:
                 f"its reader opened {_trajectories(opened)} in {many(len(processes), 'worker')} of "
                 "the script's own"
             )
+        written = self.written + [name for process in processes for name in process.written]
+        if written:
+            lines.append(f"it encoded the frames of {_trajectories(written)}")
         reasons = self.left + [reason for process in processes for reason in process.left]
-        lines += [f"left to MDAnalysis's reader: {reason}" for reason in dict.fromkeys(reasons)]
+        lines += [f"left to MDAnalysis: {reason}" for reason in dict.fromkeys(reasons)]
         runs = Counter(f"{name} {how}" for name, how in self.runs)
         runs += Counter(
             f"{run}, in a worker of the script's own"
@@ -189,7 +203,8 @@ def register(
     """Make plain MDAnalysis use paceline.
 
     `MDAnalysis.Universe` and MDAnalysis's readers open files of paceline's formats with paceline's
-    reader, and all other files as before. Large topologies are cached for later use. `run()` of
+    reader, and all other files as before. MDAnalysis's writers of XTC, TRR, NetCDF and H5MD append
+    frames that paceline encodes. Large topologies are cached for later use. `run()` of
     MDAnalysis's analyses, without `backend=`, uses the cores of this machine, or the ranks in a
     script of ``python -m paceline`` under ``mpirun``; an analysis that cannot be split computes in
     this process, while the reader decodes ahead.
@@ -322,7 +337,8 @@ def _remove(registration: Registration) -> None:
 
 def _install() -> None:
     """Replace MDAnalysis's functions by paceline's."""
-    # Python looks both methods up in the metaclass.
+    # Python looks these methods up in the metaclass.
+    _WriterMeta.__call__ = _make_writer
     _ReaderMeta.__call__ = _make_reader
     _ReaderMeta.__instancecheck__ = _is_instance
     for owner, name, wrapped in (
@@ -340,7 +356,7 @@ def _install() -> None:
 
 def _uninstall() -> None:
     """Restore MDAnalysis's functions."""
-    del _ReaderMeta.__call__, _ReaderMeta.__instancecheck__
+    del _ReaderMeta.__call__, _ReaderMeta.__instancecheck__, _WriterMeta.__call__
     while _replaced:
         owner, name, ours = _replaced.pop()
         # Another package may have wrapped a function meanwhile; the wrapper has no effect while no
@@ -362,6 +378,16 @@ def _make_reader(cls: type, *args: object, **kwargs: object) -> Any:
             registration.add_opened(", ".join(reader.filenames))
             return reader
     return ABCMeta.__call__(cls, *args, **kwargs)
+
+
+def _make_writer(cls: type, *args: object, **kwargs: object) -> Any:
+    """Make one of MDAnalysis's writers, or the subclass whose frames paceline encodes."""
+    if not _active:
+        return type.__call__(cls, *args, **kwargs)
+    writer = type.__call__(WRITERS.get(cls, cls), *args, **kwargs)
+    if cls in WRITERS:
+        writer.log = _active[-1]
+    return writer
 
 
 def _is_instance(cls: Any, instance: Any) -> bool:

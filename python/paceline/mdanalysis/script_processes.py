@@ -53,7 +53,7 @@ class ProcessRecord:
     ----------
     pid : int
         Number of the process.
-    opened, left : list of str
+    opened, written, left : list of str
         Trajectories, as in `Registration`.
     runs : list of str
         Runs of analyses: name of the class and method of computation.
@@ -61,6 +61,7 @@ class ProcessRecord:
 
     pid: int
     opened: list[str] = field(default_factory=list)
+    written: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
 

@@ -1,0 +1,493 @@
+"""MDAnalysis's writers of XTC, TRR, DCD, NetCDF and H5MD, with frames encoded by paceline.
+
+The first frame of a file is written by MDAnalysis's own code. paceline appends the following frames
+if its bytes of the first one are the same; a frame that its encoder refuses goes to MDAnalysis's
+code again. H5MD is written to the datasets that MDAnalysis creates. Classes have no class attribute
+`format`, by which MDAnalysis would register them.
+"""
+
+import os
+import stat
+import struct
+from typing import Any, Protocol, Self
+
+import numpy as np
+from MDAnalysis.coordinates import DCD, H5MD, TRJ, TRR, XDR, XTC
+from MDAnalysis.core.groups import AtomGroup
+from MDAnalysis.core.universe import Universe
+from MDAnalysis.lib.mdamath import triclinic_vectors
+
+from paceline import _core
+from paceline.block import CELL_WIDTH, FIELDS, field_bits
+from paceline.contract.atoms import Timestep, values_of
+from paceline.errors import UnwritableError
+from paceline.hdf5.writer import RowDataset
+
+#: Offset of the number of records in a NetCDF file.
+_NETCDF_RECORDS = 4
+#: Steps that fit into H5MD's dataset of MDAnalysis.
+_INT32 = np.iinfo(np.int32)
+_INTEGERS = (int, np.integer)
+
+
+class WriterLog(Protocol):
+    """Receiver of what was written; a `Registration`."""
+
+    def add_written(self, trajectory: str) -> None:
+        """Note that paceline encodes the frames of a file."""
+
+    def add_left(self, reason: str) -> None:
+        """Note that MDAnalysis's writer encodes frames of a file."""
+
+
+class _Frame:
+    """Frame of some atoms; other attributes are those of the trajectory's Timestep."""
+
+    def __init__(self, ts: Timestep, atoms: np.ndarray, n_atoms: int):
+        self._ts, self._atoms, self.n_atoms = ts, atoms, n_atoms
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ts, name)
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Positions, Å, float32, shape (n_atoms, 3); likewise the following properties."""
+        return values_of(self._ts, "positions")[self._atoms]
+
+    @property
+    def velocities(self) -> np.ndarray:
+        return values_of(self._ts, "velocities")[self._atoms]
+
+    @property
+    def forces(self) -> np.ndarray:
+        return values_of(self._ts, "forces")[self._atoms]
+
+    _pos, _velocities, _forces = positions, velocities, forces
+
+
+class _Source:
+    """Object with the present frame, as MDAnalysis's writers expect it."""
+
+    def __init__(self, ts: Any):
+        self.ts = ts
+
+
+class _Frames:
+    """Mixin of writers: frames of groups, without a copy, and notes of what was written."""
+
+    filename: Any
+    log: WriterLog | None = None
+    _ix: np.ndarray | None = None
+    _all = False
+    _noted = False
+
+    def _frame_of(self, obj: object) -> Any:
+        """Take the present frame of a group or a Universe, without a copy; None for other objects.
+
+        It has the attributes of a Timestep, and is one if the group is of all atoms in order.
+        """
+        if isinstance(obj, Universe):
+            return obj.trajectory.ts
+        if not isinstance(obj, AtomGroup):
+            return None
+        ts, ix = obj.universe.trajectory.ts, obj.ix
+        if not (ts.has_positions or ts.has_velocities or ts.has_forces):
+            return None  # MDAnalysis raises an error
+        if ix is not self._ix:
+            self._ix, self._all = ix, np.array_equal(ix, np.arange(ts.n_atoms))
+        return ts if self._all else _Frame(ts, ix, len(ix))
+
+    def _note_written(self) -> None:
+        if self.log is not None:
+            self.log.add_written(str(self.filename))
+
+    def _note_left(self, reason: str) -> None:
+        """Note a reason why MDAnalysis encodes frames, once for a file."""
+        if self.log is not None and not self._noted:
+            self.log.add_left(f"{self.filename}: {reason}")
+            self._noted = True
+
+
+class _FileEnd:
+    """File to which frames are appended, while another handle of MDAnalysis is open."""
+
+    def __init__(self, path: str):
+        self._fd = os.open(path, os.O_RDWR)
+        self.look()
+
+    @classmethod
+    def behind(cls, path: str, frame: bytes, *, from_start: bool) -> Self:
+        """Open a file that ends with a frame, which is all of it if `from_start`.
+
+        Raises `UnwritableError` if it does not.
+        """
+        try:
+            end = cls(path)
+        except OSError as error:
+            raise UnwritableError(str(error)) from None
+        if end.last(len(frame)) != frame or (from_start and end.size != len(frame)):
+            end.close()
+            raise UnwritableError("MDAnalysis writes other bytes for the first frame")
+        return end
+
+    def last(self, n: int) -> bytes:
+        """Read the last bytes; none of another thing than a regular file."""
+        if not stat.S_ISREG(os.fstat(self._fd).st_mode):
+            return b""
+        return os.pread(self._fd, n, max(self.size - n, 0))
+
+    def append(self, data: Any) -> None:
+        """Write bytes behind the last ones."""
+        self.put(self.size, data)
+        self.size += memoryview(data).nbytes
+
+    def put(self, offset: int, data: Any) -> None:
+        """Write bytes at an offset."""
+        left = memoryview(data).cast("B")
+        while left:
+            n = os.pwrite(self._fd, left, offset)
+            left, offset = left[n:], offset + n
+
+    def look(self) -> None:
+        """Find the end again, after another handle has written."""
+        self.size = os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        """Close this handle."""
+        os.close(self._fd)
+
+
+class _XdrWriter(_Frames, XDR.XDRBaseWriter):
+    """Writer of XTC or TRR."""
+
+    _end: _FileEnd | None = None
+    _is_first = True
+    _encoder: _core.Encoder | None = None
+    _format: str
+    _fields: tuple[str, ...]
+    _convert_units: bool
+    _dt: float | None
+    _xdr: Any
+
+    def __init__(self, filename: Any, *args: Any, **kwargs: Any):
+        # The script may change its folder before the first frame.
+        self._path = os.path.abspath(filename)
+        super().__init__(filename, *args, **kwargs)
+
+    def _write_next_frame(self, obj: object) -> None:
+        if self._is_first:
+            self._by_mdanalysis(obj)
+            self._is_first = False
+            self._begin(obj)
+        elif self._end is None:
+            self._by_mdanalysis(obj)
+        else:
+            self._append(obj, self._end)
+
+    def _by_mdanalysis(self, obj: object) -> None:
+        super()._write_next_frame(obj)
+
+    def _begin(self, obj: object) -> None:
+        """Append further frames if the first one has the same bytes."""
+        try:
+            data = self._encode(self._checked(obj))
+            self._flush()
+            self._end = _FileEnd.behind(self._path, data, from_start=True)
+        except UnwritableError as error:
+            self._note_left(str(error))
+        else:
+            self._note_written()
+
+    def _append(self, obj: object, end: _FileEnd) -> None:
+        try:
+            data = self._encode(self._checked(obj))
+        except UnwritableError as error:
+            self._note_left(str(error))
+            self._flush()
+            try:
+                self._by_mdanalysis(obj)
+            finally:
+                self._flush()
+                end.look()
+            return
+        end.append(data)
+
+    def _checked(self, obj: object) -> Any:
+        """Take a frame with as many atoms as the file has."""
+        frame = self._frame_of(obj)
+        if frame is None:
+            raise UnwritableError(f"frames come from an object of {type(obj).__name__}")
+        n_atoms = self._xdr.n_atoms
+        if frame.n_atoms != n_atoms:
+            raise UnwritableError(f"expected {n_atoms} atoms, found {frame.n_atoms}")
+        return frame
+
+    def close(self) -> None:
+        """Close the file."""
+        end, self._end = self._end, None
+        if end is not None:
+            end.close()
+        super().close()
+
+    def _flush(self) -> None:
+        """Bring what MDAnalysis wrote to the file, and its position to the end."""
+        self._xdr._bytes_seek(0, "SEEK_END")
+
+    def _encode(self, frame: Any) -> bytes:
+        if not self._convert_units:
+            raise UnwritableError("convert_units=False")
+        step = frame.data.get("step", frame.frame)
+        if not isinstance(step, _INTEGERS):
+            raise UnwritableError(f"a step is {step!r}")
+        if self._encoder is None:
+            fields = field_bits(self._fields)
+            n_atoms = self._xdr.n_atoms
+            self._encoder = _core.Encoder(self._format, n_atoms, self._per_nm(), True, fields)
+        time = frame.time if self._dt is None else self._dt * frame.frame
+        positions, velocities, forces = (self._values(frame, field) for field in FIELDS)
+        moment = np.array([time], np.float64), np.array([step], np.int64)
+        lambdas = np.array([self._lambda(frame)], np.float32)
+        cells = _cells(frame.dimensions)
+        return self._encoder.encode((positions, velocities, forces, cells, *moment, lambdas))
+
+    def _values(self, frame: Any, field: str) -> np.ndarray | None:
+        if field not in self._fields or not getattr(frame, f"has_{field}"):
+            return None
+        return np.ascontiguousarray(getattr(frame, field), np.float32)[None]
+
+    def _per_nm(self) -> float | None:
+        """Precision, integers per nm, of a format that has one."""
+        return None
+
+    def _lambda(self, frame: Any) -> Any:
+        return 0
+
+
+def _cells(dimensions: np.ndarray | None) -> np.ndarray:
+    """Make a cell as in `FrameBuffer.cells`, shape (1, 19)."""
+    if dimensions is None:
+        return np.zeros((1, CELL_WIDTH))
+    return _core.cells_of_dimensions(np.asarray(dimensions, np.float32).reshape(1, 6))
+
+
+class XTCWriter(_XdrWriter, XTC.XTCWriter):
+    """MDAnalysis's writer of XTC."""
+
+    _format, _fields = "XTC", ("positions",)
+    _first_per_nm: float | None = None
+
+    def _encode(self, frame: Any) -> bytes:
+        if self._first_per_nm is None:
+            self._first_per_nm = self._per_nm()
+        if self._per_nm() != self._first_per_nm or not frame.has_positions:
+            raise UnwritableError("another precision, or no positions")
+        return super()._encode(frame)
+
+    def _per_nm(self) -> float:
+        return float(10.0**self.precision)
+
+
+class TRRWriter(_XdrWriter, TRR.TRRWriter):
+    """MDAnalysis's writer of TRR."""
+
+    _format, _fields = "TRR", FIELDS
+
+    def _lambda(self, frame: Any) -> Any:
+        value = frame.data.get("lambda", 0)
+        if not isinstance(value, float | int | np.number):
+            raise UnwritableError(f"a λ is {value!r}")
+        return value
+
+
+class DCDWriter(_Frames, DCD.DCDWriter):
+    """MDAnalysis's writer of DCD, without a copy of the Timestep."""
+
+    def _write_next_frame(self, obj: object) -> None:
+        frame = self._frame_of(obj)
+        super()._write_next_frame(obj if frame is None else _Source(frame))
+
+
+class NCDFWriter(_Frames, TRJ.NCDFWriter):
+    """MDAnalysis's writer of NetCDF, whose records are appended by paceline."""
+
+    trjfile: Any
+
+    def _write_next_frame(self, obj: object) -> None:
+        is_first, frame = self._first_frame, self._frame_of(obj)
+        if frame is not None and self._is_complete(frame):
+            obj = _Source(frame)
+        super()._write_next_frame(obj)
+        if is_first:
+            try:
+                self.trjfile = _Records.behind(self.trjfile, self.filename)
+            except UnwritableError as error:
+                self._note_left(str(error))
+            else:
+                self._note_written()
+
+    def _is_complete(self, frame: Any) -> bool:
+        """True if a frame holds what is written; otherwise MDAnalysis raises an error."""
+        wanted = (True, self.has_velocities, self.has_forces)
+        held = (getattr(frame, f"has_{field}") for field in FIELDS)
+        return not any(want and not has for want, has in zip(wanted, held, strict=True))
+
+
+class _Records:
+    """Dataset of `netCDF4`, with one record, to which paceline appends others.
+
+    `NCDFWriter` sets the values of a record's variables, and `sync` appends them.
+    """
+
+    def __init__(self, dataset: Any, end: _FileEnd, record: np.ndarray):
+        self._dataset, self._end, self._record, self._n_records = dataset, end, record, 1
+        self.variables: dict[str, Any] = dict(dataset.variables)
+        for name in record.dtype.names or ():
+            self.variables[name] = _RecordVariable(record[name])
+
+    @classmethod
+    def behind(cls, dataset: Any, path: str) -> Self:
+        """Make it; raise `UnwritableError` if the file does not end with its first record."""
+        if type(dataset).__module__.partition(".")[0] != "netCDF4":
+            # SciPy writes the whole file when it closes it.
+            raise UnwritableError("MDAnalysis writes with SciPy: install netCDF4")
+        variables = {
+            name: variable
+            for name, variable in dataset.variables.items()
+            if variable.dimensions[:1] == ("frame",)
+        }
+        kinds = [(name, v.dtype.newbyteorder(">"), v.shape[1:]) for name, v in variables.items()]
+        record = np.zeros((), kinds)
+        for name, variable in variables.items():
+            record[name][...] = variable[0]
+        return cls(dataset, _FileEnd.behind(path, record.tobytes(), from_start=False), record)
+
+    def sync(self) -> None:
+        """Append the record, and count it in the header."""
+        self._end.append(self._record.tobytes())
+        self._n_records += 1
+        self._end.put(_NETCDF_RECORDS, struct.pack(">I", self._n_records))
+
+    def close(self) -> None:
+        """Close both handles of the file."""
+        self._end.close()
+        self._dataset.close()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._dataset, name)
+
+
+class _RecordVariable:
+    """Variable of the present record."""
+
+    def __init__(self, values: np.ndarray):
+        self._values = values
+
+    def __setitem__(self, row: object, values: Any) -> None:
+        self._values[...] = values
+
+
+class H5MDWriter(_Frames, H5MD.H5MDWriter):
+    """MDAnalysis's writer of H5MD, with one call of HDF5 for each dataset of a frame."""
+
+    _rows: "_H5mdRows | None" = None
+
+    def _write_next_frame(self, obj: object) -> None:
+        is_first, frame, rows = self.h5md_file is None, self._frame_of(obj), self._rows
+        # After an error, rows of datasets do not fit together, and MDAnalysis adds the next ones.
+        self._rows = None
+        if rows is not None:
+            why = rows.add(self, frame)
+            if why is None:
+                self._rows = rows
+                return
+            self._note_left(why)
+        super()._write_next_frame(obj)
+        if is_first or rows is not None:
+            self._rows = _H5mdRows(self)
+        if is_first:
+            self._note_written()
+
+
+class _H5mdRows:
+    """Datasets of an H5MD file of MDAnalysis, for frames behind the first one."""
+
+    def __init__(self, writer: Any):
+        self._edges = RowDataset(writer._edges) if "edges" in writer._traj["box"] else None
+        self._step, self._time = RowDataset(writer._step), RowDataset(writer._time)
+        self._fields = [
+            (field, RowDataset(writer._traj[f"{group}/value"]), _CONVERSIONS[field])
+            for group, field in zip(("position", "velocity", "force"), FIELDS, strict=True)
+            if writer._has[group]
+        ]
+        self._observed = {key: RowDataset(writer._obsv[f"{key}/value"]) for key in writer.data_keys}
+        self._last = int(writer._step[-1])
+
+    def add(self, writer: Any, frame: Any) -> str | None:
+        """Write a frame, or return the reason why MDAnalysis has to."""
+        if frame is None or frame.n_atoms != writer.n_atoms:
+            return "a frame has another number of atoms, or is not of a group"
+        if writer.n_frames is not None and writer._counter >= writer.n_frames:
+            return f"expected n_frames={writer.n_frames} frames at most"
+        observed = {
+            key: np.asarray(frame.data[key], order="C")
+            for key in self._observed
+            if key in frame.data
+        }
+        why = self._why_not(frame, observed)
+        if why is not None:
+            return why
+        row, converts = writer._counter, writer.convert_units
+        self._last = int(frame.data.get("step", frame.frame))
+        self._step.put(row, np.array(self._last, np.int32))
+        time = np.float32(frame.time)
+        if converts and writer.units["time"] is not None:
+            time = writer.convert_time_to_native(time)
+        self._time.put(row, np.array(time, np.float32))
+        if self._edges is not None:
+            edges = np.array(triclinic_vectors(frame.dimensions), np.float32)
+            if converts and writer.units["length"] is not None:
+                edges = writer.convert_pos_to_native(edges)
+            self._edges.put(row, edges)
+        for field, column, (unit, conversion) in self._fields:
+            values = np.array(getattr(frame, field), np.float32, order="C")
+            if converts and writer.units[unit] is not None:
+                values = getattr(writer, conversion)(values)
+            column.put(row, values)
+        for key, values in observed.items():
+            self._observed[key].put(row, values)
+        writer._counter += 1
+        return None
+
+    def _why_not(self, frame: Any, observed: dict[str, np.ndarray]) -> str | None:
+        """Describe why a frame is left to MDAnalysis, which may raise an error; None if not."""
+        step = frame.data.get("step", frame.frame)
+        if not isinstance(step, _INTEGERS) or not self._last <= step <= _INT32.max:
+            return f"a step is {step!r}, behind {self._last}"
+        missing = [field for field, _, _ in self._fields if not getattr(frame, f"has_{field}")]
+        missing += [key for key in self._observed if key not in observed]
+        if self._edges is not None and frame.dimensions is None:
+            missing.append("dimensions")
+        if missing:
+            return f"a frame lacks {', '.join(missing)}"
+        for key, column in self._observed.items():
+            if not column.holds(observed[key]):
+                return f"{key} is not like that of the first frame"
+        return None
+
+
+#: Unit and method of conversion of each field in MDAnalysis's writers.
+_CONVERSIONS = {
+    "positions": ("length", "convert_pos_to_native"),
+    "velocities": ("velocity", "convert_velocities_to_native"),
+    "forces": ("force", "convert_forces_to_native"),
+}
+
+
+#: Replacements of MDAnalysis's writers.
+WRITERS: dict[type, type] = {
+    XTC.XTCWriter: XTCWriter,
+    TRR.TRRWriter: TRRWriter,
+    DCD.DCDWriter: DCDWriter,
+    TRJ.NCDFWriter: NCDFWriter,
+    H5MD.H5MDWriter: H5MDWriter,
+}
