@@ -4,6 +4,7 @@ import contextlib
 import functools
 import multiprocessing
 import os
+import pickle
 import shutil
 import subprocess
 import sys
@@ -43,6 +44,7 @@ import paceline
 from paceline._util.launcher import run_script
 from paceline.analysis.gnm import GNMAnalysis
 from paceline.backends import processes
+from paceline.block import FIELDS
 from paceline.errors import DamagedFileError, PacelineWarning, UnsupportedError
 from paceline.mdanalysis.reader import Reader
 
@@ -102,7 +104,10 @@ def test_attributes_of_readers() -> None:
         with paceline.register():
             ours = mda.Universe(topology, trajectory).trajectory
         assert set(ours.units) >= set(theirs.units)
-        for name in ("periodic", "dimensions", "scale_factors", "n_atoms", "dt", "totaltime"):
+        fields = ("has_positions", "has_velocities", "has_forces")
+        names = ("periodic", "dimensions", "scale_factors", "n_atoms", "dt", "totaltime")
+        for name in (*names, *fields, "compression", "compression_opts"):
+            assert hasattr(ours, name) or not hasattr(theirs, name)
             if hasattr(theirs, name):
                 found, expected = getattr(ours, name), getattr(theirs, name)
                 if name in ("dt", "totaltime") and trajectory == H5MD_xvf:
@@ -117,6 +122,51 @@ def test_attributes_of_readers() -> None:
     np.testing.assert_allclose(ours.total_times, theirs.total_times)
     np.testing.assert_allclose(ours.dts, theirs.dts)
     assert [one.n_frames for one in ours.readers] == [98, 98]
+
+
+@pytest.mark.parametrize(
+    ("compression", "opts"), [("gzip", 4), ("gzip", 1), ("lzf", None), ("szip", ("nn", 8))]
+)
+def test_h5md_reader_has_the_attributes_of_mdanalysis(compression, opts, tmp_path: Path) -> None:
+    """A copy by the reader's own `Writer` has its contents and its compression."""
+    path, copy = str(tmp_path / "a.h5md"), str(tmp_path / "copy.h5md")
+    universe = mda.Universe(TPR_xvf, TRR_xvf)
+    asked = {"compression": compression, "compression_opts": opts, "forces": False}
+    with mda.Writer(path, universe.atoms.n_atoms, **asked) as writer:
+        writer.write(universe.atoms)
+    del writer
+    theirs = H5MDReader(path)
+    with paceline.register() as registration:
+        ours = H5MDReader(path)
+        np.testing.assert_array_equal(ours.ts.positions, theirs.ts.positions)
+        for name in ("compression", "compression_opts", *(f"has_{field}" for field in FIELDS)):
+            assert getattr(ours, name) == getattr(theirs, name)
+        assert type(ours).parse_n_atoms(path) == theirs.parse_n_atoms(path) == ours.n_atoms
+        ours.open_trajectory()
+        assert next(ours).frame == 0
+        ours.has_velocities = False
+        assert not pickle.loads(pickle.dumps(ours)).has_velocities
+        with ours.Writer(copy) as writer:
+            writer.write(mda.Universe(TPR_xvf, path))
+    assert registration.left == []
+    with h5py.File(copy) as file:
+        [written] = [
+            one
+            for name, one in file["particles/trajectory"].items()
+            if name in ("position", "velocity", "force")
+        ]
+        assert (written["value"].compression, written["value"].compression_opts) == (
+            compression,
+            opts,
+        )
+
+
+def test_attributes_of_one_format_are_missing_in_others() -> None:
+    with paceline.register():
+        reader = mda.Universe(GRO, XTC).trajectory
+    for name in ("has_forces", "compression", "scale_factors", "open_trajectory"):
+        with pytest.raises(AttributeError, match=f"only readers of .* have {name}"):
+            getattr(reader, name)
 
 
 def test_h5md_with_velocities_is_written_from_our_reader(tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ from paceline import _core
 from paceline.block import CELL_WIDTH, FIELDS, FrameBuffer, field_bits, vectors_of
 from paceline.contract.source import Extents, FileReadStats
 
-#: HDF5's registered numbers of the filters that the compiled module decodes.
+#: HDF5's registered numbers of the filters that the compiled module decodes, and of szip.
 DEFLATE, SHUFFLE, FLETCHER32, LZF, LZ4, ZSTD = 1, 2, 3, 32000, 32004, 32015
+SZIP = 4
 #: Names of these filters, and of other filters that are registered with HDF5.
 FILTER_NAMES = {
     **{DEFLATE: "gzip", SHUFFLE: "shuffle", FLETCHER32: "fletcher32", LZF: "lzf"},
-    **{LZ4: "lz4", ZSTD: "zstd", 307: "bzip2", 32001: "blosc", 32008: "bitshuffle"},
+    **{LZ4: "lz4", ZSTD: "zstd", SZIP: "szip", 307: "bzip2", 32001: "blosc", 32008: "bitshuffle"},
     **{32013: "zfp", 32017: "sz", 32024: "sz3", 32026: "blosc2"},
 }
 #: Row of a frame for which an element has no value.

@@ -40,6 +40,7 @@ from paceline.errors import (
     with_script_advice,
 )
 from paceline.hdf5.trajectory import Hdf5File, Hdf5Options, collective_specs
+from paceline.mdanalysis.format_attributes import FormatAttributes
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, describe_trajectory
 from paceline.trajectory.open import ENDINGS, is_decoded, open_file, open_files
@@ -67,14 +68,8 @@ _UNITS = {
 _KEEP_CELL = ("NCDF", "HISTORY")
 _CLEAR_FIELDS = ("TRR",)
 
-#: Variables of a NetCDF file that may have a scale factor.
-_SCALED = (
-    *("time", "cell_lengths", "cell_angles"),
-    *("coordinates", "velocities", "forces"),
-)
 
-
-class Reader(ReaderBase):
+class Reader(FormatAttributes, ReaderBase):
     """Reads files of paceline's formats for MDAnalysis: one file, or several as one trajectory.
 
     Parameters
@@ -322,18 +317,6 @@ class Reader(ReaderBase):
         return None if self._has_cell else self.ts.dimensions
 
     @property
-    def scale_factors(self) -> dict[str, float | None]:
-        """Scale factors of a NetCDF file's variables; positions are multiplied."""
-        if self.format != "NCDF":
-            raise AttributeError(f"{self.filename}: only files of NetCDF state scale factors")
-        from scipy.io import netcdf_file
-
-        with netcdf_file(self.filename, mmap=False) as file:
-            return {
-                name: getattr(file.variables.get(name), "scale_factor", None) for name in _SCALED
-            }
-
-    @property
     def periodic(self) -> bool:
         """True if the present frame has a cell."""
         return self.ts.dimensions is not None
@@ -540,6 +523,8 @@ class Reader(ReaderBase):
         if kind == "NCDF":
             kwargs.setdefault("velocities", self.ts.has_velocities)
             kwargs.setdefault("forces", self.ts.has_forces)
+        if kind == "H5MD":
+            kwargs = self.writer_options() | kwargs
         if n_atoms is None:
             n_atoms = self.n_atoms
         writer = get_writer_for(filename, format=kind, multiframe=True)
