@@ -124,7 +124,11 @@ def test_files_of_real_systems_are_those_of_mdanalysis(name, select, ending, tmp
         ("nc", {"scale_coordinates": 2.0, "scale_time": 0.5, "remarks": "a remark"}),
         ("nc", {"convert_units": False, "velocities": True, "scale_velocities": 20.455}),
         ("h5md", {"chunks": (3, 100, 3), "compression": "gzip", "compression_opts": 2}),
+        ("h5md", {"compression": "gzip"}),
+        ("h5md", {"compression": "gzip", "compression_opts": 9}),
+        ("h5md", {"compression": "gzip", "compression_opts": 0}),
         ("h5md", {"compression": "lzf"}),
+        ("h5md", {"compression": "szip", "compression_opts": ("nn", 8)}),
         ("h5md", {"chunks": False, "n_frames": 3}),
         ("h5md", {"n_frames": 5, "author": "A", "author_email": "b", "creator": "c"}),
         ("h5md", {"velocities": False, "lengthunit": "pm", "timeunit": "fs"}),
@@ -245,6 +249,11 @@ def test_objects_that_are_written(kind, ending, tmp_path) -> None:
 
     theirs, ours, error, _ = both("adk", tmp_path, ending, of=of, frames=slice(5))
     assert (error is not None) is (kind in ("residues", "text") or (kind == "fewer"))
+    assert_same_file(theirs, ours)
+
+
+def test_compressed_numbers_that_are_not_finite(tmp_path) -> None:
+    theirs, ours, *_ = both("adk", tmp_path, "h5md", change=once(3, nan), compression="gzip")
     assert_same_file(theirs, ours)
 
 

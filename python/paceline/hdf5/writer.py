@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import h5py
 import numpy as np
 
+from paceline import _core
 from paceline._util.files import new_files, writing_to
 from paceline.errors import UnwritableError
 from paceline.hdf5.h5md_tree import Description, FrameColumns, create_tree, values_path
@@ -386,12 +387,15 @@ class RowDataset:
         self._shape, self._dtype = dataset.shape[1:], dataset.dtype
         self._n_rows = dataset.shape[0]
         self._memory = h5py.h5s.create_simple((1, *self._shape))
-        #: A frame is one chunk, without filters.
-        self._is_chunk = (
-            dataset.chunks == (1, *self._shape)
-            and self._id.get_create_plist().get_nfilters() == 0
-            and self._dtype == np.dtype("<f4")
-        )
+        #: A frame is one chunk, which is encoded here if only by gzip.
+        self._is_chunk = False
+        self._encoder: _core.ChunkEncoder | None = None
+        chunk, filters = dataset.chunks, self._id.get_create_plist().get_nfilters()
+        if chunk == (1, *self._shape) and len(chunk) == 3 and self._dtype == np.dtype("<f4"):
+            self._is_chunk = filters == 0
+            level = dataset.compression_opts
+            if filters == 1 and dataset.compression == "gzip" and level > 0:
+                self._encoder = _core.ChunkEncoder("<f4", chunk, method="gzip", level=level)
 
     def holds(self, values: np.ndarray) -> bool:
         """True if the dataset holds such values as they are."""
@@ -407,6 +411,12 @@ class RowDataset:
         if self._is_chunk:
             self._id.write_direct_chunk(start, values)
             return
+        if self._encoder is not None:
+            # HDF5 encodes numbers that are not finite.
+            with contextlib.suppress(UnwritableError):
+                chunk, _ = self._encoder.encode(values[None])
+                self._id.write_direct_chunk(start, chunk)
+                return
         there = self._id.get_space()
         there.select_hyperslab(start, (1, *self._shape))
         self._id.write(self._memory, there, values)
