@@ -54,6 +54,13 @@ class MissingDataError(PacelineError, ValueError):
     """A whole frame does not hold a field that an analysis needs, such as velocities."""
 
 
+class AtomsNotLoadedError(PacelineError, RuntimeError):
+    """Values are asked for of atoms that a Universe does not load.
+
+    It is no `ValueError`, which MDAnalysis's functions replace by other errors.
+    """
+
+
 class UnsupportedError(PacelineError, ValueError):
     """A request that paceline does not support, and does not guess at."""
 

@@ -13,9 +13,11 @@ from paceline import _core
 from paceline._util.choices import BEADS_OF_WATER
 from paceline._util.files import check_local
 from paceline.contract.atoms import attribute_of
+from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.errors import (
     AtomCountError,
     PacelineError,
+    SelectionError,
     UnsupportedError,
     kept_warnings,
     warn,
@@ -67,6 +69,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         or "nm, ps", those of numbers that have none; `dataset` that of positions where no structure
         is known.
         Of a dump or a DCD file of LAMMPS, `units` is the style that LAMMPS ran with, as "real".
+        With `atoms`, a selection text or indices, only these atoms are decoded, which saves time
+        and memory; use of all others raises an error.
         With `comm`, a communicator of mpi4py, all of its ranks open the Universe together: rank 0
         reads the files, and sends topology, frame index and first frame to the others. Where ranks
         name different files, or one fails, all raise.
@@ -84,8 +88,11 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         A trajectory has another number of atoms than the topology.
     FileNotFoundError
         A trajectory is missing, or no file matches a pattern.
+    SelectionError
+        `atoms` names no atoms, one twice, or one that the topology lacks.
     UnsupportedError
-        A compressed HISTORY is given as the topology, or a URL as a file.
+        A compressed HISTORY is given as the topology, a URL as a file, or `atoms` with a file that
+        MDAnalysis reads.
 
     Examples
     --------
@@ -130,6 +137,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         of_bonds = {"radii": "vdwradii", "factor": "fudge_factor"} if guess_bonds else {}
         how = {name: kwargs.pop(key) for name, key in of_bonds.items() if key in kwargs}
         super().__init__(topology, *coordinates, **kwargs)
+        if "atoms" in kwargs and self._trajectory is None:
+            raise UnsupportedError("atoms= chooses atoms of a trajectory, and none is named")
         if guess_bonds:
             give_bonds(self, guess=True, **how)
         if name is not None:
@@ -153,6 +162,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         """Replace the trajectory."""
         files = _one_by_one(filename)
         ours = [is_ours(*_name_and_format(file, format)) for file in files]
+        if (chosen := kwargs.pop("atoms", None)) is not None:
+            kwargs |= self._options_of(chosen, all(ours))
         if all(ours):
             filename = [_name_and_format(file, format)[0] for file in files]
             format = Reader
@@ -168,7 +179,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         try:
             with kept_warnings(self.opening_warnings):
                 super().load_new(filename, format, *args, **kwargs)
-                if "sub" not in kwargs:
+                if "sub" not in kwargs or attribute_of(self._trajectory, "loaded") is not None:
                     self._warn_of_other_names(files)
         except (AtomCountError, TypeError) as error:
             # MDAnalysis's chain of readers raises a TypeError without its reason.
@@ -181,6 +192,24 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             if isinstance(reason, PacelineError):
                 raise reason from None
             raise
+
+    def _options_of(self, chosen: Any, possible: bool) -> dict[str, Any]:
+        """Make the reader's options for the atoms that are to be loaded; none for all atoms."""
+        shown = repr(chosen) if isinstance(chosen, str) else "…"
+        call = f"Universe(…, atoms={shown})"
+        if not possible:
+            raise UnsupportedError(f"{call}: MDAnalysis reads this trajectory, and loads all atoms")
+        try:
+            found = self.select_atoms(chosen) if isinstance(chosen, str) else chosen
+        except AttributeError as error:
+            raise SelectionError(
+                f"{call}: {error}; atoms are chosen by the topology, before a frame is read"
+            ) from None
+        indices = attribute_of(found, "ix")
+        loaded = LoadedAtoms.of(found if indices is None else indices, len(self.atoms), call)
+        if len(loaded.indices) == len(self.atoms):
+            return {}
+        return {"sub": loaded.indices, "chosen_by": call}
 
     def _warn_of_other_names(self, files: list[Any]) -> None:
         """Warn of the first file that tells other names of atoms than the topology."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from paceline.analysis.kernels import least_width
 from paceline.block import cell_of, dimensions_of, periodic_vectors, upright_vectors, vectors_of
-from paceline.contract.atoms import Atoms, System
+from paceline.contract.atoms import Atoms, System, positions_in
 from paceline.errors import UnsupportedError
 from paceline.transform.apply_transforms import CoreTransform
 from paceline.transform.compounds import fragments_of, molecular_bonds_of
@@ -55,7 +55,8 @@ def _look(universe: System, frames: Sequence[int], atoms: np.ndarray) -> list[_F
     try:
         for number in frames:
             try:
-                positions, cell = trajectory[number].positions[atoms], cell_of(trajectory)
+                trajectory[number]
+                positions, cell = positions_in(trajectory, atoms), cell_of(trajectory)
                 if least_width(cell) < np.inf:
                     found.append(_Frame(number, positions, cell))
             except (EOFError, OSError, ValueError):  # which the run says, or leaves out

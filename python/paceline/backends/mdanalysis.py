@@ -72,7 +72,7 @@ class RemoteCall:
         self._function = _dumps(function, large, (Universe, ProtoReader))
         self._large = list(large.values())
         self._frames = [
-            (k, reader.ts.frame, reader.ts.positions.copy() if reader.ts.has_positions else None)
+            (k, reader.ts.frame, np.array(reader.ts.positions) if reader.ts.has_positions else None)
             for k, reader in enumerate(self._large)
             if isinstance(reader, ProtoReader)
         ]

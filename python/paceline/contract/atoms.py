@@ -291,6 +291,18 @@ def set_values(ts: Timestep, field: str, values: np.ndarray) -> None:
         ts.forces = values
 
 
+def positions_in(trajectory: Frames, atoms: np.ndarray | None = None) -> np.ndarray:
+    """Get positions of atoms (None: all) in the present frame, shape (n_atoms, 3).
+
+    Those of atoms that a Universe does not load are read from its files.
+    """
+    loaded = attribute_of(trajectory, "loaded")
+    if loaded is not None and not loaded.has(atoms):
+        stored: np.ndarray = trajectory.stored_positions(atoms)  # type: ignore[attr-defined]
+        return stored
+    return trajectory.ts.positions if atoms is None else trajectory.ts.positions[atoms]
+
+
 def attribute_of(atoms: object, name: str) -> Any:
     """Get an attribute of atoms, an atom or a residue; None if the topology has none."""
     return getattr(atoms, name, None)

@@ -96,6 +96,11 @@ class TrajectoryRun:
             begin_run(analysis, context, RunInfo(frames, self._provenance()))
         self.parts_by_file = facilities.parts_by_file
         indices = [np.asarray(analysis.indices, dtype=np.int64) for analysis in self.analyses]
+        if self.trajectory.loaded is not None:
+            # Transformations and checks may read other atoms, too.
+            for analysis, own in zip(self.analyses, indices, strict=True):
+                if not analysis.is_companion:
+                    self.trajectory.loaded.check(own)
         universe = self.analyses[0].atomgroup.universe
         atoms, transforms = prepare_transforms(self.transforms, sorted_unique(*indices), universe)
         self._atoms = atoms

@@ -337,7 +337,7 @@ def _compute_together(
 
 def _values(ts: Timestep) -> dict[str, np.ndarray | None]:
     """Copy the parts of a frame that an analysis may change."""
-    values = {field: values_of(ts, field).copy() for field in fields_of(ts)}
+    values = {field: np.array(values_of(ts, field)) for field in fields_of(ts)}
     cell = ts.dimensions
     return {**values, "dimensions": None if cell is None else cell.copy()}
 

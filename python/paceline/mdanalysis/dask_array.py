@@ -116,6 +116,8 @@ class _Frames:
                 "none was chosen"
             )
         self.indices = np.asarray(atomgroup.atoms.indices, dtype=np.int64)
+        if self._trajectory.loaded is not None:
+            self._trajectory.loaded.check(self.indices)
         atoms = sorted_unique(self.indices)
         self._columns = None
         if not np.array_equal(atoms, self.indices):

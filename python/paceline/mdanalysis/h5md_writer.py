@@ -17,7 +17,7 @@ from MDAnalysis.units import get_conversion_factor
 from paceline._core import __version__
 from paceline._util.files import check_output, local_path
 from paceline._util.machine import available_cpus, current_command
-from paceline.contract.atoms import Atoms, fields_of, values_of
+from paceline.contract.atoms import Atoms, attribute_of, fields_of, values_of
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import AtomCountError, UnsupportedError, UnwritableError, warn
 from paceline.hdf5.frame_writer import FrameData, StreamingWriter
@@ -380,6 +380,8 @@ def _frame_of(columns: np.ndarray | slice, trajectory: ProtoReader, fields: list
     """Take the present frame, in our units."""
     ts, factor = trajectory.ts, _factors(trajectory)
     held, values = fields_of(ts), {}
+    if (loaded := attribute_of(trajectory, "loaded")) is not None:
+        loaded.check(columns)
     for field in fields:
         if field in held:
             numbers = values_of(ts, field)[columns]

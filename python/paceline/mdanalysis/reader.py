@@ -21,6 +21,7 @@ from MDAnalysis.lib.util import NamedStream, store_init_arguments
 
 from paceline.block import FIELDS, FrameBuffer, field_bits, fields_in
 from paceline.contract.atoms import Timestep, fields_of, set_values, values_of
+from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.contract.source import (
     FORMATS,
     FileSpec,
@@ -41,6 +42,7 @@ from paceline.errors import (
 )
 from paceline.hdf5.trajectory import Hdf5File, Hdf5Options, collective_specs
 from paceline.mdanalysis.format_attributes import FormatAttributes
+from paceline.mdanalysis.loaded_timestep import LoadedTimestep
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, describe_trajectory
 from paceline.trajectory.open import ENDINGS, is_decoded, open_file, open_files
@@ -79,7 +81,8 @@ class Reader(FormatAttributes, ReaderBase):
     convert_units : bool
         Must be True: positions are converted to Å and times to ps.
     sub : array of int, optional
-        Atoms of the file that the topology describes, if it does not describe all.
+        Atoms of the file that the topology describes, if it does not describe all. If the topology
+        describes all atoms of the file, and `sub` names fewer: the atoms to be loaded.
     refresh_offsets : bool
         Make the frame index again.
     dt : float, optional
@@ -108,6 +111,8 @@ class Reader(FormatAttributes, ReaderBase):
     external : bool
         Follow an HDF5 file's external links, virtual datasets and external storage into the other
         files that it names.
+    chosen_by : str, optional
+        Call that chose the atoms to be loaded, for messages: the topology describes all atoms.
     **kwargs
         `time_offset`, a time that is added to all times, ps.
 
@@ -118,7 +123,9 @@ class Reader(FormatAttributes, ReaderBase):
     filename : str
         File of the current frame.
     sub : numpy.ndarray of int64 or None
-        Argument `sub`.
+        Atoms of the file that the topology describes; None if it describes all.
+    loaded : LoadedAtoms or None
+        Atoms that are loaded, if the topology describes others, too. Values of the others are NaN.
     t_init : float
         Time of opening the files, s.
 
@@ -153,6 +160,7 @@ class Reader(FormatAttributes, ReaderBase):
         collective: bool = False,
         opener: Callable[..., list[TrajectoryFile]] = open_files,
         external: bool = False,
+        chosen_by: str | None = None,
         **kwargs: Any,
     ):
         names = list(filename) if isinstance(filename, list | tuple) else [filename]
@@ -173,6 +181,10 @@ class Reader(FormatAttributes, ReaderBase):
                     f"{self.filename}: {name}= is not supported; MDAnalysis.Universe has it, and "
                     "paceline's analyses take such a Universe"
                 )
+        if "atoms" in kwargs:
+            raise UnsupportedError(
+                f"{self.filename}: only paceline.Universe knows atoms=; give their indices as sub="
+            )
         if comm is not None and driver is None:
             raise UnsupportedError(
                 f"{self.filename}: comm= is for files that a Universe opens by name, and for "
@@ -188,7 +200,7 @@ class Reader(FormatAttributes, ReaderBase):
         begun = time.perf_counter()
         self.chain = Chain(
             names,
-            n_atoms=n_atoms if sub is None else None,
+            n_atoms=n_atoms if sub is None or chosen_by else None,
             options=Hdf5Options(group, units, dataset, driver, external),
             refresh=refresh_offsets,
             continuous=continuous,
@@ -200,6 +212,10 @@ class Reader(FormatAttributes, ReaderBase):
         self.t_init = time.perf_counter() - begun
         # An attribute of the instance: see the module's docstring.
         self.format = _format_of(self.chain) if len(self.filenames) == 1 else "CHAIN"
+        self.loaded = None
+        if chosen_by or (sub is not None and _names_part(sub, n_atoms, self.chain.n_atoms)):
+            call = chosen_by or "load_new(…, sub=…)"
+            self.loaded, sub = LoadedAtoms.of(sub, self.chain.n_atoms, call), None
         self.sub = None if sub is None else np.asarray(sub, dtype=np.int64)
         self.n_atoms = self.chain.n_atoms if self.sub is None else len(self.sub)
         if n_atoms not in (None, self.n_atoms):
@@ -215,7 +231,8 @@ class Reader(FormatAttributes, ReaderBase):
         self._held, self._has_cell = ~0, False
         self._observed: list[str] = []
         self._connect()
-        self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
+        kind = self._Timestep if self.loaded is None else LoadedTimestep
+        self.ts = kind(self.n_atoms, **self._ts_kwargs)
         if dt is None or self._time_axis.per_step:
             self.ts.dt = self.chain.spacing(self._time_axis)
         try:
@@ -223,14 +240,16 @@ class Reader(FormatAttributes, ReaderBase):
         except DamagedFileError as error:
             # Other frames may be readable, and an analysis may leave this one out.
             warn(f"{error}; its positions are NaN")
-            self.ts.positions[:] = np.nan
+            self._show("positions", np.nan)
             self._frame = self.ts.frame = 0
 
     def _connect(self) -> None:
         """Prepare to read; a file is opened when a frame of it is first needed."""
         self._reading = threading.RLock()
         atoms = self._columns = None
-        if self.sub is not None:
+        if self.loaded is not None:
+            atoms = self.loaded.indices
+        elif self.sub is not None:
             atoms, self._columns = np.unique(self.sub, return_inverse=True)
         n_decoded = self.n_atoms if atoms is None else len(atoms)
         fields = fields_in(self.chain.fields)
@@ -396,6 +415,8 @@ class Reader(FormatAttributes, ReaderBase):
             return None
         indices = np.arange(self.n_atoms) if atoms is None else atoms.indices
         indices = indices if self.sub is None else self.sub[indices]
+        if self.loaded is not None:
+            self.loaded.check(indices)
         files = FileTrajectory(self.chain, self._time_axis)
         try:
             return files.positions(frames=np.array(frames), atoms=indices)
@@ -403,6 +424,13 @@ class Reader(FormatAttributes, ReaderBase):
             return None
         except OSError as error:
             raise ReadError(str(error)) from error
+
+    def stored_positions(self, atoms: np.ndarray | None) -> np.ndarray:
+        """Positions of atoms (None: all) in the file's present frame, also of those not loaded."""
+        if self.transformations and self.loaded is not None:
+            self.loaded.check(np.arange(self.n_atoms) if atoms is None else atoms)
+        files = FileTrajectory(self.chain, self._time_axis)
+        return files.positions(frames=[self._frame], atoms=atoms)[0]
 
     @classmethod
     def parse_n_atoms(cls, filename: Any, **kwargs: Any) -> int:
@@ -429,7 +457,7 @@ class Reader(FormatAttributes, ReaderBase):
         decoded, row = (self._read_alone(frame), 0) if found is None else found
         file = self.chain.files[number]
         name, before = _name_of(file), self.ts
-        if name == "DCD" and not _REUSES_DCD:
+        if name == "DCD" and not _REUSES_DCD and self.loaded is None:
             # MDAnalysis makes a new Timestep for each frame; copying the arrays is not needed.
             self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
             self.ts.data.update(before.data)
@@ -439,7 +467,7 @@ class Reader(FormatAttributes, ReaderBase):
         for bit, field, has_field in self._fields:
             if bits & bit:
                 values = decoded.array_of(field)[row]
-                set_values(ts, field, values if self._columns is None else values[self._columns])
+                self._show(field, values if self._columns is None else values[self._columns])
             elif field not in held:
                 continue
             elif bit & of_files:
@@ -460,6 +488,13 @@ class Reader(FormatAttributes, ReaderBase):
         # The Timestep adds `time_offset` itself.
         ts.time = float(self._time_axis(frame, decoded.times[row], decoded.steps[row]))
         return ts
+
+    def _show(self, field: str, values: Any) -> None:
+        """Set a field of the Timestep."""
+        if self.loaded is None:
+            set_values(self.ts, field, values)
+        else:
+            self.ts.put(field, values, self.loaded)
 
     def _read_alone(self, frame: int) -> FrameBuffer:
         """Read one frame in this thread."""
@@ -557,6 +592,11 @@ def is_ours(filename: Any, format: Any = None) -> bool:
         is_packed = Path(filename).suffix.lower() in _COMPRESSED
         return isinstance(format, str) and format.upper() in ENDINGS and not is_packed
     return is_decoded(filename)
+
+
+def _names_part(sub: Any, n_atoms: int | None, n_in_file: int) -> bool:
+    """True if the topology has all atoms of the file, and `sub` names a part of them."""
+    return n_atoms == n_in_file and (len(sub) < n_in_file or np.asarray(sub).dtype == bool)
 
 
 def is_name(given: object) -> bool:

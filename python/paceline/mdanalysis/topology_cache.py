@@ -67,8 +67,8 @@ _PARSERS = {
     *("MMCIFParser", "MOL2Parser", "PDBParser", "PDBQTParser", "PQRParser", "PSFParser"),
     *("TOPParser", "TPRParser", "TXYZParser", "XYZParser"),
 }
-#: Keywords of a Universe; other keywords are for its parser.
-_OF_UNIVERSE = frozenset(inspect.signature(MDAnalysis.Universe.__init__).parameters)
+#: Keywords of a Universe, and of its reader; other keywords are for its parser.
+_OF_UNIVERSE = {*inspect.signature(MDAnalysis.Universe.__init__).parameters, "atoms", "sub"}
 #: Attributes that MDAnalysis guesses by default from other attributes.
 _GUESSED = ["types", "masses"]
 

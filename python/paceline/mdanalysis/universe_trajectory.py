@@ -66,6 +66,7 @@ class MDAnalysisTrajectory(Trajectory):
         self._present = universe.trajectory.frame
         self.n_atoms = universe.trajectory.n_atoms
         self.n_frames = universe.trajectory.n_frames
+        self.loaded = attribute_of(universe.trajectory, "loaded")
         # For a single frame, such as that of a structure, another reader would not be faster.
         if self.n_frames > 1 and universe.trajectory not in _warned:
             _warned.add(universe.trajectory)
@@ -103,6 +104,8 @@ class MDAnalysisTrajectory(Trajectory):
         n_again: int = 0,
     ) -> FrameSource:
         """Make the source from which the calling thread reads these fields of these atoms."""
+        if self.loaded is not None:
+            self.loaded.check(atoms)
         file = _MDAnalysisFile(self._universe.trajectory, n_again)
         given = TimeAxis(), None, self.n_atoms
         return FrameSource([file], atoms, len(atoms), fields, required, *given)
@@ -350,7 +353,7 @@ def _files_of(
     t_init_traj: float,
 ) -> FileTrajectory:
     """Make the trajectory of a Universe's files."""
-    return FileTrajectory(
+    files = FileTrajectory(
         chain,
         time_axis,
         sub,
@@ -359,6 +362,8 @@ def _files_of(
         t_init_top=getattr(universe, "t_init_top", math.nan),
         t_init_traj=t_init_traj,
     )
+    files.loaded = attribute_of(universe.trajectory, "loaded")
+    return files
 
 
 def _set_cell(trajectory: ProtoReader) -> np.ndarray | None:
@@ -442,7 +447,7 @@ def _are_same(ours: Reader, theirs: ProtoReader) -> bool:
 
 def _numbers_of(ts: Timestep) -> dict[str, np.ndarray]:
     """Copy the arrays of a Timestep, which the reader will overwrite."""
-    numbers = {field: values_of(ts, field).copy() for field in fields_of(ts)}
+    numbers = {field: np.array(values_of(ts, field)) for field in fields_of(ts)}
     if ts.dimensions is not None:
         numbers["dimensions"] = ts.dimensions.copy()
     return numbers

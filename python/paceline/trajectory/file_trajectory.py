@@ -16,6 +16,7 @@ from paceline._util.arguments import one_of, slice_of
 from paceline._util.choices import ON_ERROR
 from paceline._util.machine import available_cpus, free_memory
 from paceline.block import Block, FrameBuffer, field_bits, fields_in
+from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.contract.plan import Plan, make_plan, numbers_of
 from paceline.contract.source import Extents, FrameSource, TimeAxis, time_axis_of
 from paceline.errors import MissingDataError, UnsupportedError, warn
@@ -146,6 +147,8 @@ class Trajectory(ABC):
     n_frames: int
     #: Files, if the compiled module decodes them.
     chain: Chain | None = None
+    #: Atoms that a Universe loads; None if it loads all.
+    loaded: LoadedAtoms | None = None
     #: Number of adjacent frames that are stored as one chunk, and read together.
     chunk_frames = 1
     #: Time of parsing the topology and of opening the trajectory, s; NaN if unknown.

@@ -16,6 +16,7 @@ from paceline.contract.atoms import (
     Atoms,
     Frames,
     System,
+    positions_in,
 )
 from paceline.contract.transform_interface import Follower, Transform, WorkerScan, WorkerTransform
 from paceline.errors import (
@@ -197,9 +198,9 @@ def _transformed(
     trajectory: Frames, number: int, atoms: np.ndarray, steps: Sequence[_Step], reference: int
 ) -> np.ndarray:
     """Read positions in one frame on the way to the reference frame, and transform them."""
-    ts = trajectory[number]
+    trajectory[number]
     check_positions(trajectory, f"{'a' if number == reference else 'the way to a'} reference")
-    positions = ts.positions[np.newaxis, atoms]
+    positions = positions_in(trajectory, atoms)[np.newaxis]
     cells = cell_of(trajectory)
     for step in steps:
         for _, reason in step(positions, cells):

@@ -14,6 +14,7 @@ from paceline.block import cell_of
 from paceline.contract.atoms import (
     System,
     attribute_of,
+    positions_in,
     residue_name,
     topology_attribute_of,
     topology_of,
@@ -445,7 +446,7 @@ class _Search:
         try:
             trajectory = self._universe.trajectory
             if trajectory.ts.frame == 0:  # a PDB file takes 0.3 s to be read again
-                return _Frame(trajectory.ts.positions, cell_of(trajectory))
+                return _Frame(positions_in(trajectory), cell_of(trajectory))
             positions, cell = read_frame(self._universe, np.arange(len(self._residues)))
         except (AttributeError, EOFError, IndexError, OSError, PacelineError, ValueError):
             return None

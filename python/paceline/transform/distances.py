@@ -4,7 +4,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import cell_of, vectors_of
-from paceline.contract.atoms import System, fields_of, set_values, values_of
+from paceline.contract.atoms import System, fields_of, positions_in, set_values, values_of
 
 #: Pair of atoms near each other: rows or indices of both, and the distance between them, Å.
 PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
@@ -22,7 +22,8 @@ def read_frame(
     trajectory = universe.trajectory
     present = trajectory.ts.copy()
     try:
-        return trajectory[number].positions[atoms], cell_of(trajectory)
+        trajectory[number]
+        return positions_in(trajectory, atoms), cell_of(trajectory)
     finally:
         again = trajectory[present.frame]
         for name in fields_of(present):

@@ -8,7 +8,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.sorting import sorted_unique
 from paceline.block import cell_of
-from paceline.contract.atoms import System, attribute_of
+from paceline.contract.atoms import System, attribute_of, positions_in
 from paceline.errors import TransformError
 from paceline.transform.compounds import fragments_of, made_once
 from paceline.transform.distances import REACH, distances, near_pairs, read_frame, widths
@@ -92,7 +92,7 @@ def _concerned(
 
 def _frame_of(universe: System, atoms: np.ndarray) -> tuple[bytes, bytes]:
     """Return the cell and atom positions of the present frame, which identify the frame."""
-    positions = np.take(universe.trajectory.ts.positions, atoms, axis=0)
+    positions = positions_in(universe.trajectory, atoms)
     return cell_of(universe.trajectory).tobytes(), positions.tobytes()
 
 
@@ -109,7 +109,7 @@ def _longest_path(universe: System, bonds: np.ndarray) -> int:
     height = widths(cell).min()
     if not np.isfinite(height):
         return max(1, int(REACH * USUAL_HEIGHT / USUAL_BOND))
-    lengths = distances(universe.trajectory.ts.positions, bonds, cell)
+    lengths = distances(positions_in(universe.trajectory), bonds, cell)
     lengths = lengths[lengths < REACH * height]
     length = max(lengths.max(initial=0.0), 1.0) if len(lengths) else USUAL_BOND
     return max(1, int(REACH * height / length))
@@ -117,7 +117,8 @@ def _longest_path(universe: System, bonds: np.ndarray) -> int:
 
 def _guess(universe: System, atoms: np.ndarray) -> np.ndarray:
     """Guess bonds of atoms from distances in the present frame: int64, shape (n_bonds, 2)."""
-    positions, cell = universe.trajectory.ts.positions[atoms], cell_of(universe.trajectory)
+    trajectory = universe.trajectory
+    positions, cell = positions_in(trajectory, atoms), cell_of(trajectory)
     known = attribute_of(universe.atoms[atoms], "names")
     names = np.char.upper(np.array([""] * len(atoms) if known is None else known, dtype=str))
     records, refused = near_pairs(positions, cell, np.arange(len(atoms)), OTHER_BOND)

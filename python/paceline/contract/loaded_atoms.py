@@ -1,0 +1,210 @@
+"""The atoms of a trajectory that are loaded, and arrays of all atoms that show only these."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from types import MethodDescriptorType
+from typing import Any, NoReturn, Self
+
+import numpy as np
+
+from paceline.errors import AtomsNotLoadedError, SelectionError
+
+#: Index in place of those of atoms that are loaded.
+_LOADED = -1
+
+
+@dataclass(frozen=True)
+class LoadedAtoms:
+    """Atoms that are loaded, out of all atoms of a topology."""
+
+    #: Indices, int64, increasing.
+    indices: np.ndarray
+    #: Number of all atoms.
+    n_atoms: int
+    #: Call that chose them, for messages.
+    call: str
+
+    @classmethod
+    def of(cls, chosen: Any, n_atoms: int, call: str) -> Self:
+        """Check what a user has chosen: indices in any order, or a boolean per atom."""
+        given = np.asarray(chosen)
+        if given.dtype == bool and given.shape == (n_atoms,):
+            given = np.flatnonzero(given)
+        if given.ndim != 1 or len(given) == 0:
+            raise SelectionError(f"{call} names no atoms to load")
+        if not np.issubdtype(given.dtype, np.integer):
+            raise SelectionError(f"{call}: expected indices of atoms, found {given.dtype}")
+        outside = given[(given < 0) | (given >= n_atoms)]
+        if len(outside):
+            raise SelectionError(f"{call}: {n_atoms} atoms have no index {outside[0]}")
+        indices, counts = np.unique(given.astype(np.int64), return_counts=True)
+        if len(indices) < len(given):
+            twice = indices[counts > 1][0]
+            raise SelectionError(f"{call} names atom {twice} more than once")
+        return cls(indices, n_atoms, call)
+
+    @cached_property
+    def rows(self) -> slice | np.ndarray:
+        """Rows of the loaded atoms in arrays of all atoms, as a slice where they are adjacent."""
+        first, last = int(self.indices[0]), int(self.indices[-1])
+        return slice(first, last + 1) if last - first < len(self.indices) else self.indices
+
+    @cached_property
+    def others(self) -> np.ndarray:
+        """Index of each atom that is not loaded, -1 for loaded atoms: int32, shape (n_atoms,)."""
+        others = np.arange(self.n_atoms, dtype=np.int32)
+        others[self.indices] = _LOADED
+        return others
+
+    @cached_property
+    def first_other(self) -> int:
+        """Index of the first atom that is not loaded."""
+        return int((self.others >= 0).argmax())
+
+    def has(self, atoms: np.ndarray | slice | None) -> bool:
+        """True if these atoms (None: all) are loaded."""
+        return atoms is not None and self.others[atoms].max(initial=_LOADED) < 0
+
+    def check(self, atoms: np.ndarray | slice) -> None:
+        """Raise `AtomsNotLoadedError` if some of these atoms are not loaded."""
+        if not self.has(atoms):
+            raise self.error(self.others[atoms])
+
+    def error(self, others: np.ndarray) -> AtomsNotLoadedError:
+        """Make the error for elements of `others`, of which some are not loaded."""
+        named = np.unique(others[others >= 0])
+        atoms = f"atom {named[0]} was"
+        if len(named) > 1:
+            some = ", ".join(map(str, named[:3])) + (", …" if len(named) > 3 else "")
+            atoms = f"{len(named):,} atoms ({some}) were"
+        return AtomsNotLoadedError(
+            f"{atoms} not loaded: {self.call} loads {len(self.indices):,} of {self.n_atoms:,}"
+        )
+
+
+class LoadedValues(np.ndarray):
+    """Values of all atoms in a frame that raises an error where others than loaded ones are used.
+
+    Indexing returns an ordinary array of loaded atoms, or raises `AtomsNotLoadedError`; a slice of
+    some loaded and some other atoms is again such an array. So are the results of functions that
+    treat each value, or each row, separately. Other functions and methods raise.
+    """
+
+    #: For each element the index of its atom if that is not loaded, else -1; None if unknown.
+    _others: Any = None
+    _loaded: Any
+
+    @classmethod
+    def of(cls, values: np.ndarray, loaded: LoadedAtoms) -> Self:
+        """Show an array of all atoms, shape (n_atoms, 3)."""
+        return _with_others(values, loaded.others[:, np.newaxis], loaded)
+
+    def __array_finalize__(self, source: Any) -> None:
+        """Keep the loaded atoms in a view, which knows no longer which elements are theirs."""
+        self._loaded = getattr(source, "_loaded", None)
+
+    def refuse(self, *_: object, **__: object) -> NoReturn:
+        """Raise `AtomsNotLoadedError`, since values of all atoms would be used."""
+        raise self._loaded.error(self._loaded.others if self._others is None else self._others)
+
+    def __getitem__(self, key: Any) -> Any:
+        """Take values of loaded atoms, or a slice of such and other atoms."""
+        if self._others is None:
+            self.refuse()
+        others, values = self._others[key], _plain(self)
+        if others.max(initial=_LOADED) < 0:
+            return values[key]
+        taken = values[key]
+        is_view = isinstance(taken, np.ndarray) and np.may_share_memory(taken, values)
+        if not is_view or others.min() >= 0:
+            raise self._loaded.error(others)
+        return _with_others(taken, others, self._loaded)
+
+    def __setitem__(self, key: Any, values: Any) -> None:
+        """Change values of loaded atoms, or of all with an array that has the same atoms."""
+        if self._others is None:
+            self.refuse()
+        others = self._others[key]
+        given = values._others if isinstance(values, LoadedValues) else np.int32(_LOADED)
+        if given is None or not np.array_equal(others, np.broadcast_to(given, others.shape)):
+            self.refuse()
+        _plain(self)[key] = _plain(values)
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (), **options: Any
+    ) -> Any:
+        """Calculate value by value, or row by row in a product of matrices."""
+        if ufunc is np.matmul and method == "__call__" and not out and not options:
+            return self._times_matrix(np.matmul, *inputs)
+        known = [one._others for one in inputs if isinstance(one, LoadedValues)]
+        unusual = any(isinstance(value, LoadedValues) for value in options.values())
+        if method != "__call__" or ufunc.signature or unusual or any(k is None for k in known):
+            self.refuse()
+        shape = np.broadcast_shapes(*(np.shape(_plain(one)) for one in inputs))
+        others = np.broadcast_to(np.int32(_LOADED), shape)
+        for one in known:
+            others = np.maximum(others, one)
+        for one in out:
+            theirs = one._others if isinstance(one, LoadedValues) else np.int32(_LOADED)
+            if theirs is None or not np.array_equal(np.broadcast_to(theirs, shape), others):
+                self.refuse()
+        if out:
+            options["out"] = tuple(map(_plain, out))
+        results = ufunc(*map(_plain, inputs), **options)
+        if out:
+            return out[0] if len(out) == 1 else out
+        several = results if isinstance(results, tuple) else (results,)
+        made = tuple(_with_others(one, others, self._loaded) for one in several)
+        return made if isinstance(results, tuple) else made[0]
+
+    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+        """Call the functions that need no value of other atoms; raise for all others."""
+        if function in (np.shape, np.ndim, np.size, np.may_share_memory):
+            return function(*map(_plain, args), **options)
+        if function is np.dot and not options:
+            return self._times_matrix(np.dot, *args)
+        if function is np.round and args[0] is self and self._others is not None:
+            rounded = np.round(_plain(self), *args[1:], **options)
+            return _with_others(rounded, self._others, self._loaded)
+        return self.refuse()
+
+    def _times_matrix(self, function: Any, first: Any, second: Any, *out: Any) -> Any:
+        """Multiply each row with a matrix or vector."""
+        is_usual = first is self and not isinstance(second, LoadedValues) and not out
+        if not is_usual or self._others is None or self.ndim != 2 or np.ndim(second) not in (1, 2):
+            self.refuse()
+        product, others = function(_plain(self), second), self._others.max(axis=1)
+        rows = others.reshape(-1, *(1,) * (product.ndim - 1))
+        return _with_others(product, rows, self._loaded)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Take the array apart, for `pickle`."""
+        return _with_others, (_plain(self), self._others, self._loaded)
+
+    def __repr__(self) -> str:
+        return repr(_plain(self))
+
+    def __str__(self) -> str:
+        return str(_plain(self))
+
+    #: Other orders of the elements.
+    T = mT = flat = property(refuse)
+
+
+# Methods of arrays use all values, and copies would no longer raise.
+for _name, _method in vars(np.ndarray).items():
+    if isinstance(_method, MethodDescriptorType) and not _name.startswith("_"):
+        setattr(LoadedValues, _name, LoadedValues.refuse)
+
+
+def _with_others(values: np.ndarray, others: np.ndarray | None, loaded: LoadedAtoms) -> Any:
+    """Make an array with the index of the atom of each element that is not loaded."""
+    made = np.ndarray.view(values, LoadedValues)
+    made._loaded = loaded
+    made._others = None if others is None else np.broadcast_to(others, values.shape)
+    return made
+
+
+def _plain(values: Any) -> Any:
+    """Show the same values as an ordinary array."""
+    return np.ndarray.view(values, np.ndarray) if isinstance(values, LoadedValues) else values

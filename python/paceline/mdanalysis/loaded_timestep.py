@@ -1,0 +1,55 @@
+"""Timestep of a trajectory of which only some atoms are loaded."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+from MDAnalysis.coordinates.timestep import Timestep
+
+from paceline.contract.atoms import fields_of, values_of
+from paceline.contract.loaded_atoms import LoadedAtoms, LoadedValues
+
+#: MDAnalysis's arrays of the fields.
+_ARRAYS = {"positions": "_pos", "velocities": "_velocities", "forces": "_forces"}
+
+
+class LoadedTimestep(Timestep):
+    """Timestep of all atoms whose arrays raise an error for atoms that are not loaded."""
+
+    def put(self, field: str, values: Any, loaded: LoadedAtoms) -> None:
+        """Show values of the loaded atoms; those of all others are NaN."""
+        setattr(self, f"has_{field}", True)
+        array = np.ndarray.view(values_of(self, field), np.ndarray)
+        # A new array holds zeros, and a script may have set values of all atoms.
+        if not np.isnan(array[loaded.first_other, 0]):
+            array[:] = np.nan
+            getattr(Timestep, _ARRAYS[field]).__set__(self, LoadedValues.of(array, loaded))
+        array[loaded.rows] = values
+
+    def copy(self) -> "LoadedTimestep":
+        """Copy the frame, with arrays that raise the same errors."""
+        copied: LoadedTimestep = pickle.loads(pickle.dumps(self))
+        return copied
+
+    def copy_slice(self, sel: Any) -> Timestep:
+        """Copy some atoms; see `MDAnalysis.coordinates.timestep.Timestep.copy_slice`."""
+        # MDAnalysis's own method replaces any error by a `TypeError` without its reason.
+        for field in fields_of(self):
+            if isinstance(some := values_of(self, field)[sel], LoadedValues):
+                some.refuse()
+        return super().copy_slice(sel)
+
+    # MDAnalysis's writers of NetCDF and TRZ files copy these, where no error can be raised.
+
+    @property
+    def _pos(self) -> np.ndarray:
+        return self.positions.refuse() if _shows_part(self) else self.positions
+
+    @property
+    def _x(self) -> np.ndarray:
+        return self._pos[:, 0]
+
+
+def _shows_part(ts: Timestep) -> bool:
+    """True if not all atoms of a frame are loaded."""
+    return isinstance(ts.positions, LoadedValues)
