@@ -221,7 +221,7 @@ USES = {
     "np.linalg.norm": lambda case: np.linalg.norm(case.ts.positions, axis=1),
     "np.add.reduce": lambda case: np.add.reduce(case.ts.positions),
     "max of a column": lambda case: case.ts.positions[:, 2].max(),
-    "comparison": lambda case: (case.ts.positions > 5).all(),
+    "comparison": lambda case: case.ts.positions[case.ts.positions[:, 0] > 5],
     "copy": lambda case: case.ts.positions.copy(),
     "T": lambda case: case.ts.positions.T,
     "flat": lambda case: list(case.ts.positions.flat),
@@ -414,3 +414,54 @@ def test_a_damaged_first_frame(damaged, tmp_path):
         part.trajectory[2],
         part.select_atoms("name CA").ix,
     )
+
+
+def test_arithmetic_keeps_the_atoms(case):
+    positions, plain = case.ts.positions, np.array(case.ts.positions)
+    rows = case.protein.ix[[5, 2, 2, -1]]
+    turn = np.array([[0, 1, 0], [-1, 0, 0], [0, 0, 1]], np.float32)
+    for made, expected in [
+        (positions + turn[0], plain + turn[0]),
+        (2 * positions - positions[0], 2 * plain - plain[0]),
+        (np.dot(positions, turn), np.dot(plain, turn)),
+        (positions @ turn, plain @ turn),
+        (np.round(positions, 1), np.round(plain, 1)),
+        (positions[:, ::2] * positions[:, :1], plain[:, ::2] * plain[:, :1]),
+        (np.negative(positions[::-1])[::-1], -plain),
+    ]:
+        for key in (rows, rows.tolist(), (rows, 0), slice(7, 90), 11, (11, 1), (None, rows)):
+            np.testing.assert_array_equal(made[key], expected[key], strict=True)
+        for key in (
+            -1,
+            (-1, 0),
+            [5, -1],
+            np.array([5, -1]),
+            slice(-9, None),
+            np.arange(len(plain)) > 5,
+        ):
+            with pytest.raises(AtomsNotLoadedError, match="not loaded"):
+                made[key]
+    across = positions[None, :, 0]
+    assert across.shape == (1, len(plain))
+    with pytest.raises(AtomsNotLoadedError):
+        across[np.array([0])]
+
+
+def test_values_are_changed_in_place(case):
+    before = np.array(case.ts.positions)
+    case.ts.positions += [1, 2, 3]
+    case.ts.positions[:] -= np.float32(0.5)
+    case.ts.positions[:10] *= 2
+    case.protein.positions += 4
+    expected = before + np.array([1, 2, 3], np.float32) - np.float32(0.5)
+    expected[:10] *= 2
+    np.testing.assert_array_equal(case.protein.positions, expected[case.protein.ix] + 4)
+    for change in (
+        lambda: case.ts.positions.__setitem__(slice(None), 0),
+        lambda: case.ts.positions.__setitem__(slice(10), case.ts.positions[3335:3345]),
+        lambda: np.add(case.ts.positions, 1, out=np.empty_like(before)),
+        lambda: np.add(1, 1, out=case.ts.positions),
+        lambda: np.copyto(case.ts.positions, before),
+    ):
+        with pytest.raises(AtomsNotLoadedError, match=REFUSED):
+            change()

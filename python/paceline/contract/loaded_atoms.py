@@ -109,12 +109,11 @@ class LoadedValues(np.ndarray):
 
     def __getitem__(self, key: Any) -> Any:
         """Take values of loaded atoms, or a slice of such and other atoms."""
-        if self._others is None:
-            self.refuse()
-        others, values = self._others[key], _plain(self)
+        values, others = _plain(self), self._others_at(key)
         if others.max(initial=_LOADED) < 0:
-            return values[key]
-        taken = values[key]
+            # Rows of a group's atoms, in a fourth of the time.
+            return values.take(key, axis=0) if _are_indices(key) else values[key]
+        taken, others = values[key], self._others[key]
         is_view = isinstance(taken, np.ndarray) and np.may_share_memory(taken, values)
         if not is_view or others.min() >= 0:
             raise self._loaded.error(others)
@@ -122,13 +121,25 @@ class LoadedValues(np.ndarray):
 
     def __setitem__(self, key: Any, values: Any) -> None:
         """Change values of loaded atoms, or of all with an array that has the same atoms."""
+        others = self._others_at(key)
+        if isinstance(values, LoadedValues):
+            if not np.array_equal(self._others[key], values._others):
+                self.refuse()
+        elif others.max(initial=_LOADED) >= 0:
+            raise self._loaded.error(others)
+        _plain(self)[key] = _plain(values)
+
+    def _others_at(self, key: Any) -> np.ndarray:
+        """Take elements of `_others`, or one a row if the key takes whole rows."""
         if self._others is None:
             self.refuse()
+        is_pair = isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], slice)
+        rows = key[0] if is_pair else key
+        if _are_indices(rows) and self._others.strides[1:] == (0,):
+            others: np.ndarray = self._others[:, 0].take(rows)
+            return others
         others = self._others[key]
-        given = values._others if isinstance(values, LoadedValues) else np.int32(_LOADED)
-        if given is None or not np.array_equal(others, np.broadcast_to(given, others.shape)):
-            self.refuse()
-        _plain(self)[key] = _plain(values)
+        return others
 
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (), **options: Any
@@ -140,7 +151,7 @@ class LoadedValues(np.ndarray):
         unusual = any(isinstance(value, LoadedValues) for value in options.values())
         if method != "__call__" or ufunc.signature or unusual or any(k is None for k in known):
             self.refuse()
-        shape = np.broadcast_shapes(*(np.shape(_plain(one)) for one in inputs))
+        shape = np.broadcast_shapes(*(np.shape(_plain(one)) for one in (*inputs, *out)))
         others = np.broadcast_to(np.int32(_LOADED), shape)
         for one in known:
             others = np.maximum(others, one)
@@ -154,6 +165,8 @@ class LoadedValues(np.ndarray):
         if out:
             return out[0] if len(out) == 1 else out
         several = results if isinstance(results, tuple) else (results,)
+        if any(one.dtype == bool for one in several):
+            self.refuse()  # a condition is false for NaN, and would leave atoms out in silence
         made = tuple(_with_others(one, others, self._loaded) for one in several)
         return made if isinstance(results, tuple) else made[0]
 
@@ -203,6 +216,11 @@ def _with_others(values: np.ndarray, others: np.ndarray | None, loaded: LoadedAt
     made._loaded = loaded
     made._others = None if others is None else np.broadcast_to(others, values.shape)
     return made
+
+
+def _are_indices(key: Any) -> bool:
+    """True for an array of indices, as AtomGroups have."""
+    return type(key) is np.ndarray and key.ndim == 1 and key.dtype.kind == "i"
 
 
 def _plain(values: Any) -> Any:
