@@ -153,6 +153,7 @@ def test_scripts_for_mdanalysis(folder):
     assert tools_of("drop_in", "loop adk.dcd", folder, only="adk.dcd") == {"30"}
     assert tools_of("drop_in", "PCA adk.xtc", folder, only="PCA") == {"30"}
     assert tools_of("drop_in", "writing adk.xtc", folder, only="writing") == {"30"}
+    assert tools_of("drop_in", "part water.trr", folder, only="part") == {"30"}
 
 
 @pytest.mark.full
