@@ -22,7 +22,7 @@ import MDAnalysis
 import numpy as np
 import pytest
 from helpers.waiting import PATIENCE, until
-from MDAnalysis.coordinates.memory import MemoryReader
+from MDAnalysis.transformations import translate
 
 import paceline
 import paceline.checkpoint
@@ -359,13 +359,13 @@ def test_what_cannot_be_gone_on_with_is_refused_by_name(adk, atoms, tmp_path):
     path = tmp_path / "checkpoint"
     with pytest.raises(UnsupportedError, match=r"^Write writes a file as blocks come"):
         paceline.Write(atoms, tmp_path / "out.xtc").run(checkpoint=path)
-    memory = MDAnalysis.Universe(*adk, in_memory=True)
-    assert isinstance(memory.trajectory, MemoryReader)
+    moved = MDAnalysis.Universe(*adk)
+    moved.trajectory.add_transformations(translate([1, 2, 3]))
     with (
-        pytest.warns(PacelineWarning, match="read by MDAnalysis"),
+        pytest.warns(PacelineWarning, match="transformed by MDAnalysis"),
         pytest.raises(UnsupportedError, match=r"is read by MDAnalysis, .* without a checkpoint"),
     ):
-        RMSF(memory.atoms).run(checkpoint=path)
+        RMSF(moved.atoms).run(checkpoint=path)
     with pytest.raises(FileNotFoundError, match="nowhere does not exist"):
         RMSF(atoms).run(checkpoint=tmp_path / "nowhere" / "checkpoint")
     assert list(tmp_path.iterdir()) == []

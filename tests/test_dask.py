@@ -19,6 +19,7 @@ import numpy as np
 import psutil
 import pytest
 from helpers.waiting import PATIENCE, until
+from MDAnalysis.transformations import translate
 from MDAnalysisTests import datafiles
 
 import paceline
@@ -661,9 +662,10 @@ def test_what_is_no_dask_array_is_refused(universe, theirs, adk):
         paceline.dask_array(universe.atoms, start=98)
     with pytest.raises(ValueError, match="empty"):
         paceline.dask_array(universe.atoms[:0])
-    in_memory = paceline.Universe(*adk, in_memory=True)
+    moved = paceline.Universe(*adk)
+    moved.trajectory.add_transformations(translate([1, 2, 3]))
     with pytest.warns(match="one at a time"), pytest.raises(UnsupportedError, match="one thread"):
-        paceline.dask_array(in_memory.atoms)
+        paceline.dask_array(moved.atoms)
 
 
 def test_states_of_a_scan_may_be_functions(dask_client, universe):

@@ -484,8 +484,7 @@ def test_memory_keeps_edits(adk):
     universe = paceline.Universe(*adk, in_memory=True)
     universe.trajectory.get_array()[5:] *= 1.01
     calpha = universe.select_atoms("name CA")
-    with pytest.warns(PacelineWarning, match="MemoryReader"):
-        result = RMSF(calpha).run().results.rmsf
+    result = RMSF(calpha).run().results.rmsf
     np.testing.assert_allclose(result, rms.RMSF(calpha).run().results.rmsf, rtol=1e-5)
 
 

@@ -144,13 +144,13 @@ def advise(
     cached = sample.in_memory_now()
     findings = measure(sample, backend or FORECAST[0], len(chosen), everywhere=is_resident(cached))
     trajectory = sample.trajectory
-    chain = trajectory.chain
+    chain = sample.chain
     sizes = {} if chain is None else {file.path: file.size for file in chain.files}
     largest = max(sizes, key=sizes.__getitem__, default=None)
     return Advice(
         what=" and ".join(one.name for one in asked),
         files=tuple(sizes) or (str(trajectory.provenance()["trajectory"]),),
-        format="read by MDAnalysis" if chain is None else chain.files[0].format,
+        format=trajectory.chain.files[0].format if trajectory.chain else "read by MDAnalysis",
         size=sum(sizes.values()),
         n_atoms=trajectory.n_atoms,
         n_wanted=sample.source.n_wanted,
@@ -217,7 +217,7 @@ def measure(
             )
             processes = replace(memory, rounds=tuple(rounds), start=at_first)
     cold: list[Pair] = []
-    if sample.trajectory.shareable and seconds < _SLOW:
+    if sample.chain is not None and seconds < _SLOW:
         cold = _cold(sample, make, most, n_frames)
     return Findings(
         backend=backend,

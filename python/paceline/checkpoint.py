@@ -447,7 +447,7 @@ def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
     provenance, source = one.trajectory.provenance(), one.job.source
     cell = [f"cell {provenance['cell']}"] if "cell" in provenance else []
     shown = ", ".join([str(provenance["trajectory"]), *cell])
-    yield _fact("trajectory", shown, provenance["fingerprint"], *cell)
+    yield _fact("trajectory", shown, one.trajectory.content, *cell)
     yield _fact("times", f"{source.time_axis}", vars(source.time_axis))
     yield _fact("frames", _describe(one.plan), one.plan.frames)
     yield _fact("on_error", "skip" if one.job.skip_damaged else "raise")

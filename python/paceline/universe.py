@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import Any
 
 import MDAnalysis
+import numpy as np
 
 from paceline import _core
 from paceline._util.choices import BEADS_OF_WATER
@@ -27,6 +28,7 @@ from paceline.hdf5.trajectory import is_hdf5
 from paceline.mdanalysis import topology_cache
 from paceline.mdanalysis.reader import Reader, is_name, is_ours
 from paceline.mdanalysis.shared_opening import load_trajectory, open_universe
+from paceline.trajectory.arrays import check_positions
 from paceline.trajectory.atom_names import names_in
 from paceline.trajectory.open import files_named
 from paceline.transform.bond_lists import give_bonds
@@ -54,9 +56,10 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     topology : path-like or MDAnalysis.core.topology.Topology
         The system. An HDF5 file that describes its atoms, as GROMACS's and MDTraj's do, and
         DL_POLY's files need no other topology, and no other name of their trajectory.
-    *coordinates : path-like
+    *coordinates : path-like or numpy.ndarray of shape (n_frames, n_atoms, 3)
         Trajectories, one after another: names, a list of them, or a pattern such as
-        "md.part*.xtc", whose files are taken in the order in which people count.
+        "md.part*.xtc", whose files are taken in the order in which people count. Or an array of
+        positions, Å, with `dimensions=` and `dt=` as for MDAnalysis's `MemoryReader`.
     **kwargs
         As for `MDAnalysis.Universe`. Of files that restarts left, `continuous=True` orders them
         by time and leaves out the frames that a later one repeats. With `guess_bonds=True`, what
@@ -90,6 +93,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         A trajectory is missing, or no file matches a pattern.
     SelectionError
         `atoms` names no atoms, one twice, or one that the topology lacks.
+    ValueError
+        An array has another shape, or holds no real numbers.
     UnsupportedError
         A compressed HISTORY is given as the topology, a URL as a file, or `atoms` with a file that
         MDAnalysis reads.
@@ -161,6 +166,9 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     def _load(self, filename: object, format: object, *args: object, **kwargs: object) -> None:
         """Replace the trajectory."""
         files = _one_by_one(filename)
+        for file in files:
+            if isinstance(file, np.ndarray):
+                check_positions(file, str(kwargs.get("order", "fac")))
         ours = [is_ours(*_name_and_format(file, format)) for file in files]
         if (chosen := kwargs.pop("atoms", None)) is not None:
             kwargs |= self._options_of(chosen, all(ours))

@@ -15,7 +15,8 @@ import cloudpickle
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
-from paceline._util.os_calls import CAN_SHARE, SharedFile
+from paceline._util.os_calls import CAN_SHARE
+from paceline._util.shared_arrays import Part, Place, place_of
 from paceline.contract.analysis import Analysis, info_of
 from paceline.contract.kinds import OverParts
 from paceline.contract.plan import LeafBoundaries, Plan
@@ -25,8 +26,6 @@ from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
 from paceline.engine.trajectory_run import TrajectoryRun
 from paceline.timing import Timings
 
-#: Minimum size of a part that processes of this machine read from a file, bytes.
-LARGE_PART = 2**14
 #: Maximum size of results in memory, bytes; larger results are kept in an anonymous temporary file.
 IN_MEMORY = 2**28
 
@@ -193,19 +192,6 @@ class _Call:
         return self._worker.compute(*values)
 
 
-class Part:
-    """View of an array, pickled as an offset in a file if the array is mapped, else as numbers."""
-
-    def __init__(self, array: np.ndarray, file: "_SharedFile | None" = None):
-        self.array, self._file = array, file
-
-    def __reduce__(self) -> tuple[object, ...]:
-        place = self._file.place(self.array) if self._file else None
-        if place is not None and self.array.nbytes >= LARGE_PART:
-            return _read_part, place
-        return Part, (np.ascontiguousarray(self.array),)
-
-
 class _SharedFile:
     """Anonymous temporary file that shares an array with other processes of this machine."""
 
@@ -229,29 +215,11 @@ class _SharedFile:
         copy[:] = self._array
         return copy
 
-    def place(self, view: np.ndarray) -> tuple[Any, ...] | None:
-        """Return the offset of a view of the array in the file; None if it is not such a view."""
+    def place(self, view: np.ndarray) -> Place | None:
+        """Return the place of a view of the array in the file; None if it is not such a view."""
         begin, end = byte_bounds(self._array)
         first, last = byte_bounds(view)
         copy = self._copy if begin <= first < last <= end else None
         if copy is None:
             return None
-        shared = SharedFile.of(copy.file.fileno())  # type: ignore[attr-defined]
-        start = view.__array_interface__["data"][0] - first
-        bounds = first - begin, last - first
-        return shared, bounds, start, view.shape, view.strides, view.dtype.str
-
-
-def _read_part(
-    shared: SharedFile,
-    bounds: tuple[int, int],
-    start: int,
-    shape: tuple[int, ...],
-    strides: tuple[int, ...],
-    dtype: str,
-) -> Part:
-    """Map a part of a file of another process of this machine."""
-    with shared.open() as file:
-        offset, size = bounds
-        mapped = np.memmap(file, np.uint8, "r", offset, size)
-    return Part(np.ndarray(shape, dtype, mapped, start, strides))
+        return place_of(view, self._array, copy.file.fileno())  # type: ignore[attr-defined]

@@ -74,12 +74,14 @@ class FramePass:
         `job` is the number of this job among the jobs of the backend's run. If tasks are assigned
         to `n_workers` workers in turn, each task has the extents of its worker's next task.
         """
+        trajectory = self.run.trajectory
+        locate = trajectory.locator(self.job.source, by_file=self.run.parts_by_file)
 
         def located() -> Iterator[Task]:
             for number in self.collected.missing().tolist():
                 rows = self.plan.rows(number)
                 frames, shape = self._window(rows)
-                extents, begin = self.run.trajectory.extents(frames), self._begin_of(number, frames)
+                extents, begin = locate(frames), self._begin_of(number, frames)
                 yield Task(job, number, rows.start, frames, extents, None, **shape, **begin)
 
         tasks = located()
@@ -87,8 +89,8 @@ class FramePass:
         while coming:
             task = coming.popleft()
             coming.extend(islice(tasks, 1))
-            ahead = coming[-1].extents if len(coming) == n_workers else None
-            yield replace(task, ahead=ahead)
+            has_next = len(coming) == n_workers and not trajectory.in_memory
+            yield replace(task, ahead=coming[-1].extents if has_next else None)
 
     def _window(self, rows: slice) -> tuple[np.ndarray, dict[str, Any]]:
         """Return the frames to be read for a block's rows, and the task's attributes about them."""

@@ -129,8 +129,9 @@ class SampleRun:
         self._t_open = time.perf_counter() - begun
         self._skip_damaged = skip_damaged
         self._run_frames = self._frames = frames
-        self._chain = self.trajectory.chain
-        self.is_sample = self._chain is not None and _is_sampled(self._chain)
+        #: Files, if there are any.
+        self.chain = None if self.trajectory.in_memory else self.trajectory.chain
+        self.is_sample = self.chain is not None and _is_sampled(self.chain)
         if self.is_sample:
             self._frames = _readable(frames, self.trajectory.n_frames)
         self._prepare(frames, 1, None)
@@ -247,7 +248,7 @@ class SampleRun:
     @property
     def frame_bytes(self) -> float:
         """Mean size of a frame in the file, bytes; 0 if unknown."""
-        return 0.0 if self._chain is None else self._chain.bytes_per_frame
+        return 0.0 if self.chain is None else self.chain.bytes_per_frame
 
     def _ranges(self, frames: np.ndarray) -> dict[str, list[tuple[int, int]]]:
         """Byte ranges of some frames in each file."""
@@ -264,7 +265,7 @@ class SampleRun:
 
     def in_memory(self, frames: np.ndarray) -> float | None:
         """Fraction in memory of the bytes to be read for some frames; None if unknown."""
-        if not self.trajectory.shareable:
+        if self.chain is None:
             return None
         looked_at = frames[np.unique(np.linspace(0, len(frames) - 1, _LOOKS).astype(int))]
         # If only a part of a frame is read, that part may be in memory, and not the rest.

@@ -124,6 +124,7 @@ class _Frames:
             self._columns = np.searchsorted(atoms, self.indices)
         self._field = field
         self._source = self._trajectory.frame_source(atoms, [field], [field])
+        self._locate = self._trajectory.locator(self._source, by_file=False)
         self.plan = make_plan(
             numbers,
             n_atoms=self._trajectory.n_atoms,
@@ -139,7 +140,7 @@ class _Frames:
         """Values that determine whether two arrays are equal."""
         frames = self.plan.frames, self.plan.block_frames
         provenance = self._trajectory.provenance()
-        return provenance["trajectory"], provenance["fingerprint"], self.indices, *frames
+        return provenance["trajectory"], self._trajectory.content, self.indices, *frames
 
     def graph(self, name: str) -> Mapping[Any, Any]:
         """Make Dask's graph: the source once, and each chunk with its own part of the index."""
@@ -157,7 +158,7 @@ class _Frames:
         They are pickled because Dask passes unaligned arrays, which the compiled module refuses.
         """
         frames = self.plan.frames[rows]
-        return pickle.dumps((frames, self._trajectory.extents(frames)))
+        return pickle.dumps((frames, self._locate(frames)))
 
 
 class _OfThread(threading.local):

@@ -19,6 +19,7 @@ from MDAnalysis.coordinates.chain import ChainReader
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.coordinates.H5MD import H5MDReader
 from MDAnalysis.coordinates.LAMMPS import DumpReader
+from MDAnalysis.coordinates.memory import MemoryReader
 from MDAnalysis.coordinates.TRJ import NCDFReader
 from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
@@ -45,6 +46,7 @@ from paceline.errors import (
     warn,
 )
 from paceline.mdanalysis.reader import Reader
+from paceline.trajectory.arrays import UNNAMED, ArrayChain, ArrayFile, check_positions
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
 from paceline.trajectory.open import open_file
@@ -278,6 +280,8 @@ def open_trajectory(atomgroups: Sequence[AtomGroup]) -> Trajectory:
             f"MDAnalysis's {type(trajectory).__name__} is unsafe with sub=; use paceline.Universe"
         )
     _check_unedited(trajectory)
+    if type(trajectory) is MemoryReader:
+        return _in_memory(universe)
     if trajectory.transformations:
         return MDAnalysisTrajectory(universe, "frames are transformed by MDAnalysis")
     files = _open_files_behind(universe)
@@ -285,6 +289,43 @@ def open_trajectory(atomgroups: Sequence[AtomGroup]) -> Trajectory:
         return files
     name = type(trajectory).__name__
     return MDAnalysisTrajectory(universe, f"frames are read by MDAnalysis ({name})")
+
+
+def _in_memory(universe: MDAnalysis.Universe) -> FileTrajectory:
+    """Make the trajectory of the arrays of a `MemoryReader`.
+
+    MDAnalysis has applied transformations to the arrays when they were added.
+    """
+    reader = universe.trajectory
+    name, order = attribute_of(reader, "filename") or UNNAMED, reader.stored_order
+    if order.index("c") < order.index("a"):
+        raise UnsupportedError(
+            f"{name}: with order={order!r}, MDAnalysis shows positions as (3, atoms); give an "
+            "array of frames, atoms, coordinates (order='fac')"
+        )
+    arrays = {
+        "positions": reader.coordinate_array,
+        "velocities": reader.velocity_array,
+        "forces": reader.force_array,
+    }
+    values = {}
+    for field, array in arrays.items():
+        if array is not None:
+            values[field] = check_positions(array, order)
+            found, known = values[field].shape[:2], (reader.n_frames, reader.n_atoms)
+            if found != known:
+                raise UnsupportedError(
+                    f"{name}: expected {field} of {known[0]} frames of {known[1]} atoms, found "
+                    f"{found[0]} of {found[1]}: load them anew, by load_new"
+                )
+    file = ArrayFile(
+        values,
+        dimensions=reader.dimensions_array,
+        dt=reader.ts.dt,
+        time_offset=reader.ts.data.get("time_offset", 0.0),
+        name=str(name),
+    )
+    return _files_of(universe, ArrayChain(file), TimeAxis(), None, math.nan)
 
 
 def _check_unedited(trajectory: ProtoReader) -> None:

@@ -13,6 +13,7 @@ from paceline import _core
 from paceline.contract.source import (
     Extents,
     FileSpec,
+    FrameSource,
     TimeAxis,
     TrajectoryFile,
     extents_in,
@@ -43,6 +44,9 @@ class Chain:
     unrecognised format or if no file has a complete frame, and `DamagedFileError` if the first
     frame or the header of a file is damaged.
     """
+
+    #: True if frames are in arrays, which no worker reads ahead.
+    in_memory = False
 
     def __init__(
         self,
@@ -190,6 +194,15 @@ class Chain:
         sizes = [file.bytes_per_frame for file in self.files]
         return float(np.average(sizes, weights=[file.n_frames for file in self.files]))
 
+    def frame_bytes(self, atoms: np.ndarray) -> float:
+        """Approximate number of bytes to be read per frame for atoms in increasing order."""
+        return self.bytes_per_frame * (atoms[-1] + 1) / self.n_atoms
+
+    @property
+    def content(self) -> str:
+        """Text by which a checkpoint recognises the frames."""
+        return ", ".join(file.fingerprint for file in self.files)
+
     @property
     def chunk_frames(self) -> int:
         """Maximum number of adjacent frames that any file stores as one chunk."""
@@ -229,6 +242,13 @@ class Chain:
             offsets[rows], sizes[rows] = self.files[k].extents(numbers[rows])
             slices.append(self.files[k].slice_of(numbers[rows]))
         return Extents(files, numbers, offsets, sizes, tuple(slices))
+
+    def locator(self, source: FrameSource, *, by_file: bool) -> Callable[[np.ndarray], Extents]:
+        """Return the function that finds frames for the workers of a source.
+
+        With `by_file`, workers are processes of this machine that can open files of this one.
+        """
+        return self.extents
 
     def locate(self, frame: int) -> tuple[int, int]:
         """Return the file of one frame, and the frame's number in the file."""

@@ -4,7 +4,7 @@ import math
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from functools import cached_property
 from typing import Any, Self, overload
@@ -22,6 +22,7 @@ from paceline.contract.source import Extents, FrameSource, TimeAxis, time_axis_o
 from paceline.errors import MissingDataError, UnsupportedError, warn
 from paceline.hdf5.trajectory import Hdf5Options
 from paceline.performance.number_format import amount, many
+from paceline.trajectory.arrays import NO_TIMES, UNNAMED, ArrayChain, ArrayFile, check_positions
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.frames import FileAtoms, Frame, FrameSequence
 from paceline.trajectory.open import files_named
@@ -37,7 +38,7 @@ _warned: "WeakSet[Chain]" = WeakSet()
 
 
 def open(
-    files: str | os.PathLike | Sequence[str | os.PathLike],
+    files: str | os.PathLike | Sequence[str | os.PathLike] | np.ndarray,
     *,
     continuous: bool = False,
     dt: float | None = None,
@@ -55,8 +56,9 @@ def open(
 
     Parameters
     ----------
-    files : path-like, or a sequence of them
-        One file, a pattern such as "md.part*.xtc", or several files, one after another.
+    files : path-like, or a sequence of them, or numpy.ndarray of shape (n_frames, n_atoms, 3)
+        One file, a pattern such as "md.part*.xtc", or several files, one after another. Or an array
+        of positions, Å, also a memory-mapped one, which is not copied: later changes are seen.
     continuous : bool
         Order the files by time, and leave out frames that a later file repeats.
     dt : float, optional
@@ -84,6 +86,8 @@ def open(
         A file has another number of atoms than the first, or than `n_atoms`.
     DamagedFileError
         The first frame of a file or its header is damaged.
+    ValueError
+        An array has another shape, or holds no real numbers.
 
     Examples
     --------
@@ -95,11 +99,14 @@ def open(
     ((5, 2, 3), dtype('float32'))
     """
     begun = time.perf_counter()
+    options = Hdf5Options(group, units, dataset, external=external)
+    if isinstance(files, np.ndarray):
+        return _open_array(files, options, continuous=continuous, dt=dt, n_atoms=n_atoms)
     given = [files] if isinstance(files, str | os.PathLike) else files
     chain = Chain(
         [name for one in given for name in files_named(one)],
         n_atoms=n_atoms,
-        options=Hdf5Options(group, units, dataset, external=external),
+        options=options,
         continuous=continuous,
         varying=True,
         # Times that the user replaces give no information about restarts.
@@ -108,6 +115,28 @@ def open(
     )
     axis = time_axis_of(chain.files, dt)
     return FileTrajectory(chain, axis, t_init_traj=time.perf_counter() - begun)
+
+
+def _open_array(
+    array: np.ndarray,
+    options: Hdf5Options,
+    *,
+    continuous: bool,
+    dt: float | None,
+    n_atoms: int | None,
+) -> "FileTrajectory":
+    """Open an array of positions as a trajectory."""
+    if continuous or options != Hdf5Options():
+        raise UnsupportedError(
+            f"{UNNAMED}: continuous=, group=, units=, dataset= and external= are for files"
+        )
+    file = ArrayFile(
+        {"positions": check_positions(array)},
+        dt=1.0 if dt is None else dt,
+        time_doubt=NO_TIMES if dt is None else None,
+    )
+    chain = ArrayChain(file, n_atoms=n_atoms)
+    return FileTrajectory(chain, time_axis_of(chain.files, dt))
 
 
 def describe_trajectory(trajectory: Any) -> str:
@@ -147,6 +176,8 @@ class Trajectory(ABC):
     n_frames: int
     #: Files, if the compiled module decodes them.
     chain: Chain | None = None
+    #: True if frames are in arrays, which no worker reads ahead.
+    in_memory = False
     #: Atoms that a Universe loads; None if it loads all.
     loaded: LoadedAtoms | None = None
     #: Number of adjacent frames that are stored as one chunk, and read together.
@@ -157,6 +188,18 @@ class Trajectory(ABC):
     @abstractmethod
     def extents(self, frames: np.ndarray) -> Extents:
         """Return the extents of frames."""
+
+    def locator(self, source: FrameSource, *, by_file: bool) -> Callable[[np.ndarray], Extents]:
+        """Return the function that finds frames for the workers of a source.
+
+        With `by_file`, workers are processes of this machine that can open files of this one.
+        """
+        return self.extents
+
+    @property
+    def content(self) -> str:
+        """Text by which a checkpoint recognises the frames."""
+        return str(self.provenance()["fingerprint"])
 
     @abstractmethod
     def frame_bytes(self, atoms: np.ndarray) -> float:
@@ -256,7 +299,7 @@ class FileTrajectory(Trajectory):
         self.chain = chain
         self.t_init_top, self.t_init_traj = t_init_top, t_init_traj
         self.n_frames = chain.n_frames
-        self.chunk_frames = chain.chunk_frames
+        self.chunk_frames, self.in_memory = chain.chunk_frames, chain.in_memory
         self._time_axis = time_axis
         self._sub = sub
         self._cell = cell
@@ -670,9 +713,25 @@ class FileTrajectory(Trajectory):
         self._files_read.update(extents.files.tolist())
         return extents
 
+    def locator(self, source: FrameSource, *, by_file: bool) -> Callable[[np.ndarray], Extents]:
+        """Return the function that finds frames for the workers of a source."""
+        locate = self.chain.locator(source, by_file=by_file)
+
+        def find(frames: np.ndarray) -> Extents:
+            extents = locate(frames)
+            self._files_read.update(extents.files.tolist())
+            return extents
+
+        return find
+
+    @property
+    def content(self) -> str:
+        """Text by which a checkpoint recognises the frames."""
+        return self.chain.content
+
     def frame_bytes(self, atoms: np.ndarray) -> float:
         """Approximate number of bytes to be read per frame for these atoms."""
-        return self.chain.bytes_per_frame * (self._in_file(atoms)[-1] + 1) / self.chain.n_atoms
+        return self.chain.frame_bytes(self._in_file(atoms))
 
     def warn_of_rereading(self, plan: Plan) -> None:
         """Warn once if blocks are so small that several blocks read the same chunk."""

@@ -1,0 +1,369 @@
+"""Arrays in memory as a trajectory: blocks are slices of the arrays."""
+
+import copyreg
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from paceline import _core
+from paceline._util.shared_arrays import HasPlaces, MappedAgain, Part, WrittenArrays
+from paceline.block import FrameBuffer, field_bits, fields_in
+from paceline.contract.source import Extents, FileReadStats, FrameSource
+from paceline.errors import MissingDataError, UnsupportedError
+from paceline.trajectory.chain import Chain
+
+#: Name of the format in the user interface.
+FORMAT = "array"
+#: Name of an array without a file name.
+UNNAMED = "an array in memory"
+#: Reason why times are not known if the user gives no time between frames.
+NO_TIMES = "an array holds none, and frames are counted as 1 ps apart"
+
+
+def check_positions(array: np.ndarray, order: str = "fac") -> np.ndarray:
+    """Return a view of positions of shape (n_frames, n_atoms, 3).
+
+    `order` names the axes of the array: frames, atoms, coordinates. Raises `ValueError` for an
+    array of another shape, or of other than real numbers.
+    """
+    if sorted(order) != ["a", "c", "f"]:
+        raise ValueError(f"expected an order of f, a and c, found {order!r}")
+    if isinstance(array, np.ma.MaskedArray):
+        raise ValueError(
+            "expected an array of positions, found a masked one: fill it, as with .filled(np.nan)"
+        )
+    if array.ndim == 2 and array.shape[1] == 3:
+        array = array[np.newaxis]
+    if array.ndim != 3 or array.shape[order.index("c")] != 3:
+        expected = ", ".join({"f": "frames", "a": "atoms", "c": "3"}[axis] for axis in order)
+        raise ValueError(
+            f"expected positions of shape ({expected}), found an array of shape {array.shape}"
+        )
+    if array.dtype.kind not in "fiu":
+        raise ValueError(f"expected positions of real numbers, found an array of {array.dtype}")
+    if 0 in array.shape:
+        raise ValueError(
+            f"expected a frame and an atom at least, found an array of shape {array.shape}"
+        )
+    return array.transpose([order.index(axis) for axis in "fac"])
+
+
+@dataclass(frozen=True)
+class ArraySlice:
+    """Frames of arrays: what a worker receives of them, in place of a part of an index.
+
+    Pickling leaves out all frames but those of `rows`, and what `sent` does not name.
+    """
+
+    #: Array of each field, shape (n_frames, n_atoms, 3), of real numbers.
+    values: Mapping[str, np.ndarray]
+    #: Rows of the arrays.
+    rows: slice | np.ndarray
+    #: Lengths and angles of cells, Å and degrees, float32, shape (n_rows, 6).
+    dimensions: np.ndarray
+    #: Times, ps, float64, shape (n_rows,).
+    times: np.ndarray
+    #: Numbers of the frames, int64, shape (n_rows,).
+    steps: np.ndarray
+    #: Bits of the fields that the frames hold.
+    held: int
+    #: Atoms and fields to be sent; None for all.
+    sent: "SentValues | None" = None
+    #: True if the arrays have the wanted atoms only.
+    has_wanted_only: bool = False
+
+    def __reduce__(self) -> tuple[object, ...]:
+        sent = self.sent or SentValues(None, tuple(self.values))
+        parts, wanted_only = sent.parts(self.values, self.rows)
+        known = self.dimensions, self.times, self.steps, self.held, wanted_only
+        return _received, (parts, *known)
+
+    def put(self, name: str, atoms: np.ndarray | None, buffer: FrameBuffer) -> None:
+        """Copy a field of atoms into arrays; the numbers become float32."""
+        found = self.values[name][self.rows]
+        wanted = None if self.has_wanted_only else atoms
+        if buffer.validity is None:
+            _take(found, wanted, buffer.array_of(name))
+        else:
+            numbers = _take(found, wanted)
+            buffer.put(name, slice(None), numbers, np.ones(len(found), dtype=bool))
+
+
+def _take(found: np.ndarray, atoms: np.ndarray | None, out: np.ndarray | None = None) -> np.ndarray:
+    """Copy atoms, all if None, of an array to another one, float32."""
+    if out is None:
+        n_atoms = found.shape[1] if atoms is None else len(atoms)
+        out = np.empty((len(found), n_atoms, 3), dtype=np.float32)
+    if atoms is None:
+        out[:] = found
+    elif found.dtype == out.dtype and found.flags.c_contiguous and found.flags.aligned:
+        # Half the time of indexing. Other modes of `np.take` make another copy.
+        np.take(found, atoms, axis=1, out=out, mode="clip")
+    else:
+        out[:] = found[:, atoms]
+    return out
+
+
+def _received(
+    parts: Mapping[str, Part],
+    dimensions: np.ndarray,
+    times: np.ndarray,
+    steps: np.ndarray,
+    held: int,
+    has_wanted_only: bool,
+) -> ArraySlice:
+    """Make the slice that a worker received."""
+    values = {name: part.array for name, part in parts.items()}
+    every = slice(None)
+    return ArraySlice(values, every, dimensions, times, steps, held, None, has_wanted_only)
+
+
+@dataclass(frozen=True)
+class SentValues:
+    """Values that workers of one pass receive, and the files from which they may read them."""
+
+    #: Increasing indices; None for all atoms.
+    atoms: np.ndarray | None
+    fields: Sequence[str]
+    #: File to which values are written for processes of this machine.
+    written: WrittenArrays | None = None
+    #: Files of memory-mapped arrays by field, which processes of this machine map again.
+    mapped: Mapping[str, MappedAgain] = field(default_factory=dict)
+
+    def parts(
+        self, values: Mapping[str, np.ndarray], rows: slice | np.ndarray
+    ) -> tuple[dict[str, Part], bool]:
+        """Return the values of some rows, and whether they are those of the wanted atoms only."""
+        fields = [name for name in self.fields if name in values]
+        if isinstance(rows, slice) and fields and all(name in self.mapped for name in fields):
+            files: Mapping[str, HasPlaces] = self.mapped
+            return {name: Part(values[name][rows], files[name]) for name in fields}, False
+        # Workers need no more than float32.
+        sent = {name: _take(values[name][rows], self.atoms) for name in fields}
+        return {name: Part(array, self.written) for name, array in sent.items()}, True
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Description of arrays for workers: a `FileSpec` without values, which come with tasks."""
+
+    path: str
+
+    def open(self, atoms: np.ndarray | None, fields: int) -> "ArrayReader":
+        """Return a reader of slices."""
+        return ArrayReader(self.path, atoms, fields_in(fields))
+
+
+@dataclass(frozen=True)
+class ArrayReader:
+    """`FileReader` of arrays, which takes all values from the slices of extents."""
+
+    path: str
+    atoms: np.ndarray | None
+    fields: Sequence[str]
+
+    def read_ahead(self, extents: Extents) -> None:
+        """Do nothing: the values are in memory."""
+
+    def read(
+        self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
+    ) -> FileReadStats:
+        """Copy the values of atoms; frames in memory cannot be damaged."""
+        begun = time.monotonic_ns()
+        (found,) = extents.slices
+        for name in self.fields:
+            if name in found.values:
+                found.put(name, self.atoms, buffer)
+            elif name in fields_in(required):
+                raise MissingDataError(f"{self.path}: it has no {name}")
+            elif buffer.validity is None:
+                buffer.array_of(name)[:] = np.nan
+        buffer.cells[:] = _core.cells_of_dimensions(found.dimensions)
+        buffer.times[:], buffer.steps[:], buffer.fields[:] = found.times, found.steps, found.held
+        return time.monotonic_ns() - begun, 0, 0, 0, []
+
+
+class ArrayFile:
+    """Arrays of positions, velocities and forces: a `TrajectoryFile` in memory.
+
+    Parameters
+    ----------
+    values : dict of numpy.ndarray, shape (n_frames, n_atoms, 3)
+        Array of each field; it is never copied as a whole.
+    dimensions : numpy.ndarray of float32, shape (n_frames, 6), optional
+        Cells, Å and degrees.
+    dt, time_offset : float
+        Time between frames, and of the first one, ps.
+    name : str
+        Name in messages.
+    time_doubt : str, optional
+        Reason why times are not known.
+    """
+
+    format = FORMAT
+    varying = atom_counts = index_file = traffic = None
+    chunk_frames = 1
+    samples = b""
+    index_origin = "none"
+    first = 0.0
+
+    def __init__(
+        self,
+        values: Mapping[str, np.ndarray],
+        *,
+        dimensions: np.ndarray | None = None,
+        dt: float = 1.0,
+        time_offset: float = 0.0,
+        name: str = UNNAMED,
+        time_doubt: str | None = None,
+    ):
+        self.path, self.values, self.time_doubt = name, values, time_doubt
+        self.n_frames, self.n_atoms, _ = next(iter(values.values())).shape
+        self._dimensions, self._time_offset = dimensions, time_offset
+        self.dt = dt
+        self.notes: list[str] = []
+        self.damaged: list[int] = []
+
+    @property
+    def frames_counted(self) -> bool:
+        """True if times are computed from frame numbers alone."""
+        return self.time_doubt is not None
+
+    @property
+    def fields(self) -> int:
+        """Bits of the fields that frames hold."""
+        return field_bits(tuple(self.values))
+
+    @property
+    def size(self) -> int:
+        """Size of the arrays, bytes."""
+        return sum(array.nbytes for array in self.values.values())
+
+    @property
+    def bytes_per_frame(self) -> float:
+        """Size of a frame, bytes."""
+        return self.size / self.n_frames
+
+    @property
+    def fingerprint(self) -> str:
+        """Text that stands for an identity: arrays are compared only where that is necessary."""
+        return "none: an array in memory"
+
+    @property
+    def content(self) -> str:
+        """Digest of all values, 32 hex digits."""
+        sha = hashlib.sha256()
+        for name, array in self.values.items():
+            sha.update(f"{name} {array.dtype.str} {array.shape}".encode())
+            step = max(1, 2**24 // (array.nbytes // self.n_frames or 1))
+            for first in range(0, self.n_frames, step):
+                sha.update(np.ascontiguousarray(array[first : first + step]).data)
+        frames = np.arange(self.n_frames)
+        sha.update(self._cells_of(frames).tobytes() + self._times_of(frames).tobytes())
+        return sha.hexdigest()[:32]
+
+    @property
+    def traits(self) -> list[tuple[str, str]]:
+        """Traits that files must share to form one trajectory."""
+        return [("format", self.format), ("number of atoms", str(self.n_atoms))]
+
+    @property
+    def spec(self) -> ArraySpec:
+        """Description for workers."""
+        return ArraySpec(self.path)
+
+    def spec_of(self, frame: int) -> tuple[ArraySpec, int]:
+        """Return the description of one frame for a worker, and its number of atoms."""
+        return self.spec, self.n_atoms
+
+    def extents(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return zeros: no bytes of a file are read."""
+        return np.zeros_like(frames), np.zeros_like(frames)
+
+    def slice_of(self, frames: np.ndarray) -> ArraySlice:
+        """Return slices of the arrays."""
+        numbers = frames.astype(np.int64)
+        known = self._cells_of(numbers), self._times_of(numbers), numbers, self.fields
+        return ArraySlice(self.values, _rows_of(numbers), *known)
+
+    def times(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the time (ps) and step of every frame."""
+        frames = np.arange(self.n_frames)
+        return self._times_of(frames), frames
+
+    def head(self, first: int, n_frames: int) -> bytes:
+        """Raise `UnsupportedError`: arrays have no bytes of a file."""
+        raise UnsupportedError(f"{self.path}: frames in memory cannot be copied as bytes of a file")
+
+    def verify(self) -> None:
+        """Do nothing: a script may change its arrays between runs."""
+
+    def _times_of(self, frames: np.ndarray) -> np.ndarray:
+        # A time between frames of single precision gives such times, as in MDAnalysis.
+        single = isinstance(self.dt, np.floating)
+        numbers = frames.astype(self.dt.dtype if single else float)  # type: ignore[attr-defined]
+        return (numbers * self.dt + self._time_offset).astype(float)
+
+    def _cells_of(self, frames: np.ndarray) -> np.ndarray:
+        if self._dimensions is None:
+            return np.zeros((len(frames), 6), dtype=np.float32)
+        found = self._dimensions[frames]
+        found[(found[:, :3] == 0).all(axis=1)] = 0  # no cell, whatever its angles
+        return found
+
+
+def _rows_of(frames: np.ndarray) -> slice | np.ndarray:
+    """Return frames as a slice, if they are equally spaced and increase: indexing makes a view."""
+    step = int(frames[1] - frames[0]) if len(frames) > 1 else 1
+    if step < 1 or (np.diff(frames) != step).any():
+        return frames
+    return slice(int(frames[0]), int(frames[-1]) + 1, step)
+
+
+class ArrayChain(Chain):
+    """Chain of one `ArrayFile`; pickling includes the arrays."""
+
+    in_memory = True
+
+    def __init__(self, file: ArrayFile, *, n_atoms: int | None = None, times_given: bool = False):
+        super().__init__(
+            [file.path],
+            n_atoms=n_atoms,
+            times_given=times_given,
+            opener=lambda names, **options: [file],
+        )
+        self._file = file
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return copyreg.__newobj__, (type(self),), vars(self)  # type: ignore[attr-defined]
+
+    def frame_bytes(self, atoms: np.ndarray) -> float:
+        """Approximate number of bytes to be read per frame for atoms in increasing order."""
+        return self.bytes_per_frame * len(atoms) / self.n_atoms
+
+    @property
+    def content(self) -> str:
+        """Digest of all values."""
+        return self._file.content
+
+    def locator(self, source: FrameSource, *, by_file: bool) -> Callable[[np.ndarray], Extents]:
+        """Return a function that finds frames; its slices are pickled for workers of a source."""
+        fields = [name for name in source.fields if name in self._file.values]
+        mapped: dict[str, MappedAgain] = {}
+        written = None
+        if by_file:
+            for name in fields:
+                if (found := MappedAgain.of(self._file.values[name])) is not None:
+                    mapped[name] = found
+            written = WrittenArrays.make()
+        sent = SentValues(source.atoms, fields, written, mapped)
+
+        def locate(frames: np.ndarray) -> Extents:
+            extents = self.extents(frames)
+            slices = tuple(replace(one, sent=sent) for one in extents.slices)
+            return replace(extents, slices=slices)
+
+        return locate
