@@ -3,7 +3,8 @@
     python -m benchmarks path [folder] [--repeats 5] [--only adk.xtc water.nc] [--tsv] [--tiny]
 
 It prints three tables: the time per frame with the file in memory, whole runs with the file on
-disk, and two workers beside one. All tools must find the same RMSD, or the benchmark fails.
+disk, and two workers beside one. In the case adk.memory, frames are in an array, and not in a file.
+All tools must find the same RMSD, or the benchmark fails.
 """
 
 from pathlib import Path
@@ -41,6 +42,8 @@ from benchmarks.measure import (
 )
 from benchmarks.table import Table
 
+#: Suffix of the case whose frames are in an array in memory.
+MEMORY = "memory"
 TOOLS = {
     REFERENCE: (tools.mdanalysis,),
     "MDTraj": (tools.mdtraj,),
@@ -52,6 +55,7 @@ TOOLS = {
 }
 #: Paceline with one worker against MDAnalysis, at least.
 TARGETS = {
+    "adk.memory": 15.0,
     "adk.xtc": 6.5,
     "adk.dcd": 11.0,
     "adk.trr": 28.0,
@@ -61,6 +65,8 @@ TARGETS = {
     "water.trr": 200.0,
     "water.nc": 12.0,
 }
+#: Tools that take an array.
+IN_MEMORY = (REFERENCE, OURS, OURS_2)
 #: Paceline with one worker against the loop in C, at most.
 YARDSTICK_TARGET = 1.4
 COLD = ("case", "tool", "run s", "min", "max", "MB from disk", "file MB")
@@ -79,7 +85,9 @@ class Bench:
     def measure(self, data: Dataset, suffix: str) -> None:
         """Fill in the rows of one trajectory, its case."""
         path = data.trajectory(suffix)
-        how = {name: (prepare, data, suffix, *more) for name, (prepare, *more) in TOOLS.items()}
+        in_memory = suffix == MEMORY
+        known = TOOLS if not in_memory else {name: TOOLS[name] for name in IN_MEMORY}
+        how = {name: (prepare, data, suffix, *more) for name, (prepare, *more) in known.items()}
         with subjects(how) as (ready, skipped):
             self.skipped += [f"{path.name}: {name}: {why}" for name, why in skipped.items()]
             agreement = Agreement()
@@ -87,7 +95,8 @@ class Bench:
                 report(f"{path.name}: {subject.name}")
                 agreement.check(subject.name, subject.run(data.n_frames).values)
             self._measure_warm(path.name, ready, data.n_frames // 2)
-            self._measure_cold(path, ready, data.n_frames)
+            if not in_memory:
+                self._measure_cold(path, ready, data.n_frames)
             self._measure_speedup(path.name, ready, data.n_frames, agreement)
 
     def _measure_warm(self, case: str, ready: list[Subject], n: int) -> None:
@@ -144,8 +153,9 @@ def main() -> None:
     bench = Bench(asked.effort)
     try:
         for data in datasets:
-            for suffix in SUFFIXES:
-                if asked.wants(data.trajectory(suffix).name):
+            for suffix in (*SUFFIXES, MEMORY):
+                case = data.trajectory(suffix).name
+                if case in TARGETS and asked.wants(case):
                     bench.measure(data, suffix)
     finally:
         asked.print_tables([bench.warm, bench.cold, bench.speedup], bench.skipped)

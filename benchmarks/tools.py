@@ -21,6 +21,15 @@ from benchmarks.measure import Run, Unavailable
 YARDSTICK = Path(__file__).with_name("yardstick.c")
 
 
+def frames_of(data: Dataset, suffix: str) -> str | np.ndarray:
+    """Name of the trajectory; for the suffix "memory", its positions in an array."""
+    if suffix != "memory":
+        return str(data.trajectory(suffix))
+    import paceline
+
+    return paceline.open(data.trajectory("dcd")).positions()
+
+
 def mdanalysis(data: Dataset, suffix: str) -> Run:
     """MDAnalysis, serial."""
     import MDAnalysis
@@ -28,9 +37,10 @@ def mdanalysis(data: Dataset, suffix: str) -> Run:
 
     universe = MDAnalysis.Universe(data.topology)
     ca = universe.select_atoms(SELECTION)
+    frames = frames_of(data, suffix)
 
     def run(n: int) -> np.ndarray:
-        universe.load_new(str(data.trajectory(suffix)))
+        universe.load_new(frames)
         values = RMSD(ca).run(stop=n).results.rmsd[:, 2]
         # It maps NetCDF files into memory, and what is mapped stays in the page cache.
         universe.trajectory.close()
@@ -44,7 +54,7 @@ def paceline(data: Dataset, suffix: str, n_workers: int) -> Run:
     import paceline
     from paceline.analysis.rms import RMSD
 
-    universe = paceline.Universe(data.topology, data.trajectory(suffix))
+    universe = paceline.Universe(data.topology, frames_of(data, suffix))
     ca = universe.select_atoms(SELECTION)
 
     def run(n: int) -> np.ndarray:

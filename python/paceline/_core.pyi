@@ -1226,6 +1226,9 @@ def check_snapshot(
 ) -> None:
     """Refuse a frame that cannot be written, on all ranks together."""
 
+def copy_atoms(positions: NDArray[float32], atoms: NDArray[int64], out: NDArray[float32]) -> None:
+    """Copy atoms of each frame of a block to another one."""
+
 def count_indices(indices: NDArray[uint32], counts: NDArray[uint64]) -> None:
     """Add 1 to the count at each of some indices."""
 

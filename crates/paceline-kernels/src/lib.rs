@@ -37,6 +37,7 @@ mod cell_list;
 use std::ops::Range;
 use std::slice::ChunksExact;
 
+use instructions::prefetch;
 use paceline_base::error::{Error, Result};
 
 mod cell;
@@ -115,6 +116,33 @@ impl Columns {
     /// True if there is no atom.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Copy the positions of these atoms, in their order. `positions` has the shape (frames,
+    /// `n_atoms`, 3), and `out` as many frames of these atoms.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if an atom is out of range, or a slice has another length.
+    pub fn copy(&self, positions: &[f32], n_atoms: usize, out: &mut [f32]) -> Result<()> {
+        self.check(n_atoms)?;
+        let mut frames = frames(positions, n_atoms)?.peekable();
+        check_len("coordinates", out.len(), 3 * self.len() * frames.len())?;
+        let (out, _) = out.as_chunks_mut::<3>();
+        for out in out.chunks_exact_mut(self.len().max(1)) {
+            let (frame, next) = (frames.next().unwrap_or(&[]), frames.peek());
+            let frame = frame.as_chunks::<3>().0;
+            match self {
+                Columns::Run(run) => out.copy_from_slice(&frame[run.clone()]),
+                Columns::List(indices) => {
+                    let next = next.map_or(&[][..], |next| next.as_chunks::<3>().0);
+                    for (out, &index) in out.iter_mut().zip(indices) {
+                        prefetch(next.get(index..=index).unwrap_or(&[]));
+                        *out = frame[index];
+                    }
+                }
+            }
+        }
+        Ok(())
     }
 
     /// # Errors

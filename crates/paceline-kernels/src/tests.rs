@@ -87,3 +87,39 @@ fn neighbours_are_read_where_they_are() {
         &frame[3..9]
     );
 }
+
+#[test]
+fn atoms_of_each_frame_are_copied() {
+    let block: Vec<f32> = (0..2 * 18).map(|x| x as f32).collect();
+    for indices in [&[5, 1][..], &[1, 2], &[0], &[]] {
+        let expected: Vec<f32> = block
+            .chunks_exact(18)
+            .flat_map(|frame| indices.iter().flat_map(|&k| &frame[3 * k..3 * k + 3]))
+            .copied()
+            .collect();
+        let mut out = vec![-1.0; expected.len()];
+        Columns::new(indices).copy(&block, 6, &mut out).unwrap();
+        assert_eq!(out, expected);
+    }
+    let mut out = [0.0; 12];
+    let mut copy = |indices: &[usize], n_atoms| {
+        Columns::new(indices)
+            .copy(&block, n_atoms, &mut out)
+            .map_err(|error| error.to_string())
+    };
+    assert!(
+        copy(&[6, 1], 6)
+            .unwrap_err()
+            .contains("atom 6 is out of range")
+    );
+    assert!(
+        copy(&[1], 6)
+            .unwrap_err()
+            .contains("expected 6 coordinates, found 12")
+    );
+    assert!(
+        copy(&[0, 1], 7)
+            .unwrap_err()
+            .contains("not a whole number of frames")
+    );
+}

@@ -46,7 +46,7 @@ mod _core {
         netcdf_header,
     };
     #[pymodule_export]
-    use super::part_kernels::{Correlation, PairRmsd, put_tile};
+    use super::part_kernels::{Correlation, PairRmsd, copy_atoms, put_tile};
     #[pymodule_export]
     use super::reader::Reader;
     #[pymodule_export]

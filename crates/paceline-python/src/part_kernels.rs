@@ -2,11 +2,11 @@
 
 use pyo3::prelude::*;
 
-use super::arrays::{Array1, Array2, Array3, ArrayMutDyn, Indices, NewArray, Number};
+use super::arrays::{Array1, Array2, Array3, ArrayMut3, ArrayMutDyn, Indices, NewArray, Number};
 use super::errors::{Failure, Result};
 use super::kernels::kernels;
 use paceline_kernels::correlation::{self, Correlated};
-use paceline_kernels::rmsd_matrix;
+use paceline_kernels::{Columns, rmsd_matrix};
 
 kernels! {
     /// RMSDs of frames from one another.
@@ -80,6 +80,19 @@ pub(super) fn put_tile(
             "a tile must have the dtype of its matrix",
         )),
     }
+}
+
+/// Copy atoms of each frame of a block to another one.
+#[pyfunction]
+pub(super) fn copy_atoms(
+    py: Python<'_>,
+    positions: Array3<'_, f32>,
+    atoms: Indices,
+    mut out: ArrayMut3<'_, f32>,
+) -> Result<()> {
+    let (n_atoms, columns) = (positions.shape()[1], Columns::new(&atoms));
+    let (positions, out) = (&*positions, &mut *out);
+    Ok(py.detach(|| columns.copy(positions, n_atoms, out))?)
 }
 
 /// Put a tile in a matrix of its type.

@@ -283,9 +283,9 @@ class SampleRun:
 
     def in_memory_now(self) -> float | None:
         """Fraction in memory of the bytes that the whole run reads; None if unknown."""
-        if self._chain is None or not self.is_sample:
+        if self.chain is None or not self.is_sample:
             return self.in_memory(self._run_frames)
-        return cached_share_of_all({file.path for file in self._chain.files})
+        return cached_share_of_all({file.path for file in self.chain.files})
 
     @contextmanager
     def from_disk(self, frames: np.ndarray) -> Iterator[bool]:
