@@ -9,7 +9,6 @@ import MDAnalysis.analysis.rms
 import numpy as np
 import pytest
 from helpers.waiting import PATIENCE
-from MDAnalysis.coordinates.memory import MemoryReader
 
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
@@ -85,13 +84,15 @@ def test_many_universes_keep_few_files_open(adk):
 
 def test_one_that_only_mdanalysis_reads_goes_alone(adk, adk_xtc):
     ours = paceline.Universe(*adk_xtc)
-    memory = MDAnalysis.Universe(*adk)
-    memory.load_new(memory.trajectory.timeseries(order="fac"), format=MemoryReader)
-    analyses = [RMSD(universe, select="name CA") for universe in (memory, ours)]
-    with pytest.warns(paceline.errors.PacelineWarning, match="read by MDAnalysis"):
+    theirs = MDAnalysis.Universe(*adk)
+    theirs.trajectory.add_transformations(lambda ts: ts)
+    memory = MDAnalysis.Universe(*adk, in_memory=True)
+    analyses = [RMSD(universe, select="name CA") for universe in (theirs, ours, memory)]
+    with pytest.warns(paceline.errors.PacelineWarning, match="transformed by MDAnalysis"):
         paceline.run(analyses, backend="processes", n_workers=2)
     expected = RMSD(paceline.Universe(*adk), select="name CA").run().results.rmsd
-    np.testing.assert_array_equal(analyses[0].results.rmsd[:, 2], expected[:, 2])
+    for one in (analyses[0], analyses[2]):
+        np.testing.assert_array_equal(one.results.rmsd[:, 2], expected[:, 2])
     np.testing.assert_array_equal(
         analyses[1].results.rmsd, RMSD(ours, select="name CA").run().results.rmsd
     )
