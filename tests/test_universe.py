@@ -27,6 +27,7 @@ from paceline.errors import (
 )
 from paceline.mdanalysis.reader import Reader, is_ours
 from paceline.mdanalysis.universe_trajectory import open_trajectory
+from paceline.universe import _USUAL_PARTS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:DCDReader currently makes:DeprecationWarning"),
@@ -338,14 +339,7 @@ def test_mdanalysis_multiprocessing(files, ours, theirs):
 # Numbers of atoms
 
 
-@pytest.mark.parametrize(
-    "selection",
-    [
-        "protein",
-        "not resname SOL WAT HOH",
-        "not (water or resname NA CL K MG CA ZN NA+ CL- K+ MG2+ CA2+ SOD CLA POT CAL)",
-    ],
-)
+@pytest.mark.parametrize("selection", _USUAL_PARTS)
 @pytest.mark.parametrize("n_files", [1, 2])
 def test_a_part_of_the_system_is_named(tmp_path, selection, n_files):
     # A residue of the protein, a ligand, an ion and a water.
