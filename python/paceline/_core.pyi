@@ -53,6 +53,7 @@ __all__ = [
     "centered",
     "centers",
     "check_snapshot",
+    "copy_atoms",
     "count_indices",
     "dcd_header",
     "detect_format",
@@ -376,7 +377,7 @@ class HydrogenBonds:
     ) -> tuple[NDArray[int64], NDArray[float64], tuple[int, str] | None]:
         """Records of the bonds: frame, donor, hydrogen and acceptor, distance (Å) and angle (degrees).
 
-        Of each row `frames` has the number, and of each column `atoms` the index.
+        `frames` holds the frame number of each row, `atoms` the atom index of each column.
         """
 
 @final
@@ -861,8 +862,8 @@ class Trajectory:
     ) -> Trajectory: ...
     @property
     def atom_counts(self, /) -> NDArray[uint32] | None:
-        """Atoms of each frame, where their number varies, 0 where it is not known; None where it is
-        the same.
+        """Number of atoms in each frame (0 if it is unknown), or None if it is the same in all
+        frames.
         """
     @property
     def damaged(self, /) -> list[int]:
