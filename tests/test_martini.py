@@ -11,9 +11,16 @@ from MDAnalysisTests.datafiles import DCD, PSF, Martini_membrane_gro
 import paceline
 from paceline.analysis.battery import Battery
 from paceline.analysis.bilayer import Bilayer
+from paceline.analysis.density_profile import DensityProfile
+from paceline.analysis.distances import CenterDistance
+from paceline.analysis.functions import TimeSeries
 from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
+from paceline.analysis.gyration import Gyration
+from paceline.analysis.lineardensity import LinearDensity
+from paceline.analysis.rms import RMSD
 from paceline.analysis.system_text import describe_system
 from paceline.cli.atom_groups import DEFAULT_GROUPS
+from paceline.errors import PacelineWarning, UnsupportedError
 from paceline.transform.ligands import ligand_names
 
 
@@ -112,11 +119,12 @@ def test_the_battery_has_what_makes_sense_for_beads(system, tmp_path):
         warnings.simplefilter("ignore")
         battery = Battery.default(universe).run()
         battery.save(tmp_path)
-    wanted = {"rmsd", "rmsf", "gyration", "pca", "leaflets", "bilayer", "rdf-water"}
+    wanted = {"rmsd", "rmsf", "pca", "leaflets", "bilayer", "rdf-water"}
     assert battery.analyses.keys() == wanted
     lacking = {"sasa", "dssp", "ramachandran", "hbonds", "contact-map", "order"}
-    assert battery.left_out.keys() == lacking
-    assert all("the system is coarse-grained, and it" in one for one in battery.left_out.values())
+    assert battery.left_out.keys() == lacking | {"gyration"}
+    assert all("the system is coarse-grained, and it" in battery.left_out[one] for one in lacking)
+    assert "those of this coarse-grained system are not known" in battery.left_out["gyration"]
     assert "its radii are those of atoms" in (tmp_path / "index.html").read_text(encoding="utf-8")
     theirs = MDAnalysis.Universe(*system).select_atoms("name BB")
     first = theirs.positions.copy()
@@ -126,6 +134,32 @@ def test_the_battery_has_what_makes_sense_for_beads(system, tmp_path):
     assert battery.analyses["bilayer"].results.n_lipids.tolist() == [[180, 180]] * 5
     battery.suit(stop=5)
     assert lacking <= battery.left_out.keys()
+
+
+def test_masses_guessed_from_names_of_beads_are_not_used(system):
+    universe = paceline.Universe(*system)
+    lipids = universe.select_atoms("resname DPPC")
+    lack = "needs masses, and those of this coarse-grained system are not known: NC3 would have 14"
+    for make in (
+        lambda: Gyration(lipids),
+        lambda: LinearDensity(lipids),
+        lambda: DensityProfile(lipids, quantity="mass"),
+        lambda: RMSD(lipids, weights="mass"),
+        lambda: CenterDistance(lipids[:12], lipids[12:24]),
+    ):
+        with pytest.raises(UnsupportedError, match=lack):
+            make()
+    with pytest.warns(PacelineWarning, match="all atoms of the origin weigh the same: those of"):
+        DensityProfile(lipids, quantity="number", origin=lipids).run(stop=1)
+    with pytest.raises(Exception, match="masses"):
+        TimeSeries(lambda block: block.masses.sum() * np.ones(len(block)), lipids).run(stop=1)
+    with pytest.raises(UnsupportedError, match="element"):
+        DensityProfile(lipids, quantity="electron")
+    of_equal = Gyration(lipids, weights=None).run(stop=1).results.rg
+    lipids.masses = 72.0
+    np.testing.assert_allclose(Gyration(lipids).run(stop=1).results.rg, of_equal)
+    universe.add_TopologyAttr("masses", np.full(len(universe.atoms), 72.0))
+    np.testing.assert_allclose(Gyration(lipids).run(stop=1).results.rg, of_equal)
 
 
 def test_atoms_are_analysed_as_before(universe):

@@ -31,7 +31,7 @@ from paceline.errors import (
     TransformError,
     UnsupportedError,
 )
-from paceline.transform import compounds, links, whole
+from paceline.transform import broken_molecules, compounds, links
 
 #: Å; a few units in the last place of single precision at the positions that occur here.
 ROUNDING = 4e-5
@@ -811,12 +811,12 @@ def ring(places, edge, *, closed):
 
 def broken_in(universe, *groups, transforms=()):
     """Atoms and distance by which the look finds a molecule broken in the frame, or None."""
-    needs = whole._Wants([("RMSD", group) for group in groups], [], [])
+    needs = broken_molecules._Wants([("RMSD", group) for group in groups], [], [])
     known = compounds.known_bonds(universe)
     found = links.find_links(universe, known, list(groups))
     if found is None:
         return None
-    look = whole.Look([RMSD(universe)], needs, found, np.empty((0, 2), np.int64))
+    look = broken_molecules.Look([RMSD(universe)], needs, found, np.empty((0, 2), np.int64))
     look.run_info = RunInfo(np.arange(1), {})
     half, nothing = look.prepare(), (np.zeros(1, int), np.empty((0, 5)))
     series = paceline.RaggedTimeSeries(

@@ -21,6 +21,20 @@ SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 ON_ERROR = ("raise", "skip")
 #: Residues of Martini's water, of which a bead is four molecules: plain, antifreeze, polarizable.
 BEADS_OF_WATER = "W WF PW"
+#: Beads of Martini's water.
+WATER_BEADS = f"resname {BEADS_OF_WATER} and name W WF"
+#: Headgroups of Martini's lipids: the phosphate, or of lipids without one the first bead between
+#: head and tails. Cholesterol is not among them.
+BEADS_OF_LIPIDS = (
+    "name PO4 CP GL1 AM1 OH1 and (same residue as global name GL2 AM2) "
+    "and not (name GL1 AM1 OH1 and same residue as global name PO4 PO41 CP)"
+)
+#: Backbone of Martini's proteins.
+BEADS_OF_BACKBONE = "protein and name BB"
+#: Beads of which each system of Martini has one; BB1 is of nucleic acids.
+BEADS = (BEADS_OF_BACKBONE, BEADS_OF_LIPIDS, WATER_BEADS, "nucleic and name BB1")
+#: Names of these beads.
+NAMES_OF_BEADS = frozenset(["BB", "PO4", "CP", "GL1", "AM1", "OH1", "W", "WF", "BB1"])
 #: Default selections of a system of any kind: one atom of each residue, and whole molecules.
 #: "Other" is GROMACS's group of what is neither a biopolymer, nor water, nor an ion.
 TRACE = ("protein and name CA", "nucleic and name P", "protein and name BB", "Other")

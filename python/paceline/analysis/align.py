@@ -30,6 +30,7 @@ from paceline.transform.atom_choice import (
     pair_of_selections,
     relative_weights,
 )
+from paceline.transform.broken_reference import warn_of_broken_frame
 from paceline.transform.matching import other_order
 from paceline.transform.superpose import fit
 
@@ -436,6 +437,8 @@ class AverageStructure(AnalysisBase):
         # A frame of the same trajectory is transformed as all others are.
         same = self.ref_atoms.universe is self.atomgroup.universe
         transforms = self.transforms if same else ()
+        if not (same and (transforms or self.ref_frame in self.frames)):
+            warn_of_broken_frame(self.ref_atoms, self.ref_frame, "AverageStructure")
         positions = reference_positions(
             self.ref_atoms, self.ref_frame, transforms, skip_damaged=self.skip_damaged
         )

@@ -10,16 +10,12 @@ from typing import Any, NamedTuple, Self, Unpack
 
 import numpy as np
 
+from paceline._util.choices import BEADS_OF_BACKBONE, BEADS_OF_LIPIDS
 from paceline._util.files import new_file, saved_together
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_page import page_of_battery
 from paceline.analysis.energies import Energies, read_energies
-from paceline.analysis.guess import (
-    BEADS_OF_BACKBONE,
-    BEADS_OF_LIPIDS,
-    LIPIDS,
-    WATER_OXYGENS,
-)
+from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
 from paceline.analysis.needed_transforms import suited
 from paceline.analysis.results import further_results
 from paceline.analysis.write_catalogue import class_declared_as

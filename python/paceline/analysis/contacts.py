@@ -21,6 +21,7 @@ from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.transform.atom_choice import check_not_empty, check_positions, check_static
+from paceline.transform.broken_reference import warn_of_broken_reference
 from paceline.transform.matching import other_order
 
 if TYPE_CHECKING:
@@ -176,6 +177,9 @@ class Contacts(AnalysisBase):
                 raise ValueError(f"Contacts: positions of reference {k} are not all finite numbers")
         theirs = contacts.Contacts(u, select, refgroup, method, radius, pbc, kwargs)
         self._take(theirs, residues_apart, verbose)
+        for groups in references if not pbc else ():
+            if groups[0].universe is not u.universe:
+                warn_of_broken_reference(groups[0] + groups[1], "Contacts")
         self._warn_of_atoms_with_themselves()
         for k, groups in enumerate(references):
             for number, pair in enumerate(zip((self.grA, self.grB), groups, strict=True)):

@@ -18,9 +18,15 @@ from paceline.contract.atoms import Atoms, Selected, attribute_of
 from paceline.contract.declaration import Declaration, Option
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
-from paceline.errors import SelectionError, UnsupportedError
+from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many, percent
-from paceline.transform.atom_choice import check_not_empty, check_static, masses_of, select
+from paceline.transform.atom_choice import (
+    check_not_empty,
+    check_static,
+    lack_of_masses,
+    masses_of,
+    select,
+)
 
 #: Units of densities, and their names.
 UNITS = {
@@ -215,6 +221,9 @@ class DensityProfile(AnalysisBase):
         origin = None
         if self.origin is not None:
             masses = attribute_of(self.origin, "masses")
+            if lack := lack_of_masses(self.origin):
+                warn(f"DensityProfile: all atoms of the origin weigh the same: {lack}")
+                masses = None
             if masses is None or not (masses > 0).any():
                 masses = np.ones(len(self.origin))
             origin = _Group(self._places(self.origin), masses.astype(np.float64))

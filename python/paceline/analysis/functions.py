@@ -14,6 +14,7 @@ from paceline.block import AtomAttributes, Block, field_bits
 from paceline.contract.atoms import Atoms, Residues, System, attribute_of
 from paceline.contract.kinds import PerFrame, PrefixScan, Ragged, Reduction, Result, State
 from paceline.errors import UnsupportedError, warn
+from paceline.transform.atom_choice import lack_of_masses
 
 #: Numbers of records of frames, and all records.
 Records = tuple[np.ndarray, np.ndarray]
@@ -67,7 +68,7 @@ class _FunctionAnalysis(AnalysisBase):
         residues, rows = np.unique(resindices, return_inverse=True)
         of_residues = self.atomgroup.universe.residues[residues]
         return AtomAttributes(
-            _attributes_of(self.atomgroup, {"masses": float, "charges": float, "names": str}),
+            _described(self.atomgroup),
             rows,
             _attributes_of(
                 of_residues, {"resindices": int, "resids": int, "resnames": str, "segids": str}
@@ -125,6 +126,14 @@ def _named_columns(
     if len(found) < len(label) or not found:
         raise ValueError(f"label must be different names, not {list(label)!r}")
     return found
+
+
+def _described(group: Atoms) -> dict[str, np.ndarray]:
+    """Masses, charges and names of atoms, as far as they are known."""
+    kinds = {"masses": float, "charges": float, "names": str}
+    if lack_of_masses(group):
+        del kinds["masses"]
+    return _attributes_of(group, kinds)
 
 
 def _attributes_of(group: Atoms | Residues, kinds: Mapping[str, type]) -> dict[str, np.ndarray]:

@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from paceline._util.choices import BEADS_OF_WATER
+from paceline._util.choices import BEADS_OF_LIPIDS, WATER_BEADS
 from paceline.contract.atoms import (
     Atoms,
     System,
@@ -14,6 +14,7 @@ from paceline.contract.atoms import (
     topology_attribute_of,
 )
 from paceline.errors import SelectionError, UnsupportedError, warn
+from paceline.transform.atom_choice import lack_of_masses
 from paceline.transform.bond_lists import bond_list
 from paceline.transform.compounds import bonds_of
 
@@ -21,23 +22,13 @@ from paceline.transform.compounds import bonds_of
 POLAR_HYDROGENS = "name H* [1-4]H* and bonded (name N* O*)"
 #: Nitrogens and oxygens that may accept them; no ions.
 POLAR_ACCEPTORS = "name O* N* and bonded all"
-#: Beads of Martini's water.
-WATER_BEADS = f"resname {BEADS_OF_WATER} and name W WF"
 #: Oxygens of water, by the names of GROMACS and CHARMM, and of Amber, OpenMM and the PDB, or beads.
 WATER_OXYGENS = f"name OW OH2 or (water and name O) or ({WATER_BEADS})"
-#: Headgroups of Martini's lipids: the phosphate, or of lipids without one the first bead between
-#: head and tails. Cholesterol is not among them.
-BEADS_OF_LIPIDS = (
-    "name PO4 CP GL1 AM1 OH1 and (same residue as global name GL2 AM2) "
-    "and not (name GL1 AM1 OH1 and same residue as global name PO4 PO41 CP)"
-)
 #: Headgroups of lipids; Amber's are residues of their own.
 LIPIDS = (
     "(resname ??PC ??PE ??PG ??PS ??PA and name P P8 P31 PO4) "
     f"or (resname PC PE PS PGR and name P31) or ({BEADS_OF_LIPIDS})"
 )
-#: Backbone of Martini's proteins.
-BEADS_OF_BACKBONE = "protein and name BB"
 #: Carbons of their tails, by the names of CHARMM, that have hydrogens.
 TAILS = (
     "resname ??PC ??PE ??PG ??PS ??PA and name C2? C2?? C3? C3?? "
@@ -103,7 +94,7 @@ def heaviest_hydrogen(atoms: Atoms) -> float:
 def elements_of(atoms: Atoms) -> list[str]:
     """Symbols in capitals; empty where nothing tells the element."""
     found = [f"{one}".upper() for one in _elements(atoms)]
-    if all(found) or not has_attribute(atoms, "masses"):
+    if all(found) or not has_attribute(atoms, "masses") or lack_of_masses(atoms):
         return found
     names, masses = list(MASSES), np.array(list(MASSES.values()))
     off = np.abs(unrepartitioned_masses(atoms)[:, None] - masses)

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 
 from paceline._util.arguments import whole_number
-from paceline._util.choices import TRACE
+from paceline._util.choices import BEADS_OF_BACKBONE, TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
-from paceline.analysis.guess import BEADS_OF_BACKBONE
 from paceline.analysis.kernels import CoreCovariance, CoreRows, CovarianceSums
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING, Literal, Self
 import numpy as np
 
 from paceline._util.arguments import whole_number
-from paceline._util.choices import TRACE
+from paceline._util.choices import BEADS_OF_BACKBONE, TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
-from paceline.analysis.guess import BEADS_OF_BACKBONE
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, telling_columns
@@ -25,6 +24,7 @@ from paceline.transform.atom_choice import (
     pair_of_groups,
     relative_weights,
 )
+from paceline.transform.broken_reference import warn_of_broken_frame
 from paceline.transform.matching import other_order
 
 if TYPE_CHECKING:
@@ -230,6 +230,8 @@ class RMSD(AnalysisBase):
             # A frame of the same trajectory is transformed as all others are.
             same = fixed.universe is self.atomgroup.universe
             transforms = self.transforms if same else ()
+            if not (same and (transforms or self.ref_frame in self.frames)):
+                warn_of_broken_frame(fixed, self.ref_frame, "RMSD")
             positions = reference_positions(
                 fixed, self.ref_frame, transforms, skip_damaged=self.skip_damaged
             )

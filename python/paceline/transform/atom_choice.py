@@ -7,6 +7,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from paceline._util.arguments import check_selection, one_of
+from paceline._util.choices import BEADS, NAMES_OF_BEADS
 from paceline.contract.atoms import (
     Atoms,
     Frames,
@@ -136,11 +137,14 @@ def check_masses(
 def masses_of(group: Atoms, name: str) -> np.ndarray:
     """Return the masses of atoms, u; raise `UnsupportedError` if the topology has none.
 
-    Warn of masses that MDAnalysis could not guess and has set to 0.
+    Raise it also for those of Martini's beads that are guessed, as if these were atoms. Warn of
+    masses that MDAnalysis could not guess and has set to 0.
     """
     if (known := attribute_of(group, "masses")) is None:
         raise UnsupportedError(f"{name} needs masses, and the topology has none")
     masses: np.ndarray = known.astype(np.float64)
+    if lack := lack_of_masses(group):
+        raise UnsupportedError(f"{name} needs masses, and {lack}")
     attribute = topology_attribute_of(group.universe, "masses")
     if attribute is not None and attribute.is_guessed and not masses.all():
         # MDAnalysis guesses masses from one of these attributes.
@@ -154,6 +158,48 @@ def masses_of(group: Atoms, name: str) -> np.ndarray:
                 "these atoms were not there; take a topology that has masses (TPR, PSF, PRMTOP, …)"
             )
     return masses
+
+
+def lack_of_masses(group: Atoms) -> str:
+    """Reason why the masses of a coarse-grained system are not known; empty if they are."""
+    universe = group.universe
+    attribute = topology_attribute_of(universe, "masses")
+    if attribute is None or not attribute.is_guessed:
+        return ""
+    names = attribute_of(universe.atoms, "names")
+    if names is None or NAMES_OF_BEADS.isdisjoint(names):
+        return ""
+    if not any(len(_some_atoms(universe, one)) for one in BEADS):
+        return ""
+    guessed = _masses_of_elements(group)
+    is_guessed = group.masses == guessed  # a script may have given others since
+    if not is_guessed.any():
+        return ""
+    one = group[is_guessed.argmax()]
+    return (
+        f"those of this coarse-grained system are not known: {one.name} would have "
+        f"{one.mass:.3f} u, as if it were an atom; take a topology that has masses (TPR), or give "
+        "them in a script (u.add_TopologyAttr('masses', ...); most beads of Martini 2 have 72 u)"
+    )
+
+
+def _some_atoms(universe: System, selection: str) -> "Atoms | tuple[()]":
+    try:
+        return universe.select_atoms(selection)
+    except AttributeError:  # the topology has no residue names, for example
+        return ()
+
+
+def _masses_of_elements(group: Atoms) -> np.ndarray:
+    """Masses (u) by which MDAnalysis guesses those of atoms; 0 where it knows none."""
+    from MDAnalysis.guesser.tables import masses
+
+    kinds = next(
+        found
+        for kind in ("elements", "types", "names")
+        if (found := attribute_of(group, kind)) is not None
+    )
+    return np.array([masses.get(f"{kind}", masses.get(f"{kind}".upper(), 0.0)) for kind in kinds])
 
 
 def pair_of_selections(select: object, what: str) -> tuple[Any, Any]:

@@ -21,6 +21,7 @@ from paceline.transform.atom_choice import (
     relative_weights,
     select,
 )
+from paceline.transform.broken_reference import warn_of_broken_reference
 from paceline.transform.matching import warn_of_other_order
 
 #: Weights of atoms, shape (n_atoms,).
@@ -117,6 +118,7 @@ class _Fit(Transform):
             positions = positions[np.searchsorted(atoms, fixed.indices)]
         else:
             check_positions(fixed.universe.trajectory, "a reference")
+            warn_of_broken_reference(fixed, "fit")
             positions = fixed.positions
         return CoreTransform(
             "fit",

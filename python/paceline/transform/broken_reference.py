@@ -1,0 +1,70 @@
+"""Warning of reference structures with molecules that are broken across their cell."""
+
+import numpy as np
+
+from paceline import _core
+from paceline.block import cell_of
+from paceline.contract.atoms import Atoms, System, attribute_of, topology_of
+from paceline.errors import warn
+from paceline.transform.compounds import known_bonds
+from paceline.transform.links import find_links
+
+#: Atoms by which residues follow one another: of proteins, Martini's beads and nucleic acids.
+CHAIN = ("CA", "BB", "P")
+
+
+def warn_of_broken_frame(atoms: Atoms, frame: int, name: str) -> None:
+    """Warn of a broken molecule in a frame; the present frame of the trajectory is unchanged."""
+    trajectory = atoms.universe.trajectory
+    current = trajectory.ts.frame
+    n_frames = trajectory.n_frames
+    if not -n_frames <= frame < n_frames:
+        return  # the reader of the reference raises the error
+    if frame % n_frames == current:
+        return warn_of_broken_reference(atoms, name)
+    try:
+        trajectory[frame]
+        warn_of_broken_reference(atoms, name)
+    finally:
+        trajectory[current]
+
+
+def warn_of_broken_reference(atoms: Atoms, name: str) -> None:
+    """Warn if a molecule of these atoms is broken in the present frame of their trajectory."""
+    universe, trajectory = atoms.universe, atoms.universe.trajectory
+    cell, bonds = cell_of(trajectory), known_bonds(universe)
+    has_cell = cell[:, :6].any() and trajectory.ts.has_positions
+    if topology_of(universe) is None or not has_cell:
+        return
+    indices = np.unique(atoms.indices).astype(np.int64)
+    if not np.isin(indices, bonds).any():
+        indices = _with_chain(universe, indices)
+    links = find_links(universe, bonds, [indices])
+    if links is None:
+        return
+    none, frame = np.empty((0, 2), np.int64), trajectory.ts.frame
+    given = (links.pairs, links.lengths), links.longest, [indices], none
+    whole = _core.Whole(len(universe.atoms), *given)
+    found = whole.look(trajectory.ts.positions[np.newaxis], cell, np.array([frame]))
+    if found is None:
+        return
+    first, second, distance = found[1][0, 2:5]
+    where = f" (frame {frame})" if trajectory.n_frames > 1 else ""
+    option = " --guess-bonds" if links.guessed else ""
+    warn(
+        f"{trajectory.filename}{where}: a molecule of the reference is broken across its cell: "
+        f"atoms {int(first)} and {int(second)} of it are {distance:.1f} Å apart; {name} needs a "
+        f"whole reference: 'paceline convert -s REFERENCE -o whole.gro --unwrap{option}' writes one"
+    )
+
+
+def _with_chain(universe: System, indices: np.ndarray) -> np.ndarray:
+    """Add the atoms of their residues, and one atom of each residue between these."""
+    residues = universe.atoms.resindices
+    some = residues[indices]
+    found = np.isin(residues, some)
+    names = attribute_of(universe.atoms, "names")
+    if names is not None:
+        between = (residues > some.min()) & (residues < some.max())
+        found |= between & np.isin(np.asarray(names, dtype=str), CHAIN)
+    return np.flatnonzero(found).astype(np.int64)
