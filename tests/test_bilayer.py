@@ -178,3 +178,17 @@ def test_batteries_have_bilayers_of_martini(tmp_path):
     assert {"leaflets", "bilayer"} <= battery.analyses.keys()
     assert battery.analyses["bilayer"].results.area_per_lipid.round(1).tolist() == [[72.2, 72.2]]
     assert (tmp_path / "bilayer.csv").exists()
+
+
+def test_area_and_thickness_are_both_answered_and_drawn(tmp_path):
+    results = (
+        Bilayer(paceline.Universe(GRO_MEMPROT, XTC_MEMPROT).select_atoms(LIPIDS)).run().results
+    )
+    answered = [one.partition(":")[0] for one in results.summary()]
+    leaflets = [f"area per lipid, {one} leaflet" for one in ("upper", "lower")]
+    assert answered == [*leaflets, "thickness"]
+    results.save(tmp_path / "bilayer.csv")
+    assert "# mean of thickness (Å): " in (tmp_path / "bilayer.csv").read_text(encoding="utf-8")
+    above, below = results.plot().figure.axes
+    assert [one.get_ylabel() for one in (above, below)] == ["area per lipid (Å²)", "thickness (Å)"]
+    assert [len(one.lines) for one in (above, below)] == [2, 1]

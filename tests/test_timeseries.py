@@ -6,12 +6,15 @@ import threading
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.figure import Figure
 from MDAnalysis.analysis import rms as theirs_rms
 
 import paceline
 from paceline.analysis.distances import DistanceMatrixSeries
+from paceline.analysis.figures import draw
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSF
+from paceline.analysis.saved_tables import read_saved
 from paceline.block import AtomAttributes
 from paceline.errors import AnalysisError, PacelineWarning, UnsupportedError
 
@@ -511,10 +514,21 @@ def test_several_numbers_of_a_frame_have_names(universe, tmp_path):
     frame = found.results.to_dataframe()
     assert [*frame] == ["frame", "time (ps)", "x (Å)", "y (Å)", "turn (°)"]
     np.testing.assert_array_equal(frame.to_numpy()[:, 2:], found.results.timeseries)
-    axes = found.results.plot(stats=False)
-    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["x", "y"]
-    assert [one.get_ylabel() for one in axes.figure.axes] == ["value (Å)", "turn (°)"]
+    assert list(found.results.means) == ["x (Å)", "y (Å)", "turn (°)"]
+    assert [one.partition(":")[0] for one in found.results.summary()] == ["x", "y", "turn"]
+    above, below = found.results.plot().figure.axes
+    legends = [[text.get_text() for text in one.get_legend().get_texts()] for one in (above, below)]
+    assert [[name.partition(",")[0] for name in one] for one in legends] == [["x", "y"], ["turn"]]
+    assert all(", mean " in name for one in legends for name in one)
+    assert [above.get_ylabel(), below.get_ylabel()] == ["value (Å)", "turn (°)"]
+    values = found.results.timeseries[:, 2]
+    assert below.get_ylim()[0] > values.min() - np.ptp(values)
     found.results.save(tmp_path / "a.csv")
+    assert "# mean of turn (°): " in (tmp_path / "a.csv").read_text(encoding="utf-8")
+    saved = read_saved(tmp_path / "a.csv").table()
+    assert [list(one.y) for one in saved.panels] == [["x (Å)", "y (Å)"], ["turn (°)"]]
+    two = draw([saved, saved], Figure().subplots()).figure.axes
+    assert [len(one.lines) for one in two] == [4, 2]
     same = paceline.TimeSeries(ends, ca, label="abc", unit="Å").run(stop=2)
     assert same.results.table is None
     one_unit = paceline.TimeSeries(ends, ca, label=list("abc"), unit="Å").run(stop=2)

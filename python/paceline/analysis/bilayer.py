@@ -141,10 +141,13 @@ class Bilayer(AnalysisBase):
         self._note_protein()
         titles = {f"area per lipid, {one} leaflet (Å²)": one for one in ("upper", "lower")}
         columns = dict(zip(titles, areas.T, strict=True)) | {"thickness (Å)": thickness}
+        legends = titles | {"thickness (Å)": "thickness"}
         for k, one in enumerate(titles.values()):
             columns[f"lipids, {one} leaflet"] = numbers[:, k]
         self.results = Results(
-            table=table_in_time(self, columns, titles, "area per lipid (Å²)"),
+            table=table_in_time(
+                self, columns, legends, "area per lipid and thickness"
+            ).with_panels_of_units({"Å²": "area per lipid (Å²)"}),
             provenance=self.record(),
             area_per_lipid=areas,
             thickness=thickness,

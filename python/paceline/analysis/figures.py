@@ -90,7 +90,8 @@ def draw(
     if options.label and not has_names:
         warn("label: this figure has no legend of series, and leaves names of them out")
     if first.panels:
-        return _draw_panels(first.panels, ax, options)
+        panels = zip(*(table.panels for table in chosen), strict=True)
+        return _draw_panels(list(panels), ax, options)
     if first.states is not None:
         _draw_states(first, ax, options)
     elif first.image is not None:
@@ -109,7 +110,7 @@ def draw(
     return ax
 
 
-def _draw_panels(panels: Sequence[Table], ax: "Axes", options: FigureOptions) -> "Axes":
+def _draw_panels(panels: Sequence[tuple[Table, ...]], ax: "Axes", options: FigureOptions) -> "Axes":
     """Draw tables one above the other in the place of axes, and return the lowest one's axes."""
     if len(panels) == 1:
         return draw(panels[0], ax, options)
@@ -124,10 +125,15 @@ def _draw_panels(panels: Sequence[Table], ax: "Axes", options: FigureOptions) ->
         places = place.subgridspec(len(panels), 1)
     ax.remove()
     all_axes: list[Axes] = [*places.subplots(sharex=True, squeeze=False)[:, 0]]
-    below = copy.copy(options)
-    below.title = ""
+    names = list(options.label)
     for k, (one, axes) in enumerate(zip(panels, all_axes, strict=True)):
-        draw(one, axes, below if k else options)
+        own = copy.copy(options)
+        if k:
+            own.title = ""
+        if names and len(one) == 1:
+            own.label = tuple(names[: len(one[0].y)])
+            names = names[len(one[0].y) :]
+        draw(one, axes, own)
     for axes in all_axes[:-1]:
         axes.set_xlabel("")
     seen = []
@@ -179,6 +185,8 @@ def check_same_kind(tables: Sequence[Table]) -> None:
         is_map = table.states is not None or table.image is not None or not table.y
         if is_map or table.bars or table.ticks:
             raise UnsupportedError("maps and bars are drawn alone: give one table of them")
+    if len({len(table.panels) for table in tables}) > 1:
+        raise UnsupportedError("tables of one kind are drawn into one figure: panels differ")
     labels = [(name_and_unit(table.abscissa)[0], table.y_label) for table in tables]
     if len(set(labels)) > 1:
         found = " and ".join(f"{y!r} against {x!r}" for x, y in dict.fromkeys(labels))

@@ -191,17 +191,13 @@ class _Series(_FunctionAnalysis):
         return table_in_time(self, {column: value}, {column: f"{label}"}, f"{title}")
 
     def _table_of_columns(self, value: np.ndarray) -> Table:
-        """Tabulate columns; those of a second unit are drawn along an axis on the right."""
+        """Tabulate columns, which figures show in a panel for each unit."""
         columns = dict(zip(self._names, value.T, strict=True))
-        units = list(dict.fromkeys(unit for _, unit in self._names.values()))
-        sides = []
-        for unit in units[:2]:
-            y = {title: name for title, (name, one) in self._names.items() if one == unit}
-            several = f"value ({unit})" if unit else "value"
-            sides.append((y, next(iter(y)) if len(y) == 1 else several))
-        (y, label), *others = sides
-        right, right_label = others[0] if others else ({}, "")
-        return table_in_time(self, columns, y, label, right=right, right_label=right_label)
+        y = {title: name for title, (name, _) in self._names.items()}
+        units = {unit for _, unit in self._names.values()}
+        label = f"value ({units.pop()})" if len(units) == 1 and units != {""} else "value"
+        label = next(iter(y)) if len(y) == 1 else label
+        return table_in_time(self, columns, y, label).with_panels_of_units()
 
     def finish(self, value: np.ndarray) -> None:
         """Keep the rows, with frames and times."""
@@ -235,8 +231,8 @@ class TimeSeries(_Series):
         Name of the series in tables and figures; by default the function's. Of several numbers a
         frame, shape (n_frames, n), the names of all: columns of tables, and lines of figures.
     unit : str or sequence of str, optional
-        Its unit, for the same; of several, one for all or one each. Figures have those of a second
-        unit along an axis on the right, and leave out those of a third.
+        Its unit, for the same; of several, one for all or one each. Figures have a panel for each
+        unit.
     block : {"paceline", "mdtraj"}
         Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
     halo : pair of int

@@ -221,9 +221,11 @@ def title_like(columns: Mapping[str, object], path: Path, wanted: str) -> str:
 def describe(table: Table, arrays: Mapping[str, np.ndarray]) -> JsonObject | None:
     """Describe the figure of a table by arrays of the file; None where it has others, too many."""
     drawn = table.drawn or table
-    if drawn.panels and not drawn.y:
-        panels = [describe(one, arrays) for one in drawn.panels]
-        return {"panels": panels} if all(one and "x" in one for one in panels) else {"map": False}
+    if drawn.panels:
+        panels = [describe(replace(one, panels=()), arrays) for one in drawn.panels]
+        y = {"y": dict(drawn.y), "y_label": drawn.y_label} if drawn.y else {}
+        known = all(one and "x" in one for one in panels)
+        return {"panels": panels, **y} if known else {"map": False}
     x = drawn.x if drawn.x in arrays or drawn.x == drawn.abscissa else drawn.abscissa
     found: JsonObject = {"x": x, "y": dict(drawn.y), "y_label": drawn.y_label}
     usual = Table({}, "", {}, "")
@@ -446,7 +448,8 @@ def table_of(described: JsonObject, arrays: Mapping[str, np.ndarray]) -> Table:
     """Make the table of a figure from its description and the arrays of a file."""
     if "panels" in described:
         panels = [table_of(one, arrays) for one in described["panels"]]
-        return replace(panels[0], states=None, panels=panels)
+        y = {key: described[key] for key in ("y", "y_label") if key in described}
+        return replace(panels[0], states=None, panels=panels, **y)
     fields = {name: described[name] for name in FIELDS if name in described}
     columns = {name: np.asarray(values) for name, values in arrays.items() if np.ndim(values) == 1}
     for title, reference in described.get("columns", {}).items():

@@ -159,10 +159,24 @@ class Table:
         is_word = len(first) > 1 and first.isalpha()
         return f"{of[0].upper() + of[1:] if is_word else of} against {' and '.join(along)}"
 
+    def with_panels_of_units(self, labels: Mapping[str, str] | None = None) -> "Table":
+        """Draw the columns along the ordinate in panels, one for each of their units."""
+        titles = {title: name_and_unit(title)[1] for title in self.y}
+        units = list(dict.fromkeys(titles.values()))
+        if len(units) < 2:
+            return self
+        panels = []
+        for unit in units:
+            y = {title: name for title, name in self.y.items() if titles[title] == unit}
+            label = (labels or {}).get(unit, f"value ({unit})" if unit else "value")
+            panels.append(replace(self, y=y, y_label=next(iter(y)) if len(y) == 1 else label))
+        return replace(self, panels=panels)
+
     def without_times(self) -> "Table":
         """Make the same table for frames whose times are not known."""
         drawn = None if self.drawn is None else self.drawn.without_times()
-        return replace(self, times_known=False, drawn=drawn)
+        panels = [one.without_times() for one in self.panels]
+        return replace(self, times_known=False, drawn=drawn, panels=panels)
 
     def means(self, most: int | None = None) -> dict[str, SeriesMean]:
         """Mean of each series in time, or of some, by title; empty where frames are unordered."""
