@@ -93,7 +93,7 @@ def test_files_that_are_written(file, universe, tmp_path):
     assert len(rows) == 21
     page = (folder / "index.html").read_text(encoding="utf-8")
     assert re.findall(r"<h2>(.*)</h2>", page) == [
-        *("Backbone RMSD", "loop 1: RMSF of name CA and resid 40-60"),
+        *("RMSD of resid 1-29, backbone superposed", "loop 1: RMSF of name CA and resid 40-60"),
         *(
             "Radial distribution function",
             "Warnings",  # of the header's number of frames

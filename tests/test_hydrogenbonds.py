@@ -424,7 +424,7 @@ def test_correlations_in_time_are_those_of_their_definitions(tmp_path):
         np.testing.assert_allclose(found.lifetime, np.trapezoid(found.correlation, found.tau))
         # Lags beyond a fifth of the run have no interval.
         text = found.findings[f"{function} lifetime"]
-        end = f"to 78 ps, where C = {found.correlation[-1]:.2g}"
+        end = f"up to a lag of 78 ps, where the correlation is {found.correlation[-1]:.2g}"
         assert text == f"{found.lifetime:.4g} ps {end}, no interval, not converged"
         near = one.time_correlation(function, tau_max=8)
         sums, counts = np.zeros((2, 10, 9))

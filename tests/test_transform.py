@@ -589,7 +589,7 @@ def rings(tmp_path_factory):
 
 LONG_BONDS = (
     r"rings\.trr: 8 bonds in 8 of 80 frames are longer than half the cell after unwrap; the "
-    r"longest, 15\.3 Å, is between <Atom 3: C> and <Atom 4: D> in frame 50\. Perhaps"
+    r"longest, 15\.3 Å, is between C \(index 2\) and D \(index 3\) in frame 50\. Perhaps"
 )
 
 

@@ -107,9 +107,12 @@ def _split(argv: list[str]) -> tuple[list[str], list[str], bool]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m paceline",
-        usage="python -m paceline [options] (script.py | -m module) [its arguments]",
+        usage="python -m paceline [options] (script.py | -m module) [its arguments]\n"
+        "       python -m paceline command [its arguments]",
         description="Run a script that was written for MDAnalysis: its trajectories are read by "
-        "paceline where it can, its analyses use all cores, or all ranks under mpirun.",
+        "paceline where it can, its analyses use all cores, or all ranks under mpirun. Commands "
+        "of paceline run, too: 'python -m paceline info md.xtc' is 'paceline info md.xtc'; "
+        "'paceline --help' lists them.",
         epilog="example: python -m paceline -j 4 rmsd.py md.tpr md.xtc",
         allow_abbrev=False,
     )

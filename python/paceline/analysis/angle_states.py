@@ -180,7 +180,10 @@ def states_of(analysis: "AnalysisBase", angles: np.ndarray, folded: np.ndarray) 
             # Of two states, one is there where the other is not.
             some = there[:1] if len(there) == 2 else there
             found = [mean_of_series(numbers == state, blocks=False) for state in some]
-            intervals[k, there] = [one.interval for one in found]
+            means = populations[k, there]
+            half = np.array([one.interval for one in found])
+            # Half a width that leaves nothing of 0 to 1 out says nothing.
+            intervals[k, there] = np.where(half < np.maximum(means, 1 - means), half, np.nan)
             independent[k] = min(one.n_independent for one in found)
         if is_ordered:
             transitions[k] = np.count_nonzero(np.diff(numbers))

@@ -27,6 +27,7 @@ from paceline.transform.atom_choice import (
     masses_of,
     select,
 )
+from paceline.transform.matching import described
 
 #: Units of densities, and their names.
 UNITS = {
@@ -361,8 +362,8 @@ def _weights_of(group: Atoms, quantity: str) -> np.ndarray:
         first, n_unknown = group[int(np.argmin(numbers))], int((numbers == 0).sum())
         raise UnsupportedError(
             f"DensityProfile: the element of {many(n_unknown, 'atom')} is not known (the first is "
-            f"{first}), and so not the number of its electrons: take a topology with elements, or "
-            "another quantity (--quantity)"
+            f"{described(first)}), and so not the number of its electrons: take a topology with "
+            "elements, or another quantity (--quantity)"
         )
     return numbers
 

@@ -14,12 +14,20 @@ from paceline.analysis.kernels import CoreRows
 from paceline.analysis.residues import Chains
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, numbers_of, residue_labels
-from paceline.contract.atoms import Atoms, Residues, System, attribute_of, has_attribute
+from paceline.contract.atoms import (
+    Atoms,
+    Residues,
+    System,
+    attribute_of,
+    has_attribute,
+    residue_name,
+)
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import joined
 from paceline.transform.atom_choice import check_not_empty, check_static
+from paceline.transform.matching import described
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.dihedrals
@@ -480,8 +488,9 @@ class Janin(Ramachandran):
             if len(other):
                 atoms = self.ag2[other[0]], group[other[0]]
                 raise ValueError(
-                    f"{self.name}: {atoms[0]} and {atoms[1]} make an angle, but are of two "
-                    "residues: a residue lacks an atom, or has one twice; leave it out"
+                    f"{self.name}: {described(atoms[0])} and {described(atoms[1])} make an "
+                    "angle, but are of two residues: a residue lacks an atom, or has "
+                    "one twice; leave it out"
                 )
 
     def finish(self, value: np.ndarray) -> None:
@@ -596,7 +605,7 @@ def _find_chi(residues: Residues, name: str) -> list[tuple[int, list[int]]]:
             for atom in chosen:
                 if np.count_nonzero(names[first:end] == atom) > 1:
                     raise SelectionError(
-                        f"{name}: {atoms[first].residue} has several atoms {atom}: "
+                        f"{name}: {residue_name(atoms[first].residue)} has several atoms {atom}: "
                         "remove alternative locations from the topology"
                     )
             found.append((number, [there[atom] for atom in chosen]))

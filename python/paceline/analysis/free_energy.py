@@ -10,7 +10,7 @@ from paceline._core import __version__
 from paceline._util.arguments import whole_number
 from paceline.analysis.results import Results
 from paceline.analysis.saved_tables import OF_FRAMES, STEP, read_saved, title_like
-from paceline.analysis.table import Image, Table, matching_rows
+from paceline.analysis.table import Image, Table, matching_rows, name_and_unit
 from paceline.analysis.uncertainty import mean_of_series
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import UnsupportedError, warn
@@ -95,6 +95,8 @@ def free_energy_surface(
         energy = -BOLTZMANN * temperature * np.log(counts / counts.max())
     energy[counts == 0] = np.nan
     energy = np.abs(energy)  # no -0
+    if labels[0] == labels[1]:
+        labels = [_with_end(label, f", {k}") for k, label in enumerate(labels, 1)]
     note = _remark(both, labels)
     label = f"free energy at {temperature:g} K (kJ/mol)"
     image = Image(energy, edges[0], edges[1], labels[0], labels[1], label, note=note)
@@ -118,6 +120,12 @@ def free_energy_surface(
     )
 
 
+def _with_end(title: str, end: str) -> str:
+    """Put words behind the name in a title, before its unit."""
+    name, unit = name_and_unit(title)
+    return f"{name}{end} ({unit})" if unit else f"{name}{end}"
+
+
 def _remark(series: Sequence[np.ndarray], labels: Sequence[str]) -> str:
     """Name the series that are not converged."""
     means = [mean_of_series(one) for one in series]
@@ -139,9 +147,7 @@ def _table(
 ) -> Table:
     """Make a row of each bin, at its middle."""
     middles = np.meshgrid(*((one[1:] + one[:-1]) / 2 for one in edges), indexing="ij")
-    names = (
-        labels if labels[0] != labels[1] else [f"{label}, {k}" for k, label in enumerate(labels, 1)]
-    )
+    names = labels
     columns: dict[str, np.ndarray] = dict(zip(names, map(np.ravel, middles), strict=True))
     title = "free energy (kJ/mol)"
     columns |= {title: energy.ravel(), "frames": counts.ravel().astype(np.int64)}
@@ -184,7 +190,17 @@ def series_of_tables(
     if not alone:
         rows = _common_rows(ends, tables)
         values = [one[row] for one, row in zip(values, rows, strict=True)]
+    if titles[0] == titles[1] and not alone:
+        titles = [_with_end(titles[0], f" of {name}") for name in _unlike(ends)]
     return list(zip(titles, values, strict=True))
+
+
+def _unlike(paths: Sequence[Path]) -> list[str]:
+    """Names of two files without their endings, with folders where these are equal."""
+    first, second = paths
+    if first.stem != second.stem:
+        return [first.stem, second.stem]
+    return [f"{one.with_suffix('')}" for one in paths] if first != second else ["x", "y"]
 
 
 def _common_rows(

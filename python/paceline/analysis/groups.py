@@ -309,7 +309,8 @@ def check_presence(analysis: AnalysisBase, what: str) -> None:
     if len(steps) and not (steps[0] > 0 and np.all(steps == steps[0])):
         raise UnsupportedError(
             f"{analysis.name}: a correlation in time needs equidistant frames, and those of the "
-            f"run are {describe_frames(analysis.frames)}"
+            f"run are {describe_frames(analysis.frames)}: leave out the irregular ones, such as by "
+            "--end or -b and -e, or take frames at equal distances (-dt, --step)"
         )
 
 
@@ -351,7 +352,10 @@ def presence_correlation(
             jackknife_interval(np.array([_integral(one, tau) for one in found.without_each()]))
         )
     converged = is_converged(integral, times_between[-1])
-    end = f" to {tau[-1]:.4g} {analysis.time_unit}, where C = {values[-1]:.2g}"
+    end = (
+        f", integrated up to a lag of {tau[-1]:.4g} {analysis.time_unit}, where the correlation "
+        f"is {values[-1]:.2g}"
+    )
     text = time_with_interval(
         integral, interval, converged=converged, end=end, unit=analysis.time_unit
     )

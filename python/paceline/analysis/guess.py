@@ -17,6 +17,7 @@ from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.transform.atom_choice import lack_of_masses
 from paceline.transform.bond_lists import bond_list
 from paceline.transform.compounds import bonds_of
+from paceline.transform.matching import described
 
 #: Hydrogens that may be donated, as a selection by names and bonds.
 POLAR_HYDROGENS = "name H* [1-4]H* and bonded (name N* O*)"
@@ -123,8 +124,8 @@ def donors_of(universe: System, hydrogens: Atoms) -> Atoms:
     if (found == n_atoms).any():
         lonely = hydrogens[found == n_atoms]
         raise SelectionError(
-            f"HydrogenBondAnalysis: {lonely[0]}, one of {len(lonely)} hydrogens, is bonded to "
-            "no atom; give donors_sel=, a topology with its bond, or guess_bonds=True "
+            f"HydrogenBondAnalysis: {described(lonely[0])}, one of {len(lonely)} hydrogens, "
+            "is bonded to no atom; give donors_sel=, a topology with its bond, or guess_bonds=True "
             "(--guess-bonds)"
         )
     return universe.atoms[found]

@@ -20,6 +20,7 @@ from paceline.errors import SelectionError, warn
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_not_empty, known_weights, masses_of
 from paceline.transform.compounds import compound_of_atoms
+from paceline.transform.matching import described
 
 #: Compounds that are measured each by itself.
 COMPOUNDS = ("residues", "segments", "fragments")
@@ -255,7 +256,7 @@ class Gyration(AnalysisBase):
             first = self.atomgroup[self._order[firsts[few[0]]]]
             with_mass = "" if self._weights is None else " with a mass"
             raise SelectionError(
-                f"Gyration: {one} (the first is that of {first}) {verb} less than two "
+                f"Gyration: {one} (the first is that of {described(first)}) {verb} less than two "
                 f"atoms{with_mass}"
                 " and so no shape; select others"
             )

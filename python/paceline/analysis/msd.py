@@ -34,6 +34,7 @@ from paceline.transform.apply_transforms import find_scan
 from paceline.transform.atom_choice import choose_atoms, masses_of
 from paceline.transform.compounds import advice_on_sites, compound_of_atoms
 from paceline.transform.jumps import changed, warn_of_jumps
+from paceline.transform.matching import described
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.msd
@@ -625,8 +626,8 @@ def _compounds(atoms: Atoms, compound: str) -> tuple[np.ndarray, np.ndarray, np.
     if not (total > 0).all():
         first = atoms[order[firsts[np.argmin(total > 0)]]]
         raise SelectionError(
-            f"compound={compound!r}: the one of {first} has no mass, so no center; leave "
-            f"it out, by 'and prop mass > 0' for instance{advice_on_sites(atoms.universe)}"
+            f"compound={compound!r}: the one of {described(first)} has no mass, so no center; "
+            f"leave it out, by 'and prop mass > 0' for instance{advice_on_sites(atoms.universe)}"
         )
     return order, masses / total[numbers], firsts
 

@@ -319,8 +319,9 @@ class SCH(OrderParameter):
         if len(carbons) == 0:
             raise SelectionError(
                 f"SCH: no carbon of {len(atomgroup.atoms)} atoms is bonded to a hydrogen: take a "
-                "topology that has hydrogens, say which they are by hydrogens=, or take "
-                "OrderParameter (--select-2) of other vectors for lipids that have none"
+                "topology that has hydrogens and their bonds, let bonds be guessed by distance "
+                "(guess_bonds=True, --guess-bonds), say which atoms are hydrogens by hydrogens=, "
+                "or take OrderParameter (--select-2) of other vectors for lipids that have none"
             )
         ends = universe.atoms[carbons], universe.atoms[bonded]
         labels = ends[0].names.astype(str)

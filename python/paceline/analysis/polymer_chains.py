@@ -11,6 +11,7 @@ from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_static
 from paceline.transform.compounds import bonds_of, compound_of_atoms
+from paceline.transform.matching import described
 
 #: Atoms of the shortest chain: two bonds, between which there is an angle.
 LEAST_ATOMS = 3
@@ -96,7 +97,7 @@ def _checked(chains: PolymerChains, name: str) -> PolymerChains:
         first = chains.group.universe.atoms[chains.indices[chains.firsts[short[0]]]]
         raise SelectionError(
             f"{name}: {len(short)} of {many(len(chains.sizes), 'chain')} (the first is that of "
-            f"{first}) have less than {LEAST_ATOMS} selected atoms; {ADVICE}"
+            f"{described(first)}) have less than {LEAST_ATOMS} selected atoms; {ADVICE}"
         )
     return chains
 
@@ -134,7 +135,7 @@ def _follow_bonds(group: Atoms, name: str) -> tuple[np.ndarray, np.ndarray]:
         first = group[seen.index(False)]
         raise SelectionError(
             f"{name}: selected atoms are bonded to rings, which have no ends; the first atom of "
-            f"one is {first}; {ADVICE}"
+            f"one is {described(first)}; {ADVICE}"
         )
     return group.indices[np.array(order)], np.array(sizes)
 
@@ -156,6 +157,6 @@ def _check_degrees(group: Atoms, degrees: np.ndarray, name: str) -> None:
                     "chains='fragments' (--chains fragments), in the order of the topology"
                 )
             raise SelectionError(
-                f"{name}: {many(count, 'selected atom')} {verb} {what} (the first is {first}); "
-                f"{ADVICE}{others}"
+                f"{name}: {many(count, 'selected atom')} {verb} {what} (the first is "
+                f"{described(first)}); {ADVICE}{others}"
             )

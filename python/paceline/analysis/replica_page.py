@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 WIDTH = 5.2
 FOOTER = (
     "Intervals are of 95 %: of a mean by Student's t between replicas, each of which counts once, "
-    "and of a difference by Welch's t (1947), one by one: of twenty differences where there is "
-    "none, one is beyond its interval."
+    "and of a difference by Welch's t (1947). They are not corrected for the number of "
+    "comparisons: where groups do not differ, one interval in twenty still leaves out 0."
 )
 
 

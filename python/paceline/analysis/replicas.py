@@ -281,7 +281,10 @@ class Replicas:
         if not known:
             return [*found, "No table, and so no mean between replicas: arrays are saved."]
         if known[0].no_mean:
-            found.append("Angles of a full turn and numbers of clusters have no arithmetic mean.")
+            found.append(
+                "No mean is given: it makes no sense for angles of a full turn, and for numbers of "
+                "clusters."
+            )
         single = [group for group, of_group in tables.items() if len(of_group) == 1]
         if single:
             found.append(

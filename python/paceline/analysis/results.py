@@ -231,8 +231,11 @@ class Results(dict[str, Any]):
         self._check_run()
         table = self.table
         if table is None:
+            named = "timeseries" in self and np.ndim(self["timeseries"]) == 2
+            names = "; label=[…] names the numbers of a frame, and they make a table" * named
             error = UnsupportedError(
-                "these results make no table, as arrays of several dimensions: save them as .npz"
+                "these results make no table, as arrays of several dimensions: save them as "
+                f".npz{names}"
             )
             arrays = "to_xarray() has them" if self._series[0] else "take their arrays"
             raise with_script_advice(error, f"; {arrays}")

@@ -247,7 +247,9 @@ class RMSD(AnalysisBase):
             # The same atoms again, with other weights.
             legend[title if title not in legend else f"RMSD of group {k} (Å)"] = f"{selection}"
         columns = dict(zip(legend, value.T, strict=True))
-        table = table_in_time(self, columns, legend, "RMSD (Å)")
+        first, *groups = legend  # what is superposed answers less than the further atoms
+        order = {title: legend[title] for title in (*groups, first)}
+        table = table_in_time(self, columns, order, "RMSD (Å)")
         self.results = Results(table=table, provenance=self.record(), rmsd=rmsd)
 
 

@@ -64,7 +64,8 @@ class Rotamers(ChiAngles):
         that an angle has not. Frames in which the angle is NaN do not count.
     results.intervals : numpy.ndarray of float64, shape (n_angles, 5)
         Half of the widths of their 95 % intervals; NaN where all frames have, or have not, the
-        state, and where frames are not in the order of time.
+        state, where frames are not in the order of time, and where too few values are independent:
+        the interval would hold all fractions from 0 to 1.
     results.independent : numpy.ndarray of float64, shape (n_angles,)
         Number of independent values of the state that is known worst; NaN if no state changes.
     results.transitions : numpy.ndarray of int64, shape (n_angles,)

@@ -104,8 +104,9 @@ def check_structure(path: str | os.PathLike, atoms: Atoms, n_frames: int = 1) ->
     cut = _cut(kind, atoms)
     if cut:
         warn(
-            f"{name}: {kind.name} cuts {' and '.join(cut)}: programs that read it know atoms by "
-            f"their order alone{'' if kind is _CIF else '; mmCIF (.cif) has no such limits'}"
+            f"{name}: {kind.name} cuts {' and '.join(cut)}: numbers and names in the file no "
+            "longer tell atoms apart, and only their order does"
+            f"{'' if kind is _CIF else '; mmCIF (.cif) has no such limits'}"
         )
     if kind is _CIF and len(twice := chains_with_repeats(atoms, chain_ids(atoms, kind.chain))):
         warn(

@@ -352,6 +352,8 @@ def with_error(mean: float, interval: float, power: int = 0) -> str:
     --------
     >>> with_error(2.34567, 0.0432), with_error(12345.0, 340.0)
     ('2.346 ± 0.043', '12345 ± 340')
+    >>> with_error(-0.2, 221.0)
+    '0 ± 221'
     >>> with_error(2.34567, 0.0432, -5), with_error(-1.29e-8, 8.7e-9, -5)
     ('(2.346 ± 0.043)·10⁻⁵', '(-1.29 ± 0.87)·10⁻¹³')
     """
@@ -359,6 +361,7 @@ def with_error(mean: float, interval: float, power: int = 0) -> str:
         shift = math.floor(math.log10(max(abs(mean), interval)))
         mean, interval, power = mean / 10.0**shift, interval / 10.0**shift, power + shift
     decimals = max(0, 1 - math.floor(math.log10(interval)))
+    mean = round(mean, decimals) + 0.0  # no -0
     text = f"{mean:.{decimals}f} ± {interval:.{decimals}f}"
     return f"({text})·10{str(power).translate(SUPERSCRIPTS)}" if power else text
 

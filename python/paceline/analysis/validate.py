@@ -189,20 +189,26 @@ def validate(
 
 def check_decodable(path: str) -> None:
     """Raise `UnsupportedError` for a file that, by its name, only MDAnalysis can read."""
+    reader = reader_of_mdanalysis(path)
+    if reader is not None:
+        raise UnsupportedError(
+            f"{path}: only MDAnalysis can read this ({reader}), and it may not notice "
+            "damage; convert it to a format that paceline decodes"
+        )
+
+
+def reader_of_mdanalysis(path: str) -> str | None:
+    """Name MDAnalysis's reader of a file that, by its name, only MDAnalysis can read."""
     from paceline.trajectory.open import is_decoded
 
     try:
         if is_decoded(path):
-            return
+            return None
         from MDAnalysis.coordinates.core import get_reader_for
 
-        theirs = get_reader_for(path)
+        return str(get_reader_for(path).__name__)
     except (ImportError, OSError, ValueError):
-        return  # nobody's: what is wrong with it shows when it is opened
-    raise UnsupportedError(
-        f"{path}: only MDAnalysis can read this ({theirs.__name__}), and it may not notice "
-        "damage; convert it to a format that paceline decodes"
-    )
+        return None  # nobody's: what is wrong with it shows when it is opened
 
 
 def _open(path: str, **options: Any) -> "FileTrajectory":

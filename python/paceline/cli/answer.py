@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from paceline.analysis.results import shown_cell
+from paceline.contract.declaration import ON_STRUCTURE
 from paceline.performance.number_format import aligned, many, shortened
 
 if TYPE_CHECKING:
@@ -47,8 +48,12 @@ def say_battery(battery: Any, *paths: Path | None) -> None:
 
 
 def _say_files(*paths: Path | None) -> None:
-    if written := [f"{path}" for path in paths if path not in (None, STDOUT)]:
-        say(f"wrote {', '.join(written)}")
+    written = [path for path in paths if path is not None and path != STDOUT]
+    for path in list(written):
+        if path.suffix.lower() in ON_STRUCTURE and (pdb := path.with_suffix(".pdb")) not in written:
+            written.insert(written.index(path) + 1, pdb)
+    if written:
+        say(f"wrote {', '.join(map(str, written))}")
 
 
 def _say_read(facts: dict[str, Any]) -> None:

@@ -38,6 +38,7 @@ def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[Fact]:
         core = open_file(path, options=asked)
     except UnsupportedError:
         yield from _of_unread(path)
+        _check_not_of_mdanalysis(path)
         raise
     yield _fact("format", core.format)
     yield _atoms(core)
@@ -64,6 +65,18 @@ def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[Fact]:
         where = None if core.index_file is None else str(core.index_file)
         index = {"origin": core.index_origin, "file": where}
         yield Fact("index", f"{core.index_origin}, {where or 'not saved'}", "index", index)
+
+
+def _check_not_of_mdanalysis(path: str) -> None:
+    """Raise `UnsupportedError` for a file that, by its name, MDAnalysis reads."""
+    from paceline.analysis.validate import reader_of_mdanalysis
+
+    if reader := reader_of_mdanalysis(path):
+        raise UnsupportedError(
+            f"{path}: MDAnalysis reads this format ({reader}), and paceline does not decode it: "
+            "analyses and 'paceline convert' take it with a topology (-s); 'paceline info' and "
+            "'paceline validate' take what convert writes"
+        )
 
 
 def facts_of_system(path: str, index: str | None = None) -> Iterator[Fact]:

@@ -210,6 +210,14 @@ class CommandParser(argparse.ArgumentParser):
 
     def _near_option(self, text: str) -> str:
         """Ask for the option that was perhaps meant."""
+        hint = OPTIONS_OF_GROMACS.get(text.partition("=")[0][1:], "")
+        if hint and hint.split()[0] in self._option_string_actions:
+            return f": {hint}"
+        if text.partition("=")[0] == "--group" and "--select" in self._option_string_actions:
+            return (
+                ": select one group of atoms by --select, in one run each, and 'paceline plot' "
+                "draws the tables of all into one figure"
+            )
         names = [name[2:] for name in self._option_string_actions if name.startswith("--")]
         near = close_matches(text.partition("=")[0].lstrip("-"), names)
         return f": did you mean --{near[0]}?" if near else ""

@@ -31,6 +31,7 @@ from paceline.transform.apply_transforms import (
 )
 from paceline.transform.bond_lists import note_on_bonds
 from paceline.transform.jumps import warn_of_jumps
+from paceline.transform.matching import described
 
 if TYPE_CHECKING:
     from paceline.trajectory.file_trajectory import Trajectory
@@ -246,9 +247,9 @@ class TrajectoryRun:
         warn(
             f"{path}: {found.n_bonds} bonds in {found.n_frames} of {len(self.plan.frames)} frames "
             "are longer than half the cell after unwrap; the longest, "
-            f"{found.length:.1f} Å, is between {first} and {second} in frame {found.frame}. "
-            "Perhaps a molecule left its complex or is bonded to its own image, or the topology is "
-            "of other atoms"
+            f"{found.length:.1f} Å, is between {described(first)} and {described(second)} in "
+            f"frame {found.frame}. Perhaps a molecule left its complex or is bonded to its own "
+            "image, or the topology is of other atoms"
         )
 
     def warn_of_repeats(self, times: np.ndarray) -> None:

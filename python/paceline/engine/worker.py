@@ -45,7 +45,7 @@ from paceline.errors import (
     WorkerError,
 )
 from paceline.performance.record import PARTS, BlockTiming
-from paceline.transform.apply_transforms import find_scan
+from paceline.transform.apply_transforms import advice_without_cell, find_scan
 
 #: Values, times, damaged frames, long bonds, and the phases of the block's time and its traffic.
 _Computed = tuple[list[object], np.ndarray, list[tuple[int, str]], list[LongBonds], dict[str, int]]
@@ -300,7 +300,8 @@ class Worker:
             for row, reason in refused:
                 failed.setdefault(row, f"{self._job.source.name_of(task.extents, row)}: {reason}")
         if failed and not self._job.skip_damaged:
-            raise TransformError(failed[min(failed)])
+            first = failed[min(failed)]
+            raise TransformError(f"{first}{advice_without_cell(first)}")
         for row in failed:
             decoded.blank(row)
         own = range(len(task.window))[task.own]

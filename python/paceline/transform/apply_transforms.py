@@ -1,6 +1,7 @@
 """Transformations applied in order: to the blocks of a run, and to single frames."""
 
 import itertools
+import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -206,10 +207,18 @@ def _transformed(
         for _, reason in step(positions, cells):
             where = "" if number == reference else f"on the way to it, in frame {number}, "
             raise TransformError(
-                f"frame {reference} cannot be the reference: {where}{reason}; give another "
-                "reference"
+                f"frame {reference} cannot be the reference: {where}{reason}"
+                f"{advice_without_cell(reason) or '; give another reference'}"
             )
     return positions[0]
+
+
+def advice_without_cell(reason: str) -> str:
+    """Advise on a frame that cannot be transformed for lack of a cell; empty for other reasons."""
+    found = re.search("has no cell, which (unwrap|wrap|nojump) needs", reason)
+    if found is None:
+        return ""
+    return f": molecules have no images without a cell, leave {found[1]} (--{found[1]}) out"
 
 
 def first_positions(

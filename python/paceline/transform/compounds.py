@@ -23,6 +23,7 @@ from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.apply_transforms import CoreTransform
 from paceline.transform.atom_choice import masses_of, select
 from paceline.transform.bond_lists import bond_list
+from paceline.transform.matching import described
 
 T = TypeVar("T")
 
@@ -283,9 +284,9 @@ def compounds_of(group: Atoms, compound: str | None, center: str, name: str) -> 
             massless = np.flatnonzero(n_heavy == 0)
             first = group[order[firsts[massless[0]]]]
             raise SelectionError(
-                f"{name}: {len(massless)} of the {compound} (the first is that of {first}) have no "
-                "mass, and so no center of mass; leave them out, or take center='geometry' "
-                "(--geometry)"
+                f"{name}: {len(massless)} of the {compound} (the first is that of "
+                f"{described(first)}) have no mass, and so no center of mass; leave them out, or "
+                "take center='geometry' (--geometry)"
                 f"{advice_on_sites(group.universe)}"
             )
         # Virtual sites do not affect a center, and may have no bonds.
@@ -388,9 +389,9 @@ def _check_connected(
     apart = np.flatnonzero(of_atoms != np.repeat(of_atoms[compounds.firsts], compounds.sizes))
     if len(apart):
         raise SelectionError(
-            f"{name}: no bonds connect {universe.atoms[compounds.indices[apart[0]]]} to the rest "
-            f"of its compound, one of the {compounds.kind}, so that its center is not known: "
-            "leave it out, take compound='fragments', or make compounds whole by transforms, and "
-            "give unwrap=False"
+            f"{name}: no bonds connect {described(universe.atoms[compounds.indices[apart[0]]])} to "
+            f"the rest of its compound, one of the {compounds.kind}, so that its center is "
+            "not known: leave it out, take compound='fragments', or make compounds whole by "
+            "transforms, and give unwrap=False"
             f"{advice_on_sites(universe)}"
         )

@@ -22,6 +22,7 @@ from paceline.transform.compounds import (
     with_any,
 )
 from paceline.transform.jumps import CoreNoJump, CoreSteps
+from paceline.transform.matching import described
 from paceline.transform.molecules import contacts_between
 
 _COMPOUNDS = ("atoms", "group", "residues", "segments", "molecules", "fragments")
@@ -300,8 +301,8 @@ class _NoJumpOfMolecules(Transform):
         if not (total > 0).all():
             first = universe.atoms[members[firsts[np.argmin(total > 0)]]]
             raise SelectionError(
-                f"nojump by tor: the molecule of {first} has no mass, so no center; give "
-                f"the other molecules, by a selection{advice_on_sites(universe)}"
+                f"nojump by tor: the molecule of {described(first)} has no mass, so no center; "
+                f"give the other molecules, by a selection{advice_on_sites(universe)}"
             )
         weights = masses / np.repeat(total, np.diff(firsts, append=len(members)))
         return CoreSteps(len(atoms), np.searchsorted(atoms, members), weights, firsts)

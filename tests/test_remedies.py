@@ -1,0 +1,99 @@
+"""Messages that name the remedy, and describe atoms by names and residues."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from MDAnalysisTests.datafiles import DCD, GRO, PSF, TRZ
+
+import paceline
+from paceline.analysis.free_energy import free_energy_surface, series_of_tables
+from paceline.analysis.gyration import Gyration
+from paceline.analysis.polymer import Polymer
+from paceline.analysis.rms import RMSD
+from paceline.analysis.rotamers import Rotamers
+from paceline.analysis.uncertainty import with_error
+from paceline.errors import SelectionError, UnsupportedError
+from paceline.transform import unwrap
+
+
+@pytest.fixture
+def protein():
+    return paceline.Universe(PSF, DCD)
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (("info", TRZ), "MDAnalysis reads this format (TRZReader)"),
+        (("gyration", PSF, DCD, "--group", "protein"), "in one run each, and 'paceline plot'"),
+        (("rmsd", PSF, DCD, "--skip", "2"), "no option --skip: --step N takes every Nth frame"),
+        (("rmsd", PSF, DCD, "--skip=2"), "--step N takes every Nth frame"),
+        (("rmsd", PSF, DCD, "--unwrap"), "leave unwrap (--unwrap) out"),
+        (("gyration", PSF, DCD, "--unwrap"), "leave unwrap (--unwrap) out"),
+        (("order", GRO, "--select", "name OW"), "--guess-bonds"),
+    ],
+)
+def test_commands(given, words, run):
+    code, _, err = run(*given)
+    assert code in (1, 2)
+    assert words in err
+
+
+def test_the_launcher_names_commands():
+    told = subprocess.run(
+        [sys.executable, "-m", "paceline", "--help"], capture_output=True, text=True, check=True
+    )
+    assert "python -m paceline command [its arguments]" in told.stdout
+    assert "python -m paceline info md.xtc" in told.stdout
+
+
+def test_scripts_name_the_structure_that_they_colour(run_with_answer, tmp_path):
+    script = tmp_path / "coloured.cxc"
+    code, _, err = run_with_answer("rmsf", PSF, DCD, "--end", "5", "-o", script)
+    assert code == 0
+    assert f"wrote {script}, {tmp_path / 'coloured.pdb'}" in err
+
+
+def test_several_numbers_without_names(protein):
+    series = paceline.TimeSeries(lambda block: block.positions[:, 0], protein.atoms).run(stop=2)
+    with pytest.raises(UnsupportedError, match=r"label=\[…\] names the numbers of a frame"):
+        series.results.whole_table()
+
+
+def test_atoms_are_described_by_names(protein):
+    with pytest.raises(SelectionError, match=r"the first is N of MET 1 4AKE \(index 0\)"):
+        Polymer(protein.select_atoms("protein"))
+    with pytest.raises(SelectionError, match=r"the first is that of N of MET 1 4AKE \(index 0\)"):
+        Gyration(protein.atoms[:1])
+
+
+def test_a_frame_without_a_cell(protein):
+    with pytest.raises(Exception, match=r"leave unwrap \(--unwrap\) out"):
+        RMSD(protein).run(stop=2, transforms=[unwrap()])
+
+
+def test_intervals_of_fractions_leave_something_out(protein):
+    found = Rotamers(protein.select_atoms("protein")).run().results
+    p, half = found.populations, found.intervals
+    known = ~np.isnan(half)
+    assert known.any()
+    assert (half[known] < np.maximum(p, 1 - p)[known]).all()
+
+
+def test_axes_of_one_name_have_names_of_files(protein, tmp_path):
+    for name, select in (("core", "name CA"), ("all", "backbone")):
+        RMSD(protein, select=select).run().results.save(tmp_path / f"{name}.csv")
+    paths = [tmp_path / "core.csv", tmp_path / "all.csv"]
+    (x_label, x), (y_label, y) = series_of_tables(paths)
+    assert [x_label, y_label] == ["RMSD of core (Å)", "RMSD of all (Å)"]
+    results = free_energy_surface(x, y, bins=5, labels=(x_label, y_label))
+    assert "at RMSD of core = " in results.summary()[0]
+    alike = free_energy_surface(x, y, bins=5, labels=("RMSD (Å)", "RMSD (Å)"))
+    assert list(alike.table.columns)[:2] == ["RMSD, 1 (Å)", "RMSD, 2 (Å)"]
+
+
+def test_no_number_is_minus_zero():
+    assert with_error(-0.2, 221.0) == "0 ± 221"
+    assert with_error(-1.2, 221.0) == "-1 ± 221"
