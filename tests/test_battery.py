@@ -93,7 +93,10 @@ def test_files_that_are_written(file, universe, tmp_path):
     assert len(rows) == 21
     page = (folder / "index.html").read_text(encoding="utf-8")
     assert re.findall(r"<h2>(.*)</h2>", page) == [
-        *("RMSD of resid 1-29, backbone superposed", "loop 1: RMSF of name CA and resid 40-60"),
+        *(
+            "RMSD of resid 1-29 after superposition of backbone",
+            "loop 1: RMSF of name CA and resid 40-60",
+        ),
         *(
             "Radial distribution function",
             "Warnings",  # of the header's number of frames
@@ -103,7 +106,10 @@ def test_files_that_are_written(file, universe, tmp_path):
     assert page.count("<svg") == 3
     assert page.count('class="chart"') == 4
     assert 'href="loop%201.csv"' in page
-    assert "Not converged, with fewer than 50 independent values: backbone RMSD." in page
+    assert (
+        "Not converged, with fewer than 50 independent values: RMSD of resid 1-29 after superposition of backbone."
+        in page
+    )
     with pytest.raises(FileExistsError):
         battery.save(folder)
     battery.save(folder, overwrite=True)

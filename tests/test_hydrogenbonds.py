@@ -424,8 +424,10 @@ def test_correlations_in_time_are_those_of_their_definitions(tmp_path):
         np.testing.assert_allclose(found.lifetime, np.trapezoid(found.correlation, found.tau))
         # Lags beyond a fifth of the run have no interval.
         text = found.findings[f"{function} lifetime"]
-        end = f"up to a lag of 78 ps, where the correlation is {found.correlation[-1]:.2g}"
-        assert text == f"{found.lifetime:.4g} ps {end}, no interval, not converged"
+        end = (
+            f"integrated up to a lag of 78 ps, where the correlation is {found.correlation[-1]:.2g}"
+        )
+        assert text == f"{found.lifetime:.4g} ps, no interval, not converged; {end}"
         near = one.time_correlation(function, tau_max=8)
         sums, counts = np.zeros((2, 10, 9))
         for lag in range(9):
@@ -440,8 +442,8 @@ def test_correlations_in_time_are_those_of_their_definitions(tmp_path):
         [legend] = near.plot().get_legend().get_texts()
         assert legend.get_text().replace("\n", " ") == (
             "lifetime "
-            f"{with_error(near.lifetime, near.lifetime_interval)} ps (95 %) to 16 ps, where "
-            f"C = {near.correlation[-1]:.2g}, not converged"
+            f"{with_error(near.lifetime, near.lifetime_interval)} ps (95 %), not converged; "
+            f"integrated up to a lag of 16 ps, where the correlation is {near.correlation[-1]:.2g}"
         )
         assert list(found.to_dataframe()) == ["lag time (ps)", "correlation"]
     every_second = Blinking(tmp_path, patterns).run(step=2).time_correlation(tau_max=3)

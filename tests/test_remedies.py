@@ -1,5 +1,6 @@
 """Messages that name the remedy, and describe atoms by names and residues."""
 
+import re
 import subprocess
 import sys
 
@@ -8,6 +9,7 @@ import pytest
 from MDAnalysisTests.datafiles import DCD, GRO, PSF, TRZ
 
 import paceline
+from paceline.analysis.battery import Battery
 from paceline.analysis.free_energy import free_energy_surface, series_of_tables
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.polymer import Polymer
@@ -97,3 +99,16 @@ def test_axes_of_one_name_have_names_of_files(protein, tmp_path):
 def test_no_number_is_minus_zero():
     assert with_error(-0.2, 221.0) == "0 ± 221"
     assert with_error(-1.2, 221.0) == "-1 ± 221"
+
+
+def test_the_rmsd_of_a_ligand_is_the_headline(protein, tmp_path):
+    given = {"analysis": "rmsd", "select": "backbone", "groupselections": ["resid 30-59"]}
+    battery = Battery({"ligand-rmsd": given}, protein).run(stop=20)
+    battery.save(tmp_path)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    title = "ligand-rmsd: RMSD of resid 30-59 after superposition of backbone"
+    assert re.findall(r"<h2>(.*)</h2>", page)[0] == title
+    [means] = re.findall(r"Means with 95 % intervals: ([^<]*)", page)
+    assert means.startswith(f"{title} (RMSD of resid 30-59 ")
+    assert battery.analyses["ligand-rmsd"].results.summary()[0].startswith("RMSD of resid 30-59: ")
+    assert "RMSD of resid 30-59" in battery.summary()[0]

@@ -74,10 +74,11 @@ def heading(
     declared = {one["class"].partition(".")[2]: one for one in catalogue().values()}
     entry = declared.get(type(analysis).__name__, {"name": name, "title": analysis.name})
     select, title = description.get("select"), entry["title"]
-    if groups := description.get("groupselections"):
+    groups = description.get("groupselections")
+    if isinstance(groups, list | tuple) and groups:
         of = " and ".join(map(str, groups))
         title = f"{title} of {of if len(of) <= LONGEST else 'further atoms'}"
-        title += f", {OF_ATOMS.get(select, select)} superposed"
+        title += f" after superposition of {OF_ATOMS.get(f'{select}', select)}"
     elif select in OF_ATOMS:
         title = f"{OF_ATOMS[select]} {title}"
     elif isinstance(select, str) and select != "all" and len(select) <= LONGEST:

@@ -98,5 +98,5 @@ def time_with_interval(
     """
     note = "" if converged else ", not converged"
     if np.isnan(interval):
-        return f"{value:.4g} {unit}{end}, no interval{note}"
-    return f"{with_error(value, interval)} {unit} (95 %){end}{note}"
+        return f"{value:.4g} {unit}, no interval{note}{end}"
+    return f"{with_error(value, interval)} {unit} (95 %){note}{end}"

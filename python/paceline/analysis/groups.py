@@ -353,7 +353,7 @@ def presence_correlation(
         )
     converged = is_converged(integral, times_between[-1])
     end = (
-        f", integrated up to a lag of {tau[-1]:.4g} {analysis.time_unit}, where the correlation "
+        f"; integrated up to a lag of {tau[-1]:.4g} {analysis.time_unit}, where the correlation "
         f"is {values[-1]:.2g}"
     )
     text = time_with_interval(
