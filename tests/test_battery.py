@@ -107,7 +107,7 @@ def test_files_that_are_written(file, universe, tmp_path):
     assert page.count('class="chart"') == 4
     assert 'href="loop%201.csv"' in page
     assert (
-        "Not converged, with fewer than 50 independent values: RMSD of resid 1-29 after superposition of backbone."
+        "independent values: RMSD of resid 1-29 after superposition of backbone."
         in page
     )
     with pytest.raises(FileExistsError):
