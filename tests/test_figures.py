@@ -1,6 +1,7 @@
 """Figures fit for print: options, units of times, long names, and the user's own style."""
 
 import contextlib
+import itertools
 
 import matplotlib as mpl
 import numpy as np
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 from MDAnalysis.analysis.data.filenames import Rama_ref
 
 from paceline.analysis.dihedrals import Ramachandran
+from paceline.analysis.figure_text import shortened_to
 from paceline.analysis.figures import draw, in_time_unit, new_figure
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
@@ -153,10 +155,9 @@ def test_images_have_units_of_time_and_a_title():
     table = Table({"time (ps)": edges}, "time (ps)", {}, "RMSD (Å)", image=image)
     with pytest.warns(PacelineWarning, match="no legend of series"):
         axes = drawn(table, title="All pairs", label="a")
-    assert (axes.get_xlabel(), axes.get_ylabel(), axes.get_title()) == ("time (ns)",) * 2 + (
-        "All pairs",
-    )
-    assert axes.get_title(loc="left") == "no"
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("time (ns)", "time (ns)")
+    assert axes.get_title(loc="left") == "All pairs"
+    assert [text.get_text() for text in axes.texts] == ["no"]
 
 
 @contextlib.contextmanager
@@ -244,3 +245,94 @@ def test_labels_of_square_maps_are_within_the_figure():
         box = one.yaxis.label.get_window_extent()
         assert box.x0 >= 0
         assert box.x1 <= figure.bbox.width
+
+
+def labels_of(axis):
+    return [text.get_text() for text in axis.get_ticklabels()]
+
+
+def test_long_numbers_leave_the_legend_its_room():
+    columns = {"time (ps)": np.arange(50.0)}
+    rng = np.random.default_rng(3)
+    for name, mean, spread in (("Potential", -524706, 300), ("Density", 1021.3, 0.05)):
+        columns[name] = mean + rng.normal(size=50) * spread
+    panels = [Table(columns, "time (ps)", {one: one}, one) for one in ("Potential", "Density")]
+    whole = Table(columns, "time (ps)", {}, "", panels=panels)
+    figure = drawn(whole).figure
+    for axes in figure.axes:
+        legend = axes.get_legend()
+        assert legend.get_window_extent().x1 <= figure.bbox.x1
+        assert axes.yaxis.get_offset_text().get_text() == ""
+    assert "mean \N{MINUS SIGN}5246" in names_of(figure.axes[0])[0]
+    assert labels_of(figure.axes[1].yaxis)[1].startswith("1021.")
+
+
+def test_a_title_is_above_a_note_and_numbers_along_the_abscissa_are_apart():
+    edges = np.linspace(-525200, -524400, 11)
+    labels = ("Potential (kJ/mol)", "Density (kg/m³)", "free energy")
+    image = Image(np.ones((10, 10)), edges, edges / -500, *labels, note="not converged:\nall")
+    axes = drawn(Table({"a": edges}, "a", {}, "a", image=image), title="A title")
+    [note] = axes.texts
+    [title] = [one for one in axes.get_children() if getattr(one, "get_text", str)() == "A title"]
+    assert note.get_window_extent().y1 <= title.get_window_extent().y0
+    assert title.get_window_extent().y1 <= axes.figure.bbox.y1
+    low, high = axes.get_xlim()
+    ticks = zip(axes.get_xticks(), axes.get_xticklabels(), strict=True)
+    boxes = [text.get_window_extent() for x, text in ticks if low <= x <= high]
+    assert len(boxes) > 1
+    assert all(one.x1 < two.x0 for one, two in itertools.pairwise(boxes))
+
+
+def test_lines_end_where_times_fall():
+    x = np.tile(np.arange(1500.0), 2)
+    values = np.repeat([1.0, 5.0], 1500)
+    axes = drawn(Table({"time (ps)": x, "a": values}, "time (ps)", {"a": "A"}, "A"))
+    assert len(axes.lines) == 2  # with its running mean, of each run alone
+    for line in axes.lines:
+        np.testing.assert_array_equal(np.isnan(line.get_ydata()), np.arange(3001) == 1500)
+    assert set(axes.lines[1].get_ydata()[:1500].tolist()) == {1.0}
+
+
+def test_bands_of_fractions_are_possible_values():
+    columns = {"residue": np.arange(4.0), "a": np.array([0.0, 0.5, 0.9, 1.0])}
+    columns["half"] = np.full(4, 3.0)
+    for label, limits in (("fraction of frames", (0, 1)), ("RMSF (Å)", (-3, 4))):
+        table = Table(columns, "residue", {"a": "A"}, label, bands={"a": "half"})
+        corners = drawn(table).collections[0].get_paths()[0].vertices
+        assert (corners[:, 1].min(), corners[:, 1].max()) == limits
+
+
+def test_one_frame_has_one_time_and_no_mean():
+    axes = drawn(series(n_frames=1))
+    assert axes.get_xticks().tolist() == [0]
+    assert all("mean" not in name and "converged" not in name for name in names_of(axes))
+
+
+def test_cut_texts_keep_both_ends_and_have_one_ellipsis():
+    bond = "ARG 71 NH2-HH22…ASP 76 OD1"
+    for room in range(20, 130, 5):
+        text = shortened_to(bond, room)
+        assert text.count("…") == 1, text
+        assert text == bond or (text[0], text[-1]) == ("A", "1")
+
+
+def test_labels_of_axes_become_smaller_before_words_are_broken_or_cut():
+    table = series()
+    for label in ("Temperature (K)", "fraction in 5°, chi1 of PHE 19"):
+        panels = [Table(table.columns, table.x, table.y, label)] * 3
+        whole = Table(table.columns, table.x, {}, "", panels=panels)
+        axes = drawn(whole, figsize=(3.15, 2.36)).figure.axes[0]
+        assert axes.get_ylabel().split() == label.split()
+
+
+def test_symbols_have_indices_and_a_minus():
+    table = series(1)
+    axes = drawn(Table(table.columns, table.x, table.y, "-S_CD"))
+    assert axes.get_ylabel() == "\N{MINUS SIGN}S$_{CD}$"
+
+
+def test_times_in_a_legend_have_the_unit_of_the_axis():
+    names = ["lifetime 1.2e+07 ± 3e+06 ps, to 2e+07 ps, 5 Å²/ps", "B"]
+    axes = drawn(series(2, step=1e6, names=names), stats=False)
+    assert axes.get_xlabel() == "time (µs)"
+    assert " ".join(names_of(axes)[0].split()) == "lifetime 12.0 ± 3.0 µs, to 20 µs, 5 Å²/ps"

@@ -162,7 +162,7 @@ def test_the_figure_has_names_of_carbons(membrane_lipids, tmp_path):
     results = SCH(ours.select_atoms("resname POPE and name C2?")).run().results
     ax = results.plot()
     assert [text.get_text() for text in ax.get_xticklabels()] == list(results.labels)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("carbon", "-S_CD")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("carbon", "\N{MINUS SIGN}S$_{CD}$")
     results.save(tmp_path / "order.csv")
     text = (tmp_path / "order.csv").read_text(encoding="utf-8")
     assert "frame,time (ps),S_CH of C22,S_CH of C23" in text

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from paceline.analysis.contacts import ContactMap
 from paceline.analysis.dihedrals import Ramachandran
 from paceline.analysis.dssp import DSSP
-from paceline.analysis.figures import draw
+from paceline.analysis.figures import check_same_kind, draw
 from paceline.analysis.free_energy import free_energy_surface
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.pca import PCA
@@ -204,3 +204,23 @@ def test_plot_says_where_the_figure_is(tmp_path, run_with_answer):
     table, figure = tmp_path / "table.csv", tmp_path / "figure.png"
     table.write_text("time (ps),Rg (Å)\n0,1\n1,2\n", "utf-8")
     assert run_with_answer("plot", table, "-o", figure) == (0, "", f"paceline: wrote {figure}\n")
+
+
+def test_columns_of_two_units_have_two_panels(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("time (ps),Rg (Å),RMSD (Å),SASA (Å²)\n0,1,2,3000\n1,2,2,3100\n")
+    table = read_saved(path).table()
+    assert [(one.y_label, [*one.y]) for one in table.panels] == [
+        ("value (Å)", ["Rg (Å)", "RMSD (Å)"]),
+        ("SASA (Å²)", ["SASA (Å²)"]),
+    ]
+    with pytest.raises(UnsupportedError, match="drawn alone"):
+        check_same_kind([table, table])
+    assert not read_saved(path).table(["Rg", "RMSD"]).panels
+
+
+def test_further_figures_have_the_title(adk, tmp_path, run):
+    figure = tmp_path / "projections.svg"
+    options = ["--select", "name CA", "--n-projected", 1, "--projections", figure]
+    status, _, err = run("pca", *adk, *options, "--title", "My title", "-o", tmp_path / "a.csv")
+    assert (status, "My title" in figure.read_text(encoding="utf-8")) == (0, True), err

@@ -93,7 +93,7 @@ def test_numbers_are_written_without_zeros_or_powers_that_nobody_reads():
         "10982 ± 1191 Å (95 %), 98 values, about 3 of them independent, block error 130 Å, "
         "not converged"
     )
-    assert few.short == "mean 10982, not converged"
+    assert few.short == "mean 10982 ± 1191 (95 %), not converged"
     assert str(SeriesMean(2e-9, 100, 1.0, 1e-10, 2e-10, 1e-10)).startswith("(2.00 ± 0.20)·10⁻⁹ ")
 
 

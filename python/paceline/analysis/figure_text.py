@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,6 +26,12 @@ LINE, BETWEEN, HANDLE = 1.2, 0.5, 4.8
 SPACES = {"columnspacing": 2.0, "handlelength": 2.0, "handletextpad": 0.8}
 #: Part of the length of an axis that texts along it may take: widths are estimates.
 ALONG = 0.95
+#: Ticks, distances and borders beside the labels of an ordinate, points.
+AROUND = 22.0
+#: Name of notes among the texts of axes.
+NOTE = "note"
+#: Sign of numbers below 0.
+MINUS = "\N{MINUS SIGN}"
 
 
 def text_width(text: str, size: str | float | None = None) -> float:
@@ -90,12 +97,29 @@ def _by_words(text: str, room: float, size: str | float | None) -> list[str]:
 
 
 def shortened_to(text: str, room: float, size: str | float | None = None) -> str:
-    """Cut the middle out of a text that is wider than so many points."""
+    """Cut the middle out of a text that is wider than so many points; both ends stay."""
     width = text_width(text, size)
     if width <= room or text.count("$") > 1:
         return text
+    # One ellipsis alone: a hydrogen bond, "NH2…OD1", has its own.
+    text = text.replace("…", " ")
     kept = max(2, math.floor(len(text) * room / width) - 1)
-    return f"{text[: (kept + 1) // 2]}…{text[len(text) - kept // 2 :]}"
+    return f"{text[: (kept + 1) // 2].rstrip()}…{text[len(text) - kept // 2 :].lstrip()}"
+
+
+def with_minus(text: str) -> str:
+    """Write numbers below 0 with a minus, not a hyphen."""
+    return re.sub(r"(?<![\w.)])-(?=\d)", MINUS, text)
+
+
+def shown_label(label: str) -> str:
+    """Write the label of an axis as print has it: -S_CD with a minus and its index below."""
+    return re.sub(r"^(-?)([A-Z])_([A-Z]+)$", _symbol, label)
+
+
+def _symbol(found: "re.Match[str]") -> str:
+    """Write a symbol with its sign and index."""
+    return f"{MINUS if found[1] else ''}{found[2]}$_{{{found[3]}}}$"
 
 
 def figure_of(ax: "Axes") -> "Figure":
@@ -107,7 +131,68 @@ def panel_size(ax: "Axes") -> tuple[float, float]:
     """Width of axes and height of their part of the figure, points, before any layout."""
     box, figure = ax.get_position(original=True), figure_of(ax)
     width, height = figure.get_size_inches() * 72
-    return ALONG * box.width * width, min(1.0, box.height * 1.3) * height
+    more = max(0.0, _beside(ax, box.height * height) - (1 - box.width) * width)
+    return ALONG * (box.width * width - more), min(1.0, box.height * 1.3) * height
+
+
+def _beside(ax: "Axes", height: float) -> float:
+    """Estimate the width of ticks, their labels and the label of the ordinate, points."""
+    axis = ax.yaxis
+    of_ticks = axis.get_major_ticks(1)[0].label1.get_fontsize()
+    texts = axis.get_major_formatter().format_ticks(axis.get_major_locator()())
+    ticks = max((text_width(one, of_ticks) for one in texts if "$" not in one), default=0.0)
+    label, size = axis.label.get_text(), axis.label.get_fontsize()
+    n_lines = label.count("\n") + 1 if label else 0
+    if n_lines == 1 and text_width(label, size) > ALONG * height:
+        n_lines = LABEL_LINES
+    return ticks + n_lines * LINE * size + AROUND
+
+
+def fit_legends(all_axes: "Sequence[Axes]") -> None:
+    """Wrap legends of panels, whose widths are that of the narrowest."""
+    width = min(panel_size(ax)[0] for ax in all_axes)
+    for legend in filter(None, (ax.get_legend() for ax in all_axes)):
+        texts = legend.get_texts()
+        names = [text.get_text().replace("\n", " ") for text in texts]
+        own = texts[0].get_fontsize()
+        for size in (own, *(one for one in map(points_of, SIZES) if one < own)):
+            room = width - (HANDLE - SPACES["columnspacing"]) * own
+            lines = [wrapped(name, room, size) for name in names]
+            if max(map(len, lines)) <= LABEL_LINES:
+                break
+        for text, one in zip(texts, lines, strict=True):
+            text.set(text="\n".join(one), fontsize=size)
+
+
+def spread_ticks(ax: "Axes") -> None:
+    """Take fewer ticks along the abscissa where their numbers have no room beside each other."""
+    from matplotlib import rcParams
+    from matplotlib.ticker import MaxNLocator
+
+    locator, size = ax.xaxis.get_major_locator(), rcParams["xtick.labelsize"]
+    if not isinstance(locator, MaxNLocator):
+        return
+    room = panel_size(ax)[0]
+    for n_most in range(6, 0, -1):
+        low, high = sorted(ax.get_xlim())
+        ticks = [tick for tick in locator() if low <= tick <= high]
+        texts = ax.xaxis.get_major_formatter().format_ticks(ticks)
+        widths = [text_width(text, size) for text in texts]
+        if sum(widths) + len(texts) * points_of(size) <= room:
+            return
+        locator.set_params(nbins=n_most)
+
+
+def write_in_full(ax: "Axes") -> None:
+    """Write numbers along axes in full, without a summand, which would be beside a legend."""
+    from matplotlib.ticker import ScalarFormatter
+
+    for axis in (ax.xaxis, ax.yaxis):
+        formatter = axis.get_major_formatter()
+        if isinstance(formatter, ScalarFormatter):
+            formatter.set_useOffset(False)
+    # A power of ten of the ordinate stands left of it, not under a legend or note.
+    ax.yaxis.get_offset_text().set_horizontalalignment("right")
 
 
 def legend_above(
@@ -128,8 +213,6 @@ def legend_above(
     handle = HANDLE + sum(options[key] - usual for key, usual in SPACES.items() if key in options)
     room = *panel_size(ax), handle
     lines, size, columns = _fit(list(texts), room, columns, extra=title is not None)
-    # A power of ten of the ordinate stands left of it, not under its text.
-    ax.yaxis.get_offset_text().set_horizontalalignment("right")
     legend = ax.legend(
         handles[: len(lines)],
         lines,
@@ -200,13 +283,16 @@ def _fit_text(label: "Text", room: float, most_lines: int) -> None:
     text = label.get_text()
     if not text or "\n" in text or text_width(text, label.get_fontsize()) <= room:
         return
-    for size in (label.get_fontsize(), *SIZES[1:]):
+    sizes = (label.get_fontsize(), *SIZES[1:])
+    for size, most in (*((one, most_lines) for one in sizes), (SIZES[-1], most_lines + 1)):
         lines = wrapped(text, room, size)
-        if len(lines) <= most_lines:
+        is_broken = any(text_width(word, size) > room for word in text.split())
+        if len(lines) <= most and not is_broken:
             break
     else:
-        rest = " ".join(lines[most_lines - 1 :])
-        lines = [*lines[: most_lines - 1], shortened_to(rest, room, size)]
+        lines = wrapped(text, room, size)
+        rest = " ".join(lines[most - 1 :])
+        lines = [*lines[: most - 1], *([shortened_to(rest, room, size)] if rest else [])]
     label.set_text("\n".join(lines))
     label.set_fontsize(size)
 
@@ -214,11 +300,19 @@ def _fit_text(label: "Text", room: float, most_lines: int) -> None:
 def put_title(ax: "Axes", text: str) -> None:
     """Put a title above the axes and their legend."""
     figure, legend = figure_of(ax), ax.get_legend()
-    note = ax.get_title(loc="left")
     pad = 6.0
     if legend is not None:
         pad += legend.get_window_extent().height * 72 / figure.dpi
-    if note:
-        pad += (note.count("\n") + 1) * LINE * points_of("small")
-    title = ax.set_title(text, pad=pad, loc="left" if legend is not None else "center")
+    for note in (one for one in ax.texts if one.get_gid() == NOTE):
+        pad += 4 + (note.get_text().count("\n") + 1) * LINE * note.get_fontsize()
+    title = ax.set_title(text, pad=pad, loc="left")
     _fit_text(title, panel_size(ax)[0], TITLE_LINES)
+
+
+def put_note(ax: "Axes", text: str) -> None:
+    """Put a note above the axes, below a title."""
+    place = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
+    note = ax.annotate(text, (0, 1), xytext=(0, 4), fontsize="small", gid=NOTE, **place)
+    room, size = panel_size(ax)[0], note.get_fontsize()
+    lines = [part for line in text.split("\n") for part in wrapped(line, room, size)]
+    note.set_text("\n".join(lines))

@@ -2,6 +2,7 @@
 
 import copy
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
@@ -11,11 +12,19 @@ import numpy as np
 from paceline.analysis.figure_text import (
     figure_of,
     fit_labels,
+    fit_legends,
     legend_above,
+    put_note,
     put_title,
     shortened_to,
+    shown_label,
+    spread_ticks,
+    text_width,
+    with_minus,
+    write_in_full,
 )
 from paceline.analysis.table import Image, States, Table, name_and_unit
+from paceline.analysis.uncertainty import with_error
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.time_units import TIME_UNITS, readable_unit
 from paceline.errors import UnsupportedError, warn
@@ -70,8 +79,10 @@ class Series:
     colours: np.ndarray | None = None
     pattern: str = "-"
     colour: str | None = None
-    #: True if the line ends where the abscissa, numbers of residues, has a gap.
-    ends_at_gaps: bool = False
+    #: Least and largest possible values, where bands end.
+    limits: tuple[float, float] = (-np.inf, np.inf)
+    #: Rows before which the line ends.
+    ends: Sequence[int] = ()
     #: True if the abscissa counts names, which are points with bars of their intervals.
     of_names: bool = False
 
@@ -92,6 +103,7 @@ def draw(
     if first.panels:
         panels = zip(*(table.panels for table in chosen), strict=True)
         return _draw_panels(list(panels), ax, options)
+    write_in_full(ax)
     if first.states is not None:
         _draw_states(first, ax, options)
     elif first.image is not None:
@@ -104,6 +116,7 @@ def draw(
         ax.set_xlim(options.xlim)
     if options.ylim is not None:
         ax.set_ylim(options.ylim)
+    spread_ticks(ax)
     fit_labels(ax)
     if options.title:
         put_title(ax, options.title)
@@ -142,6 +155,7 @@ def _draw_panels(panels: Sequence[tuple[Table, ...]], ax: "Axes", options: Figur
         if names in seen:
             legend.remove()
         seen.append(names)
+    fit_legends(all_axes)
     figure.align_ylabels(all_axes)
     return all_axes[-1]
 
@@ -216,6 +230,30 @@ def in_time_unit(
     return f"{name} ({unit.replace('u', 'µ')})", [one / TIME_UNITS[unit] for one in values]
 
 
+def times_in_unit(text: str, label: str) -> str:
+    """Bring times (ps) within a text to the unit of the label of an axis.
+
+    Examples
+    --------
+    >>> times_in_unit("lifetime 1.2e+07 ± 3e+06 ps, fit from 10 to 2e+07 ps", "lag time (µs)")
+    'lifetime 12.0 ± 3.0 µs, fit from 1e-05 to 20 µs'
+    """
+    unit = name_and_unit(label)[1]
+    scale = TIME_UNITS.get(unit, 1.0)
+    if scale == 1:
+        return text
+
+    def convert(found: re.Match[str]) -> str:
+        first, between, last = found[1], found[2], float(found[3]) / scale
+        if between == "±":
+            return f"{with_error(float(first) / scale, last)} {unit}"
+        before = f"{float(first) / scale:.4g} {between} " if first else ""
+        return f"{before}{last:.4g} {unit}"
+
+    number = r"(-?\d+(?:\.\d*)?(?:e[+-]?\d+)?)"
+    return re.sub(rf"(?:{number} (±|to) )?\b{number} ps\b", convert, text)
+
+
 def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -> None:
     """Draw columns along the abscissa as lines or points, with a legend above."""
     first = tables[0]
@@ -224,18 +262,20 @@ def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -
     )
     if options.time_unit is not None and name_and_unit(first.abscissa)[1] != "ps":
         warn(f"time_unit: the abscissa is {x_label!r}, and no time")
-    series = _series_of(tables, abscissas, options)
+    series = _series_of(tables, abscissas, options, x_label)
     artists = [_draw_one(one, ax) for one in series]
     points = any(one.points for one in series)
     ax.set_xlabel(x_label)
     n_points = max(len(x) for x in abscissas)
     few = f", {MOST_POINTS:,} of {n_points:,} points" if points and n_points > MOST_POINTS else ""
-    ax.set_ylabel(f"{first.y_label}{few}")
+    ax.set_ylabel(f"{shown_label(first.y_label)}{few}")
     ax.margins(x=0.03 if points else 0)  # points at the border would be cut in half
     if first.logarithmic:
         ax.set(xscale="log", yscale="log")
     else:
         _tick_abscissa(x_label, ax)
+    if first.is_series and n_points == 1:
+        ax.set_xticks(abscissas[0])
     if first.ticks:
         ax.margins(x=0.03)
         size = "x-small" if len(first.ticks) > MANY_TICKS else None
@@ -283,7 +323,10 @@ def _tick_abscissa(label: str, ax: "Axes") -> None:
 
 
 def _series_of(
-    tables: Sequence[Table], abscissas: Sequence[np.ndarray], options: FigureOptions
+    tables: Sequence[Table],
+    abscissas: Sequence[np.ndarray],
+    options: FigureOptions,
+    x_label: str,
 ) -> list[Series]:
     """Collect the series of tables, each with its name in the legend."""
     several = len(tables) > 1
@@ -303,12 +346,15 @@ def _series_of(
         means = table.means() if options.stats and n_series <= NAMED else {}
         for j, (title, name) in enumerate(table.y.items()):
             given = names[k] if several else names[j]
+            name = times_in_unit(name, x_label)
             name = f"{given}, {name}" if several and given and len(table.y) > 1 else given or name
             if title in means:
-                name = f"{name}, {means[title].short}"
+                name = f"{name}, {with_minus(means[title].short)}"
             band = table.columns[table.bands[title]] if title in table.bands else None
             one = Series(x, table.columns[title], name, points, window, band)
-            one = replace(one, ends_at_gaps=table.abscissa == "residue" and not points)
+            one = replace(one, limits=possible_range(table.y_label))
+            if not points:
+                one = replace(one, ends=_line_ends(table, x))
             one = replace(one, of_names=bool(table.ticks))
             if several and len(table.y) > 1:
                 one = replace(one, colour=f"C{k % 10}", pattern=PATTERNS[j % len(PATTERNS)])
@@ -323,13 +369,14 @@ def _series_of(
 
 def _draw_one(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathCollection":
     """Draw a series; return what stands for it in the legend."""
-    if one.ends_at_gaps:
-        one = _with_gaps(one)
-    x, values = one.x, one.values
+    x, values, band = one.x, one.values, one.band
+    if len(one.ends):
+        columns = (None if c is None else c.astype(float) for c in (x, values, band))
+        x, values, band = (c if c is None else np.insert(c, one.ends, np.nan) for c in columns)
     is_large, colour = len(x) > LARGE, one.colour
     if one.of_names:
         return ax.errorbar(
-            *(x, values, one.band),
+            *(x, values, band),
             fmt="o",
             label=one.name,
             color=colour,
@@ -356,14 +403,16 @@ def _draw_one(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathColl
         )
     elif one.window:
         (line,) = ax.plot(x, values, linewidth=0.3, alpha=0.4, rasterized=is_large, color=colour)
-        mean = running_mean(values, one.window)
+        ends = one.ends
+        means = [running_mean(run, one.window) for run in np.split(one.values, ends)]
+        mean = np.insert(np.concatenate(means), ends, np.nan) if len(ends) else means[0]
         (line,) = ax.plot(x, mean, one.pattern, color=line.get_color(), label=one.name)
     else:
         # A line through one point is not seen.
         alone = len(x) == 1
         (line,) = ax.plot(x, values, "." if alone else one.pattern, label=one.name, color=colour)
-    if one.band is not None:
-        low, high = values - one.band, values + one.band
+    if band is not None:
+        low, high = np.clip([values - band, values + band], *one.limits)
         ax.fill_between(x, low, high, color=line.get_color(), alpha=0.25, linewidth=0)
     return line
 
@@ -375,12 +424,17 @@ def are_apart(x: np.ndarray) -> np.ndarray:
     return np.asarray(steps > 2 * usual)
 
 
-def _with_gaps(one: Series) -> Series:
-    """Put NaN where residues are missing: more than one, at the usual distance of residues."""
-    ends = np.flatnonzero(are_apart(one.x)) + 1
-    x, values = (np.insert(column, ends, np.nan) for column in (one.x, one.values))
-    band = None if one.band is None else np.insert(one.band, ends, np.nan)
-    return replace(one, x=x, values=values, band=band)
+def _line_ends(table: Table, x: np.ndarray) -> list[int]:
+    """Find the rows before which lines end: where residues are missing, or times fall."""
+    x = x.astype(float)
+    if table.abscissa == "residue":
+        return [*np.flatnonzero(are_apart(x)) + 1]
+    return [*np.flatnonzero(np.diff(x) < 0) + 1] if table.is_series else []
+
+
+def possible_range(label: str) -> tuple[float, float]:
+    """Limits of what the label of an ordinate names: a fraction is from 0 to 1."""
+    return (0.0, 1.0) if label.startswith("fraction") else (-np.inf, np.inf)
 
 
 def _some_points(n_points: int) -> slice | np.ndarray:
@@ -448,8 +502,10 @@ def _draw_bars(table: Table, ax: "Axes") -> None:
     places = np.arange(len(names))
     ax.barh(places, table.columns[title][:MOST_BARS])
     room = NAMES * figure_of(ax).get_size_inches()[0] * 72
-    texts = [shortened_to(f"{name}", room, "x-small") for name in names]
-    ax.set_yticks(places, texts, fontsize="x-small")
+    widest = max((text_width(f"{name}", "x-small") for name in names), default=0.0)
+    size = "x-small" if widest <= room else "xx-small"
+    texts = [shortened_to(f"{name}", room, size) for name in names]
+    ax.set_yticks(places, texts, fontsize=size)
     ax.invert_yaxis()
     ax.margins(y=0.02)
     ax.set_ylabel(table.x)
@@ -544,7 +600,7 @@ def _draw_image(image: Image, ax: "Axes", options: FigureOptions) -> None:
         for axis, parts in zip((ax.xaxis, ax.yaxis), image.parts, strict=True):
             number_parts(axis, parts)
     if image.note:
-        ax.set_title(image.note, loc="left", fontsize="small", fontweight="normal")
+        put_note(ax, image.note)
 
 
 def number_parts(axis: "Axis", parts: np.ndarray) -> None:

@@ -26,6 +26,8 @@ OF_FRAMES, STEP = ("frame", "time (ps)"), "step"
 IN_ARRAYS = {"frames": OF_FRAMES[0], "times": OF_FRAMES[1], "steps": STEP}
 #: Numbers that the line may hold, where the figure has others than the table.
 MOST_NUMBERS = 4000
+#: Units of columns without a description that have a panel each, at most.
+MOST_UNITS = 6
 #: Fields of a table that the line holds where they differ from their defaults.
 FIELDS = (
     *("points", "no_mean", "bars", "times_known", "right", "right_label", "colour", "turn"),
@@ -109,13 +111,23 @@ class SavedTable:
                 f"{rows}: choose columns with --y"
             )
         label = self.facts.get("y_label", "")
-        units = {name_and_unit(title)[1] for title in y}
-        if not label:
-            unit = units.pop() if len(units) == 1 else ""
-            label = y[0] if len(y) == 1 else f"value ({unit})" if unit else "value"
-        turn = all(title.endswith("(°)") for title in y)  # such angles have no mean
-        names = {title: name_and_unit(title)[0] for title in y}
-        return Table(columns, x, names, label, no_mean=turn)
+        by_unit: dict[str, list[str]] = {}
+        for title in y:
+            by_unit.setdefault(name_and_unit(title)[1], []).append(title)
+        if label or len(by_unit) == 1 or len(by_unit) > MOST_UNITS:
+            return _along(columns, x, y, label)
+        # Each unit has a panel.
+        panels = [_along(columns, x, titles) for titles in by_unit.values()]
+        return replace(panels[0], panels=panels, y={})
+
+
+def _along(columns: Mapping[str, np.ndarray], x: str, y: Sequence[str], label: str = "") -> Table:
+    """Make a table of columns of one unit, unless a label says what they are."""
+    unit = name_and_unit(y[0])[1]
+    label = label or (y[0] if len(y) == 1 else f"value ({unit})" if unit else "value")
+    turn = all(title.endswith("(°)") for title in y)  # such angles have no mean
+    names = {title: name_and_unit(title)[0] for title in y}
+    return Table(columns, x, names, label, no_mean=turn)
 
     def _titles_like(self, columns: Mapping[str, object], wanted: str) -> list[str]:
         """Find one title, or those along the axes that have this label."""

@@ -79,11 +79,14 @@ class SeriesMean:
     @property
     def short(self) -> str:
         """Mean and interval, as in a legend."""
+        if self.n_values == 1:
+            return _digits(self.mean, 4)
+        if np.isnan(self.inefficiency):
+            return f"mean {_digits(self.mean, 4)}, no error"
         if self.error == 0:
             return f"mean {_digits(self.mean, 4)}, constant"
-        if not self.converged:
-            return f"mean {_digits(self.mean, 4)}, not converged"
-        return f"mean {with_error(self.mean, self.interval)} (95 %)"
+        note = "" if self.converged else ", not converged"
+        return f"mean {with_error(self.mean, self.interval)} (95 %){note}"
 
 
 def mean_of_series(values: np.ndarray, *, blocks: bool = True) -> SeriesMean:

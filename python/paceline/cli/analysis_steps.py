@@ -295,7 +295,8 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
                 if path.suffix.lower() in FURTHER:
                     results.save(path, overwrite=args.overwrite)
                 else:
-                    results.save_figure(path, overwrite=args.overwrite, **_of_all_figures(args))
+                    options = _of_all_figures(args) | {"title": args.title}
+                    results.save_figure(path, overwrite=args.overwrite, **options)
             left_out = save_results(args, analysis.results)
             save_report(args, analysis.timings)
     paths = (args.output, args.plot, args.structures, *further, args.report)

@@ -59,7 +59,7 @@ def add_energy(commands: Commands) -> CommandParser:
 def run_energy(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.energies import read_energies
-    from paceline.cli.analysis_steps import check_outputs, save_results
+    from paceline.cli.analysis_steps import check_outputs, save_figure, save_results
     from paceline.cli.answer import say, say_results
     from paceline.trajectory.open import files_named
 
@@ -74,7 +74,7 @@ def run_energy(args: argparse.Namespace) -> None:
     results.provenance["command"] = args.command_line
     if args.output is None and args.terms is None:
         if args.plot is not None:
-            results.save_figure(args.plot, overwrite=args.overwrite)
+            save_figure(args, results)
         print(listed(energies))
         return
     with saved_together():
