@@ -11,10 +11,13 @@ from MDAnalysisTests.datafiles import DCD, DCD2, GRO_MEMPROT, PSF, TPR, XTC, XTC
 
 import paceline
 from paceline.analysis.battery import Battery
+from paceline.analysis.battery_page import _is_doubtful
 from paceline.analysis.charts import charts_of
+from paceline.analysis.replica_figures import draw_frequent
 from paceline.analysis.replicas import Replicas
 from paceline.analysis.system_text import describe_span, describe_system
-from paceline.analysis.table import Table
+from paceline.analysis.table import Table, fractions_of_frames
+from paceline.analysis.uncertainty import mean_of_series
 from paceline.performance.chart import MOST_POINTS, Chart, Curve, extreme_rows, script_json
 
 #: Elements without an end.
@@ -99,9 +102,9 @@ def test_a_page_has_one_title_and_a_heading_of_each_analysis(saved):
     assert page.headings[0] == ("h1", "adk_dims.dcd")
     assert [text for tag, text in page.headings[1:] if tag == "h2"] == [
         *("Backbone RMSD", "Protein radius of gyration", "Cα RMSF", "Secondary structure"),
-        "How it was computed",
+        *("Warnings", "How it was computed"),
     ]
-    contents = [attrs["href"] for tag, attrs in page.elements if tag == "a"][:5]
+    contents = [attrs["href"] for tag, attrs in page.elements if tag == "a"][:6]
     assert contents[0] == "#result-backbone-rmsd"
     assert contents[-1] == "#run"
 
@@ -165,8 +168,8 @@ def test_curves_of_replicas_are_overlaid(of_replicas):
             float(row["time (ps)"]): float(row["RMSD (Å)"])
             for row in rows_of(of_replicas / folder / "rmsd.csv")
         }
-        assert values == [rows.get(time) for time in x]
-        assert len(rows) == sum(value is not None for value in values)
+        assert values == [rows.get(time, "") for time in x]
+        assert len(rows) == sum(value != "" for value in values)
     profile = rows_of(of_replicas / "rmsf-profile.csv")
     assert rmsf["data"][1] == [float(row["RMSF, mean of wild type (Å)"]) for row in profile]
     assert rmsf["data"][2] == [float(row["RMSF, wild type, 95 % interval (Å)"]) for row in profile]
@@ -256,7 +259,68 @@ def test_chains_are_curves_of_their_own():
     (chart,) = charts_of(Table({"residue": x, "y": y}, "residue", {"y": "RMSF"}, "RMSF (Å)"))
     found = json.loads(chart.json)
     assert [one["name"] for one in found["curves"]] == ["RMSF, chain 1", "RMSF, chain 2"]
-    assert found["data"] == [[1.0, 2.0, 3.0], [5.0, 6.0, None], [7.0, None, 8.0]]
+    assert found["data"] == [[1.0, 2.0, 3.0], [5.0, 6.0, ""], [7.0, "", 8.0]]
+
+
+def test_gaps_of_a_curve_are_not_rows_of_another():
+    first, second = np.arange(4.0), np.arange(0.0, 8.0, 2)
+    values = np.array([1.0, np.nan, 3.0, 4.0])
+    curves = [Curve("a", first, values), Curve("b", second, values, 1, values)]
+    found = json.loads(Chart("residue", "y", curves).json)
+    assert found["data"] == [
+        [0.0, 1.0, 2.0, 3.0, 4.0, 6.0],
+        [1.0, None, 3.0, 4.0, "", ""],
+        *[[1.0, "", None, "", 3.0, 4.0]] * 2,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("label", "limits"),
+    [
+        ("fraction of frames", [0, 1]),
+        ("difference (fraction of frames)", [-1, 1]),
+        ("RMSF (Å)", None),
+    ],
+)
+def test_intervals_of_fractions_have_limits(label, limits):
+    columns = {"residue": np.arange(3.0), "y": np.ones(3), "half": np.full(3, 2.0)}
+    table = Table(columns, "residue", {"y": "y"}, label, bands={"y": "half"})
+    (chart,) = charts_of(table)
+    assert json.loads(chart.json).get("limits") == limits
+
+
+def test_a_single_group_has_colours_of_replicas_and_no_name_in_its_means(tmp_path):
+    asked = {"rmsd": {"select": "backbone"}, "contact-map": {"select": "resid 1-20"}}
+    replicas = Replicas({"lone": [Battery(asked, paceline.Universe(PSF, d)) for d in (DCD, DCD2)]})
+    replicas.run(step=10).save(tmp_path)
+    (rmsd,) = page_in(tmp_path).charts
+    assert [one["colour"] for one in rmsd["curves"]] == [0, 1]
+    lines = replicas.figures("rmsd")[""].axes[0].lines
+    assert len({line.get_color() for line in lines}) == 2
+    maps = [
+        one.results.frequencies for one in (b.analyses["contact-map"] for b in replicas.batteries)
+    ]
+    (mesh,) = replicas.figures("contact-map")[""].axes[0].collections
+    np.testing.assert_allclose(mesh.get_array(), np.mean(maps, axis=0))
+    assert (tmp_path / "contact-map.svg").exists()
+    assert "(lone)" not in (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert replicas.summary()[0].startswith("rmsd: RMSD (Å): ")
+
+
+def test_most_frequent_things_of_replicas_are_a_map():
+    first = fractions_of_frames("residues", ["A", "B"], {}, np.array([8, 1]), 10)
+    second = fractions_of_frames("residues", ["C", "A"], {}, np.array([9, 2]), 10)
+    axes, *_ = draw_frequent({"g": [first, second]}, 4.0).axes
+    assert [text.get_text() for text in axes.get_yticklabels()] == ["A", "C", "B"]
+    np.testing.assert_allclose(
+        axes.collections[0].get_array(), [[0.8, 0.2], [0, 0.9], [0.1, 0]], atol=1e-12
+    )
+
+
+def test_a_mean_of_equal_numbers_is_not_in_doubt():
+    assert not _is_doubtful(mean_of_series(np.full(5, 141.0)))
+    assert _is_doubtful(mean_of_series(np.arange(5.0)))
+    assert _is_doubtful(mean_of_series(np.arange(2.0)))
 
 
 def test_systems_in_words():

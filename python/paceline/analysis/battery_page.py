@@ -161,7 +161,7 @@ def _paragraphs(
             found.append(
                 f"{title} ({', '.join(texts)})" if len(texts) > 1 else f"{title} {texts[0]}"
             )
-            doubtful += [title] if not all(mean.converged for mean in means.values()) else []
+            doubtful += [title] if any(_is_doubtful(mean) for mean in means.values()) else []
         elif table is not None and _sentences(analysis.results, table):
             more.append(f"{headings[name]}: {'; '.join(_sentences(analysis.results, table))}")
     if found:
@@ -269,6 +269,11 @@ def _section(
     )
 
 
+def _is_doubtful(mean: SeriesMean) -> bool:
+    """True if a mean is not converged; a number that is the same in all frames is known."""
+    return not mean.converged and mean.error != 0
+
+
 def _lines(means: Mapping[str, SeriesMean]) -> list[Sequence[str]]:
     """Rows of the table of means."""
     return [
@@ -276,7 +281,7 @@ def _lines(means: Mapping[str, SeriesMean]) -> list[Sequence[str]]:
             title,
             mean_with_interval(mean),
             f"{mean.n_independent:.0f} of {mean.n_values:,}" if mean.inefficiency > 0 else "–",
-            "yes" if mean.converged else "no",
+            "no" if _is_doubtful(mean) else "yes" if mean.error > 0 else "constant",
         )
         for title, mean in means.items()
     ]

@@ -1,11 +1,21 @@
 """Tables as charts of a page: series in time, and profiles of moderate size."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from paceline.analysis.figures import MANY_POINTS, NAMED, WINDOWS, in_time_unit, running_mean
+from paceline.analysis.figure_text import MINUS
+from paceline.analysis.figures import (
+    MANY_POINTS,
+    NAMED,
+    WINDOWS,
+    in_time_unit,
+    possible_range,
+    running_mean,
+    times_in_unit,
+)
 from paceline.analysis.replica_figures import Profile, differences, line_ends
 from paceline.analysis.table import Table, name_and_unit
 from paceline.performance.chart import MOST_CURVES, Chart, Curve
@@ -49,7 +59,7 @@ def charts_of(table: Table, time_unit: str | None = None) -> list[Chart]:
 def charts_of_replicas(
     tables: Mapping[str, Sequence[Table | None]], time_unit: str | None = None
 ) -> list[Chart]:
-    """Make a chart of each series that replicas have, of all replicas in the colours of groups."""
+    """Make a chart of each series that replicas have, in the colours of groups, or of replicas."""
     known = [table for of_group in tables.values() for table in of_group if table is not None]
     if not known or not known[0].is_series or known[0].no_mean:
         return []
@@ -60,7 +70,7 @@ def charts_of_replicas(
                 f"{group} {k}",
                 np.asarray(table.columns[table.abscissa], dtype=np.float64),
                 np.asarray(table.columns[title], dtype=np.float64),
-                number,
+                number if len(tables) > 1 else k - 1,
             )
             for number, (group, of_group) in enumerate(tables.items())
             for k, table in enumerate(of_group, start=1)
@@ -137,4 +147,7 @@ def _checked(chart: Chart, time_unit: str | None = None) -> list[Chart]:
         return []
     label, abscissas = in_time_unit(chart.x_label, [one.x for one in chart.curves], time_unit)
     pairs = zip(chart.curves, abscissas, strict=True)
-    return [replace(chart, x_label=label, curves=[replace(one, x=x) for one, x in pairs])]
+    curves = [replace(one, x=x, name=times_in_unit(one.name, label)) for one, x in pairs]
+    y_label = re.sub(r"^-(?=[A-Z]_)", MINUS, chart.y_label)
+    limits = possible_range(chart.y_label)
+    return [replace(chart, x_label=label, y_label=y_label, curves=curves, limits=limits)]

@@ -285,8 +285,8 @@ def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -
         ax.locator_params(axis="y", integer=True)
     ax.spines[["top", "right"]].set_visible(False)
     if first.turn:
-        _make_square(ax, first.turn)
-    patches, regions = _draw_reference(first.reference, ax)
+        make_square(ax, first.turn)
+    patches, regions = draw_reference(first.reference, ax)
     if first.colour:
         label, _ = in_time_unit(first.colour, [first.columns[first.colour]], options.time_unit)
         bar = ax.figure.colorbar(cast("PathCollection", artists[-1]), ax=ax, label=label)
@@ -433,8 +433,17 @@ def _line_ends(table: Table, x: np.ndarray) -> list[int]:
 
 
 def possible_range(label: str) -> tuple[float, float]:
-    """Limits of what the label of an ordinate names: a fraction is from 0 to 1."""
-    return (0.0, 1.0) if label.startswith("fraction") else (-np.inf, np.inf)
+    """Limits of what the label of an ordinate names: a fraction is from 0 to 1.
+
+    Examples
+    --------
+    >>> possible_range("helix (fraction of frames)"), possible_range("RMSD (Å)")
+    ((0.0, 1.0), (-inf, inf))
+    """
+    name, unit = name_and_unit(label)
+    if not any(one.startswith("fraction") for one in (name, unit)):
+        return -np.inf, np.inf
+    return (-1.0, 1.0) if name == "difference" else (0.0, 1.0)
 
 
 def _some_points(n_points: int) -> slice | np.ndarray:
@@ -462,7 +471,7 @@ def _draw_right(table: Table, x: np.ndarray, ax: "Axes", n_series: int) -> None:
         ax.tick_params(axis="y", labelcolor="C0")
 
 
-def _draw_reference(name: str, ax: "Axes") -> "tuple[list[Patch], list[str]]":
+def draw_reference(name: str, ax: "Axes") -> "tuple[list[Patch], list[str]]":
     """Draw regions of angles that hold parts of a reference; return what is in the legend."""
     if name not in REFERENCES:
         return [], []
@@ -486,7 +495,7 @@ def _draw_reference(name: str, ax: "Axes") -> "tuple[list[Patch], list[str]]":
     return patches, [f"{part * 100:.0f} % of known structures" for part in REGIONS]
 
 
-def _make_square(ax: "Axes", turn: Sequence[float]) -> None:
+def make_square(ax: "Axes", turn: Sequence[float]) -> None:
     """Give axes of angles their full turn, in one scale."""
     begin, end = turn
     for limits, ticks in ((ax.set_xlim, ax.set_xticks), (ax.set_ylim, ax.set_yticks)):

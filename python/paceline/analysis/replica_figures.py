@@ -2,19 +2,24 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from paceline.analysis.figure_text import legend_above
+from paceline.analysis.figure_text import legend_above, put_title, with_minus
 from paceline.analysis.figures import (
     MANY_POINTS,
+    MOST_BARS,
     NAMED,
     WINDOWS,
     are_apart,
+    draw,
+    draw_reference,
     in_time_unit,
+    make_square,
+    possible_range,
     running_mean,
 )
 from paceline.analysis.table import Table, name_and_unit
@@ -33,6 +38,8 @@ if TYPE_CHECKING:
 
 #: Heights of a panel in figures, and of what is around them, inches.
 PANEL, AROUND = 1.5, 0.7
+#: Height of a row of a map of names, inches.
+HEIGHT = 0.13
 
 
 @dataclass(frozen=True)
@@ -211,8 +218,9 @@ def draw_series(
             if group not in means[title]:
                 continue
             mean, colour = means[title][group], f"C{number}"
-            label: str | None = f"{group}, {mean.short}" if options.stats else group
-            for table in of_group:
+            label: str | None = f"{group}, {with_minus(mean.short)}" if options.stats else group
+            heading = label if len(tables) == 1 else None
+            for k, table in enumerate(of_group):
                 if table is None or title not in table.columns:
                     continue
                 x = table.columns[table.abscissa]
@@ -220,19 +228,24 @@ def draw_series(
                 values = np.asarray(table.columns[title], dtype=float)
                 if len(x) >= MANY_POINTS:
                     values = running_mean(values, len(x) // WINDOWS | 1)
+                if heading is not None:  # replicas of one group have their own colours
+                    label, colour = f"{group} {k + 1}", f"C{k % 10}"
                 ax.plot(x, values, color=colour, linewidth=0.7, alpha=0.8, label=label)
                 label = None
                 ax.set_xlabel(x_label)
                 beside.plot(number - 0.15, np.nanmean(table.columns[title]), ".", color=colour)
             interval = np.nan_to_num(mean.interval)
-            bar = {"color": colour, "capsize": 2, "fmt": "_"}
+            bar = {"color": "black" if heading is not None else colour, "capsize": 2, "fmt": "_"}
             beside.errorbar([number + 0.15], [mean.mean], [interval], **bar)
         ax.set_ylabel(title)
         ax.locator_params(axis="x", nbins=6)
         beside.set_xticks(range(len(tables)), list(tables), rotation=45, ha="right")
         beside.set_xlim(-0.6, len(tables) - 0.4)
         beside.set_title("mean", fontsize="medium", fontweight="normal", loc="center")
-        legend_above(ax)
+        if len(tables) == 1:
+            legend_above(ax, columns=2, title=heading)
+        else:
+            legend_above(ax)
     return figure
 
 
@@ -243,16 +256,70 @@ def draw_points(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure"
     figure = Figure(figsize=(width, width / len(tables) + AROUND), layout="constrained")
     axes = figure.subplots(1, len(tables), squeeze=False, sharex=True, sharey=True)[0]
     for number, (ax, (group, of_group)) in enumerate(zip(axes, tables.items(), strict=True)):
-        for drawn in (table.drawn or table for table in of_group):
+        for k, drawn in enumerate(table.drawn or table for table in of_group):
+            colour = f"C{number if len(tables) > 1 else k % 10}"
             ((y, label),) = drawn.y.items()
             ax.plot(
                 *(drawn.columns[drawn.x], drawn.columns[y], "."),
-                **{"color": f"C{number}", "markersize": 0.5, "rasterized": True},
+                **{"color": colour, "markersize": 0.5, "rasterized": True},
             )
             ax.set_xlabel(drawn.x)
             axes[0].set_ylabel(label)
-        ax.set_title(f"{group} ({many(len(of_group), 'replica')})", fontsize="medium")
+        if drawn.turn:
+            make_square(ax, drawn.turn)
         ax.set_aspect("equal")
+        patches, regions = draw_reference(drawn.reference, ax)
+        if patches:
+            legend_above(ax, patches, regions)
+        put_title(ax, f"{group} ({many(len(of_group), 'replica')})")
+    return figure
+
+
+def draw_maps(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure | None":
+    """Draw the mean map of each group, groups beside each other; None where maps differ."""
+    from matplotlib.figure import Figure
+
+    images = [table.image for of in tables.values() for table in of if table.image is not None]
+    if len({(*one.values.shape, one.x_label) for one in images}) != 1:
+        return None
+    figure = Figure(figsize=(width, width / len(tables) + AROUND), layout="constrained")
+    axes = figure.subplots(1, len(tables), squeeze=False)[0]
+    for ax, (group, of_group) in zip(axes, tables.items(), strict=True):
+        (first, *_) = (table for table in of_group if table.image is not None)
+        assert first.image is not None
+        values = np.mean([one.image.values for one in of_group if one.image is not None], axis=0)
+        mean = replace(first, image=replace(first.image, values=values))
+        draw(mean, ax, FigureOptions(title=f"{group} (mean of {many(len(of_group), 'replica')})"))
+    return figure
+
+
+def draw_frequent(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure | None":
+    """Draw in which fraction of each replica's frames the most frequent things are."""
+    from matplotlib.figure import Figure
+
+    replicas = {f"{group} {k}": one for group, of in tables.items() for k, one in enumerate(of, 1)}
+    first = next(iter(replicas.values()))
+    (title,) = first.y
+    found = {
+        name: dict(zip(one.columns[one.x].tolist(), one.columns[title].tolist(), strict=True))
+        for name, one in replicas.items()
+    }
+    sums: dict[str, float] = {}
+    for of_replica in found.values():
+        for name, part in of_replica.items():
+            sums[name] = sums.get(name, 0.0) + part
+    names = sorted(sums, key=lambda name: -sums[name])[:MOST_BARS]
+    if not names:
+        return None
+    values = np.array([[one.get(name, 0.0) for name in names] for one in found.values()])
+    figure = Figure(figsize=(width, HEIGHT * len(names) + 2 * AROUND), layout="constrained")
+    ax = figure.subplots()
+    mesh = ax.pcolormesh(values.T, cmap="Blues", vmin=0, vmax=1)
+    figure.colorbar(mesh, ax=ax, label=title)
+    ax.set_xticks(np.arange(len(found)) + 0.5, [*found], rotation=45, ha="right")
+    ax.set_yticks(np.arange(len(names)) + 0.5, names, fontsize="x-small")
+    ax.set_ylabel(first.x)
+    ax.invert_yaxis()
     return figure
 
 
@@ -272,12 +339,12 @@ def draw_profile(profile: Profile, width: float) -> "Figure":
     panels = iter(axes[:, 0])
     for title in titles:
         means, ax = profile.means(title), next(panels)
+        label = profile.label if len(titles) == 1 else title
+        ax.set_ylabel(label)
         for number, (group, mean) in enumerate(means.items()):
             n_replicas = len(profile.values[title][group])
             name = f"{group} ({many(n_replicas, 'replica')})"
             _draw_band(ax, x, ends, mean.mean, mean.interval, f"C{number}", name)
-        label = profile.label if len(titles) == 1 else title
-        ax.set_ylabel(label)
         if title == titles[0]:
             legend_above(ax)
         if n_groups < 2:
@@ -306,4 +373,5 @@ def _draw_band(
     """Draw a line in the band of its interval."""
     mean, interval = np.insert(mean, ends, np.nan), np.insert(interval, ends, np.nan)
     ax.plot(x, mean, color=colour, linewidth=0.8, label=label)
-    ax.fill_between(x, mean - interval, mean + interval, color=colour, alpha=0.25, linewidth=0)
+    low, high = np.clip([mean - interval, mean + interval], *possible_range(ax.get_ylabel()))
+    ax.fill_between(x, low, high, color=colour, alpha=0.25, linewidth=0)

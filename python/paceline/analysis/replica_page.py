@@ -152,7 +152,10 @@ def _paragraphs(
     for name, of_series in replicas.means.items():
         title = in_sentence(headings[name])
         for series, means in list(of_series.items())[:1]:
-            of_groups = [f"{_brief(f'{mean}', series)} ({group})" for group, mean in means.items()]
+            of_groups = [
+                _brief(f"{mean}", series) + (f" ({group})" if len(replicas.groups) > 1 else "")
+                for group, mean in means.items()
+            ]
             named = f", {name_and_unit(series)[0]}" if len(of_series) > 1 else ""
             found.append(f"{title}{named} {', '.join(of_groups)}")
         for series, means in of_series.items():
@@ -188,12 +191,13 @@ def _section(
     given = [f"{key} = {value}" for key, value in described[name].items() if key != "analysis"]
     profile = replicas.profile(name)
     charts = {"": charts_of_replicas(replicas.tables(name), options.time_unit)}
+    charts["-frequent"] = []
     charts["-profile"] = [] if profile is None else charts_of_profile(profile)
     with styled(STYLE, options.style):
         figures = replicas.figures(name, WIDTH, options=options)
     of_series = replicas.means[name]
     answers = [
-        f"{titled(name_and_unit(series)[0], group)}: {_brief(f'{mean}', series)}"
+        f"{_of_group(replicas, name_and_unit(series)[0], group)}: {_brief(f'{mean}', series)}"
         for series, means in list(of_series.items())[:1]
         for group, mean in means.items()
     ]
@@ -211,10 +215,15 @@ def _section(
     )
 
 
+def _of_group(replicas: ShownReplicas, title: str, group: str) -> str:
+    """Put the name of a group into a title, unless it is the only one."""
+    return titled(title, group) if len(replicas.groups) > 1 else title
+
+
 def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator[tuple[str, str]]:
     """Describe means of groups, and their differences, of some series, in lines."""
     for title, means in list(replicas.means[name].items())[:most]:
         for group, mean in means.items():
-            yield titled(title, group), f"{mean}"
+            yield _of_group(replicas, title, group), f"{mean}"
         for pair, difference in differences(means).items():
             yield titled(title, pair), f"{difference}"

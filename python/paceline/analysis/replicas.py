@@ -16,6 +16,8 @@ from paceline.analysis.replica_figures import (
     Profile,
     align,
     differences,
+    draw_frequent,
+    draw_maps,
     draw_points,
     draw_profile,
     draw_series,
@@ -23,7 +25,7 @@ from paceline.analysis.replica_figures import (
     titled,
 )
 from paceline.analysis.replica_page import files_of, lines_of, page_of_replicas
-from paceline.analysis.results import Results
+from paceline.analysis.results import Results, further_results
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import (
     GroupDifference,
@@ -361,7 +363,8 @@ class Replicas:
         """Names of the files that `save` may write of all groups together."""
         names = ["index.html", "timings.html", "battery.toml", *TABLES]
         for name in dict.fromkeys(name for one in self.batteries for name in one.every):
-            names += [f"{name}.svg", f"{name}-profile.svg", f"{name}-profile.csv"]
+            names += [f"{name}.svg", f"{name}-frequent.svg"]
+            names += [f"{name}-profile.svg", f"{name}-profile.csv"]
         return names
 
     def summary(self) -> list[str]:
@@ -481,22 +484,39 @@ class Replicas:
         Returns
         -------
         dict of str to matplotlib.figure.Figure
-            By the ending of the file's name: "" and "-profile".
+            By the ending of the file's name: "", "-frequent" and "-profile".
         """
         found: dict[str, Figure] = {}
         tables = self.tables(name)
         known = [one for one in chain.from_iterable(tables.values()) if one is not None]
         if not known:
             return found
+        of_groups = {group: [*filter(None, of)] for group, of in tables.items()}
+        of_groups = {group: of for group, of in of_groups.items() if of}
         if known[0].is_series and not known[0].no_mean:
             found[""] = draw_series(tables, self.means[name], width, options or FigureOptions())
         elif known[0].drawn is not None and known[0].drawn.points:
-            found[""] = draw_points(
-                {group: [*filter(None, of)] for group, of in tables.items()}, width
-            )
+            found[""] = draw_points(of_groups, width)
+        elif known[0].image is not None and (maps := draw_maps(of_groups, width)) is not None:
+            found[""] = maps
+        frequent = self._frequent(name)
+        if frequent and (drawn := draw_frequent(frequent, width)) is not None:
+            found["-frequent"] = drawn
         profile = self.profile(name)
         if profile is not None and len(profile.keys) == 1:
             found["-profile"] = draw_profile(profile, width)
+        return found
+
+    def _frequent(self, name: str) -> dict[str, list[Table]]:
+        """Tables by group of the fractions of frames that things of an analysis are in."""
+        found: dict[str, list[Table]] = {}
+        for group, batteries in self.groups.items():
+            for battery in batteries:
+                further = (
+                    further_results(battery.analyses[name]) if name in battery.analyses else {}
+                )
+                if "frequent" in further:
+                    found.setdefault(group, []).append(further["frequent"].whole_table())
         return found
 
     @property

@@ -33,12 +33,16 @@ class Curve:
 
 @dataclass(frozen=True)
 class Chart:
-    """Curves, at most `MOST_CURVES`, with labels of the axes; `points` have no lines."""
+    """Curves, at most `MOST_CURVES`, with labels of the axes; `points` have no lines.
+
+    Intervals end at `limits`, the least and the largest possible value.
+    """
 
     x_label: str
     y_label: str
     curves: Sequence[Curve]
     points: bool = False
+    limits: tuple[float, float] = (-np.inf, np.inf)
 
     @property
     def note(self) -> str:
@@ -67,14 +71,17 @@ class Chart:
             where = np.searchsorted(x, group[0].x[rows])
             for curve in group:
                 for column in curve.columns:
-                    cells: list[object] = [None] * len(x)
+                    # Lines go on where this curve has no row, and end where it has no number.
+                    cells: list[object] = ["" if not shared else None] * len(x)
                     for place, value in zip(where.tolist(), column[rows].tolist(), strict=True):
                         cells[place] = value if np.isfinite(value) else None
                     data.append(cells)
                 kinds = {"half": curve.half is not None, "smooth": curve.smooth is not None}
                 curves.append({"name": curve.name, "colour": curve.colour, **kinds})
-        found = {"x": self.x_label, "y": self.y_label, "points": self.points}
-        return script_json({**found, "apart": not shared, "curves": curves, "data": data})
+        found: dict[str, object] = {"x": self.x_label, "y": self.y_label, "points": self.points}
+        if np.isfinite(self.limits).all():
+            found["limits"] = [*self.limits]
+        return script_json({**found, "curves": curves, "data": data})
 
 
 def script_json(value: object) -> str:

@@ -7,28 +7,32 @@
 
   const shown = (value) => value == null ? "–" : String(Number(value.toPrecision(6)));
 
+  // Where another curve alone has a row, uPlot expects undefined: lines go on.
+  const column = (values) => values.map((value) => value === "" ? undefined : value);
+
   // Series and bands of uPlot, and its columns, of one chart.
   const read = (chart) => {
     const data = [chart.data[0]], bands = [];
+    const [least, most] = chart.limits || [-Infinity, Infinity];
     const series = [{label: chart.x, value: (u, value) => shown(value)}];
     const add = (values, one) => {
       data.push(values);
-      series.push({spanGaps: chart.apart, points: {show: chart.points}, ...one});
+      series.push({spanGaps: false, points: {show: chart.points}, ...one});
     };
     let next = 1;
     for (const curve of chart.curves) {
       const colour = COLOURS[curve.colour % COLOURS.length];
-      const values = chart.data[next++];
+      const values = column(chart.data[next++]);
       const line = {stroke: colour, width: chart.points ? 0 : 1.5};
-      const half = curve.half ? chart.data[next++] : null;
-      const smooth = curve.smooth ? chart.data[next++] : null;
+      const half = curve.half ? column(chart.data[next++]) : null;
+      const smooth = curve.smooth ? column(chart.data[next++]) : null;
       if (chart.points) {
         line.paths = () => null;
         line.points = {show: true, size: 4, fill: colour};
       } else if (smooth) {
         line.stroke = colour + "66";
         line.width = 1;
-      } else if (values.filter((value) => value !== null).length === 1) {
+      } else if (values.filter((value) => value != null).length === 1) {
         line.points = {show: true};
       }
       const text = (u, value, k, row) => row == null || half === null || half[row] == null
@@ -36,7 +40,8 @@
       add(values, {label: curve.name, value: text, ...line});
       if (half) {
         const edge = (sign) => values.map(
-          (value, row) => value == null || half[row] == null ? null : value + sign * half[row]);
+          (value, row) => value == null ? value : half[row] == null ? null
+            : Math.min(most, Math.max(least, value + sign * half[row])));
         const hidden = {stroke: "transparent", width: 0, class: "edge", points: {show: false}};
         add(edge(1), hidden);
         add(edge(-1), hidden);
