@@ -14,8 +14,10 @@ from paceline.analysis.figures import check_same_kind, draw
 from paceline.analysis.free_energy import free_energy_surface
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.pca import PCA
+from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.saved_tables import read_saved, title_like
+from paceline.analysis.table import Table
 from paceline.errors import PacelineWarning, UnsupportedError
 
 mpl.use("Agg")
@@ -224,3 +226,34 @@ def test_further_figures_have_the_title(adk, tmp_path, run):
     options = ["--select", "name CA", "--n-projected", 1, "--projections", figure]
     status, _, err = run("pca", *adk, *options, "--title", "My title", "-o", tmp_path / "a.csv")
     assert (status, "My title" in figure.read_text(encoding="utf-8")) == (0, True), err
+
+
+def test_headers_are_short(universe, tmp_path):
+    """Numbers of parts at equal distances, means of residues and many titles are described."""
+    results = {
+        "rmsf": RMSF(universe.select_atoms("backbone")).run(stop=5).results,
+        "ramachandran": Ramachandran(universe.select_atoms("protein")).run(stop=3).results,
+        "contacts": ContactMap(universe.select_atoms("protein")).run(stop=3).results,
+        "dssp": DSSP(universe).run(stop=3).results,
+    }
+    for name, one in results.items():
+        path = tmp_path / f"{name}.csv"
+        one.save(path)
+        lines = path.read_text(encoding="utf-8").splitlines()
+        assert max(len(line) for line in lines if line.startswith("# figure")) < 1000, name
+        np.testing.assert_equal(artists_of(read_saved(path).table()), artists_of(one.table))
+
+
+def test_chains_are_drawn_again_with_their_gaps(tmp_path):
+    numbers = np.r_[7:290, 7:290]
+    values = np.random.default_rng(6).random(len(numbers))
+    columns = {"resid": numbers, "RMSF (Å)": values}
+    gap = {"residue": np.insert(numbers.astype(float), 283, np.nan)}
+    gap["RMSF (Å)"] = np.insert(values, 283, np.nan)
+    drawn = Table(gap, "residue", {"RMSF (Å)": "RMSF"}, "RMSF (Å)")
+    results = Results(table=Table(columns, "resid", {}, "RMSF (Å)", drawn=drawn))
+    results.save(tmp_path / "a.csv")
+    assert len((tmp_path / "a.csv").read_text(encoding="utf-8").splitlines()[0]) < 400
+    found = read_saved(tmp_path / "a.csv").table().columns
+    for title, column in gap.items():
+        np.testing.assert_array_equal(found[title], column)

@@ -1,6 +1,7 @@
 """Tables in files: what a file says about its figure, and how it is read back."""
 
 import csv
+import itertools
 import json
 import math
 import os
@@ -28,6 +29,8 @@ IN_ARRAYS = {"frames": OF_FRAMES[0], "times": OF_FRAMES[1], "steps": STEP}
 MOST_NUMBERS = 4000
 #: Units of columns without a description that have a panel each, at most.
 MOST_UNITS = 6
+#: Numbers at equal distances that are written one by one, at most.
+SHORT_ROW = 4
 #: Fields of a table that the line holds where they differ from their defaults.
 FIELDS = (
     *("points", "no_mean", "bars", "times_known", "right", "right_label", "colour", "turn"),
@@ -263,11 +266,13 @@ def describe(table: Table, arrays: Mapping[str, np.ndarray]) -> JsonObject | Non
     for title in dict.fromkeys(titles):
         stack = drawn.stacks.get(title)
         if stack and set(stack) <= set(arrays):
-            columns[title] = {"stack": list(stack)}
+            columns[title] = {"stack": _stacked(stack, arrays)}
             continue
         reference = _reference(title, drawn.columns[title], arrays)
         if reference is None:
             values = np.asarray(drawn.columns[title])
+            reference = _with_gaps(values, arrays)
+        if reference is None:
             room -= values.size
             if room < 0:
                 return None
@@ -298,10 +303,47 @@ def _reference(title: str, values: np.ndarray, arrays: Mapping[str, object]) -> 
     return None
 
 
+def _stacked(stack: Sequence[str], arrays: Mapping[str, object]) -> Any:
+    """Name columns by how their titles begin and end, if no others do; else by their titles."""
+    begin, end = stack[0].partition(" ")[0] + " ", stack[0].rpartition(" ")[2]
+    alike = _titles_between(begin, end, arrays)
+    return {"begin": begin, "end": end} if alike == [*stack] else list(stack)
+
+
+def _titles_between(begin: str, end: str, titles: Iterable[str]) -> list[str]:
+    """Find the titles that begin and end in some way."""
+    return [one for one in titles if one.startswith(begin) and one.endswith(end)]
+
+
+def _with_gaps(values: np.ndarray, arrays: Mapping[str, object]) -> JsonObject | None:
+    """Find a column, or means of it, that are values without NaN, as between chains."""
+    if values.dtype.kind != "f":
+        return None
+    gaps = np.flatnonzero(np.isnan(values))
+    known = np.delete(values, gaps)
+    column = _reference("", known, arrays) if len(gaps) else None
+    column = _mean_of_residues(known, arrays) if column is None else column
+    return None if column is None else {"column": column, "gaps": _numbers(gaps)}
+
+
+def _mean_of_residues(values: np.ndarray, arrays: Mapping[str, Any]) -> JsonObject | None:
+    """Find a column of atoms whose means over residues are values; None if there is none."""
+    for name, column in arrays.items() if "resid" in arrays else ():
+        if np.ndim(column) == 1 and np.asarray(column).dtype.kind == "f":
+            found = {"mean": name}
+            if _same(_referred(found, arrays), values):
+                return found
+    return None
+
+
 def _referred(reference: Any, arrays: Mapping[str, Any]) -> np.ndarray:
     """Get the column that a reference names."""
     if isinstance(reference, str):
         return np.asarray(arrays[reference])
+    if isinstance(reference, dict):  # means over residues, which follow one another
+        changes = np.diff(arrays["resid"], prepend=arrays["resid"][:1]) != 0
+        residues = np.cumsum(changes)
+        return np.bincount(residues, arrays[reference["mean"]]) / np.bincount(residues)
     name, k = reference
     return np.asarray(arrays[name])[..., k].ravel()
 
@@ -319,12 +361,33 @@ def _same(first: np.ndarray, second: np.ndarray) -> bool:
 
 
 def _numbers(values: np.ndarray) -> list[Any]:
-    """Numbers for JSON, which has no NaN."""
-    return [None if one != one else one for one in values.tolist()]
+    """Numbers for JSON, which has no NaN; rows at equal distances are written as one."""
+    found: list[Any] = []
+    ends = [0, *np.flatnonzero(np.diff(values, 2) != 0) + 2, len(values)] if len(values) else [0]
+    for first, stop in itertools.pairwise(ends):
+        some = values[first:stop].tolist()
+        step = some[1] - some[0] if len(some) > SHORT_ROW else 0
+        if step and some == [some[0] + step * k for k in range(len(some))]:
+            found.append({"first": some[0], "step": step, "n": len(some)})
+        else:
+            found += [None if one != one else one for one in some]
+    return found
 
 
-def _array(values: Sequence[object]) -> np.ndarray:
+def _parts(parts: Any) -> list[Any]:
+    """Numbers or names of parts for JSON."""
+    parts = np.asarray(parts)
+    return parts.tolist() if parts.dtype.kind in "US" else _numbers(parts)
+
+
+def _array(given: Sequence[Any]) -> np.ndarray:
     """Numbers, or texts, of JSON."""
+    values: list[Any] = []
+    for one in given:
+        row = isinstance(one, dict)
+        values += [one["first"] + one["step"] * k for k in range(one["n"])] if row else [one]
+    if values and all(isinstance(one, int) for one in values):
+        return np.array(values)
     if any(isinstance(one, str) for one in values):
         return np.array(values, dtype=str)
     return np.array([math.nan if one is None else one for one in values], dtype=np.float64)
@@ -340,7 +403,7 @@ def _describe_image(
     found: JsonObject = {name: vars(image)[name] for name in IMAGE_FIELDS}
     found |= {"x_edges": _numbers(edges[0]), "y_edges": _numbers(edges[1])}
     if image.parts is not None:
-        found["parts"] = [_numbers(np.asarray(parts)) for parts in image.parts]
+        found["parts"] = [_parts(parts) for parts in image.parts]
     for name, values in arrays.items():
         if np.ndim(values) == 2 and _same(values, image.values):
             return {**found, "values": name}
@@ -373,7 +436,7 @@ def _describe_states(states: States, arrays: Mapping[str, object]) -> JsonObject
             return {
                 "letters": name,
                 "codes": codes,
-                "parts": np.asarray(states.parts).tolist(),
+                "parts": _parts(states.parts),
                 **facts,
             }
     return None
@@ -382,7 +445,7 @@ def _describe_states(states: States, arrays: Mapping[str, object]) -> JsonObject
 def _describe_values(states: States, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
     """Describe values of parts, if an array has all of them, or columns those of each."""
     found = {name: vars(states)[name] for name in VALUE_FIELDS}
-    found["parts"] = np.asarray(states.parts).tolist()
+    found["parts"] = _parts(states.parts)
     for name, values in arrays.items():
         if np.ndim(values) == 2 and _same(values, states.numbers):
             return {**found, "values": name}
@@ -392,7 +455,7 @@ def _describe_values(states: States, arrays: Mapping[str, Any]) -> dict[str, Any
 
 def _states_of(given: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> States:
     """Make states, or values, from their description."""
-    parts = given["parts"]
+    parts = _array(given["parts"])
     if "values" in given:
         values = given["values"]
         if isinstance(values, str):
@@ -401,7 +464,7 @@ def _states_of(given: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> St
             n_rows = len(next(iter(arrays.values())))
             columns = [_referred(one, arrays) for one in values]
             numbers = np.column_stack(columns) if columns else np.empty((n_rows, 0))
-        return States(numbers, np.asarray(parts), **{name: given[name] for name in VALUE_FIELDS})
+        return States(numbers, parts, **{name: given[name] for name in VALUE_FIELDS})
     letters = _letters(np.asarray(arrays[given["letters"]]), len(parts))
     if letters is None:
         raise ValueError("the letters of states")
@@ -409,7 +472,7 @@ def _states_of(given: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> St
     for letter, code in given["codes"].items():
         numbers[letters == letter] = code
     names = [(name, colour) for name, colour in given["names"]]
-    return States(numbers, np.asarray(parts), given["label"], names)
+    return States(numbers, parts, given["label"], names)
 
 
 def _letters(values: np.ndarray, n_parts: int) -> np.ndarray | None:
@@ -432,7 +495,7 @@ def _grid(
     for k, key in enumerate(rule["keys"]):
         values = np.asarray(arrays[key], dtype=np.float64)
         if "parts" in image:
-            parts = np.asarray(image["parts"][k], dtype=np.float64)
+            parts = _array(image["parts"][k]).astype(np.float64)
             order = np.argsort(parts, kind="stable")
             if len(np.unique(parts)) < len(parts) or not np.isin(values, parts).all():
                 return None
@@ -440,7 +503,7 @@ def _grid(
         else:
             edges = _array(image["xy"[k] + "_edges"])
             places.append(np.searchsorted(edges, values, side="right") - 1)
-    shape = len(image["x_edges"]) - 1, len(image["y_edges"]) - 1
+    shape = len(_array(image["x_edges"])) - 1, len(_array(image["y_edges"])) - 1
     if any(
         len(one) and not 0 <= one.min() <= one.max() < n
         for one, n in zip(places, shape, strict=True)
@@ -468,7 +531,14 @@ def table_of(described: JsonObject, arrays: Mapping[str, np.ndarray]) -> Table:
         if isinstance(reference, str | list):
             columns[title] = _referred(reference, arrays)
         elif "stack" in reference:
-            columns[title] = np.concatenate([arrays[one] for one in reference["stack"]])
+            stack = reference["stack"]
+            if isinstance(stack, dict):
+                stack = _titles_between(stack["begin"], stack["end"], arrays)
+            columns[title] = np.concatenate([arrays[one] for one in stack])
+        elif "gaps" in reference:
+            columns[title] = _referred(reference["column"], arrays).astype(np.float64)
+            for gap in _array(reference["gaps"]).astype(int):
+                columns[title] = np.insert(columns[title], gap, np.nan)
         else:
             columns[title] = _array(reference["values"])
     image = None
@@ -478,7 +548,7 @@ def table_of(described: JsonObject, arrays: Mapping[str, np.ndarray]) -> Table:
         grid = arrays[values] if isinstance(values, str) else _grid(values, given, arrays)
         if grid is None:
             raise ValueError("the keys of a map")
-        parts = [np.asarray(one) for one in given["parts"]] if "parts" in given else None
+        parts = [_array(one) for one in given["parts"]] if "parts" in given else None
         image = Image(
             *(np.asarray(grid), _array(given["x_edges"]), _array(given["y_edges"])),
             **{name: given[name] for name in IMAGE_FIELDS if name != "limits"},
