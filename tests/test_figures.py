@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from matplotlib import pyplot
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from MDAnalysis.analysis.data.filenames import Rama_ref
 
 from paceline.analysis.dihedrals import Ramachandran
@@ -247,6 +248,10 @@ def test_labels_of_square_maps_are_within_the_figure():
         assert box.x1 <= figure.bbox.width
 
 
+def is_text(artist, text):
+    return isinstance(artist, Text) and artist.get_text() == text
+
+
 def labels_of(axis):
     return [text.get_text() for text in axis.get_ticklabels()]
 
@@ -258,7 +263,9 @@ def test_long_numbers_leave_the_legend_its_room():
         columns[name] = mean + rng.normal(size=50) * spread
     panels = [Table(columns, "time (ps)", {one: one}, one) for one in ("Potential", "Density")]
     whole = Table(columns, "time (ps)", {}, "", panels=panels)
-    figure = drawn(whole).figure
+    figure = drawn(whole, title="A title").figure
+    [title] = [one for one in figure.axes[0].get_children() if is_text(one, "A title")]
+    assert title.get_window_extent().y0 >= figure.axes[0].get_legend().get_window_extent().y1
     for axes in figure.axes:
         legend = axes.get_legend()
         assert legend.get_window_extent().x1 <= figure.bbox.x1
@@ -273,7 +280,7 @@ def test_a_title_is_above_a_note_and_numbers_along_the_abscissa_are_apart():
     image = Image(np.ones((10, 10)), edges, edges / -500, *labels, note="not converged:\nall")
     axes = drawn(Table({"a": edges}, "a", {}, "a", image=image), title="A title")
     [note] = axes.texts
-    [title] = [one for one in axes.get_children() if getattr(one, "get_text", str)() == "A title"]
+    [title] = [one for one in axes.get_children() if is_text(one, "A title")]
     assert note.get_window_extent().y1 <= title.get_window_extent().y0
     assert title.get_window_extent().y1 <= axes.figure.bbox.y1
     low, high = axes.get_xlim()

@@ -138,10 +138,10 @@ def panel_size(ax: "Axes") -> tuple[float, float]:
 def _beside(ax: "Axes", height: float) -> float:
     """Estimate the width of ticks, their labels and the label of the ordinate, points."""
     axis = ax.yaxis
-    of_ticks = axis.get_major_ticks(1)[0].label1.get_fontsize()
-    texts = axis.get_major_formatter().format_ticks(axis.get_major_locator()())
+    of_ticks = points_of(axis.get_major_ticks(1)[0].label1.get_fontsize())
+    texts = axis.get_major_formatter().format_ticks([*axis.get_major_locator()()])
     ticks = max((text_width(one, of_ticks) for one in texts if "$" not in one), default=0.0)
-    label, size = axis.label.get_text(), axis.label.get_fontsize()
+    label, size = axis.label.get_text(), points_of(axis.label.get_fontsize())
     n_lines = label.count("\n") + 1 if label else 0
     if n_lines == 1 and text_width(label, size) > ALONG * height:
         n_lines = LABEL_LINES
@@ -154,9 +154,9 @@ def fit_legends(all_axes: "Sequence[Axes]") -> None:
     for legend in filter(None, (ax.get_legend() for ax in all_axes)):
         texts = legend.get_texts()
         names = [text.get_text().replace("\n", " ") for text in texts]
-        own = texts[0].get_fontsize()
+        own, n = points_of(texts[0].get_fontsize()), vars(legend)["_ncols"]
         for size in (own, *(one for one in map(points_of, SIZES) if one < own)):
-            room = width - (HANDLE - SPACES["columnspacing"]) * own
+            room = width / n - (HANDLE - SPACES["columnspacing"] * (n == 1)) * own
             lines = [wrapped(name, room, size) for name in names]
             if max(map(len, lines)) <= LABEL_LINES:
                 break
@@ -304,15 +304,16 @@ def put_title(ax: "Axes", text: str) -> None:
     if legend is not None:
         pad += legend.get_window_extent().height * 72 / figure.dpi
     for note in (one for one in ax.texts if one.get_gid() == NOTE):
-        pad += 4 + (note.get_text().count("\n") + 1) * LINE * note.get_fontsize()
+        pad += 4 + (note.get_text().count("\n") + 1) * LINE * points_of(note.get_fontsize())
     title = ax.set_title(text, pad=pad, loc="left")
     _fit_text(title, panel_size(ax)[0], TITLE_LINES)
 
 
 def put_note(ax: "Axes", text: str) -> None:
     """Put a note above the axes, below a title."""
-    place = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "bottom"}
-    note = ax.annotate(text, (0, 1), xytext=(0, 4), fontsize="small", gid=NOTE, **place)
+    place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+    place |= {"xytext": (0, 4), "va": "bottom", "fontsize": "small", "gid": NOTE}
+    note = ax.annotate(text, (0, 1), **place)
     room, size = panel_size(ax)[0], note.get_fontsize()
     lines = [part for line in text.split("\n") for part in wrapped(line, room, size)]
     note.set_text("\n".join(lines))

@@ -138,15 +138,13 @@ def _draw_panels(panels: Sequence[tuple[Table, ...]], ax: "Axes", options: Figur
         places = place.subgridspec(len(panels), 1)
     ax.remove()
     all_axes: list[Axes] = [*places.subplots(sharex=True, squeeze=False)[:, 0]]
-    names = list(options.label)
-    for k, (one, axes) in enumerate(zip(panels, all_axes, strict=True)):
-        own = copy.copy(options)
-        if k:
-            own.title = ""
-        if names and len(one) == 1:
-            own.label = tuple(names[: len(one[0].y)])
-            names = names[len(one[0].y) :]
-        draw(one, axes, own)
+    below, labels = copy.copy(options), list(options.label)
+    below.title = ""
+    for one, axes in zip(panels, all_axes, strict=True):
+        if labels and len(one) == 1:
+            below.label = tuple(labels[: len(one[0].y)])
+            labels = labels[len(one[0].y) :]
+        draw(one, axes, below)
     for axes in all_axes[:-1]:
         axes.set_xlabel("")
     seen = []
@@ -156,6 +154,8 @@ def _draw_panels(panels: Sequence[tuple[Table, ...]], ax: "Axes", options: Figur
             legend.remove()
         seen.append(names)
     fit_legends(all_axes)
+    if options.title:
+        put_title(all_axes[0], options.title)
     figure.align_ylabels(all_axes)
     return all_axes[-1]
 
@@ -371,8 +371,8 @@ def _draw_one(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathColl
     """Draw a series; return what stands for it in the legend."""
     x, values, band = one.x, one.values, one.band
     if len(one.ends):
-        columns = (None if c is None else c.astype(float) for c in (x, values, band))
-        x, values, band = (c if c is None else np.insert(c, one.ends, np.nan) for c in columns)
+        x, values = (np.insert(c.astype(float), one.ends, np.nan) for c in (x, values))
+        band = None if band is None else np.insert(band, one.ends, np.nan)
     is_large, colour = len(x) > LARGE, one.colour
     if one.of_names:
         return ax.errorbar(

@@ -391,8 +391,9 @@ class Replicas:
         folder : path-like
             Made if it does not exist. GROUP/N/ gets the tables of replica N; replicas.csv has the
             means of all, means.csv those of groups, differences.csv those between groups. Of each
-            analysis there is NAME.svg, and, where it has a profile, NAME-profile.csv and
-            NAME-profile.svg; then index.html, timings.html, and battery.toml, which repeats it.
+            analysis there is NAME.svg, where it has a profile, NAME-profile.csv and
+            NAME-profile.svg, and where it counts what is frequent, NAME-frequent.svg; then
+            index.html, timings.html, and battery.toml, which repeats it.
         overwrite : bool
             Replace existing files, and delete those of an earlier battery of these names that this
             one does not have.
