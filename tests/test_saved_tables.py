@@ -192,7 +192,8 @@ def test_columns_are_found_by_the_label_of_their_axis(tmp_path):
     saved = read_saved(path)
     for wanted in ("Rg", "Rg (Å)", "radius of gyration", "radius of gyration (Å)"):
         assert list(saved.table([wanted]).y) == ["Rg (Å)"]
-    assert list(saved.table(["shape", "radius of gyration"]).y) == ["shape", "Rg (Å)"]
+    both = saved.table(["shape", "radius of gyration"]).panels
+    assert [title for one in both for title in one.y] == ["shape", "Rg (Å)"]
     panels = {"panels": [figure, {**figure, "y": {"shape": "shape"}, "y_label": "κ²"}]}
     path.write_text(f"# figure: {json.dumps(panels)}\n{rows}", "utf-8")
     assert list(read_saved(path).table(["κ²"]).y) == ["shape"]
@@ -219,6 +220,11 @@ def test_columns_of_two_units_have_two_panels(tmp_path):
     with pytest.raises(UnsupportedError, match="drawn alone"):
         check_same_kind([table, table])
     assert not read_saved(path).table(["Rg", "RMSD"]).panels
+    path.write_text(
+        "time (ps)," + ",".join(f"a (u{k})" for k in range(7)) + "\n" + "0," * 7 + "1\n"
+    )
+    with pytest.raises(UnsupportedError, match="columns of 7 units"):
+        read_saved(path).table()
 
 
 def test_further_figures_have_the_title(adk, tmp_path, run):

@@ -117,20 +117,16 @@ class SavedTable:
         by_unit: dict[str, list[str]] = {}
         for title in y:
             by_unit.setdefault(name_and_unit(title)[1], []).append(title)
-        if label or len(by_unit) == 1 or len(by_unit) > MOST_UNITS:
+        if label or len(by_unit) == 1:
             return _along(columns, x, y, label)
+        if len(by_unit) > MOST_UNITS:
+            raise UnsupportedError(
+                f"{self.path} has columns of {len(by_unit)} units, of which a figure has at most "
+                f"{MOST_UNITS}: choose columns with --y"
+            )
         # Each unit has a panel.
         panels = [_along(columns, x, titles) for titles in by_unit.values()]
         return replace(panels[0], panels=panels, y={})
-
-
-def _along(columns: Mapping[str, np.ndarray], x: str, y: Sequence[str], label: str = "") -> Table:
-    """Make a table of columns of one unit, unless a label says what they are."""
-    unit = name_and_unit(y[0])[1]
-    label = label or (y[0] if len(y) == 1 else f"value ({unit})" if unit else "value")
-    turn = all(title.endswith("(°)") for title in y)  # such angles have no mean
-    names = {title: name_and_unit(title)[0] for title in y}
-    return Table(columns, x, names, label, no_mean=turn)
 
     def _titles_like(self, columns: Mapping[str, object], wanted: str) -> list[str]:
         """Find one title, or those along the axes that have this label."""
@@ -143,6 +139,15 @@ def _along(columns: Mapping[str, np.ndarray], x: str, y: Sequence[str], label: s
                 if wanted in (label, name_and_unit(label)[0]):
                     found += [title for title in y or () if title in columns]
         return found or [title_like(columns, self.path, wanted)]
+
+
+def _along(columns: Mapping[str, np.ndarray], x: str, y: Sequence[str], label: str = "") -> Table:
+    """Make a table of columns of one unit, unless a label says what they are."""
+    unit = name_and_unit(y[0])[1]
+    label = label or (y[0] if len(y) == 1 else f"value ({unit})" if unit else "value")
+    turn = all(title.endswith("(°)") for title in y)  # such angles have no mean
+    names = {title: name_and_unit(title)[0] for title in y}
+    return Table(columns, x, names, label, no_mean=turn)
 
 
 def read_saved(path: str | os.PathLike) -> SavedTable:
