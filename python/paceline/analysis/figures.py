@@ -141,7 +141,7 @@ def _draw_panels(panels: Sequence[tuple[Table, ...]], ax: "Axes", options: Figur
     below, labels = copy.copy(options), list(options.label)
     below.title = ""
     for one, axes in zip(panels, all_axes, strict=True):
-        if labels and len(one) == 1:
+        if options.label and len(one) == 1:
             below.label = tuple(labels[: len(one[0].y)])
             labels = labels[len(one[0].y) :]
         draw(one, axes, below)
