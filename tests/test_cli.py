@@ -424,7 +424,7 @@ def test_plot_and_timings(adk, tmp_path, run):
     [
         (["--select", "nam CA"], 2, "Unknown selection token"),
         (["--select", "name XYZ"], 2, "no atoms match"),
-        (["--begin", "200"], 2, "no frames"),
+        (["--begin", "200"], 2, "frames go from 0 to 97"),
         (["--begin", "200ps"], 2, "from 1 to 98 ps"),
         (["--begin", "2.5"], 2, "a frame number or a time such as 100ps"),
         (["--step", "0"], 2, "at least 1"),

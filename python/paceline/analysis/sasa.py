@@ -306,7 +306,7 @@ def _radii_of(
             if (label := _coarse_grained(atoms)) is not None:
                 raise SelectionError(
                     f"SASA: residues such as {label} seem to be coarse-grained, and no radii are "
-                    "known of beads: in Python, give SASA(radii=) an array of theirs, Å"
+                    "known of beads: a script can give an array of their radii, Å"
                 )
             names = [one.capitalize() or "atoms without an element" for one in unknown]
             some = atoms[np.isin(elements, unknown)]

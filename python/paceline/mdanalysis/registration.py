@@ -307,8 +307,8 @@ def _warn_of_earlier_processes() -> None:
     )
     if running:
         warn(
-            f"{many(running, 'worker')} of this script started before paceline.register(), and "
-            "read with MDAnalysis's readers: call register() first"
+            f"{many(running, 'worker')} of this script started before paceline was registered, "
+            "and read with MDAnalysis's readers: register it first"
         )
 
 

@@ -18,6 +18,7 @@ from MDAnalysis.core.universe import Universe
 from MDAnalysis.lib.mdamath import triclinic_vectors
 
 from paceline import _core
+from paceline._util.os_calls import read_at, write_at
 from paceline.block import CELL_WIDTH, FIELDS, field_bits
 from paceline.contract.atoms import Timestep, values_of
 from paceline.errors import UnwritableError
@@ -134,7 +135,7 @@ class _FileEnd:
         """Read the last bytes; none of another thing than a regular file."""
         if not stat.S_ISREG(os.fstat(self._fd).st_mode):
             return b""
-        return os.pread(self._fd, n, max(self.size - n, 0))
+        return read_at(self._fd, n, max(self.size - n, 0))
 
     def append(self, data: Any) -> None:
         """Write bytes behind the last ones."""
@@ -145,7 +146,7 @@ class _FileEnd:
         """Write bytes at an offset."""
         left = memoryview(data).cast("B")
         while left:
-            n = os.pwrite(self._fd, left, offset)
+            n = write_at(self._fd, left, offset)
             left, offset = left[n:], offset + n
 
     def look(self) -> None:

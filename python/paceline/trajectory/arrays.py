@@ -12,7 +12,7 @@ from paceline import _core
 from paceline._util.shared_arrays import HasPlaces, MappedAgain, Part, WrittenArrays
 from paceline.block import FrameBuffer, field_bits, fields_in
 from paceline.contract.source import Extents, FileReadStats, FrameSource
-from paceline.errors import MissingDataError, UnsupportedError
+from paceline.errors import MissingDataError, UnsupportedError, with_script_advice
 from paceline.trajectory.chain import Chain
 
 #: Name of the format in the user interface.
@@ -32,8 +32,9 @@ def check_positions(array: np.ndarray, order: str = "fac") -> np.ndarray:
     if sorted(order) != ["a", "c", "f"]:
         raise ValueError(f"expected an order of f, a and c, found {order!r}")
     if isinstance(array, np.ma.MaskedArray):
-        raise ValueError(
-            "expected an array of positions, found a masked one: fill it, as with .filled(np.nan)"
+        raise with_script_advice(
+            ValueError("expected an array of positions, found a masked one"),
+            ": fill it, as with .filled(np.nan)",
         )
     if array.ndim == 2 and array.shape[1] == 3:
         array = array[np.newaxis]
