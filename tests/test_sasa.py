@@ -194,12 +194,11 @@ def test_what_is_wrong_is_named(universe, adk, tmp_path):
     assert np.isnan(SASA(broken, compound="atoms").run(backend="serial").results.sasa).all()
 
 
-@pytest.mark.parametrize("kind", ["lipids", "CA", "given", "all atoms", "ions"])
+@pytest.mark.parametrize("kind", ["CA", "given", "all atoms", "ions"])
 def test_beads_with_radii_of_atoms_warn(kind, tmp_path):
     lipids = paceline.Universe(datafiles.Martini_membrane_gro).select_atoms("not name GL1 GL2")
     protein = paceline.Universe(datafiles.PSF, datafiles.PDB_small)
     atoms, options = {
-        "lipids": (lipids.select_atoms("name C*"), {}),
         "CA": (MDAnalysis.Merge(protein.select_atoms("name CA")).atoms, {}),
         "given": (lipids.select_atoms("name C*"), {"radii": np.full(3060, 2.6)}),
         "all atoms": (protein.select_atoms("name CA"), {}),
@@ -209,7 +208,7 @@ def test_beads_with_radii_of_atoms_warn(kind, tmp_path):
         warnings.simplefilter("always")
         found = SASA(atoms, n_points=10, **options)
     told = [one for one in caught if "seem to be coarse-grained" in str(one.message)]
-    assert len(told) == (kind in ("lipids", "CA"))
+    assert len(told) == (kind == "CA")
     assert ("beads" in found.remarks) == bool(told)
 
 
@@ -223,6 +222,9 @@ def test_beads_without_radii_are_named(tmp_path):
     with pytest.raises(SelectionError, match=words):
         SASA(beads)
     assert SASA(beads, radii=np.full(4, 2.6)).atom_radii.tolist() == [2.6] * 4
+    lipids = paceline.Universe(datafiles.Martini_membrane_gro).select_atoms("name C*")
+    with pytest.raises(SelectionError, match="such as DPPC 1 seem to be coarse-grained"):
+        SASA(lipids)
 
 
 def test_areas_of_residues_are_mapped(adk, tmp_path, run):
