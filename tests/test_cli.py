@@ -971,14 +971,14 @@ def test_tables_for_grace(adk, universe, tmp_path, run):
         '@    title "RMSD against time"',
         '@    xaxis  label "time (ps)"',
         '@    yaxis  label "RMSD (Å)"',
-        '@ s0 legend "protein and name CA"',
-        '@ s1 legend "resid 1-29"',
+        '@ s0 legend "resid 1-29"',
+        '@ s1 legend "protein and name CA"',
     ):
         assert f"\n{line}\n" in text
     wanted = table(run(*arguments[:-2])[1])
-    assert np.array_equal(np.loadtxt(path, comments=("#", "@")), wanted[:, 1:])
+    assert np.array_equal(np.loadtxt(path, comments=("#", "@")), wanted[:, [1, 3, 2]])
     reader = XVGReader(str(path))
-    assert np.array_equal([step.data for step in reader], wanted[:, 1:])
+    assert np.array_equal([step.data for step in reader], wanted[:, [1, 3, 2]])
     assert f"# command: paceline rmsd {adk.topology} {adk.trajectory} " in text
     assert run(*arguments)[0] == 2
 
@@ -1136,7 +1136,7 @@ def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run)
             "load a topology that has them",
             "give --donors-sel, a topology with bonds, or --guess-bonds",
             "--exclude-same fragment needs bonds",
-            "say which they are by --hydrogens, or",
+            "by --hydrogens, or",
             "leave them out with --residues-apart 1, or those",
         ),
         strict=True,

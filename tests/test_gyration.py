@@ -29,14 +29,11 @@ def run(atoms, **options):
 
 
 def test_unknown_masses_warn():
-    """Masses of Martini's beads, which MDAnalysis guesses as 0; virtual sites have none."""
+    """Masses of Martini's beads, guessed as those of elements; virtual sites have none."""
     from MDAnalysisTests.datafiles import Martini_membrane_gro
 
     lipids = MDAnalysis.Universe(Martini_membrane_gro).select_atoms("resname DPPC")
-    n_unknown = int((lipids.masses == 0).sum())
-    assert 0 < n_unknown < len(lipids)
-    said = rf"those of {n_unknown} atoms, such as GL1 and GL2, are not known"
-    with pytest.warns(PacelineWarning, match=said):
+    with pytest.raises(UnsupportedError, match="those of this coarse-grained system are not known"):
         Gyration(lipids)
     water = MDAnalysis.Universe.empty(3)
     water.add_TopologyAttr("names", ["OW", "HW1", "MW"])

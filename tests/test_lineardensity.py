@@ -12,7 +12,7 @@ from MDAnalysisTests.datafiles import TPR, XTC, Martini_membrane_gro, waterDCD, 
 import paceline
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.engine.worker import Worker
-from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
+from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 
 #: In cm³/mol of Å³, with MDAnalysis's number of Avogadro.
 VOLUME = 6.02214129e23 * 1e-24
@@ -282,9 +282,9 @@ def test_without_charges_there_are_densities_of_mass():
     assert list(bare.table.columns) == kept
 
 
-def test_unknown_masses_warn():
+def test_unknown_masses_are_refused():
     universe = paceline.Universe(Martini_membrane_gro)
-    with pytest.warns(PacelineWarning, match="LinearDensity needs masses, and those of .* 0"):
+    with pytest.raises(UnsupportedError, match="LinearDensity needs masses, and those of this"):
         LinearDensity(universe.select_atoms("resname DPPC"), binsize=5)
 
 

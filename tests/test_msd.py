@@ -125,11 +125,11 @@ def test_centers_of_water_with_virtual_sites(tmp_path):
         EinsteinMSD(universe, "name MW", compound="fragments")
 
 
-def test_unknown_masses_warn():
+def test_unknown_masses_are_refused():
     from MDAnalysisTests.datafiles import Martini_membrane_gro
 
     universe = paceline.Universe(Martini_membrane_gro)
-    with pytest.warns(PacelineWarning, match=r"compound='residues' needs masses, and those of"):
+    with pytest.raises(UnsupportedError, match=r"compound='residues' needs masses, and those of"):
         EinsteinMSD(universe, "resname DPPC", compound="residues").run()
 
 

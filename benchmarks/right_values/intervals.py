@@ -180,7 +180,7 @@ CASES = [
     RightValue(
         "residence time of a correlation that has not decayed",
         "ps",
-        "to 5 ps, where C = 0.9",
+        "up to a lag of 5 ps, where the correlation is 0.9",
         "the integral ends where the correlation is large",
         cut_integral,
     ),

@@ -21,7 +21,7 @@ from paceline.analysis.neighbors import CoordinationNumbers
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.rms import RMSD
 from paceline.analysis.sasa import SASA
-from paceline.errors import PacelineWarning
+from paceline.errors import PacelineWarning, SelectionError
 from paceline.transform import nojump
 
 #: A protease with side chains in two alternate locations.
@@ -130,7 +130,10 @@ def grid(folder: Path) -> Found:
 def beads(folder: Path) -> Found:
     """Compute the area of beads of lipids by the radii of carbon."""
     tails = paceline.Universe(datafiles.Martini_membrane_gro).select_atoms("name C*")
-    return Found(told(lambda: SASA(tails, n_points=10)))
+    try:
+        return Found(told(lambda: SASA(tails, n_points=10)))
+    except SelectionError as error:
+        return Found(str(error))
 
 
 def cutoff_in_nm(folder: Path) -> Found:

@@ -367,6 +367,8 @@ def _same(first: np.ndarray, second: np.ndarray) -> bool:
 
 def _numbers(values: np.ndarray) -> list[Any]:
     """Numbers for JSON, which has no NaN; rows at equal distances are written as one."""
+    if values.dtype.kind not in "fiu":
+        return values.tolist()
     found: list[Any] = []
     ends = [0, *np.flatnonzero(np.diff(values, 2) != 0) + 2, len(values)] if len(values) else [0]
     for first, stop in itertools.pairwise(ends):
