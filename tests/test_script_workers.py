@@ -185,7 +185,7 @@ def test_the_environment_is_restored() -> None:
 def test_a_pool_that_was_made_before_is_named() -> None:
     with (
         multiprocessing.get_context("spawn").Pool(1),
-        pytest.warns(PacelineWarning, match="1 worker of this script started before"),
+        pytest.warns(PacelineWarning, match=r"\d+ workers? of this script started before"),
         paceline.register(),
     ):
         pass

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from paceline.cli.answer import say
+from paceline.cli import answer
 from paceline.cli.options import (
     add_checkpoint_argument,
     add_figure_arguments,
@@ -230,7 +230,7 @@ def run_battery(args: argparse.Namespace) -> None:
         found = ", ".join(battery.ligands)
         if args.ligand is None and len(battery.ligands) == 1 and found not in said:
             said.add(found)
-            say(f"the ligand is {found} (--ligand chooses another)")
+            answer.say(f"the ligand is {found} (--ligand chooses another)")
         return battery
 
     _run(args, {}, make)
