@@ -94,7 +94,7 @@ class Rotamers(ChiAngles):
     >>> found.chi
     array([1, 2, 1, 2])
     >>> found.populations[0, :3].round(2)  # χ1 of LYS 13
-    array([0.  , 0.  , 1.  ])
+    array([0.04, 0.  , 0.96])
     """
 
     declaration = Declaration(

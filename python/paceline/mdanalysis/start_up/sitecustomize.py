@@ -62,5 +62,6 @@ def _import_next() -> None:
         sys.modules["sitecustomize"] = hook
 
 
-_import_next()
-sys.meta_path.insert(0, _AfterImport())
+if __name__ == "sitecustomize":
+    _import_next()
+    sys.meta_path.insert(0, _AfterImport())
