@@ -27,7 +27,7 @@ def result(
     done = subprocess.run(
         list(map(str, [*command, *arguments, out])),
         cwd=folder,
-        env=environment() | {"PYTHONWARNINGS": "ignore,default::paceline.errors.PacelineWarning"},
+        env=environment() | {"PYTHONWARNINGS": "ignore,default::UserWarning"},
         capture_output=True,
         text=True,
         check=False,
