@@ -114,12 +114,12 @@ def read_records(folder: str) -> list[ProcessRecord]:
     """Read what the script's processes did, in the order of their numbers."""
     records = []
     for path in sorted(Path(folder).glob("[0-9]*"), key=_pid_of):
-        found: dict[str, list[str]] = {"opened": [], "left": [], "runs": []}
+        found = ProcessRecord(_pid_of(path))
         for line in path.read_text(encoding="utf-8").splitlines():
             with suppress(ValueError):  # the process was killed while it wrote
                 kind, text = json.loads(line)
-                found[kind].append(text)
-        records.append(ProcessRecord(_pid_of(path), **found))
+                vars(found)[kind].append(text)
+        records.append(found)
     return records
 
 
