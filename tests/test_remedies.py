@@ -112,3 +112,7 @@ def test_the_rmsd_of_a_ligand_is_the_headline(protein, tmp_path):
     assert means.startswith(f"{title} (RMSD of resid 30-59 ")
     assert battery.analyses["ligand-rmsd"].results.summary()[0].startswith("RMSD of resid 30-59: ")
     assert "RMSD of resid 30-59" in battery.summary()[0]
+    assert list(battery.analyses["ligand-rmsd"].results.means) == [
+        "RMSD (Å)",
+        "RMSD of resid 30-59 (Å)",
+    ]

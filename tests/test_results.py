@@ -59,7 +59,7 @@ def test_text_keeps_every_bit(rmsd, ending, delimiter, tmp_path):
         comments = [line for line in file if line.startswith("#")]
     assert len(comments) == len(rmsd.results.provenance) + 3
     # It rises all the time.
-    assert comments[-2].startswith("# mean of RMSD of resid 1-29 (Å): ")
+    assert comments[-2].startswith("# mean of RMSD (Å): ")
     assert comments[-1].endswith("not converged\n")
     read = pd.read_csv(path, comment="#", sep=delimiter, engine="python")
     wanted = ["frame", "time (ps)", "RMSD (Å)", "RMSD of resid 1-29 (Å)"]
@@ -256,10 +256,10 @@ def test_figures_have_labels_with_units(rmsd, rmsf):
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("time (ps)", "RMSD (Å)")
     names = [" ".join(text.get_text().split()) for text in axes.get_legend().get_texts()]
     assert names == [
-        "resid 1-29, mean 2.7 ± 2.4 (95 %), not converged",
         "name CA or name CB, mean 4.4 ± 6.9 (95 %), not converged",
+        "resid 1-29, mean 2.7 ± 2.4 (95 %), not converged",
     ]
-    assert np.array_equal(axes.lines[1].get_ydata(), rmsd.results.rmsd[:, 2])
+    assert np.array_equal(axes.lines[0].get_ydata(), rmsd.results.rmsd[:, 2])
     assert rmsf.results.plot(axes) is axes
     alone = rmsf.results.plot()
     assert (alone.get_xlabel(), alone.get_ylabel()) == ("residue", "RMSF (Å)")

@@ -155,7 +155,7 @@ def _paragraphs(
     doubtful: list[str] = []
     for name, analysis in battery.shown.items():
         title, table = in_sentence(headings[name]), analysis.results.table
-        means = {} if table is None or table.notes else table.means(LISTED)
+        means = {} if table is None or table.notes else table.means(table.answering[:LISTED])
         if means:
             texts = _brief(table, means)
             found.append(
@@ -244,7 +244,7 @@ def _section(
         lines: list[Sequence[str]] = [(key, kind_of(value)) for key, value in results.items()]
         answers: list[str] = []
     else:
-        means = table.means(LISTED)
+        means = table.means(table.answering[:LISTED])
         titles, lines = (OF_MEANS, _lines(means)) if means else ((), [])
         if means and not table.notes:
             answers = _brief(table, means)[:SUMMARISED]

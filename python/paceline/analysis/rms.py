@@ -247,9 +247,8 @@ class RMSD(AnalysisBase):
             # The same atoms again, with other weights.
             legend[title if title not in legend else f"RMSD of group {k} (Å)"] = f"{selection}"
         columns = dict(zip(legend, value.T, strict=True))
-        first, *groups = legend  # what is superposed answers less than the further atoms
-        order = {title: legend[title] for title in (*groups, first)}
-        table = table_in_time(self, columns, order, "RMSD (Å)")
+        # Groups are asked for, and `select` superposes them.
+        table = table_in_time(self, columns, legend, "RMSD (Å)", headlines=[*legend][1:])
         self.results = Results(table=table, provenance=self.record(), rmsd=rmsd)
 
 

@@ -13,9 +13,9 @@ def answers(table: Table) -> list[str]:
     """Describe a table by its findings, else by its series or the range of its columns."""
     if table.notes:
         return [f"{name}: {text}" for name, text in table.notes.items()]
-    titles = [*table.y][:MOST]
+    titles = table.answering[:MOST]
     is_angle = table.is_series and name_and_unit(table.y_label.partition(",")[0])[1] == "°"
-    if means := table.means(MOST):
+    if means := table.means(titles):
         found = {title: mean.with_unit(name_and_unit(title)[1]) for title, mean in means.items()}
     elif is_angle:
         found = {title: _of_angles(table.columns[title]) for title in titles}

@@ -82,7 +82,7 @@ class Table:
     the column `colour`. If both axes are angles of a full `turn`, from one to another, they are a
     square, in which the regions of a `reference` are drawn. `stacks` name columns of the whole
     table that are one column of the figure, one after another. Figures of a `logarithmic` table
-    have logarithmic axes.
+    have logarithmic axes. Sentences name the columns of `headlines` before the others.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -111,6 +111,7 @@ class Table:
     reference: str = ""
     stacks: Mapping[str, Sequence[str]] = field(default_factory=dict)
     logarithmic: bool = False
+    headlines: Sequence[str] = ()
 
     def cells(self, title: str, rows: slice = slice(None)) -> list[object]:
         """Numbers or names of some rows of a column, those of counts without a decimal point."""
@@ -178,14 +179,19 @@ class Table:
         panels = [one.without_times() for one in self.panels]
         return replace(self, times_known=False, drawn=drawn, panels=panels)
 
-    def means(self, most: int | None = None) -> dict[str, SeriesMean]:
+    @property
+    def answering(self) -> list[str]:
+        """Columns along the ordinate, in the order in which sentences name them."""
+        return sorted(self.y, key=lambda title: title not in self.headlines)
+
+    def means(self, titles: Sequence[str] | None = None) -> dict[str, SeriesMean]:
         """Mean of each series in time, or of some, by title; empty where frames are unordered."""
         if self.no_mean or not self.is_series:
             return {}
         times = np.asarray(self.columns[self.x], dtype=float)
         if not np.all(np.diff(times[~np.isnan(times)]) > 0):
             return {}
-        return {title: mean_of_series(self.columns[title]) for title in [*self.y][:most]}
+        return {title: mean_of_series(self.columns[title]) for title in titles or self.y}
 
 
 def rounding_of(times: np.ndarray) -> float:
