@@ -1,5 +1,6 @@
 """Polymers: chains with known answers, MDAnalysis's persistence length, and refused chains."""
 
+import importlib
 import re
 import warnings
 
@@ -12,7 +13,8 @@ from MDAnalysisTests.datafiles import TRZ, TRZ_psf
 
 import paceline
 from paceline.analysis.gyration import Gyration
-from paceline.analysis.polymer import PersistenceLength, Polymer
+from paceline.analysis.persistence_length import PersistenceLength
+from paceline.analysis.polymer import Polymer
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 
 
@@ -68,6 +70,11 @@ def ideal(tmp_path_factory):
     frames = np.stack([walk(random, 40, 60, 2.0) for _ in range(12)])
     order = random.permutation(40 * 61)
     return universe_of(tmp_path_factory.mktemp("ideal"), frames, order=order), frames
+
+
+def test_the_module_of_mdanalysis_has_the_persistence_length():
+    module = importlib.import_module("paceline.analysis.polymer")
+    assert module.PersistenceLength is PersistenceLength
 
 
 def test_sizes_are_those_of_each_chain_by_brute_force(ideal):

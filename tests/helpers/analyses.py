@@ -33,7 +33,8 @@ from paceline.analysis.msd import EinsteinMSD
 from paceline.analysis.neighbors import CoordinationNumbers, NeighborList
 from paceline.analysis.order import SCH, OrderParameter
 from paceline.analysis.pca import PCA
-from paceline.analysis.polymer import PersistenceLength, Polymer
+from paceline.analysis.persistence_length import PersistenceLength
+from paceline.analysis.polymer import Polymer
 from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.rotamers import Rotamers

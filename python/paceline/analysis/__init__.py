@@ -19,6 +19,7 @@ _ELSEWHERE = {
     "atomicdistances.AtomicDistances": "distances",
     "distances.CoordinationNumbers": "neighbors",
     "distances.NeighborList": "neighbors",
+    "polymer.PersistenceLength": "persistence_length",
 }
 
 

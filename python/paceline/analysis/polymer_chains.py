@@ -1,12 +1,15 @@
 """Chains of polymers: the atoms of each backbone in their order, found by bonds or groups."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from paceline._util.arguments import one_of
+from paceline.analysis.base import AnalysisBase
 from paceline.contract.atoms import Atoms
+from paceline.contract.declaration import Option
+from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_static
@@ -17,9 +20,21 @@ from paceline.transform.matching import described
 LEAST_ATOMS = 3
 #: Ratio of the lengths of the longest and the shortest chain from which on a note names both.
 UNEQUAL = 10
-#: Ways to find chains among selected atoms.
-KINDS = ("bonds", "fragments", "segments", "residues")
+#: Chains, or blocks of time, from which on intervals are given.
+FEWEST = 10
+#: Groups of chains, at most, of which each is left out once.
+MOST_SAMPLES = 100
+#: Distance of neighbours along a chain, in mean distances, from which on it may be no bond.
+STRETCHED = 3.0
 ADVICE = "select the atoms of linear backbones (--select), without side groups and solvent"
+
+#: Ways to find chains among selected atoms.
+ChainKind = Literal["bonds", "fragments", "segments", "residues"]
+CHAINS = Option(
+    "chains",
+    "chains: selected atoms that bonds connect, in their order; or those of each molecule, segment "
+    "or residue, in the order of the topology [%(default)s]",
+)
 
 
 class PolymerChains(NamedTuple):
@@ -53,12 +68,52 @@ class PolymerChains(NamedTuple):
         )
 
 
+class ChainAnalysis(AnalysisBase):
+    """Base class of analyses of chains."""
+
+    needs_whole = measures_each = True
+
+    def __init__(self, atomgroups: Any, chains: ChainKind, verbose: bool):
+        self._chains = chains_of(atomgroups, chains, type(self).__name__)
+        super().__init__(self._chains.group, verbose=verbose)
+        self.chains = chains if hasattr(atomgroups, "atoms") else "as given"
+
+    @property
+    def indices(self) -> np.ndarray:
+        """Atoms of each chain, one after the other along it."""
+        return self._chains.indices
+
+    def parameters(self) -> dict[str, object]:
+        """Parameters, and the chains that were found, for the record that is saved."""
+        return {
+            "atoms": describe_atoms(self.atomgroup),
+            "chains": f"{self._chains}, by {self.chains}",
+        }
+
+    def _note(self, longest: float, mean: float) -> None:
+        """Warn of very unequal chains, and of neighbours that are far apart (Å)."""
+        self.remark("chains", self._chains.note(self.name))
+        far = None
+        if longest > STRETCHED * mean:
+            far = (
+                f"{self.name}: neighbours along a chain are up to {longest:.4g} Å apart, and "
+                f"{mean:.4g} Å on average: a chain is broken across the cell (--unwrap), or holds "
+                "several molecules (--chains fragments, or bonds)"
+            )
+        self.remark("neighbours", far)
+
+
+def samples_of_chains(n_chains: int) -> np.ndarray:
+    """Number the groups of neighbouring chains, each of which counts as one sample."""
+    return np.arange(n_chains) * min(n_chains, MOST_SAMPLES) // n_chains
+
+
 def chains_of(given: Any, kind: str, name: str) -> PolymerChains:
     """Find the chains among atoms, as `kind` says; groups of a list are chains as they are.
 
     Raises `SelectionError` where atoms form no linear chains of at least three atoms.
     """
-    one_of("chains", kind, *KINDS)
+    one_of("chains", kind, *get_args(ChainKind))
     if isinstance(given, Sequence) and not hasattr(given, "atoms"):
         return _chains_given(given, name)
     check_static(given, name)
