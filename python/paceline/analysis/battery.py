@@ -6,16 +6,16 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self, Unpack
+from typing import Any, Self, Unpack
 
 import numpy as np
 
-from paceline._util.choices import BEADS_OF_BACKBONE, BEADS_OF_LIPIDS
 from paceline._util.files import new_file, saved_together
 from paceline.analysis.base import AnalysisBase
+from paceline.analysis.battery_file import read_battery_file, toml_of
 from paceline.analysis.battery_page import page_of_battery
+from paceline.analysis.default_batteries import Description, default_descriptions, ligands_of
 from paceline.analysis.energies import Energies, read_energies
-from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
 from paceline.analysis.needed_transforms import suited
 from paceline.analysis.results import further_results
 from paceline.analysis.write_catalogue import class_declared_as
@@ -31,7 +31,6 @@ from paceline.timing import Timings
 from paceline.trajectory.open import files_named
 from paceline.transform.atom_choice import select_atoms
 from paceline.transform.bond_lists import lack_of_bonds
-from paceline.transform.ligands import find_ligands
 
 #: Analyses by the names that a file may use; others are named as module.Class.
 NAMES = {name: one["class"] for name, one in catalogue().items() if one["in_batteries"]}
@@ -51,49 +50,6 @@ ATOMS = (
 )
 #: Parameters that take atoms which are selected anew in each frame.
 UPDATING = ("group",)
-#: What a system may hold, by selections that find one atom of it.
-SYSTEMS = {
-    "protein": "protein and name CA",
-    "coarse-grained protein": BEADS_OF_BACKBONE,
-    "nucleic acid": "nucleic and name P",
-    "membrane": LIPIDS,
-    "liquid": WATER_OXYGENS,
-    "ligand": "{ligand}",
-}
-#: Why analyses of atoms are left out of the battery of a system of beads, by the selection that
-#: finds these.
-LACK_OF_BEADS = {
-    BEADS_OF_BACKBONE: {
-        "sasa": "its radii are those of atoms",
-        "dssp": "it needs the atoms N, CA, C and O of the backbone",
-        "ramachandran": "it needs the atoms N, CA and C of the backbone",
-        "hbonds": "it needs hydrogens",
-        "contact-map": "its cutoff is for atoms",
-    },
-    BEADS_OF_LIPIDS: {
-        "order": "it needs hydrogens; 'paceline order --select-2' has P2 of bonds between beads",
-    },
-}
-#: Stands for the selection of a system's ligands in the parameters of an entry.
-LIGAND = SYSTEMS["ligand"]
-
-
-def _default_batteries() -> dict[str, dict[str, dict[str, object]]]:
-    """Collect the entries of each system's battery that analyses declare, in order of place."""
-    members = [(one, entry["name"]) for entry in catalogue().values() for one in entry["batteries"]]
-    members.sort(key=lambda member: member[0]["place"])
-    found: dict[str, dict[str, dict[str, Any]]] = {key: {} for key in SYSTEMS.values()}
-    for one, analysis in members:
-        named = {} if one["name"] == analysis else {"analysis": analysis}
-        found[SYSTEMS[one["system"]]][one["name"]] = named | one["parameters"]
-    return found
-
-
-#: Analyses that are then computed, by these selections.
-DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = _default_batteries()
-
-#: An analysis of a file: its class, and its parameters as in Python.
-Description = Mapping[str, Any]
 
 
 class Battery:
@@ -249,23 +205,12 @@ class Battery:
             It holds neither protein nor nucleic acid nor lipids nor water, or has too little of
             them for any analysis.
         """
-        descriptions: dict[str, Description] = {}
         warned: list[str] = []
         with kept_warnings(warned):
-            ligands = _ligands_of(universe, ligand)
-        for selection, found in DEFAULTS.items():
-            if selection == LIGAND:
-                descriptions |= _of_ligands(found, ligands) if ligands else {}
-            elif _holds(universe, selection):
-                descriptions |= found
-        lacking = {
-            name: f"the system is coarse-grained, and {reason}"
-            for selection, reasons in LACK_OF_BEADS.items()
-            if _holds(universe, selection)
-            for name, reason in reasons.items()
-            if selection == BEADS_OF_LIPIDS or name not in descriptions
-        }
-        descriptions = {name: one for name, one in descriptions.items() if name not in lacking}
+            if ligand not in (None, "none"):
+                _select("ligand", "atoms", ligand, universe)
+            ligands = ligands_of(universe, ligand)
+        descriptions, lacking = default_descriptions(universe, ligands)
         if not descriptions:
             raise UnsupportedError(
                 "the system holds neither protein nor nucleic acid nor lipids nor water, as known "
@@ -560,86 +505,6 @@ def _summaries_in(folder: Path) -> list[Path]:
     return [folder / name for name in (*TABLES, *profiles)] if "groups" in found else []
 
 
-class ReplicaFiles(NamedTuple):
-    """A group of replicas: its topology, and the files of each replica's trajectory."""
-
-    topology: str
-    replicas: list[list[str]]
-
-
-def read_battery_file(
-    path: str | os.PathLike,
-) -> tuple[dict[str, Description], dict[str, ReplicaFiles]]:
-    """Read analyses, and groups of replicas where a file has any, from TOML."""
-    where = os.fspath(path)
-    with open(path, "rb") as file:
-        try:
-            found = tomllib.load(file)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise UnsupportedError(f"{where}: not valid TOML: {error}") from None
-    groups = found.pop("groups", {})
-    for name, value in found.items():
-        if not isinstance(value, dict):
-            raise UnsupportedError(
-                f"{where}: expected a table of each analysis, such as [rmsd], "
-                f"found {name} = {value!r}"
-            )
-    if not isinstance(groups, dict):
-        raise UnsupportedError(f"{where}: expected tables [groups.NAME], found {groups!r}")
-    return found, {name: _group(f"{where}: [groups.{name}]", one) for name, one in groups.items()}
-
-
-def _group(where: str, described: object) -> ReplicaFiles:
-    """Check the table of a group, and find its files."""
-    keys = {"topology", "trajectories"}
-    if not isinstance(described, dict) or described.keys() != keys:
-        raise UnsupportedError(f"{where}: expected topology and trajectories, found {described!r}")
-    topology, given = described["topology"], described["trajectories"]
-    given = [given] if isinstance(given, str) else given
-    texts = [topology, *(given if isinstance(given, list) else [given])]
-    flat = [one for text in texts for one in (text if isinstance(text, list) else [text])]
-    if not all(isinstance(one, str) for one in flat) or len(texts) == 1:
-        raise UnsupportedError(
-            f"{where}: expected the name of a topology, and trajectories as a pattern, or a list "
-            f"of files or of lists of them, found {described!r}"
-        )
-    return ReplicaFiles(topology, replicas_named(given))
-
-
-def replicas_named(given: Sequence[str | Sequence[str]]) -> list[list[str]]:
-    """Find the files of each replica: those of patterns are one each, those of a list follow.
-
-    Examples
-    --------
-    >>> replicas_named(["1.xtc", ["2a.xtc", "2b.xtc"]])
-    [['1.xtc'], ['2a.xtc', '2b.xtc']]
-    """
-    replicas = []
-    for one in given:
-        if isinstance(one, str):
-            replicas += [[name] for name in files_named(one)]
-        else:
-            replicas.append([name for part in one for name in files_named(part)])
-    known: set[tuple[str, ...]] = set()
-    for files in replicas:
-        if (places := tuple(map(os.path.realpath, files))) in known:
-            raise UnsupportedError(
-                f"{' '.join(files)}: given as two replicas of a group, whose means would seem to "
-                "agree: give each once"
-            )
-        known.add(places)
-    return replicas
-
-
-def toml_of(tables: Mapping[str, Mapping[str, object]], parent: str = "") -> str:
-    """Write tables of TOML, whose names begin with a `parent`."""
-    texts = []
-    for name, values in tables.items():
-        lines = [f"{key} = {_toml(value)}" for key, value in values.items()]
-        texts.append("\n".join([f"[{parent}{_key(name)}]", *lines]))
-    return "\n\n".join(texts) + "\n"
-
-
 def _make(name: str, description: Description, universe: System) -> AnalysisBase:
     """Make the analysis of one table."""
     if Path(name).name != name or name in ("", ".", ".."):
@@ -711,58 +576,3 @@ def _select(where: str, key: str, given: object, universe: System) -> object:
         lack = lack_of_bonds(universe, given)
         raise SelectionError(f"{where}: no atoms match {given!r}{lack}")
     return atoms
-
-
-def _ligands_of(universe: System, given: str | None) -> list[str]:
-    """Select the given ligand, or those of a protein by their names; none if there are none."""
-    if given is not None:
-        if given == "none":
-            return []
-        _select("ligand", "atoms", given, universe)
-        return [f"({given})" if " or " in given or " and " in given else given]
-    if not _holds(universe, SYSTEMS["protein"]):
-        return []
-    found = find_ligands(universe)
-    if text := found.describe():
-        warn(f"{text}; ligand= (--ligand) chooses others, by a selection")
-    return [f"resname {name}" for name in found.taken]
-
-
-def _of_ligands(value: object, ligands: Sequence[str]) -> Any:
-    """Put the selections of ligands into parameters of entries: one by one, or as one selection."""
-    if isinstance(value, Mapping):
-        return {key: _of_ligands(one, ligands) for key, one in value.items()}
-    if value == [LIGAND]:
-        return [*ligands]
-    if isinstance(value, list | tuple):
-        return [_of_ligands(one, ligands) for one in value]
-    together = " or ".join(ligands)
-    if isinstance(value, str) and value != LIGAND and len(ligands) > 1:
-        together = f"({together})"
-    return value.replace(LIGAND, together) if isinstance(value, str) else value
-
-
-def _holds(universe: System, selection: str) -> bool:
-    try:
-        return len(universe.select_atoms(selection)) > 0
-    except AttributeError:  # the topology has no names, or no bonds
-        return False
-
-
-def _key(name: str) -> str:
-    bare = name.replace("-", "").replace("_", "")
-    return name if bare.isascii() and bare.isalnum() else _toml(name)
-
-
-def _toml(value: object) -> str:
-    """Write a value of TOML."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        # Escapes of JSON are among those of TOML.
-        import json
-
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    return repr(value)

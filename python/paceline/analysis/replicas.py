@@ -131,7 +131,8 @@ class Replicas:
         UnsupportedError
             The file is not TOML, or has no groups.
         """
-        from paceline.analysis.battery import Battery, read_battery_file
+        from paceline.analysis.battery import Battery
+        from paceline.analysis.battery_file import read_battery_file
         from paceline.universe import Universe
 
         asked, groups = read_battery_file(path)
@@ -446,7 +447,7 @@ class Replicas:
         str
             TOML.
         """
-        from paceline.analysis.battery import toml_of
+        from paceline.analysis.battery_file import toml_of
 
         groups, without = {}, []
         for name, batteries in self.groups.items():

@@ -204,7 +204,8 @@ def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> Comman
 
 def run_run(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.analysis.battery import Battery, read_battery_file
+    from paceline.analysis.battery import Battery
+    from paceline.analysis.battery_file import read_battery_file
 
     asked, groups = read_battery_file(args.battery)
     if groups and (args.topology or args.trajectory or args.group or args.names):
@@ -261,7 +262,7 @@ def _run(args: argparse.Namespace, groups: Mapping[str, Any], make: Any) -> None
 
 def _groups_of(args: argparse.Namespace) -> dict[str, Any]:
     """Find the groups of replicas that arguments name; none where there is one trajectory."""
-    from paceline.analysis.battery import ReplicaFiles, replicas_named
+    from paceline.analysis.battery_file import ReplicaFiles, replicas_named
 
     if not (args.group or args.replicas):
         if args.names:

@@ -31,7 +31,7 @@ class Option:
 class Member:
     """Entry of the default battery of a system."""
 
-    #: Key of `paceline.analysis.battery.SYSTEMS`.
+    #: Key of `paceline.analysis.default_batteries.SYSTEMS`.
     system: str
     #: Parameters, as in a battery file.
     parameters: Mapping[str, object]

@@ -1,0 +1,109 @@
+"""Default batteries: the analyses that suit what a system holds, and its ligands."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from paceline._util.choices import BEADS_OF_BACKBONE, BEADS_OF_LIPIDS
+from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
+from paceline.contract.atoms import System
+from paceline.contract.catalogue import catalogue
+from paceline.errors import warn
+from paceline.transform.ligands import find_ligands
+
+#: An analysis of a file: its class, and its parameters as in Python.
+Description = Mapping[str, Any]
+#: What a system may hold, by selections that find one atom of it.
+SYSTEMS = {
+    "protein": "protein and name CA",
+    "coarse-grained protein": BEADS_OF_BACKBONE,
+    "nucleic acid": "nucleic and name P",
+    "membrane": LIPIDS,
+    "liquid": WATER_OXYGENS,
+    "ligand": "{ligand}",
+}
+#: Why analyses of atoms are left out of the battery of a system of beads, by the selection that
+#: finds these.
+LACK_OF_BEADS = {
+    BEADS_OF_BACKBONE: {
+        "sasa": "its radii are those of atoms",
+        "dssp": "it needs the atoms N, CA, C and O of the backbone",
+        "ramachandran": "it needs the atoms N, CA and C of the backbone",
+        "hbonds": "it needs hydrogens",
+        "contact-map": "its cutoff is for atoms",
+    },
+    BEADS_OF_LIPIDS: {
+        "order": "it needs hydrogens; 'paceline order --select-2' has P2 of bonds between beads",
+    },
+}
+#: Stands for the selection of a system's ligands in the parameters of an entry.
+LIGAND = SYSTEMS["ligand"]
+
+
+def _default_batteries() -> dict[str, dict[str, dict[str, object]]]:
+    """Collect the entries of each system's battery that analyses declare, in order of place."""
+    members = [(one, entry["name"]) for entry in catalogue().values() for one in entry["batteries"]]
+    members.sort(key=lambda member: member[0]["place"])
+    found: dict[str, dict[str, dict[str, Any]]] = {key: {} for key in SYSTEMS.values()}
+    for one, analysis in members:
+        named = {} if one["name"] == analysis else {"analysis": analysis}
+        found[SYSTEMS[one["system"]]][one["name"]] = named | one["parameters"]
+    return found
+
+
+#: Analyses that are then computed, by these selections.
+DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = _default_batteries()
+
+
+def default_descriptions(
+    universe: System, ligands: Sequence[str]
+) -> tuple[dict[str, Description], dict[str, str]]:
+    """Describe the analyses that suit a system, and say why others are left out, by their names."""
+    descriptions: dict[str, Description] = {}
+    for selection, found in DEFAULTS.items():
+        if selection == LIGAND:
+            descriptions |= of_ligands(found, ligands) if ligands else {}
+        elif _holds(universe, selection):
+            descriptions |= found
+    lacking = {
+        name: f"the system is coarse-grained, and {reason}"
+        for selection, reasons in LACK_OF_BEADS.items()
+        if _holds(universe, selection)
+        for name, reason in reasons.items()
+        if selection == BEADS_OF_LIPIDS or name not in descriptions
+    }
+    return {name: one for name, one in descriptions.items() if name not in lacking}, lacking
+
+
+def ligands_of(universe: System, given: str | None) -> list[str]:
+    """Select the given ligand, or those of a protein by their names; none if there are none."""
+    if given is not None:
+        if given == "none":
+            return []
+        return [f"({given})" if " or " in given or " and " in given else given]
+    if not _holds(universe, SYSTEMS["protein"]):
+        return []
+    found = find_ligands(universe)
+    if text := found.describe():
+        warn(f"{text}; ligand= (--ligand) chooses others, by a selection")
+    return [f"resname {name}" for name in found.taken]
+
+
+def of_ligands(value: object, ligands: Sequence[str]) -> Any:
+    """Put the selections of ligands into parameters of entries: one by one, or as one selection."""
+    if isinstance(value, Mapping):
+        return {key: of_ligands(one, ligands) for key, one in value.items()}
+    if value == [LIGAND]:
+        return [*ligands]
+    if isinstance(value, list | tuple):
+        return [of_ligands(one, ligands) for one in value]
+    together = " or ".join(ligands)
+    if isinstance(value, str) and value != LIGAND and len(ligands) > 1:
+        together = f"({together})"
+    return value.replace(LIGAND, together) if isinstance(value, str) else value
+
+
+def _holds(universe: System, selection: str) -> bool:
+    try:
+        return len(universe.select_atoms(selection)) > 0
+    except AttributeError:  # the topology has no names, or no bonds
+        return False
