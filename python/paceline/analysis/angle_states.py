@@ -65,8 +65,7 @@ class AngleStates:
     @property
     def shown(self) -> list[int]:
         """Indices of the states that any of the angles can have."""
-        known = [*range(3)] * bool((~self.folded).any()) + [3, 4] * bool(self.folded.any())
-        return known
+        return [*range(3)] * bool((~self.folded).any()) + [3, 4] * bool(self.folded.any())
 
     def columns(self) -> dict[str, np.ndarray]:
         """Columns of a table with a row for each angle."""

@@ -128,7 +128,7 @@ def _draw_panels(panels: Sequence[tuple[Table, ...]], ax: "Axes", options: Figur
     if len(panels) == 1:
         return draw(panels[0], ax, options)
     figure, box = ax.figure, ax.get_position()
-    _heighten(ax, options, height_of(ax) * (1 + len(panels)) / 2.5)
+    _heighten(ax, options, figure_of(ax).get_figheight() * (1 + len(panels)) / 2.5)
     place = ax.get_subplotspec()
     places: GridSpecBase
     if place is None:
@@ -167,13 +167,6 @@ def _heighten(ax: "Axes", options: FigureOptions, height: float) -> None:
     figure = ax.figure
     if isinstance(figure, Figure) and len(figure.axes) == 1 and options.figsize is None:
         figure.set_figheight(max(height, figure.get_figheight()))
-
-
-def height_of(ax: "Axes") -> float:
-    """Find the height of the figure in which these axes are, inches."""
-    root = ax.get_figure(root=True)
-    assert root is not None
-    return root.get_figheight()
 
 
 def new_figure(make: "Callable[[], Figure]", options: FigureOptions) -> "Figure":
@@ -620,7 +613,7 @@ def number_parts(axis: "Axis", parts: np.ndarray) -> None:
     from matplotlib.ticker import AutoLocator, MaxNLocator
 
     if parts.dtype.kind == "U":
-        height = axis.axes.get_position(original=True).height * height_of(axis.axes)
+        height = axis.axes.get_position(original=True).height * figure_of(axis.axes).get_figheight()
         some = slice(None, None, max(1, math.ceil(len(parts) * NAME_HEIGHT / height / 1.2)))
         axis.set_ticks(np.arange(len(parts))[some], parts[some], fontsize="x-small")
         axis.set_inverted(True)  # the first is the uppermost

@@ -147,11 +147,10 @@ def _table(
 ) -> Table:
     """Make a row of each bin, at its middle."""
     middles = np.meshgrid(*((one[1:] + one[:-1]) / 2 for one in edges), indexing="ij")
-    names = labels
-    columns: dict[str, np.ndarray] = dict(zip(names, map(np.ravel, middles), strict=True))
+    columns: dict[str, np.ndarray] = dict(zip(labels, map(np.ravel, middles), strict=True))
     title = "free energy (kJ/mol)"
     columns |= {title: energy.ravel(), "frames": counts.ravel().astype(np.int64)}
-    return Table(columns, names[0], {title: "free energy"}, title, image=image, keys=names)
+    return Table(columns, labels[0], {title: "free energy"}, title, image=image, keys=labels)
 
 
 def series_of_tables(
