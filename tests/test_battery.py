@@ -24,9 +24,10 @@ from MDAnalysisTests.datafiles import (
 )
 
 import paceline
-from paceline.analysis.battery import NAMES, Battery
+from paceline.analysis.battery import Battery
 from paceline.analysis.default_batteries import DEFAULTS
 from paceline.analysis.guess import LIPIDS, TAILS, WATER_OXYGENS
+from paceline.analysis.known_classes import NAMES
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.replicas import Replicas
 from paceline.analysis.results import Results

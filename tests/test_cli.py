@@ -116,6 +116,19 @@ def test_help_loads_nothing_heavy():
     assert not set(done.stderr.split()) & {"MDAnalysis", "numpy", "matplotlib", "tqdm", "loky"}
 
 
+def test_one_analysis_loads_no_battery(adk):
+    code = (
+        "import sys; from paceline.cli import main\n"
+        "status = main(sys.argv[1:])\n"
+        "print(*sorted(sys.modules), file=sys.stderr); sys.exit(status)"
+    )
+    command = [sys.executable, "-c", code, "gyration", *map(str, adk), "--end", "2"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    loaded = {name for name in done.stderr.split() if name.startswith("paceline.analysis.")}
+    assert "paceline.analysis.gyration" in loaded
+    assert not {name for name in loaded if "battery" in name or "replica" in name}
+
+
 def test_version(run):
     assert run("--version")[:2] == (0, f"paceline {paceline.__version__}\n")
 

@@ -24,7 +24,6 @@ from MDAnalysisTests.datafiles import (
 import paceline
 from paceline._util.launcher import INTERRUPTED
 from paceline.analysis.align import AlignTraj, AverageStructure
-from paceline.analysis.battery import class_of
 from paceline.analysis.clustering import Clustering
 from paceline.analysis.contacts import Contacts
 from paceline.analysis.correlation import CurrentAutocorrelation, VelocityAutocorrelation
@@ -42,6 +41,7 @@ from paceline.analysis.distances import (
 )
 from paceline.analysis.groups import SelectedAtoms
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
+from paceline.analysis.known_classes import class_of
 from paceline.analysis.leaflet import LeafletSeries
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.msd import EinsteinMSD

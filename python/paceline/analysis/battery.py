@@ -1,6 +1,5 @@
 """A battery: several analyses of one system, as a file describes them, in one pass."""
 
-import importlib
 import inspect
 import os
 import tomllib
@@ -16,11 +15,10 @@ from paceline.analysis.battery_file import read_battery_file, toml_of
 from paceline.analysis.battery_page import page_of_battery
 from paceline.analysis.default_batteries import Description, default_descriptions, ligands_of
 from paceline.analysis.energies import Energies, read_energies
+from paceline.analysis.known_classes import class_of
 from paceline.analysis.needed_transforms import suited
 from paceline.analysis.results import further_results
-from paceline.analysis.write_catalogue import class_declared_as
 from paceline.contract.atoms import System, attribute_of
-from paceline.contract.catalogue import catalogue
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.plan import choose_frames
 from paceline.errors import PacelineError, SelectionError, UnsupportedError, kept_warnings, warn
@@ -32,13 +30,6 @@ from paceline.trajectory.open import files_named
 from paceline.transform.atom_choice import select_atoms
 from paceline.transform.bond_lists import lack_of_bonds
 
-#: Analyses by the names that a file may use; others are named as module.Class.
-NAMES = {name: one["class"] for name, one in catalogue().items() if one["in_batteries"]}
-#: What is computed from the results of analyses, by its command and its name in Python.
-FROM_RESULTS = {
-    "diffusionmap": "diffusionmap.DiffusionMap",
-    "surface": "free_energy.free_energy_surface",
-}
 #: Energies beside analyses: their name in a file, and that of their files.
 ENERGIES = "energies"
 #: Tables of means: of each replica, of each group, and of differences from the first group.
@@ -541,28 +532,6 @@ def _make(name: str, description: Description, universe: System) -> AnalysisBase
         if not f"{error}".startswith(f"[{name}]"):
             error.add_note(f"in [{name}] of the battery")
         raise
-
-
-def class_of(analysis: object, where: str = "") -> type[AnalysisBase]:
-    """Find a class by a short name, or by module and class; `where` begins an error's message."""
-    for command, name in FROM_RESULTS.items():
-        if analysis in (command, name):
-            raise UnsupportedError(
-                f"{where}{analysis!r} is computed from the results of other analyses, and cannot "
-                f"be among them: use 'paceline {command}'"
-            )
-    path = NAMES.get(analysis, analysis) if isinstance(analysis, str) else ""
-    module, _, words = path.rpartition(".")
-    try:
-        found = getattr(importlib.import_module(f"paceline.analysis.{module}"), words)
-    except (ImportError, AttributeError):
-        found = class_declared_as(analysis)
-    if not (isinstance(found, type) and issubclass(found, AnalysisBase)):
-        raise UnsupportedError(
-            f"{where}there is no analysis {analysis!r}; expected {', '.join(sorted(NAMES))}, "
-            "or module and class below paceline.analysis"
-        )
-    return found
 
 
 def _select(where: str, key: str, given: object, universe: System) -> object:

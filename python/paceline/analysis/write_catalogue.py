@@ -77,18 +77,6 @@ def _page_of(entry: Mapping[str, Any]) -> str:
     return page
 
 
-def class_declared_as(name: object) -> type[AnalysisBase] | None:
-    """Find the class that was declared by a name last; those of users, too."""
-    found = None
-    waiting: list[type[AnalysisBase]] = [AnalysisBase]
-    for cls in waiting:
-        waiting += cls.__subclasses__()
-        declared = vars(cls).get("declaration")
-        if declared is not None and declared.name == name:
-            found = cls
-    return found
-
-
 def _declared_classes() -> Iterator[type]:
     for path in sorted(Path(__file__).parent.glob("*.py")):
         # Others may need the catalogue, which may not exist yet.

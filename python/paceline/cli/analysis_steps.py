@@ -345,7 +345,7 @@ def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
         raise UnsupportedError("--no-unwrap contradicts --unwrap and --together: give one of them")
     options = {"max_memory": args.max_memory, "unwrap": not args.no_unwrap}
     with _checkpoint(args) as kept:
-        run_analysis(args, battery, checkpoint=kept, **options)
+        run_analysis(args, battery, is_battery=True, checkpoint=kept, **options)
         with saved_together(kept.finish if kept else None):
             battery.save(args.output, overwrite=args.overwrite, **_of_all_figures(args))
             save_report(args, battery.timings)
@@ -357,20 +357,16 @@ def run_analysis(
     args: argparse.Namespace,
     analysis: Any,
     *,
+    is_battery: bool = False,
     most_frames: int | None = None,
     frames: np.ndarray | None = None,
     **options: object,
 ) -> None:
     """Run an analysis or a battery over the frames asked for, and list what was left out.
 
-    The frames are those of arguments unless they are given. `options` are further ones of
-    `paceline.run`.
+    `is_battery` is also True for replicas of one. The frames are those of arguments unless they
+    are given. `options` are further ones of `paceline.run`.
     """
-    from paceline.analysis.battery import Battery
-    from paceline.analysis.replicas import Replicas
-
-    several = isinstance(analysis, Battery | Replicas)
-    analyses = analysis.analyses if several else {"": analysis}
     analysis.run(
         backend=args.backend,
         n_workers=args.n_workers,
@@ -381,6 +377,7 @@ def run_analysis(
         on_error=args.on_error,
         **options,
     )
+    analyses = analysis.analyses if is_battery else {"": analysis}
     for one in analyses.values():
         one.results.provenance["command"] = args.command_line
     notes = (one.results.provenance.get("bonds") for one in analyses.values())
