@@ -13,6 +13,7 @@ from paceline.analysis.battery import Battery
 from paceline.analysis.free_energy import free_energy_surface, series_of_tables
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.polymer import Polymer
+from paceline.analysis.replicas import Replicas
 from paceline.analysis.rms import RMSD
 from paceline.analysis.rotamers import Rotamers
 from paceline.analysis.uncertainty import with_error
@@ -116,3 +117,14 @@ def test_the_rmsd_of_a_ligand_is_the_headline(protein, tmp_path):
         "RMSD (Å)",
         "RMSD of resid 30-59 (Å)",
     ]
+
+
+def test_the_rmsd_of_a_ligand_is_the_headline_of_replicas(protein, tmp_path):
+    given = {"analysis": "rmsd", "select": "backbone", "groupselections": ["resid 30-59"]}
+    batteries = [Battery({"ligand-rmsd": given}, protein) for _ in range(2)]
+    replicas = Replicas({"wt": batteries}).run(stop=5)
+    assert replicas.summary()[0].startswith("ligand-rmsd: RMSD of resid 30-59 (Å): ")
+    replicas.save(tmp_path)
+    page = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "after superposition of backbone, RMSD of resid 30-59 " in page
+    assert [*replicas.means["ligand-rmsd"]] == ["RMSD (Å)", "RMSD of resid 30-59 (Å)"]
