@@ -28,6 +28,7 @@ from paceline.analysis.battery import Battery
 from paceline.analysis.default_batteries import DEFAULTS
 from paceline.analysis.guess import LIPIDS, TAILS, WATER_OXYGENS
 from paceline.analysis.known_classes import NAMES
+from paceline.analysis.neighbors import NeighborList
 from paceline.analysis.rdf import InterRDF
 from paceline.analysis.replicas import Replicas
 from paceline.analysis.results import Results
@@ -483,3 +484,15 @@ def test_single_numbers_are_on_the_page_with_their_intervals(adk_in_water, tmp_p
         assert text in page
     table = (tmp_path / "saved" / "msd.csv").read_text(encoding="utf-8")
     assert f"# diffusion coefficient: {fit}, fit from " in table
+
+
+def test_further_tables_are_computed_once(universe, tmp_path, monkeypatch):
+    asked = []
+    compute = NeighborList.further_tables
+    monkeypatch.setattr(
+        NeighborList, "further_tables", lambda self: asked.append(self) or compute(self)
+    )
+    battery = Battery({"neighbors": {"select": "resid 1-20", "cutoff": 4.0}}, universe)
+    battery.run(stop=2).save(tmp_path)
+    assert len(asked) == 1
+    assert (tmp_path / "neighbors-residues.svg").exists()

@@ -17,7 +17,7 @@ from paceline.analysis.default_batteries import Description, default_description
 from paceline.analysis.energies import Energies, read_energies
 from paceline.analysis.known_classes import class_of
 from paceline.analysis.needed_transforms import suited
-from paceline.analysis.results import further_results
+from paceline.analysis.results import Results, further_results
 from paceline.contract.atoms import System, attribute_of
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.plan import choose_frames
@@ -409,11 +409,11 @@ class Battery:
         with saved_together() as saving:
             if overwrite:
                 saving.replace([*self.outputs(folder), *_summaries_in(folder)])
-            saved = self.save_tables(folder, overwrite=overwrite)
+            further = {name: further_results(one) for name, one in self.shown.items()}
+            saved = self._save_tables(folder, further, overwrite=overwrite)
             for name, analysis in self.shown.items():
                 drawn = {name: analysis.results} if analysis.results.has_table else {}
-                for further, results in further_results(analysis).items():
-                    drawn[f"{name}-{further}"] = results
+                drawn |= {f"{name}-{key}": results for key, results in further[name].items()}
                 for stem, results in drawn.items():
                     results.save_figure(
                         folder / f"{stem}.svg", overwrite=overwrite, **results.options_of(chosen)
@@ -422,7 +422,7 @@ class Battery:
                 file.write(self.to_toml())
             self.timings.report(folder / "timings.html", overwrite=overwrite)
             with new_file(folder / "index.html", overwrite=overwrite) as file:
-                file.write(page_of_battery(self, saved, chosen))
+                file.write(page_of_battery(self, saved, further, chosen))
 
     def save_tables(self, folder: str | os.PathLike, *, overwrite: bool = False) -> dict[str, str]:
         """Write the table of each analysis, or its arrays.
@@ -444,7 +444,13 @@ class Battery:
         FileExistsError
             One of the files exists and is not to be overwritten.
         """
-        folder = Path(folder)
+        further = {name: further_results(one) for name, one in self.shown.items()}
+        return self._save_tables(Path(folder), further, overwrite=overwrite)
+
+    def _save_tables(
+        self, folder: Path, further: Mapping[str, Mapping[str, Results]], *, overwrite: bool
+    ) -> dict[str, str]:
+        """Write tables and `further` ones of each analysis; return the names of the files."""
         folder.mkdir(parents=True, exist_ok=True)
         saved = {}
         for name, analysis in self.shown.items():
@@ -453,8 +459,8 @@ class Battery:
             analysis.results.save(folder / saved[name], overwrite=overwrite)
             if table is not None and table.partial:
                 analysis.results.save(folder / f"{name}.npz", overwrite=overwrite)
-            for further, results in further_results(analysis).items():
-                results.save(folder / f"{name}-{further}.csv", overwrite=overwrite)
+            for key, results in further[name].items():
+                results.save(folder / f"{name}-{key}.csv", overwrite=overwrite)
         return saved
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from paceline._core import __version__
 from paceline.analysis.charts import charts_of
 from paceline.analysis.energies import Energies
-from paceline.analysis.results import Results, further_results, kind_of
+from paceline.analysis.results import Results, kind_of
 from paceline.analysis.system_text import describe_span, describe_system
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import ENOUGH, SeriesMean
@@ -89,15 +89,20 @@ def heading(
 
 
 def page_of_battery(
-    battery: ShownBattery, saved: Mapping[str, str], options: FigureOptions | None = None
+    battery: ShownBattery,
+    saved: Mapping[str, str],
+    further: Mapping[str, Mapping[str, Results]],
+    options: FigureOptions,
 ) -> str:
-    """Make the page, given the names of the files of tables or arrays, and options of figures."""
-    options = options or FigureOptions()
+    """Make the page, given names of files, further results of analyses, and options of figures."""
     headings = {
         name: heading(name, analysis, battery.described[name])
         for name, analysis in battery.shown.items()
     }
-    sections = [_section(battery, name, headings[name], saved[name], options) for name in headings]
+    sections = [
+        _section(battery, name, headings[name], saved[name], further[name], options)
+        for name in headings
+    ]
     one = next(iter(battery.analyses.values()))
     title = Path(str(one.provenance["trajectory"]).partition(", ")[0]).name
     warnings = warnings_of(
@@ -231,7 +236,12 @@ def mean_with_interval(mean: SeriesMean, title: str = "") -> str:
 
 
 def _section(
-    battery: ShownBattery, name: str, title: str, file: str, options: FigureOptions
+    battery: ShownBattery,
+    name: str,
+    title: str,
+    file: str,
+    further: Mapping[str, Results],
+    options: FigureOptions,
 ) -> ResultSection:
     """Describe the card of an analysis."""
     analysis = battery.shown[name]
@@ -253,11 +263,11 @@ def _section(
         drawings.append(_drawing(results, FIGURE_SIZE, table, options))
         files += [f"{name}.npz"] if table.partial else []
         files.append(f"{name}.svg")
-    for further, more in further_results(analysis).items():
+    for key, more in further.items():
         shown = more.whole_table()
         if table is None or shown.drawn is None or shown.drawn is not table.drawn:
             drawings.append(_drawing(more, FURTHER_SIZE, shown, options))
-        files += [f"{name}-{further}.csv", f"{name}-{further}.svg"]
+        files += [f"{name}-{key}.csv", f"{name}-{key}.svg"]
     return ResultSection(
         title,
         parameters and f"Parameters: {parameters}",

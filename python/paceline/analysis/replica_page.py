@@ -149,8 +149,8 @@ def _paragraphs(
     found: list[str] = []
     beyond: list[str] = []
     n_differences = 0
-    for name in replicas.means:
-        title, of_series = in_sentence(headings[name]), _answering(replicas, name)
+    for name, means_of_series in replicas.means.items():
+        title, of_series = in_sentence(headings[name]), _answering(replicas, name, means_of_series)
         for series, means in list(of_series.items())[:1]:
             of_groups = [
                 _brief(f"{mean}", series) + (f" ({group})" if len(replicas.groups) > 1 else "")
@@ -195,7 +195,7 @@ def _section(
     charts["-profile"] = [] if profile is None else charts_of_profile(profile)
     with styled(STYLE, options.style):
         figures = replicas.figures(name, WIDTH, options=options)
-    of_series = _answering(replicas, name)
+    of_series = _answering(replicas, name, replicas.means[name])
     answers = [
         f"{_of_group(replicas, name_and_unit(series)[0], group)}: {_brief(f'{mean}', series)}"
         for series, means in list(of_series.items())[:1]
@@ -215,11 +215,13 @@ def _section(
     )
 
 
-def _answering(replicas: ShownReplicas, name: str) -> dict[str, dict[str, ReplicaMean]]:
-    """Means by series and group, in the order in which sentences name the series."""
+def _answering(
+    replicas: ShownReplicas, name: str, means: Mapping[str, dict[str, ReplicaMean]]
+) -> dict[str, dict[str, ReplicaMean]]:
+    """Put means by series and group into the order in which sentences name the series."""
     tables = filter(None, chain.from_iterable(replicas.tables(name).values()))
     headlines = {title for table in tables for title in table.headlines}
-    return dict(sorted(replicas.means[name].items(), key=lambda one: one[0] not in headlines))
+    return dict(sorted(means.items(), key=lambda one: one[0] not in headlines))
 
 
 def _of_group(replicas: ShownReplicas, title: str, group: str) -> str:
@@ -229,7 +231,7 @@ def _of_group(replicas: ShownReplicas, title: str, group: str) -> str:
 
 def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator[tuple[str, str]]:
     """Describe means of groups, and their differences, of some series, in lines."""
-    for title, means in list(_answering(replicas, name).items())[:most]:
+    for title, means in list(_answering(replicas, name, replicas.means[name]).items())[:most]:
         for group, mean in means.items():
             yield _of_group(replicas, title, group), f"{mean}"
         for pair, difference in differences(means).items():

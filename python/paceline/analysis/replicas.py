@@ -25,7 +25,7 @@ from paceline.analysis.replica_figures import (
     titled,
 )
 from paceline.analysis.replica_page import files_of, lines_of, page_of_replicas
-from paceline.analysis.results import Results, further_results
+from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import (
     GroupDifference,
@@ -513,12 +513,9 @@ class Replicas:
         """Tables by group of the fractions of frames that things of an analysis are in."""
         found: dict[str, list[Table]] = {}
         for group, batteries in self.groups.items():
-            for battery in batteries:
-                further = (
-                    further_results(battery.analyses[name]) if name in battery.analyses else {}
-                )
-                if "frequent" in further:
-                    found.setdefault(group, []).append(further["frequent"].whole_table())
+            for one in (battery.analyses.get(name) for battery in batteries):
+                if one is not None and "frequent" in one.FURTHER_TABLES:
+                    found.setdefault(group, []).append(one.further_tables()["frequent"])
         return found
 
     @property
