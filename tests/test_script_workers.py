@@ -167,6 +167,18 @@ def test_another_start_up_hook_is_imported_too(tmp_path: Path) -> None:
     assert done.stdout.split("\n")[:3] == ["theirs", f"{tmp_path}/sitecustomize.py", "False False"]
 
 
+def test_files_that_workers_write_are_in_the_summary(tmp_path: Path) -> None:
+    script = write_script(tmp_path / "script.py", WAYS["spawn"])
+    text = script.read_text().replace(
+        "    radii =",
+        "    u.atoms.write(f'{part}.xtc', frames=u.trajectory[:3])\n    radii =",
+    )
+    script.write_text(text)
+    done = run(sys.executable, "-m", "paceline", script, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "paceline: it encoded the frames of 2 trajectories\n" in done.stderr
+
+
 def test_the_environment_is_restored() -> None:
     before = dict(os.environ)
     with paceline.register() as outer:
