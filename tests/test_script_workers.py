@@ -209,6 +209,33 @@ def _write(path: str) -> None:
     universe.atoms.write(path, frames=universe.trajectory[:3])
 
 
+def test_registrations_end_in_any_order(monkeypatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "first")
+    before = dict(os.environ)
+    with paceline.register():
+        folder = script_processes.ScriptOptions.from_environment().folder
+        inner = paceline.register()
+        monkeypatch.setenv("PYTHONPATH", f"{os.environ['PYTHONPATH']}{os.pathsep}second")
+    found = script_processes.ScriptOptions.from_environment()
+    assert found.folder != folder
+    assert Path(found.folder).is_dir()
+    with inner:
+        assert str(script_processes.HOOK) in os.environ["PYTHONPATH"]
+    assert dict(os.environ) == before | {"PYTHONPATH": f"first{os.pathsep}second"}
+
+
+def test_no_folder_remains_when_a_script_ends(tmp_path: Path) -> None:
+    code = (
+        "import os, paceline; paceline.register()\n"
+        "if hasattr(os, 'fork') and os.fork() == 0: raise SystemExit\n"
+        "if hasattr(os, 'fork'): os.wait()\n"
+        "print(os.listdir(os.environ['TMPDIR']))"
+    )
+    done = run(sys.executable, "-c", code, cwd=tmp_path, TMPDIR=str(tmp_path))
+    assert done.stdout.startswith("['paceline-script-"), done.stderr
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_pool_that_was_made_before_is_named() -> None:
     with (
         multiprocessing.get_context("spawn").Pool(1),

@@ -43,6 +43,7 @@ from paceline.mdanalysis.script_processes import (
     ScriptProcesses,
     read_records,
     record,
+    set_environment,
 )
 from paceline.mdanalysis.writers import WRITERS
 from paceline.performance.number_format import many
@@ -107,6 +108,8 @@ class Registration:
         self._options = self._own.options if self._own else options
         self._records: list[ProcessRecord] = []
         self._ranks_before = shared_opening.use_ranks(comm, required=True)
+        if self._own is not None:
+            set_environment(self._options)
 
     @property
     def in_script_process(self) -> bool:
@@ -142,10 +145,14 @@ class Registration:
             record(self._options.folder, "runs", f"{name} {how}")
         self.runs.append((name, how))
 
-    def close(self) -> None:
-        """Restore the environment for processes that start from now on."""
-        shared_opening.restore(self._ranks_before)
+    def close(self, later: "list[Registration]") -> None:
+        """End this registration; `later` ones remain in force."""
+        if later:
+            later[0]._ranks_before = self._ranks_before
+        else:
+            shared_opening.restore(self._ranks_before)
         if self._own is not None and not self.in_script_process:
+            set_environment(_active[-1]._options if _active else None)
             self._records = self.processes
             self._own.close()
             self._own = None
@@ -329,8 +336,9 @@ def unregister() -> None:
 def _remove(registration: Registration) -> None:
     with _lock:
         if registration in _active:
-            _active.remove(registration)
-            registration.close()
+            place = _active.index(registration)
+            del _active[place]
+            registration.close(later=_active[place:])
             if not _active:
                 _uninstall()
 

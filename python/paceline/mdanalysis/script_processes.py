@@ -9,6 +9,7 @@ already, on any machine, get a plug-in when a client connects to them.
 import json
 import os
 import sys
+import weakref
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -67,29 +68,38 @@ class ProcessRecord:
 
 
 class ScriptProcesses:
-    """Environment for a script's own processes, and the record of what they did."""
+    """Record of what a script's own processes did, in a folder that is removed at the end."""
 
     def __init__(self, options: ScriptOptions):
-        self._folder = ScratchFolder("script")
-        self.options = replace(options, folder=self._folder.path)
-        path = os.pathsep.join(filter(None, [str(HOOK), os.environ.get("PYTHONPATH", "")]))
-        preload = os.environ.get(_DASK_VARIABLE)
-        changed = {VARIABLE: json.dumps(asdict(self.options)), "PYTHONPATH": path}
-        if preload is None:
-            changed[_DASK_VARIABLE] = json.dumps([_PRELOAD])
-        self._before = {name: os.environ.get(name) for name in changed}
-        os.environ.update(changed)
-        _set_in_dask(add=True)
+        folder = ScratchFolder("script")
+        self.options = replace(options, folder=folder.path)
+        #: Removes the folder; at the latest when the script ends.
+        self.close = weakref.finalize(self, _remove, folder, options.pid)
 
-    def close(self) -> None:
-        """Restore the environment, and remove the folder."""
-        for name, value in self._before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-        _set_in_dask(add=False)
-        self._folder.remove()
+
+def _remove(folder: ScratchFolder, pid: int) -> None:
+    if os.getpid() == pid:  # not in a fork of the script's process
+        folder.remove()
+
+
+def set_environment(options: ScriptOptions | None) -> None:
+    """Set the environment of processes that start from now on; None for no registration."""
+    paths = os.environ.get("PYTHONPATH")
+    others = [path for path in paths.split(os.pathsep) if path != str(HOOK)] if paths else []
+    preload = json.dumps([_PRELOAD])
+    if options is not None:
+        os.environ[VARIABLE] = json.dumps(asdict(options))
+        os.environ["PYTHONPATH"] = os.pathsep.join([str(HOOK), *others])
+        os.environ.setdefault(_DASK_VARIABLE, preload)
+    else:
+        os.environ.pop(VARIABLE, None)
+        if others:
+            os.environ["PYTHONPATH"] = os.pathsep.join(others)
+        else:
+            os.environ.pop("PYTHONPATH", None)
+        if os.environ.get(_DASK_VARIABLE) == preload:
+            del os.environ[_DASK_VARIABLE]
+    _set_in_dask(add=options is not None)
 
 
 def _set_in_dask(*, add: bool) -> None:
