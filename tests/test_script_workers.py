@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import MDAnalysis as mda
@@ -234,6 +235,18 @@ def test_no_folder_remains_when_a_script_ends(tmp_path: Path) -> None:
     done = run(sys.executable, "-c", code, cwd=tmp_path, TMPDIR=str(tmp_path))
     assert done.stdout.startswith("['paceline-script-"), done.stderr
     assert os.listdir(tmp_path) == []
+
+
+def test_registration_needs_no_temporary_folder(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / str(os.getpid())).touch()  # like a file of events
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
+    with paceline.register() as registration:
+        found = script_processes.ScriptOptions.from_environment()
+        assert found.folder == ""
+        script_processes.record(found.folder, "opened", DCD)
+        assert registration.processes == []
+    assert [path.stat().st_size for path in tmp_path.iterdir()] == [0]
 
 
 def test_a_pool_that_was_made_before_is_named() -> None:

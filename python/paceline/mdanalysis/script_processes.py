@@ -33,8 +33,9 @@ class ScriptOptions:
     native: bool
     strict: bool
     version: str
-    #: Folder of the files of events, on the machine of the script, and process of the script.
+    #: Folder of the files of events, on the machine of the script; "" if none can be written.
     folder: str
+    #: Process of the script.
     pid: int
 
     @classmethod
@@ -71,14 +72,16 @@ class ScriptProcesses:
     """Record of what a script's own processes did, in a folder that is removed at the end."""
 
     def __init__(self, options: ScriptOptions):
-        folder = ScratchFolder("script")
-        self.options = replace(options, folder=folder.path)
+        folder = None
+        with suppress(OSError):  # no temporary folder is writable
+            folder = ScratchFolder("script")
+        self.options = replace(options, folder=folder.path if folder else "")
         #: Removes the folder; at the latest when the script ends.
         self.close = weakref.finalize(self, _remove, folder, options.pid)
 
 
-def _remove(folder: ScratchFolder, pid: int) -> None:
-    if os.getpid() == pid:  # not in a fork of the script's process
+def _remove(folder: ScratchFolder | None, pid: int) -> None:
+    if folder is not None and os.getpid() == pid:  # not in a fork of the script's process
         folder.remove()
 
 
@@ -113,7 +116,9 @@ def _set_in_dask(*, add: bool) -> None:
 
 
 def record(folder: str, kind: str, text: str) -> None:
-    """Append an event to this process's file."""
+    """Append an event to this process's file, if there is a folder."""
+    if not folder:
+        return
     file = Path(folder) / str(os.getpid())
     # The script may run on another machine, or have ended.
     with suppress(OSError), open(file, "a", encoding="utf-8") as events:
@@ -123,7 +128,7 @@ def record(folder: str, kind: str, text: str) -> None:
 def read_records(folder: str) -> list[ProcessRecord]:
     """Read what the script's processes did, in the order of their numbers."""
     records = []
-    for path in sorted(Path(folder).glob("[0-9]*"), key=_pid_of):
+    for path in sorted(Path(folder).glob("[0-9]*"), key=_pid_of) if folder else ():
         found = ProcessRecord(_pid_of(path))
         for line in path.read_text(encoding="utf-8").splitlines():
             with suppress(ValueError):  # the process was killed while it wrote
