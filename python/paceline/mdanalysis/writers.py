@@ -387,7 +387,7 @@ class _RecordVariable:
         self._values[...] = values
 
 
-class H5MDWriter(_Frames, H5MD.H5MDWriter):
+class H5MDRowWriter(_Frames, H5MD.H5MDWriter):
     """MDAnalysis's writer of H5MD, with one call of HDF5 for each dataset of a frame."""
 
     _rows: "_H5mdRows | None" = None
@@ -490,5 +490,5 @@ WRITERS: dict[type, type] = {
     TRR.TRRWriter: TRRWriter,
     DCD.DCDWriter: DCDWriter,
     TRJ.NCDFWriter: NCDFWriter,
-    H5MD.H5MDWriter: H5MDWriter,
+    H5MD.H5MDWriter: H5MDRowWriter,
 }
