@@ -31,6 +31,8 @@ from paceline.errors import (
     UnsupportedError,
 )
 from paceline.mdanalysis.reader import Reader
+from paceline.trajectory import sent_index
+from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import files_named, open_file, open_files
 
 pytestmark = [
@@ -663,3 +665,14 @@ def test_a_replaced_file_cannot_be_unpickled(copies):
     shutil.copy(copies.names[2], copies.names[7])
     with pytest.raises(FileChangedError, match=r"part8\.xtc"):
         pickle.loads(data)
+
+
+def test_a_sent_chain_has_its_index(monkeypatch) -> None:
+    chain, made = Chain([datafiles.XTC]), []
+    copy = sent_index.SentFile.of
+    monkeypatch.setattr(sent_index.SentFile, "of", lambda file: made.append(file) or copy(file))
+    sent = pickle.loads(sent_index.pickle_with_indexes(chain))
+    assert made == list(chain.files)  # a file's index, which may be large, is copied once
+    assert type(sent.files[0]) is sent_index.SentFile
+    frames = np.arange(chain.n_frames)
+    np.testing.assert_array_equal(sent.extents(frames).offsets, chain.extents(frames).offsets)

@@ -1,5 +1,6 @@
 """Frame indexes that one process sends to others, which then read frames and no headers."""
 
+import copyreg
 import io
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -106,17 +107,10 @@ class _IndexPickler(cloudpickle.Pickler):
     def reducer_override(self, obj: Any) -> Any:
         """Replace how chains and files are pickled."""
         if isinstance(obj, Chain):
-            return _chain, (vars(obj),)
+            return copyreg.__newobj__, (type(obj),), vars(obj)  # type: ignore[attr-defined]
         if isinstance(obj, IndexedFile) and obj.varying is None:
-            return SentFile, tuple(getattr(SentFile.of(obj), one.name) for one in fields(SentFile))
+            return SentFile, tuple(vars(SentFile.of(obj)).values())
         return super().reducer_override(obj)
-
-
-def _chain(state: dict[str, Any]) -> Chain:
-    """Make a chain of its attributes."""
-    chain = Chain.__new__(Chain)
-    vars(chain).update(state)
-    return chain
 
 
 def pickle_with_indexes(value: object) -> bytes:
