@@ -9,7 +9,8 @@ code again. H5MD is written to the datasets that MDAnalysis creates. Classes hav
 import os
 import stat
 import struct
-from typing import Any, Protocol, Self
+from itertools import compress
+from typing import Any, Protocol, Self, cast
 
 import numpy as np
 from MDAnalysis.coordinates import DCD, H5MD, TRJ, TRR, XDR, XTC
@@ -20,7 +21,7 @@ from MDAnalysis.lib.mdamath import triclinic_vectors
 from paceline import _core
 from paceline._util.os_calls import read_at, write_at
 from paceline.block import CELL_WIDTH, FIELDS, field_bits
-from paceline.contract.atoms import Timestep, values_of
+from paceline.contract.atoms import Timestep, fields_of, values_of
 from paceline.errors import UnwritableError
 from paceline.hdf5.writer import RowDataset
 
@@ -39,6 +40,13 @@ class WriterLog(Protocol):
 
     def add_left(self, reason: str) -> None:
         """Note that MDAnalysis's writer encodes frames of a file."""
+
+
+class _WrittenFrame(Timestep, Protocol):
+    """Frame to be written: MDAnalysis's `Timestep`, or a `_Frame`."""
+
+    n_atoms: int
+    data: dict[str, Any]
 
 
 class _Frame:
@@ -69,7 +77,7 @@ class _Frame:
 class _Source:
     """Object with the present frame, as MDAnalysis's writers expect it."""
 
-    def __init__(self, ts: Any):
+    def __init__(self, ts: Timestep):
         self.ts = ts
 
 
@@ -82,13 +90,13 @@ class _Frames:
     _all = False
     _noted = False
 
-    def _frame_of(self, obj: object) -> Any:
+    def _frame_of(self, obj: object) -> _WrittenFrame | None:
         """Take the present frame of a group or a Universe, without a copy; None for other objects.
 
-        It has the attributes of a Timestep, and is one if the group is of all atoms in order.
+        It is MDAnalysis's Timestep if the group is of all atoms in order.
         """
         if isinstance(obj, Universe):
-            return obj.trajectory.ts
+            return cast(_WrittenFrame, obj.trajectory.ts)
         if not isinstance(obj, AtomGroup):
             return None
         ts, ix = obj.universe.trajectory.ts, obj.ix
@@ -96,7 +104,7 @@ class _Frames:
             return None  # MDAnalysis raises an error
         if ix is not self._ix:
             self._ix, self._all = ix, np.array_equal(ix, np.arange(ts.n_atoms))
-        return ts if self._all else _Frame(ts, ix, len(ix))
+        return cast(_WrittenFrame, ts if self._all else _Frame(ts, ix, len(ix)))
 
     def _note_written(self) -> None:
         if self.log is not None:
@@ -137,14 +145,14 @@ class _FileEnd:
             return b""
         return read_at(self._fd, n, max(self.size - n, 0))
 
-    def append(self, data: Any) -> None:
+    def append(self, data: bytes) -> None:
         """Write bytes behind the last ones."""
         self.put(self.size, data)
-        self.size += memoryview(data).nbytes
+        self.size += len(data)
 
-    def put(self, offset: int, data: Any) -> None:
+    def put(self, offset: int, data: bytes) -> None:
         """Write bytes at an offset."""
-        left = memoryview(data).cast("B")
+        left = memoryview(data)
         while left:
             n = write_at(self._fd, left, offset)
             left, offset = left[n:], offset + n
@@ -170,7 +178,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
     _dt: float | None
     _xdr: Any
 
-    def __init__(self, filename: Any, *args: Any, **kwargs: Any):
+    def __init__(self, filename: str | os.PathLike, *args: object, **kwargs: object):
         # The script may change its folder before the first frame.
         self._path = os.path.abspath(filename)
         super().__init__(filename, *args, **kwargs)
@@ -213,7 +221,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
             return
         end.append(data)
 
-    def _checked(self, obj: object) -> Any:
+    def _checked(self, obj: object) -> _WrittenFrame:
         """Take a frame with as many atoms as the file has."""
         frame = self._frame_of(obj)
         if frame is None:
@@ -234,7 +242,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
         """Bring what MDAnalysis wrote to the file, and its position to the end."""
         self._xdr._bytes_seek(0, "SEEK_END")
 
-    def _encode(self, frame: Any) -> bytes:
+    def _encode(self, frame: _WrittenFrame) -> bytes:
         if not self._convert_units:
             raise UnwritableError("convert_units=False")
         step = frame.data.get("step", frame.frame)
@@ -251,16 +259,16 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
         cells = _cells(frame.dimensions)
         return self._encoder.encode((positions, velocities, forces, cells, *moment, lambdas))
 
-    def _values(self, frame: Any, field: str) -> np.ndarray | None:
-        if field not in self._fields or not getattr(frame, f"has_{field}"):
+    def _values(self, frame: _WrittenFrame, field: str) -> np.ndarray | None:
+        if field not in self._fields or field not in fields_of(frame):
             return None
-        return np.ascontiguousarray(getattr(frame, field), np.float32)[None]
+        return np.ascontiguousarray(values_of(frame, field), np.float32)[None]
 
     def _per_nm(self) -> float | None:
         """Precision, integers per nm, of a format that has one."""
         return None
 
-    def _lambda(self, frame: Any) -> Any:
+    def _lambda(self, frame: _WrittenFrame) -> float:
         return 0
 
 
@@ -277,7 +285,7 @@ class XTCWriter(_XdrWriter, XTC.XTCWriter):
     _format, _fields = "XTC", ("positions",)
     _first_per_nm: float | None = None
 
-    def _encode(self, frame: Any) -> bytes:
+    def _encode(self, frame: _WrittenFrame) -> bytes:
         if self._first_per_nm is None:
             self._first_per_nm = self._per_nm()
         if self._per_nm() != self._first_per_nm or not frame.has_positions:
@@ -293,11 +301,11 @@ class TRRWriter(_XdrWriter, TRR.TRRWriter):
 
     _format, _fields = "TRR", FIELDS
 
-    def _lambda(self, frame: Any) -> Any:
+    def _lambda(self, frame: _WrittenFrame) -> float:
         value = frame.data.get("lambda", 0)
         if not isinstance(value, float | int | np.number):
             raise UnwritableError(f"a λ is {value!r}")
-        return value
+        return float(value)
 
 
 class DCDWriter(_Frames, DCD.DCDWriter):
@@ -326,11 +334,10 @@ class NCDFWriter(_Frames, TRJ.NCDFWriter):
             else:
                 self._note_written()
 
-    def _is_complete(self, frame: Any) -> bool:
+    def _is_complete(self, frame: _WrittenFrame) -> bool:
         """True if a frame holds what is written; otherwise MDAnalysis raises an error."""
-        wanted = (True, self.has_velocities, self.has_forces)
-        held = (getattr(frame, f"has_{field}") for field in FIELDS)
-        return not any(want and not has for want, has in zip(wanted, held, strict=True))
+        wanted = compress(FIELDS, (True, self.has_velocities, self.has_forces))
+        return set(wanted) <= set(fields_of(frame))
 
 
 class _Records:
@@ -383,7 +390,7 @@ class _RecordVariable:
     def __init__(self, values: np.ndarray):
         self._values = values
 
-    def __setitem__(self, row: object, values: Any) -> None:
+    def __setitem__(self, row: object, values: np.ndarray | float) -> None:
         self._values[...] = values
 
 
@@ -423,7 +430,7 @@ class _H5mdRows:
         self._observed = {key: RowDataset(writer._obsv[f"{key}/value"]) for key in writer.data_keys}
         self._last = int(writer._step[-1])
 
-    def add(self, writer: Any, frame: Any) -> str | None:
+    def add(self, writer: Any, frame: _WrittenFrame | None) -> str | None:
         """Write a frame, or return the reason why MDAnalysis has to."""
         if frame is None or frame.n_atoms != writer.n_atoms:
             return "a frame has another number of atoms, or is not of a group"
@@ -450,7 +457,7 @@ class _H5mdRows:
                 edges = writer.convert_pos_to_native(edges)
             self._edges.put(row, edges)
         for field, column, (unit, conversion) in self._fields:
-            values = np.array(getattr(frame, field), np.float32, order="C")
+            values = np.array(values_of(frame, field), np.float32, order="C")
             if converts and writer.units[unit] is not None:
                 values = getattr(writer, conversion)(values)
             column.put(row, values)
@@ -459,12 +466,13 @@ class _H5mdRows:
         writer._counter += 1
         return None
 
-    def _why_not(self, frame: Any, observed: dict[str, np.ndarray]) -> str | None:
+    def _why_not(self, frame: _WrittenFrame, observed: dict[str, np.ndarray]) -> str | None:
         """Describe why a frame is left to MDAnalysis, which may raise an error; None if not."""
         step = frame.data.get("step", frame.frame)
         if not isinstance(step, _INTEGERS) or not self._last <= step <= _INT32.max:
             return f"a step is {step!r}, behind {self._last}"
-        missing = [field for field, _, _ in self._fields if not getattr(frame, f"has_{field}")]
+        held = fields_of(frame)
+        missing = [field for field, _, _ in self._fields if field not in held]
         missing += [key for key in self._observed if key not in observed]
         if self._edges is not None and frame.dimensions is None:
             missing.append("dimensions")
