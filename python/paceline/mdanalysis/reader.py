@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import MDAnalysis
 import numpy as np
@@ -599,7 +599,7 @@ def _names_part(sub: Any, n_atoms: int | None, n_in_file: int) -> bool:
     return n_atoms == n_in_file and (len(sub) < n_in_file or np.asarray(sub).dtype == bool)
 
 
-def is_name(given: object) -> bool:
+def is_name(given: object) -> TypeGuard["str | os.PathLike[str]"]:
     """True for the name of a file, rather than a stream or arrays."""
     return isinstance(given, str | os.PathLike) and not isinstance(given, NamedStream)
 

@@ -373,7 +373,7 @@ def _uninstall() -> None:
             setattr(owner, name, ours.__wrapped__)
 
 
-def _make_reader(cls: type, *args: object, **kwargs: object) -> Any:
+def _make_reader(cls: type, *args: object, **kwargs: object) -> object:
     """Make one of MDAnalysis's readers, or paceline's instead."""
     registration = _active[-1] if _active else None
     if registration is not None:
@@ -388,7 +388,7 @@ def _make_reader(cls: type, *args: object, **kwargs: object) -> Any:
     return ABCMeta.__call__(cls, *args, **kwargs)
 
 
-def _make_writer(cls: type, *args: object, **kwargs: object) -> Any:
+def _make_writer(cls: type, *args: object, **kwargs: object) -> object:
     """Make one of MDAnalysis's writers, or the subclass whose frames paceline encodes."""
     if not _active:
         return type.__call__(cls, *args, **kwargs)
@@ -398,7 +398,7 @@ def _make_writer(cls: type, *args: object, **kwargs: object) -> Any:
     return writer
 
 
-def _is_instance(cls: Any, instance: Any) -> bool:
+def _is_instance(cls: ABCMeta, instance: Any) -> bool:
     """Treat paceline's reader as an instance of the MDAnalysis class that it replaces."""
     if ABCMeta.__instancecheck__(cls, instance):
         return True
@@ -431,7 +431,7 @@ def _open_file(
 
 
 def _open_chain(
-    registration: Registration, args: tuple[Any, ...], kwargs: dict[str, Any]
+    registration: Registration, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> Reader | None:
     """Open several files as one trajectory with paceline's reader; None for MDAnalysis's reader."""
     given = _bind(ChainReader, args, kwargs)
@@ -462,7 +462,7 @@ def _leave(registration: Registration, reason: UnsupportedError) -> None:
     warn(f"{reason}; MDAnalysis's own reader opens it, and strict=True would raise")
 
 
-def _bind(cls: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any] | None:
+def _bind(cls: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, Any] | None:
     """Bind arguments to names; None if they do not fit, for which MDAnalysis raises the error."""
     try:
         bound = inspect.signature(cls.__init__).bind(None, *args, **kwargs).arguments
@@ -477,7 +477,7 @@ def _wrapped_run(original: Callable[..., object]) -> Callable[..., object]:
     """Make the replacement of `AnalysisBase.run`."""
 
     @functools.wraps(original)
-    def run(analysis: AnalysisBase, *args: object, **kwargs: object) -> Any:
+    def run(analysis: AnalysisBase, *args: object, **kwargs: object) -> object:
         if not _active:  # the registration ended in another thread
             return original(analysis, *args, **kwargs)
         registration = _active[-1]
@@ -512,8 +512,8 @@ def _wrapped_guess(original: Callable[..., object]) -> Callable[..., object]:
     """Make the replacement of `Universe.guess_TopologyAttrs`."""
 
     @functools.wraps(original)
-    def guess_TopologyAttrs(universe: MDAnalysis.Universe, *args: object, **kwargs: object) -> Any:
-        return topology_cache.guess(original, universe, *args, **kwargs)
+    def guess_TopologyAttrs(universe: MDAnalysis.Universe, *args: object, **kwargs: object) -> None:
+        topology_cache.guess(original, universe, *args, **kwargs)
 
     return guess_TopologyAttrs
 
@@ -523,7 +523,10 @@ def _wrapped_init(original: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(original)
     def __init__(
-        universe: MDAnalysis.Universe, topology: Any = None, *coordinates: Any, **kwargs: Any
+        universe: MDAnalysis.Universe,
+        topology: object = None,
+        *coordinates: object,
+        **kwargs: object,
     ) -> None:
         make = functools.partial(original, universe)
         if shared_opening.open_universe(universe, make, (topology, *coordinates), kwargs):
@@ -532,13 +535,17 @@ def _wrapped_init(original: Callable[..., None]) -> Callable[..., None]:
     return __init__
 
 
-def _wrapped_load(original: Callable[..., Any]) -> Callable[..., Any]:
+def _wrapped_load(original: Callable[..., object]) -> Callable[..., object]:
     """Make the replacement of `Universe.load_new`."""
 
     @functools.wraps(original)
     def load_new(
-        universe: MDAnalysis.Universe, filename: Any, format: Any = None, *args: Any, **kwargs: Any
-    ) -> Any:
+        universe: MDAnalysis.Universe,
+        filename: object,
+        format: object = None,
+        *args: object,
+        **kwargs: object,
+    ) -> object:
         make = functools.partial(original, universe)
         if args:
             return make(filename, format, *args, **kwargs)
@@ -560,7 +567,11 @@ def _wrapped_rmsd(original: Callable[..., float]) -> Callable[..., float]:
 
     @functools.wraps(original)
     def rmsd(
-        a: Any, b: Any, weights: Any = None, center: bool = False, superposition: bool = False
+        a: object,
+        b: object,
+        weights: object = None,
+        center: bool = False,
+        superposition: bool = False,
     ) -> float:
         if weights is None and superposition:
             first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)

@@ -7,9 +7,9 @@ the frame index and the first frame, and open no file until they read another fr
 import os
 import pickle
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import MDAnalysis
 import numpy as np
@@ -29,10 +29,18 @@ _OF_EACH = ("comm", "transformations")
 #: Attributes that the first rank's Universe sends, besides topology and trajectory.
 _SENT = ("filename", "_kwargs", "_topology_file", "t_init_top", "opening_warnings")
 
+_Default: TypeAlias = "tuple[OpeningRanks, int] | None"
 #: Ranks that open each file together by default, and the process that they are valid in.
-_default: "tuple[OpeningRanks, int] | None" = None
-#: Marks a thread that opens a Universe at present.
-_opening = threading.local()
+_default: _Default = None
+
+
+class _OfThread(threading.local):
+    """State of a thread: true while it opens a Universe."""
+
+    is_opening = False
+
+
+_of_thread = _OfThread()
 
 
 @contextmanager
@@ -46,7 +54,7 @@ def on_ranks(comm: "MPI.Intracomm | None", *, required: bool) -> Iterator[None]:
         restore(before)
 
 
-def use_ranks(comm: "MPI.Intracomm | None", *, required: bool) -> Any:
+def use_ranks(comm: "MPI.Intracomm | None", *, required: bool) -> _Default:
     """Make the ranks of a communicator the default; return the default before."""
     global _default
     before = _default
@@ -57,7 +65,7 @@ def use_ranks(comm: "MPI.Intracomm | None", *, required: bool) -> Any:
     return before
 
 
-def restore(before: Any) -> None:
+def restore(before: _Default) -> None:
     """Restore an earlier default."""
     global _default
     _default = before
@@ -66,7 +74,7 @@ def restore(before: Any) -> None:
 def open_universe(
     universe: MDAnalysis.Universe,
     original: Callable[..., object],
-    names: tuple[Any, ...],
+    names: tuple[object, ...],
     options: dict[str, Any],
 ) -> bool:
     """Initialise a Universe by a function of these arguments; True if another rank did it."""
@@ -84,7 +92,7 @@ def open_universe(
 def load_trajectory(
     universe: MDAnalysis.Universe,
     original: Callable[..., object],
-    filename: Any,
+    filename: object,
     options: dict[str, Any],
 ) -> bool:
     """Replace a Universe's trajectory by a function; True if another rank opened it."""
@@ -100,7 +108,7 @@ def load_trajectory(
 def _open(
     universe: MDAnalysis.Universe,
     original: Callable[..., object],
-    names: tuple[Any, ...],
+    names: tuple[object, ...],
     options: dict[str, Any],
     receive: Callable[[dict[str, Any]], None],
 ) -> bool:
@@ -132,9 +140,11 @@ def _open(
 
 
 @contextmanager
-def _ranks_for(names: tuple[Any, ...], options: dict[str, Any]) -> Iterator[Any]:
+def _ranks_for(
+    names: tuple[object, ...], options: dict[str, Any]
+) -> Iterator["tuple[OpeningRanks | None, dict[str, Any]]"]:
     """Yield the ranks that open these files together, or None, and the options that remain."""
-    if getattr(_opening, "is_under_way", False):
+    if _of_thread.is_opening:
         yield None, options
         return
     comm, own = options.get("comm"), None
@@ -147,16 +157,16 @@ def _ranks_for(names: tuple[Any, ...], options: dict[str, Any]) -> Iterator[Any]
             from paceline.backends.mpi.opening import OpeningRanks
 
             ranks = own = OpeningRanks(comm)
-    _opening.is_under_way = True
+    _of_thread.is_opening = True
     try:
         yield ranks, options
     finally:
-        _opening.is_under_way = False
+        _of_thread.is_opening = False
     if own is not None:
         own.free()
 
 
-def _can_be_sent(names: tuple[Any, ...], options: dict[str, Any]) -> bool:
+def _can_be_sent(names: tuple[object, ...], options: dict[str, Any]) -> bool:
     """True for names of files that one rank can read for all."""
     if options.get("collective"):
         return False
@@ -172,7 +182,7 @@ def _can_be_sent(names: tuple[Any, ...], options: dict[str, Any]) -> bool:
     )
 
 
-def _flat(names: Any) -> Iterator[Any]:
+def _flat(names: Iterable[object]) -> Iterator[object]:
     """List all names of files in nested lists, without formats."""
     for name in names:
         if isinstance(name, tuple) and len(name) == 2 and not is_name(name[1]):
@@ -183,12 +193,12 @@ def _flat(names: Any) -> Iterator[Any]:
             yield name
 
 
-def _name_of(names: tuple[Any, ...]) -> str:
+def _name_of(names: tuple[object, ...]) -> str:
     """Describe files in messages."""
-    return ", ".join(os.path.abspath(name) for name in map(os.fspath, _flat(names)))
+    return ", ".join(os.path.abspath(name) for name in _flat(names) if is_name(name))
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     """Make a value whose digest is the same on ranks with the same arguments."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
