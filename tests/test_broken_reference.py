@@ -64,6 +64,13 @@ def test_a_frame_that_is_not_analysed():
         RMSD(universe, select=CA, ref_frame=3).run(stop=1, transforms=[unwrap("protein")])
 
 
+def test_a_reference_of_which_some_atoms_are_loaded():
+    ends = "name CZ NZ"
+    universe = paceline.Universe(GRO, XTC, atoms=ends)
+    with pytest.warns(UserWarning, match=r"atoms 2043 and 2052 of it are 78\.8 Å apart; RMSD"):
+        RMSD(universe, select=ends, ref_frame=3).run(stop=1)
+
+
 def test_a_whole_reference_is_silent(protein, broken):
     whole = MDAnalysis.Universe(TPR, GRO)
     whole.atoms.unwrap(compound="fragments", reference=None)

@@ -4,7 +4,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import cell_of
-from paceline.contract.atoms import Atoms, System, attribute_of, topology_of
+from paceline.contract.atoms import Atoms, System, attribute_of, positions_in, topology_of
 from paceline.errors import warn
 from paceline.transform.compounds import known_bonds
 from paceline.transform.links import find_links
@@ -45,7 +45,7 @@ def warn_of_broken_reference(atoms: Atoms, name: str) -> None:
     none, frame = np.empty((0, 2), np.int64), trajectory.ts.frame
     given = (links.pairs, links.lengths), links.longest, [indices], none
     whole = _core.Whole(len(universe.atoms), *given)
-    found = whole.look(trajectory.ts.positions[np.newaxis], cell, np.array([frame]))
+    found = whole.look(positions_in(trajectory)[np.newaxis], cell, np.array([frame]))
     if found is None:
         return
     first, second, distance = found[1][0, 2:5]
