@@ -11,7 +11,7 @@ import MDAnalysis
 import numpy as np
 
 from paceline import _core
-from paceline._util.choices import BEADS_OF_WATER
+from paceline._util.choices import MARTINI_WATERS
 from paceline._util.files import check_local
 from paceline.contract.atoms import attribute_of
 from paceline.contract.loaded_atoms import LoadedAtoms
@@ -37,8 +37,8 @@ from paceline.transform.matching import order_in_file
 #: Parts of a system that are often written alone.
 _USUAL_PARTS = (
     "protein",
-    f"not resname SOL WAT HOH {BEADS_OF_WATER}",
-    f"not (water or resname {BEADS_OF_WATER} NA CL K MG CA ZN NA+ CL- K+ MG2+ CA2+ SOD CLA POT CAL "
+    f"not resname SOL WAT HOH {MARTINI_WATERS}",
+    f"not (water or resname {MARTINI_WATERS} NA CL K MG CA ZN NA+ CL- K+ MG2+ CA2+ SOD CLA POT CAL "
     "ION)",
 )
 

@@ -19,10 +19,10 @@ SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
 
 #: Treatments of a frame that cannot be read: raise an error, or leave the frame out.
 ON_ERROR = ("raise", "skip")
-#: Residues of Martini's water, of which a bead is four molecules: plain, antifreeze, polarizable.
-BEADS_OF_WATER = "W WF PW"
+#: Names of Martini's residues of water, each of four molecules: plain, antifreeze, polarizable.
+MARTINI_WATERS = "W WF PW"
 #: Beads of Martini's water.
-WATER_BEADS = f"resname {BEADS_OF_WATER} and name W WF"
+WATER_BEADS = f"resname {MARTINI_WATERS} and name W WF"
 #: Headgroups of Martini's lipids: the phosphate, or of lipids without one the first bead between
 #: head and tails. Cholesterol is not among them.
 BEADS_OF_LIPIDS = (

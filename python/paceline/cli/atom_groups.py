@@ -13,7 +13,7 @@ import MDAnalysis
 import numpy as np
 
 from paceline._util.arguments import check_selection
-from paceline._util.choices import BEADS_OF_WATER
+from paceline._util.choices import MARTINI_WATERS
 from paceline.contract.atoms import Atoms, has_attribute
 from paceline.errors import DamagedFileError, SelectionError, warn
 from paceline.transform.bond_lists import give_bonds_to_select
@@ -29,7 +29,7 @@ _ION = (
     "CU CU1 CU2+ F F- CL CL- CLA BR BR- I I- IB+ MK OH ION"
 )
 #: Water, and that of Martini.
-_WATER = f"water or resname {BEADS_OF_WATER}"
+_WATER = f"water or resname {MARTINI_WATERS}"
 
 #: GROMACS's default groups, in its order, as selections of MDAnalysis.
 DEFAULT_GROUPS = {

@@ -46,7 +46,7 @@ NOT_LIGANDS = (
     *("UNL", "UNX"),
 )
 #: Beads that only lipids of Martini have.
-BEADS_OF_LIPIDS = {"GL1", "GL2", "AM2", "ROH"}
+LIPID_BEAD_NAMES = {"GL1", "GL2", "AM2", "ROH"}
 #: Atoms that only amino acids or nucleotides of a chain have together.
 BACKBONES = ({"N", "CA", "C", "O"}, {"P", "O5'", "C5'", "C4'", "C3'", "O3'"})
 
@@ -132,7 +132,7 @@ def _is_heavy(universe: System) -> np.ndarray | None:
 def _is_in_chain(universe: System, residues: np.ndarray) -> bool:
     """Check whether residues have atoms of a backbone or of lipids, or bonds to other residues."""
     names = set(universe.residues[residues[:1]].atoms.names)
-    if any(backbone <= names for backbone in BACKBONES) or names & BEADS_OF_LIPIDS:
+    if any(backbone <= names for backbone in BACKBONES) or names & LIPID_BEAD_NAMES:
         return True
     bonds, residue_of = known_bonds(universe), universe.atoms.resindices
     ends = residue_of[bonds]
