@@ -50,7 +50,7 @@ BATCH_SECONDS = 0.1
 #: Time between checks of a pool while no result comes, seconds.
 LOOK = 1.0
 
-#: Environment of the workers, which are none of a registered script's own.
+#: Environment of paceline's workers, in which it is not registered with MDAnalysis.
 _NO_SCRIPT = {"PACELINE_SCRIPT": ""}
 
 BatchFuture = Future[BlockResult | None]

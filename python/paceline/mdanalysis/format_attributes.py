@@ -1,6 +1,5 @@
 """Attributes that MDAnalysis's readers of H5MD and NetCDF have, and other readers lack."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +7,6 @@ from paceline.block import FIELDS, field_bits
 from paceline.hdf5.chunk_index import DEFLATE, LZF, SZIP, Filter
 from paceline.hdf5.trajectory import Hdf5File
 from paceline.trajectory.chain import Chain
-from paceline.trajectory.open import open_file
 
 #: Variables of a NetCDF file that may have a scale factor.
 _SCALED = (
@@ -77,23 +75,6 @@ class FormatAttributes:
         """Function that goes to the position before the first frame of an H5MD file."""
         self._check_format("open_trajectory", "H5MD")
         return self._reopen
-
-    @staticmethod
-    def parse_n_atoms(filename: str | os.PathLike, **kwargs: object) -> int:
-        """Number of atoms of a trajectory file.
-
-        Parameters
-        ----------
-        filename : path-like
-            File of any of paceline's formats.
-        **kwargs
-            Ignored, as by MDAnalysis's readers.
-
-        Returns
-        -------
-        int
-        """
-        return open_file(filename).n_atoms
 
     def _check_format(self, name: str, *formats: str) -> None:
         """Raise `AttributeError` for a file of another format."""

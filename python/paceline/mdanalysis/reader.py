@@ -433,8 +433,20 @@ class Reader(FormatAttributes, ReaderBase):
         return files.positions(frames=[self._frame], atoms=atoms)[0]
 
     @classmethod
-    def parse_n_atoms(cls, filename: Any, **kwargs: Any) -> int:
-        """Number of atoms of a file."""
+    def parse_n_atoms(cls, filename: str | os.PathLike, **kwargs: object) -> int:
+        """Number of atoms of a trajectory file.
+
+        Parameters
+        ----------
+        filename : path-like
+            File of any of paceline's formats.
+        **kwargs
+            Ignored, as by MDAnalysis's readers.
+
+        Returns
+        -------
+        int
+        """
         return open_file(filename, notes=False).n_atoms
 
     def _read_frame(self, frame: int) -> Timestep:
