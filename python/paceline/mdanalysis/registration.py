@@ -35,7 +35,6 @@ from paceline import _core
 from paceline._core import __version__
 from paceline.errors import ExternalFileError, UnsupportedError, warn
 from paceline.mdanalysis import shared_opening, topology_cache
-from paceline.mdanalysis.analyses import run_on_workers
 from paceline.mdanalysis.reader import Reader, is_ours
 from paceline.mdanalysis.script_processes import (
     ProcessRecord,
@@ -480,6 +479,9 @@ def _wrapped_run(original: Callable[..., object]) -> Callable[..., object]:
     def run(analysis: AnalysisBase, *args: object, **kwargs: object) -> object:
         if not _active:  # the registration ended in another thread
             return original(analysis, *args, **kwargs)
+        # Imported here, with all backends: workers of a script may only read frames.
+        from paceline.mdanalysis.analyses import run_on_workers
+
         registration = _active[-1]
         how = run_on_workers(
             original,

@@ -15,7 +15,6 @@ import MDAnalysis
 import numpy as np
 
 from paceline._util.digest import digest
-from paceline.backends.mpi import active_session
 from paceline.mdanalysis.reader import Reader, is_name
 from paceline.trajectory.sent_index import pickle_with_indexes
 
@@ -58,11 +57,20 @@ def use_ranks(comm: "MPI.Intracomm | None", *, required: bool) -> _Default:
     """Make the ranks of a communicator the default; return the default before."""
     global _default
     before = _default
-    if comm is not None and comm.Get_size() > 1 and active_session() is None:
-        from paceline.backends.mpi.opening import OpeningRanks
-
-        _default = OpeningRanks(comm, required=required), os.getpid()
+    if comm is not None and (ranks := _ranks_of(comm, required=required)) is not None:
+        _default = ranks, os.getpid()
     return before
+
+
+def _ranks_of(comm: "MPI.Intracomm", *, required: bool) -> "OpeningRanks | None":
+    """Make the ranks of a communicator; None for a single one, or within a run on ranks."""
+    if comm.Get_size() == 1:
+        return None
+    # Imported here: workers of a script, which import this module, seldom use MPI.
+    from paceline.backends.mpi import active_session
+    from paceline.backends.mpi.opening import OpeningRanks
+
+    return OpeningRanks(comm, required=required) if active_session() is None else None
 
 
 def restore(before: _Default) -> None:
@@ -153,10 +161,8 @@ def _ranks_for(
         ranks = None
     elif comm is not None:
         options = {name: value for name, value in options.items() if name != "comm"}
-        if comm.Get_size() > 1 and active_session() is None:
-            from paceline.backends.mpi.opening import OpeningRanks
-
-            ranks = own = OpeningRanks(comm)
+        own = _ranks_of(comm, required=True)
+        ranks = own or ranks
     _of_thread.is_opening = True
     try:
         yield ranks, options
