@@ -194,14 +194,17 @@ def write_protein(folder: Path) -> None:
 
 
 def write_complex(folder: Path, adk: paceline.Universe) -> None:
-    """Write adenylate kinase with a ligand, a copy of one of its residues."""
+    """Write adenylate kinase with a ligand, a copy of one of its residues, and some water."""
     chain = adk.select_atoms("protein")
-    system = MDAnalysis.Merge(chain, adk.select_atoms("resid 40"))
+    water = MDAnalysis.Universe(datafiles.waterPSF, datafiles.waterDCD).atoms
+    system = MDAnalysis.Merge(chain, adk.select_atoms("resid 40"), water)
     system.add_TopologyAttr("elements", [name[0] for name in system.atoms.names])
-    system.residues[-1].resname, system.residues[-1].resid = "LIG", 900
+    ligand = system.residues[len(chain.residues)]
+    ligand.resname, ligand.resid = "LIG", 900
     frames = adk.trajectory.timeseries(order="fac", stop=12)
     copied = frames[:, adk.select_atoms("resid 40").indices] + [0, 0, 4]
-    positions = np.concatenate([frames, copied], axis=1).astype(np.float32)
+    places = water.positions - water.center_of_geometry() + copied.mean(axis=1, keepdims=True)
+    positions = np.concatenate([frames, copied, places], axis=1).astype(np.float32)
     system.load_new(positions, dimensions=np.float32([[90, 90, 90, 90, 90, 90]] * 12))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a PDB file lacks charges

@@ -39,6 +39,7 @@ from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.rotamers import Rotamers
 from paceline.analysis.sasa import SASA
+from paceline.analysis.water_bridges import WaterBridges
 from paceline.analysis.waterdynamics import SurvivalProbability
 
 
@@ -324,6 +325,15 @@ ANALYSES = {
             u.select_atoms("resid 30-59")[::-1], u.select_atoms("resid 60-80"), n_points=60
         ),
         lambda results: [results.buried, results.areas, results.buried_of_residues],
+    ),
+    "WaterBridges": Case(
+        lambda u: WaterBridges(
+            u.select_atoms("resid 1-130 and not resname ARG LYS")[::-1],
+            u.select_atoms("resid 100-214 and not resname ARG LYS"),
+            water="resname ARG LYS",
+            d_a_cutoff=3.7,
+        ),
+        lambda results: [results.bridges, results.counts, results.offsets],
     ),
     "SASA": Case(
         lambda u: SASA(

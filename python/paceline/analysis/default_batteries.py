@@ -20,6 +20,7 @@ SYSTEMS = {
     "membrane": LIPIDS,
     "liquid": WATER_OXYGENS,
     "ligand": "{ligand}",
+    "ligand in water": "{ligand} and water",
 }
 #: Why analyses of atoms are left out of the battery of a system of beads, by the selection that
 #: finds these.
@@ -60,8 +61,9 @@ def default_descriptions(
     """Describe the analyses that suit a system, and say why others are left out, by their names."""
     descriptions: dict[str, Description] = {}
     for selection, found in DEFAULTS.items():
-        if selection == LIGAND:
-            descriptions |= of_ligands(found, ligands) if ligands else {}
+        if LIGAND in selection:
+            is_there = selection == LIGAND or _holds(universe, WATER_OXYGENS)
+            descriptions |= of_ligands(found, ligands) if ligands and is_there else {}
         elif _holds(universe, selection):
             descriptions |= found
     lacking = {

@@ -606,6 +606,13 @@ class HydrogenBondAnalysis(AnalysisBase):
                 "d_h_a_angle_cutoff= out, or take criterion='mdanalysis'"
             )
 
+    def may_bond(self, group: Atoms) -> bool:
+        """True if an atom of a group is, or in some frame may be, a donor or an acceptor."""
+        ends = (self._donors, self._acceptors)
+        if self._found is not None:
+            ends = (self.u.atoms[self._found[0].read], self.u.atoms[self._found[2].read])
+        return any(np.isin(group.indices, one.indices).any() for one in ends)
+
     def prepare(self) -> Ragged:
         """Find the atoms among those that are read."""
         self._check_limits()
