@@ -4,6 +4,7 @@ import contextlib
 import functools
 import gc
 import multiprocessing
+import os
 import re
 import shutil
 import signal
@@ -23,6 +24,7 @@ from MDAnalysisTests import datafiles
 import paceline
 from paceline.backends.dask_cluster import LocalCluster
 from paceline.engine import scheduler
+from paceline.mdanalysis import registration, script_processes
 
 #: Scripts that tests run on ranks of MPI, and one that needs packages of the manual.
 collect_ignore = ["helpers/windows", "mpi", "user_guide.py"]
@@ -137,6 +139,17 @@ def private_cache(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_registration_remains():
+    """Fail the test that leaves paceline registered, which later tests and their processes see."""
+    yield
+    remains = [*registration._active]
+    while registration._active:
+        paceline.unregister()
+    assert not remains
+    assert script_processes.VARIABLE not in os.environ
 
 
 @pytest.fixture(scope="session")

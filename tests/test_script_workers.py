@@ -195,21 +195,6 @@ def test_the_environment_is_restored() -> None:
     assert outer.processes == []
 
 
-def test_workers_that_write_are_counted(tmp_path: Path) -> None:
-    with (
-        paceline.register() as registration,
-        multiprocessing.get_context("spawn").Pool(1) as pool,
-    ):
-        pool.map(_write, [str(tmp_path / "part.xtc")])
-    assert [one.written for one in registration.processes] == [[str(tmp_path / "part.xtc")]]
-    assert "1 worker of the script's own" in registration.summary()
-
-
-def _write(path: str) -> None:
-    universe = mda.Universe(PSF, DCD)
-    universe.atoms.write(path, frames=universe.trajectory[:3])
-
-
 def test_registrations_end_in_any_order(monkeypatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "first")
     before = dict(os.environ)
