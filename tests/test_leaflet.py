@@ -94,7 +94,7 @@ def test_lipids_that_change_sides(tmp_path):
     assert found.results.flip_flops[7] == 2
     record = found.results.provenance
     assert record["frames with two leaflets"] == "5 of 6"
-    assert record["atoms that were found in the other leaflet"] == "2 times"
+    assert record["flip-flops"] == found.results.findings["flip-flops"] == "2, by 1 headgroup"
     table = found.results.to_dataframe()
     np.testing.assert_array_equal(table["upper leaflet (atoms)"], [36, 36, 37, np.nan, 37, 36])
 

@@ -1,5 +1,7 @@
 """Leaflets of membranes in every frame, as MDAnalysis.analysis.leaflet finds them in one."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from paceline._util.arguments import length, whole_number
@@ -9,12 +11,14 @@ from paceline.analysis.functions import TimeSeries
 from paceline.analysis.guess import LIPIDS
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
+from paceline.analysis.summary import describe_columns
 from paceline.analysis.table import with_gaps
 from paceline.block import Block
 from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import PBC, Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.errors import warn
+from paceline.performance.number_format import many
 from paceline.transform.atom_choice import choose_atoms
 
 
@@ -160,15 +164,19 @@ class LeafletSeries(AnalysisBase):
                 f"{len(self.atomgroup):,} headgroups: few are within {self.cutoff:g} Å of another; "
                 "choose a longer cutoff, or other headgroups"
             )
+        table = table_in_time(
+            *(self, columns, titles, "atoms of a leaflet"), partial=True, counts=[*columns]
+        )
+        n_headgroups = int(np.count_nonzero(flip_flops))
+        changes = f"{flip_flops.sum()}, by {many(n_headgroups, 'headgroup')}"
+        changes = changes if n_headgroups else "none"
         facts = {
             "frames with two leaflets": f"{np.sum(~in_none)} of {len(components)}",
-            "atoms that were found in the other leaflet": f"{flip_flops.sum()} times",
+            "flip-flops": changes,
             "leaflets 0 and 1": " and ".join(names),
         }
         self.results = Results(
-            table=table_in_time(
-                *(self, columns, titles, "atoms of a leaflet"), partial=True, counts=[*columns]
-            ),
+            table=replace(table, notes=describe_columns(table) | {"flip-flops": changes}),
             provenance={**self.record(), **facts},
             components=components,
             n_components=n_components,

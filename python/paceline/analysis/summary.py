@@ -13,6 +13,16 @@ def answers(table: Table) -> list[str]:
     """Describe a table by its findings, else by its series or the range of its columns."""
     if table.notes:
         return [f"{name}: {text}" for name, text in table.notes.items()]
+    found = describe_columns(table)
+    lines = [f"{name}: {text}" for name, text in found.items()]
+    more = len(table.y) - len(lines)
+    if len(lines) == MOST and more > MOST:
+        return [f"{len(table.y):,} columns; the first: {lines[0]}"]
+    return [*lines, f"{many(more, 'further column')} of the table"] if more and lines else lines
+
+
+def describe_columns(table: Table) -> dict[str, str]:
+    """Describe the first columns along the ordinate by their means or ranges, by name."""
     titles = table.answering[:MOST]
     is_angle = table.is_series and name_and_unit(table.y_label.partition(",")[0])[1] == "°"
     if means := table.means(titles):
@@ -21,11 +31,7 @@ def answers(table: Table) -> list[str]:
         found = {title: _of_angles(table.columns[title]) for title in titles}
     else:
         found = {title: _of_values(table, title) for title in titles}
-    lines = [f"{name_and_unit(title)[0]}: {text}" for title, text in found.items() if text]
-    more = len(table.y) - len(lines)
-    if len(lines) == MOST and more > MOST:
-        return [f"{len(table.y):,} columns; the first: {lines[0]}"]
-    return [*lines, f"{many(more, 'further column')} of the table"] if more and lines else lines
+    return {name_and_unit(title)[0]: text for title, text in found.items() if text}
 
 
 def _of_angles(degrees: np.ndarray) -> str:
