@@ -24,7 +24,7 @@ from paceline.backends import Threads
 from paceline.cli import main
 from paceline.cli.options import seconds
 from paceline.contract.plan import Borders
-from paceline.engine import sample_run
+from paceline.engine import other_files, sample_run
 from paceline.engine.sample_run import SampleRun
 from paceline.errors import UnsupportedError
 from paceline.model import FrameCost
@@ -48,7 +48,7 @@ def soon():
         patch.setattr(advising, "_ROUNDS", 1)
         patch.setattr(advising, "_LONGEST", 0.0)
         patch.setattr(advising, "_COLD_ROUNDS", 1)
-        patch.setattr(advising, "_RECODING_SECONDS", 0.001)
+        patch.setattr(other_files, "_READING_SECONDS", 0.001)
         yield
 
 
@@ -97,14 +97,16 @@ def test_numbers_of_an_rmsd(rmsd_advice):
         assert 0 < low < advice.t_total(2, where) < high < np.inf
     assert 1 <= advice.n_workers <= max(advice.workers)
     assert advice.bound in advice.costs.parts
-    assert {(other.format, other.selected) for other in advice.others} == {
-        ("XTC", False),
-        ("XTC", True),
-        ("DCD", True),
+    sizes = {(one.format, one.layout, one.selected): one.frame_bytes for one in advice.others}
+    assert set(sizes) == {
+        *(("XTC", "", False), ("XTC", "", True), ("DCD", "", True)),
+        *(("H5MD", layout, some) for layout in ("", "shuffle+zstd:3") for some in (False, True)),
     }
-    sizes = {(one.format, one.selected): one.frame_bytes for one in advice.others}
-    assert sizes["DCD", True] == pytest.approx(12 * 214, abs=100)
-    assert 2 * 3341 < sizes["XTC", False] < 12 * 3341
+    assert sizes["DCD", "", True] == pytest.approx(12 * 214, abs=100)
+    assert 2 * 3341 < sizes["XTC", "", False] < 12 * 3341
+    assert sizes["H5MD", "", False] == 12 * 3341
+    assert 4 * 3341 < sizes["H5MD", "shuffle+zstd:3", False] < 12 * 3341
+    assert advice.of_mdanalysis > 0
     with pytest.raises(ValueError, match="'now', 'memory' or 'disk', not 'tape'"):
         advice.t_range(1, "tape")
 
@@ -124,6 +126,8 @@ def test_words_of_an_rmsd(rmsd_advice):
         "at least  at most",
         "this file (DCD)",
         "XTC, selected atoms",
+        "H5MD, shuffle+zstd:3, selected atoms",
+        "MDAnalysis's own reader takes",
         "Splitting the file would change nothing",
         "paceline predict --frames 98 --bytes 40",
     ):
@@ -256,7 +260,7 @@ def test_velocities_are_for_netcdf_alone():
     atoms = paceline.Universe(PDB, TRR).select_atoms("protein")
     series = paceline.TimeSeries(speed, atoms, fields=("velocities",))
     advice = paceline.advise(series)
-    assert {other.format for other in advice.others} == {"NetCDF"}
+    assert {other.format for other in advice.others} == {"NetCDF", "H5MD"}
 
 
 def test_frames_that_mdanalysis_reads():
@@ -265,6 +269,7 @@ def test_frames_that_mdanalysis_reads():
     with pytest.warns(paceline.errors.PacelineWarning, match="one at a time"):
         advice = paceline.advise(RMSD(universe, select="name CA"))
     assert (advice.backend, advice.workers, advice.others) == ("serial", (1,), ())
+    assert advice.of_mdanalysis is None
     assert np.isnan([advice.t_total(1, "disk"), *advice.t_range(1, "disk")]).all()
     assert "read by MDAnalysis" in str(advice)
 

@@ -1,5 +1,7 @@
 """Cost of reading predicted from the layout, against a count of every byte."""
 
+import io
+
 import h5py
 import MDAnalysis
 import numpy as np
@@ -10,7 +12,13 @@ from paceline._core import BEGINNING_SPARE, GAP_BYTES
 from paceline.block import FrameBuffer
 from paceline.contract.source import extents_in
 from paceline.hdf5.chunk_index import ChunkTable, Dataset, Element, Filter
-from paceline.hdf5.read_cost import advice, bytes_read, layout_in_words, read_costs
+from paceline.hdf5.read_cost import (
+    advice,
+    bytes_read,
+    layout_in_words,
+    library_cost,
+    read_costs,
+)
 from paceline.hdf5.trajectory import Hdf5Options
 from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
@@ -207,3 +215,44 @@ def test_bytes_are_those_that_a_run_counts(tmp_path, name):
             extents = extents_in(0, file, np.array([frame], dtype=np.uint64))
             found += reader.read(extents, block, required=1, skip=False)[2]
         assert bytes_read(element, atoms, one_by_one=True) == pytest.approx(found, rel=0.05)
+
+
+class CountingFile(io.FileIO):
+    """File that counts the bytes read from it."""
+
+    n_bytes = 0
+
+    def readinto(self, buffer):
+        n_bytes = super().readinto(buffer)
+        self.n_bytes += n_bytes
+        return n_bytes
+
+
+@pytest.mark.parametrize(
+    ("chunk", "compression"),
+    [
+        (None, None),
+        ((1, 9000, 3), None),
+        ((2, 2000, 1), None),
+        ((2, 2000, 1), "gzip"),
+        ((4, 9000, 3), None),
+        ((4, 9000, 3), "gzip"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("cache", [2**16, 2**20], ids=str)
+def test_what_the_library_reads(tmp_path, chunk, compression, cache):
+    """Frames in sequence, counted below HDF5's library."""
+    path, shape = tmp_path / "layout.h5", (12, 9000, 3)
+    values = np.random.default_rng(5).normal(size=shape).astype("f4")
+    with h5py.File(path, "w") as h5:
+        h5.create_dataset("coordinates", data=values, chunks=chunk, compression=compression)
+    options = Hdf5Options(dataset="coordinates", units="Å, ps")
+    [element] = open_file(path, options=options).chunk_index.elements.values()
+    with CountingFile(path) as file, h5py.File(file, rdcc_nbytes=cache) as h5:
+        dataset, file.n_bytes = h5["coordinates"], 0
+        for row in range(len(dataset)):
+            dataset[row]
+        found = library_cost(element, shape[1], cache)
+        # The table of chunks is read as well.
+        assert found.read <= file.n_bytes < found.read + 30_000

@@ -3,7 +3,6 @@
 import contextlib
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from time import perf_counter, thread_time
@@ -11,30 +10,27 @@ from typing import Any
 
 import numpy as np
 
-from paceline import _core
 from paceline._util.arguments import one_of
 from paceline._util.choices import FORECAST, ON_ERROR
 from paceline._util.leftovers import ScratchFolder
 from paceline._util.machine import OtherWork, available_cpus
 from paceline.backends import Backend, Processes, Serial, make_backend
-from paceline.block import DAMAGED_STEP, FIELDS, FrameBuffer, field_bits, fields_in
 from paceline.contract.plan import choose_frames
 from paceline.contract.source import (
-    FORMATS,
-    Extents,
-    FrameSource,
-    IndexedFile,
-    TimeAxis,
     TrajectoryFile,
-    extents_in,
 )
 from paceline.contract.transform_interface import Transform
+from paceline.engine.other_files import (
+    SampleFrames,
+    decode_sample,
+    measure_other_files,
+    write_frames,
+)
 from paceline.engine.sample_run import Outline, SampleRun, disk_rates, open_samples
 from paceline.errors import PacelineError, UnsupportedError, WorkerError
 from paceline.performance.advice import Advice, is_resident
 from paceline.performance.forecast import Findings, Forecast, Pair, Recoded, SampleTimes
 from paceline.runner import analyses_of, trajectory_of
-from paceline.trajectory.chain import Chain
 
 __all__ = ["Advice", "Outline", "Recoded", "advise", "open_samples"]
 
@@ -53,15 +49,6 @@ _COLD_BYTES, _WARM_TIMES = 16 << 20, 4
 #: Threads hold each other up where each of two computes for so much longer than one alone, and
 #: that is most of its time.
 _HELD_UP, _BY_COMPUTING = 1.25, 0.5
-#: Positions of the frames that are encoded, at the most, bytes; and how many frames.
-_BYTES, _FRAMES = 8 << 20, 64
-#: Seconds for which each kind of file is read, in some rounds, of which the fastest counts.
-_RECODING_SECONDS, _RECODING_ROUNDS = 0.02, 3
-#: Formats that are offered for positions alone; and for all fields, those of frames of equal size.
-_OF_POSITIONS = [name for name, one in FORMATS.items() if fields_in(one.writes) == FIELDS[:1]]
-_OF_MOTION = [
-    name for name, one in FORMATS.items() if one.equal_frames and fields_in(one.writes) == FIELDS
-]
 
 
 def advise(
@@ -147,6 +134,7 @@ def advise(
     chain = sample.chain
     sizes = {} if chain is None else {file.path: file.size for file in chain.files}
     largest = max(sizes, key=sizes.__getitem__, default=None)
+    some = None if chain is None else decode_sample(chain, sample.source, sample.middle(64))
     return Advice(
         what=" and ".join(one.name for one in asked),
         files=tuple(sizes) or (str(trajectory.provenance()["trajectory"]),),
@@ -159,7 +147,8 @@ def advise(
         cached=cached,
         findings=findings,
         rates=None if largest is None else disk_rates(largest),
-        others=tuple([] if chain is None else recoded(chain, sample.source, sample.middle(64))),
+        others=tuple(measure_other_files(some, chain.files[0].format) if chain and some else ()),
+        of_mdanalysis=_time_of_mdanalysis(chain.files[0], some) if chain and some else None,
         cpus=available_cpus(),
         asked=n_workers,
         seconds=perf_counter() - begun,
@@ -357,108 +346,19 @@ def _held_up(one: SampleTimes, two: SampleTimes) -> bool:
     return computing and two.cost.compute > _HELD_UP * one.cost.compute
 
 
-def recoded(chain: Chain, source: FrameSource, frames: np.ndarray) -> list[Recoded]:
-    """Encode some frames in other formats, and measure these.
+def _time_of_mdanalysis(file: TrajectoryFile, some: SampleFrames) -> float | None:
+    """Measure the time in which MDAnalysis's own reader reads a frame, s; None if it cannot."""
+    # Workers of other analyses need no MDAnalysis.
+    from paceline.mdanalysis.own_reader import time_of_own_reader
 
-    Without the format that there is, and those that cannot hold such frames.
-    """
-    n_frames = min(_FRAMES, max(1, _BYTES // (12 * chain.n_atoms)))
-    extents = chain.extents(frames[:n_frames])
-    whole, decoding = _decoded(chain, source, extents)
-    if len(whole.frames) == 0:
-        return []
-    wanted = np.arange(chain.n_atoms) if source.atoms is None else source.atoms
-    found = []
-    for format in _OF_POSITIONS if set(source.fields) <= {"positions"} else _OF_MOTION:
-        for selected in (False, True):
-            is_there = format == chain.files[0].format and not selected
-            if is_there or (selected and len(wanted) == chain.n_atoms):
-                continue
-            try:
-                found.append(
-                    _recode(whole, chain.n_atoms, wanted, format, selected, source.fields, decoding)
-                )
-            except PacelineError:  # a frame that the format cannot hold
-                continue
-    return found
-
-
-def _decoded(chain: Chain, source: FrameSource, extents: Extents) -> tuple[FrameBuffer, float]:
-    """Decode whole frames, without damaged ones; and seconds that each took."""
-    everything = FrameSource(chain.specs, None, chain.n_atoms, source.fields, (), TimeAxis())
-    decoded = FrameBuffer.allocate(np.arange(len(extents)), chain.n_atoms, source.fields)
-    begun = perf_counter()
-    everything.open().read(extents, decoded, skip=True)
-    seconds = (perf_counter() - begun) / len(extents)
-    return decoded[decoded.steps != DAMAGED_STEP], seconds
-
-
-def _recode(
-    whole: FrameBuffer,
-    n_atoms: int,
-    wanted: np.ndarray,
-    format: str,
-    selected: bool,
-    fields: Sequence[str],
-    decoding: float,
-) -> Recoded:
-    columns = wanted if selected else np.arange(n_atoms)
-    begun = perf_counter()
-    head, body = _encode(whole, columns, format, fields)
-    writing = decoding + (perf_counter() - begun) / len(whole.frames)
-    with ScratchFolder("advice") as folder:
+    count = len(some.values.frames)
+    if file.format == "H5MD":
+        middle = max(0, (file.n_frames - count) // 2)
+        frames = range(middle, min(file.n_frames, middle + count))
+        return time_of_own_reader(file.path, file.format, some.n_atoms, frames)
+    # To open a long file, MDAnalysis may read all of it, and it writes an index beside it.
+    with ScratchFolder("advice") as folder, contextlib.suppress(PacelineError):
         path = os.path.join(folder, "frames")
-        with open(path, "wb") as file:
-            file.write(head + body)
-        core = IndexedFile(path)
-        source = FrameSource(
-            [core.spec],
-            None if selected or len(wanted) == core.n_atoms else wanted,
-            len(wanted),
-            fields,
-            (),
-            TimeAxis(),
-        )
-        alone, n_bytes = _reading(source, core, 1)
-        beside, _ = _reading(source, core, 2)
-    size = len(body) / len(whole.frames)
-    return Recoded(format, selected, size, n_bytes, (alone, beside), writing)
-
-
-def _encode(
-    whole: FrameBuffer, columns: np.ndarray, format: str, fields: Sequence[str]
-) -> tuple[bytes, bytes]:
-    """Encode the head of a file of these frames, and the frames."""
-    has_cell = bool(whole.dimensions.any())
-    encoder = _core.Encoder(format, len(columns), None, has_cell, field_bits(fields))
-    positions, velocities, forces = (
-        None if values is None else np.ascontiguousarray(values[:, columns])
-        for values in (whole.positions, whole.velocities, whole.forces)
-    )
-    moments = (whole.cells, whole.times, whole.steps, whole.lambdas)
-    body = encoder.encode((positions, velocities, forces, *moments))
-    return encoder.head(len(whole.frames), 0.0, 1.0, 0, 1), body
-
-
-def _reading(source: FrameSource, core: TrajectoryFile, n_workers: int) -> tuple[float, float]:
-    """Measure seconds in which one of several workers reads a frame, and bytes of it."""
-    extents = extents_in(0, core, np.arange(core.n_frames, dtype=np.uint64))
-    readers = [source.open() for _ in range(n_workers)]
-    rooms = [
-        FrameBuffer.allocate(np.arange(len(extents)), source.n_wanted, source.fields)
-        for _ in readers
-    ]
-    cost = readers[0].read(extents, rooms[0], skip=False)
-    times = max(1, int(_RECODING_SECONDS / ((cost.read + cost.decode) / 1e9)))
-
-    def read(worker: int) -> float:
-        begun = perf_counter()
-        for _ in range(times):
-            readers[worker].read(extents, rooms[worker], skip=False)
-        return (perf_counter() - begun) / times / len(extents)
-
-    with ThreadPoolExecutor(n_workers) as threads:
-        # Large frames take long enough to be measured once.
-        n_rounds = _RECODING_ROUNDS if times > 1 else 1
-        rounds = [list(threads.map(read, range(n_workers))) for _ in range(n_rounds)]
-    return min(map(sum, rounds)) / n_workers, cost.bytes / len(extents)
+        write_frames(path, some.values, some.fields, file.format, np.arange(some.n_atoms))
+        return time_of_own_reader(path, file.format, some.n_atoms, range(count))
+    return None

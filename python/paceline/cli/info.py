@@ -12,7 +12,13 @@ from paceline import _core
 from paceline.block import dimensions_of, periodic_vectors, vectors_of
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, Element
-from paceline.hdf5.read_cost import advice, layout_in_words, read_costs
+from paceline.hdf5.read_cost import (
+    LIBRARY_CACHES,
+    advice,
+    layout_in_words,
+    library_cost,
+    read_costs,
+)
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options, is_hdf5
 from paceline.trajectory.open import open_file, read_headers
@@ -175,6 +181,14 @@ def _of_hdf5(file: Hdf5File) -> Iterator[Fact]:
     text = ", ".join(f"{cost.access} {cost.ratio:.2g}" for cost in costs) or "unknown"
     ratios = {cost.access: float(cost.ratio) for cost in costs}
     yield Fact("bytes read for each used", text, "bytes_read_for_each_used", ratios)
+    by_version = {
+        version: library_cost(main, file.n_atoms, cache).ratio
+        for version, cache in LIBRARY_CACHES.items()
+        if costs
+    }
+    text = ", ".join(f"{ratio:.2g} with HDF5 {one}" for one, ratio in by_version.items())
+    name = "in other programs, frame by frame"
+    yield Fact(name, text or "unknown", "bytes_read_for_each_used_by_other_programs", by_version)
     # Of other files convert makes H5MD; repack leaves it as it is.
     command = "paceline repack" if index.format == "H5MD" else "paceline convert to H5MD"
     yield _fact("repacking", advice(costs, command=command))

@@ -29,6 +29,10 @@ ONE_IN = 20
 WORTH, LITTLE = 4.0, 10_000_000
 
 
+#: Default size of the cache of decoded chunks in HDF5's library, bytes, by its version.
+LIBRARY_CACHES = {"before 2.0": 2**20, "2.0 and later": 2**23}
+
+
 @dataclass(frozen=True)
 class AccessCost:
     """Cost of one access pattern."""
@@ -92,6 +96,23 @@ def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False)
         same_rows = np.diff(np.nonzero(there)[0]) == 0
         short = short * same_rows * np.broadcast_to(times, there.shape)[there][1:]
     return int(total + (gaps * short).sum())
+
+
+def library_cost(element: Element, n_atoms: int, cache: int) -> AccessCost:
+    """Cost of reading all frames one by one through HDF5's library, as other programs do.
+
+    The library reads chunks whole, and keeps the latest ones in a cache of `cache` bytes. If the
+    chunks of a frame do not fit into the cache, it reads all of them again for the next frame. It
+    reads parts of a chunk only if the chunk has no filters and is larger than the cache.
+    """
+    dataset = element.dataset
+    rows = _rows_read(element)
+    used = int(rows.sum()) * n_atoms * 3 * dataset.dtype.itemsize
+    if dataset.chunk is None or (not dataset.filters and dataset.chunk_bytes > cache):
+        return AccessCost("frame by frame", used, used)
+    _, sizes = _extents(dataset, len(rows))
+    times = np.minimum(rows, 1) if _inflated(dataset) <= cache else rows
+    return AccessCost("frame by frame", int((sizes.sum(axis=1) * times).sum()), used)
 
 
 def _of_chunks(

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 #: Formats of the files that MDAnalysis's readers read, by paceline's names.
-_FORMATS: dict[type, frozenset[str]] = {
+READERS: dict[type, frozenset[str]] = {
     XTCReader: frozenset({"XTC"}),
     TRRReader: frozenset({"TRR"}),
     DCDReader: frozenset({"DCD"}),
@@ -377,7 +377,7 @@ def _make_reader(cls: type, *args: object, **kwargs: object) -> object:
     registration = _active[-1] if _active else None
     if registration is not None:
         reader = None
-        if cls in _FORMATS:
+        if cls in READERS:
             reader = _open_file(registration, cls, args, kwargs)
         elif cls is ChainReader:
             reader = _open_chain(registration, args, kwargs)
@@ -405,7 +405,7 @@ def _is_instance(cls: ABCMeta, instance: Any) -> bool:
         return False
     if len(instance.filenames) > 1:
         return cls is ChainReader
-    return instance.chain.files[0].format in _FORMATS.get(cls, ())
+    return instance.chain.files[0].format in READERS.get(cls, ())
 
 
 def _open_file(
@@ -417,7 +417,7 @@ def _open_file(
     if given is None or not is_ours(name):
         return None
     reader = _open(registration, name, given)
-    if reader is None or reader.chain.files[0].format not in _FORMATS[cls]:
+    if reader is None or reader.chain.files[0].format not in READERS[cls]:
         return None
     if cls in (ConfigReader, HistoryReader) and reader.ts.has_forces:
         reason = (

@@ -67,6 +67,8 @@ class Advice:
         Bytes per second from the disk for one reader, and for two readers in total.
     others : tuple of Recoded
         Costs of the same frames in other files.
+    of_mdanalysis : float or None
+        Time in which MDAnalysis's own reader reads a frame of this file, s; None if it cannot.
     cpus : int
         Number of CPUs that this process may use.
     asked : int or None
@@ -87,6 +89,7 @@ class Advice:
     findings: Findings
     rates: tuple[float, float] | None
     others: tuple[Recoded, ...]
+    of_mdanalysis: float | None
     cpus: int
     asked: int | None
     seconds: float
@@ -424,6 +427,7 @@ def _other_files(advice: Advice) -> Iterator[str]:
     yield from aligned([(*heads, "from the disk", "to make it"), here, *rows])
     yield ""
     yield from _best_file(advice)
+    yield from _mdanalysis(advice)
     yield _splitting(advice)
 
 
@@ -448,6 +452,18 @@ def _best_file(advice: Advice) -> Iterator[str]:
     )
 
 
+def _mdanalysis(advice: Advice) -> Iterator[str]:
+    """Compare with a loop over MDAnalysis's own reader."""
+    if advice.of_mdanalysis is None:
+        return
+    loop, best = advice.of_mdanalysis * advice.n_frames, advice.n_workers
+    yield (
+        f"- MDAnalysis's own reader takes {seconds(advice.of_mdanalysis)} a frame from memory: a "
+        f"loop over all frames takes {seconds(loop)} without any analysis, and this run takes "
+        f"{seconds(advice.t_total(best, 'memory'))} with {many(best, 'worker')}."
+    )
+
+
 def _splitting(advice: Advice) -> str:
     opening = seconds(advice.findings.in_memory.two.opening)
     return (
@@ -469,7 +485,8 @@ def _elsewhere(advice: Advice) -> Iterator[str]:
 
 
 def _name(file: Recoded) -> str:
-    return f"{file.format}, {'selected' if file.selected else 'all'} atoms"
+    atoms = f"{'selected' if file.selected else 'all'} atoms"
+    return ", ".join(filter(None, (file.format, file.layout, atoms)))
 
 
 def _given(value: float) -> str:

@@ -96,6 +96,8 @@ class Recoded:
         s.
     writing : float
         Time of decoding a whole frame of the present file and encoding this one, s.
+    layout : str
+        Compression of an H5MD file; "" for none, and for other formats.
     """
 
     format: str
@@ -104,6 +106,7 @@ class Recoded:
     n_bytes: float
     reading: tuple[float, float]
     writing: float
+    layout: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,191 @@
+"""Costs of the same frames in files of other formats and layouts, measured on some of them."""
+
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from time import perf_counter
+from typing import NamedTuple
+
+import numpy as np
+
+from paceline import _core
+from paceline._util.leftovers import ScratchFolder
+from paceline.block import (
+    DAMAGED_STEP,
+    FIELDS,
+    FrameBuffer,
+    field_bits,
+    fields_in,
+    vectors_of,
+)
+from paceline.contract.source import FORMATS, Extents, FrameSource, TimeAxis
+from paceline.errors import PacelineError
+from paceline.hdf5.h5md_tree import AtomProperties, Description, FrameColumns
+from paceline.hdf5.storage_layout import Storage, choose_layout, parse_compression
+from paceline.hdf5.writer import H5MDFileWriter, new_hdf5
+from paceline.performance.forecast import Recoded
+from paceline.trajectory.chain import Chain
+
+#: Maximum size of the positions of the encoded frames, bytes; maximum number of encoded frames.
+_BYTES, _FRAMES = 8 << 20, 64
+#: Seconds for which each file is read in a round; number of rounds, of which the fastest counts.
+_READING_SECONDS, _READING_ROUNDS = 0.02, 3
+#: Formats for frames that have positions alone.
+_OF_POSITIONS = [name for name, one in FORMATS.items() if fields_in(one.writes) == FIELDS[:1]]
+#: Formats for frames with other fields: those whose frames have one size.
+_OF_MOTION = [
+    name for name, one in FORMATS.items() if one.equal_frames and fields_in(one.writes) == FIELDS
+]
+#: Layouts of H5MD: name in tables, and the value of `--compress`.
+_LAYOUTS = {"": "none", "shuffle+zstd:3": "shuffle+zstd:3"}
+
+
+class SampleFrames(NamedTuple):
+    """Whole frames in memory, those that the run reads of them, and seconds to decode one."""
+
+    values: FrameBuffer
+    fields: Sequence[str]
+    wanted: np.ndarray
+    decoding: float
+
+    @property
+    def n_atoms(self) -> int:
+        """Number of atoms of a frame."""
+        return self.values.array_of(self.fields[0]).shape[1]
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """Kind of file: its format, the layout of H5MD, and whether it holds the wanted atoms alone."""
+
+    format: str
+    layout: str = ""
+    selected: bool = False
+
+
+def decode_sample(chain: Chain, source: FrameSource, frames: np.ndarray) -> SampleFrames | None:
+    """Decode whole frames, without damaged ones; None if all are damaged."""
+    n_frames = min(_FRAMES, max(1, _BYTES // (12 * chain.n_atoms)))
+    extents = chain.extents(frames[:n_frames])
+    everything = FrameSource(chain.specs, None, chain.n_atoms, source.fields, (), TimeAxis())
+    values = FrameBuffer.allocate(np.arange(len(extents)), chain.n_atoms, source.fields)
+    begun = perf_counter()
+    everything.open().read(extents, values, skip=True)
+    decoding = (perf_counter() - begun) / len(extents)
+    values = values[values.steps != DAMAGED_STEP]
+    wanted = np.arange(chain.n_atoms) if source.atoms is None else source.atoms
+    return SampleFrames(values, source.fields, wanted, decoding) if len(values.frames) else None
+
+
+def measure_other_files(found: SampleFrames, own_format: str) -> list[Recoded]:
+    """Write frames in other formats and layouts, and measure how long reading them takes.
+
+    The file's own format is left out, and so are formats that cannot store these frames.
+    """
+    only_positions = set(found.fields) <= {"positions"}
+    kinds = [_Kind(format) for format in (_OF_POSITIONS if only_positions else _OF_MOTION)]
+    kinds += [_Kind("H5MD", layout) for layout in _LAYOUTS]
+    kinds = [replace(one, selected=selected) for one in kinds for selected in (False, True)]
+    others = []
+    for kind in kinds:
+        if not kind.selected and kind.format == own_format:
+            continue
+        if kind.selected and len(found.wanted) == found.n_atoms:
+            continue
+        # A frame that the format cannot store.
+        with suppress(PacelineError), ScratchFolder("advice") as folder:
+            others.append(_measure(found, kind, os.path.join(folder, "frames")))
+    return others
+
+
+def _measure(frames: SampleFrames, kind: _Kind, path: str) -> Recoded:
+    """Write a file, and measure how long one worker and two workers take to read it."""
+    columns = frames.wanted if kind.selected else np.arange(frames.n_atoms)
+    size, encoding = write_frames(
+        path, frames.values, frames.fields, kind.format, columns, kind.layout
+    )
+    n_frames = len(frames.values.frames)
+    chain = Chain([path], quiet=True, times_given=True)
+    everything = kind.selected or len(frames.wanted) == chain.n_atoms
+    source = FrameSource(
+        *(chain.specs, None if everything else frames.wanted, len(frames.wanted)),
+        *(frames.fields, (), TimeAxis()),
+    )
+    extents = chain.extents(np.arange(n_frames, dtype=np.uint64))
+    alone, n_bytes = _reading(source, extents, 1)
+    beside, _ = _reading(source, extents, 2)
+    return Recoded(
+        *(kind.format, kind.selected, size / n_frames, n_bytes, (alone, beside)),
+        *(frames.decoding + encoding / n_frames, kind.layout),
+    )
+
+
+def write_frames(
+    path: str,
+    frames: FrameBuffer,
+    fields: Sequence[str],
+    format: str,
+    columns: np.ndarray,
+    layout: str = "",
+) -> tuple[int, float]:
+    """Write atoms of frames to a file; return the size of the frames, and seconds of encoding."""
+    values = {field: np.ascontiguousarray(frames.array_of(field)[:, columns]) for field in fields}
+    if format == "H5MD":
+        return _write_h5md(path, frames, values, layout)
+    begun = perf_counter()
+    has_cell = bool(frames.dimensions.any())
+    encoder = _core.Encoder(format, len(columns), None, has_cell, field_bits(fields))
+    positions, velocities, forces = map(values.get, FIELDS)
+    moments = (frames.cells, frames.times, frames.steps, frames.lambdas)
+    body = encoder.encode((positions, velocities, forces, *moments))
+    seconds = perf_counter() - begun
+    with open(path, "wb") as file:
+        file.write(encoder.head(len(frames.frames), 0.0, 1.0, 0, 1) + body)
+    return len(body), seconds
+
+
+def _write_h5md(
+    path: str, frames: FrameBuffer, values: Mapping[str, np.ndarray], layout: str
+) -> tuple[int, float]:
+    n_frames, n_atoms, _ = next(iter(values.values())).shape
+    storage = Storage(choose_layout("auto", n_atoms), parse_compression(_LAYOUTS[layout]))
+    storage = replace(storage, layout=storage.layout.within(n_frames))
+    begun = perf_counter()
+    encoded = {field: storage.encoder(field).encode(some) for field, some in values.items()}
+    seconds = perf_counter() - begun
+    has_cell = bool(frames.dimensions.any())
+    with new_hdf5(path) as file:
+        writer = H5MDFileWriter(
+            *(file, storage, [*values], n_frames, n_atoms), has_cell=has_cell, allocated=False
+        )
+        for field, (data, sizes) in encoded.items():
+            writer.datasets[field].put_chunks(0, n_frames, data, sizes)
+        vectors = vectors_of(frames.cells)
+        rows = FrameColumns(np.arange(n_frames), np.arange(n_frames, dtype=float), vectors)
+        writer.finish(rows, Description(AtomProperties(n_atoms)))
+    return sum(len(data) for data, _ in encoded.values()), seconds
+
+
+def _reading(source: FrameSource, extents: Extents, n_workers: int) -> tuple[float, float]:
+    """Measure seconds in which one of several workers reads a frame, and the bytes of the frame."""
+    readers = [source.open() for _ in range(n_workers)]
+    rooms = [
+        FrameBuffer.allocate(np.arange(len(extents)), source.n_wanted, source.fields)
+        for _ in readers
+    ]
+    cost = readers[0].read(extents, rooms[0], skip=False)
+    times = max(1, int(_READING_SECONDS / ((cost.read + cost.decode) / 1e9)))
+
+    def read(worker: int) -> float:
+        begun = perf_counter()
+        for _ in range(times):
+            readers[worker].read(extents, rooms[worker], skip=False)
+        return (perf_counter() - begun) / times / len(extents)
+
+    with ThreadPoolExecutor(n_workers) as threads:
+        # Large frames take long enough to be measured once.
+        n_rounds = _READING_ROUNDS if times > 1 else 1
+        rounds = [list(threads.map(read, range(n_workers))) for _ in range(n_rounds)]
+    return min(map(sum, rounds)) / n_workers, cost.bytes / len(extents)
