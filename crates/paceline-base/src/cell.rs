@@ -11,7 +11,7 @@ pub struct UnitCell {
     pub vectors: [[f64; 3]; 3],
     /// Corner at which the vectors begin, Å.
     pub origin: [f64; 3],
-    /// True for each vector that leads to periodic images.
+    /// True for each vector along which the cell is periodic.
     pub periodic: [bool; 3],
 }
 
@@ -28,11 +28,11 @@ pub type CellRow = [f64; CELL_WIDTH];
 /// Number of values of a [`CellRow`].
 pub const CELL_WIDTH: usize = 19;
 
-/// Fraction of a cell's longest vector below which an element counts as zero: the residue of a zero
-/// that was rounded or written as text.
+/// Fraction of the longest cell vector below which an element counts as zero. Such elements are
+/// zeros that were rounded, or written as text.
 const NOISE: f64 = 1e-6;
 
-/// Length of a non-periodic vector, Å: longer than any displacement.
+/// Length that a non-periodic vector gets, Å: longer than any displacement.
 const ENDLESS: f64 = 1e7;
 
 impl UnitCell {
@@ -44,7 +44,7 @@ impl UnitCell {
         periodic: [true; 3],
     };
 
-    /// Make the cell of three vectors, Å; [`UnitCell::NONE`] if they span no volume.
+    /// Create the cell from three vectors (Å); [`UnitCell::NONE`] if they span no volume.
     #[inline]
     pub fn of_vectors(vectors: [[f64; 3]; 3]) -> UnitCell {
         let [x, y, z] = vectors;
@@ -58,8 +58,8 @@ impl UnitCell {
         }
     }
 
-    /// Make the cell of lengths (Å) and angles (degrees), with MDAnalysis's vectors: zeros if
-    /// lengths and angles span no volume.
+    /// Create the cell from lengths (Å) and angles (degrees), with the vectors of MDAnalysis. The
+    /// vectors are zeros if lengths and angles span no volume.
     #[inline]
     pub fn of_dimensions(dimensions: [f32; 6]) -> UnitCell {
         let vectors = exact_vectors(&dimensions)
@@ -72,8 +72,8 @@ impl UnitCell {
         }
     }
 
-    /// True if, apart from noise, the first vector is along x, the second in the xy plane, and the
-    /// vectors are right-handed: they then follow from the lengths and angles.
+    /// Return true if, apart from noise, the first vector is along x, the second is in the xy
+    /// plane, and the vectors are right-handed. Lengths and angles then determine the vectors.
     #[inline]
     pub fn is_upright(&self) -> bool {
         let [a, b, c] = self.vectors;
@@ -86,8 +86,8 @@ impl UnitCell {
             && [a[0], b[1], c[2]].iter().all(|&x| x >= 0.0)
     }
 
-    /// Return the cell with the vectors of its lengths and angles if it is upright: without the
-    /// noise of a file's vectors.
+    /// Remove the noise of the vectors in a file: return the cell with the vectors of its lengths
+    /// and angles, if it is upright.
     #[inline]
     #[must_use]
     pub fn without_noise(&self) -> UnitCell {
@@ -100,7 +100,7 @@ impl UnitCell {
         }
     }
 
-    /// Return the cell without noise and periodic along all vectors: a non-periodic vector gets a
+    /// Return the cell without noise, and periodic along all vectors. A non-periodic vector gets a
     /// length that exceeds any displacement.
     #[inline]
     #[must_use]
@@ -117,7 +117,7 @@ impl UnitCell {
         }
     }
 
-    /// True if all three vectors lead to periodic images.
+    /// Return true if the cell is periodic along all three vectors.
     #[inline]
     pub fn is_periodic(&self) -> bool {
         self.periodic == [true; 3]
@@ -138,7 +138,7 @@ impl UnitCell {
         row
     }
 
-    /// Make a cell from a row.
+    /// Create a cell from a row.
     #[inline]
     pub fn of_row(row: &CellRow) -> UnitCell {
         let vector = |at: usize| [row[at], row[at + 1], row[at + 2]];
@@ -152,9 +152,9 @@ impl UnitCell {
     }
 }
 
-/// Convert cell vectors to MDAnalysis's `[lx, ly, lz, alpha, beta, gamma]`; all are zero if the
-/// vectors span no volume, or an infinite one. The formula and its order of operations follow
-/// `MDAnalysis.lib.mdamath.triclinic_box`, to give the same float32 numbers.
+/// Convert cell vectors to MDAnalysis's `[lx, ly, lz, alpha, beta, gamma]`. All are zero if the
+/// volume of the vectors is zero or infinite. The formula and its order of operations are those of
+/// `MDAnalysis.lib.mdamath.triclinic_box`, to get the same float32 numbers.
 #[inline]
 pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
     let dot = |a: [f64; 3], b: [f64; 3]| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
@@ -165,7 +165,7 @@ pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
     let beta = angle(dot(x, z) / (lx * lz));
     let gamma = angle(dot(x, y) / (lx * ly));
     let dimensions = [lx, ly, lz, alpha, beta, gamma].map(|value| value as f32);
-    // A NaN fails all comparisons, so that the result is no cell.
+    // A NaN fails all comparisons, so that there is then no cell.
     let valid = dimensions
         .iter()
         .all(|&value| value > 0.0 && value < f32::INFINITY)
@@ -174,23 +174,24 @@ pub fn triclinic_box(x: [f64; 3], y: [f64; 3], z: [f64; 3]) -> [f32; 6] {
 }
 
 /// Convert `[lx, ly, lz, alpha, beta, gamma]` to cell vectors, the first along x and the second in
-/// the xy plane; `None` if they span no volume. The formula and its order of operations follow
-/// `MDAnalysis.lib.mdamath.triclinic_vectors`, to give the same float32 numbers.
+/// the xy plane; `None` if they span no volume. The formula and its order of operations are those
+/// of `MDAnalysis.lib.mdamath.triclinic_vectors`, to get the same float32 numbers.
 #[inline]
 pub fn triclinic_vectors(dimensions: &[f32; 6]) -> Option<[[f32; 3]; 3]> {
     let vectors = exact_vectors(dimensions)?.map(|vector| vector.map(|value| value as f32));
-    // Impossible combinations of angles give 0 or NaN.
+    // Impossible combinations of angles yield 0 or NaN.
     (0..3).all(|i| vectors[i][i] > 0.0).then_some(vectors)
 }
 
-/// Volume of `[lx, ly, lz, alpha, beta, gamma]`, from vectors in double precision.
+/// Return the volume of `[lx, ly, lz, alpha, beta, gamma]`, computed from vectors in double
+/// precision; `None` if they span no volume.
 #[inline]
 pub fn cell_volume(dimensions: &[f32; 6]) -> Option<f64> {
     exact_vectors(dimensions).map(|[a, b, c]| a[0] * b[1] * c[2])
 }
 
-/// Compute [`triclinic_vectors`] in double precision, from which `triclinic_box` restores the
-/// lengths and angles. Impossible combinations of angles give 0 or NaN.
+/// Compute [`triclinic_vectors`] in double precision, so that `triclinic_box` recovers the lengths
+/// and angles. Impossible combinations of angles yield 0 or NaN.
 #[inline]
 pub fn exact_vectors(dimensions: &[f32; 6]) -> Option<[[f64; 3]; 3]> {
     let [lx, ly, lz, alpha, beta, gamma] = dimensions.map(f64::from);
@@ -211,8 +212,8 @@ pub fn exact_vectors(dimensions: &[f32; 6]) -> Option<[[f64; 3]; 3]> {
     ])
 }
 
-/// Return the cosine of an angle in degrees from 0 to 180 by its series: a library's function may
-/// give other bits on another machine.
+/// Return the cosine of an angle in degrees, from 0 to 180. A series is used, because a library
+/// function may return other bits on another machine.
 fn cosine(degrees: f64) -> f64 {
     if degrees > 90.0 {
         return -cosine(180.0 - degrees);
@@ -228,8 +229,8 @@ fn sine(degrees: f64) -> f64 {
     cosine((90.0 - degrees).abs())
 }
 
-/// Σ (−1)ᵏ xⁿ / n! over n = 2 k + `first`: the cosine (0) or sine (1) of up to 45 degrees, for
-/// which ten terms exceed the precision of a double.
+/// Return Σ (−1)ᵏ xⁿ / n! over n = 2 k + `first`: the cosine (`first` = 0) or sine (`first` = 1) of
+/// up to 45 degrees. Ten terms exceed double precision.
 fn series(degrees: f64, first: f64) -> f64 {
     let x = degrees * (PI / 180.0);
     let mut sum = 1.0;

@@ -1,24 +1,25 @@
 //! Errors of all crates, each with a message that names the file, the frame and the byte.
 //!
-//! Both enums may grow, so that a `match` on them outside of paceline's crates needs a wildcard.
+//! New variants may be added to both enums, so that a `match` outside the crates of paceline needs
+//! a wildcard.
 
 use std::io;
 use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 
-/// Reason why a decoder stopped. A decoder sees only the bytes of one frame, so that `at` counts
-/// from the frame's first byte. [`Error::damaged`] adds the path, the frame and the file offset.
+/// Reason why a decoder stopped. A decoder sees the bytes of only one frame, so `at` counts from
+/// the first byte of the frame. [`Error::damaged`] adds the path, the frame and the file offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The slice ends before the frame does: at least `needed` bytes of the frame are required.
+    /// The slice ends before the frame: the decoder needs at least `needed` bytes of the frame.
     Short {
         /// Number of bytes from the start of the frame.
         needed: usize,
     },
     /// The bytes contradict the format, or each other.
     Bad {
-        /// Offset of the contradiction from the start of the frame, bytes.
+        /// Offset of the contradiction in the frame, bytes.
         at: usize,
         /// Noun phrase that completes "expected …".
         expected: String,
@@ -28,7 +29,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// Make a [`Fault::Bad`] at byte `at` of the frame.
+    /// Create a [`Fault::Bad`] at byte `at` of the frame.
     pub fn bad(at: usize, expected: impl Into<String>, found: impl ToString) -> Self {
         Fault::Bad {
             at,
@@ -45,8 +46,8 @@ impl Fault {
         self
     }
 
-    /// Return the fault for a frame of `size` bytes: a request for more bytes becomes a
-    /// contradiction.
+    /// Return the fault for a frame that has exactly `size` bytes: a request for more bytes becomes
+    /// a contradiction.
     pub fn within(self, size: u64) -> Self {
         match self {
             Fault::Short { needed } if needed as u64 > size => Fault::Bad {
@@ -59,7 +60,7 @@ impl Fault {
     }
 }
 
-/// Every error of the crates, except those of writers.
+/// Error of reading or analysing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -81,7 +82,7 @@ pub enum Error {
         /// Noun phrase that completes "found …".
         found: String,
     },
-    /// A chunk or row of a dataset contradicts the file's index, or its own encoding.
+    /// A chunk or row of a dataset contradicts the index of the file, or its own encoding.
     #[error(
         "{}: {}, {what}{}: expected {expected}, found {found}",
         path.display(),
@@ -91,12 +92,12 @@ pub enum Error {
     DamagedChunk {
         /// File that is damaged.
         path: PathBuf,
-        /// First and last frame for which it was read.
+        /// First and last frame for which the chunk or row was read.
         frames: (i64, i64),
-        /// Dataset and chunk, or row.
+        /// Dataset, and number of the chunk or row.
         what: String,
-        /// Offset from the beginning of the file, bytes; `None` if the index gives an impossible
-        /// offset. No chunk is at byte 0.
+        /// Offset from the beginning of the file, bytes. `None` if the index contains an impossible
+        /// offset; no chunk begins at byte 0.
         offset: Option<NonZeroU64>,
         /// Noun phrase that completes "expected …".
         expected: String,
@@ -121,7 +122,7 @@ pub enum Error {
         /// Sentence that names the feature.
         what: String,
     },
-    /// The file is not the one that was opened.
+    /// The file changed since it was opened.
     #[error(
         "{}: the file changed since it was opened ({what}); open it again",
         path.display()
@@ -129,7 +130,7 @@ pub enum Error {
     Changed {
         /// File that was opened.
         path: PathBuf,
-        /// The difference, such as another size.
+        /// The difference, such as a new size.
         what: String,
     },
     /// The operating system reported an error.
@@ -142,10 +143,10 @@ pub enum Error {
         /// Error of the system.
         source: io::Error,
     },
-    /// An argument of the caller is invalid.
+    /// The caller passed an invalid argument.
     #[error("{0}")]
     Argument(String),
-    /// The caller has requested to stop.
+    /// The caller requested a stop.
     #[error("interrupted")]
     Interrupted,
 }
@@ -161,8 +162,8 @@ fn named((first, last): (i64, i64)) -> String {
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// Locate a decoder's fault in its file: `start` is the offset of the frame's first byte, and
-    /// `size` the frame's number of bytes in the index.
+    /// Add the file to a decoder's fault. `start` is the offset of the first byte of the frame, and
+    /// `size` the number of bytes of the frame in the index.
     pub fn damaged(path: &Path, frame: Option<u64>, start: u64, size: u64, fault: Fault) -> Self {
         let (at, expected, found) = match fault {
             Fault::Short { needed } => (
@@ -185,7 +186,7 @@ impl Error {
         }
     }
 
-    /// Make an [`Error::Io`] from the system's error.
+    /// Create an [`Error::Io`] from an error of the system.
     pub fn io(path: &Path, action: impl Into<String>, source: io::Error) -> Self {
         Error::Io {
             path: path.to_owned(),

@@ -1,8 +1,8 @@
-//! Frames between bytes and numbers.
+//! Frames: output of decoders, and input of encoders.
 
 use crate::cell::{CellRow, UnitCell};
 
-/// Fields of atoms that a frame may hold.
+/// Fields of atoms that a frame may contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Fields {
     /// Positions, Å.
@@ -55,8 +55,8 @@ impl Fields {
 
 /// Destination of one decoded frame. Units: Å, Å/ps, kJ/(mol·Å), degrees, ps.
 ///
-/// The slice of an unwanted field is empty. If the frame lacks a wanted field, its slice is
-/// unchanged; `fields` reports the fields of the frame.
+/// The slice of an unwanted field is empty. If the frame lacks a wanted field, its slice is not
+/// changed. `fields` reports the fields of the frame.
 #[derive(Debug)]
 pub struct FrameOut<'a> {
     /// x, y, z of each wanted atom in turn, Å: 3 numbers per atom.
@@ -73,11 +73,11 @@ pub struct FrameOut<'a> {
     pub step: &'a mut i64,
     /// λ of a free-energy calculation; unchanged if the format has none.
     pub lambda: &'a mut f32,
-    /// Fields that the frame holds, wanted or not.
+    /// Fields in the frame, wanted or not.
     pub fields: &'a mut Fields,
 }
 
-/// Frame that owns its numbers.
+/// Frame with its own memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frame {
     /// x, y, z of each atom in turn, Å; empty if unwanted, like the next two fields.
@@ -94,7 +94,7 @@ pub struct Frame {
     pub step: i64,
     /// λ of a free-energy calculation; 0 if the format has none.
     pub lambda: f32,
-    /// Fields that the frame holds, wanted or not.
+    /// Fields in the frame, wanted or not.
     pub fields: Fields,
 }
 
@@ -114,7 +114,7 @@ impl Frame {
         }
     }
 
-    /// Return the frame as the destination of a decoder.
+    /// Return the frame as the output of a decoder.
     pub fn out(&mut self) -> FrameOut<'_> {
         FrameOut {
             positions: &mut self.positions,
@@ -147,8 +147,8 @@ impl Frame {
     }
 }
 
-/// Frame to be encoded, in the units of [`FrameOut`]. A field that is not written is empty; the
-/// others have 3 numbers for each atom.
+/// Frame to encode, in the units of [`FrameOut`]. A field that is not written is empty; other
+/// fields contain 3 numbers for each atom.
 #[derive(Debug, Clone, Copy)]
 pub struct FrameIn<'a> {
     /// x, y, z of each atom in turn, Å.
@@ -167,7 +167,7 @@ pub struct FrameIn<'a> {
     pub lambda: f32,
 }
 
-/// Properties that all frames of a file share, known after the last frame was encoded.
+/// Properties of all frames of a file. They are complete after the last frame was encoded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Series {
     /// Number of frames.
