@@ -270,7 +270,7 @@ def test_what_makes_no_distance_is_refused(universe, adk):
         MinimumDistance(ca, universe.select_atoms("around 5 resid 10", updating=True))
     with pytest.raises(UnsupportedError, match="needs masses"):
         run_in_memory(lambda x: CenterDistance(x, x), np.zeros((1, 3, 3)))
-    with pytest.raises(AnalysisError, match="frame 0: two atoms of angle 0 are at the same place"):
+    with pytest.raises(AnalysisError, match="frame 0: two atoms of angle 0 are at the same position"):
         run_in_memory(lambda x: Angles(x[:1], x[1:2], x[2:]), np.zeros((1, 3, 3)))
     flat = [30, 30, 30, 30, 30, 60]
     with pytest.raises(AnalysisError, match="make no cell, and pbc=True needs one"):

@@ -4,21 +4,21 @@ use paceline_base::{cell_volume, triclinic_vectors};
 
 use crate::qcp::Matrix3;
 
-/// Minimum height of b and c above the previous vectors, relative to their length: for a flatter
+/// Minimum height of b and c above the previous vectors, relative to their length. For a flatter
 /// cell, angles in single precision do not determine the volume.
 pub(crate) const FLAT: f64 = 1e-3;
 
-/// The image itself comes first, so that it is preferred among equals.
+/// Offsets of neighbouring images. The offset 0 comes first, so that the image itself wins ties.
 const NEIGHBOURS: [f64; 3] = [0.0, -1.0, 1.0];
 
-/// Vectors a, b, c of a cell (Å), a along x and b in the xy plane, as in MDAnalysis: rounded to
-/// single precision.
+/// Cell vectors a, b, c (Å) with a along x and b in the xy plane. They are rounded to single
+/// precision, as in MDAnalysis.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Cell {
     vectors: Matrix3,
     /// True if any angle differs from 90°.
     triclinic: bool,
-    /// Square of half the shortest height, Å²: a shorter difference has no nearer image.
+    /// Square of half the shortest height, Å². A shorter difference has no nearer image.
     near: f64,
     volume: f64,
 }
@@ -31,7 +31,7 @@ pub enum NoCell {
 }
 
 impl NoCell {
-    /// Make a sentence for the user, given the operation that needs the cell.
+    /// Return a message for the user. `needed_by` names the operation that needs the cell.
     pub fn reason(&self, needed_by: &str) -> String {
         match self {
             NoCell::Missing => format!("the frame has no cell, which {needed_by} needs"),
@@ -44,10 +44,10 @@ impl NoCell {
 }
 
 impl Cell {
-    /// Make the cell of three lengths (Å) and three angles (degrees).
+    /// Create the cell from three lengths (Å) and three angles (degrees).
     ///
     /// # Errors
-    /// [`NoCell`] if all lengths are zero, or if they span no volume.
+    /// [`NoCell`] if all lengths are zero, or the vectors span no volume.
     pub fn new(dimensions: [f32; 6]) -> Result<Self, NoCell> {
         if dimensions[..3] == [0.0; 3] {
             return Err(NoCell::Missing);
@@ -67,7 +67,7 @@ impl Cell {
         })
     }
 
-    /// Make the cell of vectors a along x, b in the xy plane, and c, Å.
+    /// Create the cell from vectors (Å) with a along x and b in the xy plane.
     pub(crate) fn of_vectors(vectors: Matrix3) -> Self {
         let [a, b, c] = vectors;
         Cell {
@@ -78,19 +78,18 @@ impl Cell {
         }
     }
 
-    /// The vectors a, b, c, Å.
+    /// Return the vectors a, b, c, Å.
     pub fn vectors(&self) -> &Matrix3 {
         &self.vectors
     }
 
-    /// True if any angle differs from 90°.
+    /// Return true if any angle differs from 90°.
     pub fn is_triclinic(&self) -> bool {
         self.triclinic
     }
 
-    /// Return the same lattice with reduced vectors, which are tilted by at most half of the
-    /// previous vectors. In a cell with larger tilts, [`Cell::nearest_images`] may miss the nearest
-    /// image.
+    /// Return the same lattice with reduced vectors: each tilts by at most half of the vectors
+    /// before it. With larger tilts, [`Cell::nearest_images`] may miss the nearest image.
     #[must_use]
     pub fn reduced(&self) -> Cell {
         let mut vectors = self.vectors;
@@ -108,42 +107,42 @@ impl Cell {
         }
     }
 
-    /// Volume, Å³, in double precision.
+    /// Return the volume, Å³, in double precision.
     pub fn volume(&self) -> f64 {
         self.volume
     }
 
-    /// Centre of the cell, Å.
+    /// Return the centre of the cell, Å.
     pub fn centre(&self) -> [f64; 3] {
         let [a, b, c] = self.vectors;
         std::array::from_fn(|i| 0.5 * (a[i] + b[i] + c[i]))
     }
 
-    /// True if a difference of positions is so short that no image of it is shorter.
+    /// Return true if a difference of positions is so short that no image of it is shorter.
     #[inline]
     pub fn is_near(&self, d: [f64; 3]) -> bool {
         square(d) < self.near
     }
 
-    /// Square of half the shortest height, Å²: shorter differences have no nearer image.
+    /// Return the square of half the shortest height, Å². Shorter differences have no nearer image.
     pub fn near(&self) -> f64 {
         self.near
     }
 
-    /// Add whole multiples of the cell's vectors to `x`.
+    /// Add whole cell vectors to `x`.
     #[inline]
     pub fn shifted(&self, x: [f64; 3], images: [f64; 3]) -> [f64; 3] {
         let [a, b, c] = self.vectors;
         std::array::from_fn(|i| x[i] + (images[0] * a[i] + images[1] * b[i] + images[2] * c[i]))
     }
 
-    /// Return the numbers of vectors a, b, c that minimise a difference of positions, except in
-    /// cells that simulations do not use.
+    /// Return the numbers of vectors a, b, c whose addition makes a difference of positions
+    /// shortest, in all cells that simulations use.
     ///
-    /// The image that is nearest vector by vector is the shortest one if the cell is rectangular,
-    /// or if the image is shorter than half the shortest height. Otherwise its 26 neighbours are
-    /// compared too. In a very skewed or flat cell, in which several layers of images are within
-    /// half the diagonal, a shorter image may be beyond these.
+    /// First, the image is rounded vector by vector. The result is the nearest image if the cell is
+    /// rectangular, or the image is shorter than half the shortest height. Otherwise the 26
+    /// neighbours of this image are compared, too. In a very skewed or flat cell, several layers of
+    /// images are within half the diagonal, and an image beyond these neighbours may be shorter.
     pub fn nearest_images(&self, d: [f64; 3]) -> [f64; 3] {
         let mut images = [0.0; 3];
         let mut rest = d;
@@ -170,10 +169,10 @@ impl Cell {
         best
     }
 
-    /// Return the image of a position within the cell, and the numbers of vectors of the shift.
+    /// Return the image of a position within the cell, and the shift in cell vectors.
     ///
-    /// By rounding, a position just below a face can be shifted onto the opposite face, and must
-    /// then be shifted back: the shift is made twice.
+    /// Rounding may shift a position just below a face onto the opposite face. The shift is
+    /// therefore made twice.
     pub fn home(&self, x: [f32; 3]) -> ([f32; 3], [f64; 3]) {
         let (mut home, mut images) = (x, [0.0; 3]);
         for _ in 0..2 {
@@ -189,8 +188,8 @@ impl Cell {
         (home, images)
     }
 
-    /// Return the function that converts positions to fractional coordinates; it multiplies by
-    /// inverses, which pays for many positions.
+    /// Return a function that converts positions to fractional coordinates. It multiplies by
+    /// precomputed inverses, which is faster for many positions.
     pub fn fractions(&self) -> impl Fn([f64; 3]) -> [f64; 3] + use<> {
         let [a, b, c] = self.vectors;
         let [over_a, over_b, over_c] = [1.0 / a[0], 1.0 / b[1], 1.0 / c[2]];
@@ -212,13 +211,14 @@ impl Cell {
     }
 }
 
-/// True for the placeholder cell of structures without a cell: 1 Å and right angles.
+/// Return true for the placeholder cell of structures without a cell: lengths of 1 Å and right
+/// angles.
 pub fn is_placeholder(dimensions: [f32; 6]) -> bool {
     let near = |x: f32, wanted: f32| (x - wanted).abs() <= 1e-5 * wanted;
     dimensions[..3].iter().all(|&x| near(x, 1.0)) && dimensions[3..].iter().all(|&x| near(x, 90.0))
 }
 
-/// Square of half the shortest of the three heights (volume over area).
+/// Return the square of half the shortest of the three heights (volume over area).
 fn near(&[a, b, c]: &Matrix3) -> f64 {
     let over_b = b[1] * c[2] / (c[1] * c[1] + c[2] * c[2]).sqrt();
     let normal = [b[1] * c[2], -b[0] * c[2], b[0] * c[1] - b[1] * c[0]];
@@ -243,21 +243,22 @@ pub(crate) fn cross(a: [f64; 3], b: [f64; 3]) -> [f64; 3] {
     ]
 }
 
-// Wrapping of positions into the cell in single precision, rounded step by step as in MDAnalysis,
+// Wrapping of positions into the cell in single precision. Each step is rounded as in MDAnalysis,
 // so that distances have the same bits.
 
-/// Maximum distance of a wrapped position outside of the cell by rounding, relative to the edges.
+/// Maximum distance of a wrapped position from the cell by rounding, relative to the edges.
 pub const SLACK: f64 = 1e-5;
 
-/// Number of edges beyond which single precision does not determine the position within a cell.
+/// Number of cells beyond which single precision does not determine the position within a cell.
 pub const FAR: f64 = 1e6;
 
 /// Wraps positions into a cell.
 #[derive(Debug, Clone)]
 pub struct ApplyPbc {
-    /// Vectors, a along x, b in the xy plane.
+    /// Cell vectors, with a along x and b in the xy plane.
     vectors: [[f32; 3]; 3],
-    /// Lower bounds of the edges of a face, for a step along y and z.
+    /// Factors for the lower bounds of the cell along an axis: the tilt of an edge per step along y
+    /// and z.
     b_on_z: f64,
     a_on: [f64; 2],
     /// Matrix that converts positions to fractional coordinates.
@@ -282,8 +283,8 @@ impl ApplyPbc {
         }
     }
 
-    /// Wrap into the brick `a_x` × `b_y` × `c_z` at the origin, which also contains one image of
-    /// each position; a rectangular cell is its own brick.
+    /// Create wrapping into the brick `a_x` × `b_y` × `c_z` at the origin. The brick contains one
+    /// image of each position. A rectangular cell equals its brick.
     pub fn brick(vectors: &Matrix3) -> Self {
         let mut over = [[0.0; 3]; 3];
         for axis in 0..3 {
@@ -297,18 +298,19 @@ impl ApplyPbc {
         }
     }
 
-    /// The image of a position within the cell; `None` if single precision cannot place it there.
+    /// Return the image of a position within the cell; `None` if single precision cannot determine
+    /// it.
     pub fn apply(&self, x: [f32; 3]) -> Option<[f32; 3]> {
         let mut near = x;
         if self.step(&mut near) {
-            // The position is within the cell apart from rounding, unless it is NaN.
+            // Apart from rounding, the position is within the cell, unless it is NaN.
             return (!near.iter().any(|x| x.is_nan())).then_some(near);
         }
         let mut far = x;
         for axis in [2, 1, 0] {
             let [u, v, w] = self.inverse[axis];
             let number = u * f64::from(far[0]) + v * f64::from(far[1]) + w * f64::from(far[2]);
-            // NaN is also outside of the range.
+            // The range test is also false for NaN.
             if !(-FAR..=FAR).contains(&number) {
                 return None;
             }
@@ -318,7 +320,7 @@ impl ApplyPbc {
         self.holds(far).then_some(far)
     }
 
-    /// Make the first step of `apply` for many positions of a brick: x, y and z of each.
+    /// Apply the first step of `apply` to many positions of a brick, given as arrays of x, y and z.
     #[inline(always)]
     pub fn apply_to<const N: usize>(&self, x: &mut [[f32; N]; 3]) {
         for axis in [2, 1, 0] {
@@ -330,7 +332,7 @@ impl ApplyPbc {
                     any |= u32::from(beyond);
                     *number = f32::from(u8::from(beyond));
                 }
-                // Atoms of a molecule are close to each other: usually all of them are within.
+                // Atoms of a molecule are close to each other: usually none needs a shift.
                 if any == 0 {
                     continue;
                 }
@@ -344,7 +346,8 @@ impl ApplyPbc {
         }
     }
 
-    /// Add or subtract at most one vector of each kind; return whether the position is then within.
+    /// Add or subtract each vector at most once; return whether the position is then within the
+    /// cell.
     fn step(&self, x: &mut [f32; 3]) -> bool {
         let mut enough = true;
         for axis in [2, 1, 0] {
@@ -354,7 +357,8 @@ impl ApplyPbc {
                 self.add(x, axis, 1.0);
                 enough &= f64::from(x[axis]) >= low;
             }
-            // Not `else`: a position just below the face can be rounded onto the opposite one.
+            // `else` would be wrong: rounding can move a position just below a face onto the
+            // opposite face.
             if f64::from(x[axis]) >= high {
                 self.add(x, axis, -1.0);
                 enough &= f64::from(x[axis]) < high;
@@ -388,17 +392,17 @@ impl ApplyPbc {
     }
 }
 
-/// Round to the nearest whole number, ties to even, as NumPy and MDAnalysis do, for magnitudes up
-/// to 2⁵¹; for others the result is large or NaN.
+/// Round to the nearest whole number, ties to even, as NumPy and MDAnalysis do. This is exact for
+/// magnitudes up to 2⁵¹; for larger numbers the result is large or NaN.
 #[inline(always)]
 pub fn whole(x: f64) -> f64 {
     const TO_WHOLE: f64 = 6_755_399_441_055_744.0;
-    // Without SSE4.1, `round_ties_even` is a call. The spacing of numbers of this sum is 1.
+    // `round_ties_even` is a function call without SSE4.1. Sums of this size have a spacing of 1.
     (x + TO_WHOLE) - TO_WHOLE
 }
 
-/// Equivalent of `f64::round`, which is a call without SSE4.1: the nearest whole number, ties away
-/// from 0.
+/// Round to the nearest whole number, ties away from 0, like `f64::round`. Without SSE4.1,
+/// `f64::round` is a function call.
 #[inline]
 pub fn rounded(x: f64) -> f64 {
     let near = whole(x);
@@ -410,8 +414,8 @@ pub fn rounded(x: f64) -> f64 {
     away.copysign(x)
 }
 
-/// Squares of the shortest distances (Å²) in a cell with right angles, rounded as MDAnalysis does
-/// where it compares all pairs.
+/// Return a function for squared minimum-image distances (Å²) in a rectangular cell, rounded as in
+/// MDAnalysis when it compares all pairs.
 pub fn nearest_in(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
     let inverse = edges.map(|edge| f64::from(1.0 / edge));
     let edges = edges.map(f64::from);
@@ -423,8 +427,8 @@ pub fn nearest_in(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
     }
 }
 
-/// Squares of the shortest distances (Å²) in a triclinic cell, between positions within it, rounded
-/// as MDAnalysis does where it compares all pairs.
+/// Return a function for squared minimum-image distances (Å²) between positions within a triclinic
+/// cell, rounded as in MDAnalysis when it compares all pairs.
 pub fn nearest_of_27(cell: &Cell) -> impl Fn([f64; 3]) -> f64 {
     let ([a, b, c], near) = (cell.vectors, cell.near);
     move |d| {
@@ -453,7 +457,7 @@ mod tests {
     use super::{Cell, *};
     use crate::tests::Random;
 
-    /// Cells of the usual simulations, and triclinic ones.
+    /// Cells of typical simulations, including triclinic ones.
     const CELLS: [[f32; 6]; 5] = [
         [30.0, 40.0, 50.0, 90.0, 90.0, 90.0],
         [80.017, 80.017, 80.017, 60.0, 60.0, 90.0],
@@ -603,7 +607,7 @@ mod tests {
     fn a_face_belongs_to_one_cell() {
         let cell = cell([10.0, 10.0, 10.0, 90.0, 90.0, 90.0]);
         assert_eq!(cell.home([10.0, 0.0, -10.0]), ([0.0; 3], [-1.0, 0.0, 1.0]));
-        // −1e-8 + 10 is 10 in single precision.
+        // In single precision, −1e-8 + 10 equals 10.
         assert_eq!(cell.home([-1e-8, 5.0, 25.0]).0, [0.0, 5.0, 5.0]);
         assert_eq!(cell.home([-1e-8, 5.0, 25.0]).1, [0.0, 0.0, -2.0]);
     }
@@ -643,7 +647,7 @@ mod tests {
         let pbc = ApplyPbc::new(cell.vectors());
         assert_eq!(pbc.apply([1.0, 2.0, 3.0]), Some([1.0, 2.0, 3.0]));
         assert_eq!(pbc.apply([10.0, 0.0, -12.0]), Some([0.0; 3]));
-        // −1e-8 + 10 is 10 in single precision.
+        // In single precision, −1e-8 + 10 equals 10.
         assert_eq!(pbc.apply([-1e-8, 2.0, 3.0]), Some([0.0, 2.0, 3.0]));
     }
 

@@ -1,12 +1,12 @@
-//! Cell lists of columns along x: an atom is compared only with atoms of nearby columns, within a
+//! Cell lists of columns along x. An atom is compared only with atoms of nearby columns, within a
 //! window of x that moves with the atom.
 //!
-//! A column is a part of the cell as long as its vector a, which lies along x. Its atoms are sorted
-//! by x. The distance between two columns limits how far apart along x their atoms may be.
+//! A column extends along the vector a, which lies along x, through the whole cell. Its atoms are
+//! sorted by x. The distance between two columns limits the distance along x of near atoms.
 //!
-//! It is for the many pairs of an RDF, which are counted without being stored: a list of near pairs
-//! alone takes 3 times as long as an RDF to 8 Å, and 13 times to 15 Å. As a search for near pairs,
-//! columns take 4 to 20 times as long as the bins of [`crate::near_pairs`].
+//! This search suits the many pairs of an RDF, which are counted and not stored. Only listing the
+//! near pairs would take 3 times as long as an RDF to 8 Å, and 13 times as long to 15 Å. For a
+//! search of near pairs, columns take 4 to 20 times as long as the bins of [`crate::near_pairs`].
 
 use std::ops::Range;
 
@@ -14,8 +14,8 @@ use crate::cell::{SLACK, square};
 use crate::histogram::{Histogram, PIECE, Rough};
 use crate::qcp::Matrix3;
 
-/// Number of columns within the largest distance: more columns exclude more pairs, but have shorter
-/// rows. For 11,084 atoms and 15 Å, 3 take 4 % less time than 2, and 9 % less than 4.
+/// Number of columns within the largest distance. More columns exclude more pairs, but have fewer
+/// atoms. For 11,084 atoms and 15 Å, 3 columns take 4 % less time than 2, and 9 % less than 4.
 const COLUMNS_WITHIN: f64 = 3.0;
 
 /// Maximum relative change of a distance by rounding to single precision.
@@ -29,11 +29,11 @@ pub struct Grid {
     periodic: bool,
     /// Numbers of columns along b and c.
     n: [usize; 2],
-    /// Maximum distance of the search, rounding included, Å.
+    /// Maximum distance of the search, including a margin for rounding, Å.
     reach: f64,
-    /// Maximum change of a distance within reach by single precision, Å.
+    /// Maximum rounding error of a distance within reach in single precision, Å.
     rounded: f64,
-    /// Relative positions of columns with atoms within reach.
+    /// Offsets of the columns that have atoms within reach.
     offsets: Vec<Offset>,
 }
 
@@ -48,19 +48,20 @@ struct Offset {
 #[derive(Debug, Clone)]
 pub struct CellColumns {
     points: Points,
-    /// Index at which each column begins, and end of the last one.
+    /// Index at which each column begins, and the end of the last column.
     begins: Vec<usize>,
 }
 
 impl Grid {
-    /// Divide a periodic cell that contains `positions`; `end` is less than half its least height.
+    /// Divide a periodic cell that contains `positions`; `end` must be less than half the smallest
+    /// height.
     pub fn of_cell(vectors: &Matrix3, end: f64, n_atoms: usize) -> Self {
-        // An atom outside of the cell by rounding belongs to the column at the edge.
+        // A rounded position outside the cell is assigned to the column at the edge.
         let reach = end * (1.0 + ROUNDED) + 4.0 * SLACK * longest(vectors);
         Grid::new([0.0; 3], *vectors, true, reach, n_atoms)
     }
 
-    /// Divide the extent of the atoms.
+    /// Divide the extent of the atoms in a frame without a cell.
     pub fn of_extent(extent: &[Range<f32>; 3], end: f64, n_atoms: usize) -> Self {
         let origin = [0, 1, 2].map(|axis| f64::from(extent[axis].start));
         let edge = |axis: usize| f64::from(extent[axis].end) - origin[axis];
@@ -74,7 +75,7 @@ impl Grid {
 
     fn new(origin: [f64; 3], vectors: Matrix3, periodic: bool, reach: f64, n_atoms: usize) -> Self {
         let edges = [vectors[1][1], vectors[2][2]];
-        // At most one column per atom, for any distance and extent.
+        // The number of columns is at most the number of atoms, for any distance and extent.
         let width = (reach / COLUMNS_WITHIN).max((edges[0] * edges[1] / n_atoms as f64).sqrt());
         let n = edges.map(|edge| ((edge / width) as usize).clamp(1, n_atoms.max(1)));
         let shift = if periodic {
@@ -88,7 +89,7 @@ impl Grid {
             periodic,
             n,
             reach,
-            // Two cells are the longest shift, and a difference of positions is the shorter one.
+            // The longest shift is two cells, and the difference of positions is shorter.
             rounded: 8.0 * f64::from(f32::EPSILON) * (reach + shift),
             offsets: Vec::new(),
         };
@@ -99,7 +100,8 @@ impl Grid {
     /// Find the offsets of all columns within reach.
     fn near(&self) -> Vec<Offset> {
         let (along_b, along_c) = self.steps();
-        // Without periods there are no columns beyond the edge; within a cell they come again.
+        // Without a cell there are no columns beyond the edge. With a cell, columns repeat
+        // periodically.
         let limit = |axis: usize, so_many: f64| {
             let within = self.n[axis] as i64 - 1;
             if self.periodic {
@@ -128,21 +130,21 @@ impl Grid {
         offsets
     }
 
-    /// Width of a column along b, and step to the next column along c (y and z), Å.
+    /// Return the width of a column along b, and the step to the next column along c (y and z), Å.
     fn steps(&self) -> (f64, [f64; 2]) {
         let [_, b, c] = self.vectors;
         let [n_b, n_c] = self.n.map(|n| n as f64);
         (b[1] / n_b, [c[1] / n_c, c[2] / n_c])
     }
 
-    /// Minimum distance between two columns, Å.
+    /// Return the minimum distance between two columns, Å.
     fn gap(&self, j: i64, k: i64) -> f64 {
         if j.abs() <= 1 && k.abs() <= 1 {
             return 0.0;
         }
         let (b, [c_y, c_z]) = self.steps();
-        // Differences between points of both fill a parallelogram, twice a column's; how near does it
-        // come to the origin?
+        // The differences between points of two columns fill a parallelogram, twice the size of a
+        // column. The result is its distance from the origin.
         let centre = [j as f64 * b + k as f64 * c_y, k as f64 * c_z];
         let level = -centre[1] / c_z;
         if level.abs() <= 1.0 && (centre[0] + level * c_y).abs() <= b {
@@ -183,11 +185,11 @@ impl Grid {
         }
     }
 
-    /// The column of a position.
+    /// Return the column of a position.
     fn column(&self, x: &[f32; 3]) -> usize {
         let [_, b, c] = self.vectors;
         let [y, z] = [1, 2].map(|axis| f64::from(x[axis]) - self.origin[axis]);
-        // Without extent along an axis this is NaN, which is converted to 0.
+        // Without extent along an axis, the quotient is NaN, and is converted to 0.
         let along_c = z / c[2];
         let along_b = (y - if along_c.is_finite() {
             along_c * c[1]
@@ -198,7 +200,7 @@ impl Grid {
         at(along_b, self.n[0]) + self.n[0] * at(along_c, self.n[1])
     }
 
-    /// Count the distances from all atoms of one group to all of another.
+    /// Count the distances from all atoms of one group to all atoms of another group.
     pub fn count(&self, from: &CellColumns, to: &CellColumns, found: &mut Histogram) {
         for offset in &self.offsets {
             self.count_at(offset, from, to, false, found);
@@ -208,7 +210,7 @@ impl Grid {
     /// Count each distance between two atoms of a group once.
     pub fn count_own(&self, columns: &CellColumns, found: &mut Histogram) {
         for offset in &self.offsets {
-            // Half of the offsets: the other half gives the same pairs.
+            // Only half of the offsets are used, because the other half gives the same pairs.
             let [j, k] = offset.columns;
             if (k, j) >= (0, 0) {
                 self.count_at(offset, columns, columns, (k, j) == (0, 0), found);
@@ -216,8 +218,8 @@ impl Grid {
         }
     }
 
-    /// Count the distances to columns at one offset; `once` where these are the same, and of the same
-    /// atoms.
+    /// Count the distances to the columns at one offset. `once` is true if both lists are the same
+    /// and the offset is zero.
     fn count_at(
         &self,
         offset: &Offset,
@@ -245,7 +247,7 @@ impl Grid {
                 0..=0
             };
             for a in images {
-                // The other half of the images along a are these, seen from the other atom.
+                // The other half of the images along a gives the same pairs in reverse.
                 if once && a < 0 {
                     continue;
                 }
@@ -263,7 +265,7 @@ impl Grid {
         }
     }
 
-    /// Return the column at an offset from another, and its image of the cell.
+    /// Return the column at an offset from another column, and the image of its cell.
     fn neighbour(&self, column: usize, offset: [i64; 2]) -> Option<(usize, [i64; 2])> {
         let n = self.n.map(|n| n as i64);
         let at = [
@@ -278,7 +280,8 @@ impl Grid {
         Some(((j + n[0] * k) as usize, image))
     }
 
-    /// Images along a that bring atoms of two columns near, given the least and the largest x of each.
+    /// Return the images along a for which atoms of two columns can be near, given the minimum and
+    /// maximum x of both columns.
     fn images(
         &self,
         ours: [f64; 2],
@@ -293,7 +296,7 @@ impl Grid {
         first.ceil() as i64..=last.floor() as i64
     }
 
-    /// Compute whole multiples of the cell's vectors, Å.
+    /// Return a sum of whole cell vectors, Å.
     fn shift(&self, images: [i64; 3]) -> [f64; 3] {
         let [a, b, c] = self.vectors;
         let [i, j, k] = images.map(|n| n as f64);
@@ -307,8 +310,8 @@ impl CellColumns {
     }
 }
 
-/// Count distances between the atoms of two columns, one of them shifted; with `once` both columns
-/// are the same and unshifted.
+/// Count distances between the atoms of two columns, one of them shifted. If `once` is true, both
+/// are the same column without a shift.
 fn sweep(
     (from, ours): (&CellColumns, Range<usize>),
     (to, theirs): (&CellColumns, Range<usize>),
@@ -342,7 +345,7 @@ fn sweep(
     }
 }
 
-/// The largest component, Å.
+/// Return the largest component, Å.
 fn longest(vectors: &Matrix3) -> f64 {
     vectors
         .iter()
@@ -350,7 +353,8 @@ fn longest(vectors: &Matrix3) -> f64 {
         .fold(0.0, |most: f64, x| most.max(x.abs()))
 }
 
-/// How near an edge, from `centre` as far as `half` both ways, comes to the origin.
+/// Return the distance from the origin to an edge, which extends from `centre` by `half` in both
+/// directions.
 fn distance_to_edge(centre: [f64; 2], half: [f64; 2]) -> f64 {
     let length = half[0] * half[0] + half[1] * half[1];
     let mut along = 0.0;
@@ -362,7 +366,7 @@ fn distance_to_edge(centre: [f64; 2], half: [f64; 2]) -> f64 {
     (nearest[0] * nearest[0] + nearest[1] * nearest[1]).sqrt()
 }
 
-/// Bits that are in the order of the numbers, which are finite.
+/// Return bits that sort like the (finite) numbers.
 fn ordered(x: f32) -> u32 {
     let bits = x.to_bits();
     if x.is_sign_negative() {
@@ -372,22 +376,22 @@ fn ordered(x: f32) -> u32 {
     }
 }
 
-// Positions side by side, and the distances from one of them to a row of others.
+// Positions in separate arrays, and distances from one position to a row of others.
 
-/// Number that the number of distances computed together is a multiple of.
+/// Number of distances that are computed together.
 const LANES: usize = 8;
 
 /// Positions (Å) of some atoms, and labels that exclude pairs.
 #[derive(Debug, Clone, Default)]
 pub struct Points {
     axes: [Vec<f32>; 3],
-    /// Labels: two atoms of the same label are not a pair; empty if all atoms are pairs.
+    /// Labels, or empty. Two atoms with the same label are not counted as a pair.
     labels: Vec<u32>,
     len: usize,
 }
 
 impl Points {
-    /// Collect the atoms in `order`; `labels` is empty or has one number an atom.
+    /// Collect the atoms in the given `order`. `labels` is empty, or has one number per atom.
     pub fn new(positions: &[[f32; 3]], labels: &[u32], order: impl Iterator<Item = usize>) -> Self {
         let mut points = Points::default();
         for atom in order {
@@ -397,7 +401,7 @@ impl Points {
             points.labels.extend(labels.get(atom));
             points.len += 1;
         }
-        // A row is read in whole lanes, beyond its end.
+        // Rows are read in whole groups of lanes, which may extend beyond the end.
         for axis in &mut points.axes {
             axis.resize(points.len + LANES, 0.0);
         }
@@ -411,13 +415,14 @@ impl Points {
         self.len
     }
 
-    /// All x, by which columns are sorted.
+    /// Return the x coordinates, by which columns are sorted.
     pub fn x(&self) -> &[f32] {
         &self.axes[0][..self.len]
     }
 
-    /// Count distances from point `i` of `from` to a row of these, given what makes a square (Å²)
-    /// of a difference of positions, which is rounded to single precision as MDAnalysis does.
+    /// Count distances from point `i` of `from` to a row of these points. `square` computes the
+    /// squared distance (Å²) from a difference of positions. The difference is rounded to single
+    /// precision, as in MDAnalysis.
     #[inline(always)]
     pub fn count(
         &self,
@@ -443,8 +448,8 @@ impl Points {
         }
     }
 
-    /// Visit the points of a row whose square of the distance from a position, which `square` makes
-    /// (Å²) of a difference of positions, is at most `most`.
+    /// Visit the points of a row whose squared distance from a position is at most `most` (Å²).
+    /// `square` computes the squared distance from a difference of positions.
     #[inline(always)]
     pub fn visit_within(
         &self,
@@ -470,7 +475,7 @@ impl Points {
         }
     }
 
-    /// Count distances from point `i` of `from` to a row of these, shifted by a vector (Å).
+    /// Count distances from point `i` of `from` to a row of these points, shifted by a vector (Å).
     #[inline]
     pub fn count_shifted(
         &self,
@@ -503,7 +508,8 @@ impl Points {
         }
     }
 
-    /// Squares of distances in single precision (Å²) from a position to a row of these, shifted.
+    /// Compute squared distances in single precision (Å²) from a position to a row of these points,
+    /// shifted.
     #[inline(never)]
     fn squares(&self, at: [f32; 3], begin: usize, shift: [f32; 3], squares: &mut [f32]) {
         let row = begin..begin + squares.len();
@@ -520,14 +526,14 @@ impl Points {
         self.axes.each_ref().map(|axis| axis[i])
     }
 
-    /// True if point `j` makes a pair with point `i` of `from`.
+    /// Return true if point `j` and point `i` of `from` count as a pair.
     #[inline(always)]
     fn pairs_with(&self, j: usize, from: &Points, i: usize) -> bool {
         self.labels.is_empty() || self.labels[j] != from.labels[i]
     }
 }
 
-/// The square of the distance between two positions, one of them shifted, Å².
+/// Return the squared distance between two positions, one of them shifted, Å².
 pub fn square_apart(one: [f32; 3], other: [f32; 3], shift: [f64; 3]) -> f64 {
     square(std::array::from_fn(|axis| {
         f64::from(one[axis] - other[axis]) - shift[axis]

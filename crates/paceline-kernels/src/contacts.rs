@@ -1,8 +1,8 @@
-//! Distances of chosen pairs of atoms in each frame of a block, and the fraction of contacts among
-//! them, as defined by `MDAnalysis.analysis.contacts`.
+//! Distances of given pairs of atoms in each frame of a block, and fractions of native contacts, as
+//! defined by `MDAnalysis.analysis.contacts`.
 //!
-//! Distances have the same bits as those of `MDAnalysis.lib.distances.distance_array`: in files
-//! with a precision of 0.01 Å, a distance often equals that in the reference.
+//! Distances have the same bits as those of `MDAnalysis.lib.distances.distance_array`. This matters
+//! in files with a precision of 0.01 Å, in which a distance often equals the reference distance.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ use paceline_base::error::{Error, Result};
 /// Distances of pairs of atoms: one column per pair.
 #[derive(Debug, Clone)]
 pub struct PairDistances {
-    /// Distinct atoms of the pairs.
+    /// Atoms of the pairs, without repeats.
     atoms: Columns,
     /// Indices in `atoms`.
     pairs: Vec<[usize; 2]>,
@@ -23,11 +23,11 @@ pub struct PairDistances {
 }
 
 impl PairDistances {
-    /// Make the distances of consecutive pairs of `columns`; with `periodic`, between nearest
-    /// images in frames with a cell.
+    /// Create a kernel for consecutive pairs of `columns`. With `periodic`, distances in frames
+    /// with a cell are those between nearest images.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there are none, or not two columns each.
+    /// [`Error::Argument`] if `columns` is empty, or its length is odd.
     pub fn new(columns: &[usize], periodic: bool) -> Result<Self> {
         let (pairs, rest) = columns.as_chunks();
         if pairs.is_empty() || !rest.is_empty() {
@@ -62,12 +62,12 @@ impl PairDistances {
     }
 }
 
-/// Needs the positions of atoms, and the squares of distances (Å²) of differences between them.
+/// Computation that needs the positions of atoms, and a function for squared distances (Å²).
 trait OfDistances {
     fn compute(self, positions: &[[f32; 3]], square: impl Fn([f64; 3]) -> f64);
 }
 
-/// Compute what needs distances, in the frame's cell if they are periodic and it has one.
+/// Run a computation that needs distances. If `periodic`, use the cell of the frame, if it has one.
 fn measure(
     positions: &[[f32; 3]],
     dimensions: [f32; 6],
@@ -90,7 +90,7 @@ fn measure(
             for &x in positions {
                 within.push(if x.iter().all(|x| x.is_finite()) {
                     pbc.apply(x).ok_or_else(|| {
-                        format!("an atom at {x:?} Å is too far away to be put into the cell")
+                        format!("an atom at {x:?} Å is too far away to be wrapped into the cell")
                     })?
                 } else {
                     [f32::NAN; 3]
@@ -102,7 +102,7 @@ fn measure(
     Ok(())
 }
 
-/// The difference of two positions, in single precision, as MDAnalysis takes it.
+/// Return the difference of two positions in single precision, as in MDAnalysis.
 fn difference(from: [f32; 3], to: [f32; 3]) -> [f64; 3] {
     std::array::from_fn(|k| f64::from(to[k] - from[k]))
 }
@@ -125,7 +125,7 @@ impl RowKernel for PairDistances {
         self.pairs.len()
     }
 
-    /// Distances, Å; NaN if a position is.
+    /// Compute distances, Å. A distance is NaN if a position is NaN.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         self.atoms.check(frames.n_atoms())?;
         let mut scratch = Vec::new();
@@ -135,16 +135,18 @@ impl RowKernel for PairDistances {
     }
 }
 
-/// Contribution of a distance with a limit.
+/// Contribution of a pair to the fraction of contacts, as a function of its distance r and its
+/// limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Switch {
-    /// 1 up to the limit, and 0 beyond.
+    /// 1 if r is at most the limit, else 0.
     Hard,
-    /// 1 / (1 + exp(β (r − limit))), with this β (Å⁻¹).
+    /// 1 / (1 + exp(β (r − limit))), with β in Å⁻¹.
     Soft(f64),
 }
 
-/// Fractions of contacts: one column per reference, whose contacts are pairs of atoms.
+/// Fractions of contacts: one column for each reference. The contacts of a reference are pairs of
+/// atoms.
 #[derive(Debug, Clone)]
 pub struct Contacts {
     distances: PairDistances,
@@ -156,10 +158,10 @@ pub struct Contacts {
 }
 
 impl Contacts {
-    /// Make the fractions; pairs are sorted by reference, with `sizes` pairs per reference.
+    /// Create a kernel. Pairs are sorted by reference, with `sizes` pairs for each reference.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a reference has no pairs, or not one limit a pair.
+    /// [`Error::Argument`] if a reference has no pairs, or the numbers of limits and pairs differ.
     pub fn new(
         distances: PairDistances,
         limits: &[f64],
@@ -182,7 +184,7 @@ impl Contacts {
     fn fraction(&self, distances: &[f64], limits: &[f64]) -> f64 {
         let pairs = distances.iter().zip(limits);
         let sum = match self.switch {
-            // A distance of NaN is neither within the limit nor beyond.
+            // A NaN distance is neither within the limit nor beyond it.
             Switch::Hard if distances.iter().any(|r| r.is_nan()) => f64::NAN,
             Switch::Hard => pairs.filter(|(r, limit)| r <= limit).count() as f64,
             Switch::Soft(beta) => pairs
@@ -198,8 +200,9 @@ impl RowKernel for Contacts {
         self.sizes.len()
     }
 
-    /// Fractions, 0 to 1; NaN if a position that counts is. With [`Switch::Soft`] they come from
-    /// the standard library's `exp`, whose last bit may be another on another system.
+    /// Compute fractions, from 0 to 1. A fraction is NaN if a position of its pairs is NaN.
+    /// [`Switch::Soft`] uses `exp` of the standard library, whose last bit may differ between
+    /// systems.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         self.distances.atoms.check(frames.n_atoms())?;
         let mut scratch = Vec::new();
@@ -216,28 +219,31 @@ impl RowKernel for Contacts {
     }
 }
 
-/// Groups of atoms, such as residues; two groups are in contact if any two of their atoms are.
+/// Groups of atoms, such as residues. Two groups are in contact if any atom of one is near any atom
+/// of the other.
 #[derive(Debug, Clone)]
 pub struct ContactMap {
     atoms: Columns,
     groups: Vec<Range<usize>>,
-    /// Cutoff, Å.
+    /// Maximum distance of a contact, Å.
     cutoff: f64,
     periodic: bool,
 }
 
 impl ContactMap {
-    /// Make the map; `columns` are sorted by group, with `sizes` atoms per group.
+    /// Create a map. `columns` is sorted by group, with `sizes` atoms in each group.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a group has no atoms, or the cutoff (Å) is no length.
+    /// [`Error::Argument`] if a group has no atoms, or the cutoff (Å) is not finite and above 0.
     pub fn new(columns: &[usize], sizes: &[usize], cutoff: f64, periodic: bool) -> Result<Self> {
         check_len("atoms", columns.len(), sizes.iter().sum())?;
         if sizes.contains(&0) {
             return Err(Error::Argument("a group has no atoms".to_string()));
         }
         if !(cutoff > 0.0 && cutoff.is_finite()) {
-            return Err(Error::Argument(format!("{cutoff} Å is no cutoff")));
+            return Err(Error::Argument(format!(
+                "expected a finite cutoff above 0, found {cutoff} Å"
+            )));
         }
         let mut first = 0;
         let groups = sizes.iter().map(|size| {
@@ -252,17 +258,17 @@ impl ContactMap {
         })
     }
 
-    /// Number of pairs of groups: the first group with each other one, the second with each later
-    /// one, ….
+    /// Return the number of pairs of groups. The order of pairs is: the first group with each later
+    /// group, the second with each later group, and so on.
     pub fn n_pairs(&self) -> usize {
         self.groups.len() * (self.groups.len() - 1) / 2
     }
 
-    /// Add 1 to the count of each pair for each frame with a contact; return the first frame that
+    /// For each frame, add 1 to the count of each pair in contact. Return the first frame that
     /// cannot be counted, with the reason.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the block has no such atoms, or `counts` another size.
+    /// [`Error::Argument`] if the block lacks some of the atoms, or `counts` has the wrong size.
     pub fn count(&self, frames: &Frames<'_>, counts: &mut [u64]) -> Result<Option<Refused>> {
         self.atoms.check(frames.n_atoms())?;
         check_len("pairs", counts.len(), self.n_pairs())?;
@@ -285,11 +291,12 @@ struct Count<'a> {
 }
 
 impl OfDistances for Count<'_> {
-    /// Groups whose atoms cannot be near are excluded by spheres around their first atoms.
+    /// Count contacts. Spheres around the first atoms of two groups exclude groups that are too far
+    /// apart.
     fn compute(self, positions: &[[f32; 3]], square: impl Fn([f64; 3]) -> f64) {
         let (groups, cutoff) = (&self.map.groups, self.map.cutoff);
         let between = |i: usize, j: usize| square(difference(positions[i], positions[j]));
-        // Rounding may make a distance longer than it is, by less than this.
+        // Rounding may increase a distance by less than `slack`.
         let slack = 1e-3 + 1e-6 * cutoff;
         let radii = groups.iter().map(|group| {
             let squares = group.clone().map(|atom| between(group.start, atom));
@@ -371,7 +378,7 @@ mod tests {
         }
     }
 
-    /// Four atoms on a line, at 0, 1, 3 and 7 Å.
+    /// Positions of four atoms on a line, at 0, 1, 3 and 7 Å.
     const LINE: [f32; 12] = [0., 0., 0., 1., 0., 0., 3., 0., 0., 7., 0., 0.];
 
     fn contacts(switch: Switch, limits: [f64; 3]) -> Contacts {
@@ -383,7 +390,7 @@ mod tests {
     fn fractions_are_those_of_pairs_within_their_limits() {
         let task = contacts(Switch::Hard, [1.0, 5.9, 4.0]);
         assert_eq!(row(&task, &LINE, NONE), [0.5, 1.0]);
-        // In this cell, 6 Å are 2 Å, and 4 Å stay.
+        // In this cell, the distance of 6 Å becomes 2 Å, and that of 4 Å does not change.
         assert_eq!(
             row(&task, &LINE, [8.0, 90.0, 90.0, 90.0, 90.0, 90.0]),
             [1.0, 1.0]

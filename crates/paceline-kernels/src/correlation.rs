@@ -1,11 +1,11 @@
 //! Time correlation functions of particle series: mean squared displacements and autocorrelations,
-//! by definition or by fast Fourier transform.
+//! computed directly or by fast Fourier transform.
 //!
 //! - Calandrini, Pellegrini, Calligari, Hinsen & Kneller (2011), Collection SFN 12, 201,
 //!   doi:10.1051/sfn/201112010
 //!
-//! Sums over frames run in an order that depends on nothing but the series, except within the
-//! Fourier transform, whose order also depends on the processor.
+//! The order of sums over frames depends only on the series, except within the Fourier transform,
+//! where it also depends on the processor.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ use realfft::{RealFftPlanner, RealToComplex};
 use rustfft::num_complex::Complex;
 use rustfft::{Fft, FftPlanner};
 
-/// Partial sums in a sum over frames.
+/// Number of partial sums of a sum over frames.
 const LANES: usize = 8;
 
-/// A function of two values of a series.
+/// Function of two values of a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Correlated {
     /// Squared distance.
@@ -28,42 +28,43 @@ pub enum Correlated {
     Product,
 }
 
-/// Computes a function of the lag time, averaged over all pairs of frames.
+/// Computes a function of the lag time, averaged over all pairs of frames with this lag.
 #[derive(Clone)]
 pub struct Correlation {
     correlated: Correlated,
     n_frames: usize,
     width: usize,
     axes: Vec<usize>,
-    /// Frames that were left out, ascending.
+    /// Frames that were skipped, ascending.
     gaps: Vec<usize>,
     /// Number of pairs of frames for each lag.
     n_pairs: Vec<f64>,
     transforms: Option<Transforms>,
 }
 
-/// Transforms of the length of the series alone, not of twice as much with zeros at the end.
+/// Fourier transforms without zero padding: their length is that of the series, not twice as much.
 ///
-/// With x(t) w(t), w(t) = exp(-iπt / 2n), frequencies are a quarter of a step off, so that what
-/// comes around the end of n frames has a factor i: of real series, the real part of
-/// Σ x(t) x(t + lag) is that of the pairs at this distance, and the imaginary part that of n - lag.
+/// The series x(t) is multiplied by w(t) = exp(−iπt / 2n). This shifts frequencies by a quarter of
+/// a step, so that products that wrap around the end of the n frames get a factor i. For a real
+/// series, the real part of the result at a lag is therefore Σ x(t) x(t + lag). The imaginary part
+/// is this sum at the distance n − lag.
 #[derive(Clone)]
 struct Transforms {
     len: usize,
     /// Weights w(t).
     weights: Vec<Complex<f64>>,
     forward: Arc<dyn Fft<f64>>,
-    /// Inverse transform of the power spectrum, which is real.
+    /// Inverse transform of the power spectrum; the spectrum is real.
     inverse: Arc<dyn RealToComplex<f64>>,
 }
 
 impl Correlation {
-    /// Make a function of series with `width` numbers per value, of which `axes` are used. Frames
-    /// in `gaps` (ascending) were left out.
+    /// Create a function for series with `width` numbers per value, of which only `axes` are used.
+    /// `gaps` contains the frames that were skipped, ascending.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there is no frame or axis, an axis is not below `width`, or gaps are
-    /// not ascending numbers of frames.
+    /// [`Error::Argument`] if there are no frames or axes, an axis is `width` or larger, or gaps
+    /// are not ascending frame numbers.
     pub fn new(
         correlated: Correlated,
         n_frames: usize,
@@ -80,7 +81,8 @@ impl Correlation {
             && gaps.last().is_none_or(|&last| last < n_frames);
         if !is_valid {
             return Err(Error::Argument(
-                "a correlation needs frames, axes of their values, and gaps that are frames".into(),
+                "a correlation needs frames, valid axes, and gaps that are ascending frame numbers"
+                    .into(),
             ));
         }
         Ok(Correlation {
@@ -94,9 +96,9 @@ impl Correlation {
         })
     }
 
-    /// Compute the function of each particle, in rows of one number per lag, and add the rows to
-    /// `sum`. `series` has the shape (frames, particles, `width`). Lags without a pair of frames
-    /// are NaN.
+    /// Compute the function of each particle, one row per particle with one number per lag, and add
+    /// the rows to `sum`. `series` has the shape (frames, particles, `width`). Lags without a pair
+    /// of frames are NaN.
     ///
     /// # Errors
     /// [`Error::Argument`] if the sizes of the slices do not match.
@@ -129,8 +131,8 @@ impl Correlation {
         Ok(())
     }
 
-    /// Copy the axes of a particle, apart; displacements count from the first frame, so that no
-    /// digits are lost far from zero. What is in a gap is 0.
+    /// Copy each axis of a particle into a separate array. Displacements are relative to the first
+    /// frame: this avoids cancellation far from zero. Values in gaps are set to 0.
     fn gather<T: Copy + Into<f64>>(&self, (values, stride): (&[T], usize), scratch: &mut Scratch) {
         let first = (0..self.n_frames)
             .find(|frame| self.gaps.binary_search(frame).is_err())
@@ -144,7 +146,8 @@ impl Correlation {
             copy.resize(self.n_frames, 0.0);
         }
         if let ([i, j, k], [x, y, z]) = (&self.axes[..], &mut scratch.axes[..]) {
-            // In one pass: a frame's numbers of a particle are side by side.
+            // All axes are copied in one pass, because the numbers of a particle in a frame are
+            // adjacent.
             let origins = [origin(*i), origin(*j), origin(*k)];
             let copies = x.iter_mut().zip(y).zip(z);
             for (value, ((x, y), z)) in values.chunks(stride).zip(copies) {
@@ -185,7 +188,8 @@ impl Correlation {
                         sum_of(before, after, |x, y| (y - x) * (y - x))
                     }
                     Correlated::Displacement => {
-                        // In a gap the one or the other does not count, and neither does both.
+                        // A pair with one frame in a gap must not count; a pair with both frames in
+                        // gaps is 0 already.
                         let one = sum_of(before, after, |x, y| (y - x) * (y - x));
                         one - self
                             .gaps
@@ -204,7 +208,7 @@ impl Correlation {
         for (out, n_pairs) in out.iter_mut().zip(&self.n_pairs) {
             *out /= n_pairs;
         }
-        // As of transforms: of a particle that is nowhere in some frame, nothing is known.
+        // As with Fourier transforms, a particle with a NaN position in any frame has no result.
         if out[0].is_nan() {
             out.fill(f64::NAN);
         }
@@ -237,7 +241,8 @@ impl Correlation {
                 }
             }
         }
-        // Σ |x(t)|² + |x(t + lag)|², from the longest distance, so that nothing is subtracted.
+        // Sums of |x(t)|² + |x(t + lag)|² start at the largest lag, so that no subtraction is
+        // needed.
         sums_from_both_ends(squares, out);
         if !self.gaps.is_empty() {
             for (lag, both) in out.iter_mut().enumerate() {
@@ -250,7 +255,7 @@ impl Correlation {
             }
         }
         mean_differences(products, &self.n_pairs, out);
-        out[0] *= 0.0; // which keeps NaN
+        out[0] *= 0.0; // keeps NaN
         Ok(())
     }
 }
@@ -286,7 +291,7 @@ impl Transforms {
         }
     }
 
-    /// Σ x(t) x(t + lag) over all axes, of each lag.
+    /// Compute Σ x(t) x(t + lag) over all axes, for each lag.
     fn correlate<'a>(&self, axes: &[Vec<f64>], work: &'a mut Work) -> Result<&'a [f64]> {
         let failed = |error| Error::Argument(format!("a Fourier transform failed: {error}"));
         let Work {
@@ -308,7 +313,7 @@ impl Transforms {
         ];
         scratch.resize(forward.max(inverse), zero);
         for series in axes {
-            // The transform before has left its numbers behind.
+            // The buffer still contains numbers from the previous transform.
             let (begin, rest) = weighted.split_at_mut(series.len());
             weigh(series, &self.weights, begin);
             rest.fill(zero);
@@ -329,7 +334,7 @@ impl Transforms {
 }
 
 by_widest! {
-    /// Numbers times weights.
+    /// Multiply numbers by weights.
     fn weigh(series: &[f64], weights: &[Complex<f64>], out: &mut [Complex<f64>]) {
         for ((out, x), weight) in out.iter_mut().zip(series).zip(weights) {
             *out = Complex::new(x * weight.re, x * weight.im);
@@ -347,8 +352,8 @@ by_widest! {
 }
 
 by_widest! {
-    /// Undo the weights of a transform: products at each distance, from the real and, from the end
-    /// on, from the imaginary parts.
+    /// Remove the weights after a transform. The real parts contain products from lag 0 on; the
+    /// imaginary parts, read backwards, contain products from the largest lag.
     fn turn_back(half: &[Complex<f64>], weights: &[Complex<f64>], products: &mut [f64]) {
         let scale = 1.0 / products.len() as f64;
         let middle = half.len() - 1;
@@ -364,7 +369,7 @@ by_widest! {
 }
 
 by_widest! {
-    /// Squared lengths of vectors, whose axes are apart.
+    /// Compute squared lengths of vectors whose axes are in separate arrays.
     fn squares_of_three(x: &[f64], y: &[f64], z: &[f64], out: &mut [f64]) {
         for (out, ((x, y), z)) in out.iter_mut().zip(x.iter().zip(y).zip(z)) {
             *out = x * x + y * y + z * z;
@@ -373,10 +378,11 @@ by_widest! {
 }
 
 by_widest! {
-    /// Add up the first and the last k + 1 numbers, for place k from the end.
+    /// For each k, add up the first k + 1 and the last k + 1 numbers. The result for k is at index
+    /// k from the end.
     fn sums_from_both_ends(numbers: &[f64], out: &mut [f64]) {
         let (mut total, n) = (0.0, numbers.len());
-        // Four at a time, so that one addition need not wait for the one before.
+        // Four sums are independent, so that an addition need not wait for the one before.
         let mut k = 0;
         while k + 4 <= n {
             let (early, late) = (&numbers[k..k + 4], &numbers[n - k - 4..n - k]);
@@ -400,7 +406,7 @@ by_widest! {
 }
 
 by_widest! {
-    /// Means of sums.
+    /// Divide sums by counts.
     fn means(sums: &[f64], counts: &[f64], out: &mut [f64]) {
         for (out, (sum, count)) in out.iter_mut().zip(sums.iter().zip(counts)) {
             *out = sum / count;
@@ -409,7 +415,7 @@ by_widest! {
 }
 
 by_widest! {
-    /// Means of sums of squares, which `out` holds, less twice the products.
+    /// Convert sums of squares in `out` to means, after subtracting twice the products.
     fn mean_differences(products: &[f64], counts: &[f64], out: &mut [f64]) {
         for (out, (product, count)) in out.iter_mut().zip(products.iter().zip(counts)) {
             *out = (*out - 2.0 * product) / count;
@@ -425,8 +431,8 @@ by_widest! {
     }
 }
 
-/// The smallest product of 2, 3 and 5 that is no less than a length, and a multiple of 16: others
-/// take up to twice as long.
+/// Return the smallest length that is at least `least`, a product of 2, 3 and 5, and a multiple of
+/// 16. Transforms of other lengths take up to twice as long.
 fn transform_len(least: usize) -> usize {
     let is_fast = |len: &usize| {
         let mut rest = *len;
@@ -442,11 +448,13 @@ fn transform_len(least: usize) -> usize {
         .map_or(least, |part| 16 * part)
 }
 
-/// Pairs of frames at each distance without those that have a gap; NaN if there is none.
+/// Return the number of pairs of frames for each lag, excluding pairs with a frame in a gap; NaN if
+/// there are none.
 fn n_pairs(n_frames: usize, gaps: &[usize]) -> Vec<f64> {
     let mut lost = vec![0usize; n_frames];
     for (k, &gap) in gaps.iter().enumerate() {
-        // As the later and as the earlier frame; both count only once where both are gaps.
+        // A gap excludes pairs as the later and as the earlier frame. A pair of two gaps is
+        // excluded only once.
         for lost in &mut lost[..=gap] {
             *lost += 1;
         }
@@ -466,7 +474,7 @@ fn n_pairs(n_frames: usize, gaps: &[usize]) -> Vec<f64> {
         .collect()
 }
 
-/// A sum over two series side by side.
+/// Return a sum over two series.
 #[inline(always)]
 fn sum_of(x: &[f64], y: &[f64], of: impl Fn(f64, f64) -> f64) -> f64 {
     let mut sums = [0.0; LANES];
@@ -488,7 +496,7 @@ mod tests {
     use super::*;
     use crate::tests::Random;
 
-    /// Random walks of particles, far from zero.
+    /// Return random walks of particles far from zero.
     fn walks(n_frames: usize, n_particles: usize) -> Vec<f64> {
         let mut random = Random(11);
         let mut positions: Vec<f64> = (0..3 * n_particles)
@@ -521,7 +529,7 @@ mod tests {
         }
     }
 
-    /// As the definition says.
+    /// Compute the function directly from the definition.
     fn plain(
         series: &[f64],
         n_frames: usize,

@@ -1,30 +1,31 @@
 //! Covariance of the coordinates of atoms over frames.
 //!
-//! A partial result holds a count, means, and co-moments: sums over frames of products of
-//! deviations from the means. Those of a leaf are computed for a few frames at a time, about the
-//! mean of these frames; parts and leaves are merged (Chan, Golub & LeVeque 1983, Am. Stat. 37,
-//! 242; for two variables Pébay 2008, Sandia report SAND2008-6212).
+//! A partial result contains a count, means, and co-moments: sums over frames of products of
+//! deviations from the means. In a leaf, co-moments are computed for a few frames at a time, about
+//! the mean of these frames. These parts, and then leaves, are merged (Chan, Golub & LeVeque 1983,
+//! Am. Stat. 37, 242; for two variables Pébay 2008, Sandia report SAND2008-6212).
 //!
-//! The matrix is symmetric: of n coordinates, row i holds its products with i, i + 1, … n − 1, and
-//! rows follow each other.
+//! Only the upper triangle of the symmetric matrix is stored. Row i contains the products of
+//! coordinate i with i, i + 1, … n − 1, and rows follow each other.
 
 use super::check_len;
 use super::projection::Superposed;
 use crate::instructions::by_widest;
 use paceline_base::error::{Error, Result};
 
-/// Number of frames whose products are summed at a time: they stay in the processor's caches.
+/// Number of frames whose products are summed at a time, so that they stay in the cache.
 const FRAMES: usize = 16;
 
-/// Coordinates in a panel. Products of two panels are summed in registers.
+/// Number of coordinates in a panel. Products of two panels are summed in registers.
 const WIDTH: usize = 4;
 
 type Panel = [f64; WIDTH];
 
-/// Number of elements of the upper triangle of a symmetric matrix, diagonal included.
+/// Return the number of elements of the upper triangle of a symmetric matrix, including the
+/// diagonal.
 ///
 /// # Errors
-/// [`Error::Argument`] if there are more than the machine can count.
+/// [`Error::Argument`] if the number overflows.
 pub fn triangle_len(n: usize) -> Result<usize> {
     let (even, odd) = if n.is_multiple_of(2) {
         (n / 2, n + 1)
@@ -36,8 +37,8 @@ pub fn triangle_len(n: usize) -> Result<usize> {
 }
 
 /// Add the frames of a block to the co-moments of a leaf. `positions` has the shape (frames,
-/// `n_atoms`, 3), Å; `mean` (Å) has 3 numbers an atom of `atoms`, `products` (Å²) the triangle of
-/// these, all zero where `count` is.
+/// `n_atoms`, 3), Å. `mean` (Å) has 3 numbers for each atom of `atoms`, and `products` (Å²) has the
+/// triangle of these. All are zero while `count` is zero.
 ///
 /// # Errors
 /// [`Error::Argument`] if the sizes do not match.
@@ -63,11 +64,11 @@ pub fn accumulate(
     Ok(())
 }
 
-/// Merge the co-moments of the right into those of the left. If one side has no frames, the other
-/// is unchanged.
+/// Merge the co-moments of the right side into the left side. If one side has no frames, the result
+/// is the other side.
 ///
 /// # Errors
-/// [`Error::Argument`] if the sides differ in length.
+/// [`Error::Argument`] if the two sides have different lengths.
 pub fn merge(
     mean: &mut [f64],
     products: &mut [f64],
@@ -96,7 +97,7 @@ pub fn merge(
 }
 
 by_widest! {
-    /// Add the products of the right, about means that differ.
+    /// Add the products of the right side, corrected for the difference of the means.
     fn add_triangle(products: &mut [f64], right: &[f64], shift: &Shift) {
         let (mut rows, mut right_rows) = (products, right);
         for (i, step) in shift.steps.iter().enumerate() {
@@ -111,14 +112,15 @@ by_widest! {
     }
 }
 
-/// What the products of two coordinates change by when their means do, as two factors.
+/// Correction of the products when means are merged: for two coordinates, the product of two
+/// factors.
 struct Shift {
-    /// Of each coordinate, the difference of its means times m n / (m + n).
+    /// Difference of the means of each coordinate, times m n / (m + n).
     steps: Vec<f64>,
     differences: Vec<f64>,
 }
 
-/// Merge means of m and n frames.
+/// Merge the means of m and of n frames.
 fn merge_means(mean: &mut [f64], count: &mut u64, right_mean: &[f64], right_count: u64) -> Shift {
     let left_count = *count as f64;
     *count += right_count;
@@ -127,7 +129,7 @@ fn merge_means(mean: &mut [f64], count: &mut u64, right_mean: &[f64], right_coun
     let (steps, differences) = coordinates
         .map(|(mean, right)| {
             let difference = right - *mean;
-            // Where there was nothing on the left, no digit is lost.
+            // If the left side is empty, the mean is copied without rounding.
             *mean = if left_count == 0.0 {
                 *right
             } else {
@@ -143,7 +145,7 @@ fn merge_means(mean: &mut [f64], count: &mut u64, right_mean: &[f64], right_coun
 struct Part {
     n: usize,
     count: usize,
-    /// Panel by panel, and of each, frame by frame; zero where there is no coordinate.
+    /// Coordinates, panel by panel, and in a panel frame by frame, padded with zeros.
     panels: Vec<[Panel; FRAMES]>,
 }
 
@@ -163,7 +165,7 @@ impl Part {
         self.count += 1;
     }
 
-    /// Add these frames to co-moments, and forget them.
+    /// Add these frames to the co-moments, and clear them.
     fn merge_into(&mut self, mean: &mut [f64], products: &mut [f64], count: &mut u64) {
         if self.count == 0 {
             return;
@@ -187,7 +189,7 @@ by_widest! {
         let mut rest = triangle;
         for (first, panel) in (0..n).step_by(WIDTH).zip(panels) {
             let sums = products_of(&panel[..count], &panel[..count]);
-            // Of each coordinate of the panel, what is behind the panel in its row.
+            // For each coordinate of the panel, the part of its row after the panel.
             let mut rows: [&mut [f64]; WIDTH] = Default::default();
             for (row, i) in (first..n.min(first + WIDTH)).enumerate() {
                 let (within, below) = rest.split_at_mut(n - i);
@@ -218,13 +220,13 @@ fn add(row: &mut [f64], sums: &[f64], step: f64, differences: &[f64]) {
     }
 }
 
-/// As `add`, side by side: all numbers are read before one is written.
+/// Add like `add`, but for a whole panel: all numbers are read before one is written.
 #[inline(always)]
 fn add_whole(row: &mut Panel, sums: &Panel, step: f64, differences: &Panel) {
     *row = std::array::from_fn(|k| row[k] + (sums[k] + step * differences[k]));
 }
 
-/// Subtract the mean of each coordinate.
+/// Subtract the mean of each coordinate from a panel.
 fn centre(panel: &mut [Panel], mean: &mut Panel) {
     for frame in &*panel {
         for (mean, x) in mean.iter_mut().zip(frame) {
@@ -241,7 +243,7 @@ fn centre(panel: &mut [Panel], mean: &mut Panel) {
     }
 }
 
-/// Sums over frames of the products of two panels' coordinates.
+/// Sum the products of two panels' coordinates over frames.
 #[inline(always)]
 fn products_of(left: &[Panel], right: &[Panel]) -> [Panel; WIDTH] {
     let mut sums = [[0.0; WIDTH]; WIDTH];
@@ -310,7 +312,7 @@ mod tests {
         positions.iter().map(|&x| x as f32).collect()
     }
 
-    /// Means and products of two passes.
+    /// Return means and products, computed in two passes.
     fn expected(block: &[f32], columns: &[usize]) -> (Vec<f64>, Vec<f64>) {
         let coordinates: Vec<usize> = columns.iter().flat_map(|i| 3 * i..3 * i + 3).collect();
         let n_frames = block.len() / FRAME;
@@ -362,7 +364,7 @@ mod tests {
 
     #[test]
     fn coordinates_that_move_together_have_equal_products() {
-        // Atom 1 moves twice as far as atom 0 along x; nothing else moves.
+        // Along x, atom 1 moves twice as far as atom 0; nothing else moves.
         let block: Vec<f32> = (0..20)
             .flat_map(|frame| {
                 let mut positions = [1.0; FRAME];

@@ -1,4 +1,4 @@
-//! Densities: of mass and charge along the axes of each frame's cell, and of atoms on a grid.
+//! Densities: mass and charge density along the axes of the cell, and atom counts on a grid.
 
 use super::cell::{ApplyPbc, Cell};
 use super::histogram::Bins;
@@ -8,22 +8,23 @@ use super::{Columns, check_len, frames};
 use crate::instructions::by_widest;
 use paceline_base::error::{Error, Result};
 
-/// Partial sums of a bin, added to in turn: one would wait for the other.
+/// Number of partial sums of a bin, used in turn so that additions need not wait for each other.
 const LANES: usize = 2;
 /// Number of atoms that are binned at a time.
 const TILE: usize = 64;
-/// With more bins, single precision is certain of too few.
+/// Maximum number of bins in single precision; with more bins, too few assignments are certain.
 const MOST_BINS: usize = 1 << 14;
-/// Added to a number of magnitude below 2²², it leaves the nearest whole number in the last bits.
+/// Number that rounds: when it is added to a number of magnitude below 2²², the low bits of the sum
+/// contain the nearest whole number.
 const TO_WHOLE: f32 = 12_582_912.0;
 
 const NOT_FINITE: &str = "positions are not all finite numbers";
 
 /// Density of mass and charge along x, y and z.
 ///
-/// The atoms, or the centers of mass of compounds, are wrapped into the brick `a_x` × `b_y` × `c_z`
-/// at the origin, which holds each of them once in any cell. Bins divide the longest edge of it,
-/// and go on for the other axes with the same width.
+/// Atoms, or the centers of mass of compounds, are wrapped into the brick `a_x` × `b_y` × `c_z` at
+/// the origin. The brick contains one image of each atom, in any cell. Bins divide the longest edge
+/// of the brick. The bins along the other axes have the same width.
 #[derive(Debug, Clone)]
 pub struct Profiles {
     columns: Columns,
@@ -39,7 +40,7 @@ struct Compounds {
     of_atom: Vec<(usize, f64)>,
 }
 
-/// Bins of one frame, and the wrapping into its brick.
+/// Bins of one frame, and the function that wraps positions into its brick.
 struct Brick {
     edges: [f32; 3],
     into: ApplyPbc,
@@ -47,14 +48,15 @@ struct Brick {
     rough: [Rough; 3],
 }
 
-/// Bins along an axis, and their assignment in single precision, where that is certain.
+/// Bins along an axis, with single-precision assignment where it is certain.
 #[derive(Debug, Clone, Copy)]
 struct Rough {
     first: f32,
-    /// Bound from which on a position has no bin.
+    /// Position from which on there is no bin.
     end: f32,
     bins_per_angstrom: f32,
-    /// Maximum distance from the middle of a bin, in bins, for which single precision is certain.
+    /// Distance from the middle of a bin, in bin widths, within which the single-precision
+    /// assignment is certain.
     certain: f32,
 }
 
@@ -66,7 +68,7 @@ pub struct Voxels {
     rough: [Rough; 3],
 }
 
-/// Some atoms: x, y and z of each, their bins, and 1 where one of these is in doubt.
+/// Some atoms: arrays of x, y and z, their bins, and 1 where a bin is uncertain.
 struct Tile {
     x: [[f32; TILE]; 3],
     bins: [[u32; TILE]; 3],
@@ -100,7 +102,7 @@ impl Tile {
                 let whole = place + TO_WHOLE;
                 let off = (place - (whole - TO_WHOLE)).abs();
                 *bin = whole.to_bits().wrapping_sub(TO_WHOLE.to_bits());
-                // Not the other way around: what is no number is in doubt.
+                // The comparisons are written so that NaN counts as uncertain.
                 let sure = (x >= rough.first) & (x < rough.end) & (off <= rough.certain);
                 *doubt |= u32::from(!sure);
             }
@@ -109,8 +111,8 @@ impl Tile {
 }
 
 by_widest! {
-    /// The bins of atoms where they are, or of a brick, at most one cell away from it; and which
-    /// are in doubt.
+    /// Assign bins to atoms, and mark uncertain bins. With `into`, atoms are first wrapped into a
+    /// brick that is at most one cell away.
     fn assign(atoms: &[[f32; 3]], into: Option<&ApplyPbc>, rough: &[Rough; 3], tile: &mut Tile) {
         tile.fill(atoms);
         if let Some(into) = into {
@@ -124,7 +126,8 @@ impl Rough {
     fn new(bins: &Bins) -> Self {
         let (first, end, n_bins) = (bins.first(), bins.end(), bins.len() as f64);
         let bins_per_angstrom = n_bins / (end - first);
-        // Half a last digit of each of a few operations, on numbers of these sizes.
+        // Rounding error: half a unit in the last place for each of a few operations on numbers of
+        // this size.
         let largest = n_bins + first.abs().max(end.abs()) * bins_per_angstrom;
         let error = 9.0 * largest * f64::from(f32::EPSILON);
         let is_certain = bins.len() <= MOST_BINS && error < 0.25;
@@ -142,11 +145,12 @@ impl Rough {
 }
 
 impl Voxels {
-    /// Voxels between edges along x, y and z, Å, of equal width along each.
+    /// Create a grid of voxels from edges along x, y and z (Å). Voxels have equal widths along each
+    /// axis.
     ///
     /// # Errors
-    /// [`Error::Argument`] for edges that do not ascend, or where there are no atoms, or more than
-    /// 2³² voxels.
+    /// [`Error::Argument`] if edges do not ascend, there are no atoms, or there are more than 2³²
+    /// voxels.
     pub fn new(columns: &[usize], edges: [&[f64]; 3]) -> Result<Self> {
         let [x, y, z] = edges.map(Bins::new);
         let bins = [x?, y?, z?];
@@ -154,7 +158,7 @@ impl Voxels {
             .iter()
             .try_fold(1_usize, |n, bins| n.checked_mul(bins.len()));
         if columns.is_empty() || n_voxels.is_none_or(|n| u32::try_from(n).is_err()) {
-            let reason = "a density needs atoms, and a grid of fewer than 2³² voxels";
+            let reason = "a density needs atoms, and a grid with fewer than 2³² voxels";
             return Err(Error::Argument(reason.to_string()));
         }
         Ok(Voxels {
@@ -164,11 +168,11 @@ impl Voxels {
         })
     }
 
-    /// The voxel of each atom of each frame that is on the grid, counted along z first; or the first
-    /// frame with positions that are not finite, and why.
+    /// Return the voxel number of each atom on the grid, in each frame; z varies fastest. If a
+    /// frame has positions that are not finite, return that frame and the reason.
     ///
     /// # Errors
-    /// [`Error::Argument`] if these are not whole frames of so many atoms.
+    /// [`Error::Argument`] if the block is not a whole number of frames with enough atoms.
     pub fn find(
         &self,
         positions: &[f32],
@@ -189,7 +193,7 @@ impl Voxels {
         Ok(Ok(found))
     }
 
-    /// The voxels of some atoms; false where a position is not finite.
+    /// Find the voxels of some atoms; return false if a position is not finite.
     fn find_few(&self, atoms: &[[f32; 3]], tile: &mut Tile, found: &mut Vec<u32>) -> bool {
         assign(atoms, None, &self.rough, tile);
         let (n_y, n_z) = (self.bins[1].len() as u32, self.bins[2].len() as u32);
@@ -220,12 +224,12 @@ struct Sums {
 }
 
 impl Profiles {
-    /// `weights` are mass and charge of each atom; with `compounds` (the compound and the mass of
-    /// each atom), those of each compound.
+    /// Create profiles. `weights` contains mass and charge of each atom. With `compounds` (compound
+    /// and mass of each atom), it contains those of each compound.
     ///
     /// # Errors
-    /// [`Error::Argument`] if these do not belong together, there are no bins, or a compound has no
-    /// mass.
+    /// [`Error::Argument`] if the lengths of the slices do not match, there are no bins, or a
+    /// compound has no mass.
     pub fn new(
         columns: &[usize],
         weights: &[[f64; 2]],
@@ -258,7 +262,7 @@ impl Profiles {
         })
     }
 
-    /// Fill a row, given the positions of the atoms.
+    /// Fill a row from the positions of the atoms.
     fn fill(&self, x: &[f32], cell: &Cell, sums: &mut Sums, row: &mut [f64]) -> Result<(), String> {
         sums.of_bins.fill([[0.0; 2]; LANES]);
         let brick = Brick::new(cell, self.n_bins, self.compounds.is_none());
@@ -293,13 +297,15 @@ impl RowKernel for Profiles {
         Taken::Upright
     }
 
-    /// Of each axis, the density of mass in each bin, then that of charge; then the end of the last
-    /// bin, and the volume of a bin along each axis.
+    /// Return the length of a row. A row contains for each axis the mass density in each bin and
+    /// the charge density in each bin; then the end of the last bin and the volume of a bin, along
+    /// each axis.
     fn n_columns(&self) -> usize {
         6 * self.n_bins + 4
     }
 
-    /// Units of the weights per Å³; Å; Å³. Frames with positions that are not finite are refused.
+    /// Compute rows, in units of the weights per Å³, Å, and Å³. Frames with positions that are not
+    /// finite are refused.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         self.columns.check(frames.n_atoms())?;
         let mut scratch = Vec::new();
@@ -317,7 +323,7 @@ impl RowKernel for Profiles {
 }
 
 impl Compounds {
-    /// Centers of mass of the compounds, of their atoms as they are, Å.
+    /// Compute the centers of mass of the compounds from unwrapped positions, Å.
     fn centers(&self, x: &[f32], weights: &[[f64; 2]]) -> Vec<[f64; 3]> {
         let mut centers = vec![[0.0; 3]; weights.len()];
         for (&(compound, mass), x) in self.of_atom.iter().zip(x.as_chunks::<3>().0) {
@@ -333,7 +339,8 @@ impl Compounds {
 }
 
 impl Brick {
-    /// Edges of bins are those of `numpy.histogram`, of atoms in single precision.
+    /// Create bins with the edges of `numpy.histogram`. `single` is true for atoms in single
+    /// precision.
     fn new(cell: &Cell, n_bins: usize, single: bool) -> Self {
         let edges: [f32; 3] = std::array::from_fn(|i| cell.vectors()[i][i] as f32);
         let longest = f64::from(edges[0].max(edges[1]).max(edges[2]));
@@ -368,8 +375,9 @@ impl Brick {
             return Err(NOT_FINITE.to_string());
         }
         let home = self.into.apply(x);
-        let home = home
-            .ok_or_else(|| format!("an atom at {x:?} Å is too far away to be put into the cell"))?;
+        let home = home.ok_or_else(|| {
+            format!("an atom at {x:?} Å is too far away to be wrapped into the cell")
+        })?;
         Ok(home.map(|x| self.bins.nearest(x.into())))
     }
 
@@ -428,7 +436,7 @@ mod tests {
         }
     }
 
-    /// Mass in each bin of each axis, atom by atom.
+    /// Compute the mass in each bin along each axis, atom by atom.
     fn plain(frame: &[f32], cell: [f32; 6], masses: &[[f64; 2]], n_bins: usize) -> Vec<f64> {
         let cell = Cell::new(cell).expect("a cell");
         let brick = Brick::new(&cell, n_bins, true);
@@ -471,7 +479,8 @@ mod tests {
 
     #[test]
     fn compounds_are_at_their_centers() {
-        // Two of two atoms each, of unequal masses; the second one's center is out of the cell.
+        // Two compounds of two atoms with unequal masses. The center of the second compound is
+        // outside the cell.
         let frame = [
             1.0, 1.0, 1.0, 29.0, 3.0, 5.0, 10.0, 10.0, 49.0, 10.0, 10.0, 52.0,
         ];

@@ -1,9 +1,10 @@
-//! Dihedral angles of each frame of a block, as `MDAnalysis.lib.distances.calc_dihedrals` defines
-//! them.
+//! Dihedral angles in each frame of a block, as defined by
+//! `MDAnalysis.lib.distances.calc_dihedrals`.
 //!
-//! The angle is that between the planes of the first three and of the last three of four atoms. It
-//! comes from its tangent: `+ − × ÷ √` are all that is needed, so that many angles are computed side
-//! by side, and their bits do not depend on a library of the system.
+//! A dihedral angle is the angle between two planes: the plane of the first three of four atoms,
+//! and the plane of the last three. The kernel computes the tangent, and from it the angle. Only
+//! `+ − × ÷ √` are used, so the compiler can vectorise over angles, and the bits do not depend on a
+//! system library.
 
 use std::f64::consts::{FRAC_PI_2, FRAC_PI_4, PI};
 
@@ -12,18 +13,19 @@ use super::row_kernel::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
 use paceline_base::error::{Error, Result};
 
-/// Dihedral angles to compute of each frame: one column each.
+/// Dihedral angles to compute in each frame: one column for each angle.
 #[derive(Debug, Clone)]
 pub struct Dihedrals {
-    /// Columns of the block.
+    /// Four columns of the block for each angle.
     quadruples: Vec<[usize; 4]>,
 }
 
 impl Dihedrals {
-    /// The angles of four atoms each, which follow each other in `columns`.
+    /// Create a kernel for dihedral angles. `columns` contains four atoms for each angle, one angle
+    /// after the other.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there are none, or not four columns each.
+    /// [`Error::Argument`] if `columns` is empty, or its length is not a multiple of four.
     pub fn new(columns: &[usize]) -> Result<Self> {
         let (quadruples, rest) = columns.as_chunks();
         if quadruples.is_empty() || !rest.is_empty() {
@@ -37,8 +39,8 @@ impl Dihedrals {
         })
     }
 
-    /// Fill `y` and `x` with numbers whose quotients are the tangents of the angles. `nearest` makes
-    /// the shortest image of a difference of positions.
+    /// Fill `y` and `x`: the quotient `y / x` is the tangent of an angle. `nearest` converts a
+    /// difference of positions to the vector to the nearest image.
     fn tangents(
         &self,
         positions: &[[f32; 3]],
@@ -52,8 +54,8 @@ impl Dihedrals {
             let (a, b, c) = (bond(p, q), bond(q, r), bond(r, s));
             let (first, second) = (cross(a, b), cross(b, c));
             *x = dot(first, second);
-            // Not the shorter |b| a·(b × c): three atoms on a line have no angle, but that would
-            // make one of rounding errors.
+            // The shorter formula |b| a·(b × c) is not used: for three atoms on a line it yields an
+            // angle from rounding errors, and not NaN.
             *y = dot(cross(first, second), b) / dot(b, b).sqrt();
         }
     }
@@ -64,9 +66,9 @@ impl RowKernel for Dihedrals {
         self.quadruples.len()
     }
 
-    /// Degrees, from −180 to 180, positive clockwise along the middle bond; NaN if three atoms are
-    /// on a line, or a position is NaN. Bonds are those of the nearest images in a frame that has a
-    /// cell.
+    /// Compute angles in degrees, from −180 to 180, positive clockwise along the middle bond. An
+    /// angle is NaN if three of its atoms are on a line, or a position is NaN. In a frame with a
+    /// cell, bond vectors connect nearest images.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         let last = self.quadruples.iter().flatten().max();
         if let Some(last) = last.filter(|&&last| last >= frames.n_atoms()) {
@@ -90,7 +92,7 @@ impl RowKernel for Dihedrals {
     }
 }
 
-/// The shortest image of a difference of positions.
+/// Return the difference of two positions to the nearest image.
 #[inline]
 fn nearest(cell: &Cell, d: [f64; 3]) -> [f64; 3] {
     if cell.is_near(d) {
@@ -103,8 +105,8 @@ fn nearest(cell: &Cell, d: [f64; 3]) -> [f64; 3] {
 /// Tangent of π/8.
 const TAN_PI_8: f64 = 0.414_213_562_373_095_03;
 
-/// Coefficients of (atan q − q) / q³ in powers of q², for |q| ≤ tan(π/8): the polynomial that has
-/// its values at 11 Chebyshev nodes. It is off by 5·10⁻¹⁸ of q at most.
+/// Coefficients of (atan q − q) / q³ in powers of q², for |q| ≤ tan(π/8). The polynomial
+/// interpolates the function at 11 Chebyshev nodes. Its error is at most 5·10⁻¹⁸ q.
 const ATAN: [f64; 11] = [
     -0.333_333_333_333_333_3,
     0.199_999_999_999_955_16,
@@ -119,19 +121,20 @@ const ATAN: [f64; 11] = [
     -0.019_175_404_711_104_935,
 ];
 
-/// The angle of a point (x, y), radians, to some units of the last place; NaN at the origin.
+/// Return the angle of the point (x, y) in radians; NaN at the origin. The error is a few units in
+/// the last place.
 ///
-/// It has no branches, so that a compiler computes several at once.
+/// The function has no branches, so that the compiler can vectorise it.
 #[inline]
 fn atan2(y: f64, x: f64) -> f64 {
     let steep = y.abs() > x.abs();
-    // Not `min` and `max`, which leave out NaN.
+    // `min` and `max` are not used, because they ignore NaN.
     let (low, high) = if steep {
         (x.abs(), y.abs())
     } else {
         (y.abs(), x.abs())
     };
-    // Turned by π/4 if it is nearer to that than to 0.
+    // An angle nearer to π/4 than to 0 is reduced by π/4.
     let turned = low > TAN_PI_8 * high;
     let q = if turned { low - high } else { low } / if turned { low + high } else { high };
     let square = q * q;
@@ -165,7 +168,7 @@ mod tests {
         out
     }
 
-    /// Four atoms with an angle about the y axis, degrees.
+    /// Return four atoms with a dihedral angle about the y axis, given in degrees.
     fn chain(degrees: f64) -> [f32; 12] {
         let (sin, cos) = degrees.to_radians().sin_cos();
         let last = [1.5 * cos as f32, -1.0, 1.5 * sin as f32];
@@ -177,7 +180,7 @@ mod tests {
     fn angles_are_those_that_the_atoms_were_placed_at() {
         for degrees in -179..=180 {
             let found = angles(&[0, 1, 2, 3], &chain(degrees.into()), NONE);
-            // The positions are in single precision.
+            // The tolerance is that of positions in single precision.
             assert!((found[0] - f64::from(degrees)).abs() < 1e-5, "{degrees}");
             let back = angles(&[3, 2, 1, 0], &chain(degrees.into()), NONE);
             assert!((back[0] - found[0]).abs() < 1e-12);

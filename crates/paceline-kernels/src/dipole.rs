@@ -6,10 +6,10 @@ use super::transform::Refused;
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};
 
-/// Partial sums: atom i adds to sum i modulo this.
+/// Number of partial sums: atom i is added to partial sum i modulo `LANES`.
 const LANES: usize = 4;
 
-/// The dipole moment of some atoms, or their current, and the volume of the cell if it is needed.
+/// Dipole moment or current of some atoms, and the volume of the cell if `needs_cell` is set.
 #[derive(Debug, Clone)]
 pub struct Dipole {
     columns: Columns,
@@ -19,11 +19,11 @@ pub struct Dipole {
 }
 
 impl Dipole {
-    /// `summed` names the vectors that frames hold, "positions" or "velocities", and `needs_cell`
-    /// what needs the volume, for messages.
+    /// Create a kernel. Two names are used in messages: `summed` is "positions" or "velocities",
+    /// the vectors in the frames; `needs_cell` is the analysis that needs the volume.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there are no atoms, or not one charge an atom.
+    /// [`Error::Argument`] if there are no atoms, or the numbers of atoms and charges differ.
     pub fn new(
         columns: &[usize],
         charges: &[f64],
@@ -65,8 +65,8 @@ impl RowKernel for Dipole {
         3 + usize::from(self.needs_cell.is_some())
     }
 
-    /// The sum's x, y and z, units of charge × Å or × Å/ps; and the volume, Å³, if it is needed.
-    /// Frames with numbers that are not finite, or without a cell that is needed, are refused.
+    /// Compute x, y and z of the sum (charge × Å, or charge × Å/ps), and the volume (Å³) if it is
+    /// needed. A frame is refused if a number is not finite, or a required cell is missing.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         self.columns.check(frames.n_atoms())?;
         let mut scratch = Vec::new();
@@ -80,7 +80,7 @@ impl RowKernel for Dipole {
             if row.iter().all(|x| x.is_finite()) {
                 return Ok(());
             }
-            Err(format!("{} are not all finite numbers", self.summed))
+            Err(format!("{} are not all finite", self.summed))
         })
     }
 }

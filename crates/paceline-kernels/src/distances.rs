@@ -8,10 +8,10 @@ use super::{Columns, check_len};
 use crate::instructions::by_widest;
 use paceline_base::error::{Error, Result};
 
-/// Distances that are computed before the least of them is looked for.
+/// Number of distances that are computed before their minimum is searched.
 const PIECE: usize = 512;
 
-/// x, y and z of atoms apart, Å.
+/// Separate arrays of x, y and z of atoms, Å.
 #[derive(Default)]
 pub(crate) struct Points([Vec<f64>; 3]);
 
@@ -49,7 +49,7 @@ impl Points {
 }
 
 by_widest! {
-    /// Fill `out` with the squares of distances (Å²) from a point to atoms, from `first` on.
+    /// Fill `out` with squared distances (Å²) from a point to the atoms from index `first` on.
     fn squares_from(
         points: &Points, images: &Images, from: [f64; 3], first: usize, out: &mut [f64],
     ) {
@@ -59,7 +59,7 @@ by_widest! {
 }
 
 by_widest! {
-    /// Fill `out` with the squares of distances (Å²) of pairs of atoms.
+    /// Fill `out` with squared distances (Å²) of pairs of atoms.
     fn squares_of_pairs(first: &Points, second: &Points, images: &Images, out: &mut [f64]) {
         let [a, b, c] = first.0.each_ref().map(|x| &x[..out.len()]);
         let [x, y, z] = second.0.each_ref().map(|x| &x[..out.len()]);
@@ -79,7 +79,7 @@ by_widest! {
     }
 }
 
-/// Groups of atoms with separate columns, the common part of these kernels.
+/// Groups of atoms in separate arrays: the common part of the kernels in this module.
 #[derive(Debug, Clone)]
 pub(crate) struct Groups<const N: usize> {
     columns: [Columns; N],
@@ -97,7 +97,7 @@ impl<const N: usize> Groups<N> {
         Ok(Groups { columns, periodic })
     }
 
-    /// Fill a row for each frame, given the groups' atoms in it.
+    /// Fill a row for each frame, given the positions of the groups.
     pub(crate) fn fill_rows(
         &self,
         frames: &Frames<'_>,
@@ -110,7 +110,7 @@ impl<const N: usize> Groups<N> {
         })
     }
 
-    /// The same, with the row of each frame.
+    /// Fill rows like `fill_rows`, but also pass the row number of the frame.
     pub(crate) fn fill_each_row(
         &self,
         frames: &Frames<'_>,
@@ -139,7 +139,7 @@ pub struct AtomicDistances(Groups<2>);
 
 impl AtomicDistances {
     /// # Errors
-    /// [`Error::Argument`] if the groups have no atoms, or one more than the other.
+    /// [`Error::Argument`] if the groups are empty, or differ in size.
     pub fn new(first: &[usize], second: &[usize], periodic: bool) -> Result<Self> {
         check_len("atoms of the second group", second.len(), first.len())?;
         Groups::new([first, second], periodic).map(AtomicDistances)
@@ -151,7 +151,7 @@ impl RowKernel for AtomicDistances {
         self.0.columns[0].len()
     }
 
-    /// Distances, Å; NaN if a position is.
+    /// Compute distances, Å. A distance is NaN if a position is NaN.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         let n_columns = self.n_columns();
         (self.0).fill_rows(frames, out, n_columns, |[first, second], images, row| {
@@ -162,8 +162,8 @@ impl RowKernel for AtomicDistances {
     }
 }
 
-/// Distances between all atoms of two groups, sorted by the atoms of the first group; or within one
-/// group, from each atom to all later ones.
+/// Distances between all atoms of two groups, sorted by the atoms of the first group. For one
+/// group, distances from each atom to all later atoms.
 #[derive(Debug, Clone)]
 pub struct DistanceMatrix {
     groups: Groups<2>,
@@ -192,7 +192,7 @@ impl RowKernel for DistanceMatrix {
         }
     }
 
-    /// Distances, Å; NaN if a position is.
+    /// Compute distances, Å. A distance is NaN if a position is NaN.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         let n_columns = self.n_columns();
         (self.groups).fill_rows(frames, out, n_columns, |[first, second], images, row| {
@@ -217,11 +217,12 @@ pub struct CenterDistance {
 }
 
 impl CenterDistance {
-    /// Each group has its columns, and weights if they are not all the same.
+    /// Create a kernel from two groups, each with columns and weights. Without weights, all atoms
+    /// have equal weight.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a group has no atoms, or weights that are not finite, negative, all
-    /// 0, or not one an atom.
+    /// [`Error::Argument`] if a group has no atoms, the numbers of weights and atoms differ, or
+    /// weights are negative, not finite or all 0.
     pub fn new(groups: [(&[usize], Option<&[f64]>); 2], periodic: bool) -> Result<Self> {
         let [first, second] = groups;
         let weights = |(columns, weights): (&[usize], Option<&[f64]>)| {
@@ -243,7 +244,7 @@ impl RowKernel for CenterDistance {
         1
     }
 
-    /// Distance, Å; NaN if a position is.
+    /// Compute the distance, Å. It is NaN if a position is NaN.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         self.groups
             .fill_rows(frames, out, 1, |points, images, row| {
@@ -254,7 +255,7 @@ impl RowKernel for CenterDistance {
     }
 }
 
-/// Minimum distance between the atoms of two groups, and the first pair at this distance.
+/// Minimum distance between the atoms of two groups, and the first pair with this distance.
 #[derive(Debug, Clone)]
 pub struct MinimumDistance(Groups<2>);
 
@@ -271,8 +272,8 @@ impl RowKernel for MinimumDistance {
         3
     }
 
-    /// Distance (Å), and the places of its atoms in their groups; NaN if any position is not
-    /// finite.
+    /// Compute the distance (Å), and the indices of the two atoms in their groups. All are NaN if
+    /// any position is not finite.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         let mut squares = [0.0; PIECE];
         (self.0).fill_rows(frames, out, 3, |[first, second], images, row| {
@@ -298,7 +299,7 @@ impl RowKernel for MinimumDistance {
     }
 }
 
-/// The least of some numbers, none of them NaN, found side by side.
+/// Return the minimum of some numbers, none of them NaN. The compiler can vectorise the loop.
 fn least(numbers: &[f64]) -> f64 {
     let mut lanes = [f64::INFINITY; 4];
     let (chunks, rest) = numbers.as_chunks::<4>();
@@ -313,13 +314,13 @@ fn least(numbers: &[f64]) -> f64 {
 
 /// Angles of triples of atoms, at the second atom.
 ///
-/// The arctangent is that of the platform's own library.
+/// The arctangent is that of the system library.
 #[derive(Debug, Clone)]
 pub struct Angles(Groups<3>);
 
 impl Angles {
     /// # Errors
-    /// [`Error::Argument`] if the groups have no atoms, or one more than another.
+    /// [`Error::Argument`] if the groups are empty, or differ in size.
     pub fn new(first: &[usize], second: &[usize], third: &[usize], periodic: bool) -> Result<Self> {
         check_len("atoms of the second group", second.len(), first.len())?;
         check_len("atoms of the third group", third.len(), first.len())?;
@@ -332,7 +333,7 @@ impl RowKernel for Angles {
         self.0.columns[0].len()
     }
 
-    /// Angles, degrees; NaN if a position is.
+    /// Compute angles, degrees. An angle is NaN if a position is NaN.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         let n_columns = self.n_columns();
         self.0
@@ -342,7 +343,7 @@ impl RowKernel for Angles {
                     let a = images.nearest(difference(first, middle));
                     let b = images.nearest(difference(third, middle));
                     if square(a) == 0.0 || square(b) == 0.0 {
-                        return Err(format!("two atoms of angle {k} are at the same place"));
+                        return Err(format!("two atoms of angle {k} are at the same position"));
                     }
                     *angle = angle_between(a, b);
                 }
@@ -392,7 +393,8 @@ mod tests {
         positions.into_iter().map(|x| x as f32).collect()
     }
 
-    /// The shortest of all images up to four cells away: slow, and nothing but the definition.
+    /// Return the shortest of all images up to four cells away: slow, but directly by the
+    /// definition.
     fn shortest(d: [f64; 3], cell: [f32; 6]) -> f64 {
         let Ok(cell) = Cell::new(cell) else {
             return square(d).sqrt();
@@ -481,7 +483,7 @@ mod tests {
 
     #[test]
     fn centres_are_weighted() {
-        // Centres at x = 1 and 9, which are 8 apart, or 2 through the face of a cell of 10 Å.
+        // Centres are at x = 1 and 9: 8 Å apart, or 2 Å through the face of a cell of 10 Å.
         let frame = [0., 0., 0., 4., 0., 0., 8., 0., 0., 10., 0., 0.0f32];
         let groups: [(&[usize], Option<&[f64]>); 2] =
             [(&[0, 1], Some(&[3.0, 1.0])), (&[3, 2], None)];
@@ -514,7 +516,7 @@ mod tests {
         let line = Angles::new(&[0], &[1], &[0], true).unwrap();
         assert_eq!(computed(&line, &frame, NONE).unwrap(), [0.0]);
         let reason = computed(&task, &[1.0; 12], NONE).unwrap_err();
-        assert_eq!(reason, "two atoms of angle 0 are at the same place");
+        assert_eq!(reason, "two atoms of angle 0 are at the same position");
     }
 
     #[test]

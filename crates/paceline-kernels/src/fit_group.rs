@@ -1,4 +1,4 @@
-//! Superposition of all atoms as a rigid body, so that a group matches its reference.
+//! Rigid-body motion of all atoms that superposes a group on its reference.
 
 use super::Columns;
 use super::placement::Basis;
@@ -7,17 +7,17 @@ use super::reference::{Motion, Reference};
 use super::transform::{Notes, Refused, Transform, Turn, each_row};
 use paceline_base::error::Result;
 
-/// Part of a body's motion that is removed.
+/// Degrees of freedom of the motion that the fit removes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Freedom {
-    /// Rotation as well as translation.
+    /// Whether the rotation is removed in addition to the translation.
     pub rotation: bool,
-    /// Axis (0 to 2) along which nothing is translated, and which is the only axis of rotation;
-    /// `None` for three-dimensional motion.
+    /// Axis (0 to 2) along which nothing is translated, and about which the only rotation takes
+    /// place. `None` for motion in three dimensions.
     pub normal: Option<usize>,
 }
 
-/// Group of atoms, and the reference onto which it is moved.
+/// Group of atoms, and the reference on which it is superposed.
 #[derive(Debug, Clone)]
 pub struct Fit {
     n_atoms: usize,
@@ -27,12 +27,12 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// `reference` are the positions (Å) of `atoms`, x, y, z of each.
+    /// Create a fit. `reference` contains x, y, z (Å) of each atom of `atoms`.
     ///
     /// # Errors
     /// [`Error::Argument`](paceline_base::error::Error::Argument) if there are no reference atoms,
-    /// a position is not finite in single precision, or weights are not one an atom, finite, at
-    /// least 0 and not all 0; and where an atom is out of range or without a position.
+    /// the numbers of atoms, reference positions and weights differ, an atom is out of range, a
+    /// position is not finite in single precision, or weights are negative, not finite or all 0.
     pub fn new(
         n_atoms: usize,
         atoms: &[usize],
@@ -96,7 +96,8 @@ impl Transform for Fit {
 }
 
 impl Freedom {
-    /// Choose the part of the best-fit motion that is removed, and the new place of the centre.
+    /// Restrict the best-fit motion to these degrees of freedom. Return the motion and the new
+    /// centre.
     fn of(self, best: &Motion, mut target: [f64; 3]) -> (Motion, [f64; 3]) {
         if let Some(axis) = self.normal {
             target[axis] = best.centre[axis];
@@ -110,12 +111,12 @@ impl Freedom {
     }
 }
 
-/// Return the part of a rotation about one axis: by that one of its angles about the fixed axes
-/// x, y, z, in this order, as `MDAnalysis.lib.transformations.euler_from_matrix` finds it.
+/// Return the part of a rotation about one axis: the rotation by one Euler angle about the fixed
+/// axes x, y, z, in this order, as in `MDAnalysis.lib.transformations.euler_from_matrix`.
 fn about_axis(rotation: &Matrix3, axis: usize) -> Matrix3 {
     let r = rotation;
     let cosine_y = (r[0][0] * r[0][0] + r[0][1] * r[0][1]).sqrt();
-    // Where y turns by a right angle, x and z do the same, and x is taken for both.
+    // At a right angle about y, rotations about x and z are the same, and x represents both.
     let upright = cosine_y <= 4.0 * f64::EPSILON;
     let (cosine, sine) = match axis {
         0 if upright => (r[1][1], -r[2][1]),

@@ -11,13 +11,13 @@ use paceline_base::error::{Error, Result};
 /// ascending order (Å²), asphericity and shape parameter.
 pub const N_NUMBERS: usize = 9;
 
-/// Turns over all three planes, at most; four are enough for all digits.
+/// Maximum number of sweeps of Jacobi rotations. Four sweeps reach double precision.
 const SWEEPS: usize = 12;
 
 /// Gyration of compounds, as defined by `MDAnalysis.core.groups.AtomGroup`.
 ///
-/// The tensor is the weighted mean of (x − c)(x − c)ᵀ about the weighted centre c; its moments are
-/// its eigenvalues, and their sum is the square of the radius.
+/// The tensor is the weighted mean of (x − c)(x − c)ᵀ about the weighted centre c. The moments are
+/// the eigenvalues of the tensor. The sum of the moments is the square of the radius.
 #[derive(Debug, Clone)]
 pub struct Gyration {
     columns: Columns,
@@ -27,20 +27,21 @@ pub struct Gyration {
 #[derive(Debug, Clone)]
 struct Compound {
     n_atoms: usize,
-    /// Index of the first atom with a weight.
+    /// Index of the first atom whose weight is not zero.
     first: usize,
-    /// A tile of atoms each, zero where there is no atom.
+    /// Weights of the atoms in tiles, with zeros as padding.
     weights: Vec<Numbers>,
     total: f64,
 }
 
 impl Gyration {
-    /// `columns` holds the atoms of each compound, one after the other; `sizes` are their numbers
-    /// of atoms. All weights are the same where there are none.
+    /// Create a kernel for compounds. `columns` contains the atoms of all compounds, one compound
+    /// after the other. `sizes` contains the number of atoms of each compound. Without `weights`,
+    /// all atoms have the same weight.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the slices do not belong together, weights are not finite or
-    /// negative, or a compound has not two atoms that weigh anything.
+    /// [`Error::Argument`] if the lengths of the slices do not match, a weight is negative or not
+    /// finite, or fewer than two atoms of a compound have a weight above zero.
     pub fn new(columns: &[usize], sizes: &[usize], weights: Option<&[f64]>) -> Result<Self> {
         let equal;
         let weights = match weights {
@@ -79,7 +80,8 @@ impl Gyration {
             let tensor = compound.tensor(own);
             if tensor[0][0] + tensor[1][1] + tensor[2][2] == 0.0 {
                 return Err(format!(
-                    "all atoms of compound {number} are at the same place and make no shape"
+                    "all atoms of compound {number} are at the same position, so that it has no \
+                     shape"
                 ));
             }
             describe(&tensor, numbers);
@@ -97,7 +99,8 @@ impl RowKernel for Gyration {
         N_NUMBERS * self.compounds.len()
     }
 
-    /// [`N_NUMBERS`] of each compound; NaN if a position of it is.
+    /// Compute [`N_NUMBERS`] values of each compound. They are NaN if a position of the compound is
+    /// NaN.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         self.columns.check(frames.n_atoms())?;
         let mut scratch = Vec::new();
@@ -126,8 +129,9 @@ impl Compound {
         })
     }
 
-    /// The tensor of gyration, Å². Positions count from an atom, so that no digits are lost where
-    /// the compound is far from zero, and what does not extend along an axis gives 0 exactly.
+    /// Compute the tensor of gyration, Å². Positions are relative to an atom of the compound: this
+    /// avoids cancellation in a compound far from the origin. A compound without extent along an
+    /// axis yields exactly 0.
     fn tensor(&self, positions: &[f32]) -> Matrix3 {
         let first = transform::position(positions, self.first).map(f64::from);
         let mut sums = [Sum::ZERO; 9];
@@ -146,7 +150,7 @@ impl Compound {
     }
 }
 
-/// The numbers of a compound from its tensor.
+/// Compute the [`N_NUMBERS`] values of a compound from its tensor.
 fn describe(tensor: &Matrix3, numbers: &mut [f64]) {
     let [x, y, z] = [tensor[0][0], tensor[1][1], tensor[2][2]];
     let moments = eigenvalues(tensor);
@@ -167,7 +171,8 @@ fn describe(tensor: &Matrix3, numbers: &mut [f64]) {
     ]);
 }
 
-/// The eigenvalues of a symmetric matrix, ascending, by Jacobi's rotations; NaN if any element is.
+/// Compute the eigenvalues of a symmetric matrix by Jacobi rotations, in ascending order. They are
+/// NaN if any element of the matrix is NaN.
 fn eigenvalues(matrix: &Matrix3) -> [f64; 3] {
     if matrix.iter().flatten().any(|x| !x.is_finite()) {
         return [f64::NAN; 3];
@@ -187,10 +192,10 @@ fn eigenvalues(matrix: &Matrix3) -> [f64; 3] {
     found
 }
 
-/// Turn axes p and q of a symmetric matrix so that their element vanishes; r is the other axis.
+/// Rotate a symmetric matrix so that its element (p, q) becomes zero; r is the third axis.
 fn rotate(m: &mut Matrix3, p: usize, q: usize, r: usize) {
     let element = m[p][q];
-    // Too small to change either of the moments in their last digit.
+    // An element this small cannot change the last digit of a moment.
     if element.abs() <= f64::EPSILON * 0.5 * m[p][p].abs().min(m[q][q].abs()) {
         m[p][q] = 0.0;
         m[q][p] = 0.0;
@@ -235,7 +240,7 @@ mod tests {
 
     #[test]
     fn pairs_along_each_axis() {
-        // At ±1 along x, ±2 along y and ±3 along z: moments of 2/6, 8/6 and 18/6.
+        // Atoms at ±1 along x, ±2 along y and ±3 along z have moments of 2/6, 8/6 and 18/6.
         let frame = [
             1., 0., 0., -1., 0., 0., 0., 2., 0., 0., -2., 0., 0., 0., 3., 0., 0., -3.,
         ];
@@ -296,7 +301,7 @@ mod tests {
         for k in 0..2000 {
             let scale = [1.0, 1e-9, 1e9][k % 3];
             let [a, b, c, d, e, f] = random.vector().map(|x| scale * x);
-            // Also close to multiples of the unit matrix, and of rank 1.
+            // Matrices of rank 1 and matrices close to a multiple of the unit matrix are included.
             let m = match k % 4 {
                 0 => [[a, d, e], [d, b, f], [e, f, c]],
                 1 => [[a, 1e-9 * d, 0.0], [1e-9 * d, a, 0.0], [0.0, 0.0, a]],
@@ -348,6 +353,6 @@ mod tests {
         assert!(words(Gyration::new(&[0, 1], &[3], None)).contains("atoms of compounds"));
         let task = Gyration::new(&[0, 1], &[2], None).unwrap();
         let reason = computed(&task, &[1.0; 6]).unwrap_err();
-        assert!(reason.contains("all atoms of compound 0 are at the same place"));
+        assert!(reason.contains("all atoms of compound 0 are at the same position"));
     }
 }

@@ -1,7 +1,8 @@
-//! Hydrogen bonds: donors, their hydrogens, and acceptors that meet a criterion in a frame.
+//! Hydrogen bonds: triples of donor, hydrogen and acceptor that meet a criterion in a frame.
 //!
-//! By the criterion of MDAnalysis, bonds, distances, angles and their order are those of its
-//! `HydrogenBondAnalysis`, to the last bit where the standard library's `atan2` is that of C.
+//! With the criterion of MDAnalysis, the bonds, distances, angles and their order are the same as
+//! those of `HydrogenBondAnalysis`. They have the same bits where Rust's `atan2` has the same bits
+//! as the C function.
 
 use std::f64::consts::PI;
 
@@ -16,48 +17,51 @@ use paceline_base::error::{self, Error};
 /// Minimum distance between donor and acceptor, Å.
 const LEAST: f64 = 1.0;
 
-/// Donors whose hydrogens are found though no acceptor is near.
+/// Number of donors whose hydrogens are always searched, so that enough pairs are found to
+/// determine the rounding.
 const SOME: usize = 4 * FEW;
 
-/// Criterion of a hydrogen bond: distances in Å, angles in degrees.
+/// Geometric criterion of a hydrogen bond: distances in Å, angles in degrees.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Criterion {
-    /// Donor and acceptor are at most `distance` apart, and the angle at the hydrogen is larger
-    /// than `angle`.
+    /// Criterion of MDAnalysis: the donor and the acceptor are at most `distance` apart, and the
+    /// angle at the hydrogen is larger than `angle`.
     DonorHydrogenAcceptor {
         /// Largest distance from donor to acceptor, Å.
         distance: f64,
         /// Lower bound of the angle, degrees.
         angle: f64,
     },
-    /// Hydrogen and acceptor are nearer than `distance`, and the angle at the hydrogen is larger
-    /// than `angle` (Baker & Hubbard).
+    /// Criterion of Baker & Hubbard: the hydrogen and the acceptor are less than `distance` apart,
+    /// and the angle at the hydrogen is larger than `angle`.
     HydrogenAcceptor {
         /// Upper bound of the distance from hydrogen to acceptor, Å.
         distance: f64,
         /// Lower bound of the angle, degrees.
         angle: f64,
     },
-    /// Donor and acceptor are at most `distance` apart, and the angle at the donor, between
-    /// hydrogen and acceptor, is at most `angle` (Luzar & Chandler; GROMACS).
+    /// Criterion of Luzar & Chandler, and of GROMACS: the donor and the acceptor are at most
+    /// `distance` apart, and the angle at the donor, between hydrogen and acceptor, is at most
+    /// `angle`.
     AtDonor {
         /// Largest distance from donor to acceptor, Å.
         distance: f64,
         /// Largest angle, degrees.
         angle: f64,
     },
-    /// Donor and acceptor are nearer than `distance` − `slope` δ², with the angle δ at the donor
-    /// (Wernet, Nilsson et al.).
+    /// Criterion of Wernet, Nilsson et al.: the donor and the acceptor are less than `distance` −
+    /// `slope` δ² apart, where δ is the angle at the donor.
     Cone {
         /// Upper bound of the distance from donor to acceptor at δ = 0, Å.
         distance: f64,
-        /// Å per square degree.
+        /// Decrease of the maximum distance with δ², Å per square degree.
         slope: f64,
     },
 }
 
 impl Criterion {
-    /// Return the maximum distance of the search, Å, and whether it starts from hydrogens.
+    /// Return the search distance (Å), and whether the search starts from hydrogens instead of
+    /// donors.
     fn reach(&self) -> (f64, bool) {
         match *self {
             Criterion::HydrogenAcceptor { distance, .. } => (distance, true),
@@ -68,57 +72,59 @@ impl Criterion {
     }
 }
 
-/// Donors and hydrogens, and how they are paired.
+/// Donors and hydrogens, and the rule that pairs them.
 #[derive(Debug, Clone)]
 pub struct Donors {
-    /// Rows of the donor atoms in the positions of a frame.
+    /// Indices of the donor atoms in the positions of a frame.
     pub donors: Vec<u32>,
-    /// Rows of the hydrogens in the positions of a frame.
+    /// Indices of the hydrogens in the positions of a frame.
     pub hydrogens: Vec<u32>,
-    /// `None` if donors and hydrogens are pairs; else the maximum distance of a pair, which is
-    /// determined in each frame, Å.
+    /// `None` if `donors` and `hydrogens` are already paired, element by element. Otherwise the
+    /// maximum distance (Å) of a pair; the pairs are then found in each frame.
     pub within: Option<f64>,
 }
 
-/// Classes of atoms by number; bonds are possible between donors and acceptors of allowed pairs of
-/// numbers, with `n_acceptors` entries per number of donors.
+/// Classes of donors and of acceptors. A bond is possible only between a donor class and an
+/// acceptor class that `allowed` permits. `allowed` has the shape (donor classes, `n_acceptors`).
 #[derive(Debug, Clone)]
 pub struct Parts {
-    /// Number of each donor.
+    /// Class of each donor.
     pub donors: Vec<u32>,
-    /// Number of each acceptor.
+    /// Class of each acceptor.
     pub acceptors: Vec<u32>,
-    /// True for pairs of numbers between which bonds are possible.
+    /// True for each pair of classes between which bonds are possible.
     pub allowed: Vec<bool>,
-    /// Number of distinct numbers of acceptors.
+    /// Number of acceptor classes.
     pub n_acceptors: usize,
 }
 
-/// Bond: indices in the analysis's atoms, distance in Å, and angle at the hydrogen in degrees.
+/// Hydrogen bond: indices of donor, hydrogen and acceptor, distance in Å, and angle at the hydrogen
+/// in degrees.
 pub type Bond = ([u32; 3], f64, f64);
 
-/// Finds hydrogen bonds. Atoms are columns of a block.
+/// Search for hydrogen bonds. Atoms are columns of a block.
 #[derive(Debug, Clone)]
 pub struct HydrogenBonds {
     donors: Donors,
     acceptors: Vec<u32>,
     parts: Option<Parts>,
     criterion: Criterion,
-    /// Probes; `None` if they are made for each frame.
+    /// Atoms from which the search starts; `None` if they change from frame to frame.
     probes: Option<Probes>,
-    /// Where it is, and acceptors are searched from donors: places of donors and of acceptors between
-    /// which bonds may be.
+    /// Groups of donors and of acceptors between which bonds are possible. `None` unless pairs are
+    /// found in each frame and the search starts from donors.
     searches: Option<Vec<[Vec<u32>; 2]>>,
 }
 
-/// The atoms from which acceptors are searched, donors or hydrogens, each once.
+/// Atoms from which the search for acceptors starts, without repeats: donors or hydrogens.
 #[derive(Debug, Clone, Default)]
 struct Probes {
     atoms: Vec<u32>,
-    /// Pairs of each atom, by their numbers, and where they begin.
+    /// Donor–hydrogen pairs of each atom, sorted by atom, and the index at which each atom's pairs
+    /// begin.
     pairs: Vec<u32>,
     begins: Vec<u32>,
-    /// Places of atoms and of acceptors between which bonds are searched.
+    /// Groups of atoms and of acceptors between which bonds are possible.
     searches: Vec<[Vec<u32>; 2]>,
 }
 
@@ -144,7 +150,9 @@ impl HydrogenBonds {
                     .iter()
                     .all(|&part| (part as usize) < parts.n_acceptors);
             if !is_known {
-                return Err(Error::Argument("a part is not known".to_string()));
+                return Err(Error::Argument(
+                    "the class of a donor or an acceptor is out of range".to_string(),
+                ));
             }
         }
         let is_length = |x: f64| x.is_finite() && x > 0.0;
@@ -174,11 +182,11 @@ impl HydrogenBonds {
         Ok(task)
     }
 
-    /// Count the bonds of each frame of a block, and pass them to `take` with the frame's row;
-    /// return the first frame that cannot be searched, with the reason.
+    /// Find the bonds of each frame of a block, and pass them to `take` with the row of the frame.
+    /// Return the first frame that cannot be searched, with the reason.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a block has no such atoms.
+    /// [`Error::Argument`] if the block lacks some of the atoms.
     pub fn find(
         &self,
         frames: &Frames<'_>,
@@ -214,7 +222,8 @@ impl HydrogenBonds {
         let (reach, _) = self.criterion.reach();
         let most = self.donors.within.map_or(reach, |within| reach.max(within));
         let cell = cell_for(dimensions, most, "the search for hydrogen bonds")?;
-        // What it cannot search is refused by the other way.
+        // If this search cannot be used, the search that starts from hydrogens runs, and reports
+        // any error.
         let measure = match self.acceptors_first(frame, cell, scratch) {
             Ok(Some(measure)) => measure,
             _ => self.hydrogens_first(frame, cell, scratch)?,
@@ -222,8 +231,9 @@ impl HydrogenBonds {
         self.bonds_of(frame, &measure, scratch, bonds)
     }
 
-    /// Find acceptors near donors, and then the hydrogens of these donors alone. None where it is not
-    /// known how MDAnalysis rounds distances without the number of all pairs of donors and hydrogens.
+    /// Find acceptors near donors first, and then only the hydrogens of the donors found. Return
+    /// `None` if the rounding of distances in MDAnalysis depends on the number of all
+    /// donor–hydrogen pairs, which is then unknown.
     fn acceptors_first(
         &self,
         frame: &[Point],
@@ -252,7 +262,8 @@ impl HydrogenBonds {
             let (search, found) = (&mut scratch.search, &mut scratch.found);
             search.find(frame, &measure, Some(LEAST), columns, [from, to], found)?;
         }
-        // Some others, too, so that there are as many pairs as decide about the rounding.
+        // The first `SOME` donors are added, so that enough pairs are found to determine the
+        // rounding.
         let mut chosen = vec![false; donors.len()];
         chosen.iter_mut().take(SOME).for_each(|one| *one = true);
         for pair in &scratch.found {
@@ -261,7 +272,7 @@ impl HydrogenBonds {
         let some = (0..).zip(&chosen).filter(|(_, chosen)| **chosen);
         let some: Vec<u32> = some.map(|(place, _)| place).collect();
         self.pair_up(frame, cell, cutoff, &some, scratch)?;
-        // By the places of donors, in whose order pairs are.
+        // Pairs are sorted by the index of the donor.
         let (probes, n_pairs) = (&mut scratch.probes, scratch.pairs.len() as u32);
         probes.pairs.clear();
         probes.pairs.extend(0..n_pairs);
@@ -274,7 +285,7 @@ impl HydrogenBonds {
         Ok((scratch.pairs.len() >= FEW).then_some(measure))
     }
 
-    /// Find the hydrogens of all donors, and then acceptors near what has one.
+    /// Find the hydrogens of all donors first, and then acceptors near donors that have a hydrogen.
     fn hydrogens_first(
         &self,
         frame: &[Point],
@@ -310,7 +321,7 @@ impl HydrogenBonds {
         scratch: &mut Scratch,
     ) -> Result<(), String> {
         let columns = [&self.donors.donors[..], &self.donors.hydrogens];
-        // That of all donors, which decide about the rounding.
+        // The rounding of distances depends on all donors, not only on the donors of this search.
         let measure = Measure::new(cell, columns.map(<[u32]>::len), cutoff, || {
             extent(frame, columns)
         });
@@ -335,7 +346,7 @@ impl HydrogenBonds {
         })
     }
 
-    /// Measure what was found, and put bonds in the order of MDAnalysis.
+    /// Compute the angles of the neighbours found, and return the bonds in the order of MDAnalysis.
     fn bonds_of(
         &self,
         frame: &[Point],
@@ -367,7 +378,8 @@ impl HydrogenBonds {
         };
         hits.clear();
         let rule = Rule::new(self.criterion, measure);
-        // The search has looked at the probes, and not at what is bonded to them.
+        // The neighbour search checked the positions of the probes, but not of the atoms bonded to
+        // them.
         let other = usize::from(!from_hydrogens);
         for &Pair { i, j, distance } in found.iter() {
             let acceptor = self.acceptors[j as usize];
@@ -387,7 +399,7 @@ impl HydrogenBonds {
                 }
             }
         }
-        // Bonds of one hydrogen follow each other; their order among them is that of MDAnalysis.
+        // Bonds are grouped by hydrogen. Within a group they have the order of MDAnalysis.
         hits.sort_unstable_by_key(|&(pair, j, ..)| (pair, j));
         for of_pair in hits.chunk_by(|one, other| one.0 == other.0) {
             let [donor, hydrogen] = pair_of(of_pair[0].0);
@@ -411,7 +423,7 @@ impl HydrogenBonds {
         Ok(())
     }
 
-    /// Sort pairs of places of donors and hydrogens by the atom from which is searched.
+    /// Sort donor–hydrogen pairs by the atom from which the search starts.
     fn probes_of(&self, pairs: &[[u32; 2]]) -> Probes {
         let (_, from_hydrogens) = self.criterion.reach();
         let atom = |[i, j]: [u32; 2]| match from_hydrogens {
@@ -423,7 +435,7 @@ impl HydrogenBonds {
                 .as_ref()
                 .map_or(0, |parts| parts.donors[i as usize])
         };
-        // By part, too: an atom may have been given twice.
+        // The key contains the class too, because an atom may occur in two classes.
         let mut keys: Vec<_> = (0..)
             .zip(pairs)
             .map(|(k, &pair)| (atom(pair), part(pair[0]), k))
@@ -446,7 +458,8 @@ impl HydrogenBonds {
         probes
     }
 
-    /// Places among atoms of such parts, and among acceptors, between which bonds are searched.
+    /// Return the groups of atoms and of acceptors between which bonds are possible, given the
+    /// class of each atom.
     fn searches_from(&self, parts: &[u32]) -> Vec<[Vec<u32>; 2]> {
         let n_acceptors = self.acceptors.len() as u32;
         let Some(rules) = &self.parts else {
@@ -478,20 +491,20 @@ impl HydrogenBonds {
 #[derive(Debug, Default)]
 struct Scratch {
     search: Search,
-    /// Places of probes, or of donors, and of acceptors near them.
+    /// Indices of probes, or of donors, and of acceptors near them.
     found: Vec<Pair>,
-    /// Places of donors and of hydrogens near them.
+    /// Indices of donors and of hydrogens near them.
     near: Vec<Pair>,
     pairs: Vec<[u32; 2]>,
-    /// Of this frame, where pairs are found anew.
+    /// Probes of the current frame, if pairs are found in each frame.
     probes: Probes,
     all_hydrogens: Vec<u32>,
-    /// Number of the pair, place of the acceptor, Å, degrees.
+    /// Number of the pair, index of the acceptor, distance (Å) and angle (degrees).
     hits: Vec<(u32, u32, f64, f64)>,
     places: Vec<(u32, f64)>,
 }
 
-/// Give the neighbours of each place of the first group to `task`, in the order of places.
+/// Call `task` with the neighbours of each atom of the first group, in the order of these atoms.
 fn in_order(
     found: &mut [Pair],
     places: &mut Vec<(u32, f64)>,
@@ -506,17 +519,18 @@ fn in_order(
     Ok(())
 }
 
-/// A criterion, and what tells most angles that do not meet it.
+/// A criterion, with precomputed limits that exclude most angles without `atan2`.
 struct Rule {
     criterion: Criterion,
-    /// Cosines above are of other angles.
+    /// Upper limit of the cosine of an accepted angle.
     most: f64,
-    /// Square of the distance (Å²) below which positions have no nearer images.
+    /// Square of the distance (Å²) below which two positions are already nearest images.
     near: f32,
 }
 
-/// Part of a cosine by which rounding may change it: in double precision, and in single precision of
-/// atoms at least `APART` from each other (the square, Å²), and within `FAR` of the origin (Å).
+/// Bounds of the rounding error of a cosine: `ROUNDED` in double precision, and `ROUGHLY` in single
+/// precision. `ROUGHLY` holds for atoms whose squared distance is at least `APART` (Å²) and that
+/// are within `FAR` of the origin (Å).
 const ROUNDED: f64 = 1e-9;
 const ROUGHLY: f32 = 0.01;
 const APART: f32 = 0.25;
@@ -536,8 +550,8 @@ impl Rule {
         }
     }
 
-    /// True if the angle at the hydrogen is too small by far, however it is rounded. Mostly so, and
-    /// soon known.
+    /// Return true if the angle at the hydrogen is clearly too small, whatever the rounding. This
+    /// cheap test excludes most triples.
     fn excludes(&self, [donor, hydrogen, acceptor]: [Point; 3]) -> bool {
         let [a, b] = [donor, acceptor].map(|x| -> Point { [0, 1, 2].map(|k| x[k] - hydrogen[k]) });
         let dot = |a: Point, b: Point| a[0] * b[0] + a[1] * b[1] + a[2] * b[2];
@@ -548,8 +562,8 @@ impl Rule {
             && dot(a, b) > (self.most as f32 + ROUGHLY) * lengths
     }
 
-    /// Distance from donor to acceptor (Å) and angle at the hydrogen (degrees), if they are a bond,
-    /// given the distance from where it was searched.
+    /// Return the distance from donor to acceptor (Å) and the angle at the hydrogen (degrees) if
+    /// the triple is a bond. `distance` is the one that the search measured.
     fn apply(
         &self,
         measure: &Measure,
@@ -602,7 +616,7 @@ impl Rule {
     }
 }
 
-/// The angle between two vectors, degrees, as MDAnalysis computes it.
+/// Compute the angle between two vectors in degrees, with the rounding of MDAnalysis.
 fn degrees(a: [f64; 3], b: [f64; 3]) -> f64 {
     let cross = [
         a[1] * b[2] - a[2] * b[1],
@@ -643,7 +657,7 @@ mod tests {
         }
     }
 
-    /// A donor at the origin, its hydrogen 1 Å away along x, and an acceptor.
+    /// Return a donor at the origin, its hydrogen 1 Å away along x, and an acceptor.
     fn frame(distance: f64, degrees_at_donor: f64) -> Vec<f32> {
         let (sin, cos) = degrees_at_donor.to_radians().sin_cos();
         let acceptor = [distance * cos, distance * sin, 0.0].map(|x| x as f32);
@@ -688,7 +702,8 @@ mod tests {
                 bonds.len() == 1
             });
             if distance == 1.5 {
-                // Nearer than the donor's hydrogen allows: only cones do not mind.
+                // The acceptor is closer to the donor than the hydrogen: only the cone criterion
+                // accepts this.
                 assert_eq!(all[2..], [false, wanted[3]], "{distance} Å, {degrees}°");
             } else {
                 assert_eq!(all, wanted, "{distance} Å, {degrees}°");
@@ -727,7 +742,7 @@ mod tests {
 
     #[test]
     fn parts_and_atoms_that_are_given_twice() {
-        // Two donors with a hydrogen each, which share an acceptor; the first is given twice.
+        // Two donors, each with a hydrogen, share an acceptor. The first donor is listed twice.
         let frame = [
             0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 5.6, 0.0, 0.0, 4.6, 0.0, 0.0, 2.8, 0.0, 0.0,
         ];
@@ -755,7 +770,7 @@ mod tests {
         assert!(names(Some(parts(vec![false; 4]))).is_empty());
     }
 
-    /// Molecules of a donor with two hydrogens, in the cell and some cells away.
+    /// Return molecules of a donor with two hydrogens. Some molecules lie some cells away.
     fn molecules(random: &mut Random, n: usize, cell: [f32; 6]) -> Vec<f32> {
         let cell = Cell::new(cell).ok();
         let mut frame = Vec::new();
@@ -785,7 +800,7 @@ mod tests {
         let mut n_found = 0;
         for cell in [
             [30.0, 30.0, 30.0, 90.0, 90.0, 90.0],
-            // In which all pairs are compared, if there are not very many.
+            // In this cell the search compares all pairs, unless there are very many.
             [9.0, 30.0, 30.0, 90.0, 90.0, 90.0],
             [30.0, 30.0, 30.0, 60.0, 60.0, 90.0],
             [31.0, 28.0, 27.0, 80.0, 100.0, 115.0],
@@ -793,12 +808,13 @@ mod tests {
         ] {
             for (n, with_parts) in [(400, true), (400, false), (8, false), (2, true), (40, true)] {
                 let frame = molecules(&mut random, n, cell);
-                // The last donor is given twice; most have two hydrogens, and some none or more.
+                // The last donor is listed twice. Most donors have two hydrogens; some have none or
+                // more than two.
                 let mut donors: Vec<u32> = (0..n as u32).map(|k| 3 * k).rev().collect();
                 donors.push(donors[n - 1]);
                 let hydrogens = (0..3 * n as u32).filter(|k| k % 3 > 0).collect();
                 let acceptors: Vec<u32> = (0..n as u32).map(|k| 3 * k).collect();
-                // Bonds between the first tenth of molecules and others.
+                // Only bonds between the first tenth of the molecules and the others are allowed.
                 let part = |atoms: &[u32]| -> Vec<u32> {
                     let is_other = |&atom: &u32| u32::from(10 * atom >= 3 * n as u32);
                     atoms.iter().map(is_other).collect()

@@ -1,53 +1,56 @@
-//! Bins of equal width, assigned as in `numpy.histogram`, and counts of distances in them.
+//! Bins of equal width, assigned as in `numpy.histogram`, and histograms of distances.
 
 use std::ops::RangeInclusive;
 
 use paceline_base::error::{Error, Result};
 
-/// Number of counters per bin, used in turn: consecutive distances are often in the same bin, and
-/// their additions would depend on each other.
+/// Number of counters per bin, used in turn. Consecutive distances are often in the same bin; with
+/// one counter, each addition would wait for the one before.
 const LANES: usize = 8;
 /// Maximum number of distances that are binned at a time.
 pub const PIECE: usize = 64;
 
-/// Maximum number of bins; for more bins, or larger distances (Å), single precision is certain for
-/// too few bins.
+/// Maximum number of bins in single precision. For more bins, or longer distances (Å), single
+/// precision leaves too many bins uncertain.
 const MOST_BINS: usize = 1 << 14;
 const DISTANCES: RangeInclusive<f64> = 1e-6..=1e6;
 
-/// Added to a number of magnitude below 2²², it leaves the nearest whole number in the last bits.
+/// Number that rounds: when it is added to a number of magnitude below 2²², the low bits of the sum
+/// contain the nearest whole number.
 const TO_WHOLE: f32 = 12_582_912.0;
 
 /// Bins of equal width.
 #[derive(Debug, Clone)]
 pub struct Bins {
-    /// Bin i goes from edge i up to the next one, which belongs to it in the last bin alone.
+    /// Edges of the bins. Bin i goes from edge i to edge i + 1. Only the last bin includes its
+    /// upper edge.
     edges: Vec<f64>,
     bins_per_angstrom: f64,
 }
 
-/// Counts of distances, Å, from their squares.
+/// Histogram of distances (Å), computed from squared distances.
 #[derive(Debug, Clone)]
 pub struct Histogram {
     bins: Bins,
-    /// The largest square that belongs to the last bin, Å².
+    /// Largest squared distance (Å²) that belongs to the last bin.
     most: f64,
     counts: Vec<u64>,
-    /// Further counts: of distances below the first bin, in each bin, and beyond the last.
+    /// Counts below the first bin, in each bin, and beyond the last bin.
     lanes: Vec<[u64; LANES]>,
 }
 
-/// Assignment of bins in single precision, as far as it is certain.
+/// Assignment of bins in single precision, with a mark for uncertain bins.
 #[derive(Debug, Clone)]
 pub struct Rough {
     bins_per_angstrom: f32,
-    /// The bins between 0 and the first one, and half a bin.
+    /// Number of bin widths from 0 to the middle of the first bin.
     before: f32,
     n_bins: f32,
-    /// So far from the middle of a bin, in bins, a distance is certainly within it.
+    /// Certain part of a bin: a distance this close to the middle of a bin (in bin widths) is
+    /// certainly in the bin.
     certain: f32,
-    /// Results: squares of distances (Å²); the bins that they are in; and 1 where the bin is in
-    /// doubt, else 0.
+    /// Input and results: squared distances (Å²), the assigned bins, and 1 for each uncertain bin,
+    /// else 0.
     pub squares: [f32; PIECE],
     pub bins: [u32; PIECE],
     pub doubts: [u32; PIECE],
@@ -55,7 +58,8 @@ pub struct Rough {
 
 impl Bins {
     /// # Errors
-    /// [`Error::Argument`] if there are not two finite edges, or they do not increase.
+    /// [`Error::Argument`] if there are fewer than two edges, an edge is not finite, or edges do
+    /// not increase.
     pub fn new(edges: &[f64]) -> Result<Self> {
         let finite = edges.iter().all(|edge| edge.is_finite());
         let increasing = edges.windows(2).all(|pair| pair[0] < pair[1]);
@@ -71,7 +75,8 @@ impl Bins {
         })
     }
 
-    /// Bins between 0 and `end`, which is above 0; computed in single precision if `single`.
+    /// Create bins between 0 and `end`, which must be above 0. With `single`, edges have single
+    /// precision.
     pub fn even(end: f64, n_bins: usize, single: bool) -> Self {
         let (width, width_single) = (end / n_bins as f64, end as f32 / n_bins as f32);
         let edge = |i: usize| match single {
@@ -89,23 +94,23 @@ impl Bins {
         self.edges.len() - 1
     }
 
-    /// Beginning of the first bin, Å.
+    /// Return the lower edge of the first bin, Å.
     pub fn first(&self) -> f64 {
         self.edges[0]
     }
 
-    /// End of the last bin, Å.
+    /// Return the upper edge of the last bin, Å.
     pub fn end(&self) -> f64 {
         self.edges[self.len()]
     }
 
-    /// Return the bin of a number; the first or the last bin for a number outside of all.
+    /// Return the bin of a number. A number outside all bins gets the first or the last bin.
     #[inline]
     pub fn nearest(&self, x: f64) -> usize {
         let last = self.len() - 1;
         let guess = ((x - self.edges[0]) * self.bins_per_angstrom) as usize;
         let mut bin = guess.min(last);
-        // Rounding may have put it one bin too far, or not far enough.
+        // Rounding may have put the number one bin too far, or one bin short.
         bin -= usize::from(bin > 0 && x < self.edges[bin]);
         bin += usize::from(bin < last && x >= self.edges[bin + 1]);
         bin
@@ -114,13 +119,13 @@ impl Bins {
 
 impl Histogram {
     /// # Errors
-    /// As [`Bins::new`], and where no edge is above 0.
+    /// As [`Bins::new`], and if no edge is above 0.
     pub fn new(edges: &[f64]) -> Result<Self> {
         let bins = Bins::new(edges)?;
         let (last, n_bins) = (bins.end(), bins.len());
         if last <= 0.0 {
             return Err(Error::Argument(format!(
-                "no distance is within bins that end at {last} Å"
+                "bins must end above 0 Å, and these end at {last} Å"
             )));
         }
         Ok(Histogram {
@@ -135,7 +140,7 @@ impl Histogram {
         self.counts.len()
     }
 
-    /// Distance at which the last bin ends, Å.
+    /// Return the upper edge of the last bin, Å.
     pub fn end(&self) -> f64 {
         self.bins.end()
     }
@@ -154,10 +159,12 @@ impl Histogram {
         }
     }
 
-    /// Assign bins to distances that are known to `error` Å; `None` if too few bins are certain.
+    /// Return the assignment of bins for distances with a maximum error of `error` Å; `None` if too
+    /// few bins are certain.
     pub fn rough(&self, error: f64) -> Option<Rough> {
         let n_bins = self.n_bins() as f64;
-        // Half a last digit of each of six operations, on numbers up to three times that of the bins.
+        // Rounding error: half a unit in the last place for each of six operations, on numbers up
+        // to three times the number of bins.
         let error = error * self.bins.bins_per_angstrom + 9.0 * n_bins * f64::from(f32::EPSILON);
         let before = self.bins.edges[0] * self.bins.bins_per_angstrom + 0.5;
         let possible = !self.lanes.is_empty()
@@ -175,7 +182,7 @@ impl Histogram {
         })
     }
 
-    /// Count distances in bins that `Rough` assigned.
+    /// Count distances whose bins `Rough` has assigned.
     #[inline(always)]
     pub fn add_assigned(&mut self, bins: impl Iterator<Item = u32>) {
         for (k, bin) in bins.enumerate() {
@@ -183,7 +190,7 @@ impl Histogram {
         }
     }
 
-    /// Add the counts, multiplied by `times`, to `counts`, one per bin, and reset them.
+    /// Add the counts to `counts` (one per bin), multiplied by `times`, and reset them.
     pub fn empty_into(&mut self, counts: &mut [u64], times: u64) {
         if let [_, within @ .., _] = &mut self.lanes[..] {
             for (count, lanes) in self.counts.iter_mut().zip(within) {
@@ -197,10 +204,10 @@ impl Histogram {
 }
 
 impl Rough {
-    /// Find the bins of the first `n` squares; return whether any is uncertain.
+    /// Assign bins to the first `n` squared distances; return whether any bin is uncertain.
     #[inline(never)]
     pub fn assign(&mut self, n: usize) -> bool {
-        // Copies: what the bins might change would be read again for each square.
+        // Local copies: otherwise the compiler reads the fields again for each square.
         let Rough {
             bins_per_angstrom,
             before,
@@ -212,7 +219,7 @@ impl Rough {
         let assigned = self.bins[..n].iter_mut().zip(&mut self.doubts[..n]);
         for (square, (bin, doubt)) in self.squares[..n].iter().zip(assigned) {
             let from_middle = square.sqrt() * bins_per_angstrom - before;
-            // In this form a single instruction each.
+            // This form compiles to a single instruction for each comparison.
             let from_middle = if from_middle < n_bins {
                 from_middle
             } else {
@@ -231,7 +238,7 @@ impl Rough {
         any != 0
     }
 
-    /// Set those with this label below all bins, with certainty.
+    /// Assign the bin below all bins to the distances with this label.
     pub fn leave_out(&mut self, labels: &[u32], label: u32) {
         let assigned = self.bins.iter_mut().zip(&mut self.doubts);
         for ((bin, doubt), &other) in assigned.zip(labels) {
@@ -241,21 +248,23 @@ impl Rough {
     }
 }
 
-/// Add 1 to the count at each of some indices.
+/// Add 1 to the count at each index.
 ///
 /// # Errors
-/// [`Error::Argument`] if there is no such count.
+/// [`Error::Argument`] if an index is out of range.
 pub fn count_indices(indices: &[u32], counts: &mut [u64]) -> Result<()> {
     for &index in indices {
         let Some(count) = counts.get_mut(index as usize) else {
-            return Err(Error::Argument(format!("there is no count {index}")));
+            return Err(Error::Argument(format!(
+                "index {index} of a count is out of range"
+            )));
         };
         *count += 1;
     }
     Ok(())
 }
 
-/// The largest number whose square root is at most `x`, which is above 0.
+/// Return the largest number whose square root is at most `x`; `x` must be above 0.
 pub(crate) fn largest_square(x: f64) -> f64 {
     let mut square = x * x;
     while square.sqrt() <= x && square < f64::MAX {
@@ -346,7 +355,7 @@ mod tests {
             };
             let mut n_assigned = 0;
             for _ in 0..3000 {
-                // Half of them within single precision of an edge.
+                // Half of the distances are within single-precision rounding of an edge.
                 let squares: [f64; LANES] = std::array::from_fn(|k| {
                     let bin = (0.5 * (1.0 + random.number()) * n_bins as f64) as usize;
                     let off = if k % 2 == 0 { 1e-6 } else { 3.0 };

@@ -1,16 +1,16 @@
-//! Instruction sets wider than those of the base build, chosen at run time.
+//! Choice of wider instruction sets at run time, beyond those of the base build.
 //!
-//! A function in `by_widest` is compiled for the base build, for AVX2, and for AVX-512 where that pays,
-//! from the same plain code. None changes the order of operations, or fuses those that decide about a
-//! result where the others do not, so that results are the same to the last bit. On other processors (NEON is in aarch64's
-//! base build) it is compiled once.
+//! A function in `by_widest` is compiled from the same code for the base build, for AVX2, and
+//! optionally for AVX-512. The order of operations is the same in all of them. No version fuses
+//! operations that could change a result relative to the others, so results have the same bits. On
+//! other processors the function is compiled once; aarch64 has NEON in its base build.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Instruction sets for which functions are compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Instructions {
-    /// The instructions that the target has in any case: SSE2 on x86-64.
+    /// Base instruction set of the target: SSE2 on x86-64.
     Base = 1,
     /// AVX2 and FMA, with registers of 256 bits.
     Avx2,
@@ -25,13 +25,13 @@ const UNKNOWN: u8 = 0;
 /// Instruction set in use, or `UNKNOWN`.
 static CHOICE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// Limit the instruction sets, for measurements and tests; by default, all sets of the processor
-/// are used. Results are the same.
+/// Limit the instruction sets, for measurements and tests. By default, all sets of the processor
+/// are used. Results do not change.
 pub fn allow(most: Instructions) {
     CHOICE.store(most.min(detected()) as u8, Ordering::Relaxed);
 }
 
-/// Instruction set that functions of `by_widest` use.
+/// Return the instruction set that functions of `by_widest` use.
 #[inline]
 pub fn used() -> Instructions {
     let choice = CHOICE.load(Ordering::Relaxed);
@@ -44,12 +44,12 @@ pub fn used() -> Instructions {
 #[cold]
 fn choose() -> Instructions {
     let found = detected();
-    // What `allow` has chosen meanwhile remains.
+    // The exchange fails if `allow` made a choice in the meantime; that choice is kept.
     let _ = CHOICE.compare_exchange(UNKNOWN, found as u8, Ordering::Relaxed, Ordering::Relaxed);
     found
 }
 
-/// Widest instruction set of the processor, with the sets that it includes.
+/// Return the widest instruction set of the processor for which all required features exist.
 fn detected() -> Instructions {
     #[cfg(target_arch = "x86_64")]
     {
@@ -73,11 +73,13 @@ fn detected() -> Instructions {
     Base
 }
 
-/// Compile a function for the base build and for AVX2, and call what the processor has.
+/// Compile a function for the base build and for AVX2, and call the version that the processor
+/// supports.
 ///
-/// What it calls must be `#[inline(always)]` (a closure is not), or remains in the base build's
-/// instructions. `WIDE` is true where it is compiled for more, and `N` is the number of lanes of single
-/// precision: eight, or sixteen in what begins with `16 lanes:`, which is compiled for AVX-512, too.
+/// Functions that it calls must be `#[inline(always)]`; otherwise they use the instructions of the
+/// base build. Closures cannot be, and do. `WIDE` is true in the AVX2 and AVX-512 versions. `N` is
+/// the number of single-precision lanes: eight, or sixteen in the AVX-512 version. A function that
+/// begins with `16 lanes:` is also compiled for AVX-512.
 macro_rules! by_widest {
     (16 lanes: $(#[$meta:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
         $(#[$meta])*
@@ -95,7 +97,8 @@ macro_rules! by_widest {
                 }
 
                 if $crate::instructions::used() == $crate::instructions::Instructions::Avx512 {
-                    // SAFETY: as below. By it NoJump takes 0.8 of the time.
+                    // SAFETY: `used` found on this processor all features that the function is
+                    // compiled for. AVX-512 reduces the time of NoJump to 0.8.
                     return unsafe { by_avx512($($argument),*) };
                 }
             }
@@ -117,7 +120,7 @@ macro_rules! by_widest {
                 plainly::<true, 8>($($argument),*)
             }
 
-            // Out of line: inlined into its callers, code is often vectorised less well.
+            // Not inlined: inside its callers, the compiler often vectorises this code less well.
             #[inline(never)]
             #[allow(clippy::too_many_arguments)]
             fn by_base($($argument: $type),*) $(-> $result)? {
@@ -126,9 +129,9 @@ macro_rules! by_widest {
 
             #[cfg(target_arch = "x86_64")]
             if $crate::instructions::used() >= $crate::instructions::Instructions::Avx2 {
-                // SAFETY: `used` has found on this processor all that the function is compiled for,
-                // and its code is the same. By it all distances take 0.5 to 0.8 of the time, an RMSD
-                // and a covariance 0.7, and SASA 0.5 to 0.6 (docs/developers/design.md).
+                // SAFETY: `used` found on this processor all features that the function is compiled
+                // for. AVX2 reduces the time of all distances to 0.5 to 0.8, of an RMSD and a
+                // covariance to 0.7, and of SASA to 0.5 to 0.6 (docs/developers/design.md).
                 return unsafe { by_avx2($($argument),*) };
             }
             by_base($($argument),*)
@@ -137,19 +140,22 @@ macro_rules! by_widest {
 }
 pub(crate) use by_widest;
 
-/// Numbers in single precision that AVX2 holds together.
+/// Number of single-precision lanes in an AVX2 register.
 pub(crate) const LANES: usize = 8;
 
-/// A bit for each number above 0. `WIDE` is that of `by_widest`: true in nothing else.
+/// Return a bit mask of the numbers above 0. `WIDE` must be the constant of `by_widest`, and false
+/// elsewhere.
 #[inline(always)]
 pub(crate) fn positive<const WIDE: bool>(numbers: &[f32; LANES]) -> u8 {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::*;
-        // Of plain code the compiler makes a shift a number, and of two halves, two of all that
-        // goes before: 1.6 and 1.3 times the time of all.
-        // SAFETY: only what was compiled for AVX2 has WIDE, and it runs on processors that have it;
-        // every processor of this kind has the others. All loads are of numbers of these eight.
+        // Plain code compiles to one shift per number, which takes 1.6 times as long. Using two
+        // halves also in the AVX2 version takes 1.3 times as long.
+        //
+        // SAFETY: `WIDE` is true only in code compiled for AVX2, which runs only on processors with
+        // AVX2. The other instructions are SSE2, which every x86-64 processor has. All loads are
+        // within the eight numbers.
         unsafe {
             if WIDE {
                 let all = _mm256_loadu_ps(numbers.as_ptr());
@@ -170,13 +176,13 @@ pub(crate) fn positive<const WIDE: bool>(numbers: &[f32; LANES]) -> u8 {
     }
 }
 
-/// Set the first `n` bits, of at least one.
+/// Return a byte with the first `n` bits set; `n` must be at least 1.
 #[inline(always)]
 pub(crate) fn low_bits(n: usize) -> u8 {
     (u16::MAX >> (16 - n)) as u8
 }
 
-/// The lanes whose bits are set, then lanes 0.
+/// For each bit mask, the numbers of the lanes whose bits are set, padded with lane 0.
 static SET: [[u8; LANES]; 256] = {
     let mut table = [[0; LANES]; 256];
     let mut bits = 0;
@@ -194,15 +200,15 @@ static SET: [[u8; LANES]; 256] = {
     table
 };
 
-/// All columns of the same length, which is then checked once for all of them.
+/// Cut all columns to the same length, so that the compiler checks bounds only once.
 #[inline(always)]
 pub(crate) fn cut<const N: usize>(columns: &mut [Vec<f32>; N]) -> [&mut [f32]; N] {
     let n = columns.iter().map(Vec::len).min().unwrap_or(0);
     columns.each_mut().map(|column| &mut column[..n])
 }
 
-/// Put `begin` + the number of each bit that is set to the front of `out`; what follows them is of no
-/// use.
+/// Write `begin` + the index of each set bit to the front of `out`. The rest of the first eight
+/// entries is undefined.
 #[inline(always)]
 pub(crate) fn put_set(bits: u8, begin: usize, out: &mut [u32]) {
     let out: &mut [u32; LANES] = out.first_chunk_mut().expect("room for all");
@@ -212,8 +218,8 @@ pub(crate) fn put_set(bits: u8, begin: usize, out: &mut [u32]) {
     }
 }
 
-/// Put those of eight whose bits are set to the front of `out`, for each of some columns of numbers;
-/// what follows them is of no use. `WIDE` is that of `by_widest`.
+/// Write the numbers whose bits are set to the front of `out` from `begin`, for each column. The
+/// rest of the eight entries is undefined. `WIDE` must be the constant of `by_widest`.
 #[inline(always)]
 pub(crate) fn pack<const WIDE: bool, const N: usize>(
     numbers: [[f32; LANES]; N],
@@ -229,7 +235,8 @@ pub(crate) fn pack<const WIDE: bool, const N: usize>(
     #[cfg(target_arch = "x86_64")]
     if WIDE {
         use std::arch::x86_64::*;
-        // SAFETY: as in `positive`; the stores are of eight numbers, too.
+        // SAFETY: as in `positive`. Loads are within the eight numbers and the eight bytes of
+        // `SET`, and stores within the eight numbers of `out`.
         unsafe {
             let lanes = _mm_loadl_epi64(SET[bits as usize].as_ptr().cast());
             let lanes = _mm256_cvtepu8_epi32(lanes);
@@ -251,15 +258,17 @@ pub(crate) fn pack<const WIDE: bool, const N: usize>(
     }
 }
 
-/// Coordinates of some atoms side by side, by axis. `WIDE` and `N` are those of `by_widest`.
+/// Transpose coordinates of some atoms into one array per axis. `WIDE` and `N` must be the
+/// constants of `by_widest`.
 #[inline(always)]
 pub(crate) fn columns_of<const WIDE: bool, const N: usize>(rows: &[[f32; 3]; N]) -> [[f32; N]; 3] {
     let mut columns = [[0.0; N]; 3];
     #[cfg(target_arch = "x86_64")]
     if WIDE && N == 16 {
         use std::arch::x86_64::*;
-        // SAFETY: only what was compiled for AVX-512 has sixteen lanes, and it runs on processors that
-        // have it. All loads are of these 48 numbers or a table, stores of sixteen of a column.
+        // SAFETY: `N` is 16 only in code compiled for AVX-512, which runs only on processors with
+        // AVX-512. Loads are within these 48 numbers or a table. Stores are within the sixteen
+        // numbers of a column.
         unsafe {
             let from = rows.as_ptr().cast::<f32>();
             let one = _mm512_loadu_ps(from);
@@ -278,11 +287,14 @@ pub(crate) fn columns_of<const WIDE: bool, const N: usize>(rows: &[[f32; 3]; N])
     #[cfg(target_arch = "x86_64")]
     if WIDE && N == 8 {
         use std::arch::x86_64::*;
-        // As the compiler shuffles them, NoJump takes 1.23 times as long.
-        // SAFETY: as in `positive`; all loads are of these 24 numbers, stores of eight of a column.
+        // With the compiler's own shuffles, NoJump takes 1.23 times as long.
+        //
+        // SAFETY: as in `positive`. Loads are within these 24 numbers, and stores within the eight
+        // numbers of a column.
         unsafe {
             let from = rows.as_ptr().cast::<f32>();
-            // Four atoms are in twelve numbers; of both halves, the first, second and last four.
+            // Four atoms occupy twelve numbers. Each register contains four numbers of both halves:
+            // the first, second and last four.
             let first = _mm256_loadu2_m128(from.add(12), from);
             let second = _mm256_loadu2_m128(from.add(16), from.add(4));
             let last = _mm256_loadu2_m128(from.add(20), from.add(8));
@@ -305,7 +317,7 @@ pub(crate) fn columns_of<const WIDE: bool, const N: usize>(rows: &[[f32; 3]; N])
     columns
 }
 
-/// The reverse of [`columns_of`].
+/// Transpose in the opposite direction of [`columns_of`].
 #[inline(always)]
 pub(crate) fn rows_of<const WIDE: bool, const N: usize>(
     columns: &[[f32; N]; 3],
@@ -314,7 +326,8 @@ pub(crate) fn rows_of<const WIDE: bool, const N: usize>(
     #[cfg(target_arch = "x86_64")]
     if WIDE && N == 16 {
         use std::arch::x86_64::*;
-        // SAFETY: as in `columns_of`; loads are of sixteen numbers of a column, stores of these 48.
+        // SAFETY: as in `columns_of`. Loads are within the sixteen numbers of a column, and stores
+        // within these 48 numbers.
         unsafe {
             let x = _mm512_loadu_ps(columns[0].as_ptr());
             let y = _mm512_loadu_ps(columns[1].as_ptr());
@@ -332,7 +345,8 @@ pub(crate) fn rows_of<const WIDE: bool, const N: usize>(
     #[cfg(target_arch = "x86_64")]
     if WIDE && N == 8 {
         use std::arch::x86_64::*;
-        // SAFETY: as in `positive`; loads are of eight numbers of a column, stores of these 24.
+        // SAFETY: as in `positive`. Loads are within the eight numbers of a column, and stores
+        // within these 24 numbers.
         unsafe {
             let x = _mm256_loadu_ps(columns[0].as_ptr());
             let y = _mm256_loadu_ps(columns[1].as_ptr());
@@ -356,8 +370,8 @@ pub(crate) fn rows_of<const WIDE: bool, const N: usize>(
     }
 }
 
-/// For each axis, the places of sixteen numbers among the first 32 of 48, and then among what was found
-/// there and the last sixteen of 48.
+/// For each axis: indices of sixteen numbers among the first 32 of 48, and then indices among that
+/// result and the last sixteen numbers.
 #[cfg(target_arch = "x86_64")]
 static TO_COLUMNS: [[[u32; 16]; 2]; 3] = {
     let mut table = [[[0; 16]; 2]; 3];
@@ -375,8 +389,7 @@ static TO_COLUMNS: [[[u32; 16]; 2]; 3] = {
     table
 };
 
-/// For each sixteen of 48 numbers, their places among x and y, and then among what was found there and
-/// z.
+/// For each sixteen of 48 numbers: indices among x and y, and then indices among that result and z.
 #[cfg(target_arch = "x86_64")]
 static TO_ROWS: [[[u32; 16]; 2]; 3] = {
     let mut table = [[[0; 16]; 2]; 3];
@@ -394,8 +407,8 @@ static TO_ROWS: [[[u32; 16]; 2]; 3] = {
     table
 };
 
-/// The larger one of a magnitude and that of another number in each lane; either where one is no number.
-/// `WIDE` and `N` are those of `by_widest`.
+/// Return the larger of a magnitude and the magnitude of another number, for each lane. If one of
+/// them is NaN, the result is either. `WIDE` and `N` must be the constants of `by_widest`.
 #[inline(always)]
 pub(crate) fn larger_magnitude<const WIDE: bool, const N: usize>(
     one: &[f32; N],
@@ -405,13 +418,14 @@ pub(crate) fn larger_magnitude<const WIDE: bool, const N: usize>(
     #[cfg(target_arch = "x86_64")]
     if WIDE && N == 16 {
         use std::arch::x86_64::*;
-        // SAFETY: as in `columns_of`; loads and stores are of the sixteen numbers of these.
+        // SAFETY: as in `columns_of`. Loads and stores are within the sixteen numbers of these
+        // arrays.
         unsafe {
             let (one, other) = (
                 _mm512_loadu_ps(one.as_ptr()),
                 _mm512_loadu_ps(other.as_ptr()),
             );
-            // The larger magnitude, without a sign.
+            // The operation returns the larger magnitude without its sign.
             let both = _mm512_range_ps::<0b10_11>(one, other);
             _mm512_storeu_ps(larger.as_mut_ptr(), both);
         }
@@ -424,13 +438,13 @@ pub(crate) fn larger_magnitude<const WIDE: bool, const N: usize>(
     larger
 }
 
-/// Bring what is in the cache lines of some atoms nearer to the processor.
+/// Prefetch the cache lines of some atoms.
 #[inline(always)]
 pub(crate) fn prefetch(rows: &[[f32; 3]]) {
     #[cfg(target_arch = "x86_64")]
     for line in rows.as_flattened().chunks(16) {
         use std::arch::x86_64::*;
-        // SAFETY: it changes nothing but caches, and may be given any address.
+        // SAFETY: a prefetch changes only caches, and accepts any address.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
     }
 }

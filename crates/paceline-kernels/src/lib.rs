@@ -1,5 +1,5 @@
-//! Kernels of analyses of molecular dynamics, one file per kernel: functions from slices to
-//! numbers.
+//! Kernels of analyses of molecular dynamics. A kernel is a function that reads slices and computes
+//! numbers. Each file contains one kernel.
 //!
 //! ```
 //! use paceline_kernels::rmsd::{Group, Rmsd};
@@ -23,13 +23,13 @@
 //! # }
 //! ```
 //!
-//! A kernel gives the same bits for any block size and any number of threads. It therefore uses
-//! only operations that IEEE 754 defines exactly (`+ − × ÷ √`), in an order that depends only on
-//! the frame. Sums over atoms run in a few interleaved partial sums (`Sum` in `reference.rs`),
-//! which a compiler may compute side by side without changing them.
+//! The result of a kernel has the same bits for any block size and any number of threads. A kernel
+//! therefore uses only operations that IEEE 754 defines exactly (`+ − × ÷ √`), in an order that
+//! depends only on the frame. A sum over atoms consists of a few interleaved partial sums (`Sum` in
+//! `reference.rs`). The compiler can vectorise partial sums without changing their bits.
 //!
-//! A block holds complete frames of `n_atoms` positions (x, y, z, Å). A NaN in the input gives a
-//! NaN in the result: a kernel does not leave out any input.
+//! A block contains complete frames of `n_atoms` positions (x, y, z, Å). A NaN in the input yields
+//! a NaN in the result: a kernel skips no input.
 
 #![deny(missing_docs)]
 
@@ -81,17 +81,17 @@ pub mod wrap;
 pub use histogram::count_indices;
 pub use paceline_base::error;
 
-/// Atoms of a block that a kernel uses, in its own order; duplicates are allowed.
+/// Atoms of a block that a kernel reads, in the order of the kernel. Atoms may be repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Columns {
-    /// Contiguous atoms in ascending order, which are not copied.
+    /// Contiguous atoms in ascending order. The kernel reads their positions without a copy.
     Run(Range<usize>),
-    /// Any other atoms, which are gathered first.
+    /// Any other atoms. Their positions are copied together before the kernel reads them.
     List(Vec<usize>),
 }
 
 impl Columns {
-    /// The atoms of these indices, in their order.
+    /// Create columns from atom indices, and keep the order of the indices.
     pub fn new(indices: &[usize]) -> Self {
         let first = indices.first().copied().unwrap_or(0);
         let neighbours = indices
@@ -119,10 +119,10 @@ impl Columns {
     }
 
     /// Copy the positions of these atoms, in their order. `positions` has the shape (frames,
-    /// `n_atoms`, 3), and `out` as many frames of these atoms.
+    /// `n_atoms`, 3). `out` has the same number of frames, with only these atoms.
     ///
     /// # Errors
-    /// [`Error::Argument`] if an atom is out of range, or a slice has another length.
+    /// [`Error::Argument`] if an atom is out of range, or a slice has the wrong length.
     pub fn copy(&self, positions: &[f32], n_atoms: usize, out: &mut [f32]) -> Result<()> {
         self.check(n_atoms)?;
         let mut frames = frames(positions, n_atoms)?.peekable();
@@ -146,7 +146,7 @@ impl Columns {
     }
 
     /// # Errors
-    /// [`Error::Argument`] if an index reaches past `n_atoms`.
+    /// [`Error::Argument`] if an index is `n_atoms` or larger.
     fn check(&self, n_atoms: usize) -> Result<()> {
         let end = match self {
             Columns::Run(run) => run.end,
@@ -164,7 +164,7 @@ impl Columns {
         )))
     }
 
-    /// Return the positions of these atoms, in their order. The caller has called `check`.
+    /// Return the positions of these atoms, in their order. The caller must call `check` first.
     fn pick<'a>(&self, frame: &'a [f32], scratch: &'a mut Vec<f32>) -> &'a [f32] {
         match self {
             Columns::Run(run) => &frame[3 * run.start..3 * run.end],
@@ -182,12 +182,13 @@ impl Columns {
 /// Split a block into frames.
 ///
 /// # Errors
-/// [`Error::Argument`] if `positions` is not a whole number of frames of at least one atom.
+/// [`Error::Argument`] if `positions` is not a whole number of frames, or frames have no atoms.
 fn frames(positions: &[f32], n_atoms: usize) -> Result<ChunksExact<'_, f32>> {
     Ok(positions.chunks_exact(frame_len(positions.len(), n_atoms)?))
 }
 
-/// Number of coordinates of a frame, from the number `n_coordinates` of a block.
+/// Return the number of coordinates of a frame, after a check of the block's length
+/// (`n_coordinates`).
 ///
 /// # Errors
 /// As [`frames`].
@@ -201,7 +202,7 @@ fn frame_len(n_coordinates: usize, n_atoms: usize) -> Result<usize> {
 }
 
 /// # Errors
-/// [`Error::Argument`] if a slice has another length than it must.
+/// [`Error::Argument`] if `found` differs from `expected`.
 fn check_len(what: &str, found: usize, expected: usize) -> Result<()> {
     if found == expected {
         return Ok(());

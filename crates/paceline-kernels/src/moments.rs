@@ -1,19 +1,21 @@
-//! Mean and second moment over frames, of each coordinate or each number of a row.
+//! Mean and second moment over frames, for each coordinate or each number of a row.
 //!
-//! Frames are added one by one, in order, within a leaf (Welford 1962, Technometrics 4, 419), and
-//! leaves are merged (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242). A partial result therefore
-//! holds a count, means, and sums of squared deviations from them.
+//! Within a leaf, frames are added one by one, in order (Welford 1962, Technometrics 4, 419).
+//! Leaves are merged by the method of Chan, Golub & LeVeque (1983, Am. Stat. 37, 242). A partial
+//! result therefore contains a count, means, and sums of squared deviations from the means.
 
 use super::check_len;
 use super::projection::Superposed;
 use paceline_base::error::Result;
 
-/// Add the frames of a block to the moments of a leaf; return the sum of the RMSDs (Å) of the
-/// superposed atoms, 0 without superposition. `positions` has the shape (frames, `n_atoms`, 3), Å;
-/// `mean` (Å) and `m2` (Å²) have 3 numbers an atom of `atoms`, all zero where `count` is.
+/// Add the frames of a block to the moments of a leaf. Return the sum of the RMSDs (Å) of the
+/// superposed atoms, or 0 without superposition. `positions` has the shape (frames, `n_atoms`, 3),
+/// Å. `mean` (Å) and `m2` (Å²) contain 3 numbers for each atom of `atoms`; all are zero while
+/// `count` is zero.
 ///
 /// # Errors
-/// [`Error::Argument`](paceline_base::error::Error::Argument) if these do not belong together.
+/// [`Error::Argument`](paceline_base::error::Error::Argument) if the lengths of the slices do not
+/// match.
 pub fn accumulate(
     positions: &[f32],
     n_atoms: usize,
@@ -27,7 +29,7 @@ pub fn accumulate(
     atoms.each_frame(positions, n_atoms, |xs| add(xs, mean, m2, count))
 }
 
-/// Add rows of numbers, one per frame, with as many numbers as there are means.
+/// Add rows of numbers to the moments, one row for each frame. A row has one number for each mean.
 ///
 /// # Errors
 /// As [`accumulate`].
@@ -57,11 +59,12 @@ fn add<T: Copy + Into<f64>>(xs: &[T], mean: &mut [f64], m2: &mut [f64], count: &
     }
 }
 
-/// Merge the moments of the right into those of the left. If one side has no frames, the other is
-/// unchanged.
+/// Merge the moments of the right side into the left side. If the right side has no frames, the
+/// left side is unchanged; if the left side has none, it becomes a copy of the right side.
 ///
 /// # Errors
-/// [`Error::Argument`](paceline_base::error::Error::Argument) if the sides differ in length.
+/// [`Error::Argument`](paceline_base::error::Error::Argument) if the two sides have different
+/// lengths.
 pub fn merge(
     mean: &mut [f64],
     m2: &mut [f64],
@@ -148,7 +151,7 @@ mod tests {
         leaf
     }
 
-    /// Merge the leaves in pairs, as the engine merges them over a tree.
+    /// Merge leaves in pairs, in the same tree as the engine.
     fn tree(leaves: &[Leaf]) -> Leaf {
         if let [leaf] = leaves {
             return leaf.clone();

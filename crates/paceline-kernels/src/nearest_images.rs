@@ -1,15 +1,15 @@
-//! Nearest images of differences of positions in a cell with any angles, for many at a time.
+//! Nearest images of many differences of positions, in a cell with any angles.
 
 use super::cell::{Cell, square, whole};
 use super::instructions::by_widest;
 use super::row_kernel::cell_or_none;
 
-/// Number of images that are compared with their neighbours together.
+/// Number of images whose neighbours are compared together.
 const FAR: usize = 32;
 
-/// Computes the nearest image of a difference of positions, Å.
+/// Computation of the nearest image of a difference of positions, Å.
 pub enum Images {
-    /// Without a cell.
+    /// No cell.
     Plain,
     /// Cell with right angles: edges and their inverses.
     Rectangular([f64; 3], [f64; 3]),
@@ -17,7 +17,7 @@ pub enum Images {
 }
 
 impl Images {
-    /// Use the frame's cell if distances are periodic and the frame has one.
+    /// Use the cell of the frame if distances are periodic and the frame has a cell.
     pub fn new(dimensions: [f32; 6], periodic: bool) -> Result<Self, String> {
         if !periodic {
             return Ok(Images::Plain);
@@ -40,7 +40,7 @@ impl Images {
         }
     }
 
-    /// Fill `out` with the squares of distances (Å²), from the difference of each pair.
+    /// Fill `out` with squared distances (Å²). `difference` returns the difference of each pair.
     #[inline(always)]
     pub fn squares(&self, out: &mut [f64], difference: impl Fn(usize) -> [f64; 3]) {
         match self {
@@ -49,8 +49,8 @@ impl Images {
                     *out = square(difference(k));
                 }
             }
-            // Local copies of the cell: otherwise they would be read again for each distance, since
-            // `out` might alias them.
+            // The cell is copied to local variables. Otherwise it would be read again for each
+            // distance, since `out` might alias it.
             Images::Rectangular(edges, inverse) => {
                 let (edges, inverse) = (*edges, *inverse);
                 for (k, out) in out.iter_mut().enumerate() {
@@ -79,13 +79,13 @@ impl Images {
 
 /// Cell with angles other than 90°: [`Cell::nearest_images`] for many differences.
 pub struct Triclinic {
-    /// Reduced vectors, tilted by at most half of the previous ones.
+    /// Reduced vectors: each tilts by at most half of the vectors before it.
     vectors: [[f64; 3]; 3],
-    /// Inverses of the vectors' diagonal elements.
+    /// Inverses of the diagonal elements of the vectors.
     over: [f64; 3],
     /// As [`Cell::near`].
     near: f64,
-    /// The 26 neighbours of a cell without opposite ones, and the squares of their distances (Å²).
+    /// The 26 neighbouring images, without opposite ones, and their squared distances (Å²).
     neighbours: [([f64; 3], f64); 13],
 }
 
@@ -94,7 +94,7 @@ impl Triclinic {
         let cell = cell.reduced();
         let vectors = *cell.vectors();
         let neighbours = std::array::from_fn(|k| {
-            // From 14 on, numbers to the base of 3 begin with the middle digit or a larger one.
+            // In base 3, the numbers from 14 on have 1 or 2 as their first digit that is not 1.
             let digits = [(k + 14) / 9, (k + 14) / 3 % 3, (k + 14) % 3];
             let vector = cell.shifted([0.0; 3], digits.map(|digit| digit as f64 - 1.0));
             (vector, square(vector))
@@ -107,13 +107,13 @@ impl Triclinic {
         }
     }
 
-    /// Return the image that is nearest vector by vector; if it is near, it is the nearest of all.
+    /// Return the image rounded vector by vector. If it is near, it is the nearest image.
     #[inline(always)]
     fn folded(&self, d: [f64; 3]) -> [f64; 3] {
         folded_aslant(d, &self.vectors, &self.over)
     }
 
-    /// Return the nearest of a folded image and its 26 neighbours.
+    /// Return the nearest of a rounded image and its 26 neighbours.
     fn nearest(&self, d: [f64; 3]) -> [f64; 3] {
         if square(d) < self.near {
             return d;
@@ -131,12 +131,12 @@ impl Triclinic {
     }
 }
 
-/// Folded images that are not near, and may have nearer neighbours.
+/// Rounded images that are not near, so that a neighbour may be nearer.
 #[derive(Default)]
 struct Far {
     n: usize,
     places: [usize; FAR],
-    /// x, y and z of each.
+    /// Coordinates x, y and z of the images.
     images: [[f64; FAR]; 3],
 }
 
@@ -150,7 +150,8 @@ impl Far {
         self.n += 1;
     }
 
-    /// Replace their squares in `out` by those of the nearest neighbours, and clear the list.
+    /// Replace the squared distances in `out` by those of the nearest neighbours, and clear the
+    /// list.
     fn shorten(&mut self, cell: &Triclinic, out: &mut [f64]) {
         shorten(self, cell, out);
         self.n = 0;
@@ -179,7 +180,7 @@ by_widest! {
     }
 }
 
-/// Return the image in a cell with other angles than 90° that is nearest vector by vector.
+/// Return the image rounded vector by vector, in a triclinic cell.
 #[inline(always)]
 fn folded_aslant([x, y, z]: [f64; 3], [a, b, c]: &[[f64; 3]; 3], over: &[f64; 3]) -> [f64; 3] {
     let w = whole(z * over[2]);
@@ -189,7 +190,7 @@ fn folded_aslant([x, y, z]: [f64; 3], [a, b, c]: &[[f64; 3]; 3], over: &[f64; 3]
     [x - whole(x * over[0]) * a[0], y, z]
 }
 
-/// Return the nearest image in a cell with right angles.
+/// Return the nearest image in a rectangular cell.
 #[inline(always)]
 fn folded(d: [f64; 3], edges: &[f64; 3], inverse: &[f64; 3]) -> [f64; 3] {
     std::array::from_fn(|i| d[i] - edges[i] * whole(d[i] * inverse[i]))

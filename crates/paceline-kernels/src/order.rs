@@ -7,7 +7,8 @@ use super::row_kernel::{Frames, RowKernel};
 use super::transform::Refused;
 use paceline_base::error::{Error, Result};
 
-/// Means of (3 cos² θ − 1) / 2 over vectors with the angle θ to an axis.
+/// Order parameters: means of (3 cos² θ − 1) / 2, where θ is the angle between a vector and an
+/// axis.
 #[derive(Debug, Clone)]
 pub struct Order {
     ends: Groups<2>,
@@ -16,12 +17,13 @@ pub struct Order {
 }
 
 impl Order {
-    /// Vectors from one atom of `ends` to the other, by nearest images; a mean over each of `sizes`
-    /// vectors, which follow each other. The axis may have any length.
+    /// Create a kernel for vectors between pairs of atoms. `ends` contains the two atoms of each
+    /// vector; a vector ends at the nearest image of the second atom. `sizes` contains the number
+    /// of consecutive vectors in each mean. The axis may have any length.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a mean is of no vectors, there are not two atoms each, or the axis
-    /// has no direction.
+    /// [`Error::Argument`] if a mean contains no vectors, `ends` does not contain two atoms for
+    /// each vector, or the axis has no direction.
     pub fn new(
         ends: [&[usize]; 2],
         sizes: &[usize],
@@ -50,7 +52,8 @@ impl RowKernel for Order {
         self.sizes.len()
     }
 
-    /// Means, from -0.5 to 1; NaN if a position is. Vectors without length are refused.
+    /// Compute means, from −0.5 to 1. A mean is NaN if a position is NaN. A frame with a vector of
+    /// zero length is refused.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         let n_columns = self.n_columns();
         (self.ends).fill_each_row(frames, out, n_columns, |number, [from, to], images, row| {
@@ -64,7 +67,7 @@ impl RowKernel for Order {
                     let along = d[0] * axis[0] + d[1] * axis[1] + d[2] * axis[2];
                     let length = square(d);
                     if length == 0.0 {
-                        return Err(format!("both atoms of vector {k} are at the same place"));
+                        return Err(format!("both atoms of vector {k} are at the same position"));
                     }
                     sum += along * along / length;
                 }
@@ -94,7 +97,8 @@ mod tests {
 
     #[test]
     fn along_an_axis_across_it_and_between() {
-        // From the first atom: up, down by the border of the cell, aside, and at 60° to z.
+        // Vectors from the first atom: up, down across the boundary of the cell, sideways, and at
+        // 60° to z.
         let frame = [
             [1.0, 1.0, 1.0],
             [1.0, 1.0, 2.0],
@@ -142,7 +146,7 @@ mod tests {
         let axis = [0.0, 0.0, 1.0];
         let task = Order::new([&[0], &[1]], &[1], axis, true).expect("a vector");
         let none = row(&task, &[1.0; 6], CELL);
-        assert!(none.is_err_and(|reason| reason.contains("vector 0 are at the same place")));
+        assert!(none.is_err_and(|reason| reason.contains("vector 0 are at the same position")));
         let unknown = row(&task, &[1.0, 1.0, f32::NAN, 2.0, 2.0, 2.0], CELL).expect("a row");
         assert!(unknown[0].is_nan());
         assert!(Order::new([&[0], &[1]], &[0, 1], axis, true).is_err());

@@ -1,11 +1,13 @@
-//! Conversion of frames for kernels: cells are upright, compact, and periodic along all vectors.
+//! Conversion of frames so that cells are upright, compact, and periodic along all vectors, as
+//! kernels require.
 //!
-//! Kernels take the first vector of a cell along x and the second in the plane of x and y, look for
-//! nearest images among 26 neighbours, and know no other boundary than a periodic one. Almost all
-//! frames are so. Of the others (cells that a fit or a program has turned, that lean far, or are
-//! not periodic along a vector) kernels are given a copy: positions turned with the cell, the same
-//! lattice by short vectors, and across each vector that is not periodic more space than any two
-//! atoms are apart. Distances and angles are those of the frame.
+//! Kernels expect the first cell vector along x and the second in the xy plane. They search nearest
+//! images among 26 neighbours, and support only periodic boundaries. Almost all frames meet these
+//! conditions. The others have cells that a fit or a program has rotated, that are strongly tilted,
+//! or that are not periodic along a vector. For these frames, kernels get a converted copy: the
+//! positions are rotated with the cell, and short vectors describe the same lattice. A vector
+//! without periodicity is made longer than the distance between any two atoms. Distances and angles
+//! do not change.
 
 use std::borrow::Cow;
 
@@ -16,40 +18,41 @@ use crate::cell::{FLAT, cross, dot, square};
 use crate::qcp::Matrix3;
 use crate::{check_len, frame_len};
 
-/// Space between the atoms and their images across a non-periodic boundary, Å: more than any
-/// cutoff.
+/// Extra space across a non-periodic boundary (Å), longer than any cutoff, so that no atom is near
+/// an image.
 const SPACE: f64 = 1024.0;
-/// Part of a vector by which another may lean over more than half of it, as rounding makes it.
+/// Tolerance of the tilt of a compact cell, relative to the vector, for cells rounded in the file.
 const ROUNDING: f64 = 1e-4;
-/// Rounds of reduction: each makes a vector shorter.
+/// Maximum number of rounds of lattice reduction. Each round makes a vector shorter.
 const MOST_ROUNDS: usize = 1000;
 
 /// Vectors that describe a cell for a kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Basis {
-    /// The cell's own vectors: for kernels that wrap atoms into it.
+    /// The vectors of the cell itself: for kernels that wrap atoms into the cell.
     Own,
-    /// Short vectors of the same lattice: for nearest images.
+    /// Short vectors of the same lattice: for kernels that search nearest images.
     Compact,
 }
 
-/// Rotation of a frame, and its resulting cell.
+/// Rotation of a frame, and the cell after the rotation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Placement {
-    /// Lengths (Å) and angles (degrees) for the kernel; zeros if no vector is periodic.
+    /// Lengths (Å) and angles (degrees) of the cell for the kernel; zeros if no vector is periodic.
     pub dimensions: [f32; 6],
-    /// The vectors of that cell in the orientation of the file, Å.
+    /// Vectors of this cell in the orientation of the file, Å.
     pub basis: Matrix3,
-    /// Unit vectors along which the kernel has x, y and z.
+    /// Unit vectors, in the file's orientation, of the kernel's x, y and z axes.
     axes: Matrix3,
-    /// Where the kernel has its origin, Å.
+    /// Origin of the kernel's coordinates, in the coordinates of the file, Å.
     origin: [f64; 3],
-    /// What the volume of the file's cell is larger by than that of the kernel's, Å³.
+    /// Volume of the cell in the file minus the volume of the kernel's cell, Å³.
     volume: f64,
 }
 
 impl Placement {
-    /// How to turn a frame; `None` if its cell is as kernels expect, missing or impossible.
+    /// Return the placement of a frame; `None` if the cell needs no conversion, is missing or is
+    /// impossible.
     pub fn of(cell: &UnitCell, basis: Basis, frame: &[f32]) -> Option<Placement> {
         let is_cell = cell.vectors != [[0.0; 3]; 3] && cell.dimensions != [0.0; 6];
         let is_finite = cell.vectors.as_flattened().iter().all(|x| x.is_finite());
@@ -93,23 +96,23 @@ impl Placement {
         })
     }
 
-    /// A vector of the file, as the kernel has it.
+    /// Rotate a vector from the file's orientation to the kernel's.
     pub fn turned(&self, d: [f64; 3]) -> [f64; 3] {
         self.axes.map(|axis| dot(axis, d))
     }
 
-    /// A vector of the kernel, as the file has it.
+    /// Rotate a vector from the kernel's orientation to the file's.
     fn turned_back(&self, d: [f64; 3]) -> [f64; 3] {
         let [x, y, z] = self.axes;
         std::array::from_fn(|i| d[0] * x[i] + d[1] * y[i] + d[2] * z[i])
     }
 
-    /// A point of the file, as the kernel has it, Å.
+    /// Convert a point from the file's coordinates to the kernel's, Å.
     pub fn placed_point(&self, x: [f64; 3]) -> [f64; 3] {
         self.turned(std::array::from_fn(|i| x[i] - self.origin[i]))
     }
 
-    /// A position of the file, as the kernel has it, Å.
+    /// Convert a position from the file's coordinates to the kernel's, Å.
     pub fn placed(&self, x: [f32; 3]) -> [f32; 3] {
         self.placed_point(x.map(f64::from)).map(|x| x as f32)
     }
@@ -120,7 +123,8 @@ impl Placement {
         }
     }
 
-    /// Move the atoms of a stored frame as the kernel has moved them from where they were placed.
+    /// Apply the kernel's changes of positions to a stored frame. `frame` contains the positions
+    /// after the kernel.
     fn move_back(&self, stored: &[f32], frame: &mut [f32]) {
         let atoms = frame.as_chunks_mut::<3>().0.iter_mut();
         for (atom, &x) in atoms.zip(stored.as_chunks::<3>().0) {
@@ -138,17 +142,17 @@ impl Placement {
 /// Frames of a block, converted for a kernel.
 #[derive(Debug)]
 pub struct PlacedFrames<'a> {
-    /// Å, as [`Frames`](crate::row_kernel::Frames) has them.
+    /// Positions (Å) as [`Frames`](crate::row_kernel::Frames) requires.
     pub positions: Cow<'a, [f32]>,
     /// Lengths (Å) and angles (degrees) of each frame's cell.
     pub dimensions: Vec<f32>,
-    /// How each frame was turned; empty if none was.
+    /// Placement of each frame; empty if no frame was converted.
     pub placements: Vec<Option<Placement>>,
 }
 
 impl<'a> PlacedFrames<'a> {
     /// # Errors
-    /// [`Error::Argument`](paceline_base::error::Error::Argument) if the slices do not hold the
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) if the slices do not contain the
     /// same number of whole frames.
     pub fn new(positions: &'a [f32], n_atoms: usize, cells: &[f64], basis: Basis) -> Result<Self> {
         let (frame_len, cells) = rows_of(positions, n_atoms, cells)?;
@@ -172,15 +176,16 @@ impl<'a> PlacedFrames<'a> {
         })
     }
 
-    /// What the sum of the volumes of the cells is larger by than that of the kernel's, Å³.
+    /// Return the sum of the cell volumes in the file minus the sum of the volumes of the kernel's
+    /// cells, Å³.
     pub fn volume(&self) -> f64 {
         let placements = self.placements.iter().flatten();
         placements.map(|placement| placement.volume).sum()
     }
 }
 
-/// Let a transformation change the frames of a block as kernels see them, and move the atoms of the
-/// frames as it has moved these.
+/// Apply a transformation to the converted frames of a block, and apply the same changes to the
+/// stored frames.
 ///
 /// # Errors
 /// As [`PlacedFrames::new`].
@@ -230,7 +235,7 @@ fn placements(
     basis: Basis,
 ) -> Vec<Option<Placement>> {
     let frames = positions.chunks_exact(frame_len).zip(cells);
-    // The last cell that is as kernels expect: that of all frames, at constant volume.
+    // Last cell that needed no conversion. At constant volume, all frames have this cell.
     let mut ready: Option<&CellRow> = None;
     let place = |(frame, row)| {
         if ready == Some(row) {
@@ -251,8 +256,8 @@ fn dimensions(cells: &[CellRow], placements: &[Option<Placement>]) -> Vec<f32> {
     cells.iter().zip(placements).flat_map(of_row).collect()
 }
 
-/// Unit vectors along a, across it in the plane of a and b, and across both; and the cell along
-/// these.
+/// Return unit vectors along a, perpendicular to a in the plane of a and b, and perpendicular to
+/// both; and the cell in these axes.
 fn upright(&[a, b, c]: &Matrix3) -> (Matrix3, Matrix3) {
     let unit = |v: [f64; 3]| v.map(|x| x / square(v).sqrt());
     let x = unit(a);
@@ -263,32 +268,34 @@ fn upright(&[a, b, c]: &Matrix3) -> (Matrix3, Matrix3) {
     (axes, [of(a), of(b), of(c)])
 }
 
-/// True if kernels take the vectors for no cell.
+/// Return true if kernels treat the vectors as a missing cell.
 fn is_flat(vectors: &Matrix3) -> bool {
     let (_, along) = upright(vectors);
-    // A NaN is not above the limit either.
+    // The comparison is negated so that NaN counts as flat.
     !(0..3).all(|k| along[k][k].abs() > FLAT * square(along[k]).sqrt())
 }
 
-/// True if the nearest image of all is among those that round vector by vector, from c to a, and
-/// their 26 neighbours.
+/// Return true if a kernel finds the nearest image: by rounding vector by vector, from c to a, and
+/// then testing the 26 neighbours of the result.
 ///
-/// Rounding leaves at most half of `a_x`, `b_y` and `c_z`, of a square of R² in the plane of x and y.
-/// Two layers along z are no nearer where (3/2 `c_z`)² ≥ R² + (1/2 `c_z`)²; two rows along y, where
-/// `b_y`, what is left when b and c lean over half each, is at least R; two along x never are.
+/// After rounding, at most half of `a_x`, `b_y` and `c_z` remains. Let R² be the largest squared
+/// length of this remainder in the xy plane. Images two layers away along z are not nearer if (3/2
+/// `c_z`)² ≥ R² + (1/2 `c_z`)². Images two rows away along y are at least `b_y` away: two rows,
+/// less half a row of remainder and half a row of tilt. They are not nearer if `b_y` ≥ R. Images
+/// two cells away along x are never nearer.
 fn is_compact(&[a, b, c]: &Matrix3) -> bool {
     let half = 0.5 + ROUNDING;
     let leans = [(b[0], a[0]), (c[0], a[0]), (c[1], b[1])];
     let is_reduced = leans.iter().all(|(x, over)| x.abs() <= half * over);
     let [a, b, c] = [a[0] * a[0], b[1] * b[1], c[2] * c[2]];
     let is_right = leans.iter().all(|(x, over)| x.abs() <= ROUNDING * over);
-    // Along right angles each axis is rounded by itself.
+    // In a rectangular cell, each axis is rounded independently.
     is_right || is_reduced && 3.0 * b >= a && 8.0 * c >= a + b
 }
 
-/// The vectors of a cell, of which those that are not periodic are across the others, and longer
-/// than the atoms are apart. The origin begins just below the atoms then, or the middle of the
-/// cell stays where it is in the file.
+/// Return cell vectors for the kernel. A non-periodic vector becomes perpendicular to the others,
+/// and longer than the extent of the atoms; the origin then lies just below the atoms. Otherwise
+/// the middle of the cell keeps its position.
 fn spaced(cell: &UnitCell, basis: Basis, frame: &[f32], origin: &mut [f64; 3]) -> Matrix3 {
     let mut vectors = cell.vectors;
     let mut fixed: Vec<usize> = (0..3).filter(|&k| cell.periodic[k]).collect();
@@ -320,7 +327,7 @@ fn spaced(cell: &UnitCell, basis: Basis, frame: &[f32], origin: &mut [f64; 3]) -
     vectors
 }
 
-/// The unit vector nearest to vector `k` that is across those that are fixed.
+/// Return the unit vector nearest to vector `k` that is perpendicular to the `fixed` vectors.
 fn across(vectors: &Matrix3, fixed: &[usize], k: usize) -> [f64; 3] {
     let unit = |v: [f64; 3]| v.map(|x| x / square(v).sqrt());
     match *fixed {
@@ -340,8 +347,8 @@ fn across(vectors: &Matrix3, fixed: &[usize], k: usize) -> [f64; 3] {
     }
 }
 
-/// The same cell, two of its vectors exchanged if it is left-handed: no turn makes such a one
-/// upright.
+/// Return the same cell in right-handed order, with two vectors exchanged if necessary. A rotation
+/// cannot make a left-handed cell upright.
 fn right_handed([a, b, c]: Matrix3) -> Matrix3 {
     match dot(cross(a, b), c) < 0.0 {
         true => [a, c, b],
@@ -349,14 +356,14 @@ fn right_handed([a, b, c]: Matrix3) -> Matrix3 {
     }
 }
 
-/// Å³.
+/// Return the volume of a cell, Å³.
 fn volume_of(&[a, b, c]: &Matrix3) -> f64 {
     dot(cross(a, b), c).abs()
 }
 
-/// Short vectors of the same lattice: no sum or difference of them is shorter than its longest one
-/// (Semaev 2001, Lecture Notes in Computer Science 2146, 181); then each leans over at most half of
-/// those before it.
+/// Return short vectors of the same lattice (Semaev 2001, Lecture Notes in Computer Science 2146,
+/// 181): no sum or difference of them is shorter than the longest one. Each vector then tilts by at
+/// most half of the vectors before it.
 fn reduced(mut vectors: Matrix3) -> Matrix3 {
     for _ in 0..MOST_ROUNDS {
         vectors.sort_by(|one, other| square(*one).total_cmp(&square(*other)));
@@ -407,7 +414,7 @@ mod tests {
         UnitCell::of_vectors(vectors)
     }
 
-    /// The shortest image of a difference, along the vectors that are periodic, by brute force.
+    /// Return the shortest image of a difference along the periodic vectors, by brute force.
     fn shortest(cell: &UnitCell, d: [f64; 3], most: i32) -> f64 {
         let around = |k: usize| {
             if cell.periodic[k] {
@@ -431,7 +438,7 @@ mod tests {
         least.sqrt()
     }
 
-    /// The distance that a kernel finds between two atoms.
+    /// Return the distance that a kernel finds between two atoms.
     fn distance(cell: &UnitCell, basis: Basis, atoms: &[f32; 6]) -> f64 {
         let placed = PlacedFrames::new(atoms, 2, &cell.row(), basis).expect("a frame");
         let x: Vec<f64> = placed.positions.iter().copied().map(f64::from).collect();
@@ -501,7 +508,8 @@ mod tests {
         }
     }
 
-    /// Make sure that the vectors of a placement are whole numbers of the cell's, and span as much.
+    /// Check that the vectors of a placement are integer combinations of the cell vectors, with the
+    /// same volume.
     fn check_lattice(cell: &UnitCell) {
         let Some(placement) = Placement::of(cell, Basis::Compact, &[]) else {
             return;

@@ -1,4 +1,4 @@
-//! Projection of each frame onto directions in the space of all coordinates.
+//! Projection of each frame onto directions in coordinate space, such as principal components.
 
 use super::reference::{Motion, Reference};
 use super::row_kernel::{Frames, RowKernel, Taken};
@@ -6,24 +6,26 @@ use super::transform::Refused;
 use super::{Columns, check_len, frames};
 use paceline_base::error::Result;
 
-/// Partial sums in a sum over coordinates: coordinate i adds to sum i modulo this.
+/// Number of interleaved partial sums: coordinate i is added to partial sum i modulo `LANES`.
 const LANES: usize = 4;
 
-/// Directions, and the mean positions from which displacements are measured.
+/// Directions, and the mean positions. Displacements are relative to the mean positions.
 #[derive(Debug, Clone)]
 pub struct Projection {
     atoms: Superposed,
-    /// Å.
+    /// Mean positions, Å.
     mean: Vec<f64>,
-    /// One direction after another.
+    /// Components of the directions, one direction after the other.
     directions: Vec<f64>,
 }
 
 impl Projection {
-    /// `mean` (Å) has 3 numbers an atom of `atoms`, and each of the directions as many.
+    /// Create a projection. `mean` (Å) and each direction contain 3 numbers for each atom of
+    /// `atoms`.
     ///
     /// # Errors
-    /// [`Error::Argument`](paceline_base::error::Error::Argument) if these do not belong together.
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) if the lengths of the slices do
+    /// not match.
     pub fn new(atoms: Superposed, mean: &[f64], directions: &[f64]) -> Result<Self> {
         let n = atoms.n_coordinates();
         check_len("means", mean.len(), n)?;
@@ -46,7 +48,8 @@ impl RowKernel for Projection {
         self.directions.len() / self.mean.len().max(1)
     }
 
-    /// Displacements along the directions, Å; NaN if a position that counts is.
+    /// Compute the displacements along the directions, Å. They are NaN if the position of a
+    /// projected or fitted atom is NaN.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         self.atoms.check(frames.n_atoms())?;
         let mut scratch = Vec::new();
@@ -76,7 +79,7 @@ fn dot(x: &[f64], y: &[f64]) -> f64 {
     (a + b) + (c + d)
 }
 
-// Positions of some atoms in double precision, as they are or superposed on a reference.
+// Positions of some atoms in double precision, with or without superposition on a reference.
 
 /// Atoms of a block, and the superposition that is applied to their positions.
 #[derive(Debug, Clone)]
@@ -85,25 +88,25 @@ pub struct Superposed {
     fit: Option<(Columns, Reference)>,
 }
 
-/// Atoms that are superposed on a reference; other atoms follow their motion.
+/// Atoms that are superposed on a reference, with the same motion applied to the other atoms.
 #[derive(Debug, Clone, Copy)]
 pub struct Fit<'a> {
-    /// The atoms, as columns of the block.
+    /// Columns of these atoms in the block.
     pub columns: &'a [usize],
-    /// x, y, z of each atom, Å.
+    /// Reference positions x, y, z of each atom, Å.
     pub reference: &'a [f64],
     /// Weights relative to their mean; `None` for equal weights.
     pub weights: Option<&'a [f64]>,
 }
 
 impl Superposed {
-    /// Positions of `atoms`, columns of the block; with `fit`, after the motion that superposes
-    /// its atoms on their reference.
+    /// Create a selection of atoms, given as columns of the block. With `fit`, the positions are
+    /// transformed by the motion that superposes the atoms of `fit` on their reference.
     ///
     /// # Errors
     /// [`Error::Argument`](paceline_base::error::Error::Argument) if there are no reference atoms,
-    /// a position is not finite in single precision, or weights are not one an atom, finite, at
-    /// least 0 and not all 0; and where columns and reference do not belong together.
+    /// the numbers of columns, reference positions and weights differ, a position is not finite in
+    /// single precision, or weights are negative, not finite or all 0.
     pub fn new(atoms: &[usize], fit: Option<Fit<'_>>) -> Result<Self> {
         let fit = match fit {
             None => None,
@@ -120,14 +123,14 @@ impl Superposed {
         })
     }
 
-    /// Coordinates of these atoms.
+    /// Return the number of coordinates of these atoms.
     pub fn n_coordinates(&self) -> usize {
         self.atoms.len().saturating_mul(3)
     }
 
     /// # Errors
-    /// [`Error::Argument`](paceline_base::error::Error::Argument) if a block of so many atoms lacks
-    /// one.
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) if a column is `n_atoms` or
+    /// larger.
     pub fn check(&self, n_atoms: usize) -> Result<()> {
         self.atoms.check(n_atoms)?;
         match &self.fit {
@@ -136,8 +139,8 @@ impl Superposed {
         }
     }
 
-    /// Fill the coordinates (Å) of a frame; the RMSD (Å) of the atoms that were fitted, 0 where
-    /// none are. `check` has been passed.
+    /// Fill the coordinates (Å) of a frame. Return the RMSD (Å) of the fitted atoms, or 0 without a
+    /// fit. The caller must call `check` first.
     pub fn fill(&self, frame: &[f32], scratch: &mut Vec<f32>, coordinates: &mut [f64]) -> f64 {
         let Some((columns, reference)) = &self.fit else {
             let picked = self.atoms.pick(frame, scratch);
@@ -152,11 +155,11 @@ impl Superposed {
         rmsd
     }
 
-    /// Visit the coordinates (Å) of each frame of a block, in order; the sum of the RMSDs (Å) of
-    /// the atoms that were fitted, 0 where none are.
+    /// Call the function with the coordinates (Å) of each frame of a block, in order. Return the
+    /// sum of the RMSDs (Å) of the fitted atoms, or 0 without a fit.
     ///
     /// # Errors
-    /// As [`Superposed::check`], and where the block is not of whole frames.
+    /// As [`Superposed::check`], and if the block does not contain whole frames.
     pub fn each_frame(
         &self,
         positions: &[f32],
@@ -175,7 +178,7 @@ impl Superposed {
     }
 }
 
-/// Positions after a motion, and with its centre moved to `target`.
+/// Transform positions by a motion, and move the centre to `target`.
 fn apply(motion: &Motion, target: [f64; 3], from: &[f32], to: &mut [f64]) {
     let Motion {
         centre,
@@ -260,7 +263,7 @@ mod tests {
 
     const N_ATOMS: usize = 45;
 
-    /// A structure, and a block of it moved as a rigid body.
+    /// Return a structure, and a block in which the structure moves as a rigid body.
     fn moved(n_frames: usize) -> (Vec<f64>, Vec<f32>) {
         let mut random = Random(21);
         let start = random.structure(N_ATOMS, 15.0, 60.0);

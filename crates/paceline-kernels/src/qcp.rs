@@ -1,42 +1,42 @@
-//! The optimal superposition of two structures from their inner product, by the quaternion
+//! Optimal superposition of two structures from their inner product, by the quaternion
 //! characteristic polynomial (QCP).
 //!
 //! - Theobald (2005), Acta Cryst. A 61, 478, doi:10.1107/S0108767305015266
 //! - Liu, Agrafiotis & Theobald (2010), J. Comput. Chem. 31, 1561, doi:10.1002/jcc.21439
 //!
-//! The largest eigenvalue λ of a symmetric, traceless 4×4 matrix K made of the inner product
-//! gives the minimum RMSD, its eigenvector the rotation as a quaternion. QCP finds λ as the
-//! largest root of K's quartic, in a tenth of the time that K's own powers take. But a root that
-//! lies close to another one (atoms on a line, some mirror images) is known to half its digits
-//! only, so there λ comes from the powers.
+//! A symmetric, traceless 4×4 matrix K is built from the inner product. Its largest eigenvalue λ
+//! yields the minimum RMSD, and the eigenvector yields the rotation as a quaternion. QCP computes λ
+//! as the largest root of the quartic of K, in a tenth of the time of powers of K. A root close to
+//! another root (atoms on a line, some mirror images) has only half of the digits; then λ is
+//! computed from powers of K.
 
 pub type Matrix3 = [[f64; 3]; 3];
 type Matrix4 = [[f64; 4]; 4];
 
 pub const IDENTITY: Matrix3 = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
 
-/// Slope of the scaled quartic at its largest root (at most 64/27) beneath which the root counts
-/// as a multiple one: λ would lose more than two digits. A molecule 15 times as long as thick is just
-/// above it.
+/// Slope of the scaled quartic at its largest root (at most 64/27) below which the root counts as a
+/// multiple root, because λ would lose more than two digits. A molecule 15 times as long as thick
+/// is just above this limit.
 pub(crate) const MIN_SLOPE: f64 = 1e-2;
 
-/// The largest eigenvalue of K and what is needed to find its eigenvector.
+/// Largest eigenvalue of K, and the data for its eigenvector.
 #[derive(Debug, Clone, Copy)]
 pub struct Optimum {
-    /// K over `scale`, so that its eigenvalues lie within ±1.
+    /// Matrix K divided by `scale`, so that its eigenvalues lie within ±1.
     key: Matrix4,
     scale: f64,
     eigenvalue: f64,
-    /// Known already where the quartic was no use.
+    /// Eigenvector as a quaternion, if powers of K have already computed it.
     quaternion: Option<[f64; 4]>,
 }
 
 impl Optimum {
-    /// `inner` is M of Theobald (2005), with the mobile structure's coordinates along its
-    /// rows and the reference's along its columns; `half_norm` is (Ga + Gb) / 2, no less
-    /// than λ.
+    /// Find the optimum. `inner` is M of Theobald (2005), with the coordinates of the mobile
+    /// structure along rows and those of the reference along columns. `half_norm` is (Ga + Gb) / 2,
+    /// and is at least λ.
     pub fn new(inner: &Matrix3, half_norm: f64) -> Self {
-        // λ is σ1 + σ2 ± σ3 of M's singular values, so it lies in ⅓ to 1 of √3 ‖M‖.
+        // λ is σ1 + σ2 ± σ3 of the singular values of M, so it lies between ⅓ and 1 times √3 ‖M‖.
         let square: f64 = inner.iter().flatten().map(|m| m * m).sum();
         let scale = (3.0 * square).sqrt();
         if scale == 0.0 {
@@ -64,12 +64,12 @@ impl Optimum {
         }
     }
 
-    /// λ: the sum of squared deviations that remains is 2 (half_norm − λ).
+    /// Return λ. The minimum sum of squared deviations is 2 (half_norm − λ).
     pub fn eigenvalue(&self) -> f64 {
         self.eigenvalue * self.scale
     }
 
-    /// The rotation R for row vectors, mobile · R ≈ reference, as MDAnalysis has it.
+    /// Return the rotation R for row vectors, mobile · R ≈ reference, as in MDAnalysis.
     pub fn rotation(&self) -> Matrix3 {
         let [w, x, y, z] = self
             .quaternion
@@ -94,7 +94,7 @@ impl Optimum {
     }
 }
 
-/// The key matrix K of Theobald (2005).
+/// Return the key matrix K of Theobald (2005).
 fn key_matrix(m: &Matrix3) -> Matrix4 {
     let [[xx, xy, xz], [yx, yy, yz], [zx, zy, zz]] = *m;
     [
@@ -105,9 +105,9 @@ fn key_matrix(m: &Matrix3) -> Matrix4 {
     ]
 }
 
-/// The largest root of K's quartic λ⁴ + c₂λ² + c₁λ + c₀ by Newton's iteration; `None` if the root
-/// is not a simple one. The quartic is convex above its largest root, so the iteration comes down
-/// to it from any bound.
+/// Return the largest root of the quartic λ⁴ + c₂λ² + c₁λ + c₀ of K by Newton's method, or `None`
+/// if it is a multiple root. The quartic is convex above its largest root, so that the iteration
+/// converges from any upper bound.
 fn largest_root(m: &Matrix3, key: &Matrix4, bound: f64) -> Option<f64> {
     let c2 = -2.0 * m.iter().flatten().map(|m| m * m).sum::<f64>();
     let c1 = -8.0 * determinant3(m);
@@ -122,7 +122,7 @@ fn largest_root(m: &Matrix3, key: &Matrix4, bound: f64) -> Option<f64> {
         }
         let step = value / slope;
         root -= step;
-        // Convergence is quadratic: what is left is beneath the last digit.
+        // Convergence is quadratic: the remaining error is below the last digit.
         if step.abs() < 1e-10 {
             return Some(root);
         }
@@ -130,11 +130,11 @@ fn largest_root(m: &Matrix3, key: &Matrix4, bound: f64) -> Option<f64> {
     None
 }
 
-/// The largest eigenvalue of K and its eigenvector, by squaring K + 1 until nothing but the
-/// eigenvector is left. Where the eigenvalue is a multiple one, some vector of its space.
+/// Return the largest eigenvalue of K and its eigenvector. K + 1 is squared until only the
+/// eigenvector remains. For a multiple eigenvalue, the vector is any vector of the eigenspace.
 fn dominant_pair(key: &Matrix4) -> (f64, [f64; 4]) {
-    // No eigenvalue of K + 1 is negative. 2^50 times the smallest difference of two doubles is
-    // more than enough to tell two eigenvalues apart.
+    // No eigenvalue of K + 1 is negative. The power 2^50 separates any two eigenvalues that differ
+    // in double precision.
     let mut power = shifted(key, 1.0);
     for _ in 0..56 {
         let squared: Matrix4 = power.map(|row| std::array::from_fn(|j| dot(&row, &power[j])));
@@ -146,8 +146,8 @@ fn dominant_pair(key: &Matrix4) -> (f64, [f64; 4]) {
     (dot(&image, &vector), vector)
 }
 
-/// The unit vector that a singular symmetric matrix takes to zero: a column of its adjugate (Liu
-/// et al. 2010), the one of the largest norm.
+/// Return the unit vector that a singular symmetric matrix maps to zero: the column with the
+/// largest norm of its adjugate (Liu et al. 2010).
 fn null_vector(matrix: &Matrix4) -> [f64; 4] {
     let adjugate: Matrix4 =
         std::array::from_fn(|i| std::array::from_fn(|j| cofactor(matrix, i, j)));
@@ -162,7 +162,7 @@ fn shifted(matrix: &Matrix4, shift: f64) -> Matrix4 {
     shifted
 }
 
-/// Return the row of the largest norm of a multiple of v vᵀ.
+/// Return the row with the largest norm, for a matrix that is a multiple of v vᵀ.
 fn largest_diagonal(matrix: &Matrix4) -> usize {
     (1..4).fold(0, |best, i| {
         if matrix[i][i].abs() > matrix[best][best].abs() {
@@ -188,7 +188,7 @@ fn determinant3(m: &Matrix3) -> f64 {
         + m[0][2] * (m[1][0] * m[2][1] - m[1][1] * m[2][0])
 }
 
-/// By the 2×2 minors of the upper and the lower two rows.
+/// Compute the determinant from 2×2 minors of the upper two and the lower two rows.
 fn determinant4(m: &Matrix4) -> f64 {
     let upper = |i: usize, j: usize| m[0][i] * m[1][j] - m[0][j] * m[1][i];
     let lower = |i: usize, j: usize| m[2][i] * m[3][j] - m[2][j] * m[3][i];
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
     use crate::tests::{Random, determinant};
 
-    /// Eigenvalues of K by Jacobi's rotations, which share nothing with the code under test.
+    /// Compute eigenvalues of K by Jacobi rotations, independently of the tested code.
     fn jacobi(mut a: Matrix4) -> [f64; 4] {
         for _ in 0..30 {
             for (p, q) in [(0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)] {
@@ -231,7 +231,7 @@ mod tests {
         std::array::from_fn(|i| a[i][i])
     }
 
-    /// The trace of M · R, which the best rotation makes as large as λ.
+    /// Return the trace of M · R. The best rotation maximises it, and the maximum is λ.
     fn overlap(m: &Matrix3, r: &Matrix3) -> f64 {
         (0..3)
             .map(|i| (0..3).map(|j| m[i][j] * r[i][j]).sum::<f64>())

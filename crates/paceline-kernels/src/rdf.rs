@@ -1,10 +1,10 @@
-//! Histograms of distances between the atoms of two groups, or of one, from which radial
-//! distribution functions are computed.
+//! Histograms of distances between the atoms of two groups, or of one group: the input of radial
+//! distribution functions.
 //!
-//! Distances have the same bits as those of `MDAnalysis.lib.distances.capped_distance`: in files
-//! with a precision of 0.01 Å, distances are often exactly at the border of two bins. MDAnalysis
-//! has two algorithms, which round differently, and chooses by the sizes of groups and cell. The
-//! same choice is made here.
+//! Distances have the same bits as those of `MDAnalysis.lib.distances.capped_distance`. This
+//! matters in files with a precision of 0.01 Å, in which distances often lie exactly at the edge of
+//! a bin. MDAnalysis has two algorithms with different rounding, and chooses one by the sizes of
+//! the groups and of the cell. This module makes the same choice.
 
 use std::ops::Range;
 
@@ -17,16 +17,18 @@ use crate::cell_list::Grid;
 use crate::cell_list::Points;
 use paceline_base::error::{self, Error};
 
-/// Number of atoms below which groups are compared atom by atom.
+/// Number of atoms below which MDAnalysis compares all pairs of a group.
 pub(crate) const FEW: usize = 10;
-/// So many pairs never are, as long as the distances are less than half the cell.
+/// Number of pairs above which MDAnalysis uses cell lists, as long as distances are less than half
+/// the cell.
 const MANY: usize = 100_000_000;
-/// Nor are others, as long as the distances are within this part of each edge.
+/// MDAnalysis uses cell lists for fewer pairs if the distance is at most this fraction of each
+/// edge.
 const PART: f32 = 0.3;
 
 const NEEDED_BY: &str = "norm='rdf'";
 
-/// Two groups of atoms, and the bins of their distances.
+/// Two groups of atoms, and the bins for their distances.
 #[derive(Debug, Clone)]
 pub struct Rdf {
     histogram: Histogram,
@@ -36,24 +38,24 @@ pub struct Rdf {
     needs_cell: bool,
 }
 
-/// Atoms with labels; two atoms of the same label are not a pair.
+/// Atoms with labels. Two atoms with the same label are not counted as a pair.
 #[derive(Debug, Clone)]
 pub struct Group {
     columns: Columns,
     labels: Option<Vec<u32>>,
 }
 
-/// The positions of a group in one frame; labels are empty where it has none.
+/// Positions of a group in one frame, and labels; `labels` is empty if the group has none.
 struct Members<'a> {
     positions: Vec<[f32; 3]>,
     labels: &'a [u32],
 }
 
 impl Group {
-    /// A group that changes from frame to frame may have no atoms.
+    /// Create a group. A group that is updated in each frame may have no atoms.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there is not one label an atom.
+    /// [`Error::Argument`] if the numbers of labels and atoms differ.
     pub fn new(columns: &[usize], labels: Option<&[u32]>) -> error::Result<Self> {
         if let Some(labels) = labels {
             check_len("labels", labels.len(), columns.len())?;
@@ -74,11 +76,11 @@ impl Group {
 }
 
 impl Rdf {
-    /// Distances between `first` and `second`, or within `first`, in bins between `edges` (Å).
-    /// Frames without a cell are refused if it `needs_cell`.
+    /// Create a histogram of distances between `first` and `second`, or within `first`. `edges` are
+    /// the edges of the bins (Å). If `needs_cell` is given, frames without a cell are refused.
     ///
     /// # Errors
-    /// [`Error::Argument`] for edges that do not ascend, or where one group has labels and the other not.
+    /// [`Error::Argument`] if edges do not ascend, or only one of the two groups has labels.
     pub fn new(
         edges: &[f64],
         first: Group,
@@ -88,7 +90,7 @@ impl Rdf {
         if let Some(second) = &second
             && first.labels.is_some() != second.labels.is_some()
         {
-            let reason = "both groups have labels, or none";
+            let reason = "expected labels for both groups, or for neither";
             return Err(Error::Argument(reason.to_string()));
         }
         Ok(Rdf {
@@ -99,12 +101,12 @@ impl Rdf {
         })
     }
 
-    /// Add the distances in a block's frames to `counts`, one per bin; return the sum of the cells'
-    /// volumes (Å³), or the first frame that cannot be counted, with the reason.
+    /// Add the distances in all frames of a block to `counts`, one count per bin. Return the sum of
+    /// the cell volumes (Å³), or the first frame that cannot be counted, with the reason.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the slices do not hold the same number of whole frames, or no such
-    /// atoms or bins.
+    /// [`Error::Argument`] if the slices do not contain the same number of whole frames, the block
+    /// lacks some of the atoms, or `counts` has the wrong size.
     pub fn count(
         &self,
         positions: &[f32],
@@ -127,10 +129,10 @@ impl Rdf {
                 Err(reason) => return Ok(Err((row, reason))),
             }
         }
-        // Of one group, each pair was found once and counts for both of its atoms.
+        // Within one group, each pair was found once, and counts for both atoms.
         found.empty_into(counts, if self.second.is_none() { 2 } else { 1 });
         if self.second.is_none() && self.first.labels.is_none() {
-            // MDAnalysis counts each atom's distance to itself.
+            // MDAnalysis also counts the distance from each atom to itself.
             for _ in 0..positions.len() / (3 * n_atoms) * self.first.columns.len() {
                 found.add(0.0);
             }
@@ -139,7 +141,7 @@ impl Rdf {
         Ok(Ok(volume))
     }
 
-    /// Count the distances of one frame; the volume of its cell, Å³.
+    /// Count the distances of one frame; return the volume of its cell, Å³.
     fn count_frame(
         &self,
         frame: &[f32],
@@ -179,7 +181,7 @@ impl Members<'_> {
     }
 }
 
-/// Both groups of one frame; the second is None where it is the first again.
+/// Both groups in one frame. The second is `None` if it is the first again.
 struct Pairs<'a> {
     first: Members<'a>,
     second: Option<Members<'a>>,
@@ -201,7 +203,7 @@ impl<'a> Pairs<'a> {
 
     fn count_in(&mut self, cell: &Cell, found: &mut Histogram) -> Result<(), String> {
         let end = found.end();
-        // A distance of half a height may be found in two images.
+        // A distance of half the cell height may occur for two images.
         let in_one_image = cell.is_near([end * (1.0 + 1e-9), 0.0, 0.0]);
         let edges: [f32; 3] = std::array::from_fn(|i| cell.vectors()[i][i] as f32);
         if !(cell.is_triclinic() || in_one_image && self.by_cells(end, edges)) {
@@ -212,7 +214,7 @@ impl<'a> Pairs<'a> {
         for x in self.all_positions() {
             let moved = pbc.apply(*x);
             *x = moved.ok_or_else(|| {
-                format!("an atom at {x:?} Å is too far away to be put into the cell")
+                format!("an atom at {x:?} Å is too far away to be wrapped into the cell")
             })?;
         }
         if in_one_image {
@@ -229,7 +231,7 @@ impl<'a> Pairs<'a> {
         let extent = self.extent();
         let edges = extent.each_ref().map(|extent| extent.end - extent.start);
         if self.by_cells(end, edges) {
-            // MDAnalysis moves the atoms into a box of its own, and rounds.
+            // MDAnalysis moves the atoms into a box of its own, which rounds the positions.
             let margin = (0.1 * end) as f32;
             let origin = extent.each_ref().map(|extent| extent.start - margin);
             for x in self.all_positions() {
@@ -240,7 +242,7 @@ impl<'a> Pairs<'a> {
         self.count_by_cells(&Grid::of_extent(&extent, end, self.n_atoms()), found);
     }
 
-    /// True if MDAnalysis uses cell lists, given the edges of the cell (Å).
+    /// Return true if MDAnalysis uses cell lists, given the edges of the cell (Å).
     fn by_cells(&self, end: f64, edges: [f32; 3]) -> bool {
         let first = self.first.positions.len();
         let second = self.second.as_ref();
@@ -248,7 +250,7 @@ impl<'a> Pairs<'a> {
         are_searched_by_cells([first, second], end, edges)
     }
 
-    /// Least and largest coordinate along each axis, Å.
+    /// Return the minimum and maximum coordinate along each axis, Å.
     fn extent(&self) -> [Range<f32>; 3] {
         let mut extent = [const { f32::INFINITY..f32::NEG_INFINITY }; 3];
         for x in self.groups().flat_map(|group| &group.positions) {
@@ -267,7 +269,7 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Every pair, given what makes a square (Å²) of a difference of positions.
+    /// Count every pair. `square` returns the squared distance (Å²) for a difference of positions.
     fn count_all(&self, square: impl Fn([f64; 3]) -> f64, found: &mut Histogram) {
         let first = self.first.points();
         let second = self.second.as_ref().map(Members::points);
@@ -279,8 +281,8 @@ impl<'a> Pairs<'a> {
     }
 }
 
-/// True if MDAnalysis searches pairs of two groups of so many atoms, within `end` (Å), by cell
-/// lists, given the edges of the cell or of the room that the atoms take up (Å).
+/// Return true if MDAnalysis uses cell lists for two groups of these sizes, and distances up to
+/// `end` (Å). `edges` are the edges of the cell, or of the extent of the atoms (Å).
 pub(crate) fn are_searched_by_cells(
     [first, second]: [usize; 2],
     end: f64,
@@ -324,7 +326,8 @@ mod tests {
         counts
     }
 
-    /// Distances of all pairs, by the images around each: slow, and nothing but the definition.
+    /// Return the distances of all pairs over all nearby images: slow, but directly by the
+    /// definition.
     fn distances(
         frame: &[f32],
         cell: [f32; 6],
@@ -358,7 +361,8 @@ mod tests {
         distances
     }
 
-    /// Up to each edge there are as many as there must be, but for those that rounding moves.
+    /// Check that the cumulative count up to each edge is right, apart from distances that rounding
+    /// may move.
     fn assert_counts(found: &[u64], edges: &[f64], distances: &[f64], what: &str) {
         const ROUNDED: f64 = 1e-4;
         let mut distances = distances.to_vec();
@@ -419,8 +423,8 @@ mod tests {
 
     #[test]
     fn distances_on_an_edge_are_counted_exactly() {
-        // Eighths of Å in a cell of powers of two: nothing is rounded, and many pairs are on an
-        // edge.
+        // Positions are multiples of ⅛ Å and edges are powers of two: nothing is rounded, and many
+        // distances lie on an edge.
         let mut random = Random(52);
         for cell in [[32.0, 64.0, 32.0, 90.0, 90.0, 90.0], NONE] {
             let frame = random.structure(150, 20.0, 8.0);
@@ -467,7 +471,7 @@ mod tests {
                 let plain = counted(&plain, &frame, cell);
                 let lost = plain.iter().sum::<u64>() - kept.iter().sum::<u64>();
                 assert!((200..=600).contains(&lost), "{cell:?}: {lost}");
-                // Without themselves, all atoms are of other labels.
+                // All labels differ, so that only the pair of an atom with itself is excluded.
                 let others = Rdf::new(&edges, group(0..200, Some(&alone)), None, false);
                 let others = counted(&others.expect("edges"), &frame, cell);
                 assert_eq!(plain.iter().sum::<u64>() - others.iter().sum::<u64>(), 200);

@@ -1,4 +1,4 @@
-//! Reference structure, and RMSDs of other structures from it.
+//! Reference structure, and RMSDs of other structures from the reference.
 
 use crate::instructions::by_widest;
 use paceline_base::error::{Error, Result};
@@ -6,18 +6,19 @@ use paceline_base::error::{Error, Result};
 use crate::check_len;
 use crate::qcp::{IDENTITY, Matrix3, Optimum};
 
-/// Part of the squared size of two structures beneath which the difference of sums that gives
-/// their squared RMSD has lost too many digits, so that the deviations themselves are summed.
+/// Limit of cancellation, relative to the squared size of two structures. A squared RMSD is a
+/// difference of sums. Below this limit the difference has lost too many digits, and squared
+/// deviations are summed instead.
 pub(crate) const CANCELLED: f64 = 1e-6;
 
-/// Structure for comparison with others, and the weights of its atoms.
+/// Structure to which others are compared, with the weights of its atoms.
 #[derive(Debug, Clone)]
 pub struct Reference {
     n_atoms: usize,
-    /// Origin, Å.
+    /// Origin of the positions, Å.
     origin: [f64; 3],
     tiles: Vec<Tile>,
-    /// Σ w y², Å².
+    /// Squared size Σ w y², Å².
     norm: f64,
 }
 
@@ -45,19 +46,19 @@ impl Motion {
 }
 
 impl Reference {
-    /// A reference to superpose others on: positions count from their weighted centre.
-    /// `positions` are x, y, z of each atom, Å; weights count relative to their mean.
+    /// Create a reference for superposition. Its origin is the weighted centre. `positions`
+    /// contains x, y, z of each atom, Å. Only ratios of weights matter.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there are no atoms, a position is not finite in single precision,
-    /// there is not one weight an atom, or the weights are not finite, at least 0, and not all 0.
+    /// [`Error::Argument`] if there are no atoms, a position is not finite in single precision, the
+    /// number of weights differs, or weights are negative, not finite or all 0.
     pub fn new(positions: &[f64], weights: Option<&[f64]>) -> Result<Self> {
         let reference = Self::about([0.0; 3], positions, weights)?;
         let centre = Sums::new(&reference, positions).centre;
         Self::about(centre, positions, weights)
     }
 
-    /// A reference to measure distances from: positions count from any origin.
+    /// Create a reference for RMSDs without superposition, with a given origin.
     ///
     /// # Errors
     /// As [`Reference::new`].
@@ -66,8 +67,8 @@ impl Reference {
         let valid = positions.iter().all(|x| x.abs() <= f64::from(f32::MAX));
         if n_atoms == 0 || !positions.len().is_multiple_of(3) || !valid {
             return Err(Error::Argument(format!(
-                "a reference needs three finite coordinates for each of one or more atoms; \
-                 its {} coordinates are not that",
+                "a reference needs at least one atom, with three finite coordinates each; it has \
+                 {} coordinates",
                 positions.len()
             )));
         }
@@ -91,13 +92,13 @@ impl Reference {
         })
     }
 
-    /// Return the point that positions count from, Å: for a reference to superpose on, its
-    /// weighted centre.
+    /// Return the origin of the reference positions, Å. It is the weighted centre if
+    /// [`Reference::new`] created the reference.
     pub fn origin(&self) -> [f64; 3] {
         self.origin
     }
 
-    /// The RMSD (Å) that another structure keeps after superposition on this one.
+    /// Return the RMSD (Å) of another structure after its superposition on this reference.
     ///
     /// # Panics
     /// If `mobile` does not have 3 coordinates for each atom of the reference.
@@ -107,7 +108,7 @@ impl Reference {
             .unwrap_or_else(|| self.rmsd(mobile, &fit.motion()))
     }
 
-    /// [`Reference::min_rmsd`], and the motion that brings the other structure there.
+    /// Return [`Reference::min_rmsd`], and the motion that superposes the other structure.
     ///
     /// # Panics
     /// As [`Reference::min_rmsd`].
@@ -118,7 +119,7 @@ impl Reference {
         (rmsd, motion)
     }
 
-    /// The RMSD (Å) of another structure after a motion.
+    /// Return the RMSD (Å) of another structure after a given motion.
     ///
     /// # Panics
     /// As [`Reference::min_rmsd`].
@@ -131,7 +132,8 @@ impl Reference {
         (square.total() / self.n_atoms as f64).sqrt()
     }
 
-    /// Visit the reference's atoms beside those of another structure, which count from `origin`.
+    /// Call the function with the atoms of the reference and of another structure, tile by tile.
+    /// `origin` is subtracted from the positions of the other structure.
     fn each_tile<T: Copy + Into<f64>>(
         &self,
         mobile: &[T],
@@ -159,7 +161,7 @@ impl Tile {
     }
 }
 
-/// The sums that one pass over the atoms of two structures gives.
+/// Sums over the atoms of two structures, from one pass.
 struct Sums {
     /// Weighted centre of the mobile structure.
     centre: [f64; 3],
@@ -170,8 +172,8 @@ struct Sums {
 }
 
 impl Sums {
-    /// Positions count from the first atom, so that no digits are lost where the structure is far
-    /// from zero. The reference is centred, so that the shift drops out of the inner product.
+    /// Compute the sums. Positions are relative to the first atom: this avoids cancellation far
+    /// from the origin. The reference is centred, so this shift does not change the inner product.
     fn new<T: Copy + Into<f64>>(reference: &Reference, mobile: &[T]) -> Self {
         let first = [mobile[0].into(), mobile[1].into(), mobile[2].into()];
         let mut sums = [[Sum::ZERO; 5]; 3];
@@ -191,7 +193,7 @@ impl Sums {
     }
 }
 
-/// The best superposition of a structure on a reference.
+/// Best superposition of a structure on a reference.
 struct Fit {
     n_atoms: f64,
     centre: [f64; 3],
@@ -218,7 +220,8 @@ impl Fit {
         }
     }
 
-    /// √((Ga + Gb − 2λ) / N) of Theobald (2005); `None` if too few digits would be left.
+    /// Return √((Ga + Gb − 2λ) / N) of Theobald (2005); `None` if cancellation would lose too many
+    /// digits.
     fn rmsd(&self) -> Option<f64> {
         let half_square = self.half_norm - self.optimum.eigenvalue();
         (half_square > CANCELLED * self.half_norm)
@@ -226,7 +229,7 @@ impl Fit {
     }
 }
 
-/// Weights over their mean.
+/// Divide weights by their mean.
 pub(crate) fn relative(weights: &[f64], n_atoms: usize) -> Result<Vec<f64>> {
     check_len("weights", weights.len(), n_atoms)?;
     let mean = weights.iter().sum::<f64>() / n_atoms as f64;
@@ -238,27 +241,27 @@ pub(crate) fn relative(weights: &[f64], n_atoms: usize) -> Result<Vec<f64>> {
     Ok(weights.iter().map(|weight| weight / mean).collect())
 }
 
-// A few atoms with their x, y and z apart, so that a compiler can compute atoms side by side, and
-// sums over atoms in an order that lets it.
+// Tiles of atoms with separate arrays of x, y and z, and sums over tiles. The layout and the order
+// of the sums let the compiler vectorise over atoms.
 //
-// The functions here stay out of line on purpose: inlined into their callers they are vectorised
-// across x, y, z instead of across atoms, and a superposition takes 1.4 times as long.
+// The functions of this module are deliberately not inlined. Inlined, they are vectorised over x,
+// y, z instead of over atoms, and a superposition takes 1.4 times as long.
 
-/// Atoms in a tile; of 16, 32 and 64 the one with the shortest times, from 214 to 50,000 atoms.
+/// Number of atoms in a tile. Of 16, 32 and 64, this size is fastest from 214 to 50,000 atoms.
 pub const TILE: usize = 32;
 
-/// Partial sums in a sum over atoms.
+/// Number of partial sums of a sum over atoms.
 const LANES: usize = 4;
 
-/// One number of each atom; zero where there is no atom.
+/// One number for each atom of a tile, padded with zeros.
 pub type Numbers = [f64; TILE];
 
-/// x, y, z of each atom; zero where there is no atom.
+/// Arrays of x, y and z of the atoms of a tile, padded with zeros.
 pub type Positions = [Numbers; 3];
 
 pub const EMPTY: Positions = [[0.0; TILE]; 3];
 
-/// A sum over atoms in `LANES` partial sums: atom i adds to sum i modulo this.
+/// Sum over atoms in `LANES` partial sums: atom i is added to partial sum i modulo `LANES`.
 #[derive(Debug, Clone, Copy)]
 pub struct Sum([f64; LANES]);
 
@@ -271,7 +274,8 @@ impl Sum {
     }
 }
 
-/// Positions of at most [`TILE`] atoms (x, y, z of each), counted from `origin`.
+/// Fill a tile with the positions of at most [`TILE`] atoms (x, y, z of each), relative to
+/// `origin`.
 #[inline(never)]
 pub fn fill<T: Copy + Into<f64>>(tile: &mut Positions, from: &[T], origin: [f64; 3]) {
     if from.len() < 3 * TILE {
@@ -319,7 +323,8 @@ by_widest! {
             mut yz,
             mut zz,
         ] = sums.map(|sum| sum.0);
-        // Twice over the atoms: more sums at once than a processor has registers for take longer.
+        // Two passes over the atoms are faster than one, because a processor has too few registers
+        // for all sums.
         for first in (0..TILE).step_by(LANES) {
             for lane in 0..LANES {
                 let i = first + lane;
@@ -346,7 +351,7 @@ by_widest! {
 }
 
 by_widest! {
-    /// Add to Σ w (x · R − y)².
+    /// Add Σ w |x · R − y|² over the atoms of a tile.
     pub fn add_deviations(
         sum: &mut Sum,
         weights: &Numbers,
@@ -375,7 +380,7 @@ mod tests {
     use super::*;
     use crate::tests::{Random, determinant, rotate, shift};
 
-    /// Σ w |x − y|² / Σ w, as its definition says.
+    /// Compute Σ w |x − y|² / Σ w directly.
     fn plain_rmsd(x: &[f64], y: &[f64], weights: &[f64]) -> f64 {
         let squares = x.iter().zip(y).map(|(x, y)| (x - y) * (x - y));
         let sum: f64 = squares.enumerate().map(|(i, d)| weights[i / 3] * d).sum();
@@ -489,7 +494,7 @@ mod tests {
         let (a, b) = (random.structure(5, 9.0, 0.0), random.structure(5, 9.0, 0.0));
         let rmsd = |weights: Option<&[f64]>| Reference::new(&a, weights).unwrap().min_rmsd(&b);
         assert_eq!(rmsd(None), rmsd(Some(&[4.0; 5])));
-        // A weight of zero leaves an atom out.
+        // An atom with weight zero has no influence.
         let four = Reference::new(&a[3..], None).unwrap().min_rmsd(&b[3..]);
         assert!((rmsd(Some(&[0.0, 2.0, 2.0, 2.0, 2.0])) - four).abs() < 1e-12);
     }

@@ -6,12 +6,12 @@ use super::transform::Refused;
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};
 
-/// Atoms of a block and their reference.
+/// Atoms of a block, and their reference positions.
 #[derive(Debug, Clone, Copy)]
 pub struct Group<'a> {
-    /// The atoms, as columns of the block.
+    /// Columns of the atoms in the block.
     pub columns: &'a [usize],
-    /// x, y, z of each atom, Å.
+    /// Reference positions x, y, z of each atom, Å.
     pub reference: &'a [f64],
     /// Weights relative to their mean; `None` for equal weights.
     pub weights: Option<&'a [f64]>,
@@ -25,13 +25,13 @@ pub struct Rmsd {
 }
 
 impl Rmsd {
-    /// With superposition, the first group is brought as close to its reference as a translation
-    /// of its weighted centre and a rotation can, and the others follow its motion. Without,
-    /// positions are compared as they are.
+    /// Create a kernel. With superposition, the first group is superposed on its reference by
+    /// translation of its weighted centre and by rotation. The same motion is applied to the other
+    /// groups. Without superposition, positions are compared unchanged.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there is no group, a group has no atoms, or its columns, reference
-    /// and weights do not belong together.
+    /// [`Error::Argument`] if there is no group, a group has no atoms, or the lengths of its
+    /// columns, reference and weights do not match.
     pub fn new(groups: &[Group<'_>], superposition: bool) -> Result<Self> {
         let Some(first) = groups.first() else {
             return Err(Error::Argument("an RMSD needs at least one group".into()));
@@ -83,7 +83,7 @@ impl RowKernel for Rmsd {
         self.groups.len()
     }
 
-    /// RMSDs, Å; NaN if a position that counts is.
+    /// Compute RMSDs, Å. An RMSD is NaN if a position with a weight is NaN.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>> {
         for (columns, _) in &self.groups {
             columns.check(frames.n_atoms())?;
@@ -103,7 +103,7 @@ mod tests {
 
     const N_ATOMS: usize = 40;
 
-    /// A block of frames that move and tumble, and each frame in double precision.
+    /// Return a block of frames that translate and rotate, and each frame in double precision.
     fn trajectory(n_frames: usize) -> (Vec<f32>, Vec<Vec<f64>>) {
         let mut random = Random(8);
         let start = random.structure(N_ATOMS, 15.0, 500.0);
@@ -234,7 +234,8 @@ mod tests {
         for superposition in [true, false] {
             let out = run(&block, &Rmsd::new(&[fitted, other], superposition).unwrap());
             let nan: Vec<bool> = out.iter().map(|x| x.is_nan()).collect();
-            // All of a frame; an atom not asked for; an atom of the second group.
+            // NaN is in a whole frame, then in an atom that is not used, and then in an atom of the
+            // second group.
             let expected = [false, false, true, true, false, false, false, true];
             assert_eq!(nan, expected, "superposition: {superposition}");
         }

@@ -7,23 +7,25 @@ use super::{check_len, frame_len};
 use paceline_base::UnitCell;
 use paceline_base::error::Result;
 
-/// Frames of a block: positions of all decoded atoms (Å), and cells (Å and degrees).
+/// Frames of a block: positions (Å) of all decoded atoms, and cells (lengths in Å, angles in
+/// degrees).
 #[derive(Debug, Clone, Copy)]
 pub struct Frames<'a> {
     positions: &'a [f32],
     frame_len: usize,
     cells: &'a [[f32; 6]],
-    /// Positions before the placement of frames.
+    /// Positions as stored in the file, before placement.
     stored: &'a [f32],
-    /// Placement of each frame; empty if no frame was placed.
+    /// Placement of each frame; empty if no frame of the block was placed.
     placements: &'a [Option<Placement>],
 }
 
 impl<'a> Frames<'a> {
-    /// `positions` has the shape (frames, `n_atoms`, 3), `dimensions` (frames, 6).
+    /// Create frames from slices. `positions` has the shape (frames, `n_atoms`, 3), and
+    /// `dimensions` (frames, 6).
     ///
     /// # Errors
-    /// [`Error::Argument`](paceline_base::error::Error::Argument) if the slices do not hold the
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) if the slices do not contain the
     /// same number of whole frames.
     pub fn new(positions: &'a [f32], n_atoms: usize, dimensions: &'a [f32]) -> Result<Self> {
         let frame_len = frame_len(positions.len(), n_atoms)?;
@@ -38,7 +40,7 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// Make frames after placement, with their `stored` positions.
+    /// Create frames after placement, together with their `stored` positions.
     ///
     /// # Errors
     /// As [`Frames::new`].
@@ -52,7 +54,7 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// Return the positions of a frame before placement, Å, and the placement.
+    /// Return the positions (Å) of a frame before placement, and its placement.
     pub(crate) fn before(&self, row: usize) -> (&'a [f32], Option<&'a Placement>) {
         let stored = &self.stored[row * self.frame_len..][..self.frame_len];
         (stored, self.placements.get(row).and_then(Option::as_ref))
@@ -68,8 +70,8 @@ impl<'a> Frames<'a> {
         self.frame_len / 3
     }
 
-    /// Call `task` with each frame's positions and cell; return the first frame that fails, with
-    /// the reason.
+    /// Call `task` with the positions and the cell of each frame. Return the first frame for which
+    /// `task` fails, with the reason.
     pub fn try_each(
         &self,
         mut task: impl FnMut(&[f32], [f32; 6]) -> Result<(), String>,
@@ -77,7 +79,8 @@ impl<'a> Frames<'a> {
         self.try_each_row(|_, frame, dimensions| task(frame, dimensions))
     }
 
-    /// Call `task` with each frame's row, positions and cell, like [`Frames::try_each`].
+    /// Call `task` with the row number, the positions and the cell of each frame, like
+    /// [`Frames::try_each`].
     pub(crate) fn try_each_row(
         &self,
         mut task: impl FnMut(usize, &[f32], [f32; 6]) -> Result<(), String>,
@@ -90,12 +93,12 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// Fill a row of `n_columns` numbers for each frame; return the first frame that `fill` cannot
-    /// compute, with the reason. Rows of frames that were left out, which contain only NaN, are
+    /// Fill a row of `n_columns` numbers for each frame. Return the first frame for which `fill`
+    /// fails, with the reason. A frame that contains only NaN was skipped earlier; its row becomes
     /// NaN.
     ///
     /// # Errors
-    /// [`Error::Argument`](paceline_base::error::Error::Argument) if `out` has another size.
+    /// [`Error::Argument`](paceline_base::error::Error::Argument) if `out` has the wrong size.
     pub fn fill_rows(
         &self,
         out: &mut [f64],
@@ -107,7 +110,7 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// The same, with the row of each frame.
+    /// Fill rows like [`Frames::fill_rows`], but also pass the row number of the frame to `fill`.
     ///
     /// # Errors
     /// As [`Frames::fill_rows`].
@@ -131,28 +134,29 @@ impl<'a> Frames<'a> {
     }
 }
 
-/// Conversion of a block's frames for a kernel.
+/// Conversion that a kernel requires for the frames of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Taken {
-    /// Unchanged frames: the kernel uses no images.
+    /// Frames are not converted: the kernel uses no periodic images.
     Stored,
-    /// Frames with upright cells, which the kernel divides along x, y and z.
+    /// Frames need upright cells, because the kernel divides the cell along x, y and z.
     Upright,
-    /// Placed frames, so that the kernel finds images in any cell.
+    /// Frames are placed, so that the kernel finds nearest images in any cell.
     Placed,
 }
 
-/// Computes a row of numbers for each frame of a block.
+/// Kernel that computes a row of numbers for each frame of a block.
 pub trait RowKernel: Send + Sync {
-    /// Conversion of frames for this kernel.
+    /// Return the conversion that this kernel requires.
     fn taken(&self) -> Taken {
         Taken::Placed
     }
 
-    /// Number of values of a row.
+    /// Return the number of values of a row.
     fn n_columns(&self) -> usize;
 
-    /// Fill one row per frame; return the first frame that cannot be computed, with the reason.
+    /// Fill one row for each frame. Return the first frame that cannot be computed, with the
+    /// reason.
     ///
     /// # Errors
     /// [`Error::Argument`](paceline_base::error::Error::Argument) if the sizes of the block, the
@@ -160,7 +164,7 @@ pub trait RowKernel: Send + Sync {
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> Result<Option<Refused>>;
 }
 
-/// Compute a kernel in a block of frames with cells of any kind, as [`RowKernel::compute`] does.
+/// Compute a kernel for a block of frames with cells of any kind.
 ///
 /// # Errors
 /// As [`RowKernel::compute`].
@@ -193,14 +197,14 @@ pub fn compute_in_cells(
     kernel.compute(&Frames::new(positions, n_atoms, &dimensions)?, out)
 }
 
-/// Reason why a cell cannot be divided along x, y and z.
-const MOVED: &str = "a density along x, y and z needs a cell that stays where it is along axes that \
-                     are not periodic, and the frame's has moved since the first one";
+/// Message for a cell that cannot be divided along x, y and z.
+const MOVED: &str = "a density along x, y and z needs a cell that is fixed along non-periodic \
+                     axes, and the cell has moved since the first frame";
 
-/// Return the cell of a frame; `None` if it has none, and distances are not periodic.
+/// Return the cell of a frame; `None` if the frame has no cell, and so no periodic images.
 ///
 /// # Errors
-/// Sentence about lengths and angles that do not define a cell.
+/// A message if the lengths and angles do not define a cell.
 pub fn cell_or_none(dimensions: [f32; 6], needed_by: &str) -> Result<Option<Cell>, String> {
     match Cell::new(dimensions) {
         Ok(cell) => Ok(Some(cell)),

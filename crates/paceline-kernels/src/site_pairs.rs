@@ -1,8 +1,9 @@
-//! Distances between single atoms, for pairs of groups, counted in bins: what site-specific radial
-//! distribution functions are made of.
+//! Histograms of the distances between single atoms, for pairs of groups. They are the input of
+//! site-specific radial distribution functions.
 //!
-//! Distances are those of `MDAnalysis.lib.distances.capped_distance` to the last bit, found by
-//! [`crate::near_pairs`]: one search a frame for all atoms that look for neighbours in one group.
+//! Distances have the same bits as those of `MDAnalysis.lib.distances.capped_distance`.
+//! [`crate::near_pairs`] finds them: one search per frame finds the neighbours of all atoms in one
+//! group.
 
 use super::cell::{ApplyPbc, Cell, NoCell, nearest_in, square};
 use super::cell_list::Points;
@@ -16,8 +17,8 @@ use paceline_base::error::{self, Error};
 
 const NEEDED_BY: &str = "norm='rdf'";
 
-/// Bins of equal width, assigned by truncation as `MDAnalysis.analysis.rdf.InterRDF_s` does: the end of
-/// the last one belongs to none.
+/// Bins of equal width, assigned by truncation as in `MDAnalysis.analysis.rdf.InterRDF_s`. A
+/// distance equal to the end of the last bin is not counted.
 #[derive(Debug, Clone, Copy)]
 pub struct Bins {
     begin: f64,
@@ -27,11 +28,12 @@ pub struct Bins {
 
 impl Bins {
     /// # Errors
-    /// [`Error::Argument`] if there are no bins, or they do not end above 0 and their beginning.
+    /// [`Error::Argument`] if the number of bins is zero, or the end is not above both 0 and the
+    /// beginning.
     pub fn new((begin, end): (f64, f64), number: usize) -> error::Result<Self> {
         if number == 0 || !begin.is_finite() || !end.is_finite() || end <= begin.max(0.0) {
             return Err(Error::Argument(format!(
-                "there are no {number} bins from {begin} to {end} Å"
+                "cannot make {number} bins from {begin} to {end} Å"
             )));
         }
         Ok(Bins { begin, end, number })
@@ -45,7 +47,7 @@ impl Bins {
     }
 }
 
-/// Pairs of groups of atoms, and the bins of their atoms' distances.
+/// Pairs of groups of atoms, and the bins for the distances of their atoms.
 #[derive(Debug, Clone)]
 pub struct SitePairs {
     searches: Vec<Searched>,
@@ -53,28 +55,30 @@ pub struct SitePairs {
     needs_cell: bool,
 }
 
-/// Pairs of groups with one second group, for which MDAnalysis rounds distances in the same way.
+/// Pairs of groups that share the second group, and whose distances MDAnalysis rounds in the same
+/// way.
 #[derive(Debug, Clone)]
 struct Searched {
-    /// Columns of the first groups' atoms, one group after the other, and of the second group's.
+    /// Columns of the atoms: of all first groups, one after the other, and of the second group.
     columns: [Vec<u32>; 2],
-    /// Index of the first bin of each first atom.
+    /// Index of the first bin of each atom of the first groups.
     first_bins: Vec<usize>,
-    /// End of each first group.
+    /// Index at which each first group ends.
     ends: Vec<usize>,
-    /// Numbers of atoms of the first pair.
+    /// Numbers of atoms of the first pair of groups.
     sizes: [usize; 2],
-    /// Whether MDAnalysis uses cell lists in the smallest and in the largest cell.
+    /// Whether MDAnalysis uses cell lists in the smallest cell, and in the largest.
     by_cells: [bool; 2],
 }
 
 impl SitePairs {
-    /// The atoms of the groups follow each other in `columns`, `sizes` of each; `pairs` has two
-    /// groups each. Frames without a cell are refused if it `needs_cell`.
+    /// Create a kernel for pairs of groups. `columns` contains the atoms of all groups, one group
+    /// after the other, and `sizes` the number of atoms of each group. `pairs` contains two group
+    /// numbers for each pair. If `needs_cell`, frames without a cell are refused.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a group has no atoms, a pair names no group, or there are 2³² bins or
-    /// more of all pairs of atoms.
+    /// [`Error::Argument`] if a group has no atoms, a pair contains an invalid group number, or all
+    /// pairs of atoms together have 2³² bins or more.
     pub fn new(
         columns: &[usize],
         sizes: &[usize],
@@ -98,7 +102,7 @@ impl SitePairs {
         let mut numbers = Vec::new();
         for &[first, second] in pairs_of_groups {
             let (Some(&n), Some(&m)) = (sizes.get(first), sizes.get(second)) else {
-                return refuse("a pair names a group that there is not");
+                return refuse("a pair contains a group number that is out of range");
             };
             let (first_bin, width) = (n_bins, m.saturating_mul(bins.number));
             n_bins = n_bins.saturating_add(n.saturating_mul(width));
@@ -132,13 +136,14 @@ impl SitePairs {
         })
     }
 
-    /// The bin of each distance within them, in all frames and any order, and the sum of the cells'
-    /// volumes (Å³); or the first frame that cannot be counted, and why. Atom i of a pair's first
-    /// group and j of the second, of m, have bins from i m + j on, times their number, after those
-    /// of the pairs before.
+    /// Return the bins of all distances within the range, over all frames and in any order, and the
+    /// sum of the cell volumes (Å³). If a frame cannot be counted, return that frame and the
+    /// reason. The pair of atom i of the first group and atom j of the second group has its first
+    /// bin at (i m + j) × (number of bins), where m is the size of the second group. Bins of
+    /// earlier pairs of groups come before.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the frames have no such atoms.
+    /// [`Error::Argument`] if the frames lack some of the atoms.
     pub fn find(&self, frames: &Frames<'_>) -> error::Result<Result<(Vec<u32>, f64), Refused>> {
         let columns = self.searches.iter().flat_map(|one| &one.columns).flatten();
         let last = columns.clone().max();
@@ -165,7 +170,7 @@ impl SitePairs {
                 };
                 let end = self.bins.end;
                 match &cell {
-                    // A distance of half a height may be found in two images.
+                    // A distance of half the cell height may occur for two images.
                     Some(cell) if !cell.is_near([end * (1.0 + 1e-9), 0.0, 0.0]) => {
                         searched.compare_all(frame, cell, end, add)?;
                     }
@@ -187,7 +192,8 @@ impl SitePairs {
 }
 
 impl Searched {
-    /// Find the pairs of atoms within `end` (Å), which is less than half the height of the cell.
+    /// Find the pairs of atoms within `end` (Å). `end` must be less than half the height of the
+    /// cell.
     fn find(
         &self,
         frame: &[Point],
@@ -199,7 +205,7 @@ impl Searched {
         let [first, second] = self.columns.each_ref().map(|columns| &columns[..]);
         let [n, m] = [first.len() as u32, second.len() as u32];
         let places: Vec<u32> = (0..n.max(m)).collect();
-        // Without a cell, rounding depends on the positions of the pair.
+        // Without a cell, the rounding depends on the positions of the pair of groups.
         let is_one = cell.is_some() || self.by_cells == [false; 2];
         let ends = if is_one {
             &[first.len()][..]
@@ -223,8 +229,8 @@ impl Searched {
         Ok(())
     }
 
-    /// Pass the distances up to `end` (Å) to `add`, with first bins, after comparing all pairs of
-    /// atoms.
+    /// Compare all pairs of atoms. Pass each distance up to `end` (Å) to `add`, with the first bin
+    /// of the pair.
     fn compare_all(
         &self,
         frame: &[Point],
@@ -270,7 +276,7 @@ mod tests {
         [0.0; 6],
     ];
 
-    /// Counts of all pairs of atoms, one after the other.
+    /// Return the counts of all pairs of atoms, one pair after the other.
     fn counts(task: &SitePairs, frame: &[f32], cell: [f32; 6], n_counts: usize) -> Vec<u64> {
         let frames = Frames::new(frame, frame.len() / 3, &cell).expect("a frame");
         let (found, _) = task.find(&frames).expect("atoms").expect("a cell");
@@ -285,7 +291,7 @@ mod tests {
     fn pairs_of_atoms_have_the_sum_of_the_groups() {
         let mut random = Random(81);
         for cell in CELLS {
-            // Few and many atoms, that look for few and many.
+            // Test small and large groups, in both orders.
             for (n, m, end) in [
                 (2, 90, 9.0),
                 (50, 200, 11.3),
@@ -313,7 +319,7 @@ mod tests {
                     assert_eq!(sums, wanted, "{cell:?}, {n} and {m} to {end} Å");
                 }
                 assert!(wanted.iter().sum::<u64>() > n as u64, "{cell:?} {n}");
-                // The same pair, seen from the other group.
+                // The same pair of groups is counted in both orders.
                 let (there, back) = found.split_at(n * m * 40);
                 for i in 0..n {
                     for j in 0..m {
@@ -332,10 +338,11 @@ mod tests {
         let bins = Bins::new((0.0, end), 45).expect("bins");
         let columns: Vec<usize> = (0..sizes.iter().sum()).collect();
         for cell in CELLS {
-            // On a lattice, so that rounding decides the bins of many distances.
+            // Positions are on a lattice, so that many distances lie at the edge of a bin.
             let frame = random.structure(columns.len(), 170.0, 9.0);
             let mut frame: Vec<f32> = frame.iter().map(|&x| 0.1 * (x as f32).round()).collect();
-            // An atom of the second group lies apart: without a cell, rounding depends on the extent of a pair.
+            // One atom of the second group is far away: without a cell, the rounding depends on the
+            // extent of both groups.
             frame[6..9].fill(-30.7);
             let all = [[0, 4], [1, 4], [2, 4], [3, 4], [4, 4]];
             let task = SitePairs::new(&columns, &sizes, all.as_flattened(), bins, false);

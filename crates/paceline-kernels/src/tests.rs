@@ -1,13 +1,13 @@
-//! Random structures for the tests of the kernels, and the tests of what kernels share.
+//! Random structures for the tests of kernels, and tests of their common functions.
 
 use super::Columns;
 use super::qcp::Matrix3;
 
-/// Deterministic numbers: splitmix64.
+/// Deterministic random numbers: splitmix64.
 pub struct Random(pub u64);
 
 impl Random {
-    /// In −1 to 1.
+    /// Return a number from −1 to 1.
     pub fn number(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -20,7 +20,7 @@ impl Random {
         std::array::from_fn(|_| self.number())
     }
 
-    /// Positions of atoms within ± `size` Å of `centre`.
+    /// Return positions of atoms within ± `size` Å of `centre`.
     pub fn structure(&mut self, n_atoms: usize, size: f64, centre: f64) -> Vec<f64> {
         let mut coordinate = || centre + size * self.number();
         (0..3 * n_atoms).map(|_| coordinate()).collect()
@@ -30,7 +30,7 @@ impl Random {
         (0..n_atoms).map(|_| 2.0 + self.number()).collect()
     }
 
-    /// A proper rotation, by Gram and Schmidt.
+    /// Return a proper rotation, made by Gram–Schmidt orthogonalisation.
     pub fn rotation(&mut self) -> Matrix3 {
         let x = unit(self.vector());
         let y = self.vector();

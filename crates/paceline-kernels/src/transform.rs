@@ -1,5 +1,5 @@
-//! Common parts of the transformations of frames, which change a block's positions in place, and
-//! leave out frames that cannot be changed.
+//! Common parts of the transformations of frames. A transformation changes the positions of a block
+//! in place, and skips frames that it cannot change.
 
 use super::cell::{Cell, NoCell};
 use super::placement::{Basis, Placement, change_placed};
@@ -8,53 +8,54 @@ use super::{check_len, frame_len};
 use paceline_base::UnitCell;
 use paceline_base::error::{self, Error};
 
-/// Frame of the block that could not be transformed, and the reason. Its positions are NaN.
+/// Frame of the block that could not be transformed, and the reason. The positions of the frame
+/// become NaN.
 pub type Refused = (usize, String);
 
 /// Bonds of a frame that are longer than half the cell after molecules were made whole: row of the
-/// frame, number of bonds, atoms of the longest one, and its length, Å.
+/// frame, number of such bonds, the two atoms of the longest bond, and its length (Å).
 pub type LongBonds = (usize, usize, [usize; 2], f64);
 
-/// Rotation of a frame, which also applies to vectors.
+/// Rotation of the positions of a frame. It also applies to vectors, such as velocities.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Turn {
     /// Row of the frame in the block.
     pub row: usize,
-    /// Rows by which a vector is multiplied from the left.
+    /// Rotation matrix, applied to column vectors from the left.
     pub rotation: Matrix3,
     /// Centre of the rotation, Å.
     pub centre: [f64; 3],
-    /// The same point after the transformation, Å.
+    /// Position of the centre after the transformation, Å.
     pub target: [f64; 3],
 }
 
 impl Turn {
-    /// A vector after the rotation.
+    /// Rotate a vector.
     pub fn vector(&self, d: [f64; 3]) -> [f64; 3] {
         let r = &self.rotation;
         std::array::from_fn(|j| d[0] * r[0][j] + d[1] * r[1][j] + d[2] * r[2][j])
     }
 
-    /// A position after the rotation, Å.
+    /// Rotate a position about the centre and move it to the target, Å.
     pub fn position(&self, x: [f64; 3]) -> [f64; 3] {
         let turned = self.vector(std::array::from_fn(|i| x[i] - self.centre[i]));
         std::array::from_fn(|i| turned[i] + self.target[i])
     }
 }
 
-/// Input of a transformation in addition to positions and cells, and its findings.
+/// Further input of a transformation (placements), and its findings (long bonds and rotations).
 #[derive(Debug, Default)]
 pub struct Notes {
     /// Placement of each frame; empty if no frame was placed.
     pub placements: Vec<Option<Placement>>,
-    /// Suspicious bonds, if the transformation checks bonds.
+    /// Long bonds, if the transformation checks bonds.
     pub long: Vec<LongBonds>,
     /// Frames that were rotated.
     pub turns: Vec<Turn>,
 }
 
 impl Notes {
-    /// Convert a point of the file to the frame of a row, Å.
+    /// Convert a point from the coordinates of the file to the placed frame `row`, Å.
     pub fn placed(&self, row: usize, point: [f64; 3]) -> [f64; 3] {
         match self.placements.get(row) {
             Some(Some(placement)) => placement.placed_point(point),
@@ -68,16 +69,17 @@ pub trait Transform: Send + Sync {
     /// Number of atoms of a frame.
     fn n_atoms(&self) -> usize;
 
-    /// Vectors by which it describes cells; `None` if it uses no cell.
+    /// Return which vectors describe the cell for this transformation; `None` if it uses no cell.
     fn basis(&self) -> Option<Basis>;
 
-    /// Change positions (Å), given each frame's cell: three lengths (Å) and three angles (degrees).
+    /// Change positions (Å). `dimensions` contains three lengths (Å) and three angles (degrees) for
+    /// each frame.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the slices do not hold the same number of whole frames.
+    /// [`Error::Argument`] if the slices do not contain the same number of whole frames.
     fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> error::Result<Vec<Refused>>;
 
-    /// Apply the transformation, and record findings.
+    /// Apply the transformation, and record its findings in the notes.
     ///
     /// # Errors
     /// As [`Transform::apply`].
@@ -108,7 +110,7 @@ pub fn apply_in_cells(
     change_placed(positions, task.n_atoms(), cells, task.basis(), change)
 }
 
-/// Rotate cells with their frames: their vectors, and their origin.
+/// Rotate the cells together with their frames: the cell vectors, and the origin of the cell.
 pub fn turn_cells(cells: &mut [f64], turns: &[Turn]) {
     let (rows, _) = cells.as_chunks_mut();
     for turn in turns {
@@ -124,7 +126,7 @@ pub fn turn_cells(cells: &mut [f64], turns: &[Turn]) {
     }
 }
 
-/// Rotate vectors of a block's atoms, such as velocities, with their frames.
+/// Rotate vectors of a block's atoms, such as velocities, together with their frames.
 pub fn turn_vectors(vectors: &mut [f32], n_atoms: usize, turns: &[Turn]) {
     for turn in turns {
         let frame = &mut vectors[3 * n_atoms * turn.row..][..3 * n_atoms];
@@ -134,8 +136,8 @@ pub fn turn_vectors(vectors: &mut [f32], n_atoms: usize, turns: &[Turn]) {
     }
 }
 
-/// Change each frame of a block, given its cell. A frame that contains only NaN, with a cell of
-/// NaN, was left out before, and is skipped.
+/// Change each frame of a block, given its cell. A frame whose positions and cell are all NaN is
+/// skipped: an earlier step refused it.
 ///
 /// # Errors
 /// As [`Transform::apply`].
@@ -150,7 +152,7 @@ pub fn each_frame(
     })
 }
 
-/// The same, with the row of each frame.
+/// Change each frame like [`each_frame`], but also pass the row number of the frame.
 ///
 /// # Errors
 /// As [`Transform::apply`].
@@ -181,13 +183,13 @@ pub fn each_row(
     Ok(refused)
 }
 
-/// The position of an atom, Å.
+/// Return the position of an atom, Å.
 #[inline]
 pub fn position(frame: &[f32], atom: usize) -> [f32; 3] {
     [frame[3 * atom], frame[3 * atom + 1], frame[3 * atom + 2]]
 }
 
-/// The weighted mean of positions, Å.
+/// Compute the weighted mean of positions, Å.
 pub fn centre(positions: impl Iterator<Item = [f32; 3]>, weights: &[f64]) -> [f64; 3] {
     let (mut sum, mut total) = ([0.0; 3], 0.0);
     for (x, weight) in positions.zip(weights) {
@@ -199,8 +201,8 @@ pub fn centre(positions: impl Iterator<Item = [f32; 3]>, weights: &[f64]) -> [f6
     sum.map(|sum| sum / total)
 }
 
-/// Weighted means of groups of atoms in each frame, Å: `atoms` are sorted by group, with `sizes`
-/// atoms per group, and have one weight each.
+/// Compute the weighted centres of groups of atoms in each frame, Å. `atoms` is sorted by group,
+/// with `sizes` atoms in each group, and has one weight for each atom.
 ///
 /// # Errors
 /// [`Error::Argument`] if the sizes do not match, or an atom is out of range.
@@ -216,7 +218,7 @@ pub fn centres(
     check_len("weights", weights.len(), atoms.len())?;
     if sizes.contains(&0) || atoms.iter().any(|&atom| atom >= n_atoms) {
         return Err(Error::Argument(
-            "a group has no atoms, or one that is out of range".to_string(),
+            "a group has no atoms, or an atom that is out of range".to_string(),
         ));
     }
     let n_frames = positions.len() / frame_len;
@@ -246,8 +248,8 @@ pub fn translate(frame: &mut [f32], by: [f64; 3]) {
 /// Return the given weights of some atoms, or equal weights.
 ///
 /// # Errors
-/// [`Error::Argument`] if there are no atoms, one is out of range, there is not one weight an atom,
-/// or the weights are not finite, at least 0, and not all 0.
+/// [`Error::Argument`] if there are no atoms, an atom is out of range, the number of weights
+/// differs, or weights are negative, not finite or all 0.
 pub fn weights(
     n_atoms: usize,
     atoms: &[usize],
@@ -297,7 +299,7 @@ mod tests {
         assert!(refused[0].1.contains("180 90 90°, which make no cell"));
         assert!(positions[..6].iter().all(|x| x.is_nan()));
         assert_eq!(positions[6..12], [2.0; 6]);
-        // The damaged frame has no cell either, which is nobody's news.
+        // The refused frame has no cell either, but that is not reported as an error.
         assert!(positions[12..18].iter().all(|x| x.is_nan()));
     }
 

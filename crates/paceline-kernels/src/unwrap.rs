@@ -1,4 +1,4 @@
-//! Molecules made whole along their bonds.
+//! Unwrapping of molecules along their bonds, so that they are whole.
 
 use std::ops::Range;
 
@@ -8,34 +8,35 @@ use crate::cell::{Cell, square};
 use crate::placement::Basis;
 use crate::transform::{LongBonds, Notes, Refused, Transform, each_row};
 
-/// The bonds of a block's molecules, in the order in which they are made whole.
+/// Bonds of a block's molecules, in the order in which molecules are made whole.
 ///
-/// The first atom of each molecule does not move. Every other atom is reached from it along bonds,
-/// and takes the image nearest to its bonded neighbour.
+/// The first atom of each molecule does not move. Every other atom is reached from an atom bonded
+/// to it, and moves to the image nearest to that atom.
 #[derive(Debug, Clone)]
 pub struct Unwrap {
     n_atoms: usize,
     steps: Vec<Step>,
-    /// Bonds that close rings, along which no atom is reached.
+    /// Bonds that close rings. They are not used to reach an atom.
     closing: Closing,
 }
 
-/// Steps on the other way around a small ring.
+/// Maximum number of bonds on the other side of a small ring.
 const SMALL: usize = 8;
 
-/// The bonds that close rings, small and others.
+/// Bonds that close rings, divided into small rings and others.
 ///
-/// The bond of a ring is no longer than the steps on the other way around it. So those of small
-/// rings, which are many in water, need not be looked at where all steps are short.
+/// A bond that closes a ring is no longer than all other bonds of the ring together. In a small
+/// ring, it therefore need not be checked if all bonds are short. Small rings are frequent, as in
+/// water.
 #[derive(Debug, Clone, Default)]
 struct Closing {
     small: Vec<Step>,
     others: Vec<Step>,
-    /// Most steps on the other way around a small ring, or 1.
+    /// Largest number of bonds on the other side of a small ring, or 1.
     most: usize,
 }
 
-/// Four bytes an atom, so that the walk of a protein stays in the nearest cache.
+/// Atom indices have four bytes, so that the steps of a protein fit into the first-level cache.
 #[derive(Debug, Clone, Copy)]
 struct Step {
     from: u32,
@@ -43,10 +44,10 @@ struct Step {
 }
 
 impl Unwrap {
-    /// `bonds` are pairs of a block's atoms.
+    /// Create a kernel. `bonds` are pairs of a block's atoms.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a bond names an atom past `n_atoms`, or there are more than 2³².
+    /// [`Error::Argument`] if an atom is `n_atoms` or larger, or there are more than 2³² atoms.
     pub fn new(n_atoms: usize, bonds: &[[usize; 2]]) -> Result<Self> {
         if u32::try_from(n_atoms).is_err() {
             return Err(Error::Argument(format!("{n_atoms} atoms are too many")));
@@ -100,16 +101,18 @@ impl Transform for Unwrap {
     }
 }
 
-/// The images that a frame's atoms take: they are few, and atoms are many.
+/// Images of the atoms of a frame. Distinct images are few, so that each atom stores an index.
 struct Images {
-    /// Numbers of the cell's vectors; the first are those of an atom that stays.
+    /// Distinct images in cell vectors. The first image is that of atoms that do not move.
     known: Vec<[f64; 3]>,
-    /// First atoms stay; the others' entries are written before they are read.
+    /// Image index of each atom. First atoms have index 0; other entries are written before they
+    /// are read.
     of_atom: Vec<u32>,
 }
 
 impl Unwrap {
-    /// The steps whose bond may be shorter between other images; true if all others are short.
+    /// Find the steps whose bond may be shorter with another image. Return true if all other bonds
+    /// are short.
     fn find_broken(&self, atoms: &[[f32; 3]], cell: &Cell, broken: &mut Vec<usize>) -> bool {
         broken.clear();
         let (short, mut all_short) = (self.closing.short(cell), true);
@@ -127,7 +130,7 @@ impl Unwrap {
         all_short
     }
 
-    /// They are found before any atom moves, so that rounding does not add up along a chain.
+    /// Find all images before any atom moves, so that rounding errors do not add up along a chain.
     fn find_images(&self, atoms: &[[f32; 3]], cell: &Cell, broken: &[usize], images: &mut Images) {
         let Images { known, of_atom } = images;
         known.clear();
@@ -145,15 +148,16 @@ impl Unwrap {
         self.carry_images(begin..self.steps.len(), of_atom);
     }
 
-    /// Give atoms the images of those that they are reached from.
+    /// Copy the image of the previous atom of each step to the next atom.
     fn carry_images(&self, steps: Range<usize>, of_atom: &mut [u32]) {
         for step in &self.steps[steps] {
             of_atom[step.to as usize] = of_atom[step.from as usize];
         }
     }
 
-    /// Bonds of a whole frame that are longer than half the cell. Steps that were not broken are
-    /// shorter still, and `short` if all of them are.
+    /// Return the bonds of a whole frame that are longer than half the cell. Only `broken` steps
+    /// are checked, since others are shorter. If `short` is true, bonds of small rings are not
+    /// checked.
     fn long_bonds(
         &self,
         row: usize,
@@ -169,7 +173,7 @@ impl Unwrap {
         let small = if short { &[] } else { &self.closing.small[..] };
         for step in steps().chain(small).chain(&self.closing.others) {
             let length = square(step.bond(atoms));
-            // Not where a position is no number.
+            // Bonds with a NaN position are ignored.
             if length < cell.near() || !length.is_finite() {
                 continue;
             }
@@ -194,13 +198,13 @@ impl Unwrap {
 }
 
 impl Closing {
-    /// Find those of `bonds` that close rings; `steps` are the ones that are walked.
+    /// Find the bonds that close rings. `steps` are the bonds along which atoms are reached.
     fn new(n_atoms: usize, bonds: &[[usize; 2]], steps: &[[usize; 2]]) -> Self {
         let mut closing = Closing {
             most: 1,
             ..Closing::default()
         };
-        // Where each atom is reached from, and after how many steps.
+        // The atom from which each atom is reached, and the number of steps.
         let mut reached: Vec<(usize, usize)> = (0..n_atoms).map(|atom| (atom, 0)).collect();
         for &[from, to] in steps {
             reached[to] = (from, reached[from].1 + 1);
@@ -218,14 +222,15 @@ impl Closing {
         closing
     }
 
-    /// Square of a length, Å²: where all steps are shorter, bonds of small rings are near.
+    /// Return a squared length, Å². If all steps are shorter, the bonds that close small rings are
+    /// shorter than half the cell.
     fn short(&self, cell: &Cell) -> f64 {
-        // A little less, for what rounding of moved atoms may add.
+        // The factor is a margin for rounding of moved atoms.
         0.99 * cell.near() / (self.most * self.most) as f64
     }
 }
 
-/// The number of steps between two atoms of a fragment; `None` if they are more than `SMALL`.
+/// Return the number of steps between two atoms of a molecule; `None` if it is more than `SMALL`.
 fn around(reached: &[(usize, usize)], [mut a, mut b]: [usize; 2]) -> Option<usize> {
     let mut n_steps = 0;
     while a != b {
@@ -242,7 +247,7 @@ fn around(reached: &[(usize, usize)], [mut a, mut b]: [usize; 2]) -> Option<usiz
 }
 
 impl Step {
-    /// Atoms are fewer than 2³².
+    /// The number of atoms must be less than 2³².
     fn new([from, to]: [usize; 2]) -> Self {
         Step {
             from: from as u32,
@@ -250,7 +255,7 @@ impl Step {
         }
     }
 
-    /// Å.
+    /// Return the bond vector, Å.
     #[inline]
     fn bond(self, atoms: &[[f32; 3]]) -> [f64; 3] {
         let (x, y) = (atoms[self.from as usize], atoms[self.to as usize]);
@@ -258,15 +263,16 @@ impl Step {
     }
 }
 
-// Molecules as bonds make them.
+// Molecules (fragments), found along bonds.
 
-/// Return the first atom of each atom's fragment: of the atoms that bonds connect it with.
+/// Return, for each atom, the first atom of its fragment. A fragment consists of all atoms
+/// connected by bonds.
 ///
 /// # Errors
-/// [`Error::Argument`] if a bond names an atom past `n_atoms`.
+/// [`Error::Argument`] if an atom is `n_atoms` or larger.
 pub fn fragments(n_atoms: usize, bonds: &[[usize; 2]]) -> Result<Vec<usize>> {
     check(n_atoms, bonds)?;
-    // An atom's entry leads to a lower one of the same fragment, or to itself.
+    // The entry of an atom is a lower atom of the same fragment, or the atom itself.
     let mut first: Vec<usize> = (0..n_atoms).collect();
     for &[a, b] in bonds {
         let (a, b) = (root(&mut first, a), root(&mut first, b));
@@ -286,9 +292,9 @@ fn root(first: &mut [usize], mut atom: usize) -> usize {
     atom
 }
 
-/// The bonds along which every atom is reached from the first one of its fragment, each as
-/// (reached, to be reached), in the order of `MDAnalysis.lib.mdamath.make_whole`: shell by shell,
-/// within a shell by atom and then by neighbour.
+/// Return the bonds along which every atom is reached from the first atom of its fragment, as pairs
+/// (reached, to be reached). They have the order of `MDAnalysis.lib.mdamath.make_whole`: shell by
+/// shell, and in a shell by atom and then by neighbour.
 ///
 /// # Errors
 /// As [`fragments`].
@@ -331,7 +337,7 @@ fn check(n_atoms: usize, bonds: &[[usize; 2]]) -> Result<()> {
     match bonds.iter().flatten().find(|&&atom| atom >= n_atoms) {
         None => Ok(()),
         Some(atom) => Err(Error::Argument(format!(
-            "a bond names atom {atom}, and there are {n_atoms} atoms"
+            "a bond contains atom {atom}, but there are only {n_atoms} atoms"
         ))),
     }
 }
@@ -347,7 +353,8 @@ mod tests {
         [16.0, 12.0, 19.0, 80.0, 102.0, 115.0],
     ];
 
-    /// A branched chain through several cells, its atoms in any order, with a bond at each step.
+    /// Return a branched chain across several cells, with its atoms in any order, and a bond for
+    /// each step.
     fn molecule(random: &mut Random, n_atoms: usize) -> (Vec<[f64; 3]>, Vec<[usize; 2]>) {
         let mut atoms: Vec<[f64; 3]> = vec![random.vector().map(|x| 8.0 * x)];
         let mut bonds = Vec::new();
@@ -422,7 +429,7 @@ mod tests {
     #[test]
     fn bonds_longer_than_half_the_cell_are_noted() {
         let cell = [10.0, 12.0, 14.0, 90.0, 90.0, 90.0];
-        // A chain through the cell whose ends are bonded across it, and a pair.
+        // A chain whose end atoms are bonded across the cell, and a pair of atoms.
         let bonds = [[0, 1], [1, 2], [2, 3], [3, 0], [5, 4]];
         let unwrap = Unwrap::new(6, &bonds).expect("bonds");
         let frame = |pair: [[f32; 3]; 2]| {
@@ -459,7 +466,7 @@ mod tests {
                         .step_by(5)
                         .map(|atom| [atom, atom + 1 - ring]),
                 );
-                // Some rings are through the cell.
+                // Some rings extend across the cell.
                 let stretch = random.number() * 3.0;
                 for atom in &mut atoms {
                     *atom = atom.map(|x| x * stretch);
@@ -502,7 +509,7 @@ mod tests {
 
     #[test]
     fn the_walk_goes_shell_by_shell() {
-        // Two rings that share the bond 2-4, and a pair beside them.
+        // Two rings that share the bond 2-4, and a separate pair.
         let bonds = [
             [4, 2],
             [0, 4],

@@ -1,24 +1,26 @@
-//! Check the numbers of a frame: whether all are finite, and the largest coordinate.
+//! Check of the numbers of a frame: whether all are finite, and the largest coordinate.
 
 use paceline_base::Fields;
 
-/// First atom with a number that is not finite (−1 for none), for positions, velocities and forces
-/// in turn; the largest |x|, |y| or |z| of any position, Å; and the first atom that has it.
-/// The last two are NaN where positions are not all finite, or not there.
+/// Result of a check. The first three numbers are the first atom with a number that is not finite
+/// (−1 for none), in positions, velocities and forces. The fourth is the largest |x|, |y| or |z| of
+/// all positions, Å, and the fifth is the first atom with this coordinate. The last two are NaN if
+/// positions are missing or not all finite.
 pub type Validity = [f64; 5];
 
-/// Partial results that a compiler can compute side by side.
+/// Number of partial results, which the compiler can vectorise.
 const LANES: usize = 16;
 type Lanes = [f32; LANES];
 
-/// Numbers among which an atom is searched for, once it is known to be there: as many as are still
-/// at hand then.
+/// Number of values in a stretch. An atom known to be in a stretch is then searched there, while
+/// the values are still in the cache.
 const STRETCH: usize = 256 * LANES;
 
-/// Check the positions, velocities and forces that a frame holds; empty if they are not wanted.
+/// Check the positions, velocities and forces of a frame. A slice is empty if its field is not
+/// wanted.
 ///
-/// It is quick while the processor still has a frame that was just decoded: for a whole block at
-/// once it took 3 times as long. So call it from a visitor of `paceline-formats`.
+/// Call it from a visitor of `paceline-formats`, right after a frame is decoded and still in the
+/// cache. For a whole block at once, it takes 3 times as long.
 pub fn check(numbers: [&[f32]; 3], held: Fields) -> Validity {
     let mut validity = [-1.0, -1.0, -1.0, f64::NAN, f64::NAN];
     let held = [held.positions, held.velocities, held.forces];
@@ -37,13 +39,13 @@ pub fn check(numbers: [&[f32]; 3], held: Fields) -> Validity {
     validity
 }
 
-/// The largest number without its sign, and the first atom that has it; or the first atom with
-/// one that is not finite.
+/// Return the largest magnitude, and the first atom with it. If a number is not finite, return the
+/// first atom with such a number as the error.
 fn largest(values: &[f32]) -> Result<(f32, usize), usize> {
     let (mut reach, mut farthest) = (0.0, 0);
     for (k, stretch) in values.chunks(STRETCH).enumerate() {
         let (sum, largest) = scan(stretch);
-        // Finite numbers can have an infinite sum.
+        // The sum of finite numbers can overflow, so each number is checked.
         if !sum.is_finite()
             && let Some(place) = stretch.iter().position(|x| !x.is_finite())
         {
@@ -56,18 +58,18 @@ fn largest(values: &[f32]) -> Result<(f32, usize), usize> {
     Ok((reach, (farthest + place_of(reach, &values[farthest..])) / 3))
 }
 
-/// Return the index of the first number of a size, which is known to be there.
+/// Return the index of the first number with this magnitude; the caller guarantees that there is
+/// one.
 fn place_of(size: f32, values: &[f32]) -> usize {
     let (chunks, _) = values.as_chunks::<LANES>();
-    // All lanes at once: to stop at the first took 6 times as long.
+    // All lanes are compared at once: stopping at the first takes 6 times as long.
     let lacks = |chunk: &&Lanes| !chunk.iter().fold(false, |any, x| any | (x.abs() == size));
     let before = LANES * chunks.iter().take_while(lacks).count();
     let rest = values[before..].iter();
     before + rest.map(|x| x.abs()).position(|x| x == size).unwrap_or(0)
 }
 
-/// Return the sum, in some order, of all numbers without their signs, and the largest of them that
-/// is not NaN.
+/// Return the sum of all magnitudes, in some order, and the largest magnitude that is not NaN.
 fn scan(values: &[f32]) -> (f32, f32) {
     let (mut sums, mut largest) = ([0.0; LANES], [0.0; LANES]);
     let (chunks, rest) = values.as_chunks();
@@ -78,11 +80,11 @@ fn scan(values: &[f32]) -> (f32, f32) {
     (sums.iter().sum(), largest.into_iter().fold(0.0, larger))
 }
 
-/// Add to the sum and the largest of each lane.
+/// Add magnitudes to the sum, and update the maximum, for each lane.
 ///
-/// Out of line on purpose: beside the sum over lanes, the compiler shuffles every number, which
-/// took 1.3 times as long. Largest bit patterns, which would show what is not finite without a
-/// sum, took 1.8 times as long: SSE2 has no instruction for them.
+/// Deliberately not inlined: next to the sum over lanes, the compiler shuffles every number, which
+/// takes 1.3 times as long. Comparing bit patterns needs no sum, but takes 1.8 times as long,
+/// because SSE2 has no instruction for it.
 #[inline(never)]
 fn add(sums: &mut Lanes, largest: &mut Lanes, chunks: &[Lanes]) {
     let (mut sums_here, mut largest_here) = (*sums, *largest);
@@ -96,7 +98,8 @@ fn add(sums: &mut Lanes, largest: &mut Lanes, chunks: &[Lanes]) {
     (*sums, *largest) = (sums_here, largest_here);
 }
 
-/// One instruction, where `f32::max`, which heeds NaN on either side, takes several.
+/// Return the larger number with one instruction. `f32::max` needs several, because it handles NaN
+/// on both sides.
 fn larger(largest: f32, size: f32) -> f32 {
     if size > largest { size } else { largest }
 }
@@ -113,7 +116,7 @@ mod tests {
         (0..3 * N_ATOMS).map(|k| 50.0 * spread(k) - 25.0).collect()
     }
 
-    /// Places at the borders of lanes and stretches, and at both ends.
+    /// Indices at the ends of lanes and stretches, and at both ends of the array.
     const PLACES: [usize; 9] = [0, 1, 15, 16, 4094, 4095, 4096, 5997, 5999];
 
     #[test]

@@ -1,8 +1,8 @@
-//! Detection of molecules with parts in different images, in every frame.
+//! Detection of molecules whose parts are in different images, in every frame.
 //!
-//! Atoms of a molecule are joined by *links*: bonds, or paths of bonds through atoms that are not
-//! decoded. A link spans no more than its bonds do, which is less than half the cell. So its two
-//! atoms are in one image if, and only if, they are nearer to each other than that.
+//! *Links* connect the atoms of a molecule. A link is a bond, or a path of bonds through atoms that
+//! are not decoded. A path must be so short that its length is less than half the cell. Then two
+//! linked atoms are in the same image if, and only if, their distance is less than half the cell.
 
 use std::collections::VecDeque;
 
@@ -13,27 +13,30 @@ use crate::instructions::by_widest;
 use crate::unwrap::{fragments, walk};
 use crate::{check_len, frame_len};
 
-/// Frame in which two atoms are in different images: its row, the atoms, and their distance, Å.
+/// Frame in which two linked atoms are in different images: row, the two atoms, and their distance
+/// (Å).
 pub type Apart = (usize, [usize; 2], f64);
 
-/// Paths of bonds between decoded atoms.
+/// Links between decoded atoms, found along bonds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Links {
-    /// Pairs of atoms, each once.
+    /// Pairs of linked atoms, without repeats.
     pub pairs: Vec<[usize; 2]>,
     /// Number of bonds of each path.
     pub lengths: Vec<usize>,
-    /// Atoms to be decoded in addition to the requested ones: without them paths are too long.
+    /// Atoms to decode in addition to the requested atoms. Without them, some paths would be too
+    /// long.
     pub added: Vec<usize>,
 }
 
 impl Links {
-    /// Find the paths between `wanted` atoms, of at most `longest` bonds each.
+    /// Find the paths between `wanted` atoms, each of at most `longest` bonds.
     ///
-    /// Each other atom is a part of the nearest wanted one, and a bond between two parts makes a link.
+    /// Each other atom is assigned to the nearest wanted atom. A bond between atoms that are
+    /// assigned to two different wanted atoms makes a link between these two.
     ///
     /// # Errors
-    /// [`Error::Argument`] if an atom is past `n_atoms`, or no bond may be part of a path.
+    /// [`Error::Argument`] if an atom is `n_atoms` or larger, or `longest` is zero.
     pub fn new(
         n_atoms: usize,
         bonds: &[[usize; 2]],
@@ -46,7 +49,8 @@ impl Links {
                 .chain(bonds.as_flattened())
                 .any(|&a| a >= n_atoms)
         {
-            let reason = format!("links of {longest} bonds, or atoms past {n_atoms}");
+            let reason =
+                format!("links have {longest} bonds, or an atom is out of range ({n_atoms} atoms)");
             return Err(Error::Argument(reason));
         }
         let neighbours = Neighbours::new(n_atoms, bonds);
@@ -68,7 +72,7 @@ impl Links {
     }
 }
 
-/// The atoms that each atom is bonded to, one after another.
+/// Bonded neighbours of each atom, in one contiguous list.
 struct Neighbours {
     begins: Vec<usize>,
     atoms: Vec<usize>,
@@ -100,7 +104,7 @@ impl Neighbours {
 
 const NOWHERE: usize = usize::MAX;
 
-/// Of each atom the nearest wanted one, along bonds.
+/// Nearest wanted atom of each atom, along bonds.
 struct Nearest {
     owner: Vec<usize>,
     before: Vec<usize>,
@@ -134,8 +138,8 @@ impl Nearest {
         near
     }
 
-    /// The shortest link of each two atoms, its bonds, and atoms that cut the links that are needed
-    /// and too long.
+    /// Find the shortest link between each two atoms and its number of bonds. Also find atoms that
+    /// divide links that are needed but too long.
     fn links(
         &self,
         bonds: &[[usize; 2]],
@@ -154,7 +158,7 @@ impl Nearest {
         found.dedup_by_key(|link| link.0);
         let mut more = Vec::new();
         if found.iter().any(|link| link.1 > longest) {
-            // Where others connect two atoms as well, a long link is not needed.
+            // A long link is unnecessary if other links connect its two atoms.
             let mut by_length: Vec<_> = found.iter().collect();
             by_length.sort_by_key(|link| link.1);
             let mut roots: Vec<usize> = (0..self.owner.len()).collect();
@@ -175,7 +179,7 @@ impl Nearest {
         (pairs, lengths, more)
     }
 
-    /// Atoms along the path through a bond, `longest` bonds apart.
+    /// Return the atoms every `longest` bonds along the path through a bond.
     fn cuts(&self, bond: [usize; 2], longest: usize) -> Vec<usize> {
         let mut path: Vec<usize> = self.back_from(bond[0]).collect();
         path.reverse();
@@ -205,28 +209,30 @@ fn root(roots: &mut [usize], mut atom: usize) -> usize {
     atom
 }
 
-/// Groups of a block's atoms; no two parts of their molecules may be in different images.
+/// Groups of a block's atoms, and the check that the parts of a molecule are not in different
+/// images.
 #[derive(Debug, Clone)]
 pub struct Whole {
     n_atoms: usize,
-    /// Neighbours in memory that are near along links, as a first look takes them.
+    /// Atoms that are adjacent in memory and near along links, for a fast first check.
     rows: Neighbouring,
-    /// Links beside these, without which not all of a molecule's atoms are connected.
+    /// Further links that are needed to connect all atoms of each molecule.
     others: Vec<[usize; 2]>,
-    /// Links along which every atom is reached from the first of its molecule, and all others.
+    /// Links that form a spanning tree of each molecule, from its first atom, followed by all other
+    /// links.
     steps: Vec<[usize; 2]>,
     closing: Vec<[usize; 2]>,
     molecule: Vec<usize>,
     groups: Vec<Vec<usize>>,
-    /// Steps that break a molecule wherever they are long: of two atoms of a group, and of molecules
-    /// without closing links.
+    /// Links of the tree that break a molecule whenever they are long: both atoms are in a group,
+    /// or the molecule has no closing links.
     breaking: Vec<[usize; 2]>,
-    /// Atoms of molecules that are to be side by side.
+    /// Pairs of atoms of different molecules that must be in the same image.
     contacts: Vec<[usize; 2]>,
 }
 
-/// A range of atoms, and for each coordinate 1, or 0 where the next atom need not be near; `None`
-/// if all are.
+/// Range of atoms, and for each coordinate 1, or 0 if the next atom need not be near. The factors
+/// are empty if all adjacent atoms must be near.
 #[derive(Debug, Clone, Default)]
 struct Neighbouring {
     first: usize,
@@ -235,11 +241,11 @@ struct Neighbouring {
 }
 
 impl Whole {
-    /// `links` are pairs of a block's atoms, each of `lengths` bonds; atoms that are no more than
-    /// `longest` bonds apart are nearer than half the cell.
+    /// Create a check. `links` are pairs of a block's atoms, and `lengths` their numbers of bonds.
+    /// Two atoms that are at most `longest` bonds apart are nearer than half the cell.
     ///
     /// # Errors
-    /// [`Error::Argument`] if an atom is past `n_atoms`, or a link has no length.
+    /// [`Error::Argument`] if an atom is `n_atoms` or larger, or a link has no bonds.
     pub fn new(
         n_atoms: usize,
         links: (&[[usize; 2]], &[usize]),
@@ -251,7 +257,9 @@ impl Whole {
         check_len("lengths of links", lengths.len(), links.len())?;
         let named = groups.iter().flatten().chain(contacts.as_flattened());
         if named.into_iter().any(|&atom| atom >= n_atoms) {
-            return Err(Error::Argument(format!("an atom is past {n_atoms}")));
+            return Err(Error::Argument(format!(
+                "an atom is out of range ({n_atoms} atoms)"
+            )));
         }
         let molecule = fragments(n_atoms, links)?;
         let steps = walk(n_atoms, links)?;
@@ -261,7 +269,8 @@ impl Whole {
             .zip(lengths.iter().copied())
             .collect();
         length_of.sort_unstable();
-        // Where each atom is reached from, after how many steps, and the bonds of the last one.
+        // For each atom: the atom from which it is reached, the number of steps, and the number of
+        // bonds of the last step.
         let mut reached: Vec<[usize; 3]> = (0..n_atoms).map(|atom| [atom, 0, 0]).collect();
         let mut is_step = vec![false; length_of.len()];
         for &[from, to] in &steps {
@@ -298,11 +307,11 @@ impl Whole {
         self.n_atoms
     }
 
-    /// Look at frames of these numbers and cells (Å and degrees): those in which a molecule is broken,
-    /// and those of the others in which a contact is.
+    /// Check frames, given their numbers and cells (Å and degrees). Return the frames in which a
+    /// molecule is broken, and the other frames in which a contact is broken.
     ///
-    /// A molecule is broken at the longest of its links in the frame of the least number, and at any
-    /// one in others. Frames without a cell have no images.
+    /// In the frame with the lowest number, a broken molecule is reported by its longest link; in
+    /// other frames, by any long link. Frames without a cell have no images, and are skipped.
     ///
     /// # Errors
     /// [`Error::Argument`] if the slices do not hold the same number of whole frames.
@@ -322,7 +331,7 @@ impl Whole {
         let (cells, _) = dimensions.as_chunks();
         let mut last: Option<([f32; 6], Cell)> = None;
         let (mut broken, mut apart) = (Vec::new(), Vec::new());
-        // The least number of a frame with a broken molecule, and a link of one that was long.
+        // The lowest number of a frame with a broken molecule, and a long link of such a molecule.
         let (mut least, mut hint) = (i64::MAX, [0, 0]);
         for (row, (frame, &dimensions)) in positions.chunks_exact(frame_len).zip(cells).enumerate()
         {
@@ -362,16 +371,16 @@ impl Whole {
         Ok((broken, apart))
     }
 
-    /// True if neighbours in memory and all other links are short, as they are in most frames.
+    /// Return true if adjacent atoms and all other links are short, as in most frames.
     fn seems_whole(&self, atoms: &[[f32; 3]], cell: &Cell) -> bool {
         let Neighbouring { first, end, counts } = &self.rows;
-        // Along each axis, so that the distance is less than half the cell; rounded down.
+        // Limit along each axis that keeps the distance below half the cell, rounded down.
         let limit = (cell.near() / 3.0).sqrt() * 0.999_999;
         let some = atoms[*first..*end].as_flattened();
         largest_step(some, counts) < limit as f32 && longest_of(&self.others, atoms, cell).is_none()
     }
 
-    /// The longest link of a molecule of which atoms of a group are in different images.
+    /// Return the longest link of a molecule if atoms of its group are in different images.
     fn find_broken(&self, atoms: &[[f32; 3]], cell: &Cell) -> Option<([usize; 2], f64)> {
         longest_of(&self.steps, atoms, cell)?;
         let images = self.images(atoms, cell);
@@ -386,7 +395,7 @@ impl Whole {
                 is_broken[molecule] |= images[atom] != images[firsts[molecule]];
             }
         }
-        // Sheets and tubes that are bonded to their own image cannot be whole.
+        // Sheets and tubes that are bonded to their own image cannot be made whole.
         for &[a, b] in &self.closing {
             if images[a] != images[b] && !self.shortened(atoms, cell, &images, [a, b]) {
                 is_broken[self.molecule[a]] = false;
@@ -400,7 +409,7 @@ impl Whole {
         longest_of(&concerned, atoms, cell)
     }
 
-    /// Numbers of the cell's vectors by which each atom is off from the first of its molecule.
+    /// Return the image of each atom relative to the first atom of its molecule, in cell vectors.
     fn images(&self, atoms: &[[f32; 3]], cell: &Cell) -> Vec<[f64; 3]> {
         let mut images = vec![[0.0; 3]; self.n_atoms];
         for &[from, to] in &self.steps {
@@ -409,7 +418,8 @@ impl Whole {
             if square(step) >= cell.near() {
                 let mut nearest = cell.nearest_images(step);
                 if square(cell.shifted(step, nearest)) >= cell.near() {
-                    // Atoms were turned, and the cell was not: they are in some other image.
+                    // No image makes the link short, because the atoms were rotated without the
+                    // cell. Half a cell marks such an atom as being in another image.
                     nearest[0] += 0.5;
                 }
                 images[to] = std::array::from_fn(|i| images[from][i] + nearest[i]);
@@ -418,7 +428,7 @@ impl Whole {
         images
     }
 
-    /// True if the images that are known of two atoms make the link between them short.
+    /// Return true if the images of two atoms make the link between them short.
     fn shortened(
         &self,
         atoms: &[[f32; 3]],
@@ -432,7 +442,8 @@ impl Whole {
 }
 
 impl Neighbouring {
-    /// Find neighbours in memory that are no more than `longest` bonds apart, and join their `roots`.
+    /// Find adjacent atoms in memory that are at most `longest` bonds apart, and join their
+    /// `roots`.
     fn new(
         molecule: &[usize],
         reached: &[[usize; 3]],
@@ -466,7 +477,8 @@ impl Neighbouring {
     }
 }
 
-/// Bonds between two atoms of a molecule along steps; `None` if they are more than `most`.
+/// Return the number of bonds between two atoms of a molecule along the tree; `None` if it is more
+/// than `most`.
 fn bonds_between(reached: &[[usize; 3]], mut a: usize, mut b: usize, most: usize) -> Option<usize> {
     let mut n_bonds = 0;
     while a != b {
@@ -491,7 +503,7 @@ fn difference(atoms: &[[f32; 3]], [from, to]: [usize; 2]) -> [f64; 3] {
     std::array::from_fn(|i| f64::from(y[i]) - f64::from(x[i]))
 }
 
-/// Steps that break a molecule wherever they are long.
+/// Return the links of the tree that break a molecule whenever they are long.
 fn breaking(
     steps: &[[usize; 2]],
     closing: &[[usize; 2]],
@@ -516,8 +528,8 @@ fn breaking(
     steps.filter(|one| one.1).map(|one| *one.0).collect()
 }
 
-/// The longest of the links that are no shorter than half the cell, and its length, Å. Those with a
-/// position that is no number do not count.
+/// Return the longest of the links that are at least half the cell long, and its length (Å). Links
+/// with a NaN position are ignored.
 fn longest_of(links: &[[usize; 2]], atoms: &[[f32; 3]], cell: &Cell) -> Option<([usize; 2], f64)> {
     let mut longest: Option<([usize; 2], f64)> = None;
     for &link in links {
@@ -530,19 +542,19 @@ fn longest_of(links: &[[usize; 2]], atoms: &[[f32; 3]], cell: &Cell) -> Option<(
     longest.map(|(link, length)| (link, length.sqrt()))
 }
 
-/// Square of the length of a link that is no shorter than half the cell, Å².
+/// Return the squared length (Å²) of a link if it is at least half the cell long.
 fn long(link: [usize; 2], atoms: &[[f32; 3]], cell: &Cell) -> Option<f64> {
     let length = square(difference(atoms, link));
     (length >= cell.near() && length.is_finite()).then_some(length)
 }
 
-/// Coordinates that are compared together: four times what AVX2 holds, since each comparison waits for
-/// the one before.
+/// Number of coordinates that are compared together: four AVX2 registers, since each comparison
+/// waits for the one before.
 const TOGETHER: usize = 32;
 
 by_widest! {
-    /// The largest difference of a coordinate from that of the next atom, of those that count: all,
-    /// where `counts` is empty. What is no number does not count.
+    /// Return the largest difference between a coordinate and that of the next atom. `counts`
+    /// selects the coordinates; if it is empty, all are compared. NaN is ignored.
     fn largest_step(numbers: &[f32], counts: &[f32]) -> f32 {
         let mut largest = [0.0_f32; TOGETHER];
         let ahead = numbers.get(3..).unwrap_or(&[]);
@@ -599,12 +611,12 @@ mod tests {
         let links = Links::new(10, &chain(10), &[0, 3, 6, 9], 3).expect("links");
         assert_eq!(links.pairs, [[0, 3], [3, 6], [6, 9]]);
         assert_eq!(links.lengths, [3, 3, 3]);
-        // A longer path is cut by atoms that are added.
+        // A longer path is divided by added atoms.
         let links = Links::new(10, &chain(10), &[0, 9], 4).expect("links");
         assert_eq!(links.added.len(), 2);
         assert!(links.lengths.iter().all(|&n| n <= 4));
         assert_eq!(links.lengths.iter().sum::<usize>(), 9);
-        // On the shorter way around a ring alone.
+        // In a ring, only the shorter path is used.
         let ring = [chain(12), vec![[11, 0]]].concat();
         let links = Links::new(12, &ring, &[0, 4], 4).expect("links");
         assert_eq!((links.pairs, links.added), (vec![[0, 4]], vec![]));
@@ -612,7 +624,7 @@ mod tests {
         assert!(Links::new(3, &[[0, 1]], &[0], 0).is_err());
     }
 
-    /// A branched molecule, whole, with steps of at most 2 Å.
+    /// Return a whole branched molecule, with bonds of at most 2 Å.
     fn molecule(random: &mut Random, n: usize) -> (Vec<[f64; 3]>, Vec<[usize; 2]>) {
         let (mut atoms, mut bonds) = (vec![[3.0, 4.0, 5.0]], Vec::new());
         for atom in 1..n {
@@ -625,7 +637,7 @@ mod tests {
         (atoms, bonds)
     }
 
-    /// Images compared atom by atom are the reference.
+    /// The reference result compares images atom by atom.
     #[test]
     fn no_broken_molecule_is_missed_and_none_is_made_up() {
         let mut random = Random(35);
@@ -654,7 +666,7 @@ mod tests {
                 vec![],
             )
             .expect("a look");
-            // A face of the cell passes through the molecule, or does not.
+            // A face of the cell passes through the molecule in some cases.
             let at = 8.0 * random.number();
             let images: Vec<f64> = atoms.iter().map(|x| f64::from(x[0] > at)).collect();
             let frame: Vec<f32> = decoded
@@ -671,8 +683,8 @@ mod tests {
         assert!((50..350).contains(&n_broken));
     }
 
-    /// Make sure that of several frames those are broken that are by themselves, and that the frame of
-    /// the least number has its longest link.
+    /// Check that several frames together give the same broken frames as each frame alone, and that
+    /// the frame with the lowest number has its longest link.
     fn check_frames(random: &mut Random, whole: &Whole, frame: &[f32], dimensions: &[f32; 6]) {
         let vector = dimensions[0];
         let mut frames: Vec<f32> = frame.to_vec();
@@ -704,7 +716,7 @@ mod tests {
 
     #[test]
     fn what_is_bonded_to_its_own_image_is_not_broken() {
-        // Atoms 3 Å apart through the cell along x, as a ring, and as a chain that was wrapped.
+        // Atoms are 3 Å apart along x and cross the cell, as a ring, and as a wrapped chain.
         let atoms: Vec<[f32; 3]> = (0..10).map(|k| [3.0 * k as f32, 1.0, 1.0]).collect();
         let wrapped: Vec<[f32; 3]> = (5..15).map(|k| [3.0 * (k % 10) as f32, 1.0, 1.0]).collect();
         let ring = [chain(10), vec![[9, 0]]].concat();

@@ -1,4 +1,4 @@
-//! Wrapping of atoms into the cell, as whole compounds or around a group in its middle.
+//! Wrapping of atoms into the cell, as whole compounds or around a centred group.
 
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use super::transform::{
 use super::{check_len, transform};
 use paceline_base::error::Result;
 
-/// Atoms to be wrapped, and the atoms that stay together.
+/// Atoms to be wrapped, and the compounds whose atoms stay together.
 #[derive(Debug, Clone)]
 pub struct Wrap {
     n_atoms: usize,
@@ -21,11 +21,12 @@ pub struct Wrap {
 }
 
 impl Wrap {
-    /// `sizes` are the numbers of atoms of the compounds, which follow one another in `atoms`.
+    /// Create a kernel. `sizes` contains the number of atoms of each compound; compounds follow one
+    /// another in `atoms`.
     ///
     /// # Errors
-    /// [`paceline_base::error::Error::Argument`] if the sizes do not add up to the atoms, and as
-    /// [`transform::weights`] for each compound.
+    /// [`paceline_base::error::Error::Argument`] if the sizes do not add up to the number of atoms,
+    /// and as [`transform::weights`] for each compound.
     pub fn new(
         n_atoms: usize,
         atoms: &[usize],
@@ -67,7 +68,8 @@ impl Wrap {
             return;
         }
         let positions = atoms.iter().map(|&atom| position(frame, atom));
-        // In single precision, as MDAnalysis decides what lies within the cell.
+        // The centre is rounded to single precision, as in MDAnalysis, before the test whether it
+        // is in the cell.
         let centre = centre(positions, &self.weights[members]).map(|x| x as f32);
         let (_, images) = cell.home(centre);
         if images == [0.0; 3] {
@@ -100,7 +102,7 @@ impl Transform for Wrap {
     }
 }
 
-// A group of atoms brought to the middle of the cell, and all others with it.
+// Translation of all atoms that moves the centre of a group to the middle of the cell.
 
 /// Atoms to be centred, and their target.
 #[derive(Debug, Clone)]
@@ -110,7 +112,7 @@ pub struct Center {
     weights: Vec<f64>,
     /// Target, Å; `None` for the middle of the cell.
     point: Option<[f64; 3]>,
-    /// True if the centre is that of the atoms' images within the cell.
+    /// True if the centre is computed from the atoms' images within the cell.
     wrap: bool,
 }
 
@@ -133,7 +135,7 @@ impl Center {
         })
     }
 
-    /// The group's centre, of its images within a cell where one is given, Å.
+    /// Return the centre of the group, Å. With a cell, compute it from the images within the cell.
     fn centre(&self, frame: &[f32], cell: Option<Cell>) -> [f64; 3] {
         let atoms = self.atoms.iter().map(|&atom| position(frame, atom));
         match cell {

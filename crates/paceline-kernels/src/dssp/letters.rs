@@ -1,9 +1,10 @@
-//! Secondary structure in the letters of DSSP (Kabsch & Sander 1983, Biopolymers 22, 2577), as the
-//! program `mkdssp` assigns them in its versions 2.2 and 4.2, which differ in polyproline helices.
+//! Secondary structure in the letters of DSSP (Kabsch & Sander 1983, Biopolymers 22, 2577), as
+//! assigned by the program `mkdssp`, versions 2.2 and 4.2. The two versions differ in polyproline
+//! helices.
 //!
-//! What is unusual is the program's: hydrogens lie 1 Å from N, opposite to the C=O of the residue
-//! before, whatever is between; a donor has two acceptors at most; energies are rounded to 0.001
-//! kcal/mol; and π helices take residues from α helices.
+//! Some rules are those of the program and not of the paper. A hydrogen lies 1 Å from N, opposite
+//! to the C=O of the previous residue, even across a chain break. A donor has at most two
+//! acceptors. Energies are rounded to 0.001 kcal/mol. A π helix overrides an α helix.
 
 use super::near;
 use crate::cell::{Cell, cross, dot, is_placeholder, square};
@@ -34,17 +35,18 @@ const TOO_NEAR: f64 = 0.5;
 const CA_REACH: f64 = 9.0;
 /// Maximum distance from C to the next N within a chain, Å.
 const PEPTIDE: f64 = 2.5;
-/// Where C=O is no longer than this, no bond has N and O farther apart than that, Å.
+/// Maximum length of an ordinary C=O bond, Å. The next constant is the maximum distance from N to O
+/// of a hydrogen bond, for a C=O bond up to this length.
 const LONG_CO: f64 = 1.3;
 const REACH: f64 = 5.6;
-/// How much farther they may be for a longer C=O.
+/// Increase of this maximum distance per Å of a longer C=O bond.
 const PER_CO: f64 = 2.0;
-/// Energies in single precision above this are none of bonds, kcal/mol.
+/// Single-precision energy above which there is certainly no hydrogen bond, kcal/mol.
 const ROUGH_BOND: f32 = -0.49;
-/// Cosine of the angle above which CA make a bend, 70°.
+/// Cosine of 70°, the minimum angle of a bend of the CA trace.
 const COS_BEND: f64 = 0.342_020_143_325_668_7;
-/// Cosine and sine of φ = -75° and ψ = 145° of a polyproline helix, and the cosine of 29°, by which
-/// they may differ.
+/// Cosine and sine of φ = −75° and ψ = 145° of a polyproline helix, and the cosine of the tolerance
+/// of 29°.
 const PPII_PHI: [f64; 2] = [0.258_819_045_102_520_7, -0.965_925_826_289_068_3];
 const PPII_PSI: [f64; 2] = [-0.819_152_044_288_991_8, 0.573_576_436_351_046];
 const PPII_COS: f64 = 0.874_619_707_139_395_7;
@@ -55,19 +57,19 @@ const NONE: u32 = u32::MAX;
 /// Backbone of a protein.
 #[derive(Debug, Clone)]
 pub struct Letters {
-    /// N of each residue, then each CA, C and O.
+    /// Columns of N of all residues, then of all CA, all C and all O.
     columns: Columns,
-    /// Residues whose N may donate.
+    /// True for residues whose N can donate a hydrogen bond.
     donors: Vec<bool>,
-    /// True to search for polyproline helices, as version 4 does.
+    /// True to search for polyproline helices, like version 4.
     polyproline: bool,
 }
 
 impl Letters {
-    /// `columns` are the N of each residue, then each CA, C and O.
+    /// Create a kernel. `columns` contains N of all residues, then all CA, all C and all O.
     ///
     /// # Errors
-    /// [`Error::Argument`] for no residues, or another number of columns.
+    /// [`Error::Argument`] if there are no residues, or the number of columns is wrong.
     pub fn new(columns: &[usize], donors: &[bool], polyproline: bool) -> error::Result<Self> {
         if donors.is_empty() {
             return Err(Error::Argument("there are no residues".to_string()));
@@ -124,7 +126,7 @@ impl RowKernel for Letters {
         self.donors.len()
     }
 
-    /// The number of each residue's letter.
+    /// Compute the code of each residue's letter.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> error::Result<Option<Refused>> {
         self.columns.check(frames.n_atoms())?;
         let (mut scratch, mut chain) = (Vec::new(), Chain::default());
@@ -144,7 +146,7 @@ struct Backbone<'a> {
 }
 
 impl Backbone<'_> {
-    /// The difference of two positions, by nearest images.
+    /// Return the difference of two positions to the nearest image.
     #[inline]
     fn apart(&self, x: [f32; 3], y: [f32; 3]) -> [f64; 3] {
         let d = std::array::from_fn(|axis| f64::from(x[axis]) - f64::from(y[axis]));
@@ -158,15 +160,15 @@ impl Backbone<'_> {
 /// Secondary structure of a chain in one frame.
 #[derive(Debug, Default)]
 struct Chain {
-    /// From O to C of each residue, Å, and this divided by its length.
+    /// Vector from O to C of each residue, Å, and the same vector divided by its length.
     from_o: Vec<[f64; 3]>,
     along: Vec<[f64; 3]>,
-    /// Number of the unbroken piece that contains each residue.
+    /// Number of the unbroken chain segment that contains each residue.
     pieces: Vec<u32>,
     candidates: Vec<[u32; 2]>,
-    /// Acceptors of each donor, the strongest bond first, and their energies, kcal/mol.
+    /// Two acceptors of each donor and their bond energies (kcal/mol), the strongest bond first.
     bonds: Vec<[(f64, u32); 2]>,
-    /// Residues that form a bridge, and true if it is antiparallel.
+    /// Two residues of each bridge; true if the bridge is antiparallel.
     bridges: Vec<([usize; 2], bool)>,
     ladders: Vec<Ladder>,
     /// Turns of 3, 4 and 5 residues that begin at each residue.
@@ -174,7 +176,7 @@ struct Chain {
     letters: Vec<u8>,
 }
 
-/// Consecutive bridges; first and last residue of both strands.
+/// Consecutive bridges, with the first and the last residue of both strands.
 #[derive(Debug, Clone, Copy)]
 struct Ladder {
     parallel: bool,
@@ -184,7 +186,7 @@ struct Ladder {
 }
 
 impl Chain {
-    /// Measure the C=O, and find breaks.
+    /// Compute the C=O vectors, and find chain breaks.
     fn measure(&mut self, backbone: &Backbone<'_>) -> Result<(), String> {
         self.from_o.clear();
         self.along.clear();
@@ -194,15 +196,15 @@ impl Chain {
             let atoms = [backbone.n[i], backbone.ca[i], backbone.c[i], backbone.o[i]];
             if !atoms.iter().flatten().all(|x| x.is_finite()) {
                 return Err(format!(
-                    "the backbone of residue {i} (from 0) has positions that are no finite numbers"
+                    "the backbone of residue {i} (from 0) has positions that are not finite"
                 ));
             }
             let from_o = backbone.apart(backbone.c[i], backbone.o[i]);
             let length = square(from_o).sqrt();
             if length == 0.0 {
                 return Err(format!(
-                    "C and O of residue {i} (from 0) lie on each other, so that the next residue's \
-                     hydrogen has no place"
+                    "C and O of residue {i} (from 0) coincide, so that the next residue's \
+                     hydrogen cannot be placed"
                 ));
             }
             self.from_o.push(from_o);
@@ -216,12 +218,12 @@ impl Chain {
         Ok(())
     }
 
-    /// True if the chain has no break from one residue to another.
+    /// Return true if there is no chain break between two residues.
     fn is_whole(&self, from: usize, to: usize) -> bool {
         self.pieces[from] == self.pieces[to]
     }
 
-    /// Find the two strongest bonds of each donor.
+    /// Find the two strongest hydrogen bonds of each donor.
     fn find_bonds(&mut self, backbone: &Backbone<'_>, donors: &[bool]) {
         let squares = self.from_o.iter().map(|&d| square(d));
         let longest = squares.fold(0.0, f64::max).sqrt();
@@ -256,7 +258,7 @@ impl Chain {
         }
     }
 
-    /// True if the N of one residue is bonded to the O of another.
+    /// Return true if the N of `donor` is bonded to the O of `acceptor`.
     fn has(&self, donor: usize, acceptor: usize) -> bool {
         let acceptor = acceptor as u32;
         self.bonds[donor]
@@ -264,7 +266,8 @@ impl Chain {
             .any(|&(_, found)| found == acceptor)
     }
 
-    /// Find bridges, join them to ladders, and these over bulges; mark bridges and strands.
+    /// Find bridges, join them into ladders, and join ladders across bulges. Mark bridges and
+    /// strands.
     fn find_ladders(&mut self) {
         self.find_bridges();
         self.ladders.clear();
@@ -308,18 +311,19 @@ impl Chain {
         }
     }
 
-    /// Find the pairs of residues, in order, that two bonds make bridges of.
+    /// Find the pairs of residues that two hydrogen bonds make into a bridge, in order.
     fn find_bridges(&mut self) {
         self.bridges.clear();
         let n_residues = self.bonds.len();
-        // Neighbours of both are there, without a break between.
+        // Both neighbours of the residue exist, without a chain break.
         let is_inner =
             |i: usize| i >= 1 && i + 1 < n_residues && self.pieces[i - 1] == self.pieces[i + 1];
         let mut bridges = std::mem::take(&mut self.bridges);
         for (donor, bonds) in self.bonds.iter().enumerate() {
             for &(_, acceptor) in bonds.iter().filter(|bond| bond.1 != NONE) {
                 let acceptor = acceptor as usize;
-                // The residues of the bridge, and donor and acceptor of the other bond.
+                // Each entry contains the two residues of the bridge, the donor and acceptor of the
+                // second bond, and the type.
                 for (residues, other, antiparallel) in [
                     ([donor, acceptor], [acceptor, donor], true),
                     (
@@ -335,7 +339,8 @@ impl Chain {
                 ] {
                     let [i, j] = residues;
                     let (i, j) = (i.min(j), i.max(j));
-                    // Residues closer to each other make none, nor do some last ones.
+                    // Residues closer together form no bridge, and neither do some of the last
+                    // residues.
                     let may = j >= i + 3 && i + 4 < n_residues && is_inner(i) && is_inner(j);
                     if may && self.has(other[0], other[1]) {
                         bridges.push(([i, j], antiparallel));
@@ -343,16 +348,15 @@ impl Chain {
                 }
             }
         }
-        // What is both is parallel.
+        // A bridge that meets both conditions counts as parallel.
         bridges.sort_unstable();
         bridges.dedup_by_key(|bridge| bridge.0);
         self.bridges = bridges;
     }
 
-    /// Join ladders that a bulge is between: at most one residue of one strand, and four of the
-    /// other.
+    /// Join ladders across a bulge: at most one residue in one strand, and four in the other.
     fn join_ladders(&mut self) {
-        // The program subtracts without a sign: what is behind is far away.
+        // `mkdssp` subtracts unsigned integers: a negative difference becomes a large distance.
         let steps = |from: usize, to: usize| to.checked_sub(from).unwrap_or(usize::MAX);
         let mut first = 0;
         while first < self.ladders.len() {
@@ -386,7 +390,7 @@ impl Chain {
         }
     }
 
-    /// Mark residues between two turns of equal length that begin next to each other.
+    /// Mark the residues between two turns of equal length that begin at consecutive residues.
     fn mark_helices(&mut self) {
         let n_residues = self.bonds.len();
         self.turns.clear();
@@ -412,7 +416,7 @@ impl Chain {
         }
     }
 
-    /// Mark what is left within turns, and where the chain bends.
+    /// Mark the unmarked residues inside turns, and where the chain bends.
     fn mark_turns_and_bends(&mut self, backbone: &Backbone<'_>) {
         let n_residues = self.letters.len();
         for i in 1..n_residues.saturating_sub(1) {
@@ -437,7 +441,7 @@ impl Chain {
         }
     }
 
-    /// Mark what is left of three residues in a row with the angles of a polyproline helix.
+    /// Mark unmarked residues where three in a row have the angles of a polyproline helix.
     fn mark_polyproline(&mut self, backbone: &Backbone<'_>) {
         let n_residues = self.letters.len();
         let mut in_row = 0;
@@ -464,7 +468,8 @@ impl Chain {
     }
 }
 
-/// Energy of a bond in kcal/mol, given the vectors from O to N, from N to H and from O to C, Å.
+/// Return the energy of a bond in kcal/mol. The arguments are the vectors from O to N, from N to H
+/// and from O to C, Å.
 #[inline]
 fn energy(o_to_n: [f64; 3], n_to_h: [f64; 3], o_to_c: [f64; 3]) -> f64 {
     let o_to_h = std::array::from_fn(|axis| o_to_n[axis] + n_to_h[axis]);
@@ -478,7 +483,7 @@ fn energy(o_to_n: [f64; 3], n_to_h: [f64; 3], o_to_c: [f64; 3]) -> f64 {
     ((energy * 1000.0).round() / 1000.0).max(LEAST)
 }
 
-/// The same, nearly.
+/// Return the same energy in single precision.
 #[inline]
 fn rough_energy(o_to_n: [f64; 3], n_to_h: [f64; 3], o_to_c: [f64; 3]) -> f32 {
     let [n, h, c] = [o_to_n, n_to_h, o_to_c].map(|d| d.map(|x| x as f32));
@@ -490,14 +495,15 @@ fn rough_energy(o_to_n: [f64; 3], n_to_h: [f64; 3], o_to_c: [f64; 3]) -> f32 {
     ho - hc + nc - no
 }
 
-/// True if the chain turns by more than 70° between two vectors.
+/// Return true if the angle between two vectors is larger than 70°.
 fn bends(before: [f64; 3], behind: [f64; 3]) -> bool {
     let lengths = square(before) * square(behind);
-    // Of no length, the program takes 90°.
+    // For vectors of zero length, `mkdssp` uses 90°.
     lengths == 0.0 || dot(before, behind) / lengths.sqrt() < COS_BEND
 }
 
-/// True if the dihedral angle of three bonds is within 29° of one that has this cosine and sine.
+/// Return true if the dihedral angle of three bonds is within 29° of the angle with this cosine and
+/// sine.
 fn is_around(first: [f64; 3], middle: [f64; 3], last: [f64; 3], [cos, sin]: [f64; 2]) -> bool {
     let (one, other) = (cross(first, middle), cross(middle, last));
     let x = dot(one, other);
@@ -511,7 +517,7 @@ mod tests {
     use super::*;
     use crate::tests::Random;
 
-    /// Letters of residues in a line without bends, that are bonded from donors to acceptors.
+    /// Return the letters of a chain without bends, given pairs of bonded donor and acceptor.
     fn letters(found: &[[u32; 2]]) -> String {
         let n_residues = 14;
         let line: Vec<[f32; 3]> = (0..n_residues)
@@ -554,7 +560,7 @@ mod tests {
         assert_eq!(letters(&turns(2..4, 3)), "---GGG--------");
         assert_eq!(letters(&turns(2..4, 5)), "---IIIII------");
         assert_eq!(letters(&turns(2..4, 6)), "--------------");
-        // 3-10 helices give way to α helices, and these to π helices.
+        // α helices override 3-10 helices, and π helices override α helices.
         let both = [turns(3..5, 4), turns(6..8, 3)].concat();
         assert_eq!(letters(&both), "----HHHHTT----");
         let both = [turns(2..5, 4), turns(3..5, 5)].concat();
@@ -567,7 +573,7 @@ mod tests {
         assert_eq!(letters(&[[9, 2], [2, 9]]), "--B------B----");
         assert_eq!(letters(&[[3, 7], [7, 1]]), "--B----B------");
         let ladder = [[11, 2], [2, 11], [9, 4], [4, 9]];
-        // One of the bonds is that of a turn, too.
+        // One of the bonds is also a turn.
         assert_eq!(letters(&ladder), "--EEETTTTEEE--");
         let bulge = [[3, 8], [8, 1], [5, 9], [9, 3]];
         assert_eq!(letters(&bulge), "--EEE---EE----");
@@ -575,7 +581,7 @@ mod tests {
 
     #[test]
     fn energies_are_rounded() {
-        // N-H and O=C in a line: N at 2.9 Å from O.
+        // N–H and O=C lie on a line, with N at 2.9 Å from O.
         let found = energy([0.0, 0.0, 2.9], [0.0, 0.0, -1.0], [0.0, 0.0, -1.2]);
         let exact = COUPLING * (1.0 / 1.9 - 1.0 / 3.1 + 1.0 / 4.1 - 1.0 / 2.9);
         let thousandths = found * 1000.0;
@@ -595,7 +601,7 @@ mod tests {
                 x.map(|part| part / square(x).sqrt())
             };
             let (to_n, to_h, to_c) = (unit(), unit(), unit());
-            // Nearly in a line, bonds are strongest.
+            // Bonds are strongest for nearly linear geometry.
             let toward = |x: [f64; 3], sign: f64| {
                 let y: [f64; 3] = std::array::from_fn(|axis| sign * to_n[axis] + 0.1 * x[axis]);
                 y.map(|part| part / square(y).sqrt())

@@ -1,9 +1,9 @@
-//! Secondary structure by hydrogen bonds of the backbone (Kabsch & Sander 1983, Biopolymers 22,
-//! 2577), as `MDAnalysis.analysis.dssp.DSSP` assigns it.
+//! Secondary structure from hydrogen bonds of the backbone (Kabsch & Sander 1983, Biopolymers 22,
+//! 2577), as assigned by `MDAnalysis.analysis.dssp.DSSP`.
 //!
-//! A bond exists if its energy is below −0.5 kcal/mol, and a rounding error can affect this
-//! decision. Therefore positions are rounded to single precision where MDAnalysis rounds them, to
-//! give the same letters.
+//! A hydrogen bond exists if its energy is below −0.5 kcal/mol. A rounding error can change this
+//! decision. To get the same letters, positions are therefore rounded to single precision wherever
+//! MDAnalysis rounds them.
 
 use super::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, square};
 use super::rdf::are_searched_by_cells;
@@ -15,15 +15,15 @@ use paceline_base::error::{self, Error};
 pub mod letters;
 mod near;
 
-/// Bit of a residue in a helix, in its number of a row.
+/// Bit that marks a residue in a helix.
 pub const HELIX: u8 = 1;
-/// Bit of a residue in a strand, in its number of a row.
+/// Bit that marks a residue in a strand.
 pub const STRAND: u8 = 2;
 
 /// Maximum distance from N to O that is searched, Å.
 const REACH: f64 = 5.0;
-/// Product of the partial charges, in units of the elementary charge, and conversion factor, kcal
-/// Å/mol.
+/// Coulomb constant: product of the partial charges (in elementary charges) and conversion factor,
+/// kcal Å/mol.
 const CHARGES: f64 = 0.084;
 const FACTOR: f64 = 332.0;
 /// Maximum energy of a hydrogen bond, kcal/mol.
@@ -38,18 +38,19 @@ const NEEDED_BY: &str = "DSSP";
 /// Backbone of a protein.
 #[derive(Debug, Clone)]
 pub struct Dssp {
-    /// Columns of N of each residue, then each CA, C and O, and each H unless hydrogens are placed.
+    /// Columns of N of all residues, then all CA, all C and all O, and all H unless hydrogens are
+    /// placed.
     columns: Columns,
-    /// True for residues whose N may donate; the first one never does.
+    /// True for residues whose N can donate a hydrogen bond. The first residue never can.
     donors: Vec<bool>,
 }
 
 impl Dssp {
-    /// `columns` are the N of each residue, then each CA, C and O, and each H if it
-    /// `has_hydrogens`; residues that are no `donors` have any column there.
+    /// Create a kernel. `columns` contains N of all residues, then all CA, all C and all O, and all
+    /// H if `has_hydrogens` is true. A residue that is not a donor may have any column as H.
     ///
     /// # Errors
-    /// [`Error::Argument`] for fewer than six residues, or another number of columns.
+    /// [`Error::Argument`] if there are fewer than six residues, or the number of columns is wrong.
     pub fn new(columns: &[usize], donors: &[bool], has_hydrogens: bool) -> error::Result<Self> {
         let n_residues = donors.len();
         if n_residues < FEWEST {
@@ -65,10 +66,10 @@ impl Dssp {
         })
     }
 
-    /// The atoms of a frame that take part in bonds.
+    /// Collect the atoms of a frame that take part in hydrogen bonds.
     ///
     /// # Errors
-    /// One sentence where a position is not finite, or a hydrogen cannot be placed.
+    /// A message if a position is not finite, or a hydrogen cannot be placed.
     fn gather(
         &self,
         frame: &[f32],
@@ -97,15 +98,14 @@ impl Dssp {
         for i in 0..last {
             if ![atoms.n[i], atoms.c[i], atoms.o[i]].iter().all(finite) {
                 return Err(format!(
-                    "the backbone of residue {i} or {} (from 0) has positions that are no finite \
-                     numbers",
+                    "the backbone of residue {i} or {} (from 0) has positions that are not finite",
                     i + 1
                 ));
             }
             if self.donors[i + 1] && !finite(&atoms.h[i]) {
                 return Err(format!(
-                    "the hydrogen at N of residue {} (from 0) has no place: positions are no \
-                     finite numbers, or N, CA and the C before lie on each other",
+                    "the hydrogen at N of residue {} (from 0) cannot be placed: positions are not \
+                     finite, or N, CA and the previous C coincide",
                     i + 1
                 ));
             }
@@ -131,7 +131,7 @@ impl Dssp {
             None => {
                 let (origin, edges) = atoms.extent();
                 if by_cells(edges) {
-                    // MDAnalysis moves the atoms into a box of its own, and rounds.
+                    // MDAnalysis moves the atoms into a box of its own, which rounds the positions.
                     let margin = (0.1 * REACH) as f32;
                     atoms.move_pairs(|x| {
                         Some(std::array::from_fn(|i| x[i] - (origin[i] - margin)))
@@ -174,7 +174,7 @@ impl RowKernel for Dssp {
         self.donors.len()
     }
 
-    /// Bits of each residue, of [`HELIX`] and [`STRAND`].
+    /// Compute the bits [`HELIX`] and [`STRAND`] of each residue.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> error::Result<Option<Refused>> {
         self.columns.check(frames.n_atoms())?;
         let mut scratch = Vec::new();
@@ -189,26 +189,26 @@ impl RowKernel for Dssp {
     }
 }
 
-/// Atoms of all pairs of residues i + 1, which donates, and j, which accepts.
+/// Atoms of all pairs of a donor residue i + 1 and an acceptor residue j.
 #[derive(Debug, Default)]
 struct Atoms {
-    /// N and H of residues from 1 on.
+    /// N and H of all residues but the first.
     n: Vec<[f32; 3]>,
     h: Vec<[f32; 3]>,
     /// C and O of all residues but the last.
     c: Vec<[f32; 3]>,
     o: Vec<[f32; 3]>,
-    /// N and O as MDAnalysis moves them before it measures from one to the other.
+    /// N and O after the translation that MDAnalysis makes before it computes N–O distances.
     pair_n: Vec<[f32; 3]>,
     pair_o: Vec<[f32; 3]>,
-    /// Pairs that may be within reach.
+    /// Pairs that may be within the maximum distance.
     candidates: Vec<[u32; 2]>,
-    /// Of their distances from N to O, H to C, H to O and N to C, Å².
+    /// Squared distances of each candidate from N to O, H to C, H to O and N to C, Å².
     squares: Vec<[f64; 4]>,
 }
 
 impl Atoms {
-    /// Least coordinates of all N and O, and how far these extend, Å.
+    /// Return the minimum coordinates of all N and O, and their extent, Å.
     fn extent(&self) -> ([f32; 3], [f32; 3]) {
         let (mut least, mut most) = ([f32::INFINITY; 3], [f32::NEG_INFINITY; 3]);
         for x in self.n.iter().chain(&self.o) {
@@ -227,9 +227,9 @@ impl Atoms {
         move_all(&mut self.pair_o, &to)
     }
 
-    /// Find all pairs within reach, and some beyond.
+    /// Find all pairs within the maximum distance, and some slightly beyond.
     fn find_candidates(&mut self, cell: Option<&Cell>, donors: &[bool]) {
-        // Residues next to each other or the next but one make no such bonds.
+        // Residues that are adjacent or next to adjacent in the sequence form no such bond.
         let (donates, may) = (
             |i: usize| donors[i + 1],
             |i: usize, j: usize| i.abs_diff(j) >= 2,
@@ -238,8 +238,8 @@ impl Atoms {
         near::find_pairs(&self.n, &self.o, cell, REACH, donates, may, found);
     }
 
-    /// Find the bonds among the candidates, given what makes squares (Å²) of differences between N
-    /// and O, and of those between other atoms.
+    /// Find the hydrogen bonds among the candidates. One function computes squared distances (Å²)
+    /// between N and O; the other computes those between other atoms.
     fn find_bonds(
         &mut self,
         of_pair: impl Fn([f64; 3]) -> f64,
@@ -267,16 +267,16 @@ impl Atoms {
     }
 }
 
-/// The hydrogen bonds of a frame.
+/// Hydrogen bonds of a frame.
 #[derive(Debug)]
 struct Bonds {
     n_residues: usize,
-    /// Residues that donate and accept.
+    /// Pairs of donor residue and acceptor residue.
     found: Vec<[u32; 2]>,
-    /// Acceptors by donor: index at which each donor's begin, and at which the last one's end.
+    /// Index at which the acceptors of each donor begin, and the end of the last donor's acceptors.
     begins: Vec<usize>,
     acceptors: Vec<u32>,
-    /// Bits of each residue.
+    /// Bits that mark each residue.
     states: Vec<u8>,
 }
 
@@ -291,7 +291,7 @@ impl Bonds {
         }
     }
 
-    /// Assign helices and strands, given the bonds that were found.
+    /// Assign helices and strands from the hydrogen bonds found.
     fn assign(&mut self, row: &mut [f64]) {
         self.sort();
         self.states.clear();
@@ -322,15 +322,16 @@ impl Bonds {
         }
     }
 
-    /// True if the O of one residue is bonded to the N of another.
+    /// Return true if the O of `acceptor` is bonded to the N of `donor`.
     fn has(&self, acceptor: usize, donor: usize) -> bool {
         donor < self.n_residues
             && self.acceptors[self.begins[donor]..self.begins[donor + 1]]
                 .contains(&(acceptor as u32))
     }
 
-    /// Mark residues between two turns of equal length that begin next to each other: those of
-    /// four residues first, others where none of these is.
+    /// Mark the residues between two turns of equal length that begin at consecutive residues.
+    /// Turns of four residues are marked first; turns of three and five only where no residue is
+    /// marked.
     fn mark_helices(&mut self) {
         self.mark_turns(4, |_| true);
         let alpha = self.states.clone();
@@ -350,22 +351,22 @@ impl Bonds {
         }
     }
 
-    /// Mark residues of bridges: two bonds between the neighbourhoods of two residues, of which
-    /// neither is the first or the last.
+    /// Mark the residues of bridges. A bridge consists of two bonds between the neighbourhoods of
+    /// two residues. The first and the last residue of the chain form no bridge.
     fn mark_strands(&mut self) {
         let inner = 1..self.n_residues - 1;
         for k in 0..self.found.len() {
             let [donor, acceptor] = self.found[k].map(|residue| residue as usize);
-            // The residues of the bridge, and the acceptor and donor of the other bond.
+            // Each entry contains two bonds: acceptor and donor of the first, and of the second.
             let bridges = [
-                // Antiparallel, bonded to each other.
+                // Antiparallel bridge: the two residues are bonded to each other.
                 ([acceptor, donor], [donor, acceptor]),
-                // Antiparallel, between their neighbours.
+                // Antiparallel bridge: the neighbours of the two residues are bonded.
                 (
                     [acceptor + 1, donor - 1],
                     [donor.wrapping_sub(2), acceptor + 2],
                 ),
-                // Parallel.
+                // Parallel bridge.
                 ([acceptor + 1, donor], [donor, acceptor + 2]),
             ];
             for (residues, [other, to]) in bridges {
@@ -379,8 +380,8 @@ impl Bonds {
     }
 }
 
-/// The hydrogen that is nearest to where it would be with three angles of 120° at N, computed in
-/// single precision as MDAnalysis does.
+/// Return the position of a hydrogen that makes the three angles at N closest to 120°, in single
+/// precision as in MDAnalysis.
 fn placed_hydrogen(n: [f32; 3], c_before: [f32; 3], ca: [f32; 3]) -> [f32; 3] {
     let from = |x: [f32; 3]| unit(std::array::from_fn(|axis| n[axis] - x[axis]));
     let (from_c, from_ca) = (from(c_before), from(ca));
@@ -393,12 +394,13 @@ fn unit(x: [f32; 3]) -> [f32; 3] {
     x.map(|x| x / length)
 }
 
-/// The difference of two positions, rounded to single precision.
+/// Return the difference of two positions, rounded to single precision.
 fn difference(x: [f32; 3], y: [f32; 3]) -> [f64; 3] {
     std::array::from_fn(|axis| f64::from(x[axis] - y[axis]))
 }
 
-/// Squares of the shortest distances (Å²) between positions within a cell with right angles.
+/// Return a function for squared minimum-image distances (Å²) between positions inside a
+/// rectangular cell.
 fn nearest_within(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
     let halves = edges.map(|edge| f64::from(0.5 * edge));
     let edges = edges.map(f64::from);
@@ -420,8 +422,9 @@ fn move_all(
     to: impl Fn([f32; 3]) -> Option<[f32; 3]>,
 ) -> Result<(), String> {
     for x in positions {
-        *x = to(*x)
-            .ok_or_else(|| format!("an atom at {x:?} Å is too far away to be put into the cell"))?;
+        *x = to(*x).ok_or_else(|| {
+            format!("an atom at {x:?} Å is too far away to be wrapped into the cell")
+        })?;
     }
     Ok(())
 }
@@ -447,7 +450,7 @@ mod tests {
         row.iter().map(letter).collect()
     }
 
-    /// Bonds from the N of a residue to the O of the one `length` before it.
+    /// Return bonds from the N of a residue to the O of the residue `length` before.
     fn turns(acceptors: std::ops::Range<u32>, length: u32) -> Vec<[u32; 2]> {
         acceptors
             .map(|acceptor| [acceptor + length, acceptor])
@@ -462,7 +465,7 @@ mod tests {
         assert_eq!(letters(10, &turns(2..4, 5)), "---HHHHH--");
         assert_eq!(letters(10, &turns(2..4, 6)), "----------");
         assert_eq!(letters(6, &turns(0..2, 4)), "-HHHH-");
-        // Other helices give way where they would begin in or just before one of these.
+        // Other helices are suppressed if they would begin in, or just before, an α helix.
         let both = |length| [turns(3..5, 4), turns(6..8, length)].concat();
         assert_eq!(letters(14, &both(3)), "----HHHH------");
         let behind = [turns(3..5, 4), turns(7..9, 3)].concat();
@@ -478,7 +481,7 @@ mod tests {
         let parallel = "--E----E----";
         assert_eq!(letters(12, &[[7, 1], [3, 7]]), parallel);
         assert_eq!(letters(12, &[[2, 6], [8, 2]]), parallel);
-        // The last residue has no neighbour behind it.
+        // The last residue has no next neighbour.
         assert_eq!(letters(12, &[[11, 3], [3, 11]]), "------------");
     }
 
@@ -491,7 +494,7 @@ mod tests {
         );
     }
 
-    /// All pairs within reach, in order.
+    /// Return all pairs within the maximum distance, in order.
     fn near_pairs(n: &[[f32; 3]], o: &[[f32; 3]], cell: Option<&Cell>) -> Vec<[u32; 2]> {
         let mut pairs = Vec::new();
         for (i, x) in n.iter().enumerate() {
@@ -511,7 +514,7 @@ mod tests {
         let mut random = Random(4);
         for dimensions in CELLS {
             let cell = Cell::new(dimensions).ok();
-            // Chains of many turns, which leave the cell.
+            // Chains have many turns, and extend beyond the cell.
             let chain = |random: &mut Random| {
                 let steps: Vec<f32> = random
                     .structure(150, 6.0, 0.0)

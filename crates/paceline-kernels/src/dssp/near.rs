@@ -1,12 +1,13 @@
-//! Pairs of a backbone nitrogen and oxygen that are near each other.
+//! Search for nearby pairs of backbone nitrogen and oxygen.
 
 use crate::cell::{Cell, square, whole};
 
-/// Number of residues that are compared with as many others after one test of their centres.
+/// Number of consecutive residues in a run. Two runs are compared atom by atom only if their
+/// centres are near.
 const RUN: usize = 8;
 
-/// Find all pairs of N and O within `reach` (Å), and some beyond, of those N that `donates` and of
-/// those pairs that `may` bond; runs of residues far apart are passed over.
+/// Find all pairs of N and O within `reach` (Å), and some slightly beyond. `donates` selects the N,
+/// and `may` the pairs. Runs of residues that are far apart are skipped.
 pub fn find_pairs(
     n: &[[f32; 3]],
     o: &[[f32; 3]],
@@ -21,7 +22,7 @@ pub fn find_pairs(
     let (of_n, of_o) = (runs_of(n), runs_of(o));
     let runs = of_n.iter().chain(&of_o);
     let farthest = runs.fold(0.0, |most: f64, run| most.max(run.farthest));
-    // Single precision may change distances by a few of its steps.
+    // Single precision may change distances by a few units in the last place.
     let reach = reach + 0.01 + 8.0 * f64::from(f32::EPSILON) * farthest;
     for (a, run) in of_n.iter().enumerate() {
         for (b, other) in of_o.iter().enumerate() {
@@ -50,19 +51,19 @@ pub fn find_pairs(
     }
 }
 
-/// Relative position of atoms of one run and atoms of another.
+/// Relative position of the atoms of two runs.
 enum Apart {
-    /// No atom is within reach.
+    /// No pair of atoms is within the maximum distance.
     Far,
-    /// All atoms within reach are in this image, with this shift (Å).
+    /// All near pairs are in the same image, with this shift (Å).
     Shifted([f32; 3]),
-    /// Images may differ from atom to atom.
+    /// The image may differ from pair to pair.
     Anywhere,
 }
 
 impl Apart {
-    /// Derive it from the difference of two centres, and the maximum distance of centres for atoms
-    /// within reach.
+    /// Classify two runs, given the difference of their centres and the maximum distance of centres
+    /// for which atoms can be near.
     fn new(cell: Option<&Cell>, d: [f64; 3], reach: f64) -> Self {
         let Some(cell) = cell else {
             return match square(d) > reach * reach {
@@ -73,7 +74,8 @@ impl Apart {
         if reach * reach >= cell.near() {
             return Apart::Anywhere;
         }
-        // At most one image of a point is within half the shortest height; this finds it.
+        // At most one image of a point is within half the shortest height of the cell. This code
+        // finds that image.
         let mut rest = d;
         for axis in [2, 1, 0] {
             let vector = cell.vectors()[axis];
@@ -87,7 +89,7 @@ impl Apart {
     }
 }
 
-/// Adjacent residues' atoms of one kind.
+/// Atoms of one kind in consecutive residues.
 struct Run {
     /// Centre, Å.
     centre: [f64; 3],
@@ -125,7 +127,7 @@ impl Run {
         }
     }
 
-    /// Return a bit for each atom within `reach` (Å) of a shifted position.
+    /// Return a bit mask of the atoms within `reach` (Å) of a shifted position.
     #[inline]
     fn within(&self, x: &[f32; 3], shift: [f32; 3], reach: f64) -> u8 {
         let x: [f32; 3] = std::array::from_fn(|axis| x[axis] + shift[axis]);

@@ -1,28 +1,29 @@
-//! Atoms of a group, sorted into bins, and the search for atoms near them.
+//! Bins for the atoms of one group, and the search for atoms near them.
 //!
-//! Bins are aligned with the vectors of the cell, or fill the extent of the atoms if there is no
-//! cell. Atoms at the faces of a cell are repeated beyond the opposite face, so that no search
-//! wraps around. Halves of bins that may be near a bin with atoms are marked. Positions are in
-//! single precision, with a margin for rounding: uncertain distances are computed elsewhere.
+//! Bins are aligned with the cell vectors. Without a cell, they fill the extent of the atoms. Atoms
+//! at a cell face are repeated beyond the opposite face, so that no search wraps around. Each bin
+//! is divided into parts, and parts that may be near a bin with atoms are marked. Positions have
+//! single precision, with a margin for rounding. Other code computes distances that are uncertain.
 //!
-//! Pairs are few here, and most atoms are near none: marks exclude these before any comparison,
-//! which the columns of [`crate::cell_list`] do not.
+//! Near pairs are rare in these searches, and most atoms have no near atom. Marks exclude such
+//! atoms before any comparison, unlike the columns of [`crate::cell_list`].
 
 use super::grid::{FEW_CELLS, Grid, Lanes, PARTS, PLACED, ROWS, mark_around};
 use super::measure::Measure;
 use super::{Atoms, Point, extent_of, finite};
 use crate::instructions::{LANES, by_widest, low_bits, positive};
 
-/// Maximum number of bins per atom, if a similar number of atoms is searched,
+/// Maximum number of bins per atom, if the two groups have similar sizes.
 const BINS: usize = 16;
-/// and if many more atoms are searched, most of which are near no bin.
+/// Maximum number of bins per atom, if the searched group is much larger; most of its atoms are
+/// then near no bin.
 const BINS_OF_FEW: usize = 32;
-/// Factor from which on the number of atoms counts as many more.
+/// Ratio of group sizes from which the searched group counts as much larger.
 const MANY: usize = 2;
 /// Number of atoms whose rows of bins are looked up together.
 const SOME: usize = 64;
 
-/// Position in the cell, and the part of a bin that contains it along each vector.
+/// Position in the cell, and the part of a bin that contains the position, along each vector.
 #[derive(Debug, Clone, Copy)]
 struct Home {
     x: Point,
@@ -37,22 +38,22 @@ pub(super) struct Near {
     x: Point,
 }
 
-/// Atoms in bins, and marks of the parts of bins that may be near any atom.
+/// Atoms in bins, and marks for the parts of bins that may be near an atom.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Bins {
     grid: Grid,
-    /// Atoms and their images in the order of bins; padding after the last one is far from all
+    /// Atoms and their images, sorted by bin. The padding after the last atom is far from all
     /// positions.
     axes: [Vec<f32>; 3],
-    /// Indices of these atoms in the group, and padding.
+    /// Indices of these atoms in the group, with padding.
     numbers: Vec<u32>,
     begins: Vec<u32>,
-    /// One bit per part, and `PARTS` more at both ends of a row along a, which begins with a new
-    /// word; a word without marks at the end is for positions outside of all parts.
+    /// Marks, one bit per part. Each row along a begins with a new word, and has `PARTS` more bits
+    /// at both ends. The last word has no marks, and is used for positions outside all parts.
     marks: Vec<u64>,
     homes: Vec<Home>,
     entries: Vec<(u32, u32, Point)>,
-    /// Bits of parts with atoms; and of these and adjacent parts in a row.
+    /// Bit masks of the parts with atoms, and of the same parts with their neighbours in a row.
     occupied: Vec<u64>,
     spread: Vec<u64>,
 }
@@ -61,7 +62,7 @@ impl Bins {
     /// Sort atoms into bins, and collect the other atoms that may be near any of them.
     ///
     /// # Errors
-    /// Sentence about positions that are not finite, or cannot be wrapped into the cell.
+    /// A message if a position is not finite, or cannot be wrapped into the cell.
     pub(super) fn fill(
         &mut self,
         measure: &Measure,
@@ -69,7 +70,7 @@ impl Bins {
         others: Atoms<'_>,
         near: &mut Vec<Near>,
     ) -> Result<(), String> {
-        // Rounding errors grow with the distance of atoms from the cell.
+        // Rounding errors grow with the distance of the atoms from the cell.
         let mut largest = 0.0;
         loop {
             largest = self.put(measure, of, others.places.len(), largest)?;
@@ -81,8 +82,8 @@ impl Bins {
         }
     }
 
-    /// Sort atoms into bins, given the number of other atoms, and the largest coordinate of the
-    /// others (Å); return the largest coordinate including these atoms.
+    /// Sort atoms into bins. Arguments include the number of atoms in the other group and their
+    /// largest coordinate (Å). Return the largest coordinate including these atoms.
     fn put(
         &mut self,
         measure: &Measure,
@@ -129,7 +130,7 @@ impl Bins {
             let row = &mut self.occupied[words * (j + n1 * k)..][..words];
             let mut mark = |bit: usize| row[bit / 64] |= 1 << (bit % 64);
             mark(i + PARTS);
-            // Beyond both ends of a row are the parts at its other end.
+            // The neighbours beyond the end of a row are at the other end of the row.
             if i < PARTS {
                 mark(i + n0 + PARTS);
             }
@@ -180,8 +181,8 @@ impl Bins {
                 }
             }
         }
-        // Counting sort: the count of a bin is stored two entries later; then each bin's start, one
-        // entry later, advances to its end.
+        // Counting sort: the count of a bin is stored two entries later. Then the start of each
+        // bin, stored one entry later, advances to its end.
         self.begins.clear();
         self.begins.resize(padded.iter().product::<usize>() + 2, 0);
         for &(bin, ..) in &self.entries {
@@ -209,25 +210,25 @@ impl Bins {
         }
     }
 
-    /// Collect pairs of an atom of `near` and an atom in the bins that may be near each other, by
-    /// their indices in the lists.
+    /// Collect pairs of an atom of `near` and an atom in the bins, if they may be near each other.
+    /// Pairs contain indices in both lists.
     pub(super) fn pairs(&self, near: &[Near], found: &mut Vec<[u32; 2]>) {
         find_pairs(self, near, found);
         if self.grid.pbc.is_some() && self.grid.n.iter().any(|&n| n < 3) {
-            // An atom may be found by two of its images.
+            // Two images of an atom may give the same pair.
             found.sort_unstable();
             found.dedup();
         }
     }
 
-    /// Return begin and end of the atoms of three bins of a row.
+    /// Return the begin and the end of the atoms in three bins of a row.
     #[inline(always)]
     fn row(&self, bin: u32, row: u32) -> [u32; 2] {
         let first = bin.wrapping_add(row) as usize;
         [self.begins[first], self.begins[first + 3]]
     }
 
-    /// Slices of one length, so that one check suffices.
+    /// Return slices of equal length, so that the bounds are checked only once.
     #[inline(always)]
     fn axes(&self) -> [&[f32]; 3] {
         let n = self.axes[0].len();
@@ -235,8 +236,8 @@ impl Bins {
     }
 }
 
-/// The square of the larger distance minus the squares of the distances to `LANES` atoms from an
-/// index on.
+/// Return the squared search distance minus the squared distances to `LANES` atoms, starting at an
+/// index.
 #[inline(always)]
 fn gaps(axes: &[&[f32]; 3], begin: usize, x: &Point, most: f32) -> [f32; LANES] {
     let mut gaps = [most; LANES];
@@ -254,7 +255,7 @@ fn gaps(axes: &[&[f32]; 3], begin: usize, x: &Point, most: f32) -> [f32; LANES] 
 }
 
 by_widest! {
-    /// Wrap all atoms of the bins into the cell. Returns the largest coordinate of atoms that were
+    /// Wrap all atoms of the bins into the cell. Return the largest coordinate of atoms that were
     /// far away.
     fn bring_home(grid: &Grid, of: Atoms<'_>, homes: &mut Vec<Home>) -> Result<f32, String> {
         homes.clear();
@@ -277,7 +278,7 @@ by_widest! {
 }
 
 by_widest! {
-    /// Collect the atoms that may be near any atom in the bins. Returns the largest coordinate of
+    /// Collect the atoms that may be near an atom in the bins. Return the largest coordinate of
     /// atoms that were far away.
     ///
     /// # Errors
@@ -323,14 +324,14 @@ by_widest! {
 }
 
 by_widest! {
-    /// Collect pairs within the larger distance.
+    /// Collect pairs within the search distance.
     fn find_pairs(bins: &Bins, near: &[Near], found: &mut Vec<[u32; 2]>) {
         let rows = bins.grid.rows();
         let (axes, most) = (bins.axes(), bins.grid.most);
         let mut runs = [[0; 3]; SOME * ROWS.len()];
         let mut n_found = 0;
         for (some, numbers) in near.chunks(SOME).zip((0..).step_by(SOME)) {
-            // Branch-free: each row is stored, and kept if it has atoms.
+            // Branch-free loop: each row is written, and kept only if it has atoms.
             let mut n_runs = 0;
             for (number, one) in (numbers..).zip(some) {
                 for row in rows {
@@ -350,7 +351,8 @@ by_widest! {
                     if found.len() < n_found + LANES {
                         found.resize(2 * (n_found + LANES), [0; 2]);
                     }
-                    // Up to two pairs branch-free: each is stored, and kept if it is a pair.
+                    // Up to two pairs are found without branches: each is written, and kept only if
+                    // it is a pair.
                     for k in 0..LANES {
                         if k > 1 && bits == 0 {
                             break;
@@ -368,8 +370,8 @@ by_widest! {
 }
 
 by_widest! {
-    /// Mark the atoms of `near` that are within the smaller distance of any atom in the bins; of
-    /// the others, collect pairs as above.
+    /// Mark the atoms of `near` that are within the smaller distance of any atom in the bins. For
+    /// other atoms, collect pairs within the larger distance.
     pub(super) fn mark_near(
         bins: &Bins,
         near: &[Near],
@@ -383,7 +385,7 @@ by_widest! {
         let mut runs = [[0; 2]; ROWS.len()];
         'next: for (number, one) in (0..).zip(near) {
             let before = unsure.len();
-            // Branch-free, as in `find_pairs`.
+            // Branch-free loop, as in `find_pairs`.
             let mut n_runs = 0;
             for row in rows {
                 let run = bins.row(one.bin, row);
@@ -396,8 +398,8 @@ by_widest! {
                     let gaps = gaps(&axes, begin, &one.x, most);
                     let mut bits = positive::<WIDE>(&gaps);
                     if bits != 0 {
-                        // The entry after the row is not an image of another atom: it may be near,
-                        // too.
+                        // Lanes beyond the end of the row contain atoms of later bins. If one of
+                        // these is near, the mark is correct, too.
                         if positive::<WIDE>(&gaps.map(|gap| gap - between)) != 0 {
                             marks[one.place as usize] = true;
                             unsure.truncate(before);

@@ -1,4 +1,5 @@
-//! Layout of bins along the vectors of the cell, and parts of bins within reach of each other.
+//! Layout of bins along the cell vectors, and the parts of bins that are within reach of each
+//! other.
 
 use std::array::from_fn;
 
@@ -8,16 +9,18 @@ use crate::cell::{ApplyPbc, SLACK, cross, dot, square};
 use crate::instructions::by_widest;
 use crate::qcp::Matrix3;
 
-/// Number of marked parts along each edge of a bin.
+/// Number of parts along each edge of a bin.
 pub(super) const PARTS: usize = 2;
 /// Number of parts from one bin before to one bin after a bin.
 const REACHED: usize = 2 * PARTS + 1;
-/// Distance in cells, summed over vectors, from which on positions are not wrapped in single
-/// precision.
+/// Distance from the cell, summed over vectors and in units of the cell, from which positions need
+/// double precision for wrapping.
 pub(super) const FEW_CELLS: f32 = 16.0;
-/// Added to a number, this rounds it to a whole one, of magnitudes below 2²².
+/// Number that rounds: adding and subtracting it rounds numbers of magnitude below 2²² to whole
+/// numbers.
 const TO_WHOLE: f32 = 12_582_912.0;
-/// Added to a whole number below 2²³, this leaves it in the low bits.
+/// Number that converts: added to a whole number below 2²³, it leaves the whole number in the low
+/// bits.
 const TO_BITS: f32 = 8_388_608.0;
 const LOW_BITS: u32 = 0x7f_ffff;
 /// Number of positions that are wrapped together.
@@ -38,7 +41,7 @@ pub(super) const ROWS: [[i32; 2]; 9] = [
 /// Layout of bins.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Grid {
-    /// Wrapping into the cell; `None` without a cell.
+    /// Function that wraps positions into the cell; `None` without a cell.
     pub pbc: Option<ApplyPbc>,
     pub vectors: [Point; 3],
     /// Matrix that converts positions relative to the origin to fractional coordinates.
@@ -46,7 +49,8 @@ pub(super) struct Grid {
     origin: Point,
     /// Number of bins along each vector.
     pub n: [usize; 3],
-    /// Squares of the distances (Å²) within which atoms may be near, and certainly are near.
+    /// Squared distances (Å²): beyond `most`, atoms are certainly not near; within the second,
+    /// certainly near.
     pub most: f32,
     pub sure: f32,
 }
@@ -55,13 +59,13 @@ pub(super) struct Grid {
 pub(super) struct Lanes {
     pub x: [[f32; PLACED]; 3],
     pub part: [[u32; PLACED]; 3],
-    /// Distance from the cell in cells; at least `FEW_CELLS`, or NaN, if unknown.
+    /// Distance from the cell in cells. It is at least `FEW_CELLS`, or NaN, if it is unknown.
     pub away: [f32; PLACED],
 }
 
 impl Grid {
-    /// Make a grid with a maximum number of bins, for atoms with this `extent` if there is no cell,
-    /// and with a largest coordinate (Å) if there is one.
+    /// Create a grid with a maximum number of bins. Without a cell, `extent` is the extent of the
+    /// atoms. With a cell, `largest` is the largest coordinate (Å).
     pub(super) fn new(measure: &Measure, n_bins: usize, extent: [Point; 2], largest: f32) -> Self {
         let (vectors, origin, margin) = match &measure.cell {
             Some(cell) => {
@@ -113,7 +117,7 @@ impl Grid {
         self.n.map(|n| PARTS * n)
     }
 
-    /// Number of words that hold the marks of a row.
+    /// Return the number of words for the marks of a row.
     pub(super) fn words(&self) -> usize {
         (self.parts()[0] + 2 * PARTS).div_ceil(64)
     }
@@ -124,15 +128,15 @@ impl Grid {
         from_fn(|k| self.vectors[k].map(|x| f64::from(x) / parts[k] as f64))
     }
 
-    /// Offsets along a of the first and last part that may be within reach of a part, for each row
-    /// of nearby parts; 1 and 0 if there is none.
+    /// Return, for each nearby row of parts, the offsets along a of the first and the last part
+    /// within reach. Offsets are 1 and 0 if no part is within reach.
     fn spans(&self) -> [[[i32; 2]; REACHED]; REACHED] {
         let edges = self.edges();
         let [a, b, c] = edges;
         let faces = [cross(b, c), cross(c, a), cross(a, b)].map(unit);
-        // Parts that are beyond reach along one direction are beyond reach. Directions are the
-        // reciprocal vectors, and those between two and three of them; of each, the lengths of the
-        // edges along it.
+        // Two parts are beyond reach if they are beyond reach along any direction. The directions
+        // tested are the reciprocal vectors, and sums of two and three of them. Each entry contains
+        // the lengths of the edges along a direction.
         let sums = (0..27).map(|k| [k / 9, k / 3 % 3, k % 3].map(|sign| f64::from(sign) - 1.0));
         let along = sums.take(13).map(|signs| {
             let sum = |axis: usize| (0..3).map(|k| signs[k] * faces[k][axis]).sum::<f64>();
@@ -163,7 +167,8 @@ impl Grid {
         self.n.map(|n| n + 2)
     }
 
-    /// Wrap positions into the cell. Branch-free, so that several are computed at once.
+    /// Wrap positions into the cell. The loop has no branches, so that the compiler can vectorise
+    /// it.
     #[inline(always)]
     fn bring_home<const PERIODIC: bool>(&self, lanes: &mut Lanes) {
         let sizes = self.parts().map(|n| n as f32);
@@ -184,7 +189,7 @@ impl Grid {
                     let is_within = (0.0..1.0).contains(&cells);
                     away += if is_within { 0.0 } else { FEW_CELLS };
                 }
-                // Half less, rounded to the nearest, is the whole number below.
+                // Subtracting a half and rounding to the nearest yields the whole number below.
                 let part = ((cells - whole[k]) * sizes[k] - 0.5 + TO_WHOLE) - TO_WHOLE;
                 let last = sizes[k] - 1.0;
                 let part = if part < last { part } else { last };
@@ -198,11 +203,11 @@ impl Grid {
         }
     }
 
-    /// Wrap positions that are far away into the cell, if there is one; return their largest
+    /// Wrap positions that are far away into the cell, if there is one. Return their largest
     /// coordinate.
     ///
     /// # Errors
-    /// Sentence about positions that are not finite, or cannot be wrapped into the cell.
+    /// A message if a position is not finite, or cannot be wrapped into the cell.
     #[cold]
     pub(super) fn bring_others_home(
         &self,
@@ -232,7 +237,7 @@ impl Grid {
         Ok(largest)
     }
 
-    /// Return the offsets of the first bins of nearby rows relative to a bin.
+    /// Return the offsets of the first bins in nearby rows, relative to a bin.
     pub(super) fn rows(&self) -> [u32; 9] {
         let padded = self.padded().map(|n| n as i32);
         ROWS.map(|[j, k]| (padded[0] * (j + padded[1] * k) - 1) as u32)
@@ -261,7 +266,7 @@ impl Lanes {
         }
     }
 
-    /// Wrap positions into the cell; return whether some were far away.
+    /// Wrap positions into the cell; return whether some were too far away.
     #[inline(always)]
     pub(super) fn bring_home(&mut self, grid: &Grid) -> bool {
         if grid.pbc.is_none() {
@@ -275,7 +280,7 @@ impl Lanes {
 }
 
 by_widest! {
-    /// Mark the parts that may be within reach of those in `from`.
+    /// Mark the parts that may be within reach of the parts marked in `from`.
     pub(super) fn mark_around(grid: &Grid, from: &[u64], spread: &mut Vec<u64>, marks: &mut Vec<u64>) {
         marks.clear();
         marks.resize(from.len(), 0);
@@ -289,7 +294,7 @@ by_widest! {
             spread_bits(from, *span, words, spread);
             for (place, _) in all.iter().enumerate().filter(|(_, one)| *one == span) {
                 let (j, k) = (place % REACHED, place / REACHED);
-                // Rows around the end of a plane are in two pieces.
+                // Rows at the end of a plane are in two separate pieces.
                 let cut = words * around(0, j, n1);
                 for (at, from) in spread.chunks_exact(plane).enumerate() {
                     let to = &mut marks[plane * around(at, k, n2)..][..plane];
@@ -318,7 +323,7 @@ fn spread_bits(from: &[u64], [first, last]: [i32; 2], words: usize, to: &mut Vec
         if words == 1 || by == 0 {
             continue;
         }
-        // Bits beyond the end of a row are outside of the searched parts.
+        // Bits beyond the end of a row lie outside the searched parts.
         if by > 0 {
             let pairs = to[1..].iter_mut().zip(from);
             pairs.for_each(|(to, from)| *to |= from >> (64 - n));
@@ -335,7 +340,7 @@ fn unit(x: [f64; 3]) -> [f64; 3] {
     x.map(|x| x / length)
 }
 
-/// Return the extent of atoms, as vectors and origin, and a margin, Å.
+/// Return the extent of atoms as vectors and origin, and a margin (Å).
 fn room([low, high]: [Point; 2], cutoff: f64) -> (Matrix3, [f64; 3], f64) {
     let all = low.iter().chain(&high);
     let largest = all.fold(1.0_f32, |most, x| most.max(x.abs()));
@@ -350,7 +355,7 @@ fn room([low, high]: [Point; 2], cutoff: f64) -> (Matrix3, [f64; 3], f64) {
     (vectors, origin, margin)
 }
 
-/// Return the index `offset` − `PARTS` after another one, modulo `n`.
+/// Return the index `place` + `offset` − `PARTS`, modulo `n`.
 fn around(place: usize, offset: usize, n: usize) -> usize {
     match place + offset {
         sum if sum < PARTS => sum + n - PARTS,
@@ -393,7 +398,7 @@ mod tests {
                     continue;
                 }
                 n_left_out += 1;
-                // Differences of positions in the one and the other part.
+                // Differences between positions in the two parts.
                 let mut least = f64::INFINITY;
                 for sample in 0..9_i32.pow(3) {
                     let within = [sample % 9, sample / 9 % 9, sample / 81];

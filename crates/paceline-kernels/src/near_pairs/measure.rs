@@ -1,4 +1,4 @@
-//! Distances rounded as in MDAnalysis, and MDAnalysis's order of near atoms.
+//! Distances with the rounding of MDAnalysis, and the order in which MDAnalysis returns near atoms.
 
 use super::Point;
 use crate::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, nearest_of_27, rounded, square};
@@ -6,13 +6,13 @@ use crate::qcp::Matrix3;
 use crate::rdf::are_searched_by_cells;
 use crate::row_kernel::cell_or_none;
 
-/// MDAnalysis's rounding of the distances of one frame, and its order of pairs.
+/// Rounding of the distances of one frame in MDAnalysis, and the order of its pairs.
 #[derive(Debug, Clone)]
 pub struct Measure {
     pub(super) cell: Option<Cell>,
     pub(super) pbc: Option<ApplyPbc>,
     edges: Point,
-    /// Origin that is subtracted from positions of a frame without a cell.
+    /// Origin that is subtracted from positions in a frame without a cell.
     origin: Point,
     /// Cell lists; `None` if MDAnalysis compares all pairs.
     lists: Option<Lists>,
@@ -20,8 +20,8 @@ pub struct Measure {
 }
 
 impl Measure {
-    /// Make the measure for groups of these `sizes`; `extent` gives the minimum and maximum
-    /// coordinates of both groups, which are used without a cell.
+    /// Create the measure for two groups of these `sizes`. `extent` returns the minimum and maximum
+    /// coordinates of both groups; it is called only without a cell.
     pub fn new(
         cell: Option<Cell>,
         sizes: [usize; 2],
@@ -75,10 +75,10 @@ impl Measure {
         }
     }
 
-    /// Return the position that is used for distances.
+    /// Return the position from which distances are computed.
     ///
     /// # Errors
-    /// Sentence about a position that cannot be wrapped in single precision.
+    /// A message if the position cannot be wrapped in single precision.
     pub(super) fn placed(&self, x: Point) -> Result<Point, String> {
         match &self.pbc {
             Some(pbc) if self.is_in_cell() => in_cell(pbc, x),
@@ -86,18 +86,19 @@ impl Measure {
         }
     }
 
-    /// True if MDAnalysis searches by cell lists, which determines the rounding of distances.
+    /// Return true if MDAnalysis uses cell lists. The algorithm determines the rounding of
+    /// distances.
     pub(crate) fn is_by_lists(&self) -> bool {
         self.lists.is_some()
     }
 
-    /// True if distances are computed between wrapped positions.
+    /// Return true if distances are computed between wrapped positions.
     fn is_in_cell(&self) -> bool {
         let triclinic = self.cell.as_ref().is_some_and(Cell::is_triclinic);
         self.pbc.is_some() && (triclinic || self.lists.is_some())
     }
 
-    /// Square of the distance between two wrapped positions, Å².
+    /// Return the squared distance between two wrapped positions, Å².
     fn square(&self, a: Point, b: Point) -> f64 {
         let d: [f64; 3] = std::array::from_fn(|k| f64::from(a[k] - b[k]));
         match &self.cell {
@@ -117,12 +118,12 @@ impl Measure {
         }
     }
 
-    /// Distance of two positions, Å, if it is within the cutoff.
+    /// Return the distance between two positions (Å) if it is within the cutoff.
     pub(crate) fn within(&self, a: Point, b: Point) -> Result<Option<f64>, String> {
         Ok(self.within_placed(self.placed(a)?, self.placed(b)?))
     }
 
-    /// Distance of two wrapped positions, Å, if it is within the cutoff.
+    /// Return the distance between two wrapped positions (Å) if it is within the cutoff.
     pub(super) fn within_placed(&self, a: Point, b: Point) -> Option<f64> {
         let square = self.square(a, b);
         let distance = square.sqrt();
@@ -133,12 +134,12 @@ impl Measure {
         is_within.then_some(distance)
     }
 
-    /// Square of the distance (Å²) below which positions have no nearer images.
+    /// Return the squared distance (Å²) below which two positions are already nearest images.
     pub fn near(&self) -> f64 {
         self.cell.map_or(f64::INFINITY, |cell| cell.near())
     }
 
-    /// Shortest image of the difference of two positions, rounded as in `calc_angles`.
+    /// Return the shortest image of a difference of positions, rounded as in `calc_angles`.
     pub fn difference(&self, from: Point, to: Point) -> Result<[f64; 3], String> {
         let plain = |from: Point, to: Point| std::array::from_fn(|k| f64::from(to[k] - from[k]));
         Ok(match (&self.cell, &self.pbc) {
@@ -161,8 +162,8 @@ impl Measure {
         })
     }
 
-    /// Sort indices `j` in the second group, all near one position, into MDAnalysis's order.
-    /// `position` returns the position at an index.
+    /// Sort indices `j` of the second group into the order of MDAnalysis. All of them are near one
+    /// position. `position` returns the position of an index.
     pub fn sort(
         &self,
         at: Point,
@@ -190,11 +191,11 @@ impl Measure {
     }
 }
 
-/// Return the cell of a frame for a search of pairs within `cutoff` (Å); `None` if it has none.
+/// Return the cell of a frame for a search within `cutoff` (Å); `None` if the frame has no cell.
 ///
 /// # Errors
-/// Sentence about lengths and angles that do not define a cell, or define one that is lower than
-/// the cutoff.
+/// A message if the lengths and angles do not define a cell, or the height of the cell is below the
+/// cutoff.
 pub(crate) fn cell_for(
     dimensions: [f32; 6],
     cutoff: f64,
@@ -215,10 +216,10 @@ pub(crate) fn cell_for(
 
 pub(crate) fn in_cell(pbc: &ApplyPbc, x: Point) -> Result<Point, String> {
     pbc.apply(x)
-        .ok_or_else(|| format!("an atom at {x:?} Å is too far away to be put into the cell"))
+        .ok_or_else(|| format!("an atom at {x:?} Å is too far away to be wrapped into the cell"))
 }
 
-/// Return the shortest of a difference and its 26 images, in MDAnalysis's order.
+/// Return the shortest of a difference and its 26 images, compared in the order of MDAnalysis.
 fn shortest_of_27(cell: &Cell, d: [f64; 3]) -> [f64; 3] {
     let [a, b, c] = *cell.vectors();
     let mut best = (f64::from(f32::MAX), d);
@@ -237,12 +238,12 @@ fn shortest_of_27(cell: &Cell, d: [f64; 3]) -> [f64; 3] {
     best.1
 }
 
-/// MDAnalysis's cell lists, which determine its order of pairs.
+/// Cell lists of MDAnalysis, which determine the order of its pairs.
 #[derive(Debug, Clone)]
 struct Lists {
     n: [i64; 3],
     periodic: [bool; 3],
-    /// Edges of a list's cell, and tilts: b over y, c over y and over x.
+    /// Edge lengths of a cell of the list, and tilts: b over y, c over y and c over x.
     sizes: [f64; 3],
     tilts: [f64; 3],
 }
@@ -278,8 +279,8 @@ impl Lists {
         std::array::from_fn(|k| ((along[k] / self.sizes[k]) as i64).rem_euclid(self.n[k]))
     }
 
-    /// Return the index of a cell among the neighbours of another one; the last index for all other
-    /// cells.
+    /// Return the index of a cell among the neighbours of another cell; the last index if it is not
+    /// a neighbour.
     fn rank(&self, home: [i64; 3], other: [i64; 3]) -> usize {
         let offset = |k: usize| {
             let offset = other[k] - home[k];

@@ -1,9 +1,9 @@
-//! Pairs of atoms of two groups within a distance, with the same pairs, order and bits of distances
-//! as `MDAnalysis.lib.distances.capped_distance`.
+//! Pairs of atoms of two groups within a distance. Pairs, their order and the bits of distances are
+//! the same as in `MDAnalysis.lib.distances.capped_distance`.
 //!
-//! Atoms of the smaller group are sorted into bins of the cell, in single precision with a margin
-//! for rounding. Atoms of the larger group are considered only if their bin is near these bins.
-//! Distances of candidates are then computed as in MDAnalysis.
+//! Atoms of the smaller group are sorted into bins, in single precision with a margin for rounding.
+//! Atoms of the larger group are compared only if they are near a bin with atoms. The distances of
+//! candidate pairs are then computed as in MDAnalysis.
 
 use super::row_kernel::{Frames, RowKernel};
 use super::transform::Refused;
@@ -21,7 +21,7 @@ pub(crate) use measure::{cell_for, in_cell};
 /// Position, in single precision.
 pub type Point = [f32; 3];
 
-/// Atoms of a frame, by their indices in a group of columns, or in all columns.
+/// Atoms of a frame, given by indices in a group of columns, or in all columns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Atoms<'a> {
     pub frame: &'a [Point],
@@ -30,7 +30,7 @@ pub(crate) struct Atoms<'a> {
 }
 
 impl Atoms<'_> {
-    /// The position of a place.
+    /// Return the position of the atom at an index.
     #[inline(always)]
     pub fn at(&self, place: u32) -> Point {
         let place = place as usize;
@@ -57,15 +57,16 @@ pub struct Pair {
 #[derive(Debug, Clone)]
 pub struct PairList {
     first: Vec<u32>,
-    /// Second group; `None` if it is the first group: each pair occurs once, the earlier index
-    /// first.
+    /// Second group; `None` if it is the first group again. Each pair is then listed once, with the
+    /// lower index first.
     second: Option<Vec<u32>>,
     cutoff: f64,
     periodic: bool,
 }
 
 impl PairList {
-    /// Pairs within `cutoff` (Å); of nearest images in frames that have a cell, if `periodic`.
+    /// Create a search for pairs within `cutoff` (Å). If `periodic`, distances in frames with a
+    /// cell are those between nearest images.
     ///
     /// # Errors
     /// [`Error::Argument`] if the cutoff is invalid.
@@ -76,7 +77,9 @@ impl PairList {
         periodic: bool,
     ) -> error::Result<Self> {
         if !(cutoff.is_finite() && cutoff > 0.0) {
-            return Err(Error::Argument(format!("{cutoff} Å is no cutoff")));
+            return Err(Error::Argument(format!(
+                "expected a finite cutoff above 0, found {cutoff} Å"
+            )));
         }
         Ok(PairList {
             first,
@@ -90,11 +93,11 @@ impl PairList {
         [&self.first, self.second.as_ref().unwrap_or(&self.first)]
     }
 
-    /// Pass the pairs of each frame of a block to `take` with the frame's row, in the order of
-    /// indices; return the first frame that cannot be searched, with the reason.
+    /// Pass the pairs of each frame of a block to `take`, with the row of the frame and in the
+    /// order of indices. Return the first frame that cannot be searched, with the reason.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a block has no such atoms.
+    /// [`Error::Argument`] if the block lacks some of the atoms.
     pub fn find(
         &self,
         frames: &Frames<'_>,
@@ -113,7 +116,7 @@ impl PairList {
 /// Finds the pairs of one frame after another.
 struct Finder<'a> {
     list: &'a PairList,
-    /// Places in both groups.
+    /// Indices of all atoms in both groups.
     all: [Vec<u32>; 2],
     search: Search,
     found: Vec<Pair>,
@@ -134,7 +137,7 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// Pairs in the order of places; one sentence if the frame cannot be searched.
+    /// Return pairs in the order of indices, or a message if the frame cannot be searched.
     fn find(&mut self, frame: &[f32], dimensions: [f32; 6]) -> Result<&[Pair], String> {
         let (frame, groups) = (frame.as_chunks().0, self.list.groups());
         let cell = match self.list.periodic {
@@ -155,7 +158,7 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// Numbers the connected components of a graph of atoms, whose edges are the pairs within a cutoff.
+/// Connected components of a graph of atoms. The edges of the graph are the pairs within a cutoff.
 #[derive(Debug, Clone)]
 pub struct Components(PairList);
 
@@ -172,7 +175,8 @@ impl RowKernel for Components {
         self.0.first.len()
     }
 
-    /// Return the number of each atom's component, from 0, in the order of their first atoms.
+    /// Compute the component number of each atom. Components are numbered from 0 in the order of
+    /// their first atoms.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> error::Result<Option<Refused>> {
         let mut finder = Finder::new(&self.0, frames.n_atoms())?;
         let mut edges = Vec::new();
@@ -195,17 +199,17 @@ impl RowKernel for Components {
     }
 }
 
-/// Least and largest coordinates of two groups, Å.
+/// Return the minimum and maximum coordinates of two groups, Å.
 pub(crate) fn extent(frame: &[Point], lists: [&[u32]; 2]) -> [Point; 2] {
     let atoms = lists.into_iter().flatten();
     extent_of(atoms.map(|&atom| frame[atom as usize]))
 }
 
-/// Least and largest coordinates, Å.
+/// Return the minimum and maximum coordinates, Å.
 pub(crate) fn extent_of(positions: impl Iterator<Item = Point>) -> [Point; 2] {
     let mut extent = [[f32::INFINITY; 3], [f32::NEG_INFINITY; 3]];
     for x in positions {
-        // Not by `min` and `max`, which take longer.
+        // `min` and `max` are slower.
         for (k, x) in x.into_iter().enumerate() {
             extent[0][k] = if x < extent[0][k] { x } else { extent[0][k] };
             extent[1][k] = if x > extent[1][k] { x } else { extent[1][k] };
@@ -224,11 +228,12 @@ pub struct Search {
 }
 
 impl Search {
-    /// Add pairs within the measure's cutoff and farther than `least` (Å, if given) to `pairs`, in
-    /// any order: of the places `first` and `second` in two groups of such columns of the frame.
+    /// Search pairs between the atoms `first` and `second` of two groups, given by their columns.
+    /// Add pairs within the cutoff of the measure to `pairs`, in any order. If `least` is given,
+    /// distances must be larger than `least` (Å).
     ///
     /// # Errors
-    /// One sentence for positions that are not finite, or cannot be put into the cell.
+    /// A message if a position is not finite, or cannot be wrapped into the cell.
     pub fn find(
         &mut self,
         frame: &[Point],
@@ -254,7 +259,7 @@ impl Search {
         for x in few.positions() {
             self.placed.push(measure.placed(x)?);
         }
-        // Those of one atom follow each other.
+        // Pairs are grouped by the first atom.
         let mut last = (u32::MAX, [0.0; 3]);
         for &[number, other] in &self.found {
             let many_place = self.near[number as usize].place;
@@ -275,7 +280,7 @@ impl Search {
         Ok(())
     }
 
-    /// Find pairs that may be near, by numbers in `self.near` and among the few.
+    /// Find pairs that may be near, as indices in `self.near` and in `few`.
     fn search(&mut self, measure: &Measure, few: Atoms<'_>, many: Atoms<'_>) -> Result<(), String> {
         self.found.clear();
         if !few.places.is_empty() {
@@ -285,7 +290,7 @@ impl Search {
         Ok(())
     }
 
-    /// Mark those atoms that are within the measure's cutoff of any of others.
+    /// Mark the atoms that are within the cutoff of the measure of any other given atom.
     ///
     /// # Errors
     /// As [`Search::find`].
@@ -319,9 +324,9 @@ impl Search {
     }
 }
 
-/// The position, where it is one.
+/// Return the position, or a message if it is not finite.
 pub(crate) fn finite(x: Point) -> Result<Point, String> {
-    // Of a number that is not finite, this is no number.
+    // The expression is NaN unless all three numbers are finite.
     if x[0] * 0.0 + x[1] * 0.0 + x[2] * 0.0 == 0.0 {
         Ok(x)
     } else {
@@ -343,7 +348,7 @@ mod tests {
         [40.0, 40.0, 40.0, 60.0, 60.0, 90.0],
         [40.0, 40.0, 40.0, 70.53, 109.47, 70.53],
         [50.0, 40.0, 45.0, 80.0, 100.0, 115.0],
-        // Leaning by more than half.
+        // A vector tilts by more than half of the vector before.
         [60.0, 40.0, 45.0, 90.0, 90.0, 35.0],
         [9.0, 8.0, 10.0, 75.0, 62.0, 71.0],
     ];
@@ -361,7 +366,7 @@ mod tests {
         }
     }
 
-    /// The shortest distance of all images nearby: slow, and nothing but the definition.
+    /// Return the shortest distance over all nearby images: slow, but directly by the definition.
     fn shortest(frame: &[f32], reduced: Option<&Cell>, i: usize, j: usize) -> f64 {
         let (atoms, _) = frame.as_chunks::<3>();
         let d = std::array::from_fn(|k| f64::from(atoms[i][k]) - f64::from(atoms[j][k]));
@@ -424,8 +429,8 @@ mod tests {
         }
     }
 
-    /// Positions on a grid, so that many are just as far apart as the cutoff, in the cell and up to
-    /// so many cells away.
+    /// Return positions on a lattice, in the cell or up to a number of cells away. Many distances
+    /// equal the cutoff.
     fn on_grid(
         random: &mut Random,
         n_atoms: usize,
@@ -517,7 +522,7 @@ mod tests {
         );
     }
 
-    /// Of more parts than a number has bits, in cells of all shapes.
+    /// Test rows with more parts than a word has bits, in cells of all shapes.
     #[test]
     fn rows_of_bins_may_be_long() {
         let mut random = Random(75);
@@ -596,8 +601,8 @@ mod tests {
     #[test]
     fn components_are_numbered_by_their_first_atoms() {
         let atoms: Vec<u32> = vec![0, 2, 1, 4, 3, 5];
-        // Along x, as the atoms are listed: three that are a chain by the border of the cell, two
-        // that are near each other, and one alone.
+        // Atoms along x, in the order of their indices: three form a chain across the cell face,
+        // two are near each other, and one is alone.
         let x = [1.0, 18.0, 5.0, 12.0, 2.5, 8.0];
         let mut frame = vec![3.0_f32; 18];
         for (&atom, x) in atoms.iter().zip(x) {

@@ -1,9 +1,9 @@
-//! Following of atoms across the faces of the cell: from frame to frame each atom takes the image
-//! that is nearest, vector by vector, to its last position (Kulke & Vermaas 2022, J. Chem. Theory
-//! Comput. 18, 6161, equation B6).
+//! Unwrapping of atoms across cell faces. From frame to frame, each atom moves to the image nearest
+//! to its last position, vector by vector (Kulke & Vermaas 2022, J. Chem. Theory Comput. 18, 6161,
+//! equation B6).
 //!
-//! The images are counted in whole cells relative to the first frame of a trajectory. Counts add
-//! exactly, so that parts of a trajectory may be counted by themselves.
+//! Images are counted in whole cells relative to the first frame of a trajectory. Integer counts
+//! add exactly, so that parts of a trajectory can be counted separately.
 
 use std::ops::Range;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -20,18 +20,18 @@ use paceline_base::error::{Error, Result};
 use places::{PIECE, RoundedCell, largest_of, move_to_images};
 use steps::{Followed, Frames, Notes, Step, Stop};
 
-/// Number of cells along each vector.
+/// Image of an atom: number of cells along each vector.
 pub type Images = [i16; 3];
 
-/// Parts of the atoms, at most, and atoms of a part, at least: sixteen frames of these take as long as
-/// to wake a thread.
+/// Maximum number of parts into which atoms are divided, and minimum number of atoms in a part.
+/// Sixteen frames of this many atoms take as long as waking a thread.
 const MOST_PARTS: usize = 16;
 const LEAST_PART: usize = 2 * PIECE;
-/// Maximum distance of an atom from the origin in cells: images can represent the distance to the
-/// other side.
+/// Maximum distance of an atom from the origin, in cells. Images can represent the distance to the
+/// opposite side.
 const FARTHEST: f64 = 16_383.0;
 
-/// Atoms that are followed.
+/// Atoms that are unwrapped.
 #[derive(Debug, Clone)]
 pub struct NoJump {
     n_atoms: usize,
@@ -47,11 +47,11 @@ pub struct Scan {
     pub noted: Vec<Images>,
 }
 
-/// Moves atoms to their images, block after block, from the first frame of a trajectory on.
+/// Moves atoms to their images, block by block, starting from the first frame of a trajectory.
 ///
-/// The atoms are divided into several parts. Threads with adjacent blocks work at the same time:
-/// the second thread moves the first part of the atoms as soon as the first thread has moved it in
-/// the previous block.
+/// The atoms are divided into parts, so that threads with adjacent blocks can work at the same
+/// time. The thread of the second block moves a part as soon as the thread of the first block has
+/// finished this part.
 #[derive(Debug)]
 pub struct Follower {
     task: NoJump,
@@ -59,10 +59,10 @@ pub struct Follower {
     parts: Vec<Part>,
 }
 
-/// Some of the atoms, whose blocks are moved in turn.
+/// Part of the atoms. A thread locks the part while it moves the part in its block.
 #[derive(Debug)]
 struct Part {
-    /// Among those that are followed.
+    /// Range among the unwrapped atoms.
     atoms: Range<usize>,
     turn: Mutex<Turn>,
     has_changed: Condvar,
@@ -70,14 +70,14 @@ struct Part {
 
 #[derive(Debug)]
 struct Turn {
-    /// Number of the next block; none if there will be no other.
+    /// Number of the next block; `None` after the last block.
     block: Option<usize>,
     followed: Followed,
 }
 
 impl Follower {
-    /// With `skip_damaged`, frames that cannot be followed are left out. Without, the first one ends the
-    /// run, so that positions are looked at once.
+    /// Create a follower. With `skip_damaged`, frames that cannot be unwrapped are skipped.
+    /// Otherwise the first such frame ends the run, and positions are checked immediately.
     pub fn new(task: NoJump, skip_damaged: bool) -> Self {
         let n = task.n_followed();
         let len = n
@@ -106,12 +106,13 @@ impl Follower {
         self.task.n_atoms
     }
 
-    /// Move atoms in block `number` once those before it are moved, and note where it begins: images
-    /// in the first frame of it that is not left out, or in the last one before. None after `close`.
+    /// Wait until the earlier blocks are moved, and then move the atoms of block `number`. Write
+    /// the images at the beginning of the block to `begin`: the images in its first valid frame, or
+    /// else in the last valid frame before. Return the refused frames, or `None` after `close`.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the slices do not hold the same number of whole frames, or an atom is
-    /// too many cells away from where it was first.
+    /// [`Error::Argument`] if the slices do not contain the same number of whole frames, or an atom
+    /// is too many cells away from its first position.
     pub fn move_on(
         &self,
         number: usize,
@@ -135,7 +136,8 @@ impl Follower {
                 let moved = (self.task).move_through(atoms, followed, begin, positions, &steps);
                 stopped = moved.err();
             }
-            // Blocks before this one have passed on; those that follow do not come so far.
+            // After an error, threads of earlier blocks already passed this part, and later blocks
+            // do not reach it.
             turn.block = stopped.is_none().then_some(number + 1);
             n_passed += 1;
             part.has_changed.notify_all();
@@ -151,7 +153,7 @@ impl Follower {
         Ok(Some(refused))
     }
 
-    /// Release the waiting threads: no other block is moved.
+    /// Release the waiting threads. No further block is moved.
     pub fn close(&self) {
         for part in &self.parts {
             part.lock().block = None;
@@ -165,7 +167,7 @@ impl Part {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wait for the turn of a block; none if it never comes.
+    /// Wait for the turn of a block; return `None` if the turn never comes.
     fn wait_for(&self, number: usize) -> Option<MutexGuard<'_, Turn>> {
         let mut turn = self.lock();
         while turn.block? < number {
@@ -176,10 +178,10 @@ impl Part {
 }
 
 impl NoJump {
-    /// Follow some atoms of frames of `n_atoms`, in increasing order.
+    /// Create a kernel for some atoms, in increasing order, of frames with `n_atoms` atoms.
     ///
     /// # Errors
-    /// [`Error::Argument`] if an atom is out of range or of order.
+    /// [`Error::Argument`] if an atom is out of range, or atoms are not in increasing order.
     pub fn new(n_atoms: usize, atoms: &[usize]) -> Result<Self> {
         if !atoms.is_sorted_by(|one, next| one < next) {
             return Err(Error::Argument("atoms do not increase".to_string()));
@@ -195,17 +197,18 @@ impl NoJump {
         })
     }
 
-    /// Number of atoms that are followed.
+    /// Return the number of unwrapped atoms.
     pub fn n_followed(&self) -> usize {
         self.atoms.len()
     }
 
-    /// Count images over frames that [`Transform::apply`] did not refuse; note them in some rows,
-    /// which do not decrease: of frames that were left out, the row of the next one is given.
+    /// Count images over the frames that [`Transform::apply`] did not refuse. Record the images in
+    /// `rows`, which must be sorted. For a refused frame, pass the row of the next valid frame.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the slices do not hold the same number of whole frames, there is
-    /// none, a frame has no cell, or an atom moves by more cells than an image can count.
+    /// [`Error::Argument`] if the slices do not contain the same number of whole frames, there is
+    /// no valid frame, a frame has no cell, or an atom moves by more cells than an image can
+    /// represent.
     pub fn scan(&self, positions: &[f32], dimensions: &[f32], rows: &[usize]) -> Result<Scan> {
         let frame_len = frame_len(positions.len(), self.n_atoms)?;
         let n_frames = positions.len() / frame_len;
@@ -234,11 +237,11 @@ impl NoJump {
         })
     }
 
-    /// Move atoms to their images. `images` are those of every frame, or of the first one that was
-    /// not left out before, from which the others are counted.
+    /// Move atoms to their images. `images` contains the images in every frame, or only in the
+    /// first valid frame; the images in later frames are then counted.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the slices do not hold the same number of whole frames.
+    /// [`Error::Argument`] if the slices do not contain the same number of whole frames.
     pub fn move_to(
         &self,
         images: &[Images],
@@ -263,8 +266,8 @@ impl NoJump {
         })
     }
 
-    /// The frames in which atoms can be followed, and those in which they cannot; positions are looked
-    /// at if `check` is true.
+    /// Return the valid frames, and the frames in which atoms cannot be unwrapped. Positions are
+    /// checked only if `check` is true.
     fn steps(
         &self,
         positions: &mut [f32],
@@ -283,8 +286,9 @@ impl NoJump {
         Ok((steps, refused))
     }
 
-    /// Move some of the atoms on from the last frame, if there is one; note images in the first frame
-    /// of these, or where they are if there is none.
+    /// Unwrap part of the atoms, starting from the last frame before the block, if there is one.
+    /// Write the images in the first valid frame to `begin`, or the current images if there is no
+    /// valid frame.
     fn move_through(
         &self,
         atoms: Range<usize>,
@@ -314,11 +318,11 @@ impl NoJump {
             })
     }
 
-    /// The first frame in which an atom is lost, given one in which an atom was found to be: others may
-    /// be lost in an earlier frame.
+    /// Return the first frame with a lost atom, given a frame in which a lost atom was found.
+    /// Another atom may be lost in an earlier frame.
     fn first_lost(&self, stop: &Stop, positions: &[f32], steps: &[Step]) -> Refused {
         let lost = |(number, step): (usize, &Step)| {
-            // What was moved before was where it can be followed.
+            // Earlier pieces were unwrapped without a lost atom up to this frame.
             let first = stop.atom + if number < stop.step { PIECE } else { 0 };
             let atoms = self.atoms.get(first..).unwrap_or_default();
             let reason = lost_among(atoms, &positions[step.frame.clone()], &step.cell)?;
@@ -328,7 +332,7 @@ impl NoJump {
         steps.find_map(lost).expect("the atom that was lost")
     }
 
-    /// Place of a frame among positions.
+    /// Return the range of a frame in the positions.
     fn place_of(&self, row: usize) -> Range<usize> {
         let frame_len = 3 * self.n_atoms;
         row * frame_len..(row + 1) * frame_len
@@ -336,10 +340,10 @@ impl NoJump {
 
     fn too_far(&self, atom: usize) -> String {
         let atom = self.atoms[atom];
-        format!("atom {atom} moves by more cells than can be counted, 32,767")
+        format!("atom {atom} moves by more than 32,767 cells, the maximum")
     }
 
-    /// Require a cell, and positions that are finite and not too far away.
+    /// Check that a frame has a cell, and that positions are finite and not too far away.
     fn check(
         &self,
         frame: &[f32],
@@ -353,25 +357,26 @@ impl NoJump {
     }
 }
 
-/// Why the first of some atoms is lost that is: it is nowhere, or too far away.
+/// Return why an atom is lost, for the first lost atom: its position is not finite, or too far
+/// away.
 fn lost_among(atoms: &[usize], frame: &[f32], cell: &Cell) -> Option<String> {
     let mut atoms = atoms.iter();
     let atom = atoms.find(|&&atom| is_lost(position(frame, atom), cell))?;
     let [x, y, z] = position(frame, *atom);
     let reason = if [x, y, z].iter().all(|x| x.is_finite()) {
-        format!("nojump follows atoms up to {FARTHEST} cells away")
+        format!("nojump unwraps atoms up to {FARTHEST} cells away")
     } else {
-        "nojump needs to know where it is".to_string()
+        "nojump needs finite positions".to_string()
     };
     Some(format!(
         "atom {atom} of those that are read is at ({x}, {y}, {z}), and {reason}"
     ))
 }
 
-/// True if an atom is nowhere, or too far away.
+/// Return true if a position is not finite, or too far away.
 fn is_lost(position: [f32; 3], cell: &Cell) -> bool {
     let place = cell.fractions()(position.map(f64::from));
-    // No number is not less, either.
+    // The comparison is negated so that NaN counts as lost.
     !place.iter().all(|x| x.abs() <= FARTHEST)
 }
 
@@ -392,7 +397,7 @@ impl Transform for NoJump {
         Some(Basis::Own)
     }
 
-    /// Refuse frames without a cell, or with positions that are not finite; no atom moves.
+    /// Refuse frames without a cell, or with positions that are not finite. No atom moves.
     fn apply(&self, positions: &mut [f32], dimensions: &[f32]) -> Result<Vec<Refused>> {
         each_row(positions, self.n_atoms, dimensions, |_, frame, cell| {
             self.check(frame, cell).map(|_| ())

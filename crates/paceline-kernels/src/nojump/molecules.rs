@@ -1,8 +1,9 @@
-//! Movement of molecules by the shortest steps of their centres (von Bülow, Bullerjahn & Hummer
-//! 2020, J. Chem. Phys. 153, 021101).
+//! Unwrapping of molecules by the shortest displacements of their centres (von Bülow, Bullerjahn &
+//! Hummer 2020, J. Chem. Phys. 153, 021101).
 //!
-//! The whole vectors of the cell that make a step the shortest one are stored in integer multiples
-//! of 2⁻²⁴ Å. These add exactly, so that parts of a trajectory can be counted separately.
+//! A displacement becomes shortest by adding whole cell vectors. The sums of these vectors are
+//! stored as integer multiples of 2⁻²⁴ Å. Integers add exactly, so that parts of a trajectory can
+//! be counted separately.
 
 use crate::cell::Cell;
 use crate::placement::{Basis, Placement};
@@ -11,16 +12,16 @@ use crate::{check_len, frame_len};
 use paceline_base::error::{Error, Result};
 use paceline_base::{CellRow, UnitCell};
 
-/// Unit of steps, Å.
+/// Unit of the integer sums, Å.
 const STEP: f64 = 1.0 / (1 << 24) as f64;
-/// Maximum sum of steps that are added at once: half of it is a hundred billion Å.
+/// Maximum magnitude of a number that is added to a sum: 7·10¹⁰ Å.
 const MOST: u64 = 1 << 60;
 
-/// Compute the steps of centres (Å) from the first frame to each frame, given the cells of all
-/// frames; `i64::MAX` if they are too large.
+/// Compute, for each frame, the sum of cell vectors that unwraps each centre (Å) since the first
+/// frame. `cells` contains the cells of all frames. A sum that is too large becomes `i64::MAX`.
 ///
 /// # Errors
-/// [`Error::Argument`] if there is not one cell a frame.
+/// [`Error::Argument`] if the number of cells differs from the number of frames.
 pub fn steps(centres: &[[f64; 3]], cells: &[CellRow]) -> Result<Vec<[i64; 3]>> {
     let n = centres.len() / cells.len().max(1);
     check_len("centres", centres.len(), cells.len() * n)?;
@@ -36,12 +37,12 @@ pub fn steps(centres: &[[f64; 3]], cells: &[CellRow]) -> Result<Vec<[i64; 3]>> {
             let (from, to) = (centres[molecule], centres[molecule + n]);
             let by = [0, 1, 2].map(|axis: usize| to[axis] - from[axis]);
             let mut sum: [i64; 3] = steps[molecule];
-            // Few moves are longer than half the minimum height.
+            // Few displacements are longer than half the minimum height of the cell.
             if let Some(images) = lattice.images(by) {
                 for (number, vector) in images.into_iter().zip(&vectors) {
                     for (sum, x) in sum.iter_mut().zip(vector) {
                         let added = (number as i64).saturating_mul(*x);
-                        // A sum that is too large stays too large.
+                        // A sum that overflowed stays at `i64::MAX`.
                         let is_far = added.unsigned_abs() > MOST || *sum == i64::MAX;
                         *sum = if is_far {
                             i64::MAX
@@ -57,12 +58,12 @@ pub fn steps(centres: &[[f64; 3]], cells: &[CellRow]) -> Result<Vec<[i64; 3]>> {
     Ok(steps)
 }
 
-/// Periodic images of a frame.
+/// Lattice of periodic images in a frame.
 struct Lattice {
     /// Cell; `None` if no vector is periodic.
     cell: Option<Cell>,
     placement: Option<Placement>,
-    /// Vectors of the cell in the orientation of the file, Å.
+    /// Cell vectors in the orientation of the file, Å.
     vectors: Matrix3,
 }
 
@@ -86,7 +87,8 @@ impl Lattice {
         }
     }
 
-    /// Return the whole vectors that make a move the shortest one; `None` for a short move.
+    /// Return the sum of whole cell vectors that makes a displacement shortest; `None` for a
+    /// displacement that is already short.
     fn images(&self, by: [f64; 3]) -> Option<[f64; 3]> {
         let by = match &self.placement {
             Some(placement) => placement.turned(by),
@@ -97,8 +99,8 @@ impl Lattice {
     }
 }
 
-/// Move molecules in some rows of a block by steps: `atoms` are sorted by molecule, with `sizes`
-/// atoms per molecule.
+/// Translate molecules in some rows of a block by the sums of cell vectors. `atoms` is sorted by
+/// molecule, with `sizes` atoms in each molecule.
 ///
 /// # Errors
 /// [`Error::Argument`] if the sizes do not match, or an atom or a row is out of range.
@@ -184,7 +186,8 @@ mod tests {
         }
     }
 
-    /// In a rhombic dodecahedron, the image nearest vector by vector may be farther than another.
+    /// Test a rhombic dodecahedron: the image found vector by vector may be farther away than
+    /// another.
     #[test]
     fn steps_are_the_shortest_of_all() {
         let mut random = Random(29);
@@ -194,7 +197,8 @@ mod tests {
             [30.0, 34.0, 28.0, 75.0, 100.0, 62.0],
         ] {
             let vectors = *Cell::new(cell).expect("a cell").vectors();
-            // The same lattice, by vectors that lean over by more than half of those before them.
+            // The same lattice, described by vectors that tilt by more than half of the vectors
+            // before them.
             let [a, b, c] = vectors;
             let leaning = [
                 a,
@@ -239,7 +243,7 @@ mod tests {
         let cell = [[10.0, 0.0, 0.0], [0.0, 10.0, 0.0], [0.0, 0.0, 10.0]];
         let found = steps(&[[0.0; 3], [1e30, -1e30, 0.0]], &[row(cell); 2]).expect("frames");
         assert_eq!(found[1], [i64::MAX, i64::MAX, 0]);
-        // Vectors that would cancel each other.
+        // Large vectors whose contributions would cancel.
         let wide = [[1e13, 0.0, 0.0], [-4e12, 1e13, 0.0], [0.0, 0.0, 10.0]];
         let centres = [[0.0; 3], [6e12, 1e13, 0.0], [0.0; 3]];
         let found = steps(&centres, &[row(wide); 3]).expect("frames");

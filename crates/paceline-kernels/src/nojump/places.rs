@@ -1,30 +1,32 @@
 //! Positions of some atoms in a frame, and their images in the next frame: the time-critical part
-//! of following atoms. All numbers are in single precision; cases that rounding may affect are left
-//! to `steps`.
+//! of unwrapping. All numbers have single precision. `steps` recomputes the cases in which rounding
+//! could change the result.
 
 use super::Images;
 use crate::cell::Cell;
 use crate::instructions::{by_widest, columns_of, larger_magnitude, prefetch, rows_of};
 
-/// Number of atoms that pass through all frames of a block together, so that their data stay in the
-/// first-level cache.
+/// Number of atoms that are processed together through all frames of a block, so that their data
+/// stay in the first-level cache.
 pub(super) const PIECE: usize = 64;
-/// Adding and subtracting this number rounds to a whole number, for magnitudes up to 2²².
+/// Number that rounds: adding and subtracting it rounds numbers of magnitude up to 2²² to whole
+/// numbers.
 pub(super) const TO_WHOLE: f32 = 12_582_912.0;
 
 /// Positions of some atoms in a frame of the file.
 pub(super) type Rows = [[f32; 3]; PIECE];
-/// Three numbers for each of some atoms.
+/// Three numbers for each atom of a piece.
 type Piece = [[f32; PIECE]; 3];
 const ZEROS: Piece = [[0.0; PIECE]; 3];
 
-/// Some atoms in a frame, aligned to a cache line for loads and stores.
+/// Some atoms in a frame, aligned to a cache line for fast loads and stores.
 #[derive(Debug, Clone)]
 #[repr(align(64))]
 pub(super) struct Places {
-    /// Positions in the file, Å; zeros after the last atom.
+    /// Positions in the file, Å, padded with zeros.
     pub(super) positions: Piece,
-    /// Followed positions in fractional coordinates, approximately; without a frame, the images.
+    /// Unwrapped positions in fractional coordinates, approximately. Before the first frame, the
+    /// images.
     pub(super) followed: Piece,
 }
 
@@ -34,12 +36,12 @@ impl Places {
         followed: ZEROS,
     };
 
-    /// Position of an atom, Å.
+    /// Return the position of an atom, Å.
     pub(super) fn position(&self, atom: usize) -> [f32; 3] {
         self.positions.each_ref().map(|of_axis| of_axis[atom])
     }
 
-    /// Bits of the maximum square of a distance from the origin, Å².
+    /// Return the bits of the largest squared distance from the origin, Å².
     #[inline(always)]
     pub(super) fn square(&self) -> u32 {
         let squares = (0..PIECE).map(|k| square_of::<false>(self.position(k)).to_bits());
@@ -47,15 +49,15 @@ impl Places {
     }
 }
 
-/// Cell in single precision, like positions.
+/// Cell in single precision, the precision of positions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RoundedCell {
-    /// Elements of the vectors that are not 0. With more digits, following atoms takes 1.1 times as
+    /// Nonzero elements of the cell vectors. In double precision, unwrapping takes 1.1 times as
     /// long.
     vectors: [f32; 6],
-    /// Inverses of the diagonal elements.
+    /// Inverses of the diagonal elements of the vectors.
     over: [f32; 3],
-    /// Maximum fractional length of 1 Å.
+    /// Maximum length of 1 Å in fractional coordinates.
     pub(super) per_length: f64,
 }
 
@@ -73,14 +75,14 @@ impl RoundedCell {
         }
     }
 
-    /// Maximum fractional coordinate, from the maximum coordinate, Å.
+    /// Return the maximum fractional coordinate for a maximum coordinate (Å).
     pub(super) fn largest(&self, coordinate: f32) -> f64 {
         self.per_length * f64::from(coordinate)
     }
 
-    /// Convert positions to fractional coordinates. `FUSED` is false or the `WIDE` of `by_widest`:
-    /// the last digits differ, on which no image depends, and following atoms takes 0.95 of the
-    /// time.
+    /// Convert positions to fractional coordinates. `FUSED` selects fused multiply-add, if
+    /// `by_widest` found it (`WIDE`). It changes the last digits, but no image, and reduces the
+    /// time to 0.95.
     #[inline(always)]
     pub(super) fn fractions<const FUSED: bool>(
         &self,
@@ -100,7 +102,7 @@ impl RoundedCell {
         }
     }
 
-    /// Add whole multiples of the vectors to a position.
+    /// Return a function that adds whole cell vectors to a position.
     #[inline(always)]
     fn moved(&self) -> impl Fn([f32; 3], [f32; 3]) -> [f32; 3] + Copy + use<> {
         let [a_x, b_x, c_x, b_y, c_y, c_z] = self.vectors;
@@ -114,7 +116,7 @@ impl RoundedCell {
     }
 }
 
-/// Images of at most one piece of atoms.
+/// Convert the images of at most one piece of atoms.
 #[inline(always)]
 pub(super) fn piece_of(images: &[Images]) -> Piece {
     let mut piece = ZEROS;
@@ -126,7 +128,7 @@ pub(super) fn piece_of(images: &[Images]) -> Piece {
     piece
 }
 
-/// Numbers of consecutive atoms.
+/// Return the numbers of a group of consecutive atoms.
 #[inline(always)]
 pub(super) fn lanes<const N: usize>(piece: &Piece, group: usize) -> [[f32; N]; 3] {
     let [x, y, z] = piece;
@@ -144,7 +146,7 @@ fn set_lanes<const N: usize>(piece: &mut Piece, group: usize, numbers: [[f32; N]
     }
 }
 
-/// Images of consecutive positions in a frame.
+/// Return the images of a group of consecutive atoms in a frame.
 #[inline(always)]
 pub(super) fn images_in<const N: usize>(
     places: &Places,
@@ -166,12 +168,12 @@ pub(super) fn images_in<const N: usize>(
     images
 }
 
-/// Images of all positions in a frame.
+/// Return the images of all atoms in a frame.
 pub(super) fn images_of(places: &Places, cell: &RoundedCell) -> Piece {
     images_in(places, Some(cell), 0)
 }
 
-/// `FUSED` is that of [`RoundedCell::fractions`].
+/// Return a squared length. `FUSED` has the meaning of [`RoundedCell::fractions`].
 #[inline(always)]
 fn square_of<const FUSED: bool>([x, y, z]: [f32; 3]) -> f32 {
     if FUSED {
@@ -185,7 +187,7 @@ fn whole_of(x: f32) -> f32 {
     (x + TO_WHOLE) - TO_WHOLE
 }
 
-/// Return the first atom of a piece of consecutive atoms.
+/// Return the first atom if the atoms of a piece are consecutive.
 #[inline(always)]
 pub(super) fn place_of(atoms: &[usize]) -> Option<usize> {
     let piece: &[usize; PIECE] = atoms.try_into().ok()?;
@@ -207,16 +209,16 @@ pub(super) fn scatter(rows: &Rows, frame: &mut [[f32; 3]], atoms: &[usize]) {
     }
 }
 
-/// Maxima over the atoms of a piece, lane by lane.
+/// Maxima over the atoms of a piece, for each SIMD lane.
 pub(super) struct Most<const N: usize> {
-    /// Bits of the square of the distance from the origin, Å². They are in the order of the
-    /// numbers, with numbers that are not finite last.
+    /// Bits of the squared distance from the origin, Å². The bits sort like the numbers, and
+    /// numbers that are not finite come last.
     pub(super) square: [u32; N],
-    /// Fractional move since the last frame; undefined for a NaN position.
+    /// Displacement since the last frame in fractional coordinates; undefined for a NaN position.
     pub(super) by: [f32; N],
 }
 
-/// Start in the given images.
+/// Start a piece in the given images.
 #[inline(always)]
 pub(super) fn begin<const WIDE: bool, const N: usize, const MOVE: bool>(
     rows: &mut Rows,
@@ -243,7 +245,7 @@ pub(super) fn begin<const WIDE: bool, const N: usize, const MOVE: bool>(
     }
 }
 
-/// Take the images nearest to the last positions, and move the atoms there if requested.
+/// Find the images nearest to the last positions, and move the atoms there if `MOVE` is true.
 #[inline(always)]
 pub(super) fn follow<const WIDE: bool, const N: usize, const MOVE: bool>(
     rows: &mut Rows,
@@ -345,14 +347,14 @@ by_widest! {
 
 #[inline(always)]
 pub(super) fn largest_in(x: &[f32]) -> f32 {
-    // Magnitudes are in the order of their bits; numbers that are not finite come last.
+    // The bits of magnitudes sort like the numbers, and numbers that are not finite come last.
     finite(
         x.iter()
             .fold(0, |most, x| u32::max(most, x.abs().to_bits())),
     )
 }
 
-/// Return the number with these bits; NaN if it is not finite.
+/// Return the number with these bits, or NaN if the number is not finite.
 #[inline(always)]
 fn finite(bits: u32) -> f32 {
     f32::from_bits(bits) * 0.0 + f32::from_bits(bits)

@@ -1,7 +1,7 @@
 //! Steps from frame to frame: images of atoms, and their positions.
 //!
-//! Images are counted in single precision, and again in double precision if an atom moves by almost
-//! half a cell, so that rounding could affect the result.
+//! Images are counted in single precision. They are counted again in double precision if an atom
+//! moves by almost half a cell, where rounding could change the result.
 
 use std::ops::Range;
 
@@ -13,44 +13,44 @@ use super::{FARTHEST, Images, is_lost};
 use crate::cell::{Cell, whole};
 use crate::instructions::{by_widest, rows_of};
 
-/// Frame in which atoms can be followed.
+/// Valid frame, in which atoms can be unwrapped.
 #[derive(Debug, Clone)]
 pub(super) struct Step {
-    /// Range of the frame among positions.
+    /// Range of the frame in the positions.
     pub(super) frame: Range<usize>,
     pub(super) cell: Cell,
     rounded: RoundedCell,
 }
 
-/// Positions of the atoms in the last frame, if there is one, and their images.
+/// Positions in the last frame, if there is one, and images of the atoms.
 #[derive(Debug)]
 pub(super) struct Followed {
     last: Option<Step>,
     pieces: Vec<Places>,
 }
 
-/// Images to be recorded: the steps after which they are recorded, and their memory, step by step.
+/// Images to record: the steps after which images are recorded, and the output, step by step.
 pub(super) struct Notes<'a> {
     pub(super) steps: &'a [usize],
     pub(super) images: &'a mut [Images],
 }
 
-/// Frames of positions: for reading, or to be moved to their images.
+/// Positions of the frames, either only to read or to be moved.
 pub(super) enum Frames<'a> {
     Read(&'a [f32]),
     Moved(&'a mut [f32]),
 }
 
-/// Reason why atoms are followed no further.
+/// Reason why unwrapping of the atoms stopped.
 #[derive(Debug)]
 pub(super) struct Stop {
     /// Index among the steps.
     pub(super) step: usize,
-    /// Index among the atoms: the atom that moves by more cells than an image can represent, or the
-    /// first atom of a piece with a lost atom.
+    /// Index among the atoms. It is the atom that moves by more cells than an image can represent,
+    /// or the first atom of a piece that contains a lost atom.
     pub(super) atom: usize,
-    /// True if an atom of the piece has no valid position, or is too far away. The piece is then
-    /// not moved.
+    /// True if an atom of the piece is lost: its position is not finite, or too far away. The piece
+    /// is then not moved.
     pub(super) is_lost: bool,
 }
 
@@ -77,7 +77,7 @@ impl Followed {
         }
     }
 
-    /// Images of the first `n` atoms.
+    /// Return the images of the first `n` atoms.
     pub(super) fn images(&self, n: usize) -> Vec<Images> {
         let mut images = vec![[0; 3]; n];
         for (piece, images) in self.pieces.iter().zip(images.chunks_mut(PIECE)) {
@@ -86,7 +86,7 @@ impl Followed {
         images
     }
 
-    /// Continue through some frames.
+    /// Unwrap atoms through some frames.
     pub(super) fn go_on(
         &mut self,
         atoms: &[usize],
@@ -113,7 +113,7 @@ impl Notes<'_> {
     }
 }
 
-/// Record the images of positions in a frame.
+/// Record the images of a piece in a frame.
 #[inline(always)]
 fn note<const WIDE: bool, const N: usize>(
     places: &Places,
@@ -128,7 +128,8 @@ fn note<const WIDE: bool, const N: usize>(
         );
         let mut numbers = [[0; 3]; N];
         for (x, number) in rows.as_flattened().iter().zip(numbers.as_flattened_mut()) {
-            // Take the last bits of the sum: three times as fast as converting numbers one by one.
+            // The low bits of the sum contain the integer. Reading them is three times as fast as
+            // converting each number.
             *number = (x + TO_WHOLE).to_bits() as i16;
         }
         match to.first_chunk_mut() {
@@ -140,7 +141,7 @@ fn note<const WIDE: bool, const N: usize>(
 
 by_widest! {
     16 lanes:
-    /// Count images over frames, and move the atoms there if requested.
+    /// Count images over frames, and move the atoms if requested.
     fn count(
         atoms: &[usize],
         frames: Frames<'_>,
@@ -207,7 +208,7 @@ by_widest! {
     }
 }
 
-/// Store the last positions, after steps that alternate between two buffers.
+/// Copy the last positions to `last`, because steps alternate between two buffers.
 #[inline(always)]
 fn keep(n_steps: usize, last: &mut Places, other: &mut Places) {
     if !n_steps.is_multiple_of(2) {
@@ -215,14 +216,14 @@ fn keep(n_steps: usize, last: &mut Places, other: &mut Places) {
     }
 }
 
-/// Bounds on a piece within which rounding has no effect.
+/// Bounds on a piece within which rounding cannot change an image.
 struct Bounds {
-    /// Bits of a square, as in [`Most`].
+    /// Bits of a squared distance, as in [`Most`].
     square: u32,
     by: f32,
-    /// Maximum fractional length of 1 Å.
+    /// Maximum length of 1 Å in fractional coordinates.
     per_length: f64,
-    /// Maximum fractional coordinate in all frames, in its image.
+    /// Maximum unwrapped fractional coordinate over all frames.
     farthest: f64,
 }
 
@@ -234,25 +235,25 @@ impl Bounds {
             square: 0,
             by: 0.0,
             per_length,
-            // A followed atom moves by at most half a cell per step.
+            // An unwrapped atom moves by at most half a cell per step.
             farthest: farthest + 0.5 * n_steps as f64 + 1.0,
         };
         bounds.widen(piece.square());
         bounds
     }
 
-    /// Allow distances from the origin up to a maximum with a margin, and the moves that can then
-    /// be determined.
+    /// Raise the allowed distance from the origin, with a margin. Reduce the displacement that
+    /// single precision can decide accordingly.
     #[inline(always)]
     fn widen(&mut self, square: u32) {
         let coordinate = 1.25 * f32::from_bits(square).sqrt();
         let largest = self.per_length * f64::from(coordinate);
         (self.square, self.by) = (0, 0.0);
-        // With given images, an atom starts at the distance of its position.
+        // In given images, an atom starts at the distance of its position.
         if largest <= FARTHEST && 2.0 * largest + self.farthest < f64::from(i16::MAX) {
             // Error bound: each operation and each number of the cell contributes half a unit in
-            // the last place of the sum of magnitudes: twelve for each of two frames, and one for
-            // the subtraction. Positions in their images are rounded twice.
+            // the last place of the sum of magnitudes. Each of two frames has twelve contributions,
+            // and the subtraction has one. Positions in their images are rounded twice.
             let off = f64::from(f32::EPSILON) * (16.0 * largest + 2.0 * self.farthest);
             self.square = (coordinate * coordinate).to_bits();
             self.by = ((0.5 - off) as f32).next_down().max(0.0);
@@ -274,14 +275,15 @@ impl Bounds {
     }
 }
 
-/// Atom of a piece that is not followed.
+/// Lost atom of a piece.
 struct Gone {
     atom: usize,
     is_lost: bool,
 }
 
-/// Compute the positions of a piece from those in the last frame, if there is one, and move the
-/// piece if requested. `next` are the rows that will be needed next, for prefetching.
+/// Compute the unwrapped positions of a piece from those in the last frame, if there is one, and
+/// move the piece if `MOVE` is true. `next` contains the rows that are needed next, for
+/// prefetching.
 #[inline(always)]
 fn go_on<const WIDE: bool, const N: usize, const MOVE: bool>(
     rows: &mut Rows,
@@ -330,7 +332,7 @@ fn go_on_exactly(
     Ok(())
 }
 
-/// Take the images in double precision.
+/// Compute the images in double precision.
 fn count_exactly(last: &Step, step: &Step, before: &Places, now: &mut Places) -> Result<(), Gone> {
     let (from, to) = (last.cell.fractions(), step.cell.fractions());
     let (images, nearly) = (

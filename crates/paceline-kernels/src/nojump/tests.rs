@@ -101,7 +101,7 @@ fn a_row_may_be_noted_for_several_frames() {
 
 #[test]
 fn an_atom_that_was_far_away_is_followed_from_where_it_is() {
-    // The second atom is not followed: where it is, numbers of single precision do not suffice.
+    // The second atom is not unwrapped, because single precision does not suffice for its position.
     let task = NoJump::new(2, &[0]).expect("an atom");
     for (x, other) in [
         ([1.0, 150_001.0, 9.0, 9.0, 1.0], [0.0; 5]),
@@ -126,7 +126,7 @@ fn an_atom_that_was_far_away_is_followed_from_where_it_is() {
 #[test]
 fn atoms_that_are_not_followed_may_be_anywhere() {
     let task = NoJump::new(2, &[0]).expect("an atom");
-    // Beyond what can be counted, while the other atom is nowhere.
+    // The first atom moves too far to be counted, and the position of the other is not finite.
     let positions = [
         0.0,
         5.0,
@@ -185,7 +185,7 @@ fn an_atom_that_goes_on_and_on_is_an_error() {
     let move_on = |number| follower.move_on(number, &mut positions.clone(), &cells, None);
     let found = (0..2000).find_map(|number| Some((number, move_on(number).err()?)));
     let (number, error) = found.expect("too far");
-    // After 81,920 steps of four tenths of a cell.
+    // The atom has moved 81,920 steps of 0.4 cells.
     assert_eq!(number, 1024);
     assert!(
         error.to_string().contains("atom 0 moves by more"),
@@ -193,7 +193,8 @@ fn an_atom_that_goes_on_and_on_is_an_error() {
     );
 }
 
-/// Each block by a thread of its own, which gets its turn when it comes.
+/// Check that blocks moved by one thread each give the same result as blocks moved by a single
+/// thread.
 #[test]
 fn blocks_are_moved_by_threads_as_by_one() {
     const N: usize = 3 * LEAST_PART + 7;
@@ -230,7 +231,7 @@ fn a_part_is_moved_while_the_block_before_is_in_another() {
     std::thread::scope(|threads| {
         threads.spawn(|| move_on(follower, 0, &mut one, &CUBE));
         threads.spawn(|| move_on(follower, 1, &mut two, &CUBE));
-        // Both pass through the first part while the second one is held.
+        // Both threads finish the first part while the test holds the lock of the second part.
         while follower.parts[0].lock().block != Some(2) {
             std::thread::yield_now();
         }
@@ -253,7 +254,7 @@ fn a_block_that_is_the_last_lets_those_before_it_pass() {
             let first = threads.spawn(|| move_on(follower, 0, &mut one, &CUBE).0);
             let last = threads.spawn(|| move_on(follower, 1, &mut two, &CUBE).0);
             let late = threads.spawn(|| follower.move_on(2, &mut vec![5.0; 3 * N], &CUBE, None));
-            // The first part is at its end while the first block waits for the second one.
+            // The first part is finished while the first block waits for the second part.
             while follower.parts[0].lock().block.is_some() {
                 std::thread::yield_now();
             }
@@ -287,7 +288,7 @@ fn frames_are_refused_by_name() {
     let mut positions = vec![1.0; 6];
     let refused = task.apply(&mut positions, &[0.0; 6]).expect("a frame");
     assert_eq!(refused[0].1, "the frame has no cell, which nojump needs");
-    // The first atom may be anywhere, since it is not followed.
+    // The first atom may be anywhere, since it is not unwrapped.
     for (far, words) in [
         (1e6_f32, "follows atoms up to 16383 cells away"),
         (f32::INFINITY, "needs to know where it is"),
@@ -364,7 +365,8 @@ fn an_image_beyond_what_can_be_counted_is_an_error() {
     assert!(error.to_string().contains("atom 10 moves"), "{error}");
 }
 
-/// Without `skip_damaged`, atoms may be lost after others of the frame have moved on.
+/// Check that the error names the first frame with a lost atom. Without `skip_damaged`, other atoms
+/// of the frame may already have moved.
 #[test]
 fn the_first_frame_is_named_in_which_an_atom_is_lost() {
     const N: usize = 2 * LEAST_PART + PIECE + 9;
@@ -393,14 +395,15 @@ fn the_first_frame_is_named_in_which_an_atom_is_lost() {
         let (refused, _) = move_on(&follower, 1, two, &dimensions);
         assert_eq!(refused, expected[..expected.len().min(1)], "round {round}");
         if !refused.is_empty() {
-            // There is no other block.
+            // No further block is moved.
             let next = follower.move_on(2, &mut vec![1.0; 3 * N], &CUBE, None);
             assert_eq!(next.expect("a frame"), None);
         }
     }
 }
 
-/// An atom of each piece moves by so nearly half a cell that rounding decides in single precision.
+/// Check cases in which one atom of each piece moves by almost half a cell, so that single
+/// precision would decide by rounding.
 #[test]
 fn rounding_decides_nothing() {
     const N: usize = 60 * PIECE;
@@ -415,7 +418,7 @@ fn rounding_decides_nothing() {
         [51.3, 51.3, 51.3, 70.53, 109.47, 70.53],
     ] {
         let vectors = *Cell::new(cell).expect("a cell").vectors();
-        // Near the origin, and hundreds of cells away.
+        // Test positions near the origin, and hundreds of cells away.
         for reach in [1.0_f64, 30.0, 900.0] {
             let mut places = vec![[0.0; 3]; N];
             let mut positions = Vec::new();
@@ -460,7 +463,7 @@ fn rounding_decides_nothing() {
 #[test]
 fn an_image_is_counted_from_those_that_are_given() {
     let task = NoJump::new(1, &[0]).expect("an atom");
-    // The second frame is 3,200 cells away in the file.
+    // In the file, the second frame is 3,200 cells away.
     for (images, x, is_counted) in [(29_000, 16_000.0, true), (30_000, 16_000.0, false)] {
         let (mut positions, cells) = one_atom(&[x, -x, x]);
         let moved = task.move_to(&[[images, 0, 0]], &mut positions, &cells);

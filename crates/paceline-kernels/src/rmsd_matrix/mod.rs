@@ -1,9 +1,9 @@
-//! RMSDs of frames from one another: tiles of the matrix of all pairs.
+//! RMSDs between all pairs of frames, computed in tiles of the matrix.
 //!
-//! The inner products of two frames are sums over atoms, one after another. Processors compute
-//! several pairs side by side, so that neither the width of their registers nor the tile in which
-//! a pair is changes a bit of its RMSD. Products are fused with the sums, which takes 0.75 of the time
-//! with AVX-512; a processor that cannot takes 27 times as long, by the functions of the C library.
+//! Inner products of two frames are sums over atoms in order. SIMD lanes compute different pairs,
+//! so that neither the register width nor the position of a pair in a tile changes the bits of its
+//! RMSD. Products and sums use fused multiply-add, which reduces the time to 0.75 with AVX-512. A
+//! processor without this instruction takes 27 times as long, because the C library emulates it.
 
 use std::ops::Range;
 
@@ -14,36 +14,38 @@ use super::qcp::{MIN_SLOPE, Matrix3, Optimum};
 use super::reference::{CANCELLED, relative};
 use paceline_base::error::{Error, Result};
 
-/// Rows whose products are summed at a time, divisors of 24: as many as registers have room for.
+/// Numbers of rows whose products are summed together, for each instruction set: divisors of 24
+/// that fill the registers.
 const BASE_ROWS: usize = 1;
 #[cfg(target_arch = "x86_64")]
 const AVX2_ROWS: usize = 4;
 #[cfg(target_arch = "x86_64")]
 const AVX512_ROWS: usize = 8;
 
-/// Frames side by side.
+/// Number of frames in a panel, one per SIMD lane.
 const LANES: usize = 8;
 
-/// One number of each of some frames.
+/// One number for each frame of a panel.
 type Lanes = [f64; LANES];
 
-/// x, y, z of an atom in some frames.
+/// Coordinates x, y, z of an atom in the frames of a panel.
 type AtomLanes = [Lanes; 3];
 
-/// Frames of rows that are compared with all columns at a time, a multiple of [`LANES`]: those of some
-/// hundred atoms stay in the second cache.
+/// Number of row frames that are compared with all columns at a time, a multiple of [`LANES`].
+/// Frames of some hundred atoms then stay in the second-level cache.
 const GROUP: usize = 256;
 
-/// Atoms whose products are summed at a time: those of two panels stay in the first cache.
+/// Number of atoms whose products are summed at a time. The atoms of two panels then stay in the
+/// first-level cache.
 const ATOMS: usize = 96;
 
-/// Newton's steps after which a root is left to the slower way.
+/// Maximum number of Newton steps before a root is left to the slower method.
 const STEPS: usize = 24;
 
-/// Columns of a tile that are put in the rows of its mirror image at a time: those of a cache line.
+/// Number of columns of a tile that are written to the mirror image at a time: one cache line.
 const COLUMNS: usize = 8;
 
-/// Comparison of two frames.
+/// Computes the RMSD of pairs of frames.
 #[derive(Debug, Clone)]
 pub struct PairRmsd {
     n_atoms: usize,
@@ -52,23 +54,23 @@ pub struct PairRmsd {
     superposition: bool,
 }
 
-/// Some frames, as few as [`LANES`], with atoms apart.
+/// Up to [`LANES`] frames, with separate arrays for the atoms.
 struct Panel {
-    /// Counted from each frame's weighted centre if frames are superposed, Å.
+    /// Positions, Å. With superposition, they are relative to the weighted centre of each frame.
     atoms: Vec<AtomLanes>,
-    /// Å.
+    /// Centre of each frame, Å.
     centres: AtomLanes,
-    /// Σ w x², Å².
+    /// Squared size of each frame, Σ w x², Å².
     norms: Lanes,
 }
 
 impl PairRmsd {
-    /// With superposition, a pair has the RMSD that remains after the best translation of weighted
-    /// centres and the best rotation. Weights count relative to their mean.
+    /// Create a comparison. With superposition, the RMSD is the minimum over translations and
+    /// rotations. Only ratios of weights matter.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there are no atoms, or weights are not one an atom, finite, at least
-    /// 0, and not all 0.
+    /// [`Error::Argument`] if there are no atoms, the number of weights differs, or weights are
+    /// negative, not finite or all 0.
     pub fn new(n_atoms: usize, weights: Option<&[f64]>, superposition: bool) -> Result<Self> {
         if n_atoms == 0 {
             return Err(Error::Argument("an RMSD needs at least one atom".into()));
@@ -81,12 +83,13 @@ impl PairRmsd {
         })
     }
 
-    /// Fill the RMSD (Å) of each of the `first` frames from each of the `second`, converted, in rows
-    /// of the former. Frames are x, y, z (Å) of each atom; what is NaN in one makes its RMSDs NaN.
-    /// Where both are the same slice, some pairs below the diagonal are left as they are.
+    /// Fill `out` with the RMSD (Å) of each frame of `first` from each frame of `second`, one row
+    /// per frame of `first`. `convert` is applied to each RMSD. Frames contain x, y, z (Å) of each
+    /// atom; a NaN makes all RMSDs of its frame NaN. If `first` and `second` are the same slice,
+    /// some pairs below the diagonal are not written.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the slices do not hold whole frames, or `out` has another size.
+    /// [`Error::Argument`] if the slices do not contain whole frames, or `out` has the wrong size.
     pub fn fill<T>(
         &self,
         first: &[f32],
@@ -110,7 +113,7 @@ impl PairRmsd {
         )?;
         #[cfg(target_arch = "x86_64")]
         match used() {
-            // SAFETY: the processor has what the functions are compiled for.
+            // SAFETY: the processor has all features that the functions are compiled for.
             Instructions::Avx512 => unsafe { self.fill_by_avx512(first, second, convert, out) },
             Instructions::Avx2 => unsafe { self.fill_by_avx2(first, second, convert, out) },
             Instructions::Base => self.fill_by::<BASE_ROWS, T>(first, second, convert, out),
@@ -144,7 +147,7 @@ impl PairRmsd {
         self.fill_by::<AVX2_ROWS, T>(first, second, convert, out);
     }
 
-    /// `ROWS`, those of an instruction set, are summed at a time.
+    /// Fill the tile. `ROWS` is the number of rows that the instruction set sums together.
     #[inline(always)]
     fn fill_by<const ROWS: usize, T>(
         &self,
@@ -158,13 +161,13 @@ impl PairRmsd {
         let n_columns = second.len() / len;
         for (group, rows) in first.chunks(GROUP * len).enumerate() {
             let out = &mut out[group * GROUP * n_columns..][..rows.len() / len * n_columns];
-            // Of the same frames, pairs below the diagonal are those above it.
+            // For equal slices, pairs below the diagonal equal those above, and are skipped.
             let begin = if same { group * GROUP } else { 0 };
             self.fill_group::<ROWS, T>(rows, (second, begin, same), &convert, out);
         }
     }
 
-    /// Fill some rows, from a column on; of the same frames none below the diagonal.
+    /// Fill some rows, starting at a column; for equal slices, skip pairs below the diagonal.
     #[inline(always)]
     fn fill_group<const ROWS: usize, T>(
         &self,
@@ -205,7 +208,8 @@ impl PairRmsd {
         }
     }
 
-    /// RMSDs of the frames of two panels after superposition; `frames` are theirs, and more.
+    /// Compute the RMSDs of the frames of two panels after superposition. `frames` contains the
+    /// frames of both panels.
     #[inline(always)]
     fn superpose<const ROWS: usize>(
         &self,
@@ -238,7 +242,7 @@ impl PairRmsd {
         &frames[3 * self.n_atoms * number..][..3 * self.n_atoms]
     }
 
-    /// Put frames side by side, and centre them if they are superposed.
+    /// Collect frames into a panel, and centre them for superposition.
     #[inline(always)]
     fn panel(&self, frames: &[f32]) -> Panel {
         let mut atoms = vec![[[0.0; LANES]; 3]; self.n_atoms];
@@ -260,8 +264,8 @@ impl PairRmsd {
         panel
     }
 
-    /// Positions count from the first atom until the centre is known, so that no digits are lost
-    /// where a structure is far from zero.
+    /// Centre the frames of a panel. Positions are first relative to the first atom: this avoids
+    /// cancellation far from the origin.
     #[inline(always)]
     fn centre(&self, panel: &mut Panel) {
         let origin = panel.atoms[0];
@@ -294,8 +298,8 @@ impl PairRmsd {
         panel.norms = std::array::from_fn(|lane| x[lane] + y[lane] + z[lane]);
     }
 
-    /// √((Ga + Gb − 2λ) / N) of Theobald (2005) for pairs side by side; false where the root is
-    /// not a simple one, or too few digits would be left.
+    /// Compute √((Ga + Gb − 2λ) / N) of Theobald (2005) for the pairs of a panel. An entry is false
+    /// if the root is a multiple root, or cancellation would lose too many digits.
     #[inline(always)]
     fn min_rmsds(&self, m: &[[Lanes; 3]; 3], half_norms: &Lanes, out: &mut Lanes) -> [bool; LANES] {
         let mut scales = [0.0; LANES];
@@ -326,7 +330,7 @@ impl PairRmsd {
         for _ in 0..STEPS {
             let mut n_going = 0;
             for lane in 0..LANES {
-                // Σ m² is 1/3.
+                // After scaling, Σ m² is 1/3.
                 let root = roots[lane];
                 let square = root * root;
                 let value = ((square - 2.0 / 3.0) * root + c1[lane]) * root + c0[lane];
@@ -361,7 +365,7 @@ impl PairRmsd {
         is_exact
     }
 
-    /// The RMSD of one pair by way of K's powers, or by its deviations after the rotation.
+    /// Compute the RMSD of one pair by powers of K, or by the deviations after rotation.
     #[cold]
     #[inline(never)]
     fn careful_rmsd(
@@ -371,7 +375,7 @@ impl PairRmsd {
         inner: &Matrix3,
         half_norm: f64,
     ) -> f64 {
-        // Not what rounding of the rotation leaves.
+        // Identical frames have an RMSD of exactly 0, without the rounding errors of the rotation.
         if mobile == fixed {
             return 0.0;
         }
@@ -400,7 +404,7 @@ impl PairRmsd {
         (square / self.n_atoms as f64).sqrt()
     }
 
-    /// RMSDs of frames as they are.
+    /// Compute RMSDs without superposition.
     #[inline(always)]
     fn deviations(&self, rows: &[AtomLanes], columns: &[AtomLanes], out: &mut [Lanes; LANES]) {
         for first in (0..LANES).step_by(4) {
@@ -422,7 +426,8 @@ impl PairRmsd {
     }
 }
 
-/// Add the weighted squared distance of an atom in one frame from itself in others side by side.
+/// Add the weighted squared distance between an atom in one frame and the same atom in the frames
+/// of a panel.
 #[inline(always)]
 fn plus_squares(mut sum: Lanes, weight: f64, x: &AtomLanes, frame: usize, y: &AtomLanes) -> Lanes {
     for lane in 0..LANES {
@@ -435,7 +440,7 @@ fn plus_squares(mut sum: Lanes, weight: f64, x: &AtomLanes, frame: usize, y: &At
     sum
 }
 
-/// Multiply each atom's numbers by its weight.
+/// Multiply the coordinates of each atom by its weight.
 #[inline(always)]
 fn weigh(atoms: &mut [AtomLanes], weights: &[f64]) {
     for (of_atom, weight) in atoms.iter_mut().zip(weights) {
@@ -447,8 +452,8 @@ fn weigh(atoms: &mut [AtomLanes], weights: &[f64]) {
     }
 }
 
-/// Σ x yᵀ of the frames of `rows` (x) with those of `columns` (y), each side by side: for each axis of
-/// the former and each frame, a row.
+/// Compute Σ x yᵀ of the frames of `rows` (x) with those of `columns` (y). The result has the shape
+/// (axis of x, frame of x, axis of y), with the frames of y in lanes.
 #[inline(always)]
 fn inner_products<const ROWS: usize>(rows: &Panel, columns: &Panel) -> [[[Lanes; 3]; LANES]; 3] {
     let mut products = [[[[0.0; LANES]; 3]; LANES]; 3];
@@ -461,7 +466,7 @@ fn inner_products<const ROWS: usize>(rows: &Panel, columns: &Panel) -> [[[Lanes;
     products
 }
 
-/// Add products of rows from `first` on, of axes and frames, with each axis of the frames side by side.
+/// Add products of the rows from `first` on, where a row is an axis and a frame.
 #[inline(always)]
 fn add_products<const ROWS: usize>(
     products: &mut [[Lanes; 3]; ROWS],
@@ -469,7 +474,7 @@ fn add_products<const ROWS: usize>(
     columns: &[AtomLanes],
     first: usize,
 ) {
-    // Sums that are replaced whole stay in registers.
+    // The compiler keeps sums in registers if they are replaced as a whole.
     let mut sums = *products;
     for (x, y) in rows.iter().zip(columns) {
         let x: &[f64; ROWS] = x.as_flattened()[first..].first_chunk().expect("as many");
@@ -485,17 +490,17 @@ fn add_products<const ROWS: usize>(
     *products = sums;
 }
 
-/// Add a number times numbers side by side. `ROWS` are those of `fill_by`.
+/// Add a number times the numbers of a panel. `ROWS` is that of `fill_by`.
 #[inline(always)]
 fn plus<const ROWS: usize>(mut sum: Lanes, x: f64, y: &Lanes) -> Lanes {
-    // Left to itself, the compiler groups numbers of neighbouring rows: eight rows take nine times as
-    // long.
+    // Intrinsics are needed, because the compiler groups numbers of neighbouring rows: eight rows
+    // then take nine times as long.
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::*;
         if ROWS == AVX512_ROWS {
-            // SAFETY: `fill_by_avx512` alone asks for so many rows; loads and stores are of the eight
-            // numbers of these.
+            // SAFETY: only `fill_by_avx512` uses this number of rows, on processors with AVX-512.
+            // Loads and stores are within the eight numbers of these arrays.
             unsafe {
                 let (y, so_far) = (_mm512_loadu_pd(y.as_ptr()), _mm512_loadu_pd(sum.as_ptr()));
                 let all = _mm512_fmadd_pd(_mm512_set1_pd(x), y, so_far);
@@ -510,7 +515,8 @@ fn plus<const ROWS: usize>(mut sum: Lanes, x: f64, y: &Lanes) -> Lanes {
                 .iter_mut()
                 .zip(y.as_chunks::<4>().0)
             {
-                // SAFETY: as above, by `fill_by_avx2` and of four numbers.
+                // SAFETY: only `fill_by_avx2` uses this number of rows, on processors with AVX2 and
+                // FMA. Loads and stores are within four numbers of these arrays.
                 unsafe {
                     let (y, so_far) = (_mm256_loadu_pd(y.as_ptr()), _mm256_loadu_pd(sum.as_ptr()));
                     let all = _mm256_fmadd_pd(_mm256_set1_pd(x), y, so_far);
@@ -526,7 +532,7 @@ fn plus<const ROWS: usize>(mut sum: Lanes, x: f64, y: &Lanes) -> Lanes {
     sum
 }
 
-/// c₁ and c₀ of K's quartic λ⁴ + c₂λ² + c₁λ + c₀, for matrices M side by side.
+/// Compute c₁ and c₀ of the quartic λ⁴ + c₂λ² + c₁λ + c₀ of K, for a panel of matrices M.
 #[inline(always)]
 fn coefficients(m: &[[Lanes; 3]; 3]) -> (Lanes, Lanes) {
     let (mut c1, mut c0) = ([0.0; LANES], [0.0; LANES]);
@@ -537,12 +543,12 @@ fn coefficients(m: &[[Lanes; 3]; 3]) -> (Lanes, Lanes) {
         let determinant =
             xx * (yy * zz - yz * zy) - xy * (yx * zz - yz * zx) + xz * (yx * zy - yy * zx);
         c1[lane] = -8.0 * determinant;
-        // K of Theobald (2005), above its diagonal and on it.
+        // Elements of the matrix K of Theobald (2005), on and above the diagonal.
         let [k00, k11] = [xx + yy + zz, xx - yy - zz];
         let [k22, k33] = [yy - xx - zz, zz - xx - yy];
         let [k01, k02, k03] = [yz - zy, zx - xz, xy - yx];
         let [k12, k13, k23] = [xy + yx, zx + xz, yz + zy];
-        // By the 2×2 minors of the upper and the lower two rows.
+        // The determinant is computed from 2×2 minors of the upper two and the lower two rows.
         let upper = [
             k00 * k11 - k01 * k01,
             k00 * k12 - k02 * k01,
@@ -567,12 +573,12 @@ fn coefficients(m: &[[Lanes; 3]; 3]) -> (Lanes, Lanes) {
     (c1, c0)
 }
 
-/// Put a tile in a matrix of all pairs of `n_frames`, and its mirror image. The tile has a row for
-/// each frame of `rows`, on and above the diagonal. Of a condensed matrix there are the pairs above
-/// the diagonal alone, row by row.
+/// Copy a tile and its mirror image into a matrix of all pairs of `n_frames`. The tile has a row
+/// for each frame of `rows`, on and above the diagonal. A condensed matrix contains only the pairs
+/// above the diagonal, row by row.
 ///
 /// # Errors
-/// [`Error::Argument`] if the tile or the matrix has another size, or frames are not in it.
+/// [`Error::Argument`] if the tile or the matrix has the wrong size, or frames are out of range.
 pub fn put_tile<T: Copy>(
     matrix: &mut [T],
     (n_frames, is_condensed): (usize, bool),
@@ -588,14 +594,15 @@ pub fn put_tile<T: Copy>(
     check_len("pairs of a tile", tile.len(), rows.len() * columns.len())?;
     if rows.end > n_frames || columns.end > n_frames {
         return Err(Error::Argument(format!(
-            "a tile of frames {rows:?} and {columns:?}, of {n_frames} frames"
+            "a tile of frames {rows:?} and {columns:?} does not fit into a matrix of {n_frames} \
+             frames"
         )));
     }
     let width = columns.len();
     for (of_row, row) in tile.chunks_exact(width.max(1)).zip(rows.clone()) {
         let (begin, start) = if is_condensed {
             let begin = columns.start.max(row + 1).min(columns.end);
-            // Pairs of the rows before, and those that this row lacks.
+            // Number of pairs in earlier rows, and of pairs that this row lacks.
             let before = row * (2 * n_frames - row - 1) / 2;
             (begin, (before + begin).saturating_sub(row + 1))
         } else {

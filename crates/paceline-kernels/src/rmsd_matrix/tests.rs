@@ -2,7 +2,7 @@ use super::*;
 use crate::reference::{Motion, Reference};
 use crate::tests::{Random, rotate, shift};
 
-/// Frames that move and tumble, in single precision; neighbours are almost alike.
+/// Return frames that translate and rotate, in single precision; consecutive frames are similar.
 fn frames(n_atoms: usize, n_frames: usize, size: f64) -> Vec<f32> {
     let mut random = Random(n_atoms as u64);
     let start = random.structure(n_atoms, 10.0, 300.0);
@@ -21,7 +21,7 @@ fn fill(task: &PairRmsd, first: &[f32], second: &[f32]) -> Vec<f64> {
     out
 }
 
-/// By the kernel of one pair, which shares the definition and not the sums.
+/// Compare with the kernel for single pairs, which has the same definition but computes other sums.
 fn check(n_atoms: usize, weights: Option<&[f64]>, superposition: bool, tolerance: f64) {
     let block = frames(n_atoms, 11, 2.0);
     let task = PairRmsd::new(n_atoms, weights, superposition).unwrap();
@@ -100,7 +100,7 @@ fn tiles_and_registers_change_no_bit() {
     check_bits(3, GROUP + 19);
 }
 
-/// Compare with rows one after another, other instructions, and half of the matrix.
+/// Check that single rows, other instruction sets and half of the matrix give the same bits.
 fn check_bits(n_atoms: usize, n: usize) {
     let block = frames(n_atoms, n, 1.5);
     let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
@@ -118,7 +118,7 @@ fn check_bits(n_atoms: usize, n: usize) {
         #[cfg(target_arch = "x86_64")]
         if used() >= Instructions::Avx2 {
             let mut by_avx2 = vec![0.0; n * n];
-            // SAFETY: the processor has it.
+            // SAFETY: the processor has the required features.
             unsafe { task.fill_by_avx2(&block, &block.clone(), |x| x, &mut by_avx2) };
             assert_eq!(bits(&by_avx2), bits(&whole));
         }

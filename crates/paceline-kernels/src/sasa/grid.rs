@@ -1,8 +1,8 @@
 //! Spheres sorted into boxes, and the spheres around each box.
 //!
-//! The spheres of a box share one copy of those around them. Near ones come first, since they cover
-//! most spheres wholly. With a copy for each sphere, made from the columns of [`crate::cell_list`],
-//! SASA takes 3 to 8 times as long.
+//! All spheres of a box share one copy of the spheres around the box. Near spheres come first in
+//! the copy, since they cover most points. With one copy for each sphere, from the columns of
+//! [`crate::cell_list`], SASA takes 3 to 8 times as long.
 
 use std::ops::Range;
 
@@ -10,11 +10,11 @@ use crate::cell::{Cell, FAR, square};
 use crate::instructions::{LANES, cut, low_bits, pack, positive, put_set};
 use crate::qcp::Matrix3;
 
-/// Number of boxes within the maximum distance of two spheres that intersect.
+/// Number of boxes within the largest distance between the centres of two intersecting spheres.
 const BOXES: f64 = 2.0;
-/// Factor by which boxes are longer along a: with fewer boxes, less is copied.
+/// Factor by which boxes are longer along a. Fewer boxes need fewer copies.
 const LONGER: f64 = 2.0;
-/// Number of boxes along b and c that count as near.
+/// Number of boxes along b and c within which a box counts as near.
 const NEAR: i64 = 1;
 
 /// Atoms sorted into boxes, which form rows along the vector a of the cell.
@@ -32,23 +32,24 @@ pub struct Grid {
     /// Box of each atom, before it is sorted.
     boxes: Vec<u32>,
     home: Vec<[f32; 3]>,
-    /// x, y, z (Å) and radius of each sphere, in the order of the boxes.
+    /// x, y, z (Å) and radius (Å) of each sphere, sorted by box.
     pub spheres: Vec<[f32; 4]>,
-    /// The same numbers in separate columns; padding after the last sphere is far from all spheres.
+    /// The same numbers in separate arrays. The padding after the last sphere is far from all
+    /// spheres.
     numbers: [Vec<f32>; 4],
 }
 
 /// Spheres of the boxes around a box, copied into contiguous memory.
 #[derive(Debug, Default)]
 pub struct Around {
-    /// x, y, z (Å) and radius of each.
+    /// Arrays of x, y, z (Å) and radius (Å).
     numbers: [Vec<f32>; 4],
-    /// Rows of spheres: index of the beginning of each row here, and in the grid.
+    /// Rows of spheres: the index at which each row begins in this copy, and in the grid.
     rows: Vec<[usize; 2]>,
     n: usize,
-    /// Index of the first sphere of the box itself.
+    /// Index of the first sphere of the central box.
     pub own: usize,
-    /// Spheres of near boxes, and of the other boxes.
+    /// Spheres of near boxes, and spheres of the other boxes.
     pub runs: [Vec<Run>; 2],
 }
 
@@ -63,7 +64,7 @@ impl Grid {
     /// Sort the atoms of a frame.
     ///
     /// # Errors
-    /// Sentence about a position that is too far away. All positions must be finite.
+    /// A message if a position is too far away. All positions must be finite.
     pub fn sort(
         &mut self,
         positions: &[[f32; 3]],
@@ -92,10 +93,10 @@ impl Grid {
         Ok(())
     }
 
-    /// Choose boxes, and wrap the atoms into the cell; return the corner of the first box.
+    /// Choose the boxes, and wrap the atoms into the cell. Return the corner of the first box.
     ///
     /// # Errors
-    /// Sentence about an atom that is too far away.
+    /// A message if an atom is too far away.
     fn place(
         &mut self,
         positions: &[[f32; 3]],
@@ -105,7 +106,7 @@ impl Grid {
         self.periodic = cell.is_some();
         self.home.clear();
         let reach = 2.0 * f64::from(radii.iter().fold(0.0, |most: f32, &x| most.max(x)));
-        // With a margin for rounding.
+        // The factor is a margin for rounding.
         let reach = reach * 1.0001;
         let least = reach / BOXES;
         let mut origin = [0.0; 3];
@@ -116,7 +117,7 @@ impl Grid {
                     let (home, images) = cell.home(x);
                     if images.iter().any(|number| number.abs() > FAR) {
                         return Err(format!(
-                            "an atom at {x:?} Å is too far away to be put into the cell"
+                            "an atom at {x:?} Å is too far away to be wrapped into the cell"
                         ));
                     }
                     self.home.push(home);
@@ -139,7 +140,8 @@ impl Grid {
                 edges
             }
         };
-        // The number of boxes is limited by that of atoms, for any extent.
+        // The number of boxes is limited by the number of atoms, so that a large extent needs no
+        // more memory.
         let room = heights[0] * heights[1] * heights[2] / (4.0 * positions.len() as f64);
         let thickness = least.max(room.cbrt());
         let number = |axis: usize, thickness: f64| (heights[axis] / thickness) as usize;
@@ -154,7 +156,7 @@ impl Grid {
         Ok(origin)
     }
 
-    /// Sort atoms by their boxes, stably.
+    /// Sort atoms by box, and keep the order of atoms in a box.
     fn fill(&mut self, radii: &[f32]) {
         self.begins.clear();
         self.begins.resize(self.n.iter().product::<usize>() + 2, 0);
@@ -205,7 +207,7 @@ impl Grid {
         }
     }
 
-    /// Copy the spheres of a row of boxes, around the first of these numbers.
+    /// Copy the spheres of a row of boxes into `around`.
     #[inline(always)]
     fn copy_row(
         &self,
@@ -245,7 +247,7 @@ impl Grid {
         }
     }
 
-    /// Compute whole multiples of the cell's vectors, Å.
+    /// Return a sum of whole cell vectors, Å.
     fn shift(&self, images: [i64; 3]) -> [f32; 3] {
         let [a, b, c] = self.vectors;
         let [i, j, k] = images.map(|n| n as f64);
@@ -253,7 +255,7 @@ impl Grid {
     }
 }
 
-/// Return the number of a box within the cell, and that of the cell.
+/// Return the index of the box within the cell, and the index of the cell.
 #[inline(always)]
 fn wrapped(i: i64, n: i64) -> (i64, i64) {
     if (0..n).contains(&i) {
@@ -284,7 +286,7 @@ impl Around {
             }
         }
         self.rows.push([begin, places.start]);
-        // Beyond the end too, where the next ones will be.
+        // The padding is also written beyond the end, where the next spheres will be copied.
         let whole = places.len().next_multiple_of(LANES);
         let [x, y, z, radii] = (from.each_ref())
             .map(|numbers| numbers[places.start..][..whole].as_chunks::<LANES>().0);
@@ -324,7 +326,7 @@ impl Around {
     }
 }
 
-/// Distances between opposite faces of a cell, Å.
+/// Return the distances between opposite faces of a cell, Å.
 fn heights(cell: &Cell) -> [f64; 3] {
     let [a, b, c] = *cell.vectors();
     let cross = |x: [f64; 3], y: [f64; 3]| {
@@ -343,35 +345,36 @@ fn heights(cell: &Cell) -> [f64; 3] {
     ]
 }
 
-// Spheres that intersect a sphere, those that cover most of it first.
+// Spheres that intersect a sphere, sorted so that those that cover most come first.
 
 /// Number of neighbours that are tested together.
 pub const BATCH: usize = LANES;
-/// Number of classes of neighbours by the fraction that they cover; they are tested in this order.
+/// Number of classes of neighbours, by the fraction of the sphere that they cover. The class that
+/// covers most is tested first.
 const CLASSES: usize = 3;
-/// Upper bounds of the classes except the last: distance of the plane of intersection, in
-/// diameters.
+/// Upper bounds of all classes but the last: distance of the plane of intersection from the centre,
+/// in diameters.
 const ENDS: [f32; CLASSES - 1] = [0.18, 0.32];
-/// Usual distance of spheres that intersect, Å.
+/// Typical distance between the centres of intersecting spheres, Å.
 const USUAL: f32 = 4.0;
 
 /// Neighbour that covers no point: x, y, z and `least`, as in [`Batch`].
 const NONE: [f32; 4] = [0.0, 0.0, 0.0, f32::MAX];
 
-/// Neighbours that are tested together: each covers the points u, on a sphere of radius 1, with
-/// u · `d` > `least`.
+/// Neighbours that are tested together. Neighbour k covers the points u of the unit sphere with u ·
+/// `d` > `least`.
 #[derive(Debug)]
 pub struct Batch {
-    /// x, y and z from centre to centre, Å.
+    /// Vectors from the centre of the sphere to the centre of each neighbour, Å.
     d: [[f32; BATCH]; 3],
     least: [f32; BATCH],
-    /// `d` is not longer, Å: the mean of its square and that of a usual length, by the latter, is
-    /// at least its length, and takes no root.
+    /// Upper bound of the length of `d`, Å, computed without a square root: (d² + u²) / (2 u) ≥ d,
+    /// for a typical length u.
     pub most_length: [f32; BATCH],
 }
 
 impl Batch {
-    /// How far a direction is above the plane in which the spheres meet, Å.
+    /// Return the height of a direction above the plane in which the two spheres intersect, Å.
     #[inline(always)]
     pub fn above(&self, k: usize, [x, y, z]: [f32; 3]) -> f32 {
         x * self.d[0][k] + y * self.d[1][k] + z * self.d[2][k] - self.least[k]
@@ -381,22 +384,23 @@ impl Batch {
 /// Neighbours of a sphere.
 #[derive(Debug, Default)]
 pub struct Neighbours {
-    /// x, y and z from the sphere to the intersecting spheres, and their radii, Å; after
-    /// classification, `least` replaces the radii. The first ones cover no point.
+    /// Vectors to the intersecting spheres, and the radii of these spheres, Å. Classification
+    /// replaces the radii by `least`. The first entries are padding that covers no point.
     met: [Vec<f32>; 4],
-    /// For each eight of them, a bit for each one of a class.
+    /// Bit masks by class: bit k of a byte is set if neighbour k of a group of eight belongs to the
+    /// class.
     classes: [Vec<u8>; CLASSES],
     n_eights: usize,
-    /// Numbers of those in `met` in the order of their classes: by AVX2, which packs eight at once.
+    /// Neighbours of `met`, sorted by class. AVX2 packs eight neighbours at once.
     packed: [Vec<f32>; 4],
-    /// Indices in `met` in this order, for the base build, in which packing takes longer than
-    /// reading the few that are needed.
+    /// Indices in `met`, sorted by class, for builds without AVX2. There, packing takes longer than
+    /// reading the few neighbours that are needed.
     indices: Vec<u32>,
 }
 
 impl Neighbours {
-    /// Find those of a sphere, which has such a place in the grid and `own` around it, among some
-    /// around it; false if one of them holds it wholly.
+    /// Find the spheres that intersect one sphere. `place` is its index in the grid, `own` its
+    /// index in `around`. Return false if another sphere contains it entirely.
     #[inline(always)]
     pub fn find<const WIDE: bool>(
         &mut self,
@@ -433,7 +437,7 @@ impl Neighbours {
         }
     }
 
-    /// Put those that meet a sphere side by side; the end of them.
+    /// Copy the spheres that intersect a sphere into `met`; return the number of entries.
     #[inline(always)]
     fn meet<const WIDE: bool>(
         &mut self,
@@ -470,8 +474,9 @@ impl Neighbours {
         end
     }
 
-    /// Put `some` of eight that meet it into classes; true if one of these holds it wholly, or is an
-    /// equal one at its place.
+    /// Classify the neighbours in a group of eight whose bit in `some` is set. Return true if a
+    /// neighbour contains the sphere entirely, or is an earlier sphere with equal centre and
+    /// radius.
     #[inline(always)]
     fn classify<const WIDE: bool>(&mut self, radius: f32, number: usize, some: u8) -> bool {
         let [x, y, z, its] = self.met.each_mut().map(|met| {
@@ -505,7 +510,7 @@ impl Neighbours {
         held != 0
     }
 
-    /// Bring them into the order of their classes; the number of batches that they make.
+    /// Sort the neighbours by class; return the number of batches.
     #[inline(always)]
     pub fn sort<const WIDE: bool>(&mut self) -> usize {
         let (met, mut packed) = (cut(&mut self.met), cut(&mut self.packed));
@@ -532,7 +537,7 @@ impl Neighbours {
         n.div_ceil(BATCH)
     }
 
-    /// Get the neighbours of a batch.
+    /// Return the neighbours of a batch.
     #[inline(always)]
     pub fn batch<const WIDE: bool>(&self, number: usize) -> Batch {
         let begin = BATCH * number;
@@ -563,14 +568,14 @@ impl Neighbours {
     }
 }
 
-/// Eight numbers from `begin` on.
+/// Return eight numbers from index `begin`.
 #[inline(always)]
 fn eight_of(numbers: &[f32], begin: usize) -> [f32; LANES] {
     *numbers[begin..].first_chunk().expect("room for all")
 }
 
-/// True if a sphere around another holds it wholly; of equal ones at one place, the first has the
-/// surface.
+/// Return true if another sphere contains a sphere entirely. Of equal spheres at the same point,
+/// only the first has a surface.
 #[cold]
 fn is_held(place: usize, own: usize, grid: &Grid, around: &Around, runs: &[Run]) -> bool {
     let [x, y, z, radius] = grid.spheres[place];

@@ -1,8 +1,8 @@
 //! Solvent-accessible surface by points on spheres (Shrake & Rupley 1973, J. Mol. Biol. 79, 351).
 //!
-//! The radius of an atom's sphere is the distance of the centre of a touching probe. The points on
-//! a sphere are the same for all atoms; points outside of all other spheres are exposed. Their
-//! number is an integer, independent of the order of the atoms.
+//! The radius of a sphere is the radius of the atom plus that of the probe. All spheres have the
+//! same distribution of points. A point is exposed if it lies outside all other spheres. The number
+//! of exposed points is an integer, so it does not depend on the order of the atoms.
 
 mod grid;
 #[cfg(test)]
@@ -30,19 +30,21 @@ pub struct Sasa {
     radii: Vec<f32>,
     /// Area of one point on each sphere, Å².
     areas: Vec<f64>,
-    /// Reported spheres, each with the index in the row to which its area is added.
+    /// For each reported sphere, its index and the index of the value in the row to which its area
+    /// is added.
     output: Vec<[u32; 2]>,
     n_parts: usize,
     points: Points,
 }
 
 impl Sasa {
-    /// `columns` are the atoms that have a surface, with `radii` (Å, without that of the probe).
-    /// `output` are pairs of an index in these and of the number in the row, of `n_parts`, to which
-    /// that atom's area is added.
+    /// Create a kernel. `columns` contains the atoms with a surface, and `radii` their radii (Å)
+    /// without the probe. `output` contains pairs: the index of an atom in `columns`, and the index
+    /// (below `n_parts`) of the value to which its area is added.
     ///
     /// # Errors
-    /// [`Error::Argument`] for no atoms or points, radii that are not above 0, or pairs beyond.
+    /// [`Error::Argument`] if there are no atoms or points, a radius is not above 0, or an index is
+    /// out of range.
     pub fn new(
         columns: &[usize],
         radii: &[f64],
@@ -81,7 +83,8 @@ impl Sasa {
         })
     }
 
-    /// Count the points of a sphere that no other covers, with its places in the grid and around.
+    /// Count the points of a sphere that no other sphere covers. The arguments contain its index in
+    /// the grid and in `around`.
     #[inline(always)]
     fn exposed<const WIDE: bool>(
         &self,
@@ -98,7 +101,7 @@ impl Sasa {
         } = scratch;
         alive.clear();
         alive.extend_from_slice(self.points.all());
-        // Of most spheres, those near by leave nothing.
+        // For most spheres, the near neighbours cover all points.
         for runs in &around.runs {
             if !neighbours.find::<WIDE>(place, own, grid, around, runs) {
                 return 0;
@@ -149,7 +152,8 @@ impl RowKernel for Sasa {
         self.n_parts
     }
 
-    /// Areas, Å²; NaN if any position is not finite, since an atom may cover each other one.
+    /// Compute areas, Å². All are NaN if any position is not finite, since that atom could cover
+    /// any other.
     fn compute(&self, frames: &Frames<'_>, out: &mut [f64]) -> error::Result<Option<Refused>> {
         self.columns.check(frames.n_atoms())?;
         let mut picked = Vec::new();
@@ -186,16 +190,16 @@ struct Scratch {
     alive: Vec<Alive>,
 }
 
-// Points on a sphere of radius 1, in patches, and what neighbours cover of them.
+// Points on the unit sphere, grouped into patches, and the test whether neighbours cover them.
 
-/// Distances (Å) beneath which single precision does not decide for all points of a patch.
+/// Margin (Å) of the tests of whole patches, because single precision cannot decide closer cases.
 const ROUNDED: f32 = 1e-4;
 
-/// Of up to so many patches, each is so wide that tests of them as a whole decide little: without
-/// these, 100 points take 0.86 of the time.
+/// Number of patches up to which patches are too wide for a test of the whole patch. Skipping this
+/// test reduces the time for 100 points to 0.86.
 const COARSE: usize = 16;
 
-/// Points in groups of patches.
+/// Points of the unit sphere in groups of patches.
 #[derive(Debug, Clone)]
 pub(crate) struct Points {
     groups: Vec<Group>,
@@ -216,12 +220,12 @@ impl Points {
         }
     }
 
-    /// All of them.
+    /// Return all patches and points, before any is covered.
     pub fn all(&self) -> &[Alive] {
         &self.all
     }
 
-    /// Take off what some neighbours cover.
+    /// Remove the points that some neighbours cover.
     #[inline(always)]
     pub fn cover<const WIDE: bool>(&self, neighbours: &Batch, alive: &mut Vec<Alive>) {
         let mut n_alive = 0;
@@ -235,12 +239,13 @@ impl Points {
     }
 }
 
-/// Patches of a group, and their points, that no neighbour has covered so far.
+/// Patches of a group, and their points, that no neighbour has covered yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Alive {
     group: u32,
     patches: u8,
-    /// One byte for each patch of the sphere. The byte of a fully covered patch is ignored.
+    /// Points that are not covered, one byte for each patch. The byte of a fully covered patch is
+    /// ignored.
     points: u64,
 }
 
@@ -264,12 +269,12 @@ impl Alive {
 #[derive(Debug, Clone)]
 struct Group {
     axes: [[f32; LANES]; 3],
-    /// From each centre to the farthest point.
+    /// Distance from the centre of each patch to its farthest point.
     radii: [f32; LANES],
     members: [Patch; LANES],
-    /// A bit for each patch.
+    /// Bit mask of the patches that exist.
     patches: u8,
-    /// True where patches are too wide to be tested as a whole.
+    /// True if the patches are too wide to be tested as a whole.
     is_coarse: bool,
 }
 
@@ -285,13 +290,13 @@ impl Group {
         }
     }
 
-    /// Take off what some neighbours cover.
+    /// Remove the patches and points that some neighbours cover.
     #[inline(always)]
     fn cover<const WIDE: bool>(&self, neighbours: &Batch, left: &mut Alive) {
         let [x, y, z] = &self.axes;
         let mut in_part = left.patches;
         if !self.is_coarse {
-            // The largest of all neighbours.
+            // Maximum over all neighbours, for each patch.
             let (mut beyond, mut within) = ([f32::MIN; LANES], [f32::MIN; LANES]);
             for neighbour in 0..BATCH {
                 for k in 0..LANES {
@@ -324,10 +329,10 @@ fn greater(x: f32, y: f32) -> f32 {
 #[derive(Debug, Clone, Default)]
 struct Patch {
     centre: [f32; 3],
-    /// From the centre to the farthest point.
+    /// Distance from the centre of the patch to its farthest point.
     radius: f32,
     axes: [[f32; LANES]; 3],
-    /// A bit for each point.
+    /// Bit mask of the points that exist.
     points: u8,
 }
 
@@ -351,7 +356,7 @@ impl Patch {
         }
     }
 
-    /// A bit for each point that a neighbour covers.
+    /// Return a bit mask of the points that a neighbour covers.
     #[inline(always)]
     fn covered<const WIDE: bool>(&self, neighbours: &Batch) -> u8 {
         let [x, y, z] = &self.axes;
@@ -365,8 +370,8 @@ impl Patch {
     }
 }
 
-/// Points on a golden spiral, on a sphere of radius 1: point k of n is at the height (2k + 1)/n − 1,
-/// π (3 − √5) further round than the one before.
+/// Return points on the unit sphere along a golden spiral. Point k of n has the height (2k + 1)/n −
+/// 1, and an azimuth π (3 − √5) larger than that of point k − 1.
 pub(crate) fn spiral(n_points: usize) -> Vec<[f64; 3]> {
     let turn = std::f64::consts::PI * (3.0 - 5.0_f64.sqrt());
     let point = |k: usize| {
@@ -378,14 +383,14 @@ pub(crate) fn spiral(n_points: usize) -> Vec<[f64; 3]> {
     (0..n_points).map(point).collect()
 }
 
-/// Put points close together into patches.
+/// Group neighbouring points into patches.
 fn patches(n_points: usize) -> Vec<Patch> {
     let mut patches = Vec::with_capacity(n_points.div_ceil(LANES));
     split(&mut spiral(n_points), &mut patches);
     patches
 }
 
-/// Halve points across the axis along which they are farthest apart, until a patch holds them.
+/// Split points recursively along the axis of largest extent, until they fit into a patch.
 fn split(points: &mut [[f64; 3]], patches: &mut Vec<Patch>) {
     if points.len() <= LANES {
         patches.push(Patch::new(points));

@@ -31,7 +31,8 @@ fn counts(frame: &[f32], radii: &[f64], cell: [f32; 6], n_points: usize) -> Vec<
         .collect()
 }
 
-/// Points of an atom that are in no other sphere nor image, and those that rounding decides.
+/// Count, by the definition, the points of an atom outside all other spheres and images, and the
+/// points that rounding decides.
 fn plainly(
     frame: &[f32],
     radii: &[f64],

@@ -1,9 +1,9 @@
-//! Updating groups: evaluation of a tree of MDAnalysis's selections in each frame.
+//! Updating groups: evaluation of an MDAnalysis selection tree in each frame.
 //!
-//! A node of the tree is applied to a group of atoms, as MDAnalysis's `Selection.apply` is, and
-//! gives atoms; distances, and the limits that they are compared with, are rounded as there. What
-//! does not depend on positions is given as lists. Atoms are known by their places among those that
-//! are read.
+//! Each node of the tree is applied to a group of atoms and returns atoms, like `Selection.apply`
+//! of MDAnalysis. Distances and their limits are rounded as in MDAnalysis. Parts of the tree that
+//! do not depend on positions are passed as lists of atoms. An atom is identified by its index
+//! among the atoms that are read.
 
 use super::cell::{Cell, is_placeholder};
 use super::near_pairs::{Atoms, Measure, Point, Search, cell_for, extent_of, finite};
@@ -12,7 +12,7 @@ use super::row_kernel::{Frames, cell_or_none};
 use super::transform::Refused;
 use paceline_base::error::{self, Error};
 
-/// Label of atoms that equal no other atom.
+/// Label of an atom that matches no other atom.
 pub const NO_LABEL: u32 = u32::MAX;
 
 /// Comparison of a coordinate with a number.
@@ -32,48 +32,48 @@ pub enum Comparison {
     Close(f32),
 }
 
-/// Selection. Selections that it depends on are given by their numbers, which are smaller than its
-/// own.
+/// Node of a selection tree. A node refers to other nodes by their numbers, which must be smaller
+/// than its own.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
     /// The group itself.
     All,
     /// The same atoms in each frame, for any group.
     Fixed(Vec<u32>),
-    /// Both selections: the second one is evaluated only for atoms of the first one.
+    /// Atoms in both selections. The second selection is evaluated only for atoms in the first.
     And([usize; 2]),
     /// Atoms of either selection.
     Or([usize; 2]),
     /// Atoms that are not in the selection.
     Not(usize),
-    /// Selection applied to all atoms of the Universe.
+    /// Selection that is applied to all atoms of the Universe instead of the group.
     Global(usize),
     /// Atoms of the group that are also in an updating group.
     Group(Group),
-    /// Atoms within `outer` of any atom of another selection, and farther than `inner` from all,
-    /// without atoms of that selection.
+    /// Atoms within `outer` of any atom of another selection, and farther than `inner` from all of
+    /// its atoms. Atoms of the other selection are excluded.
     Near {
         /// Number of the other selection.
         of: usize,
-        /// Å.
+        /// Inner distance, Å.
         inner: Option<f64>,
-        /// Å.
+        /// Outer distance, Å.
         outer: f64,
         /// Measure distances to the nearest images.
         periodic: bool,
     },
-    /// Atoms within `outer` of a center, and farther than `inner`.
+    /// Atoms within `outer` of a center, and farther than `inner` from it.
     Sphere {
         /// Center of the sphere.
         center: Center,
-        /// Å.
+        /// Inner distance, Å.
         inner: Option<f64>,
-        /// Å.
+        /// Outer distance, Å.
         outer: f64,
         /// Measure distances to the nearest images.
         periodic: bool,
     },
-    /// Atoms in a cylinder along z around the center of another selection; squares of radii, Å².
+    /// Atoms in a cylinder along z around the center of another selection.
     Cylinder {
         /// Number of the other selection.
         of: usize,
@@ -83,30 +83,30 @@ pub enum Node {
         outer: f64,
         /// Outer radius, Å.
         radius: f64,
-        /// Least and greatest height above the center, Å.
+        /// Minimum and maximum height above the center, Å.
         z: [f64; 2],
         /// Measure distances to the nearest images.
         periodic: bool,
     },
-    /// Atoms whose coordinate compares with a number as stated.
+    /// Atoms whose coordinate meets a comparison with a number.
     Coordinate {
         /// 0 for x, 1 for y, 2 for z.
         axis: usize,
-        /// Take the coordinate without its sign.
+        /// Use the absolute value of the coordinate.
         absolute: bool,
-        /// The comparison.
+        /// Comparison with the number.
         comparison: Comparison,
-        /// The number, Å.
+        /// Number to compare with, Å.
         value: f32,
     },
     /// Atoms with the label of an atom of another selection.
     Same {
         /// Number of the other selection.
         of: usize,
-        /// Label of each atom.
+        /// Labels of the atoms; atoms with equal labels match.
         labels: Vec<u32>,
     },
-    /// Atoms whose coordinate approximately equals that of an atom of another selection.
+    /// Atoms with a coordinate approximately equal to that of any atom of another selection.
     SameCoordinate {
         /// Number of the other selection.
         of: usize,
@@ -124,18 +124,18 @@ pub enum Center {
     At(Point),
 }
 
-/// Updating group: the atoms of each selection in turn, applied to a base group.
+/// Updating group: selections that are applied one after the other, starting from a base group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// Selection that gives the base group, of all atoms.
+    /// Selection of the base group from all atoms.
     pub base: usize,
-    /// Number of atoms of the base group, including atoms that are not read; `None` if they change.
+    /// Number of atoms of the base group, including atoms that are not read; `None` if it varies.
     pub n_base: Option<usize>,
-    /// Selections, applied to the base group in turn.
+    /// Selections that are applied to the base group in turn.
     pub selections: Vec<usize>,
 }
 
-/// Finds the atoms of an updating group.
+/// Finds the atoms of an updating group in each frame.
 #[derive(Debug, Clone)]
 pub struct Selected {
     nodes: Vec<Node>,
@@ -144,8 +144,8 @@ pub struct Selected {
     columns: Option<Vec<u32>>,
     n_atoms: usize,
     n_universe: usize,
-    /// False where groups have atoms that are not read: frames without a cell, whose atoms' extent
-    /// matters, are refused then.
+    /// False if groups contain atoms that are not read. Frames without a cell are then refused,
+    /// because their search depends on the extent of all atoms.
     complete: bool,
 }
 
@@ -154,11 +154,11 @@ type Mask = Vec<bool>;
 /// Atoms to which a selection is applied.
 struct Domain {
     mask: Mask,
-    /// Number of atoms, also of those that are not read.
+    /// Number of atoms, including atoms that are not read.
     total: usize,
 }
 
-/// Masks and lists that are used again from frame to frame.
+/// Masks and lists that are reused from frame to frame.
 #[derive(Default)]
 struct Scratch {
     spare: Vec<Mask>,
@@ -168,9 +168,9 @@ struct Scratch {
 /// One frame.
 struct Context<'a> {
     positions: &'a [Point],
-    /// The positions along the axes of the file.
+    /// Positions in the orientation of the file.
     stored: &'a [Point],
-    /// How these were turned and moved, if they were.
+    /// Placement of the frame, if it was converted.
     placement: Option<&'a Placement>,
     columns: Option<&'a [u32]>,
     dimensions: [f32; 6],
@@ -183,12 +183,12 @@ impl Context<'_> {
         self.positions[column(self.columns, place)]
     }
 
-    /// A coordinate along an axis of the file.
+    /// Return a coordinate along an axis of the file.
     fn coordinate(&self, place: u32, axis: usize) -> Result<f32, String> {
         Ok(finite(self.stored[column(self.columns, place)])?[axis])
     }
 
-    /// A mask of all atoms, or of none.
+    /// Return a mask that is set for all atoms, or for none.
     fn mask(&mut self, of: bool) -> Mask {
         let mut mask = self.scratch.spare.pop().unwrap_or_default();
         mask.clear();
@@ -200,7 +200,7 @@ impl Context<'_> {
         self.scratch.spare.push(mask);
     }
 
-    /// The cell of the frame; `None` if it has none or needs none.
+    /// Return the cell of the frame; `None` if it has none, or the search is not periodic.
     fn cell(&self, periodic: bool, needed_by: &str) -> Result<Option<Cell>, String> {
         if !periodic || is_placeholder(self.dimensions) {
             return Ok(None);
@@ -208,7 +208,7 @@ impl Context<'_> {
         cell_or_none(self.dimensions, needed_by)
     }
 
-    /// Center of some atoms, summed in their order.
+    /// Compute the center of some atoms, summed in their order.
     fn center(&self, atoms: &[u32]) -> Result<[f64; 3], String> {
         let mut sum = [0.0; 3];
         for &atom in atoms {
@@ -225,11 +225,12 @@ fn column(columns: Option<&[u32]>, place: u32) -> usize {
 }
 
 impl Selected {
-    /// `n_atoms` are read, in `columns` of a block, of `n_universe`; `complete` tells whether the
-    /// groups that nodes are applied to have no others.
+    /// Create a search. `n_atoms` atoms are read, in `columns` of a block, from a Universe of
+    /// `n_universe` atoms. `complete` is true if the groups of all nodes contain only atoms that
+    /// are read.
     ///
     /// # Errors
-    /// [`Error::Argument`] if nodes or atoms are not there.
+    /// [`Error::Argument`] if a node or an atom is out of range.
     pub fn new(
         nodes: Vec<Node>,
         group: Group,
@@ -271,11 +272,12 @@ impl Selected {
         })
     }
 
-    /// Find the atoms of each frame of a block, one after another in `atoms` and each selection's
-    /// in ascending order, and count them; the first frame that cannot be searched, and why.
+    /// Find the atoms in each frame of a block. Append them to `atoms`, frame by frame and in
+    /// ascending order for each selection, and record their number. Return the first frame that
+    /// cannot be searched, with the reason.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a block has no such atoms.
+    /// [`Error::Argument`] if the block lacks some of the atoms.
     pub fn find(
         &self,
         frames: &Frames<'_>,
@@ -319,7 +321,7 @@ impl Selected {
         Ok(())
     }
 
-    /// The base group of an updating group.
+    /// Return the base group of an updating group.
     fn base(&self, group: &Group, context: &mut Context<'_>) -> Result<Domain, String> {
         let all = Domain {
             mask: context.mask(true),
@@ -331,7 +333,7 @@ impl Selected {
         Ok(Domain { mask, total })
     }
 
-    /// Apply a selection to a group; what it gives outside of `wanted` is left out.
+    /// Apply a selection to a group, and keep only atoms in `wanted`.
     fn apply(
         &self,
         number: usize,
@@ -424,7 +426,7 @@ impl Selected {
                     if context.placement.is_some() {
                         return Err(format!(
                             "{needed_by} along z needs a cell that is upright and periodic, with \
-                             short vectors, and the frame's is not: leave out a fit that rotates, \
+                             short vectors, and the cell of this frame is not: remove a fit that rotates, \
                              or fit with rotation=False"
                         ));
                     }
@@ -481,7 +483,7 @@ impl Selected {
         Ok(found)
     }
 
-    /// Center of the atoms that a selection chooses of a group; none without atoms.
+    /// Return the center of the atoms selected from a group; `None` if there are no atoms.
     fn center_of(
         &self,
         number: usize,
@@ -497,7 +499,8 @@ impl Selected {
         }
     }
 
-    /// Add the atoms of a group within a distance of others, without these.
+    /// Add the atoms of a group within a distance of other atoms, excluding the other atoms
+    /// themselves.
     fn near(
         &self,
         of: &[bool],
@@ -527,7 +530,7 @@ impl Selected {
         if periodic && cell.is_none() && !self.complete {
             let missing = super::cell::NoCell::Missing;
             return Err(format!(
-                "{}: the frame at which the Universe is has one; go to a frame without a cell, or \
+                "{}: the current frame of the Universe has a cell; go to one without a cell, or \
                  select with periodic=False",
                 missing.reason(needed_by)
             ));
@@ -571,7 +574,8 @@ impl Comparison {
     }
 }
 
-/// Keep atoms within `outer` of a center, and farther than `inner`; none without a center.
+/// Keep atoms within `outer` of a center, and farther than `inner`. Without a center, keep no
+/// atoms.
 fn keep_in_sphere(
     found: &mut Mask,
     center: Option<Point>,
@@ -593,7 +597,8 @@ fn keep_in_sphere(
     Ok(())
 }
 
-/// Tests positions against a cylinder around a center, in the cell if there is one.
+/// Return a test whether a position is in a cylinder around a center, with nearest images if there
+/// is a cell.
 fn cylinder(
     node: &Node,
     center: [f64; 3],
@@ -644,10 +649,11 @@ fn cylinder(
     })
 }
 
-/// Check whether a number is close to any of others, sorted, as `numpy.isclose` is by default.
+/// Return true if a number is close to any of the sorted `values`, with the default tolerances of
+/// `numpy.isclose`.
 fn is_close_to_any(x: f32, values: &[f32]) -> bool {
     let (relative, absolute) = (1e-5_f32, 1e-8_f32);
-    // More than the tolerance, whichever of two the larger is.
+    // This bound exceeds the tolerance, whichever of the two numbers is larger.
     let beyond = 1e-7 + 2e-5 * f64::from(x).abs();
     let first = values.partition_point(|&v| f64::from(v) < f64::from(x) - beyond);
     values[first..]
@@ -656,7 +662,8 @@ fn is_close_to_any(x: f32, values: &[f32]) -> bool {
         .any(|&v| (x - v).abs() <= absolute + relative * v.abs())
 }
 
-/// The places in a mask. Without branches: each is put down, and remains if it is in.
+/// Return the indices set in a mask. The loop has no branches: it writes each index, and advances
+/// only if the mask is set.
 fn places(mask: &[bool]) -> Vec<u32> {
     let mut places = vec![0; mask.len()];
     let mut n = 0;

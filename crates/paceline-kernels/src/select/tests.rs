@@ -53,7 +53,7 @@ fn selections_see_the_group_that_they_are_applied_to() {
     assert_eq!(selected(tree(Node::Global(2)), 0, 3), [0, 1, 2, 4, 5, 6]);
     assert_eq!(selected(tree(Node::And([0, 2])), 0, 3), [2, 4, 6]);
     assert_eq!(selected(tree(Node::Or([1, 2])), 0, 3), [2, 3, 4, 6]);
-    // The base group may itself be what is near.
+    // The base group may itself be a selection of near atoms.
     assert_eq!(selected(tree(Node::All), 2, 3), [0, 1, 2, 4, 5, 6]);
 }
 
