@@ -47,7 +47,7 @@ with Reader(world, xtc) as reader:
     refused("ValueError", "three numbers of domains", read, grid=(1.0, 1.0, 2.0))
     refused("ValueError", "three numbers of domains", read, grid=(1, 2))
     for answer, words in (
-        (size, f"belongs to rank {size}, and there are {size} ranks"),
+        (size, f"belongs to rank {size}, but there are {size} ranks"),
         (-1, "belongs to rank -1"),
     ):
         owner = lambda x, answer=answer: np.where(np.arange(len(x)) == 7, answer, 0)  # noqa: E731
@@ -80,7 +80,7 @@ with Reader(world, damaged) as reader:
     refused("DamagedFileError", "frame 1, byte", reader.read, 1)
     assert world.allreduce(len(reader.read(0))) == reader.n_atoms
 with Reader(world, twice) as reader:
-    refused("UnsupportedError", "is there more than once, on rank", reader.read, 1)
+    refused("UnsupportedError", "occurs more than once, on rank", reader.read, 1)
     refused("UnsupportedError", "counted from 1 here", reader.read, 1)
     refused("UnsupportedError", "found 100 ids", reader.read, 2)
     assert world.allreduce(len(reader.read(0))) == reader.n_atoms

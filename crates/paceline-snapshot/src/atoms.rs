@@ -37,7 +37,7 @@ impl Vectors<'_> {
 pub struct Atoms<'a> {
     /// Ids, from 1 to the number of atoms of all ranks.
     pub ids: &'a [i64],
-    /// Positions, in the unit of the file, as all values below.
+    /// Positions, in the unit of the file, like all values below.
     pub positions: Vectors<'a>,
     /// Velocities, if they are written.
     pub velocities: Option<Vectors<'a>>,
@@ -76,7 +76,7 @@ impl<'a> Atoms<'a> {
         }
     }
 
-    /// Return the vectors with the noun for one of them.
+    /// Return the vectors, each with its name in the singular for messages.
     pub fn vectors(&self) -> [(&'static str, Option<Vectors<'a>>); 3] {
         [
             ("position", Some(self.positions)),
@@ -129,7 +129,7 @@ impl<'a> Column<'a> {
     }
 }
 
-/// Column of vectors, with eight or four bytes per number.
+/// Column of vectors, with numbers of four or eight bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct VectorColumn<'a> {
     pub column: Column<'a>,
@@ -220,7 +220,8 @@ impl Batch<'_> {
         u64::from_ne_bytes(self.ids.get(self.first + k))
     }
 
-    /// Position of atom `k`, Å; zeros without positions, and likewise for the following properties.
+    /// Position of atom `k`, Å; zeros if there are no positions. Missing properties below are zeros
+    /// as well.
     pub fn position(&self, k: usize) -> [f64; 3] {
         vector(self.positions, self.first + k)
     }
@@ -262,31 +263,32 @@ fn number(column: Option<Column<'_>>, place: usize) -> f64 {
 
 // Encoding of an atom in each format.
 
-/// Encodes atoms for one file. Every atom takes the same number of bytes.
+/// Encoder of atoms for one file. Every atom has the same number of bytes.
 pub trait Records: Sync {
-    /// Number of bytes of an atom in each section of a frame.
+    /// Return the number of bytes of an atom in each section of a frame.
     fn sections(&self) -> &[usize];
 
-    /// Vectors that are written.
+    /// Return the vectors that are written.
     fn fields(&self) -> Fields;
 
-    /// True if names are written; they are then required.
+    /// Return true if names are written; atoms must then have names.
     fn has_names(&self) -> bool;
 
-    /// True if masses and charges are written; missing ones are zeros.
+    /// Return true if masses and charges are written. Missing masses and charges are written as
+    /// zeros.
     fn has_masses(&self) -> bool;
 
-    /// Refuse atoms that this format cannot hold.
+    /// Refuse atoms that this format cannot represent.
     ///
     /// # Errors
-    /// Index of the first such atom in `atoms`, and the reason, as a sentence.
+    /// The index of the first such atom in `atoms`, and the reason as a message.
     fn check(&self, atoms: &Atoms<'_>) -> Result<(), (usize, String)>;
 
-    /// Encode all atoms of a batch, in its order, into their bytes of one section.
+    /// Encode all atoms of a batch, in its order, into the bytes of one section.
     fn put(&self, section: usize, batch: &Batch<'_>, bytes: &mut [u8]);
 }
 
-// Packed atoms in messages: one after another, each with all properties that are written.
+// Packed atoms in messages. Atoms follow one another, each with all properties that are written.
 //
 // ```text
 // id            u64
@@ -297,7 +299,7 @@ pub trait Records: Sync {
 // mass, charge  2 × f64, where they are written
 // ```
 
-/// Number of atoms that are packed property by property: few enough to stay in the cache.
+/// Number of atoms that are packed property by property, small enough for the cache.
 const BLOCK: usize = 64;
 
 /// Offsets of the properties in a packed atom, bytes.
@@ -320,7 +322,7 @@ struct Part<'a> {
 }
 
 impl Packing {
-    /// Make the packing of all properties that a format writes, with vectors in double or single
+    /// Create the packing of all properties that a format writes, with vectors in double or single
     /// precision.
     pub fn new(records: &dyn Records, wide: bool) -> Self {
         let fields = records.fields();
@@ -347,8 +349,8 @@ impl Packing {
         self.size
     }
 
-    /// Pack as many atoms as `bytes` holds; packed atom k is that at index `place(k)` of `atoms`.
-    /// Vectors must have the precision of this packing.
+    /// Pack as many atoms as fit into `bytes`. Packed atom k is the atom at index `place(k)` of
+    /// `atoms`. Vectors must have the precision of this packing.
     pub fn pack(&self, atoms: &Atoms<'_>, place: impl Fn(usize) -> usize, bytes: &mut [u8]) {
         let parts = self.parts(atoms);
         for (number, block) in bytes.chunks_mut(BLOCK * self.size).enumerate() {
@@ -374,8 +376,8 @@ impl Packing {
     /// Copy packed atoms at some indices, one after another.
     pub fn gather(&self, packed: &[u8], places: &[u32], gathered: &mut [u8]) {
         match self.size {
-            // Size for CONFIG and HISTORY in double precision. A size known to the compiler saves
-            // an eighth of the time of sorting a dump.
+            // Size of an atom in CONFIG and HISTORY in double precision. A size known at compile
+            // time saves an eighth of the time of sorting.
             88 => gather::<88>(packed, places, gathered),
             104 => gather::<104>(packed, places, gathered),
             size => {

@@ -1,10 +1,11 @@
-//! The interface between ranks, and the check of their atoms before anything is written.
+//! Interface between ranks, and the check of all atoms before anything is written.
 //!
-//! Refuses atoms that do not make a complete frame.
+//! Check that the atoms of all ranks make a complete frame.
 //!
-//! The ids of all ranks must be the numbers from 1 to the number of atoms, each once. Each rank
-//! sums hashes of its ids, and subtracts the hashes of an equal share of the expected ids. The
-//! total is zero for correct ids, and for wrong ids with a probability of 2⁻⁶⁴.
+//! The ids of all ranks together must be the numbers from 1 to the number of atoms, without
+//! repeats. Each rank sums hashes of its ids, and subtracts the hashes of an equal share of the
+//! expected ids. The total over all ranks is zero for correct ids. For wrong ids, it is zero with a
+//! probability of 2⁻⁶⁴.
 
 use std::cmp::Ordering;
 use std::fs::OpenOptions;
@@ -19,7 +20,7 @@ use paceline_formats::system::write_all_at;
 /// Range of ids.
 type Range = RangeInclusive<u64>;
 
-/// Refuse, collectively, atoms that cannot be written.
+/// Check atoms on all ranks, and refuse atoms that cannot be written.
 pub fn check(
     comm: &dyn Communicator,
     records: &dyn Records,
@@ -32,7 +33,7 @@ pub fn check(
     check_ids(comm, n_atoms, atoms.ids)
 }
 
-/// Refuse arguments that differ between ranks. Ranks without atoms may lack properties.
+/// Refuse arguments that differ between ranks. A rank without atoms may lack properties.
 fn check_agreement(
     comm: &dyn Communicator,
     records: &dyn Records,
@@ -43,11 +44,11 @@ fn check_agreement(
     let said = [
         ("the number of atoms", Some(n_atoms)),
         (
-            "the bytes of an atom in the file",
+            "the size of an atom in the file",
             Some(records.sections().iter().sum::<usize>() as u64),
         ),
         (
-            "the bytes of a number of an atom",
+            "the precision of vectors, in bytes",
             of_an_atom(if atoms.is_wide() { 8 } else { 4 }),
         ),
         (
@@ -59,7 +60,8 @@ fn check_agreement(
             of_an_atom(atoms.charges.is_some().into()),
         ),
     ];
-    // The maximum of each number, and the minimum as the maximum of its complement.
+    // The maximum of each number over all ranks. The minimum is computed as the maximum of the
+    // complement.
     let mut most: Vec<u64> = said
         .iter()
         .flat_map(|(_, number)| number.map_or([0, 0], |number| [number, !number]))
@@ -87,10 +89,10 @@ fn check_own(
         return Ok(());
     }
     if let Some(missing) = records.fields().beyond(atoms.fields()) {
-        return Err(format!("expected {missing} to be written, found none"));
+        return Err(format!("expected {missing}, found none"));
     }
     if records.has_names() && atoms.names.is_none() {
-        return Err("expected names to be written, found none".into());
+        return Err("expected names, found none".into());
     }
     let out_of_range = |&&id: &&i64| id < 1 || id as u64 > n_atoms;
     if let Some(id) = atoms.ids.iter().find(out_of_range) {
@@ -101,11 +103,11 @@ fn check_own(
         .map_err(|(at, reason)| format!("atom {}: {reason}", atoms.ids[at]))
 }
 
-/// Refuse ids that are not the numbers from 1 to `n_atoms`, each once; all ids must be in this
-/// range.
+/// Refuse ids that are not the numbers from 1 to `n_atoms` without repeats. The caller checked that
+/// all ids are in this range.
 pub fn check_ids(comm: &dyn Communicator, n_atoms: u64, ids: &[i64]) -> Result<()> {
     let found = sum(comm, ids.len() as u64)?;
-    // Only if the number of ids is right, the loop over the range has a bounded length.
+    // Without a check of the number of ids, the loop over the range could be arbitrarily long.
     if found == n_atoms && sum(comm, surplus(comm, ids, &(1..=n_atoms)))? == 0 {
         return Ok(());
     }
@@ -119,7 +121,7 @@ pub fn check_ids(comm: &dyn Communicator, n_atoms: u64, ids: &[i64]) -> Result<(
             let wrong = find(1..=n_atoms, |range| {
                 Ok(sum(comm, surplus(comm, ids, range))? != 0)
             })?;
-            // Ids before `wrong` are right: if it is missing, another one is duplicate, or the
+            // Ids below `wrong` are right. If `wrong` is missing, another id is duplicate, or the
             // reverse.
             let others = wrong + 1..=n_atoms;
             match count(&(wrong..=wrong))? {
@@ -132,7 +134,7 @@ pub fn check_ids(comm: &dyn Communicator, n_atoms: u64, ids: &[i64]) -> Result<(
     wrong.extend(missing.map(|id| format!("{id} is missing")));
     if let Some(id) = twice {
         let holders = holders(comm, ids, id)?;
-        wrong.push(format!("{id} is there more than once, on {holders}"));
+        wrong.push(format!("{id} occurs more than once, on {holders}"));
     }
     Err(Failure::Unwritable(format!(
         "expected each id from 1 to {n_atoms} once, found {found} ids: {}",
@@ -156,7 +158,7 @@ fn count(ids: &[i64], range: &Range) -> u64 {
     inside.count() as u64
 }
 
-/// Find the first wrong id of a range by bisection; `is_wrong` is true for the whole range.
+/// Find the first wrong id of a range by bisection. `is_wrong` must be true for the whole range.
 fn find(ids: Range, is_wrong: impl Fn(&Range) -> Result<bool>) -> Result<u64> {
     let (mut first, mut last) = ids.into_inner();
     while first < last {
@@ -169,7 +171,7 @@ fn find(ids: Range, is_wrong: impl Fn(&Range) -> Result<bool>) -> Result<u64> {
     Ok(first)
 }
 
-/// Name the ranks that have a duplicate id.
+/// Return the ranks that have a duplicate id, for a message.
 fn holders(comm: &dyn Communicator, ids: &[i64], id: u64) -> Result<String> {
     let has_it = ids.contains(&(id as i64));
     let all = comm.all_gather(&[u8::from(has_it)])?;
@@ -180,7 +182,8 @@ fn holders(comm: &dyn Communicator, ids: &[i64], id: u64) -> Result<String> {
     })
 }
 
-/// Return this rank's contribution to a sum over the ids of a range that must be zero.
+/// Return the contribution of this rank to a sum over the ids of a range. For correct ids the sum
+/// over all ranks is zero.
 fn surplus(comm: &dyn Communicator, ids: &[i64], range: &Range) -> u64 {
     let (first, n_ids) = (*range.start(), u128::from(size(range)));
     let cut = |rank: usize| first + (n_ids * rank as u128 / comm.size() as u128) as u64;
@@ -199,7 +202,7 @@ fn mixed(id: u64) -> u64 {
     x ^ x >> 31
 }
 
-// Errors, and agreement of all ranks on the same error.
+// Errors, and agreement of all ranks on one error.
 
 /// Reason why a snapshot was not written.
 #[derive(Debug, thiserror::Error)]
@@ -215,8 +218,8 @@ pub enum Failure {
 /// Result whose error is [`Failure`].
 pub type Result<T> = std::result::Result<T, Failure>;
 
-/// Fail on all ranks if one rank fails, with the message and the number of the first failed rank.
-/// An error of the file names `path`.
+/// Fail on all ranks if one rank fails, with the message of the first failed rank and its number.
+/// An error of the file contains `path`.
 ///
 /// # Errors
 /// [`Failure`], the same on every rank.
@@ -245,7 +248,7 @@ const UNWRITABLE: u8 = 1;
 const IO: u8 = 2;
 const OTHER: u8 = 3;
 
-/// Encode a failure as bytes: its kind, the system's error number, and the message.
+/// Encode a failure as bytes: its kind, the error number of the system, and the message.
 fn encode(failure: &Failure) -> Vec<u8> {
     let (kind, errno, text) = match failure {
         Failure::Unwritable(reason) => (UNWRITABLE, 0, reason.clone()),
@@ -304,7 +307,7 @@ pub trait Communicator {
     fn all_to_all(&self, numbers: &[u64]) -> error::Result<Vec<u64>>;
 
     /// Send bytes to each rank, and receive bytes from each rank, both in the order of ranks. The
-    /// counts, in bytes, fill `send` and `receive`.
+    /// counts (bytes) add up to the lengths of `send` and `receive`.
     fn exchange(
         &self,
         send: &[u8],
@@ -322,11 +325,11 @@ pub trait Communicator {
     /// Send bytes to a rank that waits for the same number of bytes.
     fn send(&self, to: usize, bytes: &[u8]) -> error::Result<()>;
 
-    /// Wait for bytes from a rank, as many as `bytes` holds.
+    /// Wait for bytes from a rank, until `bytes` is full.
     fn receive(&self, from: usize, bytes: &mut [u8]) -> error::Result<()>;
 
-    /// Write records of `size` bytes, each by a separate call, to their offsets in a file that all
-    /// ranks open together. Only this method returns errors of the file.
+    /// Write records of `size` bytes at their offsets, each with a separate call, in a file that
+    /// all ranks open together. Only this method returns errors of the file.
     fn write_at(
         &self,
         path: &Path,

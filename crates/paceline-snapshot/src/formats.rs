@@ -40,7 +40,7 @@ impl Float {
         }
     }
 
-    /// True if a finite number stays finite in this type.
+    /// Return true if a finite number stays finite in this type.
     fn holds(self, value: f64) -> bool {
         match self {
             Float::F4 { .. } => (value as f32).is_finite(),
@@ -65,15 +65,16 @@ impl Float {
 pub struct Arrays {
     fields: Fields,
     float: Float,
-    /// Factors by which positions, velocities and forces are multiplied.
+    /// Factors that convert positions, velocities and forces to the units of the file.
     factors: [f64; 3],
-    /// Field of each section, and its coordinate if the section does not hold all three.
+    /// Field of each section. If the section contains only one coordinate, also the index of this
+    /// coordinate.
     contents: Vec<(usize, Option<usize>)>,
     sizes: Vec<usize>,
 }
 
 impl Arrays {
-    /// Make one section for each of `fields`.
+    /// Create one section for each of `fields`.
     pub fn new(fields: Fields, float: Float, factors: [f64; 3]) -> Self {
         let vectors = [fields.positions, fields.velocities, fields.forces];
         let written = (0..3).filter(|&vector| vectors[vector]);
@@ -87,7 +88,7 @@ impl Arrays {
         }
     }
 
-    /// Make sections of all x, all y and all z of positions, as in DCD.
+    /// Create sections of all x, all y and all z of the positions, as in DCD.
     pub fn coordinates(float: Float) -> Self {
         Arrays {
             fields: Fields::POSITIONS,
@@ -98,7 +99,7 @@ impl Arrays {
         }
     }
 
-    /// Refuse a vector with a number that is not finite in the file.
+    /// Refuse a vector that would not be finite in the file.
     fn check_vector(&self, found: [f64; 3], vector: usize, one: &str) -> Result<(), String> {
         for value in found {
             if !value.is_finite() {
@@ -115,7 +116,7 @@ impl Arrays {
         Ok(())
     }
 
-    /// True if all numbers certainly stay finite.
+    /// Return true if all numbers certainly stay finite in the file.
     fn fit(&self, vectors: &Vectors<'_>, vector: usize) -> bool {
         let same = matches!(vectors, Vectors::F32(_)) || self.float.size() == 8;
         same && self.factors[vector].abs() <= 1.0 && all_finite(vectors)
@@ -180,10 +181,10 @@ impl Records for Arrays {
     }
 }
 
-// Check for numbers that files must not hold.
+// Check for numbers that are not finite.
 
-/// True if all numbers are finite. x − x is 0 for finite x, and NaN otherwise; the loop has no
-/// branch per number.
+/// Return true if all numbers are finite. The expression x − x is 0 for finite x, and NaN
+/// otherwise, so that the loop needs no branches.
 #[expect(clippy::eq_op, reason = "not equal where x is NaN or infinite")]
 pub fn all_finite(vectors: &Vectors<'_>) -> bool {
     match vectors {
@@ -194,10 +195,10 @@ pub fn all_finite(vectors: &Vectors<'_>) -> bool {
 
 // Lines of an atom in DL_POLY's files.
 
-/// Bound of magnitudes that fit in 12 columns with 6 decimals and a sign.
+/// Magnitude up to which a number fits into 12 columns with 6 decimals and a sign.
 const SURE_TO_FIT: f64 = 9999.0;
 
-/// CONFIG or HISTORY: the lines of an atom are adjacent.
+/// Format of CONFIG and HISTORY, in which the lines of an atom are adjacent.
 #[derive(Debug, Clone)]
 pub struct Text {
     history: bool,
@@ -207,7 +208,7 @@ pub struct Text {
 
 impl Text {
     /// # Errors
-    /// Fields that these files do not hold together, as a sentence.
+    /// A message if these files cannot contain this combination of fields.
     pub fn new(history: bool, fields: Fields) -> Result<Self, String> {
         let level = encode::level(fields)?;
         Ok(Text {
@@ -217,11 +218,11 @@ impl Text {
         })
     }
 
-    /// True if all atoms certainly fit, checked without examining each number.
+    /// Return true if all atoms certainly fit, without examining each number.
     fn fit(&self, atoms: &Atoms<'_>) -> bool {
         let vectors = atoms.vectors();
         let mut written = vectors.iter().take(1 + self.level);
-        // A finite force in single precision is finite in DL_POLY's unit.
+        // A finite force in single precision stays finite in DL_POLY's unit.
         let large = |vectors: &Vectors<'_>| match vectors {
             Vectors::F32(_) => false,
             Vectors::F64(values) => values
@@ -253,13 +254,13 @@ impl Text {
     }
 }
 
-/// True if a name consists of printable characters, followed only by blanks or zeros. All eight
-/// characters are checked at once, because this is done for every atom of every frame.
+/// Return true if a name consists of printable characters, followed only by blanks or zeros. All
+/// eight characters are tested at once, since the test runs for every atom of every frame.
 fn is_word(name: &[u8; 8]) -> bool {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;
     let name = u64::from_le_bytes(*name);
-    // Sets the highest bit of bytes that are not below a character.
+    // Set the highest bit of each byte that is at least `first`.
     let from = |first: u8| (name & !HIGH) + ONES * u64::from(0x80 - first);
     let printable = from(b'!') & !from(0x7f) & !name & HIGH;
     let word = (printable >> 7) * 0xff;
@@ -321,7 +322,7 @@ mod tests {
             let n = name.iter().take_while(|c| c.is_ascii_graphic()).count();
             n > 0 && name[n..].iter().all(|&c| c == b' ' || c == 0)
         };
-        // All characters in all places, beside those at the borders.
+        // Test each of these characters at each index, next to the characters at the limits.
         let borders = [
             b"Na+     ",
             b"Cl-\0\0\0\0\0",

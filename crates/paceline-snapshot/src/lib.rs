@@ -41,11 +41,12 @@ pub use check::{Communicator, Reduce, SingleRank};
 /// Method of writing atoms: the four methods of Todorov & Bush (HPCxTR0806).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
-    /// Every rank in turn sends its atoms to rank 0, which writes each atom at its offset.
+    /// All ranks send their atoms to rank 0, one rank after the other. Rank 0 writes each atom at
+    /// its offset.
     Serial,
-    /// Every rank writes each of its atoms at its offset.
+    /// Every rank writes each of its atoms at the atom's offset.
     Direct,
-    /// The same through MPI-IO.
+    /// Like `Direct`, but through MPI-IO.
     Mpiio,
     /// Atoms are sent to some writers, which sort them and make few large writes.
     Sorted,
@@ -64,8 +65,8 @@ impl Method {
     }
 }
 
-/// Atoms of one frame, and their destination. All fields except the atoms must be the same on all
-/// ranks.
+/// Atoms of one frame, and the file to which they are written. All fields except the atoms must be
+/// the same on all ranks.
 #[derive(Clone, Copy)]
 pub struct Job<'a> {
     /// Existing file.
@@ -84,11 +85,11 @@ pub struct Job<'a> {
     pub writers: &'a [usize],
     /// Maximum memory of a rank in addition to its atoms, bytes.
     pub buffer: usize,
-    /// True to return only when all data are on the disk.
+    /// True to return only after all data are on the disk.
     pub sync: bool,
 }
 
-/// Job, with data that all ranks have agreed on.
+/// Job, with data on which all ranks have agreed.
 struct Plan<'a> {
     comm: &'a dyn Communicator,
     job: &'a Job<'a>,
@@ -96,7 +97,7 @@ struct Plan<'a> {
     budget: MemoryBudget,
 }
 
-/// Write one frame's atoms to their offsets, collectively.
+/// Write the atoms of one frame at their offsets. The call is collective.
 pub fn write(comm: &dyn Communicator, job: &Job<'_>) -> Result<Cost> {
     let plan = agree_on(comm, job)?;
     let mut cost = Cost::default();
@@ -110,7 +111,7 @@ pub fn write(comm: &dyn Communicator, job: &Job<'_>) -> Result<Cost> {
     Ok(cost)
 }
 
-/// Refuse arguments that would make ranks wait for each other for ever, or access missing data.
+/// Refuse arguments that would cause a deadlock of the ranks, or access to missing data.
 fn agree_on<'a>(comm: &'a dyn Communicator, job: &'a Job<'a>) -> Result<Plan<'a>> {
     let alike = xxh3_64(
         format!(

@@ -1,4 +1,5 @@
-//! Divide the atoms among writers and steps within a rank's memory, and schedule their sending.
+//! Division of the atoms among writers and steps, within the memory of a rank, and the schedule of
+//! sending.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -7,26 +8,27 @@ use std::time::{Duration, Instant};
 use crate::{Failure, Result};
 use paceline_formats::error::Error;
 
-/// Atoms by batch and writer; only some batches are in memory at a time.
+/// Atoms sorted by batch and writer. Only some batches are in memory at a time.
 pub struct SendSchedule<'a> {
     ids: &'a [i64],
     partition: Partition,
     n_writers: usize,
     /// Batch of each step.
     batch_of: Vec<u32>,
-    /// Number of own atoms of each batch.
+    /// Number of this rank's atoms in each batch.
     n_own: Vec<u64>,
-    /// Maximum number of stored indices, of atoms and of writers' starts.
+    /// Maximum number of stored indices, including the starts of writers.
     budget: usize,
     known: Range<usize>,
-    /// Start in `order` of the atoms of each stored batch and writer, and the end of the last.
+    /// Index in `order` at which the atoms of each stored batch and writer start, and the end of
+    /// the last.
     starts: Vec<u32>,
     /// Indices in `ids`.
     order: Vec<u32>,
 }
 
 impl<'a> SendSchedule<'a> {
-    /// Make the schedule from the number of own atoms of each step.
+    /// Create the schedule from the number of this rank's atoms in each step.
     pub fn new(
         ids: &'a [i64],
         partition: Partition,
@@ -71,10 +73,10 @@ impl<'a> SendSchedule<'a> {
             + 8 * self.n_own.capacity()
     }
 
-    /// Find the atoms of as many batches as the budget allows.
+    /// Sort the atoms of as many batches as the budget allows.
     fn learn(&mut self, first: usize) {
         let (mut end, mut n_numbers) = (first, 0);
-        // An index for each atom, and for each writer, which may get no atoms.
+        // Each atom needs an index, and each writer too, even without atoms.
         let numbers = |n_atoms: u64| n_atoms + self.n_writers as u64;
         while let Some(&n_atoms) = self.n_own.get(end)
             && (end == first || n_numbers + numbers(n_atoms) <= self.budget as u64)
@@ -89,8 +91,8 @@ impl<'a> SendSchedule<'a> {
             let known = (first..end).contains(&batch);
             known.then(|| (batch - first) * self.n_writers + writer)
         };
-        // Counting sort with two more entries than bins: counts are stored two entries later; then
-        // each bin's start, one entry later, advances to its end.
+        // Counting sort with two more entries than bins. Counts are stored two entries later. Then
+        // the start of each bin, stored one entry later, advances to its end.
         self.starts.clear();
         self.starts.resize((end - first) * self.n_writers + 2, 0);
         for bin in self.ids.iter().filter_map(bin) {
@@ -116,10 +118,10 @@ impl<'a> SendSchedule<'a> {
 // Assign atoms to writers, which sort them, and to steps.
 //
 // The ids are divided into one range per writer, and each range into the same number of steps. One
-// step of all writers fits in any rank's memory, for any distribution of the atoms. As many steps
-// as fit are then combined to a batch.
+// step of all writers fits into the memory of any rank, for any distribution of the atoms. As many
+// steps as fit are then combined into a batch.
 
-/// Number of steps of a batch for which memory suffices if atoms are distributed evenly.
+/// Number of steps of a batch that fit into memory if atoms are distributed evenly.
 const FINENESS: usize = 8;
 
 /// Ranges of ids, counted from 0.
@@ -128,7 +130,7 @@ pub struct Partition {
     n_atoms: u64,
     /// Number of steps of each writer; the last writers may have fewer.
     n_steps: u64,
-    /// Number of atoms of a step of one writer.
+    /// Number of atoms in a step of one writer.
     step: u64,
 }
 
@@ -150,7 +152,7 @@ impl Partition {
         self.n_steps as usize
     }
 
-    /// Return the writer and the step of an atom.
+    /// Return the writer of an atom, and the step in which it is sent.
     pub fn of(&self, atom: u64) -> (usize, usize) {
         let cell = atom / self.step;
         (
@@ -166,8 +168,8 @@ impl Partition {
         start(steps.start)..start(steps.end)
     }
 
-    /// Combine steps as long as their atoms fit: the atoms of a writer, and the maximum number of
-    /// atoms that any rank has in each step.
+    /// Combine steps into batches as long as two numbers fit into memory: the atoms of a writer,
+    /// and the maximum number of atoms of any rank. `held` contains this maximum for each step.
     pub fn batches(&self, held: &[u64], budget: &MemoryBudget) -> Vec<Range<usize>> {
         let mut batches: Vec<Range<usize>> = Vec::new();
         let mut sent = 0;
@@ -190,22 +192,22 @@ impl Partition {
     }
 }
 
-// Division of a rank's memory, which is kept from frame to frame.
+// Division of a rank's memory. The memory is reused from frame to frame.
 
-/// Maximum size of text that is encoded before it is written, bytes: it is still in the cache when
-/// the system copies it.
+/// Maximum size of encoded text before it is written, bytes. Text of this size is still in the
+/// cache when the system copies it.
 const TEXT: usize = 1 << 20;
 
-/// Maximum size of atoms that one rank packs or sorts at a time, bytes. With 1 MiB a frame takes a
-/// third more time, since the atoms of a batch are then scattered over a rank's memory; from 4 to
-/// 16 MiB there is no difference.
+/// Maximum size of the atoms that one rank packs or sorts at a time, bytes. With 1 MiB, a frame
+/// takes a third more time, since the atoms of a batch are then scattered over the memory of a
+/// rank. From 4 to 16 MiB there is no difference.
 const ATOMS: usize = 8 << 20;
 
-/// Number of atoms that are copied into their order before they are encoded. The copies overlap
-/// their cache misses, whereas encoding from scattered atoms waits for each one.
+/// Number of atoms that are copied into their order before they are encoded. Cache misses of the
+/// copies overlap. Encoding scattered atoms directly would wait for each cache miss.
 const NEAR: usize = 256;
 
-/// Numbers of atoms for which a rank has memory.
+/// Maximum numbers of atoms that fit into the memory of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryBudget {
     /// Number of atoms that are encoded at a time.
@@ -216,18 +218,17 @@ pub struct MemoryBudget {
     pub near: usize,
     /// Number of atoms that are packed at a time, for all other ranks.
     pub packed: usize,
-    /// Number of own atoms in the schedule.
+    /// Number of this rank's atoms in the schedule.
     pub known: usize,
 }
 
 impl MemoryBudget {
-    /// Divide `buffer` bytes for atoms of `packed` bytes that become `text` bytes: a quarter for
-    /// outgoing atoms, three eighths for incoming atoms, and an eighth each for the schedule, for
-    /// copies in order, and for text.
+    /// Divide `buffer` bytes. An atom has `packed` bytes in a message and `text` bytes in the file.
+    /// A quarter is for outgoing atoms, and three eighths for incoming atoms. The schedule, copies
+    /// in order, and text get an eighth each.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the memory does not suffice for one atom from each rank to each
-    /// writer.
+    /// [`Error::Argument`] if the memory is too small for one atom from each rank to each writer.
     pub fn new(buffer: usize, packed: usize, text: usize, n_writers: usize) -> Result<Self> {
         let budget = MemoryBudget {
             written: TEXT.min(buffer / 8) / text.max(1),
@@ -251,8 +252,8 @@ impl MemoryBudget {
     }
 }
 
-// Memory that a thread keeps for its next frame, because the system provides new memory page by
-// page.
+// Memory that a thread reuses for its next frame. New memory from the system is slow, because it is
+// provided page by page.
 
 thread_local! {
     static KEPT: RefCell<Memory> = RefCell::default();
@@ -274,7 +275,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Take the memory of this thread, unless it exceeds the limit.
+    /// Return the memory of this thread, or new memory if it exceeds the limit.
     pub fn take(most: usize) -> Self {
         let kept = KEPT.take();
         match kept.n_bytes() <= most {

@@ -1,4 +1,4 @@
-//! Frames written by ranks that are threads.
+//! Tests of writing with ranks that are threads.
 
 mod errors;
 mod methods;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::{Atoms, Cost, Job, Method, Records, Result, Vectors, check, write};
 use crate::check::Communicator;
 
-/// Numbers that look random, the same every time.
+/// Deterministic pseudo-random numbers.
 pub struct Random(pub u64);
 
 impl Random {
@@ -30,7 +30,7 @@ impl Random {
     }
 }
 
-/// Atoms that a rank has.
+/// Atoms of one rank.
 #[derive(Clone, Default)]
 pub struct Own {
     pub ids: Vec<i64>,
@@ -65,7 +65,7 @@ impl Own {
     }
 }
 
-/// All atoms, in order.
+/// Return all atoms, in order.
 pub fn system(n_atoms: usize, random: &mut Random) -> Own {
     let mut vectors = || (0..3 * n_atoms).map(|_| random.number()).collect();
     let vectors = [vectors(), vectors(), vectors()];
@@ -87,7 +87,7 @@ pub fn system(n_atoms: usize, random: &mut Random) -> Own {
     }
 }
 
-/// Atoms in any order, each on the rank that a function names.
+/// Distribute atoms to ranks, in random order. A function returns the rank of each atom.
 pub fn scatter(
     all: &Own,
     n_ranks: usize,
@@ -106,7 +106,7 @@ pub fn scatter(
     ranks
 }
 
-/// A file that exists, and is gone at the end.
+/// File that is deleted at the end.
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
@@ -134,7 +134,7 @@ pub struct Setting<'a> {
     pub buffer: usize,
 }
 
-/// First byte of each section, with some bytes before each.
+/// Return the offset of each section, with some bytes before each section.
 pub fn starts(setting: &Setting<'_>) -> Vec<u64> {
     let sizes = setting.records.sections().iter();
     let mut start = 0;

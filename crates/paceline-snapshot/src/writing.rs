@@ -1,4 +1,5 @@
-//! Write the atoms of a frame: each at its offset, or sorted by some writers.
+//! Writing of the atoms of a frame: each rank writes its own atoms, or some ranks sort and write
+//! all atoms.
 
 use std::fs::{File, OpenOptions};
 use std::ops::Range;
@@ -10,15 +11,15 @@ use crate::{Batch, Cost, Failure, Plan, Reduce, Result};
 use paceline_formats::error::Error;
 use paceline_formats::system::{close, write_all_at};
 
-/// Number of atoms that are packed for each writer in turn. Atoms for one writer are between those
-/// for other writers, which are then still in the cache.
+/// Number of atoms that are packed for one writer before the next. Atoms for different writers are
+/// interleaved in memory, so that the atoms for the next writer are still in the cache.
 const TURN: usize = 128;
 
 /// Mark of an empty entry.
 const EMPTY: u32 = u32::MAX;
 
-/// Write one frame. The inner result holds an error of this rank alone, after the rank has
-/// completed its part of the collective calls.
+/// Write one frame with sorting writers. The inner result contains an error of only this rank,
+/// after the rank completed its collective calls.
 pub fn sorted(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     let job = plan.job;
     let partition = Partition::new(job.n_atoms, job.writers.len(), &plan.budget);
@@ -63,7 +64,7 @@ pub fn sorted(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     }))
 }
 
-/// Count the own atoms of each step.
+/// Count this rank's atoms in each step.
 fn count(partition: &Partition, ids: &[i64]) -> Vec<u64> {
     let mut own = vec![0; partition.n_steps()];
     for &id in ids {
@@ -112,7 +113,7 @@ impl Mail<'_> {
         Ok(())
     }
 
-    /// Sort the received atoms `atoms`, counted from 0, and write them.
+    /// Sort the received atoms (indices `atoms`, from 0), and write them.
     fn write(&mut self, target: &Target<'_>, atoms: Range<u64>) -> Result<()> {
         let Mail {
             plan, memory, cost, ..
@@ -149,7 +150,7 @@ impl Mail<'_> {
     }
 }
 
-/// Pack the atoms of a batch for other ranks, and those that this rank writes.
+/// Pack the atoms of a batch that other ranks write, and the atoms that this rank writes.
 fn pack(
     plan: &Plan<'_>,
     outbox: &mut SendSchedule<'_>,
@@ -179,7 +180,7 @@ fn pack(
     }
 }
 
-/// Find the index of each atom of a batch among the received atoms.
+/// Find the index of each atom of a batch in the received atoms.
 fn find_places(plan: &Plan<'_>, memory: &mut Memory, atoms: &Range<u64>) -> Result<()> {
     let wrong = |id: u64, found: &str| {
         let reason = format!("expected each id once, found that atom {id} {found}");
@@ -194,18 +195,18 @@ fn find_places(plan: &Plan<'_>, memory: &mut Memory, atoms: &Range<u64>) -> Resu
         let slot = id.wrapping_sub(1 + atoms.start) as usize;
         match order.get_mut(slot) {
             Some(slot) if *slot == EMPTY => *slot = place as u32,
-            _ => return wrong(id, "came twice"),
+            _ => return wrong(id, "is duplicate"),
         }
     }
     match order.iter().position(|&place| place == EMPTY) {
-        Some(slot) => wrong(atoms.start + slot as u64 + 1, "did not come"),
+        Some(slot) => wrong(atoms.start + slot as u64 + 1, "is missing"),
         None => Ok(()),
     }
 }
 
 // Methods that write each atom separately at its offset.
 
-/// Every rank writes its own atoms.
+/// Write the atoms of this rank.
 pub fn direct(plan: &Plan<'_>, cost: &mut Cost) -> Result<()> {
     let target = Target::open(plan)?;
     let mut text = Vec::new();
@@ -216,8 +217,8 @@ pub fn direct(plan: &Plan<'_>, cost: &mut Cost) -> Result<()> {
     target.close(plan.job.sync, cost)
 }
 
-/// Every rank in turn sends its atoms to rank 0, which writes them. The inner result holds an error
-/// of this rank alone, also in the next function.
+/// Send the atoms of each rank in turn to rank 0, which writes them. The inner result contains an
+/// error of only this rank; the same holds for the next function.
 pub fn serial(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     let atoms = plan.job.atoms;
     let mut n_atoms = vec![0; plan.comm.size()];
@@ -239,7 +240,7 @@ pub fn serial(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     Ok(Ok(()))
 }
 
-/// Write the own atoms of rank 0, then the atoms from each other rank.
+/// Write the atoms of rank 0, and then the atoms of each other rank.
 fn write_all(plan: &Plan<'_>, n_atoms: &[u64], cost: &mut Cost) -> Result<Result<()>> {
     let mut target = Target::open(plan);
     let mut text = Vec::new();
@@ -266,8 +267,8 @@ fn write_all(plan: &Plan<'_>, n_atoms: &[u64], cost: &mut Cost) -> Result<Result
     Ok(target.and_then(|target| target.close(plan.job.sync, cost)))
 }
 
-/// Every rank writes its own atoms through MPI-IO. All ranks open the file together, so that ranks
-/// without further atoms continue as long as any rank has atoms.
+/// Write the atoms of this rank through MPI-IO. All ranks open the file together. A rank whose
+/// atoms are written continues as long as any rank has atoms left.
 pub fn mpiio(plan: &Plan<'_>, cost: &mut Cost) -> Result<Result<()>> {
     let job = plan.job;
     let at_a_time = plan.budget.written;
@@ -329,8 +330,8 @@ impl<'a> Target<'a> {
         })
     }
 
-    /// Encode some atoms into `text`, section after section: those from index `at` on of the
-    /// `n_atoms` atoms that `text` holds.
+    /// Encode atoms into `text`, section by section. Each section has memory for `n_atoms` atoms; the
+    /// encoded atoms start at index `at`.
     pub fn put(
         &self,
         text: &mut Vec<u8>,
@@ -350,7 +351,8 @@ impl<'a> Target<'a> {
         }
     }
 
-    /// Write encoded atoms that are adjacent in the file, from `first` on, counted from 0.
+    /// Write encoded atoms that are adjacent in the file. `first` is the index (from 0) of the
+    /// first atom.
     pub fn write_run(
         &self,
         mut text: &[u8],
@@ -383,7 +385,7 @@ impl<'a> Target<'a> {
         Ok(())
     }
 
-    /// Close the file; with `sync`, after all data are on the disk.
+    /// Close the file. With `sync`, first wait until all data are on the disk.
     pub fn close(self, sync: bool, cost: &mut Cost) -> Result<()> {
         let done = timed(&mut cost.write, || {
             if sync {
@@ -402,7 +404,7 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Divide `n_atoms` into ranges of at most `most`.
+/// Divide `n_atoms` into ranges of at most `most` atoms.
 pub fn parts(n_atoms: usize, most: usize) -> impl Iterator<Item = Range<usize>> {
     let starts = (0..n_atoms).step_by(most.max(1));
     starts.map(move |start| start..n_atoms.min(start + most))

@@ -11,7 +11,7 @@ use paceline_formats::source::Source;
 
 /// Column of the ranks that own the atoms: u32.
 pub const OWNERS: usize = 0;
-/// Column of the atoms' numbers, from 1 to the number of atoms: i64.
+/// Column of atom ids, from 1 to the number of atoms: i64.
 pub const IDS: usize = 1;
 /// Column of positions: three f32 or f64, like the next two columns.
 pub const POSITIONS: usize = 2;
@@ -31,7 +31,7 @@ pub const N_COLUMNS: usize = 8;
 /// Number of bytes per atom of each column; 0 for missing columns.
 pub type Widths = [usize; N_COLUMNS];
 
-/// Known properties of atoms in addition to their vectors.
+/// Properties of atoms that are known in addition to positions, velocities and forces.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Known {
     /// Names, 8 bytes each.
@@ -42,7 +42,7 @@ pub struct Known {
     pub charges: bool,
 }
 
-/// Return the columns for a frame's content, with vectors in double precision if `is_wide`.
+/// Return the column widths for the content of a frame. Vectors have double precision if `is_wide`.
 pub fn widths(fields: Fields, is_wide: bool, known: Known) -> Widths {
     let there = |there, width| if there { width } else { 0 };
     let vector = if is_wide { 24 } else { 12 };
@@ -71,10 +71,10 @@ pub struct View<'a> {
 }
 
 impl AtomTable {
-    /// Make an empty table.
+    /// Create an empty table.
     ///
     /// # Panics
-    /// If ids have no column.
+    /// If there is no column of ids.
     pub fn new(widths: Widths) -> Self {
         assert_eq!(widths[IDS], 8, "atoms without numbers");
         AtomTable {
@@ -106,7 +106,8 @@ impl AtomTable {
         }
     }
 
-    /// Reserve memory for a number of atoms, if available: a file may claim any number.
+    /// Reserve memory for a number of atoms, if it is available. The number may come from a damaged
+    /// file.
     pub fn expect(&mut self, n_atoms: usize) {
         for (column, width) in self.columns.iter_mut().zip(self.widths) {
             let _ = column.try_reserve_exact(n_atoms.saturating_mul(width));
@@ -118,8 +119,8 @@ impl AtomTable {
         &self.columns[column]
     }
 
-    /// Return a column for appending atoms; the same number must be appended to each present
-    /// column.
+    /// Return a column to append atoms. The caller must append the same number of atoms to each
+    /// present column.
     pub fn column_mut(&mut self, column: usize) -> &mut Vec<u8> {
         &mut self.columns[column]
     }
@@ -141,7 +142,7 @@ impl AtomTable {
         ids.iter().map(|&id| i64::from_ne_bytes(id))
     }
 
-    /// Ids of the atoms, copied only if they are not aligned.
+    /// Return the ids of the atoms, copied only if the bytes are not aligned.
     pub fn id_slice(&self) -> Cow<'_, [i64]> {
         match bytemuck::try_cast_slice(&self.columns[IDS]) {
             Ok(ids) => Cow::Borrowed(ids),
@@ -178,7 +179,7 @@ impl AtomTable {
         }
     }
 
-    /// Append atoms; columns that this table lacks are left out.
+    /// Append atoms. Columns that this table lacks are ignored.
     pub fn append(&mut self, atoms: &View<'_>) {
         for (column, bytes) in atoms.columns.iter().enumerate() {
             if self.widths[column] > 0 {
@@ -187,7 +188,7 @@ impl AtomTable {
         }
     }
 
-    /// Sort the atoms by id, if necessary. This takes 8 additional bytes per atom.
+    /// Sort the atoms by id, if necessary. This needs 8 additional bytes per atom.
     pub fn sort(&mut self) {
         if self.ids().is_sorted() {
             return;
@@ -211,7 +212,7 @@ fn id_at(ids: &[u8], atom: usize) -> i64 {
     bytemuck::pod_read_unaligned(&ids[8 * atom..][..8])
 }
 
-/// Mark of an atom that is at its index.
+/// Bit that marks an atom already at its final index.
 const DONE: usize = 1 << (usize::BITS - 1);
 
 /// Permute a column by `order`, cycle after cycle; `order` is unchanged at the end.
@@ -251,7 +252,7 @@ impl View<'_> {
 
 // Sources of a reader's atoms.
 
-/// Inverse of the fraction of a buffer for bytes from which atoms are decoded.
+/// Divisor of the buffer size: 1/`PART` of the buffer is used for undecoded bytes.
 pub const PART: usize = 8;
 
 /// Frame of a file, for messages.
@@ -264,7 +265,7 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// Make the error for an unsupported operation on the frame.
+    /// Create the error for an unsupported operation on the frame.
     pub fn unsupported(&self, what: impl AsRef<str>) -> Error {
         Error::Unsupported {
             path: self.path.clone(),
@@ -275,14 +276,14 @@ impl Moment {
 
 /// Atoms of one frame, as decoded by one reader.
 pub trait AtomSource {
-    /// Append the atoms at these indices in the file, counted from 0, to an empty table without
-    /// owners: one or no atom per index. Each range follows the previous one.
+    /// Append the atoms at these indices in the file (from 0) to an empty table without owners. An
+    /// index yields one atom or none. Each range must follow the previous range.
     ///
     /// # Errors
     /// Any error of reading and decoding.
     fn read(&mut self, places: Range<u64>, table: &mut AtomTable) -> Result<()>;
 
-    /// Memory that it holds in addition to the table, bytes.
+    /// Return the memory in use in addition to the table, bytes.
     fn held(&self) -> usize {
         0
     }
@@ -290,15 +291,15 @@ pub trait AtomSource {
 
 // Atoms of a CONFIG or a HISTORY, with the full precision of the text.
 
-/// Maximum number of bytes of text that are read at a time, which is large for a file system, and
-/// minimum.
+/// Maximum number of bytes of text that are read at a time, large enough for parallel file systems.
+/// The next constant is the minimum.
 const PIECE: u64 = 4 << 20;
 const LEAST: u64 = 4 << 10;
 
-/// Number of bytes that contains the header of most frames.
+/// Number of bytes that contain the header of most frames.
 const HEAD: u64 = 4096;
 
-/// Access of one reader to the atoms of one frame.
+/// Source of the atoms of one frame, for one reader.
 pub struct Text {
     source: Box<dyn Source>,
     moment: Moment,
@@ -306,7 +307,7 @@ pub struct Text {
     head: FrameHead,
     /// Range of the frame in the file, bytes.
     frame: Range<u64>,
-    /// Offset in the frame of the atom at index `place`, bytes.
+    /// Offset of the next atom in the frame, bytes. `place` is the index of this atom.
     at: u64,
     place: u64,
     /// Number of bytes that are read at a time.
@@ -315,7 +316,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// Open the frame at these offsets.
+    /// Open the frame in this range of the file.
     ///
     /// # Errors
     /// Any error of the source, and [`Error::Damaged`] if no frame begins there.
@@ -358,7 +359,7 @@ impl Text {
         self.layout.has_masses()
     }
 
-    /// Move to an atom that is not before the present one.
+    /// Move to the atom at index `place`, which must not be before the current atom.
     fn seek(&mut self, place: u64) -> Result<()> {
         match self.layout.bytes_of(place..place) {
             Some(bytes) => (self.place, self.at) = (place, bytes.start),
@@ -367,8 +368,8 @@ impl Text {
         Ok(())
     }
 
-    /// Read up to the atom at `end`, and call a function with each earlier atom: its index, and its
-    /// offset in the bytes read.
+    /// Read up to the atom at `end`. Call a function with the index and the offset of each atom
+    /// before it; the offset is relative to the bytes read.
     fn walk(
         &mut self,
         end: u64,
@@ -396,7 +397,7 @@ impl Text {
                     }
                 }
             }
-            // If not even one atom is complete, its lines are very long.
+            // If no atom is complete, the lines are very long.
             piece = if records.is_empty() {
                 2 * piece
             } else {
@@ -407,7 +408,7 @@ impl Text {
         Ok(())
     }
 
-    /// Maximum number of bytes to be read before the atom at `end`.
+    /// Return the maximum number of bytes before the atom at `end`.
     fn left(&self, end: u64) -> u64 {
         let end = self.layout.bytes_of(end..end).map(|bytes| bytes.start);
         end.unwrap_or(self.frame.end - self.frame.start) - self.at
@@ -446,7 +447,7 @@ impl AtomSource for Text {
     }
 }
 
-/// Pad a name with zeros instead of blanks, as in NumPy's text.
+/// Replace the blanks after a name by zeros, as in NumPy's fixed-length strings.
 fn without_blanks(mut name: [u8; 8]) -> [u8; 8] {
     let len = name.trim_ascii_end().len();
     name[len..].fill(0);

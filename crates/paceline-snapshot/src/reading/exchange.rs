@@ -1,4 +1,4 @@
-//! Map atoms to their owner ranks, and send them.
+//! Assignment of atoms to their owner ranks, and the exchange of atoms between ranks.
 
 use std::time::Instant;
 
@@ -31,7 +31,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Send each of some atoms to a rank, determined by its owner. The call is collective.
+    /// Send atoms to ranks; `to` returns the rank for the owner of an atom. The call is collective.
     pub fn send(&mut self, atoms: &View<'_>, to: impl Fn(u32) -> usize) -> Result<()> {
         let begun = Instant::now();
         let n = self.comm.size();
@@ -55,7 +55,7 @@ impl<'a> Exchange<'a> {
         parcels(&self.incoming, &self.received, &self.widths)
     }
 
-    /// Size of its buffers, bytes.
+    /// Return the size of the buffers, bytes.
     pub fn held(&self) -> usize {
         self.outgoing.capacity() + self.incoming.capacity()
     }
@@ -91,25 +91,28 @@ fn parcels<'a>(bytes: &'a [u8], counts: &[u64], widths: &Widths) -> Result<Vec<V
         unpack(parcel, widths)
     });
     parcels.collect::<Option<_>>().ok_or_else(|| {
-        Error::Argument("a rank sent atoms of other fields: all must read the same frame".into())
+        Error::Argument(
+            "a rank sent atoms with other fields; all ranks must read the same frame".into(),
+        )
     })
 }
 
-// Atoms sorted into parcels: in each parcel column by column.
+// Packing: atoms are sorted into parcels, and stored column by column in each parcel.
 
-/// Number of atoms that are sorted at a time: their destinations then stay in the cache for all
-/// columns.
+/// Number of atoms that are sorted at a time. Their destinations then stay in the cache while all
+/// columns are copied.
 const BLOCK: usize = 4096;
 
-/// Destination of an atom: the parcel, and the index in it.
+/// Destination of an atom: the parcel, and the index in the parcel.
 #[derive(Debug, Clone, Copy, Default)]
 struct Place {
     parcel: usize,
     place: usize,
 }
 
-/// Sort atoms into `n` parcels, stably, by `parcel_of` each atom's owner. The parcels are at the
-/// front of `bytes`, which grows if necessary. Returns the sizes of the parcels in bytes.
+/// Sort atoms into `n` parcels, and keep their order in each parcel. `parcel_of` returns the parcel
+/// for the owner of an atom. Parcels are written to the front of `bytes`, which grows if necessary.
+/// Return the sizes of the parcels, bytes.
 pub fn pack(
     views: &[View<'_>],
     widths: &Widths,
@@ -148,7 +151,7 @@ pub fn pack(
     counts.iter().map(|&count| (count * size) as u64).collect()
 }
 
-/// Extend bytes to a length, if they are shorter, without excess capacity.
+/// Extend `bytes` to a length if it is shorter, without excess capacity.
 pub fn grow(bytes: &mut Vec<u8>, len: usize) {
     if bytes.len() < len {
         bytes.reserve_exact(len - bytes.len());
@@ -156,7 +159,7 @@ pub fn grow(bytes: &mut Vec<u8>, len: usize) {
     }
 }
 
-/// Offset of each column in each parcel.
+/// Return the offset of each column in each parcel.
 fn columns_of(counts: &[usize], widths: &Widths) -> Vec<Vec<usize>> {
     let size: usize = widths.iter().sum();
     let mut before = 0;
@@ -200,7 +203,7 @@ fn copy_wide<const WIDTH: usize>(
     }
 }
 
-/// View the atoms of a parcel; `None` for invalid bytes.
+/// View the atoms of a parcel; `None` if the bytes are invalid.
 pub fn unpack<'a>(parcel: &'a [u8], widths: &Widths) -> Option<View<'a>> {
     let size: usize = widths.iter().sum();
     if !parcel.len().is_multiple_of(size) {
@@ -223,7 +226,7 @@ pub trait Owners {
     /// Append the owner of each atom of the table to `ranks`.
     ///
     /// # Errors
-    /// Any error that keeps an atom from having an owner.
+    /// Any error because of which the owner of an atom cannot be determined.
     fn find(&mut self, table: &AtomTable, ranks: &mut Vec<i64>) -> Result<()>;
 }
 
@@ -237,8 +240,8 @@ pub struct ById {
 }
 
 impl ById {
-    /// Return the rank whose share, as by [`super::shares::share`], contains this id, counted from
-    /// 1.
+    /// Return the rank that owns this id (from 1): the ids are divided into equal ranges by
+    /// [`super::shares::share`].
     fn owner(&self, id: i64) -> u32 {
         let ranks = u128::from(self.n_ranks);
         ((u128::from(id.unsigned_abs()) * ranks - 1) / u128::from(self.n_atoms)) as u32
@@ -258,15 +261,15 @@ impl Owners for ById {
 pub struct Grid {
     moment: Moment,
     shape: [u32; 3],
-    /// Columns of the inverse of the cell, which convert a position to fractional coordinates.
+    /// Columns of the inverse cell matrix, which converts a position to fractional coordinates.
     inverse: [[f64; 3]; 3],
-    /// Start of the cell in fractional coordinates: -1/2 if it is centred on the origin.
+    /// Lower end of the cell in fractional coordinates: -1/2 if the cell is centred on the origin.
     start: f64,
 }
 
 impl Grid {
-    /// Make the domains of a cell with these vectors, Å, which begins at the origin or is centred
-    /// on it.
+    /// Create the domains of a cell with these vectors (Å). The cell begins at the origin, or is
+    /// centred on it.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the vectors span no volume, [`Error::Argument`] if a grid has no
@@ -286,7 +289,7 @@ impl Grid {
         let [a, b, c] = vectors;
         let volume = dot(a, cross(b, c));
         if !(volume.is_normal()) {
-            let what = "its cell spans no volume that could be cut into domains; give owner=";
+            let what = "its cell has no volume to divide into domains; pass owner=";
             return Err(moment.unsupported(what));
         }
         let inverse = [cross(b, c), cross(c, a), cross(a, b)].map(|n| n.map(|x| x / volume));
@@ -298,7 +301,7 @@ impl Grid {
         })
     }
 
-    /// Return the rank whose domain contains the image of a position in the cell; `None` if the
+    /// Return the rank whose domain contains the periodic image of a position; `None` if the
     /// position is not finite.
     pub fn owner(&self, position: [f64; 3]) -> Option<u32> {
         let mut domain = [0; 3];
@@ -324,7 +327,7 @@ impl Owners for Grid {
             let Some(rank) = self.owner(position) else {
                 let [x, y, z] = position;
                 return Err(self.moment.unsupported(format!(
-                    "atom {id} is at ({x}, {y}, {z}), in no domain; without grid= it can be read"
+                    "atom {id} at ({x}, {y}, {z}) is in no domain; read the frame without grid="
                 )));
             };
             ranks.push(rank.into());
@@ -333,10 +336,10 @@ impl Owners for Grid {
     }
 }
 
-/// Refuse owners that are not ranks, or a wrong number of owners.
+/// Check that each atom has an owner, and that each owner is a rank.
 ///
 /// # Errors
-/// [`Error::Unsupported`], which names the first such atom.
+/// [`Error::Unsupported`] with the first atom that fails the check.
 pub fn check_ranks(
     moment: &Moment,
     table: &AtomTable,
@@ -358,7 +361,7 @@ pub fn check_ranks(
     match odd {
         None => Ok(()),
         Some((id, rank)) => Err(moment.unsupported(format!(
-            "atom {id} belongs to rank {rank}, and there are {n_ranks} ranks, counted from 0"
+            "atom {id} belongs to rank {rank}, but there are {n_ranks} ranks, counted from 0"
         ))),
     }
 }
@@ -421,7 +424,7 @@ mod tests {
         let owner = grid.owner([4.0, 3.0, 7.0]);
         assert_eq!(owner, Some(1 + 3));
         assert_eq!(grid.owner([-26.0, 103.0, 7.0]), owner);
-        // Just outside, and back to the very end.
+        // A position just outside the cell is moved to the opposite end.
         assert_eq!(grid.owner([-1e-30, 0.0, 0.0]), Some(2));
         assert_eq!(grid.owner([10.0, 10.0, 10.0]), Some(0));
         for position in [[f64::NAN, 0.0, 0.0], [0.0, f64::INFINITY, 0.0]] {

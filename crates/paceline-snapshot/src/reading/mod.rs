@@ -1,8 +1,8 @@
-//! Distribute the atoms of one ordered file to the ranks that own them.
+//! Distribution of the atoms of one ordered file to the ranks that own them.
 //!
-//! Some ranks read, batch by batch. In each batch, a reader decodes its part, the readers exchange
-//! atoms so that all atoms of an owner are on one reader, and each owner gets one long message
-//! (Todorov & Bush, HPCxTR0806, section 5).
+//! Some ranks read the file, batch by batch. In each batch, a reader decodes its part. The readers
+//! then exchange atoms, so that one reader has all atoms of an owner. Finally each owner gets one
+//! long message (Todorov & Bush, HPCxTR0806, section 5).
 
 mod atom_table;
 mod exchange;
@@ -33,23 +33,23 @@ mod tests;
 pub struct Settings<'a> {
     /// File and frame, for messages.
     pub moment: &'a Moment,
-    /// Number of atoms of the frame.
+    /// Number of atoms in the frame.
     pub n_atoms: u64,
     /// Number of atom slots in the file, some of which may be empty.
     pub n_places: u64,
-    /// Column widths of the known properties, bytes; without owners.
+    /// Column widths of the known properties, bytes. The column of owners is not included.
     pub widths: Widths,
     /// Reading ranks in increasing order.
     pub readers: &'a [usize],
     /// Maximum memory of a rank in addition to its own atoms, bytes.
     pub buffer: usize,
-    /// True if each owner has a contiguous range of the file.
+    /// True if each owner has a contiguous range of the atoms in the file.
     pub ranges: bool,
 }
 
 impl Settings<'_> {
-    /// Return the reader through which each of `n_ranks` owners gets its atoms: adjacent owners
-    /// share one.
+    /// Return, for each of `n_ranks` owners, the reader that sends it atoms. Consecutive owners
+    /// share a reader.
     fn readers_of(&self, n_ranks: usize) -> Vec<usize> {
         let reader = |owner| self.readers[owner * self.readers.len() / n_ranks];
         (0..n_ranks).map(reader).collect()
@@ -61,7 +61,7 @@ impl Settings<'_> {
 pub struct ReadingCost {
     /// Time of reading and parsing.
     pub read: Duration,
-    /// Time of finding owners, packing and unpacking.
+    /// Time of determining owners, packing and unpacking.
     pub sort: Duration,
     /// Time of communication with other ranks, including waiting.
     pub communicate: Duration,
@@ -69,25 +69,26 @@ pub struct ReadingCost {
     pub n_messages: u64,
     /// Bytes sent to other ranks.
     pub bytes_sent: u64,
-    /// Number of exchanges, in which all ranks take part.
+    /// Number of batches. All ranks take part in the exchange of a batch.
     pub n_batches: u64,
     /// Maximum memory in addition to its own atoms, bytes.
     pub peak_buffer: usize,
 }
 
-/// Maximum number of copies of a batch, without owners, that a reader holds: in its batch, and in
-/// two parcels of up to twice the size, since owners get unequal parts of a batch.
+/// Maximum number of copies of a batch in a reader's memory, without owners. One copy is the batch
+/// itself. Each of two parcels may contain up to twice its size, since owners get unequal parts of
+/// a batch.
 const TIMES_HELD: usize = 1 + 2 + 2;
 
-/// Amount of memory that is available on any machine, bytes.
+/// Memory that can be allocated on any machine, bytes.
 const ROOM: usize = 256 << 20;
 
-/// Read a frame; return this rank's atoms in the order of their ids, or `None` if another rank
-/// failed. The call is collective; readers give a supply.
+/// Read a frame. Return the atoms of this rank in the order of their ids, or `None` if another rank
+/// failed. The call is collective; readers pass a supply of atoms.
 ///
 /// # Errors
-/// Any error of this rank's supply and owners; and, on all ranks, [`Error::Unsupported`] if an atom
-/// is missing or duplicate.
+/// Any error of the supply and the owners of this rank. On all ranks, [`Error::Unsupported`] if an
+/// atom is missing or duplicate.
 ///
 /// # Panics
 /// If there are no readers.
@@ -111,7 +112,7 @@ pub fn distribute(
     }
     let Distribution { mut own, post, .. } = distribution;
     let cost = post.cost;
-    // Received atoms are sorted if the file is.
+    // Received atoms are already sorted if the file is sorted.
     own.sort();
     match check_ids(comm, settings.n_atoms, &own.id_slice()) {
         Ok(()) => Ok(Some((own, cost))),
@@ -124,13 +125,13 @@ pub fn distribute(
 struct Distribution<'a> {
     settings: Settings<'a>,
     partition: Partition,
-    /// Maximum number of atoms that a reader may receive at a time.
+    /// Maximum number of atoms that a reader may receive in one exchange.
     room: u64,
     /// Index of this rank among the readers.
     reader: Option<usize>,
-    /// Reader through which each owner gets its atoms.
+    /// Reader that sends atoms to each owner.
     reader_of: Vec<usize>,
-    /// Owners of the batch.
+    /// Owners of the atoms in the batch.
     ranks: Vec<i64>,
     batch: AtomTable,
     own: AtomTable,
@@ -148,9 +149,9 @@ impl<'a> Distribution<'a> {
         let most = (for_atoms / of_an_atom).max(1);
         let (n_atoms, n_readers) = (settings.n_atoms, settings.readers.len());
         let rank = comm.rank();
-        // Growing with each batch would copy this rank's atoms repeatedly, and fragment memory.
-        // Unused capacity takes no memory: reserve capacity for all atoms if they are few, else for
-        // slightly more than an equal share.
+        // Growing with each batch would copy the atoms of this rank repeatedly, and fragment
+        // memory. Reserved but unused capacity takes no physical memory. Few atoms therefore get
+        // capacity for all of them, and many atoms for slightly more than an equal share.
         let mut own = AtomTable::new(settings.widths);
         let share = n_atoms.div_ceil(comm.size() as u64) as usize;
         let few = ROOM / settings.widths.iter().sum::<usize>();
@@ -196,7 +197,7 @@ impl<'a> Distribution<'a> {
         }
     }
 
-    /// Fill the batch's column of owners.
+    /// Fill the column of owners in the batch.
     fn find_owners(&mut self, owners: &mut dyn Owners) -> Result<()> {
         let (ranks, batch) = (&mut self.ranks, &mut self.batch);
         ranks.clear();
@@ -211,8 +212,8 @@ impl<'a> Distribution<'a> {
         Ok(())
     }
 
-    /// Agree with all ranks; return the maximum number of atoms of the batch that a reader would
-    /// receive.
+    /// Check that no rank failed. Return the maximum number of atoms of the batch that any reader
+    /// would receive.
     fn agree(&mut self, decoded: Result<()>) -> Result<Option<u64>> {
         let mut counts = vec![0; self.post.comm.size()];
         if decoded.is_ok() && self.reader.is_some() {
@@ -230,8 +231,8 @@ impl<'a> Distribution<'a> {
         Ok((failed == 0).then_some(load))
     }
 
-    /// Send the batch to its owners: at once, or in steps that cannot exceed a reader's memory for
-    /// any owners.
+    /// Send the batch to its owners. If one exchange could exceed the memory of a reader, divide it
+    /// into several steps.
     fn deliver(&mut self, batch: u64, load: u64) -> Result<()> {
         let size = |reader| {
             let Range { start, end } = self.partition.part(batch, reader);
@@ -244,7 +245,8 @@ impl<'a> Distribution<'a> {
             false => n_atoms.div_ceil(self.room),
         };
         for step in 0..n_steps {
-            // Counted through the parts of all readers, so that owners get their atoms in order.
+            // Atoms are counted over the parts of all readers, so that owners get their atoms in
+            // order.
             let atoms = share(0..n_atoms, step, n_steps);
             let n = self.batch.len() as u64;
             let own = |atom: u64| atom.saturating_sub(before).min(n) as usize;
@@ -275,7 +277,7 @@ impl<'a> Distribution<'a> {
         Ok(())
     }
 
-    /// Record the memory that is held in addition to this rank's own atoms.
+    /// Record the memory in use, not counting the atoms of this rank.
     fn note(&mut self, by_supply: usize) {
         let ranks = size_of::<i64>() * self.ranks.capacity();
         let held = self.batch.capacity() + ranks + self.post.held() + by_supply;
@@ -283,7 +285,7 @@ impl<'a> Distribution<'a> {
     }
 }
 
-// Partition of the atoms into parts, one per reader and batch.
+// Partition of the atoms of a frame into parts, one per reader and batch.
 
 /// Atoms of a frame, divided into batches for some readers.
 #[derive(Debug, Clone, Copy)]
@@ -295,11 +297,11 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Make shares of at most `most` atoms per reader and batch.
+    /// Create a partition with at most `most` atoms per reader and batch.
     ///
-    /// By default, all readers read one part of the file together, so that owners get their atoms
-    /// in the order of the file. With `apart`, for owners with ranges of the file, each reader
-    /// reads the ranges of its own owners.
+    /// By default, the readers read consecutive parts of one range of the file in each batch, so
+    /// that owners get their atoms in the order of the file. With `apart`, each reader reads the
+    /// ranges of its own owners; this requires owners with contiguous ranges.
     pub fn new(n_atoms: u64, n_readers: usize, most: usize, apart: bool) -> Self {
         let n_readers = n_readers as u64;
         let n_batches = n_atoms.div_ceil(n_readers).div_ceil(most.max(1) as u64);
@@ -311,7 +313,7 @@ impl Partition {
         }
     }
 
-    /// Number of exchanges that the frame takes.
+    /// Return the number of batches of the frame.
     pub fn n_batches(&self) -> u64 {
         self.n_batches
     }

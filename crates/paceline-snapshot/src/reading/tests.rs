@@ -1,4 +1,4 @@
-//! Frames read by ranks that are threads.
+//! Tests of reading with ranks that are threads.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ fn moment() -> Moment {
     }
 }
 
-/// A number that looks random, the same every time.
+/// Return a deterministic pseudo-random number.
 fn mixed(number: u64) -> u64 {
     let x = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -38,7 +38,7 @@ fn all() -> Widths {
     widths(Fields::ALL, true, known)
 }
 
-/// Append all that is known of an atom to a table.
+/// Append an atom with all its properties to a table.
 fn put(id: u64, table: &mut AtomTable) {
     let number = |k: u64| (mixed(9 * id + k) % 100_000) as f64 / 100_000.0 * SIDE;
     let vector = |k: u64| [0, 1, 2].map(|axis| number(3 * k + axis).to_ne_bytes());
@@ -51,12 +51,12 @@ fn put(id: u64, table: &mut AtomTable) {
     table.column_mut(CHARGES).extend(number(12).to_ne_bytes());
 }
 
-/// A file of which the atoms stand in some order.
+/// File with its atoms in a given order.
 struct File {
     moment: Moment,
     id_at: fn(u64) -> u64,
     next: u64,
-    /// Place of an atom that cannot be read.
+    /// Index of an atom that cannot be read.
     damaged: Option<u64>,
 }
 
@@ -84,7 +84,7 @@ impl AtomSource for File {
     }
 }
 
-/// Owner of an atom, by its number.
+/// Rule that returns the owner of an atom from its id.
 struct Rule(fn(i64) -> i64);
 
 impl Owners for Rule {
@@ -115,7 +115,7 @@ fn settings<'a>(case: &Case<'a>, moment: &'a Moment, ranges: bool) -> Settings<'
     }
 }
 
-/// Read a case, and make sure that each rank has its atoms, in order, as they are in the file.
+/// Read a file, and check that each rank gets its atoms, in order, with the values of the file.
 fn read(
     case: &Case<'_>,
     ranges: bool,
@@ -197,7 +197,7 @@ fn a_file_in_any_order_is_put_in_order() {
         n_ranks: 4,
         readers: &[0, 2],
         buffer: 20_000,
-        // 7 has no divisor in common with 500.
+        // 7 and 500 have no common divisor, so that each id occurs once.
         id_at: |place| 1 + (7 * place + 3) % 500,
     };
     read(&case, false, grid([1, 2, 2]));
@@ -219,7 +219,7 @@ fn an_owner_gets_one_message_a_batch() {
     };
     let costs = read(&case, false, grid([2, 2, 2]));
     assert!(costs.iter().all(|cost| cost.n_batches == 1));
-    // To the other reader, and to three other ranks than itself.
+    // Each reader sends to the other reader and to three other ranks.
     for (rank, cost) in costs.iter().enumerate() {
         let expected = if case.readers.contains(&rank) { 4 } else { 0 };
         assert_eq!(cost.n_messages, expected, "rank {rank}");
@@ -246,7 +246,7 @@ fn memory_is_bounded_whoever_owns_the_atoms() {
     }
 }
 
-/// Return the error of each rank: nothing if another rank failed.
+/// Return the error of each rank; the string is empty if another rank failed.
 fn refused(rule: fn(i64) -> i64, damaged: Option<u64>) -> Vec<Option<String>> {
     let case = Case {
         n_atoms: 1000,
@@ -291,7 +291,7 @@ fn owners_that_are_no_ranks_are_named() {
     ] {
         let said = refused(rule, None);
         let expected = format!(
-            "HISTORY: frame 3: atom 17 belongs to rank {rank}, and there are 4 ranks, counted from 0"
+            "HISTORY: frame 3: atom 17 belongs to rank {rank}, but there are 4 ranks, counted from 0"
         );
         assert_eq!(said, [Some(expected), None, None, None]);
     }
@@ -347,7 +347,7 @@ fn an_atom_that_is_there_twice_is_named() {
         read.unwrap_err().to_string()
     });
     let expected = "HISTORY: frame 3: expected each id from 1 to 1000 once, found 1000 ids: 71 is \
-                    missing, and 500 is there more than once, on rank 1";
+                    missing, and 500 occurs more than once, on rank 1";
     assert_eq!(said, [expected; 3]);
 }
 

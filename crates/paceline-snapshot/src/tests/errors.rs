@@ -1,4 +1,4 @@
-//! One error for all ranks, and nothing written where atoms are wrong.
+//! Tests of errors: all ranks return the same error, and nothing is written if atoms are wrong.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn try_to_write(ranks: &[Own], path: &Path) -> Vec<Failure> {
     })
 }
 
-/// Return the reason that all ranks give for refusing atoms that are wrong.
+/// Return the reason with which all ranks refuse wrong atoms.
 fn refused(name: &str, ranks: &[Own]) -> String {
     let file = Scratch::new(name);
     let reasons = try_to_write(ranks, &file.0)
@@ -54,7 +54,7 @@ fn refused(name: &str, ranks: &[Own]) -> String {
     reasons[0].clone()
 }
 
-/// The rank and the place of an atom there.
+/// Return the rank of an atom, and its index on this rank.
 fn find(ranks: &[Own], id: i64) -> (usize, usize) {
     let place = |own: &Own| own.ids.iter().position(|&own| own == id);
     let mut found = ranks.iter().map(place).enumerate();
@@ -80,7 +80,7 @@ fn ids_that_are_not_each_there_once_are_named() {
             refused("twice", &wrong),
             format!(
                 "expected each id from 1 to {N_ATOMS} once, found {N_ATOMS} ids: {missing} is \
-                 missing, and {twice} is there more than once, on {holders}"
+                 missing, and {twice} occurs more than once, on {holders}"
             )
         );
     }
@@ -96,7 +96,7 @@ fn far_too_large_a_number_of_atoms_is_refused_at_once() {
         (
             8,
             &with_7_twice,
-            "9 ids: 7 is there more than once, on ranks 1 and 2",
+            "9 ids: 7 occurs more than once, on ranks 1 and 2",
         ),
     ] {
         let found = on_ranks(3, |comm| {
@@ -150,7 +150,7 @@ fn numbers_that_do_not_fit_are_named_with_their_rank() {
         (0, f64::NAN, "a finite position, found NaN"),
         (1, f64::INFINITY, "a finite velocity, found inf"),
         (2, -f64::INFINITY, "a finite force, found -inf"),
-        // More than any number in DL_POLY's unit of force.
+        // This force overflows in DL_POLY's unit.
         (2, 1e307, "a finite force, found inf"),
     ] {
         let mut wrong = ranks();

@@ -1,4 +1,4 @@
-//! Every method, at any number of ranks, makes the same bytes.
+//! Tests that every method writes the same bytes with any number of ranks.
 
 use super::thread_ranks::on_ranks;
 use super::{Own, Random, Scratch, Setting, frame, scatter, starts, system};
@@ -25,7 +25,7 @@ fn formats() -> [Box<dyn Records>; 5] {
     ]
 }
 
-/// The file as one process writes it that has all atoms in order.
+/// Return the file as a single process writes it, with all atoms in order.
 fn expected(setting: &Setting<'_>, all: &Own) -> Vec<u8> {
     let mut bytes = Vec::new();
     let sizes = setting.records.sections().iter();
@@ -85,7 +85,7 @@ fn memory_is_bounded_wherever_the_atoms_are() {
     let spread: [RankOf; 4] = [
         |_, random| random.below(6),
         |_, _| 4,
-        // The first atoms, which one writer puts in order, all on one rank.
+        // One rank has the first atoms, which belong to one writer.
         |atom, random| if atom < 2500 { 5 } else { random.below(6) },
         |atom, _| atom * 6 / 10_000,
     ];
@@ -123,7 +123,7 @@ fn many_batches_and_writers_take_no_more_memory() {
     let records = Text::new(true, Fields::ALL).unwrap();
     let (n_atoms, n_ranks) = (40_000, 16);
     let all = system(n_atoms, &mut random);
-    // The others have none, and batches of none are as many.
+    // The other ranks have no atoms, but take part in as many batches.
     let ranks = scatter(&all, n_ranks, &mut random, |_, _| 3);
     let writers: Vec<usize> = (0..n_ranks).collect();
     let setting = Setting {

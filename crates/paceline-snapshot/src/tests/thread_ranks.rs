@@ -1,4 +1,4 @@
-//! Ranks that are threads.
+//! Communicator whose ranks are threads.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::{Communicator, Reduce};
 use paceline_formats::error::{Error, Result};
 use paceline_formats::system::write_all_at;
 
-/// Messages that ranks leave for each other: bytes for each rank, by rank.
+/// Messages between ranks: for each sending rank, the bytes for each receiving rank.
 struct Table {
     barrier: Barrier,
     posts: Vec<Mutex<Vec<Vec<u8>>>>,
@@ -23,7 +23,7 @@ struct Thread<'a> {
     from: Vec<Mutex<Receiver<Vec<u8>>>>,
 }
 
-/// Call a function on `size` ranks at once; what each returns.
+/// Call a function on `size` ranks at the same time, and return the result of each rank.
 pub fn on_ranks<T: Send>(size: usize, function: impl Fn(&dyn Communicator) -> T + Sync) -> Vec<T> {
     let table = Table {
         barrier: Barrier::new(size),
@@ -58,7 +58,7 @@ pub fn on_ranks<T: Send>(size: usize, function: impl Fn(&dyn Communicator) -> T 
 }
 
 impl Thread<'_> {
-    /// Leave bytes for each rank, and take what each left for this one.
+    /// Send bytes to each rank, and return the bytes that each rank sent to this rank.
     fn swap(&self, mine: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         *self.table.posts[self.rank].lock().unwrap() = mine;
         self.table.barrier.wait();
