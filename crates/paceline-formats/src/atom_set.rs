@@ -1,11 +1,11 @@
-//! Set of atoms that are wanted of a frame.
+//! Set of the wanted atoms of a frame.
 
 use crate::error::{Error, Result};
 
 /// A strictly increasing set of atom indices out of `n_total` atoms.
 ///
-/// The caller restores order and duplicates by mapping columns of the decoded block to its atoms. A
-/// decoder can therefore read a frame once, from front to back.
+/// The caller restores the order and duplicates of atoms, by mapping the columns of the decoded
+/// block. A decoder can therefore read a frame once, from front to back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Atoms {
     n_total: usize,
@@ -15,7 +15,7 @@ pub struct Atoms {
 }
 
 impl Atoms {
-    /// All of `n_total` atoms.
+    /// Create the set of all `n_total` atoms.
     pub fn all(n_total: usize) -> Self {
         Atoms {
             n_total,
@@ -29,7 +29,8 @@ impl Atoms {
     }
 
     /// # Errors
-    /// [`Error::Argument`] if the indices do not increase strictly or reach past `n_total`.
+    /// [`Error::Argument`] if the indices do not increase strictly, or an index is `n_total` or
+    /// larger.
     pub fn new(indices: &[usize], n_total: usize) -> Result<Self> {
         let mut runs: Vec<(usize, usize)> = Vec::new();
         for &index in indices {
@@ -55,7 +56,7 @@ impl Atoms {
         })
     }
 
-    /// The given atoms, or an empty set.
+    /// Return these atoms if `wanted` is true, else an empty set.
     #[must_use]
     pub fn only_if(self, wanted: bool) -> Self {
         match wanted {
@@ -78,7 +79,7 @@ impl Atoms {
         self.len == 0
     }
 
-    /// True if each atom of a frame is wanted.
+    /// True if all atoms of a frame are wanted.
     pub fn is_all(&self) -> bool {
         self.len == self.n_total
     }
@@ -88,7 +89,7 @@ impl Atoms {
         self.n_total
     }
 
-    /// End of the wanted atoms: a packed format needs no bytes after it.
+    /// Return the index after the last wanted atom. A packed format needs no bytes beyond it.
     pub fn end(&self) -> usize {
         self.runs.last().map_or(0, |&(first, n)| first + n)
     }

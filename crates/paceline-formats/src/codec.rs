@@ -1,9 +1,9 @@
-//! Traits of a decoder and an encoder, which convert the bytes of one frame to numbers and back.
+//! Traits of decoders and encoders, which convert the bytes of one frame to numbers and back.
 
 use crate::error::Fault;
 use crate::{FrameIn, FrameOut, Series};
 
-/// Byte range of a frame that a decoder wants: offset from the frame's first byte, and length.
+/// Byte range of a frame that a decoder needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Run {
     /// Offset from the frame's first byte.
@@ -19,16 +19,16 @@ impl Run {
     }
 }
 
-/// Decoder for one file and one set of atoms. It belongs to one worker, and may learn from each
-/// frame how many bytes of the next frame to request.
+/// Decoder for one file and one set of atoms. Each worker has its own decoder, which may learn from
+/// each frame how many bytes of the next frame it needs.
 pub trait Decoder: Send {
-    /// Offset and size of the first frame, if [`Decoder::learn`] must get its bytes before any
+    /// Return offset and size of the first frame, if [`Decoder::learn`] must read it before any
     /// other frame is decoded.
     fn needs_first(&self) -> Option<(u64, u64)> {
         None
     }
 
-    /// Learn what only the first frame holds.
+    /// Read data that only the first frame contains.
     ///
     /// # Errors
     /// [`Fault::Bad`] if these are not the bytes of a first frame.
@@ -36,17 +36,17 @@ pub trait Decoder: Send {
         Ok(())
     }
 
-    /// Return the bytes to read of frame number `frame`, which has `size` bytes: ascending,
-    /// disjoint runs within the frame. The last run may be too short if only decoding determines
-    /// its length.
+    /// Return the bytes to read of frame number `frame`, which has `size` bytes. Runs are ascending
+    /// and disjoint, and lie within the frame. The last run may be too short, if its length becomes
+    /// known only during decoding.
     fn runs(&mut self, frame: u64, size: u64) -> &[Run];
 
     /// Decode frame number `frame` from `bytes`, the concatenated runs.
     ///
     /// # Errors
-    /// [`Fault::Short`] requests another call with at least the first `needed` bytes of the frame
-    /// instead of the runs.
-    /// [`Fault::Bad`] means that the frame is damaged; the content of `out` is then undefined.
+    /// [`Fault::Short`] if the runs are too short. The caller must then call again with at least
+    /// the first `needed` bytes of the frame instead of the runs. [`Fault::Bad`] if the frame is
+    /// damaged; the content of `out` is then undefined.
     fn decode(
         &mut self,
         frame: u64,
@@ -56,8 +56,8 @@ pub trait Decoder: Send {
     ) -> Result<(), Fault>;
 }
 
-/// Encoder for one file. It belongs to one worker; frames are independent and may be encoded in any
-/// order.
+/// Encoder for one file. Each worker has its own encoder. Frames are independent, and may be
+/// encoded in any order.
 pub trait Encoder: Send {
     /// Return the bytes before the first frame. Their number depends only on the encoder.
     fn head(&self, series: &Series) -> Vec<u8>;
@@ -65,7 +65,7 @@ pub trait Encoder: Send {
     /// Append one frame to `bytes`.
     ///
     /// # Errors
-    /// Sentence with the reason and the atom; `bytes` is then unchanged.
+    /// A message with the reason and the atom; `bytes` is then unchanged.
     fn encode(&mut self, frame: &FrameIn<'_>, bytes: &mut Vec<u8>) -> Result<(), String>;
 }
 
@@ -86,7 +86,7 @@ pub fn possible_time(time: f64) -> f64 {
 /// Check a time, ps, at byte `at` of a frame.
 ///
 /// # Errors
-/// [`Fault::Bad`] if it is impossible in a simulation.
+/// [`Fault::Bad`] if the time is impossible in a simulation.
 pub fn check_time(at: usize, time: f64) -> Result<(), Fault> {
     match possible_time(time).is_nan() {
         true => Err(Fault::bad(at, "a time", format!("{time:e} ps"))),
@@ -94,10 +94,10 @@ pub fn check_time(at: usize, time: f64) -> Result<(), Fault> {
     }
 }
 
-/// Refuse values that are not all finite; `one` is the noun for an atom's three values.
+/// Refuse values that are not all finite. `one` names the three values of an atom, for the message.
 ///
 /// # Errors
-/// Sentence that names the first atom with another value.
+/// A message with the first atom that has a value that is not finite.
 pub fn check_finite(values: &[f32], one: &str) -> Result<(), String> {
     if values.iter().fold(0, |odd, &x| odd | odd_bits(x)) == 0 {
         return Ok(());
@@ -111,17 +111,17 @@ pub fn not_finite(atom: usize, one: &str, found: f32) -> String {
     format!("atom {atom}: expected a finite {one}, found {found}")
 }
 
-/// Zero bits for a finite number, other bits for any other number, since x − x is 0 or NaN.
-/// Combined over all numbers of a frame, without a branch per number, this takes a seventh of the
+/// Return zero bits for a finite number, and other bits otherwise, since x − x is 0 or NaN. The
+/// bits of all numbers of a frame can be combined without branches. This takes a seventh of the
 /// time of a search.
 #[expect(clippy::eq_op, reason = "not equal where x is NaN or infinite")]
 pub fn odd_bits(x: f32) -> u32 {
     (x - x).to_bits()
 }
 
-// Combine the byte ranges to read of a frame: wanted ranges, and short gaps between them.
+// Combination of the byte ranges to read of a frame: wanted ranges, and short gaps between them.
 
-/// Collects runs from the front of a frame to its end.
+/// Collects runs, from the front of a frame to its end.
 #[derive(Debug)]
 pub struct Reading {
     pub runs: Vec<Run>,
@@ -133,7 +133,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Make an empty collection; ranges at most `gap` bytes apart are read together.
+    /// Create an empty collection. Ranges that are at most `gap` bytes apart are read together.
     pub fn new(gap: u64) -> Self {
         Reading {
             runs: Vec::new(),
@@ -143,8 +143,8 @@ impl Reading {
         }
     }
 
-    /// Add `len` bytes from `start` on, which must not be before an earlier range's start; return
-    /// their offset in the bytes of the runs.
+    /// Add `len` bytes starting at `start`, which must not be below the start of an earlier range.
+    /// Return their offset in the concatenated runs.
     pub fn want(&mut self, start: u64, len: u64) -> usize {
         let end = start + len;
         match self.runs.last_mut() {
@@ -162,12 +162,12 @@ impl Reading {
         (self.len - (self.end() - start)) as usize
     }
 
-    /// Make the next range begin a separate run.
+    /// Start a separate run with the next range.
     pub fn close(&mut self) {
         self.open = false;
     }
 
-    /// End of the last wanted range.
+    /// Return the end of the last wanted range.
     pub fn end(&self) -> u64 {
         self.runs.last().map_or(0, Run::end)
     }

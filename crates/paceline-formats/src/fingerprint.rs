@@ -1,4 +1,4 @@
-//! Identifies a file by its content, not by its name or its times.
+//! Identification of a file by its content, independent of its name and its modification time.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,11 +15,13 @@ const SAMPLE: u64 = 4096;
 /// Number of samples: the first bytes, the last bytes, and 16 samples between them.
 const N_SAMPLES: u64 = 18;
 
-/// Function that finds the numbers of frames and related numbers in the first bytes of a file.
+/// Function that finds the ranges of changing numbers in the first bytes of a file, such as the
+/// number of frames.
 type Counts<'a> = dyn Fn(&[u8]) -> Vec<Range<usize>> + 'a;
 type StaticCounts = dyn Fn(&[u8]) -> Vec<Range<usize>> + Send + Sync;
 
-/// Size of a file, or of its beginning, and a hash of that size and of samples of the bytes.
+/// Fingerprint of a file or of its beginning: the size, and a hash of the size and of samples of
+/// the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Fingerprint {
     pub(crate) size: u64,
@@ -32,10 +34,10 @@ impl Fingerprint {
         self.size
     }
 
-    /// Check that `source` still begins with the bytes of the fingerprint. It may have grown.
+    /// Check that `source` still begins with the fingerprinted bytes. The file may have grown.
     ///
     /// # Errors
-    /// [`Error::Changed`] if it does not.
+    /// [`Error::Changed`] if the bytes have changed.
     pub(crate) fn verify(&self, source: &dyn Source, counts: &Counts<'_>) -> Result<()> {
         self.verify_size(source)?;
         match Samples::of(source, self.size, counts)?.fingerprint == *self {
@@ -60,8 +62,8 @@ fn changed(source: &dyn Source, what: String) -> Result<()> {
     })
 }
 
-/// Fingerprint of a file, and a digest of each sample: all that a process needs to verify the part
-/// of the file that it reads.
+/// Fingerprint of a file, and a hash of each sample. With these, a process can verify the part of
+/// the file that it reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Samples {
     /// Fingerprint of the whole file.
@@ -70,8 +72,8 @@ pub struct Samples {
 }
 
 impl Samples {
-    /// Compute the samples of the first `size` bytes of `source`, without the ranges that `counts`
-    /// returns.
+    /// Compute the samples of the first `size` bytes of `source`. The ranges that `counts` returns
+    /// are excluded.
     ///
     /// # Errors
     /// [`Error::Changed`] if the source has fewer bytes.
@@ -79,7 +81,8 @@ impl Samples {
         let mut hasher = Xxh3::new();
         hasher.update(&size.to_le_bytes());
         let places = places(size);
-        // Requested together, samples of a distant file system take about as long as one of them.
+        // The samples are prefetched together: on a remote file system, this takes about as long as
+        // fetching one.
         ask_for(source, &places);
         let mut digests = Vec::new();
         for place in &places {
@@ -94,7 +97,7 @@ impl Samples {
         })
     }
 
-    /// Serialise for another process: [`Samples::from_bytes`] reads it.
+    /// Serialise the samples for another process, which reads them with [`Samples::from_bytes`].
     pub fn to_bytes(&self) -> Vec<u8> {
         let Fingerprint { size, hash } = self.fingerprint;
         let mut bytes = [&size.to_le_bytes()[..], &hash.to_le_bytes()].concat();
@@ -121,7 +124,7 @@ impl Samples {
     }
 }
 
-/// Return the byte ranges of the samples of a file of `size` bytes, in order; a small file is one
+/// Return the byte ranges of the samples of a file of `size` bytes, in order. A small file has one
 /// sample.
 fn places(size: u64) -> Vec<Range<u64>> {
     if size <= SAMPLE * N_SAMPLES {
@@ -140,7 +143,7 @@ fn ask_for<'a>(source: &dyn Source, places: impl IntoIterator<Item = &'a Range<u
     }
 }
 
-/// Read a sample, without the ranges that `counts` returns.
+/// Read a sample, and blank the ranges that `counts` returns.
 fn read(source: &dyn Source, place: &Range<u64>, counts: &Counts<'_>) -> Result<Vec<u8>> {
     let mut sample = vec![0; (place.end - place.start) as usize];
     source.read_at(place.start, &mut sample)?;
@@ -150,8 +153,8 @@ fn read(source: &dyn Source, place: &Range<u64>, counts: &Counts<'_>) -> Result<
     Ok(sample)
 }
 
-/// Blank the numbers in a header that a running simulation updates with every frame, so that the
-/// fingerprint stays the same.
+/// Blank the numbers in a header that a running simulation updates with every frame, so that they
+/// do not change the fingerprint.
 fn mask(head: &mut [u8], counts: &Counts<'_>) {
     for range in counts(head) {
         if let Some(count) = head.get_mut(range) {
@@ -160,17 +163,17 @@ fn mask(head: &mut [u8], counts: &Counts<'_>) {
     }
 }
 
-/// Source that verifies samples before it returns bytes: the samples within and on both sides of
-/// the requested range are compared with those of another process. Each sample is read once.
+/// Source that verifies samples before it returns bytes. The samples inside and on both sides of a
+/// requested range are compared with those of another process. Each sample is compared once.
 ///
-/// A process that reads a part of the file therefore reads few samples, but notices any change near
-/// this part that affects a sample.
+/// A process that reads a part of the file therefore reads few samples. It still detects any change
+/// near this part that affects a sample.
 pub struct VerifiedSource<S> {
     source: S,
     counts: Box<StaticCounts>,
     samples: Samples,
     places: Vec<Range<u64>>,
-    /// One bit for each sample that was equal.
+    /// Bit mask of the samples that were compared and equal.
     compared: AtomicU32,
 }
 
@@ -188,7 +191,7 @@ impl<S: Source> VerifiedSource<S> {
         })
     }
 
-    /// Indices of the samples around a byte range that were not compared yet.
+    /// Return the indices of the samples around a byte range that were not compared yet.
     fn not_compared(&self, bytes: Range<u64>) -> impl Iterator<Item = usize> + Clone {
         let compared = self.compared.load(Ordering::Relaxed);
         let begun = |place: &Range<u64>| place.start <= bytes.start;
@@ -223,7 +226,7 @@ impl<S: Source> Source for VerifiedSource<S> {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let bytes = offset..offset.saturating_add(buffer.len() as u64);
         let samples = self.not_compared(bytes);
-        // They are prefetched while the bytes are read.
+        // Samples are prefetched while the requested bytes are read.
         let places = samples.clone().map(|number| &self.places[number]);
         ask_for(&self.source, places);
         self.source.read_at(offset, buffer)?;
@@ -236,7 +239,7 @@ impl<S: Source> Source for VerifiedSource<S> {
         self.source.will_need(offset, len);
     }
 
-    /// Exclude the samples, which callers have not requested.
+    /// Return the traffic without the samples, which callers have not requested.
     fn traffic(&self) -> Traffic {
         let mut traffic = self.source.traffic();
         let compared = self.compared.load(Ordering::Relaxed);
@@ -250,7 +253,7 @@ impl<S: Source> Source for VerifiedSource<S> {
     }
 }
 
-/// 48 hexadecimal digits: the size, then the hash.
+/// Format as 48 hexadecimal digits: the size, then the hash.
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}{:032x}", self.size, self.hash)
@@ -290,7 +293,7 @@ mod tests {
         (0..len).map(|at| ((at * at) >> 8) as u8).collect()
     }
 
-    /// Notes what is read.
+    /// Source that records the ranges that are read.
     struct Noting(MemorySource, Mutex<Vec<Range<u64>>>);
 
     impl Source for Noting {
@@ -319,7 +322,7 @@ mod tests {
         }
     }
 
-    /// What a worker reads of these bytes, if they were those of `samples`.
+    /// Return the source of a worker that reads these bytes, and expects the file of `samples`.
     fn worker(bytes: Vec<u8>, samples: &Samples) -> VerifiedSource<Noting> {
         let source = Noting(MemorySource(bytes), Mutex::default());
         STANDARD.verified(source, samples.clone()).unwrap()

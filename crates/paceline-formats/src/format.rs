@@ -1,4 +1,5 @@
-//! Interface of a format to the rest of the crate: recognise, index, decode and encode its files.
+//! Interface between a format and the rest of the crate: a format recognises, indexes, decodes and
+//! encodes its files.
 //!
 //! A new format implements [`Format`] and [`FileLayout`] in its own folder and gets one line in
 //! [`registry`](crate::registry).
@@ -17,111 +18,113 @@ use crate::{Decoder, Encoder, Fields};
 
 /// Trajectory format.
 pub trait Format: Debug + Sync {
-    /// Usual name, which messages and encoders use.
+    /// Return the usual name, which messages and encoders use.
     fn name(&self) -> &'static str;
 
-    /// Name in MDAnalysis.
+    /// Return the name in MDAnalysis.
     fn mdanalysis_name(&self) -> &'static str {
         self.name()
     }
 
-    /// Other names in MDAnalysis, and names of variants: see [`EncoderSettings::name`].
+    /// Return other names in MDAnalysis, and names of variants: see [`EncoderSettings::name`].
     fn aliases(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// File name extensions in lowercase.
+    /// Return the extensions of file names, in lowercase.
     fn extensions(&self) -> &'static [&'static str];
 
-    /// Names of files without an extension.
+    /// Return the names of files without an extension.
     fn file_names(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// Possible content of files of the format, and content that the encoder writes.
+    /// Return the possible content of files, and the content that the encoder can write.
     fn abilities(&self) -> Abilities;
 
-    /// Recognise a file by its first [`HEAD_LEN`] bytes, or fewer.
+    /// Return true if a file with these first [`HEAD_LEN`] bytes (or fewer) has this format.
     fn probe(&self, head: &[u8]) -> bool;
 
-    /// Byte ranges in the header of a recognised file that a growing file rewrites, such as the
-    /// number of frames.
+    /// Return the byte ranges in the header that change when the file grows, such as the number of
+    /// frames.
     fn counts(&self, _head: &[u8]) -> Vec<Range<usize>> {
         Vec::new()
     }
 
-    /// Find the frames of a file recognised by `probe`, in its first `size` bytes.
+    /// Find the frames of a recognised file in its first `size` bytes.
     ///
     /// # Errors
     /// Errors of [`index::open`](crate::index::open).
     fn open(&self, source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Result<Opened>;
 
-    /// Byte that identifies the format in a saved layout. Formats may share one if their layouts
-    /// are distinguishable.
+    /// Return the byte that identifies the format in a saved layout. Formats may share a byte if
+    /// their layouts can be distinguished.
     fn code(&self) -> u8;
 
     /// Parse the result of [`FileLayout::to_bytes`]; `None` for invalid bytes.
     fn layout(&self, bytes: &[u8]) -> Option<Layout>;
 
-    /// Make an encoder. The fields are a subset of those that the format can write.
+    /// Create an encoder. The fields must be a subset of those that the format can write.
     ///
     /// # Errors
-    /// Sentence with the reason why such files cannot be written.
+    /// A message with the reason why such files cannot be written.
     fn encoder(&self, settings: &EncoderSettings<'_>) -> Result<Box<dyn Encoder>, String> {
         Err(format!("paceline does not write {}", settings.name))
     }
 }
 
-/// Number of bytes that [`Format::probe`] examines: for text, five of DL_POLY's longest lines.
+/// Maximum number of bytes that [`Format::probe`] examines. In text files, these contain five of
+/// DL_POLY's longest lines.
 pub const HEAD_LEN: usize = 1024;
 
 /// Abilities of a format: possible content of its files, and supported operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Abilities {
-    /// Fields that frames may hold.
+    /// Fields that frames may contain.
     pub reads: Fields,
     /// Fields that the encoder writes; none without an encoder.
     pub writes: Fields,
-    /// Frames may hold different fields.
+    /// True if the fields may differ from frame to frame.
     pub mixed_fields: bool,
-    /// All frames have the same size, and all or none have a cell: their offsets are known before
-    /// they are encoded.
+    /// True if all frames have the same size, and all or none have a cell. The offset of a frame is
+    /// then known before it is encoded.
     pub equal_frames: bool,
-    /// The header holds the time between frames for all frames.
+    /// True if the header contains a single time step for all frames.
     pub one_time_step: bool,
-    /// Each frame holds λ of a free-energy calculation.
+    /// True if each frame contains λ of a free-energy calculation.
     pub lambda: bool,
-    /// Cells may have any orientation: frames hold their vectors.
+    /// True if frames contain cell vectors, so that cells may have any orientation.
     pub turned_cells: bool,
-    /// The precision of positions can be chosen.
+    /// True if the precision of positions can be chosen.
     pub precision: bool,
-    /// Frames can be copied as bytes into another file, or appended to one.
+    /// True if the bytes of frames can be copied into another file, or appended to a file.
     pub appends: bool,
-    /// Files consist of lines of text.
+    /// True if files are text.
     pub is_text: bool,
-    /// Times are step numbers: only the user knows the length of a step.
+    /// True if times are step numbers, so that the user must supply the time step.
     pub times_are_steps: bool,
-    /// Files have one of several units, which they may not state: see [`OpenOptions::units`].
+    /// True if files may have one of several unit styles, and may not state it: see
+    /// [`OpenOptions::units`].
     pub has_units: bool,
-    /// Files do not state the number of atoms: see [`OpenOptions::n_atoms`].
+    /// True if files do not state the number of atoms: see [`OpenOptions::n_atoms`].
     pub needs_n_atoms: bool,
-    /// The number of atoms may vary from frame to frame: see [`Opened::atom_counts`].
+    /// True if the number of atoms may vary from frame to frame: see [`Opened::atom_counts`].
     pub varying_atoms: bool,
 }
 
-/// State of the times of a file's frames.
+/// Whether the times of a file's frames are known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Clock {
     /// Times are in ps.
     Known,
-    /// Times are ordered, but their unit is unknown: reason.
+    /// Times are ordered, but their unit is unknown, for this reason.
     Unscaled(String),
-    /// The file has no times, and frames are counted: reason.
+    /// The file has no times, so that frame numbers replace them, for this reason.
     Counted(String),
 }
 
 impl Clock {
-    /// Reason why times are not known; `None` if they are known.
+    /// Return the reason why times are not known; `None` if they are known.
     pub fn doubt(&self) -> Option<&str> {
         match self {
             Clock::Known => None,
@@ -130,32 +133,32 @@ impl Clock {
     }
 }
 
-/// Layout of a file: all that a worker needs in addition to a frame's bytes to decode the frame.
+/// Layout of a file: all data that a worker needs to decode a frame, in addition to its bytes.
 pub trait FileLayout: Debug + Send + Sync {
-    /// The format that the file has.
+    /// Return the format of the file.
     fn format(&self) -> &'static dyn Format;
 
-    /// Number of atoms of a frame; that of the first frame if the number varies.
+    /// Return the number of atoms of a frame; if it varies, that of the first frame.
     fn n_atoms(&self) -> usize;
 
-    /// Layout of a frame with another number of atoms, in `size` bytes; `None` if the bytes cannot
-    /// hold the atoms, or if the number does not vary.
+    /// Return the layout of a frame with another number of atoms, in `size` bytes. `None` if the
+    /// number does not vary, or the bytes are too few for the atoms.
     fn of_frame(&self, _n_atoms: usize, _size: u64) -> Option<Layout> {
         None
     }
 
-    /// Fields that frames may hold.
+    /// Return the fields that frames may contain.
     fn fields(&self) -> Fields {
         self.format().abilities().reads
     }
 
-    /// Offset of the first frame, if frames are consecutive.
+    /// Return the offset of the first frame, if frames are consecutive.
     fn start(&self) -> u64 {
         0
     }
 
-    /// Return the traits, besides format and atoms, that files must share to form one trajectory:
-    /// name and value.
+    /// Return the traits (name and value) that files must share to form one trajectory, besides the
+    /// format and the atoms.
     fn traits(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
@@ -163,20 +166,20 @@ pub trait FileLayout: Debug + Send + Sync {
     /// Serialise the layout.
     fn to_bytes(&self) -> Vec<u8>;
 
-    /// Make a decoder of the fields `wanted` of some atoms.
+    /// Create a decoder of the fields `wanted` of some atoms.
     ///
     /// # Errors
-    /// [`Error::Argument`] for atoms of another system.
+    /// [`Error::Argument`] if the atoms belong to a system of another size.
     fn decoder(&self, atoms: Atoms, wanted: Fields) -> Result<Box<dyn Decoder>>;
 
-    /// Time and step of each of `frames`, read from the first `size` bytes of `source`.
+    /// Return time and step of each of `frames`, read from the first `size` bytes of `source`.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the frames are at other offsets now, and errors of the source.
+    /// [`Error::Changed`] if the frames are no longer at these offsets, and errors of the source.
     fn times(&self, source: &dyn Source, size: u64, frames: &Frames) -> Result<Times>;
 
-    /// Make the header of a file of `n_frames` of the frames, from number `first` on; `None` if
-    /// frames cannot be copied as bytes.
+    /// Create the header of a file with `n_frames` of the frames, starting at frame `first`. `None`
+    /// if frames cannot be copied as bytes.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if these frames cannot be copied, and errors of the source.
@@ -184,31 +187,31 @@ pub trait FileLayout: Debug + Send + Sync {
         Ok(None)
     }
 
-    /// Time between frames in the header, ps; `None` if only frames have times.
+    /// Return the time between frames in the header, ps; `None` if the header contains none.
     fn dt(&self) -> Option<f64> {
         None
     }
 
-    /// Number of the first frame, if times are frame numbers.
+    /// Return the number of the first frame, if times are frame numbers.
     fn first(&self) -> f64 {
         0.0
     }
 
-    /// State of the times of the file's frames.
+    /// Return whether the times of the frames are known.
     fn clock(&self) -> Clock {
         Clock::Known
     }
 
-    /// Time (ps) of a frame, from the number that a scan found and that a saved index holds.
+    /// Convert the number that a scan found for a frame, or a saved index contains, to a time (ps).
     fn time_of(&self, found: f64) -> f64 {
         found
     }
 
-    /// The layout itself, which its own format can downcast.
+    /// Return the layout itself, so that its own format can downcast it.
     fn as_any(&self) -> &dyn Any;
 }
 
-/// The layout of a file of any format.
+/// Layout of a file of any format.
 #[derive(Debug, Clone)]
 pub struct Layout(Arc<dyn FileLayout>);
 
@@ -225,7 +228,7 @@ impl Layout {
         self.0.as_any().downcast_ref()
     }
 
-    /// The format's usual name.
+    /// Return the usual name of the format.
     pub fn name(&self) -> &'static str {
         self.0.format().name()
     }
@@ -264,7 +267,8 @@ impl PartialEq for Layout {
     }
 }
 
-/// Number of atoms of a layout that was saved without other data; formats count atoms in 31 bits.
+/// Return the number of atoms of a layout that was saved without other data. Formats store it in 31
+/// bits.
 pub fn n_atoms_of(bytes: &[u8]) -> Option<usize> {
     let n_atoms = u64::from_le_bytes(bytes.try_into().ok()?);
     Some(i32::try_from(n_atoms).ok()? as usize)
@@ -287,7 +291,8 @@ pub struct EncoderSettings<'a> {
 }
 
 impl<'a> EncoderSettings<'a> {
-    /// Make settings for positions of `n_atoms` atoms and cells, in the format's usual precision.
+    /// Create settings for positions of `n_atoms` atoms and cells, in the usual precision of the
+    /// format.
     pub fn new(name: &'a str, n_atoms: usize) -> Self {
         EncoderSettings {
             name,
@@ -306,7 +311,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// Make a registry of these formats, in the order in which messages list them.
+    /// Create a registry of these formats. Messages list formats in this order.
     pub const fn new(formats: &'static [&'static dyn Format]) -> Self {
         Registry { formats }
     }
@@ -316,7 +321,7 @@ impl Registry {
         self.formats.iter().copied()
     }
 
-    /// Recognise a file by its first bytes, never by its name.
+    /// Recognise a file by its first bytes. The file name is never used.
     pub fn detect(&self, head: &[u8]) -> Option<&'static dyn Format> {
         let head = &head[..head.len().min(HEAD_LEN)];
         self.formats().find(|format| format.probe(head))
@@ -331,10 +336,10 @@ impl Registry {
         known.into_iter().find_map(|format| format.layout(payload))
     }
 
-    /// Make an encoder of the format that has this name or alias.
+    /// Create an encoder of the format with this name or alias.
     ///
     /// # Errors
-    /// Sentence with the reason why such files cannot be written.
+    /// A message with the reason why such files cannot be written.
     pub fn encoder(&self, settings: &EncoderSettings<'_>) -> Result<Box<dyn Encoder>, String> {
         let &EncoderSettings { name, fields, .. } = settings;
         let format = self.named(name);
@@ -362,7 +367,7 @@ impl Registry {
             .find(|format| format.name() == name || format.aliases().contains(&name))
     }
 
-    /// Names of all formats with an ability.
+    /// Return the names of all formats whose abilities meet a condition.
     pub fn names(&self, holds: impl Fn(Abilities) -> bool) -> Vec<&'static str> {
         let some = self.formats().filter(|format| holds(format.abilities()));
         some.map(Format::name).collect()
@@ -379,12 +384,12 @@ impl Registry {
     /// Check that `source` still begins with the bytes of a fingerprint. It may have grown.
     ///
     /// # Errors
-    /// [`Error::Changed`] if it does not.
+    /// [`Error::Changed`] if the bytes have changed.
     pub fn verify(&self, source: &dyn Source, fingerprint: &Fingerprint) -> Result<()> {
         fingerprint.verify(source, &|head| self.counts(head))
     }
 
-    /// Make a source that compares the bytes read from `source` with the samples of the expected
+    /// Create a source that compares the bytes read from `source` with the samples of the expected
     /// file.
     ///
     /// # Errors
@@ -403,7 +408,8 @@ impl Registry {
     }
 }
 
-/// Called with the number of bytes done and in total; [`ControlFlow::Break`] ends the scan.
+/// Function that is called with the number of bytes done, and in total. [`ControlFlow::Break`] ends
+/// the scan.
 pub type Progress<'a> = dyn Fn(u64, u64) -> ControlFlow<()> + 'a;
 
 /// Options for opening a file. Start from [`OpenOptions::new`], since fields may be added.
@@ -411,23 +417,23 @@ pub type Progress<'a> = dyn Fn(u64, u64) -> ControlFlow<()> + 'a;
 pub struct OpenOptions<'a> {
     /// Formats to recognise.
     pub registry: &'static Registry,
-    /// Paths at which a saved index may exist, or be saved, in order of preference: see
+    /// Paths of the saved index, in order of preference: see
     /// [`index_files`](crate::index::index_files). Without paths, the index is not saved.
     pub index_files: Vec<PathBuf>,
-    /// True to scan again, even if an index is saved.
+    /// True to scan the file even if an index is saved.
     pub refresh: bool,
-    /// Number of bytes in the middle of a long file within which frames are found, instead of a
-    /// scan; the index is then not saved.
+    /// Number of bytes in the middle of a long file: frames are then found only there, without a
+    /// scan of the whole file. The index is not saved.
     pub sample: Option<u64>,
-    /// Units of the file's numbers, which override stated units: for formats whose files may state
-    /// none.
+    /// Unit style of the file's numbers, for formats whose files may not state it. It overrides a
+    /// stated unit style.
     pub units: Option<&'a str>,
     /// Number of atoms of a frame, for formats whose files do not state it; other formats ignore
     /// it.
     pub n_atoms: Option<usize>,
     /// Number of threads that scan a long file.
     pub n_threads: usize,
-    /// Called regularly from the calling thread.
+    /// Function that is called regularly from the calling thread.
     pub progress: &'a Progress<'a>,
 }
 
@@ -450,7 +456,7 @@ impl OpenOptions<'_> {
 /// Origin of an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Origin {
-    /// By arithmetic.
+    /// Computed from frame sizes.
     Computed,
     /// From a scan of the whole file.
     Scanned,
@@ -458,7 +464,7 @@ pub enum Origin {
     Extended,
     /// From a saved index.
     Loaded,
-    /// From some frames in the middle of the file: other frames exist.
+    /// From some frames in the middle of the file. The file has other frames.
     Sampled,
 }
 
@@ -471,9 +477,9 @@ pub struct Opened {
     pub frames: Frames,
     /// Samples by which workers verify the file.
     pub samples: Samples,
-    /// Warnings about the file, one sentence each.
+    /// Warnings about the file.
     pub notes: Vec<String>,
-    /// Numbers of damaged frames that a scan has found.
+    /// Numbers of damaged frames that a scan found.
     pub damaged: Vec<u64>,
     /// Number of atoms of each frame, if it varies; 0 if unknown in a damaged frame.
     pub atom_counts: Option<Vec<u32>>,
@@ -486,7 +492,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Describe a file whose frames are found by arithmetic.
+    /// Describe a file whose frame offsets are computed.
     ///
     /// # Errors
     /// Errors of the source.
@@ -536,7 +542,8 @@ pub enum Frames {
         /// Number of frames.
         n: u64,
     },
-    /// One byte range for all frames, whose parts are at different offsets in it.
+    /// All frames share one byte range. The parts of a frame are at different offsets in this
+    /// range.
     Shared {
         /// Offset of the range.
         start: u64,
@@ -561,7 +568,7 @@ impl Frames {
         }
     }
 
-    /// Offset and size of a frame, in bytes.
+    /// Return offset and size of a frame, bytes.
     ///
     /// # Panics
     /// If the frame does not exist.
@@ -586,7 +593,7 @@ impl Frames {
     }
 }
 
-/// Make the error for a file that a format does not support.
+/// Create the error for a file that a format does not support.
 pub fn unsupported(path: &Path, what: String) -> Error {
     Error::Unsupported {
         path: path.to_owned(),

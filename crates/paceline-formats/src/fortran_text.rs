@@ -1,18 +1,18 @@
-//! Numbers as text, as Fortran's formatted write and read have them.
+//! Numbers as text, read and written as by Fortran's formatted I/O.
 //!
-//! Numbers are written as gfortran does, byte for byte, but for one thing: a `G20.10` of a
-//! magnitude under 1e-99 is written as 0, because its exponent of three digits (`0.1000000000-100`)
-//! is a number to Fortran alone.
+//! The output is the same as that of gfortran, byte for byte, with one exception. `G20.10` of a
+//! magnitude below 1e-99 is written as 0, because only Fortran can read its exponent of three
+//! digits (`0.1000000000-100`).
 
-// Numbers among blanks, as Fortran's list-directed read takes them.
+// Numbers separated by blanks, as in Fortran's list-directed read.
 
-/// 10ⁿ, as many as doubles hold exactly.
+/// Powers 10ⁿ that are exact in double precision.
 const TENS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
 ];
 
-/// 10ⁿ, for eight digits or fewer.
+/// Powers 10ⁿ for up to eight digits.
 const POWERS: [u64; 9] = [
     1,
     10,
@@ -25,13 +25,13 @@ const POWERS: [u64; 9] = [
     100_000_000,
 ];
 
-/// More digits than these may not fit in 64 bits.
+/// Maximum number of digits that always fit into 64 bits.
 const MOST_DIGITS: usize = 19;
 
-/// Take the next number of a line, correctly rounded: `-7.5`, `1E-01`, `1D+5`, `1.0+100` (what
-/// Fortran writes where an exponent has three digits), `NaN`, `Infinity`. `None`, and the line as
-/// it was, where the line has no more words or the next is not a number as a whole, or one beyond
-/// the largest.
+/// Parse and remove the next number of a line, correctly rounded: `-7.5`, `1E-01`, `1D+5`,
+/// `1.0+100` (Fortran's form of an exponent with three digits), `NaN`, `Infinity`. Return `None`,
+/// and leave the line unchanged, if the line has no more words, the next word is not a number, or
+/// the number overflows.
 pub fn take_real(line: &mut &[u8]) -> Option<f64> {
     let word = after_blanks(line);
     let (value, len) = match decimal(word) {
@@ -42,8 +42,8 @@ pub fn take_real(line: &mut &[u8]) -> Option<f64> {
     Some(value)
 }
 
-/// Take the next whole number of a line. `None`, and the line as it was, where the line has no
-/// more words or the next is not a whole number as a whole, or one beyond 64 bits.
+/// Parse and remove the next integer of a line. Return `None`, and leave the line unchanged, if the
+/// line has no more words, the next word is not an integer, or it does not fit into 64 bits.
 pub fn take_integer(line: &mut &[u8]) -> Option<i64> {
     let word = after_blanks(line);
     let mut value = 0;
@@ -57,14 +57,15 @@ pub fn take_integer(line: &mut &[u8]) -> Option<i64> {
     Some(value)
 }
 
-/// Check for a byte that ends a word: a blank, or one that ends the line.
+/// Return true for a byte that ends a word: a blank, or the end of the line.
 fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
 fn after_blanks<'a>(line: &&'a [u8]) -> &'a [u8] {
     let mut rest = *line;
-    // Eight blanks at a time: one by one, they took a third of the time of reading an atom.
+    // Blanks are skipped eight at a time. One by one, they would take a third of the time of
+    // reading an atom.
     while let Some(eight) = rest.first_chunk::<8>() {
         let others = u64::from_le_bytes(*eight) ^ u64::from_ne_bytes([b' '; 8]);
         rest = &rest[others.trailing_zeros() as usize / 8..];
@@ -76,7 +77,7 @@ fn after_blanks<'a>(line: &&'a [u8]) -> &'a [u8] {
     &rest[blanks..]
 }
 
-/// Go behind a word's first `len` bytes, if these are all.
+/// Move the line past a word, if the number ends at the end of the word (`len` bytes).
 fn end<'a>(line: &mut &'a [u8], word: &'a [u8], len: usize) -> Option<()> {
     let rest = &word[len..];
     if rest.first().is_some_and(|&byte| !is_blank(byte)) {
@@ -86,7 +87,7 @@ fn end<'a>(line: &mut &'a [u8], word: &'a [u8], len: usize) -> Option<()> {
     Some(())
 }
 
-/// A decimal number at the front of a word, and its length.
+/// Parse a decimal number at the front of a word; return it with its length.
 fn decimal(word: &[u8]) -> Option<(f64, usize)> {
     let negative = word.first() == Some(&b'-');
     let signed = usize::from(matches!(word.first(), Some(b'-' | b'+')));
@@ -107,7 +108,7 @@ fn decimal(word: &[u8]) -> Option<(f64, usize)> {
     at += len;
     let power = exponent - decimals as i64;
     let magnitude = match TENS.get(power.unsigned_abs() as usize) {
-        // Both are exact, so that the one operation rounds correctly.
+        // Mantissa and power are exact, so that a single operation rounds correctly.
         Some(ten) if n_digits <= MOST_DIGITS && mantissa <= 1 << 53 => match power {
             0.. => mantissa as f64 * ten,
             _ => mantissa as f64 / ten,
@@ -117,11 +118,11 @@ fn decimal(word: &[u8]) -> Option<(f64, usize)> {
     Some((if negative { -magnitude } else { magnitude }, at))
 }
 
-/// Add the digits at the front of `bytes` to a number, and return how many there are.
+/// Append the digits at the front of `bytes` to a number; return their count.
 fn take_digits(bytes: &[u8], number: &mut u64) -> usize {
     let mut n = 0;
-    // Eight at a time, of which those behind the last digit do not count: one by one, numbers took
-    // twice as long to read.
+    // Eight bytes are examined at a time, and bytes after the last digit are ignored. One by one,
+    // numbers take twice as long to read.
     while let Some(eight) = bytes[n..].first_chunk::<8>() {
         let (found, value) = digits_of(*eight);
         *number = number.wrapping_mul(POWERS[found]).wrapping_add(value);
@@ -141,30 +142,30 @@ fn take_digits(bytes: &[u8], number: &mut u64) -> usize {
     n
 }
 
-/// How many of eight characters are digits before the first that is none, and their number.
+/// Return how many of eight characters are leading digits, and their value.
 fn digits_of(eight: [u8; 8]) -> (usize, u64) {
-    // Digits become 0 to 9; the first character is in the lowest byte.
+    // Digits become 0 to 9. The first character is in the lowest byte.
     let values = u64::from_le_bytes(eight) ^ u64::from_ne_bytes([b'0'; 8]);
-    // The highest bit of each byte above 9; what is carried reaches only bytes behind such a one.
+    // Set the highest bit of each byte above 9. A carry can only change bytes after such a byte.
     let others = values.wrapping_add(0x7676_7676_7676_7676) | values;
     let n = (others & 0x8080_8080_8080_8080).trailing_zeros() / 8;
     if n == 0 {
         return (0, 0);
     }
-    // With zeros before them there are eight.
+    // Leading zeros extend the digits to eight.
     (n as usize, eight_digits(values << (64 - 8 * n)))
 }
 
-/// The number of eight digits, 0 to 9 a byte, of which the first is in the lowest: pairs, fours and
-/// all become one number.
+/// Return the value of eight digits, each 0 to 9 in one byte, with the first in the lowest byte.
+/// Digits are combined to pairs, fours and eight.
 fn eight_digits(digits: u64) -> u64 {
     let pairs = (digits.wrapping_mul(10 << 8 | 1) >> 8) & 0x00ff_00ff_00ff_00ff;
     let fours = (pairs.wrapping_mul(100 << 16 | 1) >> 16) & 0x0000_ffff_0000_ffff;
     fours.wrapping_mul(10_000 << 32 | 1) >> 32
 }
 
-/// The exponent at the front of `bytes`, 0 where there is none, and its length; `None` if it has no
-/// digits.
+/// Parse the exponent at the front of `bytes`; return it with its length. It is 0 if there is none,
+/// and `None` if it has no digits.
 fn exponent(bytes: &[u8]) -> Option<(i64, usize)> {
     let letter = match bytes.first() {
         Some(b'E' | b'e' | b'D' | b'd' | b'Q' | b'q') => 1,
@@ -175,14 +176,14 @@ fn exponent(bytes: &[u8]) -> Option<(i64, usize)> {
     let signed = usize::from(matches!(sign, Some(b'-' | b'+')));
     let mut value = 0;
     let n = take_digits(&bytes[letter + signed..], &mut value);
-    // Beyond these a double knows only 0 and infinity.
+    // Larger exponents yield only 0 or infinity.
     let value = value.min(9_999) as i64;
     let value = if sign == Some(&b'-') { -value } else { value };
     (1..=9).contains(&n).then_some((value, letter + signed + n))
 }
 
-/// Return the number of `digits`, with or without a point, and an exponent, by the standard
-/// library's correct rounding.
+/// Convert `digits`, with or without a point, and an exponent to a number with the correct rounding
+/// of the standard library.
 #[cold]
 fn by_library(digits: &[u8], exponent: i64) -> Option<f64> {
     let text = format!("{}e{exponent}", digits.escape_ascii());
@@ -205,7 +206,7 @@ fn not_finite(word: &[u8]) -> Option<(f64, usize)> {
     }
 }
 
-// Numbers as `G20.10` writes them, read without a branch for any digit.
+// Numbers in the form of `G20.10`, parsed without a branch per digit.
 //
 // ```text
 // columns   0 to 4    blanks; -, where there is one; 0, where no digit stands before the point
@@ -215,7 +216,7 @@ fn not_finite(word: &[u8]) -> Option<(f64, usize)> {
 
 const WIDTH: usize = 20;
 
-/// The lowest bytes, 0 to 15 of them.
+/// Masks of the lowest 0 to 15 bytes.
 const LOWEST: [u128; 16] = {
     let mut masks = [0; 16];
     let mut n = 1;
@@ -226,9 +227,9 @@ const LOWEST: [u128; 16] = {
     masks
 };
 
-/// The three numbers of a line that has them in `3G20.10`, and nothing but blanks behind them:
-/// those that [`take_real`] finds, in half the time. `None` of other lines, also of some
-/// with three numbers.
+/// Parse a line of three numbers in `3G20.10`, followed only by blanks. The result is that of
+/// [`take_real`], in half the time. Return `None` for other lines, including some lines with three
+/// numbers.
 pub fn three_g20_10(line: &[u8]) -> Option<[f64; 3]> {
     let (columns, behind) = line.as_chunks::<WIDTH>();
     let [x, y, z] = columns else {
@@ -246,7 +247,7 @@ fn number(columns: &[u8; WIDTH]) -> Option<f64> {
     let (&front, tail) = columns.split_first_chunk::<16>()?;
     let (digits, decimals, negative) = decimal_columns(u128::from_le_bytes(front))?;
     let exponent = exponent_columns(tail.try_into().ok()?)?;
-    // Of ten digits, the number is exact, and so are these powers: the one operation rounds
+    // A number of ten digits and these powers are exact, so that a single operation rounds
     // correctly.
     let magnitude = match exponent - decimals {
         power @ 0.. => digits as f64 * TENS.get(power as usize)?,
@@ -258,21 +259,22 @@ fn number(columns: &[u8; WIDTH]) -> Option<f64> {
     })
 }
 
-/// Ten digits as a number, how many of them stand behind the point, and whether there is a minus.
+/// Parse ten digits with a point; return the number, the count of digits after the point, and
+/// whether there is a minus.
 fn decimal_columns(columns: u128) -> Option<(u64, i32, bool)> {
     const ONES: u128 = u128::MAX / 0xff;
 
     let (front, negative) = front(columns as u64 & 0xff_ffff_ffff);
-    // The highest bit of the first byte that is a point, and perhaps of others behind it.
+    // Set the highest bit of the first byte that is a point, and possibly of later bytes.
     let points = columns ^ (ONES * b'.' as u128);
     let points = points.wrapping_sub(ONES) & !points & (ONES << 7);
     let point = points.trailing_zeros() as usize / 8;
     let before = *LOWEST.get(point)?;
-    // Without the point: what stands before it moves up by one.
+    // Remove the point: move the digits before it up by one byte.
     let columns = (columns & before) << 8 | columns & !(before << 8 | 0xff);
     let first = (columns as u64 >> 48) ^ 0x3030;
     let others = (columns >> 64) as u64 ^ 0x3030_3030_3030_3030;
-    // The highest bit of a byte above 9; what is carried reaches only bytes behind such a one.
+    // Set the highest bit of each byte above 9. A carry can only change bytes after such a byte.
     let odd = ((first + 0x7676) | first) & 0x8080
         | (others.wrapping_add(0x7676_7676_7676_7676) | others) & 0x8080_8080_8080_8080;
     let first = 10 * (first & 0xff) + (first >> 8);
@@ -280,8 +282,8 @@ fn decimal_columns(columns: u128) -> Option<(u64, i32, bool)> {
     (front & (odd == 0)).then_some((digits, 15 - point as i32, negative))
 }
 
-/// Check that five columns, the first in the lowest byte, are those in front of ten digits, and
-/// tell a minus among them. `|`, so that the processor need not guess the sign.
+/// Check the five columns before ten digits, with the first in the lowest byte. Return whether they
+/// are valid, and whether they contain a minus. `|` avoids a branch on the sign.
 fn front(columns: u64) -> (bool, bool) {
     const fn number(columns: [u8; 5]) -> u64 {
         let [a, b, c, d, e] = columns;
@@ -292,7 +294,7 @@ fn front(columns: u64) -> (bool, bool) {
     (positive | negative, negative)
 }
 
-/// The exponent in four columns; 0 if they are blank.
+/// Parse an exponent of four columns; 0 if the columns are blank.
 fn exponent_columns(columns: [u8; 4]) -> Option<i32> {
     if columns == *b"    " {
         return Some(0);
@@ -308,17 +310,18 @@ fn exponent_columns(columns: [u8; 4]) -> Option<i32> {
 
 // Fortran's edit descriptors: `G20.10`, `1P,E16.7`, `Fw.d` and `Iw`.
 
-/// The least magnitude that [`g20_10`] does not write as 0.
+/// Smallest magnitude that [`g20_10`] does not write as 0.
 const LEAST: f64 = 1e-99;
 
-/// `G20.10`: ten digits and a point, with an exponent where they lie outside of 0.1 to 10¹⁰.
+/// Format a number as `G20.10`: ten digits with a point, and an exponent unless the magnitude is
+/// between 0.1 and 10¹⁰.
 ///
-/// Sixteen columns are sign, digits and point; four are the exponent or blank.
+/// Sixteen columns contain sign, digits and point. The last four contain the exponent, or blanks.
 pub fn g20_10(value: f64) -> [u8; 20] {
     let magnitude = value.abs();
     let (digits, q, negative) = match magnitude {
         _ if !value.is_finite() => return written_not_finite(value),
-        // The sign of a zero is written.
+        // The sign of a zero is written as well.
         0.0 => (0, 0, value.is_sign_negative()),
         ..LEAST => (0, 0, false),
         _ => {
@@ -326,7 +329,7 @@ pub fn g20_10(value: f64) -> [u8; 20] {
             (digits, q, value < 0.0)
         }
     };
-    // 0 to 10 digits stand before the point where there is no exponent.
+    // Without an exponent, 0 to 10 digits stand before the point.
     let whole = q + 1;
     let plain = (0..=10).contains(&whole);
     let (before, tail) = match plain {
@@ -339,17 +342,18 @@ pub fn g20_10(value: f64) -> [u8; 20] {
     text
 }
 
-/// The sixteen columns of ten digits with a point after the first `before` of them, the first
-/// column in the lowest byte. Put together as one number, where no digit needs a branch or a loop.
+/// Return sixteen columns of ten digits with a point after the first `before` digits, the first
+/// column in the lowest byte. They are combined as one number, without branches or loops over
+/// digits.
 fn columns(digits: u64, before: usize, negative: bool) -> u128 {
     let text = ten_characters(digits);
     let whole = text & WHOLE[before];
     let fraction = text ^ whole;
-    // Five columns stand before the digits, and the point before those of the fraction.
+    // Five columns precede the digits, and the point precedes the digits of the fraction.
     (whole << 40) | (fraction << 48) | OTHERS[before][usize::from(negative)]
 }
 
-/// The lowest bytes, 0 to 10 of them.
+/// Masks of the lowest 0 to 10 bytes.
 const WHOLE: [u128; 11] = {
     let mut masks = [0; 11];
     let mut n = 1;
@@ -360,8 +364,8 @@ const WHOLE: [u128; 11] = {
     masks
 };
 
-/// Content of the columns beside 0 to 10 digits before the point and the others behind it, for
-/// numbers above zero and below.
+/// Columns other than digits, for 0 to 10 digits before the point, for positive and for negative
+/// numbers.
 const OTHERS: [[u128; 2]; 11] = {
     let mut all = [[others(0, b"    0"), others(0, b"   -0")]; 11];
     let mut before = 1;
@@ -379,15 +383,15 @@ const fn others(before: usize, front: &[u8; 5]) -> u128 {
     u128::from_le_bytes(columns)
 }
 
-/// The ten characters of a number below 10¹⁰, the first in the lowest byte.
+/// Return the ten characters of a number below 10¹⁰, with the first in the lowest byte.
 fn ten_characters(digits: u64) -> u128 {
     let (first, others) = (digits / 100_000_000, digits % 100_000_000);
     let first = (first / 10) | ((first % 10) << 8) | 0x3030;
     u128::from(first) | u128::from(eight_characters(others)) << 16
 }
 
-/// The eight characters of a number below 10⁸: halves, quarters and digits, all side by side.
-/// Multiplication and shift divide by 100 and 10 exactly for numbers as small as these.
+/// Return the eight characters of a number below 10⁸, split into halves, quarters and digits in
+/// parallel. For such small numbers, a multiplication and a shift divide exactly by 100 and 10.
 fn eight_characters(digits: u64) -> u64 {
     let halves = (digits / 10_000) | ((digits % 10_000) << 32);
     let hundreds = ((halves * 10_486) >> 20) & 0x0000_007f_0000_007f;
@@ -397,7 +401,7 @@ fn eight_characters(digits: u64) -> u64 {
     digits | 0x3030_3030_3030_3030
 }
 
-/// Four columns: `E+11`, `E-01`, and without the letter `+100`.
+/// Format an exponent in four columns: `E+11`, `E-01`, and without the letter `+100`.
 fn written_exponent(value: i32) -> [u8; 4] {
     let sign = if value < 0 { b'-' } else { b'+' };
     let digit = |unit: u32| b'0' + (value.unsigned_abs() / unit % 10) as u8;
@@ -416,7 +420,7 @@ fn written_not_finite<const WIDTH: usize>(value: f64) -> [u8; WIDTH] {
     })
 }
 
-/// `1P,E16.7`: one digit before the point and seven behind it.
+/// Format a number as `1P,E16.7`: one digit before the point and seven after it.
 pub fn e16_7(value: f64) -> [u8; 16] {
     if !value.is_finite() {
         return written_not_finite(value);
@@ -435,7 +439,8 @@ fn right<const WIDTH: usize>(text: &str) -> [u8; WIDTH] {
     columns
 }
 
-/// `Fw.d`, such as `F12.6`; `None` if the number needs more columns, and Fortran writes stars.
+/// Format a number as `Fw.d`, such as `F12.6`; `None` if it needs more columns (Fortran writes
+/// stars).
 pub fn f<const WIDTH: usize, const DECIMALS: usize>(value: f64) -> Option<[u8; WIDTH]> {
     const { assert!(WIDTH > DECIMALS) };
     let unit = const { 10u64.pow(DECIMALS as u32) };
@@ -453,14 +458,14 @@ pub fn f<const WIDTH: usize, const DECIMALS: usize>(value: f64) -> Option<[u8; W
     Some(columns)
 }
 
-/// `Iw`, such as `I10`; `None` if the number needs more columns, and Fortran writes stars.
+/// Format a number as `Iw`, such as `I10`; `None` if it needs more columns (Fortran writes stars).
 pub fn i<const WIDTH: usize>(value: i64) -> Option<[u8; WIDTH]> {
     let mut columns = [b' '; WIDTH];
     put_integer(&mut columns, value.unsigned_abs(), value < 0)?;
     Some(columns)
 }
 
-/// Write into the last of blank columns.
+/// Write an integer into the last of the blank columns.
 fn put_integer(columns: &mut [u8], mut value: u64, negative: bool) -> Option<()> {
     let mut columns = columns.iter_mut().rev();
     loop {
@@ -476,13 +481,13 @@ fn put_integer(columns: &mut [u8], mut value: u64, negative: bool) -> Option<()>
     Some(())
 }
 
-// From binary to decimal, rounded correctly: to the nearest, ties to the even digit.
+// Conversion from binary to decimal, correctly rounded: to the nearest, ties to the even digit.
 //
-// A number is m × 2ᵉ with m < 2⁵³, so m × 2ᵉ × 10ᵏ is the integer m × 5ᵏ shifted by e + k bits.
-// For 0 ≤ k ≤ 27 it fits in 128 bits, and the bits shifted out tell exactly how to round: nothing
-// is approximated. All else, which is rare in a simulation, is left to the standard library.
+// A number is m × 2ᵉ with m < 2⁵³, so that m × 2ᵉ × 10ᵏ is the integer m × 5ᵏ shifted by e + k
+// bits. For 0 ≤ k ≤ 27, the integer fits into 128 bits. The bits shifted out determine the rounding
+// exactly. The standard library converts all other numbers, which are rare in simulations.
 
-/// 5ᵏ, as many as 64 bits hold.
+/// Powers 5ᵏ that fit into 64 bits.
 const FIVES: [u64; 28] = {
     let mut fives = [1; 28];
     let mut k = 1;
@@ -493,13 +498,13 @@ const FIVES: [u64; 28] = {
     fives
 };
 
-/// The least exponent of ten with which [`ten_digits`] needs no help: 9 + 18 = 27.
+/// Smallest exponent of ten that [`ten_digits`] converts without the standard library: 9 + 18 = 27.
 const LEAST_POWER: i32 = -18;
 
-/// From where on ten digits round up to 10^`LEAST_POWER`, …, 10¹⁰. From 1 on these are gfortran's own
-/// borders, which it computes with a rounding error: 0.99999999995, a little less than halfway, is
-/// written as 1.000000000, and so are the first 9.9999999995, 99.999999995, 999.99999995,
-/// 9999.9999995 and 999999.99995.
+/// Smallest numbers whose ten digits round up to 10^`LEAST_POWER`, …, 10¹⁰. From 1 on, these are
+/// the limits of gfortran, which computes them with a rounding error. 0.99999999995, slightly less
+/// than halfway, is written as 1.000000000. The same holds for 9.9999999995, 99.999999995,
+/// 999.99999995, 9999.9999995 and 999999.99995.
 const BORDERS: [f64; 29] = [
     9.9999999995e-19,
     9.9999999995e-18,
@@ -532,7 +537,7 @@ const BORDERS: [f64; 29] = [
     9.9999999995e9,
 ];
 
-/// `value` as d × 10^(q − 9), with d of ten digits, or 0. `value` is finite and not negative.
+/// Convert `value`, finite and not negative, to d × 10^(q − 9). d has ten digits, or is 0.
 fn ten_digits(value: f64) -> (u64, i32) {
     if value == 0.0 {
         return (0, 0);
@@ -541,7 +546,7 @@ fn ten_digits(value: f64) -> (u64, i32) {
         return digits_by_library(value);
     }
     let (mantissa, exponent) = parts(value);
-    // ⌊log₁₀ 2ⁿ⌋ for 2ⁿ ≤ value < 2ⁿ⁺¹, which is the exponent of ten or one less.
+    // This is ⌊log₁₀ 2ⁿ⌋ for 2ⁿ ≤ value < 2ⁿ⁺¹: the exponent of ten, or one less.
     let n = exponent + 52;
     let below = (n * 1233) >> 12;
     let border = BORDERS[(below + 1 - LEAST_POWER) as usize];
@@ -551,7 +556,7 @@ fn ten_digits(value: f64) -> (u64, i32) {
     (digits as u64, q)
 }
 
-/// As [`ten_digits`], of any number.
+/// Convert any number like [`ten_digits`], with the standard library.
 #[cold]
 fn digits_by_library(value: f64) -> (u64, i32) {
     let text = format!("{value:.9e}");
@@ -563,16 +568,17 @@ fn digits_by_library(value: f64) -> (u64, i32) {
     )
 }
 
-/// `value` × 10^`DECIMALS`, as an integer; `None` if it exceeds 64 bits. `value` is not negative.
+/// Return `value` × 10^`DECIMALS` as an integer; `None` if it exceeds 64 bits. `value` must not be
+/// negative.
 fn scaled<const DECIMALS: usize>(value: f64) -> Option<u64> {
-    // With fewer decimals, shifting to the left could be asked for.
+    // With fewer decimals, a shift to the left could be necessary.
     const { assert!(DECIMALS >= 6 && DECIMALS < FIVES.len()) };
     if !value.is_finite() {
         return None;
     }
     let (mantissa, exponent) = parts(value);
     match -(exponent + DECIMALS as i32) {
-        // Of 2⁵² × 5⁶ or more.
+        // The number is at least 2⁵² × 5⁶.
         ..=0 => None,
         shift @ 1..128 => {
             let digits = shifted(mantissa, FIVES[DECIMALS], shift as u32);
@@ -582,7 +588,7 @@ fn scaled<const DECIMALS: usize>(value: f64) -> Option<u64> {
     }
 }
 
-/// m and e of m × 2ᵉ.
+/// Return m and e of m × 2ᵉ.
 fn parts(value: f64) -> (u64, i32) {
     let bits = value.to_bits();
     let (biased, fraction) = ((bits >> 52) as i32, bits & ((1 << 52) - 1));
@@ -592,11 +598,12 @@ fn parts(value: f64) -> (u64, i32) {
     }
 }
 
-/// `mantissa` × `five` / 2^`shift`, for a power of five and shifts of 1 to 127.
+/// Return `mantissa` × `five` / 2^`shift`, rounded, for a power of five and shifts of 1 to 127.
 fn shifted(mantissa: u64, five: u64, shift: u32) -> u128 {
     let product = u128::from(mantissa) * u128::from(five);
     let rounded = ((product >> (shift - 1)) + 1) >> 1;
-    // A power of five is odd: halfway, the last bit of the product is the last of the mantissa.
+    // A power of five is odd. Halfway between two integers, the last set bit of the product is
+    // therefore that of the mantissa.
     let tie = mantissa.trailing_zeros() == shift - 1;
     rounded & !u128::from(tie)
 }

@@ -1,7 +1,7 @@
-//! Decode and encode trajectories of molecular dynamics.
+//! Decoding and encoding of molecular dynamics trajectories.
 //!
-//! Open a file with [`trajectory::Trajectory`], which recognises its format, finds its frames and
-//! reads blocks of them:
+//! Open a file with [`trajectory::Trajectory`]. It recognises the format, finds the frames, and
+//! reads blocks of frames:
 //!
 //! ```no_run
 //! use paceline_formats::trajectory::Trajectory;
@@ -13,7 +13,7 @@
 //! # }
 //! ```
 //!
-//! A program with its own workers can combine the parts below it:
+//! A program with its own workers can combine the modules that it uses:
 //!
 //! - [`source`] reads ranges of bytes;
 //! - [`index`] finds the offset of each frame, and saves the result of a scan;
@@ -22,9 +22,9 @@
 //! - [`writer`] encodes blocks, into memory or into a file;
 //! - [`format`](mod@format) defines the interface of a format, and [`registry`] lists all formats.
 //!
-//! Each format has a folder. A decoder reads the bytes of one frame and opens no file; an encoder
-//! makes these bytes. Lengths are in Å, times in ps, forces in kJ/(mol·Å). No content of a file can
-//! cause a panic, or an allocation beyond the size of the file's possible data.
+//! Each format has a folder. A decoder reads the bytes of one frame, and opens no file. An encoder
+//! creates these bytes. Lengths are in Å, times in ps, forces in kJ/(mol·Å). No content of a file
+//! can cause a panic, or an allocation larger than the possible data of the file.
 
 #![deny(missing_docs)]
 
@@ -34,7 +34,7 @@ pub mod dcd;
 pub mod dlpoly;
 pub mod fingerprint;
 pub mod format;
-#[doc(hidden)] // For the tests and benchmarks of this crate.
+#[doc(hidden)] // Public for the tests and benchmarks of this crate.
 pub mod fortran_text;
 pub mod hdf5_chunks;
 pub mod index;
@@ -43,7 +43,7 @@ pub mod netcdf3;
 pub mod reader;
 pub mod registry;
 pub mod source;
-#[doc(hidden)] // For paceline-snapshot, which writes at offsets too.
+#[doc(hidden)] // Public for paceline-snapshot, which also writes at offsets.
 pub mod system;
 mod text_lines;
 pub mod trajectory;

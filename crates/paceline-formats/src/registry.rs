@@ -3,7 +3,7 @@
 use crate::format::Registry;
 use crate::{dcd, dlpoly, lammps, netcdf3, trr, xtc};
 
-/// All formats of this crate, in the order in which messages list them.
+/// All formats of this crate. Messages list formats in this order.
 pub static STANDARD: Registry = Registry::new(&[
     &xtc::Xtc,
     &trr::Trr,

@@ -1,4 +1,4 @@
-//! Byte ranges of a file: only this module reads trajectories.
+//! Reading of byte ranges of a file. Only this module reads trajectories.
 
 use std::fs::File;
 use std::io;
@@ -8,29 +8,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use crate::error::{Error, Result};
 use crate::system;
 
-/// Maximum number of bytes between two wanted ranges that are read together: copying them costs
-/// about as much as another call.
+/// Maximum gap between two wanted ranges that are read together, bytes. Copying the gap costs about
+/// as much as another call.
 pub const GAP: u64 = 4096;
 
-/// Source of bytes with positional reads. Threads share it, and it has no cursor.
+/// Source of bytes with positional reads. Threads can share it, since it has no cursor.
 pub trait Source: Send + Sync {
-    /// Path for messages.
+    /// Return the path, for messages.
     fn path(&self) -> &Path;
 
-    /// Present size, bytes.
+    /// Return the current size, bytes.
     fn size(&self) -> Result<u64>;
 
-    /// Fill `buffer` from `offset` on.
+    /// Fill `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the source ends before the buffer is full: callers ask only for bytes
-    /// that were there when the source was indexed.
+    /// [`Error::Changed`] if the source ends before the buffer is full: callers request only bytes
+    /// that existed when the source was indexed.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
-    /// Announce bytes that will soon be read; fetching them may start in the background.
+    /// Announce a range that will soon be read, so that prefetching can start in the background.
     fn will_need(&self, offset: u64, len: u64);
 
-    /// Number of bytes and calls so far.
+    /// Return the number of bytes and calls so far.
     fn traffic(&self) -> Traffic;
 }
 
@@ -43,7 +43,7 @@ pub struct Traffic {
     pub calls: u64,
 }
 
-/// A file, read at offsets.
+/// File that is read at offsets.
 #[derive(Debug)]
 pub struct FileSource {
     path: PathBuf,
@@ -97,7 +97,8 @@ impl Source for FileSource {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        // Counted individually rather than with read_exact_at, so that the counts are the kernel's.
+        // Calls are counted individually and not made by read_exact_at, so that the counts are
+        // those of system calls.
         let mut done = 0;
         while done < buffer.len() {
             self.calls.fetch_add(1, Ordering::Relaxed);

@@ -42,7 +42,7 @@ mod unix {
             .open(path)
     }
 
-    /// Read once from `offset` on; return the number of bytes, 0 beyond the end.
+    /// Read once from `offset` on; return the number of bytes, which is 0 beyond the end.
     pub fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         file.read_at(buffer, offset)
     }
@@ -52,11 +52,12 @@ mod unix {
         file.write_all_at(bytes, offset)
     }
 
-    /// Start to fetch bytes that will soon be read, if the system supports it.
+    /// Ask the system to prefetch a range, if it supports that.
     #[cfg(target_os = "linux")]
     pub fn will_need(file: &File, offset: u64, len: u64) {
-        // SAFETY: posix_fadvise takes a descriptor, which `file` keeps open, and three integers;
-        // it touches no memory of ours. Its result is advice about advice: ignored.
+        // SAFETY: posix_fadvise gets a descriptor that `file` keeps open, and three integers; it
+        // accesses no memory of the process. Its result is ignored, because prefetching is
+        // optional.
         unsafe {
             libc::posix_fadvise(
                 file.as_raw_fd(),
@@ -67,43 +68,44 @@ mod unix {
         }
     }
 
-    /// Start to fetch bytes that will soon be read, if the system supports it.
+    /// Ask the system to prefetch a range, if it supports that.
     #[cfg(target_vendor = "apple")]
     pub fn will_need(file: &File, offset: u64, len: u64) {
         let advice = libc::radvisory {
             ra_offset: offset as libc::off_t,
             ra_count: len.min(i32::MAX as u64) as libc::c_int,
         };
-        // SAFETY: F_RDADVISE takes a descriptor, which `file` keeps open, and a pointer to a
-        // `radvisory` that it only reads, and that lives until the call returns. Its result is
-        // advice about advice: ignored.
+        // SAFETY: F_RDADVISE gets a descriptor that `file` keeps open, and a pointer to a
+        // `radvisory`. It only reads the `radvisory`, which lives until the call returns. Its
+        // result is ignored, because prefetching is optional.
         unsafe {
             libc::fcntl(file.as_raw_fd(), libc::F_RDADVISE, &raw const advice);
         }
     }
 
-    /// Start to fetch bytes that will soon be read, if the system supports it.
+    /// Do nothing: the system supports no prefetching.
     #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
     pub fn will_need(_file: &File, _offset: u64, _len: u64) {}
 
-    /// Close a file and return the result: with delayed writes, as in NFS, some write errors are
-    /// reported here.
+    /// Close a file and return the result. With delayed writes, as in NFS, some write errors are
+    /// reported only here.
     pub fn close(file: File) -> io::Result<()> {
         let descriptor = file.into_raw_fd();
-        // SAFETY: `into_raw_fd` gave the descriptor away, so nobody else uses it or closes it.
+        // SAFETY: `into_raw_fd` transferred ownership of the descriptor, so nothing else uses or
+        // closes it.
         if unsafe { libc::close(descriptor) } == 0 {
             return Ok(());
         }
         match io::Error::last_os_error() {
-            // The descriptor is closed nevertheless.
+            // The descriptor is closed in this case, too.
             error if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             error => Err(error),
         }
     }
 }
 
-/// The same calls on Windows. Several programs can open, rename and delete a file if each opens it
-/// as the standard library does.
+/// The same calls on Windows. Files are opened with the sharing flags of the standard library, so
+/// that several programs can open, rename and delete a file.
 #[cfg(windows)]
 mod windows {
     use std::fs::{File, OpenOptions};
@@ -111,9 +113,9 @@ mod windows {
     use std::os::windows::fs::{FileExt, OpenOptionsExt};
     use std::path::Path;
 
-    /// Opens folders too, so that they can be refused with a clear message.
+    /// Flag that allows opening folders, so that they can be refused with a clear message.
     const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
-    /// Opens a link itself, not its target.
+    /// Flag that opens a link itself instead of its target.
     const FILE_FLAG_OPEN_REPARSE_POINT: u32 = 0x0020_0000;
 
     pub fn open_without_waiting(path: &Path) -> io::Result<File> {
@@ -134,18 +136,19 @@ mod windows {
         }
     }
 
-    /// The folder determines who may open the file: there is no mode.
+    /// Create a new file for writing. Its permissions are those of the folder, since Windows has no
+    /// mode.
     pub fn create_new(path: &Path, _private: bool) -> io::Result<File> {
         OpenOptions::new().write(true).create_new(true).open(path)
     }
 
-    /// This moves the cursor, which is not used.
+    /// Read once from `offset` on. The cursor moves, but is not used.
     pub fn read_at(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         check(offset)?;
         file.seek_read(buffer, offset)
     }
 
-    /// This moves the cursor, which is not used.
+    /// Write all bytes from `offset` on. The cursor moves, but is not used.
     pub fn write_all_at(file: &File, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
         while !bytes.is_empty() {
             check(offset)?;
@@ -162,8 +165,8 @@ mod windows {
         Ok(())
     }
 
-    /// Refuse an offset that no file can have, as other systems do: on Windows, the two largest
-    /// offsets mean the end of the file and its cursor.
+    /// Refuse an impossible offset, as other systems do. On Windows, the two largest offsets mean
+    /// the end of the file and the cursor.
     fn check(offset: u64) -> io::Result<()> {
         match i64::try_from(offset) {
             Ok(_) => Ok(()),
@@ -173,7 +176,7 @@ mod windows {
 
     pub fn will_need(_file: &File, _offset: u64, _len: u64) {}
 
-    /// Windows reports no write errors here.
+    /// Close a file. Windows reports no write errors here.
     pub fn close(_file: File) -> io::Result<()> {
         Ok(())
     }

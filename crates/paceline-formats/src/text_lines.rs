@@ -1,4 +1,4 @@
-//! Lines of text and the words in them.
+//! Lines of text, and the words in a line.
 
 use memchr::memchr;
 
@@ -21,12 +21,13 @@ pub(crate) struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Make the lines of all `total` bytes, of which `bytes` may be the first ones.
+    /// Create the lines of a text of `total` bytes. `bytes` may contain only the first of these
+    /// bytes.
     pub fn new(bytes: &'a [u8], total: u64) -> Self {
         Lines::behind(bytes, total, 0)
     }
 
-    /// Return the lines from `at` on, which is within the bytes.
+    /// Create the lines from offset `at` on. `at` must be within `bytes`.
     pub fn behind(bytes: &'a [u8], total: u64, at: usize) -> Self {
         Lines {
             bytes,
@@ -37,7 +38,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Return the lines with up to `max` bytes each; the last line may lack its line feed.
+    /// Allow up to `max` bytes per line, and a last line without a line feed.
     pub fn up_to(self, max: usize) -> Self {
         Lines {
             max,
@@ -46,7 +47,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Return the offset of the bytes that were not taken yet.
+    /// Return the offset of the next line.
     pub fn at(&self) -> usize {
         self.at
     }
@@ -55,23 +56,23 @@ impl<'a> Lines<'a> {
         &self.bytes[self.at..]
     }
 
-    /// Take the title: the next line, blank or not.
+    /// Return the title: the next line, blank or not.
     pub fn title(&mut self) -> Result<&'a [u8], Fault> {
         let at = self.at;
         self.line()?.ok_or_else(|| end(at, "a title"))
     }
 
-    /// Take the next line that is not blank, without its line feed.
+    /// Return the next line that is not blank, without its line feed.
     ///
     /// # Errors
-    /// [`Fault::Short`] if it ends beyond the available bytes, [`Fault::Bad`] if the lines end
-    /// before or within it.
+    /// [`Fault::Short`] if the line ends beyond the available bytes, [`Fault::Bad`] if the text
+    /// ends before or within the line.
     pub fn next(&mut self, what: &str) -> Result<&'a [u8], Fault> {
         let at = self.at;
         self.next_if_any()?.ok_or_else(|| end(at, what))
     }
 
-    /// Take the next line that is not blank; `None` if there is none.
+    /// Return the next line that is not blank; `None` if there is none.
     pub fn next_if_any(&mut self) -> Result<Option<&'a [u8]>, Fault> {
         while let Some(line) = self.line()? {
             if !is_blank(line) {
@@ -113,13 +114,13 @@ pub(crate) fn is_blank(line: &[u8]) -> bool {
     line.iter().all(u8::is_ascii_whitespace)
 }
 
-/// Words of a line.
+/// Split a line into words.
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty())
 }
 
-/// Parse the three numbers of a line of three words.
+/// Parse a line of exactly three numbers.
 pub(crate) fn vector(line: &[u8]) -> Option<[f64; 3]> {
     three_g20_10(line).or_else(|| three_words(line))
 }

@@ -1,4 +1,4 @@
-//! Simple interface for Rust programs: open a trajectory and read blocks of its frames.
+//! Simple interface for Rust programs: open a trajectory, and read blocks of its frames.
 
 use std::ops::Range;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::registry::STANDARD;
 use crate::source::{FileSource, Source};
 use crate::{CellRow, Fields, Format, Layout, UnitCell};
 
-/// A trajectory file and its frame index.
+/// Trajectory file and its frame index.
 ///
 /// ```no_run
 /// use paceline_formats::Fields;
@@ -55,17 +55,17 @@ impl Trajectory {
         })
     }
 
-    /// The frame index.
+    /// Return the frame index.
     pub fn index(&self) -> &Index {
         &self.index
     }
 
-    /// The format of the file.
+    /// Return the format of the file.
     pub fn format(&self) -> &'static dyn Format {
         self.index.layout().format()
     }
 
-    /// Number of atoms of a frame; that of the first frame if the number varies.
+    /// Return the number of atoms of a frame; if it varies, that of the first frame.
     pub fn n_atoms(&self) -> usize {
         self.index.n_atoms()
     }
@@ -75,11 +75,11 @@ impl Trajectory {
         self.index.n_frames()
     }
 
-    /// Make a reader of some fields of some atoms. Each thread needs its own reader.
+    /// Create a reader of some fields of some atoms. Each thread needs its own reader.
     ///
     /// # Errors
-    /// [`Error::Argument`] for atoms of another system, [`Error::Unsupported`] if the number of
-    /// atoms varies (see [`Trajectory::frame`]), and errors of the file.
+    /// [`Error::Argument`] if the atoms belong to a system of another size. [`Error::Unsupported`]
+    /// if the number of atoms varies (see [`Trajectory::frame`]). Errors of the file.
     pub fn reader(&self, atoms: Atoms, fields: Fields) -> Result<FrameReader<'_>> {
         if let Some(what) = self.index.varying() {
             return Err(unsupported(self.source.path(), what));
@@ -128,11 +128,11 @@ pub struct FrameReader<'a> {
     fields: Fields,
 }
 
-/// Frames in Å, Å/ps, kJ/(mol·Å), degrees and ps.
+/// Frames, in Å, Å/ps, kJ/(mol·Å), degrees and ps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrameBlock {
-    /// Positions, Å: frames × atoms × 3; empty for a field that was not requested, like the next
-    /// two fields.
+    /// Positions, Å: frames × atoms × 3. Empty if positions were not requested; the same holds for
+    /// the next two fields.
     pub positions: Vec<f32>,
     /// Velocities, Å/ps.
     pub velocities: Vec<f32>,
@@ -149,7 +149,7 @@ pub struct FrameBlock {
 }
 
 impl FrameReader<'_> {
-    /// Read some frames. A field that a frame lacks is NaN there.
+    /// Read some frames. If a frame lacks a field, its numbers are NaN.
     ///
     /// # Errors
     /// [`Error::Argument`] if the frames do not exist, [`Error::Damaged`] for the first damaged

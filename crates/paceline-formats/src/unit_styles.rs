@@ -1,20 +1,21 @@
-//! LAMMPS's unit styles (`units real` in its input), and conversion factors.
+//! Unit styles of LAMMPS (`units real` in its input), and conversion factors.
 
-/// kJ/(mol·Å) in a newton, and kJ/mol in an electronvolt: CODATA 2010, as MDAnalysis has them.
+/// Force of 1 N in kJ/(mol·Å). The next constant is 1 eV in kJ/mol. Values are from CODATA 2010, as
+/// in MDAnalysis.
 const NEWTON: f64 = 6.02214129e10;
 const ELECTRONVOLT: f64 = 6.02214129e20 * 1.602176565e-19;
-/// Å in a bohr, and kJ/mol in a hartree: CODATA 2010.
+/// Length of 1 bohr in Å. The next constant is 1 hartree in kJ/mol. Values are from CODATA 2010.
 const BOHR: f64 = 0.52917721092;
 const HARTREE: f64 = 27.21138505 * ELECTRONVOLT;
 
 /// Units of a style.
 struct Style {
     name: &'static str,
-    /// Length in Å, velocity in Å/ps, and force in kJ/(mol·Å).
+    /// Factors that convert length to Å, velocity to Å/ps, and force to kJ/(mol·Å).
     factors: [f64; 3],
     /// Unit of time, ps.
     time: f64,
-    /// LAMMPS's default step, in the unit of time.
+    /// Default time step of LAMMPS, in the unit of time.
     step: f64,
 }
 
@@ -29,8 +30,8 @@ const fn style(name: &'static str, factors: [f64; 3], time: f64, step: f64) -> S
 
 /// All styles (LAMMPS's manual, "units command").
 ///
-/// Velocities of `electron` are in bohr/fs, as LAMMPS integrates them over its time, fs. Its manual
-/// states another unit of time, 1.03275 fs.
+/// Velocities of `electron` are in bohr/fs, because LAMMPS integrates them with its time in fs. The
+/// manual of LAMMPS states another unit of time, 1.03275 fs.
 const STYLES: [Style; 8] = [
     style("lj", [1.0; 3], 1.0, 0.005),
     style("real", [1.0, 1e3, 4.184], 1e-3, 1.0),
@@ -51,7 +52,7 @@ impl Units {
     pub const REDUCED: &str = "numbers have no unit (units lj): they are left as they are, and named \
                                Å, ps, Å/ps and kJ/(mol·Å)";
 
-    /// Return the style of this name of LAMMPS's command `units`.
+    /// Return the unit style with this name in LAMMPS's command `units`.
     pub fn named(name: &[u8]) -> Option<Units> {
         let place = STYLES
             .iter()
@@ -59,18 +60,18 @@ impl Units {
         place.and_then(|place| Units::from_code(place as u8))
     }
 
-    /// Make the sentence for a name that is not a style.
+    /// Return the message for an unknown unit style.
     pub fn unknown(name: &str) -> String {
         let expected = Units::names();
         format!("units= (--units) must be one of {expected}, not {name:?}")
     }
 
-    /// Return the style of a number from [`Units::code`].
+    /// Return the unit style with this number from [`Units::code`].
     pub fn from_code(code: u8) -> Option<Units> {
         STYLES.get(usize::from(code)).map(|_| Units(code))
     }
 
-    /// Number of the style, for saved layouts.
+    /// Return the number of the unit style, for saved layouts.
     pub fn code(self) -> u8 {
         self.0
     }
@@ -79,32 +80,32 @@ impl Units {
         &STYLES[usize::from(self.0)]
     }
 
-    /// Name of the style in LAMMPS's command `units`.
+    /// Return the name of the unit style in LAMMPS's command `units`.
     pub fn name(self) -> &'static str {
         self.style().name
     }
 
-    /// True for reduced units, whose numbers are not converted.
+    /// True for reduced units. Their numbers are not converted.
     pub fn is_reduced(self) -> bool {
         self.name() == "lj"
     }
 
-    /// Factors of lengths, velocities and forces to Å, Å/ps and kJ/(mol·Å).
+    /// Return the factors that convert lengths, velocities and forces to Å, Å/ps and kJ/(mol·Å).
     pub fn factors(self) -> [f64; 3] {
         self.style().factors
     }
 
-    /// Unit of time, ps; 1 for reduced units.
+    /// Return the unit of time, ps; 1 for reduced units.
     pub fn time(self) -> f64 {
         self.style().time
     }
 
-    /// LAMMPS's default step, in its unit of time.
+    /// Return the default time step of LAMMPS, in its unit of time.
     pub fn usual_step(self) -> f64 {
         self.style().step
     }
 
-    /// Name of the unit of time.
+    /// Return the name of the unit of time.
     pub fn name_of_time(self) -> &'static str {
         match self.name() {
             "lj" => "\u{3c4}",
@@ -116,7 +117,7 @@ impl Units {
         }
     }
 
-    /// Names of all styles.
+    /// Return the names of all unit styles.
     pub fn names() -> String {
         STYLES.each_ref().map(|style| style.name).join(", ")
     }

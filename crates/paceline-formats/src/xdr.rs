@@ -1,11 +1,11 @@
-//! XDR, the big-endian encoding that XTC and TRR share (RFC 4506), and further common parts: a box
-//! in nm, and a step of 32 bits.
+//! XDR, the big-endian encoding of XTC and TRR (RFC 4506), and other common parts of both formats:
+//! a box in nm, and a step of 32 bits.
 
 use crate::error::Fault;
 use crate::triclinic_box;
 use crate::{FrameIn, UnitCell, triclinic_vectors};
 
-/// Takes numbers from the front of a frame's bytes.
+/// Reads numbers from the bytes of a frame, front to back.
 #[derive(Debug, Clone)]
 pub struct Xdr<'a> {
     bytes: &'a [u8],
@@ -17,13 +17,13 @@ impl<'a> Xdr<'a> {
         Xdr { bytes, at: 0 }
     }
 
-    /// Offset of the next number from the first byte of the frame.
+    /// Return the offset of the next number in the frame.
     pub fn at(&self) -> usize {
         self.at
     }
 
     /// # Errors
-    /// [`Fault::Short`] if the bytes end before the number does; likewise for the following
+    /// [`Fault::Short`] if the bytes end before the number; the same holds for the following
     /// methods.
     pub fn i32(&mut self) -> Result<i32, Fault> {
         self.take().map(i32::from_be_bytes)
@@ -41,12 +41,12 @@ impl<'a> Xdr<'a> {
         self.take().map(f64::from_be_bytes)
     }
 
-    /// Take the bytes of a string or an opaque field; the caller handles length and padding.
+    /// Read the bytes of a string or an opaque field. The caller handles length and padding.
     pub fn bytes<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
         self.take()
     }
 
-    /// Take three consecutive numbers: a vector.
+    /// Read three consecutive numbers: a vector.
     pub fn i32x3(&mut self) -> Result<[i32; 3], Fault> {
         Ok([self.i32()?, self.i32()?, self.i32()?])
     }
@@ -67,14 +67,15 @@ impl<'a> Xdr<'a> {
     }
 }
 
-/// Number of padding bytes after an opaque field of `len` bytes.
+/// Return the number of padding bytes after an opaque field of `len` bytes.
 pub fn padding(len: u64) -> u64 {
     len.wrapping_neg() % 4
 }
 
 pub const NM_PER_ANGSTROM: f32 = 0.1;
 
-/// Make the cell of a box in nm; lengths and angles follow MDAnalysis's order of operations.
+/// Create the cell of a box in nm. Lengths and angles are computed with MDAnalysis's order of
+/// operations.
 pub fn unit_cell(vectors: [[f64; 3]; 3]) -> UnitCell {
     let [x, y, z] = vectors.map(|vector| vector.map(|value| f64::from(value as f32)));
     let [lx, ly, lz, alpha, beta, gamma] = triclinic_box(x, y, z);
@@ -89,10 +90,10 @@ pub fn unit_cell(vectors: [[f64; 3]; 3]) -> UnitCell {
     }
 }
 
-/// Return the box of a cell, nm; zeros without a cell.
+/// Return the box of a cell, nm; zeros if there is no cell.
 ///
 /// # Errors
-/// If the cell does not span a volume.
+/// A message if the cell does not span a volume.
 pub fn box_vectors(cell: &UnitCell) -> Result<[[f32; 3]; 3], String> {
     if !cell.is_upright() {
         let nm = |value: f64| (value / 10.0) as f32;
@@ -110,10 +111,11 @@ pub fn box_vectors(cell: &UnitCell) -> Result<[[f32; 3]; 3], String> {
     }
 }
 
-/// Convert step and time (ps) of a frame for a file of the format `name`.
+/// Convert step and time (ps) of a frame to the types of the file. `name` is the format, for
+/// messages.
 ///
 /// # Errors
-/// If one of them does not fit.
+/// A message if the step or the time does not fit.
 pub fn moment(frame: &FrameIn<'_>, name: &str) -> Result<(i32, f32), String> {
     let step = i32::try_from(frame.step)
         .map_err(|_| format!("step {} does not fit in the 32 bits of {name}", frame.step))?;

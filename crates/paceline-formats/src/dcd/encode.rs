@@ -1,4 +1,4 @@
-//! Encodes DCD as NAMD, VMD and MDAnalysis write it: little-endian, markers of 4 bytes, CHARMM's
+//! Encoding of DCD as by NAMD, VMD and MDAnalysis: little-endian, markers of 4 bytes, CHARMM
 //! version 24, and a cell of lengths and cosines.
 
 use super::header::FIRST_LEN;
@@ -6,7 +6,7 @@ use super::layout::{AKMA, CELL_LEN};
 use crate::codec::{check_finite, odd_bits};
 use crate::{Encoder, FrameIn, Series};
 
-/// CHARMM version for which readers expect CHARMM's format.
+/// CHARMM version from which on readers expect the CHARMM format.
 const CHARMM_VERSION: i32 = 24;
 
 const TITLE: &str = "CREATED BY PACELINE";
@@ -20,11 +20,11 @@ pub struct DcdEncoder {
 }
 
 impl DcdEncoder {
-    /// Make an encoder. With `has_cell`, every frame holds a cell, which is zeros for a frame
+    /// Create an encoder. With `has_cell`, every frame contains a cell; it is zero for a frame
     /// without a cell.
     ///
     /// # Errors
-    /// Sentence with the limit of DCD files.
+    /// A message with the limit of DCD files.
     pub fn new(n_atoms: usize, has_cell: bool) -> Result<Self, String> {
         // Readers treat the markers as signed numbers.
         let most = i32::MAX / 4;
@@ -102,7 +102,8 @@ impl Encoder for DcdEncoder {
             });
         }
         let (positions, _) = frame.positions.as_chunks::<3>();
-        // Checked during the conversion: a separate pass took a third of the whole time.
+        // Numbers are checked during the conversion. A separate pass would take a third of the
+        // total time.
         let mut odd = 0;
         for axis in 0..3 {
             put_record(bytes, 4 * positions.len(), |bytes| {
@@ -132,8 +133,8 @@ fn put_all<T: Copy, const N: usize>(bytes: &mut Vec<u8>, numbers: &[T], put: fn(
     bytes.extend(numbers.iter().flat_map(|&number| put(number)));
 }
 
-/// Make the cell record: A, cos γ, B, cos β, cos α, C. NAMD and VMD write cosines, all readers
-/// distinguish them from degrees, and in double precision they give back the same angles.
+/// Create the cell record: A, cos γ, B, cos β, cos α, C. NAMD and VMD write cosines, too. All
+/// readers distinguish cosines from degrees, and in double precision they yield the same angles.
 fn cell(dimensions: &[f32; 6]) -> [f64; 6] {
     if dimensions[..3] == [0.0; 3] {
         return [0.0; 6];
@@ -146,16 +147,18 @@ fn cell(dimensions: &[f32; 6]) -> [f64; 6] {
 
 // Encoding of the times of frames in the header of a DCD file.
 
-/// Time axis: frame k has the time (istart + k × nsavc) × delta, where the bracket is its step.
+/// Time axis: frame k has the time (istart + k × nsavc) × delta. The bracket is the step number of
+/// the frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Clock {
     istart: i32,
     nsavc: i32,
-    /// Length of a step, AKMA units. Its 24 bits limit the precision of times.
+    /// Length of a step, AKMA units, in single precision (24 bits), which limits the precision of
+    /// times.
     delta: f32,
 }
 
-/// Maximum relative error of a time, or of the time between frames: small compared with the
+/// Maximum relative error of a time, or of the time between frames. It is small compared with the
 /// rounding error of `delta`.
 const TOLERANCE: f64 = 1e-9;
 
@@ -172,7 +175,7 @@ impl Clock {
         })
     }
 
-    /// Make the time axis from `step_length` in ps.
+    /// Create the time axis from `step_length` in ps.
     fn with(istart: i32, nsavc: i32, step_length: f64) -> Self {
         let delta = (step_length / AKMA) as f32;
         Clock {
@@ -190,7 +193,7 @@ impl Clock {
         }
     }
 
-    /// Use the simulation's own steps, if they give the time of the first frame.
+    /// Use the step numbers of the simulation, if they yield the time of the first frame.
     fn of_steps(series: &Series) -> Option<Self> {
         let istart = i32::try_from(series.step).ok()?;
         let nsavc = i32::try_from(series.steps)
@@ -198,14 +201,14 @@ impl Clock {
             .filter(|&steps| steps > 0)?;
         let step_length = series.dt / f64::from(nsavc);
         let off = (f64::from(istart) * step_length - series.time).abs();
-        // Files with float32 times have this rounding error.
+        // Times in float32 have this rounding error.
         let most = f64::from(f32::EPSILON) * series.time.abs().max(series.dt.abs());
         (off <= most).then(|| Clock::with(istart, nsavc, step_length))
     }
 }
 
 /// Find the best small fraction for `value` among the convergents of its continued fraction: the
-/// first one that is precise enough, or the last one that fits.
+/// first convergent that is precise enough, or the last one whose parts fit into 32 bits.
 fn fraction(value: f64, tolerance: f64) -> (i32, i32) {
     let most = f64::from(i32::MAX);
     let mut rest = value;

@@ -1,4 +1,4 @@
-//! DCD as a format of the registry, and the header of a file:
+//! DCD as a format of the registry, and the header of a DCD file:
 //!
 //! ```text
 //! 84 bytes   "CORD", then 20 integers:
@@ -35,9 +35,9 @@ impl Layout {
     /// Parse the header of a file of `file_size` bytes.
     ///
     /// # Errors
-    /// [`Fault::Short`] asks for a longer slice, within the file. [`Fault::Bad`] if this is not a
-    /// DCD file of coordinates, if its header is inconsistent, or if the bytes after the header are
-    /// too few for one frame.
+    /// [`Fault::Short`] if the slice is too short, but not the file. [`Fault::Bad`] if this is not
+    /// a DCD file of coordinates, its header is inconsistent, or too few bytes for one frame follow
+    /// the header.
     pub fn parse(head: &[u8], file_size: u64) -> Result<Layout, Fault> {
         let mut records = open(head, file_size)?;
         let first = records.next(FIRST_LEN)?;
@@ -72,7 +72,7 @@ impl Layout {
     }
 }
 
-/// Find byte order and size of the markers.
+/// Determine the byte order and the size of the markers.
 fn open(head: &[u8], file_size: u64) -> Result<Records<'_>, Fault> {
     let mut records = Records::new(head, file_size);
     let start = records.bytes(0, 12)?;
@@ -86,12 +86,12 @@ fn open(head: &[u8], file_size: u64) -> Result<Records<'_>, Fault> {
             found,
         ));
     }
-    // The first marker holds 84, in its last byte for big-endian order.
+    // The first marker contains 84, in its last byte for big-endian order.
     records.big_endian = start[0] == 0;
     Ok(records)
 }
 
-/// Take the record of the title.
+/// Read the record of the title.
 fn title<'a>(records: &mut Records<'a>) -> Result<&'a [u8], Fault> {
     let at = records.at;
     let marked = records.next_len()?;
@@ -102,7 +102,8 @@ fn title<'a>(records: &mut Records<'a>) -> Result<&'a [u8], Fault> {
     let start = records.bytes(at + usize::from(records.marker), 4)?;
     let counted = 4 + 80 * i64::from(records.integer(start, 0));
     match records.next(marked) {
-        // Old versions of MDAnalysis wrote three lines between markers for two.
+        // Old versions of MDAnalysis wrote three lines of title, with the length of two lines in
+        // the markers.
         Err(Fault::Bad { .. }) if (4..=MAX_TITLE as i64).contains(&counted) => {
             records.next_marked(marked, counted as u64)
         }
@@ -131,8 +132,8 @@ fn delta(records: &Records<'_>, first: &[u8], charmm: bool) -> f64 {
     }
 }
 
-/// Take the indices of the free atoms, from 0. Their whole record must exist before memory is
-/// allocated.
+/// Read the indices of the free atoms, from 0. Memory is allocated only if their whole record
+/// exists.
 fn free_atoms(records: &mut Records<'_>, n_atoms: u32, n_fixed: i32) -> Result<Vec<u32>, Fault> {
     let width = usize::from(records.marker);
     let n_free = match u32::try_from(n_fixed) {
@@ -159,9 +160,9 @@ fn free_atoms(records: &mut Records<'_>, n_atoms: u32, n_fixed: i32) -> Result<V
     Ok(free)
 }
 
-/// Check the first frame. A header without frames is an empty trajectory. A part of one frame
-/// indicates a wrong number of atoms, or a run that was killed at its start; no frame can be read
-/// in either case.
+/// Check the first frame. A header without frames is an empty trajectory. An incomplete first frame
+/// means a wrong number of atoms, or a run that was killed at its start; no frame can be read in
+/// either case.
 fn check_first_frame(layout: &Layout, file_size: u64) -> Result<(), Fault> {
     let (start, size) = (layout.header_size(), layout.first_frame_size());
     let present = file_size.saturating_sub(start);
@@ -175,9 +176,10 @@ fn check_first_frame(layout: &Layout, file_size: u64) -> Result<(), Fault> {
     ))
 }
 
-// Fortran records: each is between two equal markers of 4 or 8 bytes that hold its length.
+// Fortran records: each record is enclosed by two equal markers of 4 or 8 bytes, which contain its
+// length.
 
-/// Return `N` bytes from `at` on; the caller has checked that they exist.
+/// Return `N` bytes from `at` on. The caller must check that they exist.
 pub(super) fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     let mut out = [0; N];
     out.copy_from_slice(&bytes[at..at + N]);
@@ -231,7 +233,7 @@ impl<'a> Records<'a> {
     }
 
     /// # Errors
-    /// [`Fault::Short`] if the file holds these bytes, but the slice does not yet.
+    /// [`Fault::Short`] if the file contains these bytes, but the slice does not.
     pub fn bytes(&self, at: usize, len: u64) -> Result<&'a [u8], Fault> {
         let end = at as u64 + len;
         if end > self.file_size {
@@ -245,18 +247,18 @@ impl<'a> Records<'a> {
         self.head.get(at..needed).ok_or(Fault::Short { needed })
     }
 
-    /// Return the length in the next record's marker.
+    /// Return the length in the marker of the next record.
     pub fn next_len(&self) -> Result<u64, Fault> {
         let marker = self.bytes(self.at, u64::from(self.marker))?;
         Ok(marker_value(marker, self.big_endian))
     }
 
-    /// Take the next record, which must have `len` bytes.
+    /// Return the next record, which must have `len` bytes.
     pub fn next(&mut self, len: u64) -> Result<&'a [u8], Fault> {
         self.next_marked(len, len)
     }
 
-    /// Take the next record, which has `len` bytes between markers that hold `marked`.
+    /// Return the next record. It has `len` bytes, but its markers contain `marked`.
     pub fn next_marked(&mut self, marked: u64, len: u64) -> Result<&'a [u8], Fault> {
         let width = usize::from(self.marker);
         let leading = self.bytes(self.at, width as u64)?;
@@ -308,7 +310,8 @@ impl Format for Dcd {
         }
     }
 
-    /// A Fortran record of 84 bytes: its length in 4 or 8 bytes, then its first word.
+    /// Recognise the file by a Fortran record of 84 bytes: its length in 4 or 8 bytes, then its
+    /// first word.
     fn probe(&self, head: &[u8]) -> bool {
         [
             &[84, 0, 0, 0, b'C', b'O', b'R', b'D'][..],
@@ -320,7 +323,7 @@ impl Format for Dcd {
         .any(|start| head.starts_with(start))
     }
 
-    /// Offsets of the numbers of frames and of steps.
+    /// Return the offsets of the number of frames and the number of steps.
     fn counts(&self, head: &[u8]) -> Vec<Range<usize>> {
         match head {
             [_, _, _, _, b'C', b'O', b'R', b'D', ..] => vec![8..12, 20..24],
@@ -375,8 +378,8 @@ impl Format for Dcd {
     }
 }
 
-/// Check that the record markers of a frame are at the offsets of the layout, which verifies the
-/// arithmetic for this file. Return the warning about its cell, if any.
+/// Check that the record markers of a frame are at the offsets of the layout; this verifies the
+/// computed offsets. Return the warning about the cell, if any.
 fn check_frame(
     source: &dyn Source,
     layout: &Layout,

@@ -6,41 +6,43 @@ use crate::format::Clock;
 use crate::unit_styles::Units;
 use crate::{UnitCell, triclinic_box, triclinic_vectors};
 
-/// CHARMM's unit of time in ps, divided as in MDAnalysis to give the same bits.
+/// CHARMM's unit of time in ps. It is divided as in MDAnalysis, to get the same bits.
 pub(super) const AKMA: f64 = 1.0 / (1.0 / 4.888821e-2);
 pub(super) const CELL_LEN: u64 = 48;
 
-/// Layout of one DCD file: all that a worker needs to find and decode any frame.
+/// Layout of one DCD file: all data that a worker needs to find and decode any frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
     pub(super) big_endian: bool,
-    /// Bytes of a record marker: 4 or 8.
+    /// Size of a record marker, bytes: 4 or 8.
     pub(super) marker: u8,
     pub(super) n_atoms: u32,
-    /// Free atoms, which later frames hold, from 0 and ascending; `None` if no atom is fixed.
+    /// Free atoms, from 0 and ascending: the atoms that later frames contain. `None` if no atom is
+    /// fixed.
     pub(super) free: Option<Vec<u32>>,
     pub(super) has_cell: bool,
-    /// CHARMM's version in the header: 0 for X-PLOR.
+    /// Version of CHARMM in the header; 0 for X-PLOR.
     pub(super) version: i32,
     pub(super) four_dims: bool,
     pub(super) title_len: u32,
     pub(super) istart: i32,
-    /// Steps between frames: at least 1, even if the header has another number.
+    /// Steps between frames. At least 1, even if the number in the header is smaller.
     pub(super) nsavc: i32,
-    /// Length of a step, in the unit of `writer`; `None` if the header holds no finite number.
+    /// Length of a step, in the unit of `writer`; `None` if the header contains no finite number.
     pub(super) delta: Option<f64>,
     pub(super) writer: Writer,
     pub(super) n_frames_claimed: i32,
 }
 
-/// Program that wrote a file, from its title; it determines the unit of the length of a step.
+/// Program that wrote a file, determined from its title. The program determines the unit of the
+/// step length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Writer {
-    /// CHARMM, NAMD and compatible programs: AKMA units.
+    /// CHARMM, NAMD or a compatible program, with AKMA units.
     Charmm,
-    /// A program that knows no times, and writes a step of 1.
+    /// Program that has no times, and writes a step length of 1.
     Timeless,
-    /// LAMMPS, in the units of the simulation, which only the user knows.
+    /// LAMMPS, with the units of the simulation. Only the user can supply these units.
     Lammps(Option<Units>),
 }
 
@@ -51,7 +53,7 @@ impl Writer {
             let mut windows = title.windows(words.len());
             windows.any(|window| window.eq_ignore_ascii_case(words))
         };
-        // No simulation has steps of 1 AKMA unit, 48.9 fs.
+        // No simulation has steps of 1 AKMA unit, which is 48.9 fs.
         let is_placeholder =
             delta == Some(1.0) && (has(b"DCD plugin") || (istart, nsavc) == (0, 1));
         match has(b"written by LAMMPS") {
@@ -91,7 +93,7 @@ impl Layout {
         self.big_endian
     }
 
-    /// Bytes of a record marker: 4 or 8.
+    /// Size of a record marker, bytes: 4 or 8.
     pub fn marker_size(&self) -> u8 {
         self.marker
     }
@@ -117,25 +119,25 @@ impl Layout {
         records * 2 * u64::from(self.marker) + FIRST_LEN + u64::from(self.title_len) + 4 + free
     }
 
-    /// Bytes of the first frame, which holds all atoms.
+    /// Size of the first frame, which contains all atoms, bytes.
     pub fn first_frame_size(&self) -> u64 {
         self.size_of_frame(u64::from(self.n_atoms))
     }
 
-    /// Bytes of each later frame, which holds the free atoms.
+    /// Size of each later frame, which contains the free atoms, bytes.
     pub fn frame_size(&self) -> u64 {
         let stored = self.free.as_ref().map(|free| free.len() as u64);
         self.size_of_frame(stored.unwrap_or(u64::from(self.n_atoms)))
     }
 
-    /// Bytes of a frame whose coordinate records hold `stored` atoms each.
+    /// Size of a frame whose coordinate records contain `stored` atoms each, bytes.
     pub(super) fn size_of_frame(&self, stored: u64) -> u64 {
         let markers = 2 * u64::from(self.marker);
         let coordinates = if self.four_dims { 4 } else { 3 };
         self.cell_size() + coordinates * (markers + 4 * stored)
     }
 
-    /// Bytes of a frame's cell record with its markers.
+    /// Size of the cell record of a frame with its markers, bytes.
     pub(super) fn cell_size(&self) -> u64 {
         if self.has_cell {
             CELL_LEN + 2 * u64::from(self.marker)
@@ -144,7 +146,7 @@ impl Layout {
         }
     }
 
-    /// Number of frames in the header. It can be 0 or wrong after a killed run.
+    /// Number of frames in the header. It can be 0 or wrong after a run was killed.
     pub fn n_frames_claimed(&self) -> i64 {
         i64::from(self.n_frames_claimed)
     }
@@ -154,14 +156,14 @@ impl Layout {
         f64::from(self.istart) / f64::from(self.nsavc)
     }
 
-    /// Time of a frame, ps. NaN if the header's step length is not a finite number, or gives an
-    /// impossible time.
+    /// Time of a frame, ps. NaN if the step length in the header is not finite, or the time is
+    /// impossible.
     pub fn time(&self, frame: u64) -> f64 {
         possible_time((frame as f64 + self.first()) * self.dt())
     }
 
-    /// Step number of a frame in the simulation. A header with a step of 0 or less counts as one
-    /// with a step of 1.
+    /// Step number of a frame in the simulation. If the steps between frames in the header are 0 or
+    /// less, 1 is used.
     pub fn step(&self, frame: u64) -> i64 {
         let frame = i64::try_from(frame).unwrap_or(i64::MAX);
         frame
@@ -178,7 +180,7 @@ impl Layout {
     fn step_ps(&self) -> Option<f64> {
         let unit = match self.writer {
             Writer::Lammps(Some(units)) => units.time(),
-            // As in MDAnalysis, if the unit is unknown.
+            // MDAnalysis uses the same unit if the unit is unknown.
             _ => AKMA,
         };
         self.delta.map(|delta| delta * unit)
@@ -189,7 +191,7 @@ impl Layout {
         matches!(self.writer, Writer::Lammps(Some(units)) if units.is_reduced())
     }
 
-    /// Length of the file's unit of length in Å.
+    /// Unit of length of the file, Å.
     pub(super) fn length(&self) -> f64 {
         match self.writer {
             Writer::Lammps(Some(units)) => units.factors()[0],
@@ -197,7 +199,7 @@ impl Layout {
         }
     }
 
-    /// Return the state of the times in the header.
+    /// Return whether the times in the header are known.
     pub fn clock(&self) -> Clock {
         match (self.writer, self.delta) {
             (_, None) => Clock::Counted("the length of a step in its header is no number".into()),
@@ -214,10 +216,10 @@ impl Layout {
         }
     }
 
-    /// Return the layout with LAMMPS's units of this name.
+    /// Return the layout with this unit style of LAMMPS.
     ///
     /// # Errors
-    /// Sentence with the reason why the units are impossible.
+    /// A message with the reason why the unit style is impossible.
     pub fn in_units(mut self, name: &str) -> Result<Layout, String> {
         let Writer::Lammps(_) = self.writer else {
             let what = "units= (--units) is for DCD files that LAMMPS wrote, and the title of this \
@@ -229,7 +231,7 @@ impl Layout {
         Ok(self)
     }
 
-    /// Serialise the layout, for [`Layout::from_bytes`] of the same version of this crate.
+    /// Serialise the layout. [`Layout::from_bytes`] of the same version of this crate can parse it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let flags = u8::from(self.big_endian)
             | u8::from(self.has_cell) << 1
@@ -295,23 +297,23 @@ impl Layout {
     }
 }
 
-/// Take the next bytes off the front of a slice.
+/// Remove and return the next bytes of a slice.
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (first, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(*first)
 }
 
-// Copy whole frames into another DCD file.
+// Copying of whole frames into another DCD file.
 
 impl Layout {
-    /// Change `head`, the header of this file, to that of a file of `n_frames` of its frames from
-    /// number `first` on. Returns `None`, with `head` unchanged, if the header cannot hold these
-    /// numbers.
+    /// Change `head`, the header of this file, into the header of a file with `n_frames` of its
+    /// frames, starting at frame `first`. Return `None`, and leave `head` unchanged, if the header
+    /// cannot represent these numbers.
     pub fn rewrite_head(&self, head: &mut [u8], first: u64, n_frames: u64) -> Option<()> {
         let n_frames = i32::try_from(n_frames).ok()?;
         let first_step = i32::try_from(self.step(first)).ok()?;
-        // Integers 0 and 1 of the first record.
+        // Integers 0 and 1 of the first record: number of frames and first step.
         let at = usize::from(self.marker) + b"CORD".len();
         let integers = head.get_mut(at..at + 8)?;
         let bytes = [n_frames, first_step].map(|value| match self.big_endian {
@@ -322,13 +324,14 @@ impl Layout {
         Some(())
     }
 
-    /// Number of fixed atoms, which only the first frame holds.
+    /// Number of fixed atoms. Only the first frame contains them.
     pub fn n_fixed(&self) -> usize {
         let free = self.free.as_ref();
         free.map_or(0, |free| self.n_atoms() - free.len())
     }
 
-    /// Presence of cells, and their interpretation if only the header determines it.
+    /// Return whether frames have cells, and how cells are interpreted if only the header
+    /// determines it.
     fn cells(&self) -> &'static str {
         match (self.has_cell, is_charmms_own(self.version)) {
             (false, _) => "missing",
@@ -337,8 +340,8 @@ impl Layout {
         }
     }
 
-    /// Return the traits, besides the atoms, that files must share to form one trajectory: name and
-    /// value.
+    /// Return the traits (name and value) that files must share to form one trajectory, besides the
+    /// atoms.
     pub fn traits(&self) -> Vec<(&'static str, String)> {
         let order = if self.big_endian { "big" } else { "little" };
         let presence = |present| String::from(if present { "there" } else { "missing" });
@@ -358,29 +361,30 @@ impl Layout {
     }
 }
 
-// The cell record of a frame: six numbers, which programs interpret in three ways.
+// Cell record of a frame: six numbers, for which programs have three interpretations.
 //
 // ```text
 // A, gamma, B, beta, alpha, C   angles in degrees (X-PLOR, NAMD before 2.5) or as cosines
 // xx, xy, yy, xz, yz, zz        CHARMM's symmetric shape matrix
 // ```
 
-/// Maximum CHARMM version that other programs claim.
+/// Highest CHARMM version that other programs write into their files.
 const LAST_PRETENDED: i32 = 25;
-/// Version that NAMD, VMD, LAMMPS, OpenMM and MDAnalysis claim; they write cosines.
+/// CHARMM version that NAMD, VMD, LAMMPS, OpenMM and MDAnalysis write. These programs write
+/// cosines.
 const USUALLY_PRETENDED: i32 = 24;
-/// Minimum angle of a cell in simulations, degrees.
+/// Smallest plausible angle of a cell in simulations, degrees.
 const SHARPEST: f32 = 20.0;
 
-/// True if only CHARMM itself, which writes shape matrices, uses this version.
+/// True if only CHARMM itself uses this version. CHARMM writes shape matrices.
 pub(super) fn is_charmms_own(version: i32) -> bool {
     version > LAST_PRETENDED
 }
 
-/// Convert a cell record as MDAnalysis does if another program may have claimed the header's
-/// `version`: three numbers from -1 to 1 are cosines, a negative number or an angle above 180
-/// indicates a shape matrix, and all other numbers are lengths and degrees. Later versions write a
-/// shape matrix. Numbers that are not a cell in one interpretation are read in the other. The
+/// Convert a cell record like MDAnalysis. If another program may have written `version`, the
+/// numbers decide. Three numbers from -1 to 1 are cosines. A negative number or an angle above 180
+/// means a shape matrix. All other numbers are lengths and degrees. With later versions, the record
+/// is a shape matrix. If the numbers are not a cell in one interpretation, the other is used. The
 /// vectors of a shape matrix are its rows.
 pub(super) fn unit_cell(version: i32, record: [f64; 6]) -> UnitCell {
     if is_read_as_shape(version, record) {
@@ -397,7 +401,7 @@ fn is_read_as_shape(version: i32, record: [f64; 6]) -> bool {
     certain || likely && is_shape(record)
 }
 
-/// Return the warning if neither the version nor the numbers determine the interpretation of a
+/// Return a warning if neither the version nor the numbers determine the interpretation of a
 /// record.
 pub(super) fn doubt(version: i32, record: [f64; 6]) -> Option<String> {
     let (shape, lengths) = (from_shape(record), from_lengths(record));
@@ -454,7 +458,7 @@ fn from_lengths(record: [f64; 6]) -> [f32; 6] {
     let [a, _, b, _, _, c] = record;
     let mut angles = angles(record);
     if are_cosines(record) {
-        // The arc sine gives exact right angles, unlike the arc cosine.
+        // Unlike the arc cosine, the arc sine yields exact right angles.
         angles = angles.map(|cosine| 90.0 - cosine.asin() * 90.0 / std::f64::consts::FRAC_PI_2);
     }
     let [alpha, beta, gamma] = angles;
@@ -466,8 +470,7 @@ fn from_lengths(record: [f64; 6]) -> [f32; 6] {
     }
 }
 
-/// True if a record is a positive definite matrix, so that it can be a shape matrix, of a plausible
-/// cell.
+/// True if a record can be a shape matrix: it is positive definite, and its cell is plausible.
 fn is_shape(record: [f64; 6]) -> bool {
     let [xx, xy, yy, xz, yz, zz] = record;
     let minor = xx * yy - xy * xy;

@@ -10,7 +10,8 @@
 //! 4 × atoms  the 4th dimension (optional)
 //! ```
 //!
-//! With fixed atoms, the first frame holds all atoms, and later frames hold only the free atoms.
+//! With fixed atoms, the first frame contains all atoms, and later frames contain only the free
+//! atoms.
 
 mod encode;
 mod header;
@@ -42,7 +43,7 @@ pub struct DcdDecoder {
     fixed: Fixed,
 }
 
-/// Positions of the fixed atoms, which later frames do not hold.
+/// Positions of the fixed atoms, which later frames do not contain.
 #[derive(Debug)]
 enum Fixed {
     /// No wanted atom is fixed.
@@ -74,13 +75,13 @@ impl DcdDecoder {
     }
 
     /// True if [`DcdDecoder::set_first_frame`] must be called before any later frame is decoded:
-    /// some wanted atoms are fixed, and only the first frame holds them.
+    /// some wanted atoms are fixed, and only the first frame contains them.
     pub fn needs_first_frame(&self) -> bool {
         matches!(self.fixed, Fixed::Unknown)
     }
 
-    /// Read the fixed atoms' positions from all [`Layout::first_frame_size`] bytes of the first
-    /// frame.
+    /// Read the positions of the fixed atoms from all [`Layout::first_frame_size`] bytes of the
+    /// first frame.
     ///
     /// # Errors
     /// [`Fault::Bad`] if these are not the bytes of a first frame.
@@ -111,7 +112,7 @@ impl DcdDecoder {
         Err(Fault::bad(0, expected, format!("{size} bytes")))
     }
 
-    /// Check the markers in the bytes of a plan's runs, read the wanted positions, and return the
+    /// Check the markers in the bytes of a plan's runs, and read the wanted positions. Return the
     /// cell.
     fn read(&self, plan: &Plan, bytes: &[u8], positions: &mut [f32]) -> Result<UnitCell, Fault> {
         if bytes.len() as u64 != plan.len {
@@ -134,7 +135,7 @@ impl DcdDecoder {
         }))
     }
 
-    /// Convert lengths to Å, where they are in another unit.
+    /// Convert lengths to Å, if the file has another unit.
     fn convert(&self, positions: &mut [f32], cell: &mut UnitCell) {
         let factor = self.layout.length();
         if factor == 1.0 {
@@ -146,7 +147,7 @@ impl DcdDecoder {
         vectors.iter_mut().for_each(|number| *number *= factor);
     }
 
-    /// Read the numbers of the cell record in the bytes of a plan's runs.
+    /// Read the cell record in the bytes of a plan's runs.
     fn cell(&self, plan: &Plan, bytes: &[u8]) -> Option<[f64; 6]> {
         let number = match self.layout.big_endian {
             true => f64::from_be_bytes,
@@ -156,7 +157,7 @@ impl DcdDecoder {
         Some(std::array::from_fn(|i| number(bytes_at(bytes, at + 8 * i))))
     }
 
-    /// Return the warning about the cell, if any, for the bytes of a frame's runs, which
+    /// Return the warning about the cell, if any. `bytes` are those of a frame that
     /// [`Decoder::decode`] has accepted.
     pub fn cell_doubt(&self, frame: u64, bytes: &[u8]) -> Option<String> {
         let cell = self.cell(self.plan(frame), bytes)?;
@@ -211,7 +212,7 @@ impl Decoder for DcdDecoder {
     }
 }
 
-// Plan the bytes to read of a frame, and the destination of each of its numbers.
+// Plan for a frame: the bytes to read, and the destination of each number.
 
 /// Plan for reading and decoding a frame.
 #[derive(Debug)]
@@ -221,7 +222,7 @@ struct Plan {
     pub runs: Vec<Run>,
     /// Total number of bytes of the runs.
     pub len: u64,
-    /// The record markers among the runs' bytes.
+    /// Record markers in the bytes of the runs.
     pub markers: Vec<Marker>,
     /// Offset of the cell's numbers in the runs' bytes.
     pub cell: Option<usize>,
@@ -243,7 +244,7 @@ struct Marker {
     pub value: u64,
 }
 
-/// Atoms that are adjacent both in a frame's records and among the wanted atoms.
+/// Atoms that are adjacent both in the records of a frame and among the wanted atoms.
 struct Neighbours {
     /// Index of the first atom in each record.
     place: usize,
@@ -252,7 +253,7 @@ struct Neighbours {
     n: usize,
 }
 
-/// Numbers of [`Neighbours`] in the bytes that were read.
+/// Numbers of [`Neighbours`] in the bytes of the runs.
 #[derive(Debug)]
 struct Piece {
     /// Offset from the first wanted number of the same axis.
@@ -262,7 +263,7 @@ struct Piece {
 }
 
 impl Plan {
-    /// Make the plan for a frame that holds all atoms.
+    /// Create the plan for a frame that contains all atoms.
     pub fn whole(layout: &Layout, atoms: &Atoms) -> Plan {
         let mut target = 0;
         let wanted = atoms.runs().iter().map(|&(place, n)| {
@@ -276,7 +277,7 @@ impl Plan {
         Plan::new(layout, layout.n_atoms(), &wanted.collect::<Vec<_>>())
     }
 
-    /// Make the plan for a frame that holds only the `free` atoms.
+    /// Create the plan for a frame that contains only the `free` atoms.
     pub fn partial(layout: &Layout, free: &[u32], atoms: &Atoms) -> Plan {
         let mut wanted: Vec<Neighbours> = Vec::new();
         let mut before = 0;
@@ -303,7 +304,7 @@ impl Plan {
         Plan::new(layout, free.len(), &wanted)
     }
 
-    /// Make the plan for a frame whose coordinate records hold `stored` atoms each.
+    /// Create the plan for a frame whose coordinate records contain `stored` atoms each.
     fn new(layout: &Layout, stored: usize, wanted: &[Neighbours]) -> Plan {
         let width = u64::from(layout.marker);
         let numbers = 4 * stored as u64;
@@ -365,18 +366,18 @@ impl Plan {
         }
     }
 
-    /// Number of wanted atoms that the frame holds.
+    /// Number of wanted atoms in the frame.
     pub fn n_atoms(&self) -> usize {
         self.pieces.iter().map(|piece| piece.n).sum()
     }
 
-    /// Interleave the wanted atoms' x, y and z.
+    /// Interleave x, y and z of the wanted atoms.
     pub fn gather<const BIG_ENDIAN: bool>(&self, bytes: &[u8], positions: &mut [f32]) {
         let [x, y, z] = self.axes.map(|at| &bytes[at..at + self.span]);
         for &Piece { source, target, n } in &self.pieces {
             let atoms = &mut positions[3 * target..3 * (target + n)];
             if n == 1 {
-                // Takes 0.7 of the time of the loop below for single atoms.
+                // For single atoms, this takes 0.7 of the time of the loop below.
                 atoms[0] = number::<BIG_ENDIAN>(&x[source..source + 4]);
                 atoms[1] = number::<BIG_ENDIAN>(&y[source..source + 4]);
                 atoms[2] = number::<BIG_ENDIAN>(&z[source..source + 4]);
@@ -399,7 +400,7 @@ fn number<const BIG_ENDIAN: bool>(bytes: &[u8]) -> f32 {
     }
 }
 
-/// Collects the ranges to read of a frame, and the markers in them.
+/// Collects the byte ranges to read of a frame, and the markers in these ranges.
 struct Marked {
     reading: Reading,
     markers: Vec<Marker>,
@@ -408,7 +409,7 @@ struct Marked {
 }
 
 impl Marked {
-    /// Add a record marker, which must hold `value`.
+    /// Add a record marker, which must contain `value`.
     fn mark(&mut self, at: u64, value: u64) {
         self.markers.push(Marker {
             at: at as usize,

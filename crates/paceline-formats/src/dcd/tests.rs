@@ -1,4 +1,4 @@
-//! Every variant of the format, written here and read back; then damage.
+//! Tests that write and read back every variant of the format, and tests of damaged files.
 
 #[path = "../../tests/checks/dcd.rs"]
 mod exercise;
@@ -8,7 +8,7 @@ use self::writer::{File, NAMD_CELL, variants};
 use super::*;
 use crate::Frame;
 
-/// Frame `number` of a file that is whole, through the runs that the decoder asks for.
+/// Decode frame `number` of an undamaged file, through the runs that the decoder requests.
 fn decode(file: &[u8], indices: &[usize], number: u64) -> Result<Frame, Fault> {
     let layout = Layout::parse(file, file.len() as u64)?;
     let atoms = Atoms::new(indices, layout.n_atoms()).unwrap();
@@ -110,11 +110,11 @@ fn only_runs_with_wanted_atoms_are_read() {
             len: size
         }]
     );
-    // Three coordinates of two atoms far apart, and the markers before and between them.
+    // Three coordinates of two distant atoms, and the markers before and between them.
     let far = runs(&[40_000, 80_000]);
     assert_eq!(far.len(), 9);
     assert_eq!(read(&far), 6 * 4 + 4 + 2 * 8);
-    // Neighbours within the gap are read in one go.
+    // Atoms within the maximum gap are read together.
     let near = runs(&[0, 1000, 2000]);
     assert_eq!(near.len(), 3);
     assert!(read(&near) < 3 * 8100);
@@ -122,7 +122,7 @@ fn only_runs_with_wanted_atoms_are_read() {
 
 #[test]
 fn cells_are_what_mdanalysis_makes_of_them() {
-    // MDAnalysis 2.11's numbers for the same records.
+    // Expected values are those of MDAnalysis 2.11 for the same records.
     let cases = [
         (
             [30.0, 0.25, 40.0, -0.5, 0.125, 50.0],
@@ -150,7 +150,7 @@ fn cells_are_what_mdanalysis_makes_of_them() {
         ),
         ([0.0; 6], [0.0; 6]),
         ([0.0, 90.0, 0.0, 90.0, 90.0, 0.0], [0.0; 6]),
-        // But for numbers that are not finite, which are no cell.
+        // Numbers that are not finite do not make a cell.
         ([30.0, 90.0, f64::INFINITY, 90.0, 90.0, 50.0], [0.0; 6]),
         ([30.0, 90.0, 40.0, f64::NAN, 90.0, 50.0], [0.0; 6]),
         ([30.0, 90.0, 1e300, 90.0, 90.0, 50.0], [0.0; 6]),
@@ -184,7 +184,7 @@ fn cells_are_what_mdanalysis_makes_of_them() {
     );
 }
 
-/// Analytic lengths and angles of a symmetric matrix.
+/// Return lengths and angles of a symmetric matrix, analytically.
 fn shape(record: [f64; 6]) -> [f32; 6] {
     let [xx, xy, yy, xz, yz, zz] = record;
     crate::triclinic_box([xx, xy, xz], [xy, yy, yz], [xz, yz, zz])
@@ -271,7 +271,7 @@ fn a_header_without_steps_or_step_length_is_read() {
 
 #[test]
 fn a_title_longer_than_its_markers_is_read() {
-    // As old versions of MDAnalysis wrote it: three lines, two of them counted in the markers.
+    // Old versions of MDAnalysis wrote three lines, with the length of two lines in the markers.
     let file = File {
         title_lines: 3,
         ..File::new(5)
@@ -376,9 +376,9 @@ fn absurd_counts_are_refused() {
     for (at, value) in [
         (40, -1),          // fixed atoms
         (40, 11),          // as many fixed atoms as atoms
-        (40, 2),           // against the free atoms' record
+        (40, 2),           // contradicts the record of the free atoms
         (title, i32::MAX), // title record
-        (title, 1 << 19),  // title record within its limit, not within the file
+        (title, 1 << 19),  // title record below the limit, but beyond the end of the file
         (title, -1),
         (atoms, 0),
         (atoms, -1),
@@ -430,7 +430,7 @@ fn a_layout_survives_its_bytes_and_garbage_makes_none() {
         let bytes = layout.to_bytes();
         assert_eq!(Layout::from_bytes(&bytes), Some(layout));
         for cut in 0..bytes.len() {
-            // A shorter list of free atoms is a list of free atoms.
+            // A truncated list of free atoms is still a valid list.
             let shorter = Layout::from_bytes(&bytes[..cut]);
             assert!(shorter.is_none() || file.fixed);
         }
@@ -454,7 +454,7 @@ fn fuzz_seeds_do_no_harm() {
     }
 }
 
-/// A xorshift generator: the same numbers in every run.
+/// Xorshift generator: deterministic random numbers.
 struct Random(u64);
 
 impl Random {
@@ -581,7 +581,7 @@ fn traits_tell_files_apart() {
             .collect();
         assert_eq!(differing(&other), names);
     }
-    // Frames of the one would mean other cells behind the head of the other.
+    // After the header of the other file, these frames would have other cells.
     let cells = |version| {
         let cell = Some(NAMD_CELL);
         let traits = traits(&File {

@@ -1,4 +1,4 @@
-//! The lines of an atom.
+//! Lines of an atom in DL_POLY's files.
 //!
 //! ```text
 //! HISTORY     name, id, mass (Da), charge (e), displacement   a8,i10,3f12.6
@@ -22,10 +22,10 @@ use crate::error::Fault;
 use crate::fortran_text::{take_integer, take_real};
 use crate::text_lines::{Lines, quoted, vector, words};
 
-/// Bytes of a name.
+/// Maximum length of a name, bytes.
 pub const NAME: usize = 8;
 
-/// Names of the lines of three numbers, in their order.
+/// Names of the lines with three numbers, in their order.
 const VECTORS: [&str; 3] = ["position", "velocity", "force"];
 
 /// The lines of one atom, without their line feeds.
@@ -36,7 +36,7 @@ pub(super) struct AtomLines<'a> {
     start: usize,
     label: &'a [u8],
     vectors: [&'a [u8]; 3],
-    /// Offsets of `vectors`.
+    /// Offsets of the lines in `vectors`.
     at: [usize; 3],
 }
 
@@ -53,11 +53,11 @@ pub(super) struct Label {
 }
 
 impl<'a> AtomLines<'a> {
-    /// Take the lines from `at` on, which have these lengths; the caller has checked that they
+    /// Get the lines from `at` on, which have these lengths. The caller must check that the bytes
     /// exist.
     ///
     /// # Errors
-    /// [`Fault::Bad`] if a line does not end at its length.
+    /// [`Fault::Bad`] if a line does not end after its length.
     pub fn of_equal(bytes: &'a [u8], at: usize, level: u8, widths: Widths) -> Result<Self, Fault> {
         let (name, width) = (widths.name as usize, widths.vector as usize);
         let first = at + name;
@@ -68,8 +68,8 @@ impl<'a> AtomLines<'a> {
             vectors: [&[]; 3],
             at: [first, first + width, first + 2 * width],
         };
-        // Two lines of the first atom that damage has joined could be mistaken for one line of all
-        // atoms.
+        // If damage has joined two lines of the first atom, their length could be taken for the
+        // length of the first line of every atom.
         if name > RECORD as usize && memchr(b'\n', lines.label).is_some() {
             let expected = format!("a line of {name} bytes");
             return Err(Fault::bad(at, expected, quoted(lines.label)));
@@ -80,10 +80,10 @@ impl<'a> AtomLines<'a> {
         Ok(lines)
     }
 
-    /// Take the lines of the next atom.
+    /// Get the lines of the next atom.
     ///
     /// # Errors
-    /// As those of [`Lines::next`].
+    /// As [`Lines::next`].
     pub fn take(lines: &mut Lines<'a>, level: u8) -> Result<Self, Fault> {
         let mut taken = AtomLines {
             level,
@@ -99,7 +99,7 @@ impl<'a> AtomLines<'a> {
         Ok(taken)
     }
 
-    /// Return the atom's id, if the line holds one.
+    /// Return the id of the atom, if the line contains one.
     pub fn id(&self) -> Option<u64> {
         match self.level {
             COMPRESSED => None,
@@ -128,11 +128,11 @@ impl<'a> AtomLines<'a> {
         }
     }
 
-    /// Parse position, velocity and force, as far as wanted and present: Å, Å/ps and DL_POLY's unit
-    /// of force. `place` is the index of the atom in the frame, from 0.
+    /// Parse position (Å), velocity (Å/ps) and force (DL_POLY's unit), if wanted and present.
+    /// `place` is the index of the atom in the frame, from 0.
     ///
     /// # Errors
-    /// [`Fault::Bad`] if a line does not hold three numbers.
+    /// [`Fault::Bad`] if a line does not contain three numbers.
     pub fn read_vectors(&self, wanted: Fields, place: usize) -> Result<[[f64; 3]; 3], Fault> {
         let mut vectors = [[0.0; 3]; 3];
         let bad = |what: usize, at: usize, line| {
@@ -156,7 +156,7 @@ impl<'a> AtomLines<'a> {
     }
 }
 
-/// Return the line of `len` bytes, line feed included, that begins at `at`.
+/// Return the line of `len` bytes, including its line feed, that begins at `at`.
 fn line(bytes: &[u8], at: usize, len: usize) -> Result<&[u8], Fault> {
     match &bytes[at..at + len] {
         [line @ .., b'\n'] => Ok(line),
@@ -167,7 +167,7 @@ fn line(bytes: &[u8], at: usize, len: usize) -> Result<&[u8], Fault> {
     }
 }
 
-/// Split an atom's first line into name, id and the rest.
+/// Split the first line of an atom into name, id and the rest.
 fn split(label: &[u8]) -> (&[u8], Option<u64>, &[u8]) {
     /// Length of a name of eight characters and an id of ten digits without a blank between them.
     const TOUCHING: usize = NAME + 10;
@@ -182,7 +182,7 @@ fn split(label: &[u8]) -> (&[u8], Option<u64>, &[u8]) {
     (name, id.filter(|&id| id > 0), rest)
 }
 
-/// Parse name and position in a compressed HISTORY, whose columns may touch.
+/// Parse name and position in a compressed HISTORY. Its columns may not be separated by blanks.
 fn compressed(label: &[u8]) -> (&[u8], Option<[f64; 3]>) {
     const LEN: usize = 34;
     if label.len() == LEN {
@@ -200,13 +200,13 @@ fn compressed(label: &[u8]) -> (&[u8], Option<[f64; 3]>) {
     (name, position.map(|((x, y), z)| [x, y, z]))
 }
 
-/// Parse a field that holds only a number.
+/// Parse a field that must contain a single number.
 fn take_all(mut field: &[u8]) -> Option<f64> {
     let number = take_real(&mut field)?;
     field.trim_ascii().is_empty().then_some(number)
 }
 
-// All data of some atoms in a file, in double precision.
+// Access to all data of some atoms, in double precision.
 
 /// All data of an atom in a file.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -223,7 +223,7 @@ pub struct Record {
     pub vectors: [[f64; 3]; 3],
 }
 
-/// Reads the atoms of a frame, one after another in the order of the file.
+/// Reads the atoms of a frame in the order of the file.
 #[derive(Debug)]
 pub struct Records<'a> {
     walk: Walk<'a>,
@@ -238,7 +238,8 @@ impl Layout {
         self.kind == Kind::History && self.level != super::header::COMPRESSED
     }
 
-    /// Return the id of the atom whose lines are at the start of `bytes`, if the lines hold one.
+    /// Return the id of the atom whose lines are at the start of `bytes`, if the lines contain an
+    /// id.
     ///
     /// # Errors
     /// As for [`Records::next_atom`].
@@ -247,8 +248,8 @@ impl Layout {
         lines.map(|lines| lines.id())
     }
 
-    /// Byte range of the atoms at these indices in a frame; `None` if they can only be found by
-    /// reading the frame from its beginning.
+    /// Return the byte range of the atoms at these indices in a frame; `None` if lines vary in
+    /// length, so that only a search from the beginning of the frame finds the atoms.
     pub fn bytes_of(&self, places: Range<u64>) -> Option<Range<u64>> {
         match self.lines {
             LineLengths::Varying => None,
@@ -261,8 +262,8 @@ impl Layout {
 }
 
 impl<'a> Records<'a> {
-    /// Read the atoms at the start of `bytes`, from index `place` on. `head` is the header of the
-    /// frame, of which `size` bytes remain from there on.
+    /// Create a reader of the atoms at the start of `bytes`. `place` is the index of the first one,
+    /// `head` the header of the frame, and `size` the number of bytes of the frame from there on.
     pub fn new(
         layout: &Layout,
         head: &FrameHead,
@@ -277,7 +278,7 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Number of bytes of the atoms that were read.
+    /// Return the number of bytes of the atoms read so far.
     pub fn len(&self) -> usize {
         self.walk.at
     }
@@ -290,12 +291,12 @@ impl<'a> Records<'a> {
     /// Read the next atom.
     ///
     /// # Errors
-    /// [`Fault::Bad`], with an offset in the bytes, if there is no atom; [`Fault::Short`] if its
-    /// lines continue beyond them.
+    /// [`Fault::Bad`], with an offset in `bytes`, if there is no atom. [`Fault::Short`] if the
+    /// lines of the atom continue beyond `bytes`.
     pub fn next_atom(&mut self) -> Result<Record, Fault> {
         let lines = self.walk.next()?;
         let [position, velocity, force] = lines.read_vectors(Fields::ALL, self.place)?;
-        // In a CONFIG, other programs write atomic numbers after name and id.
+        // Other programs write atomic numbers after name and id in a CONFIG.
         let has_masses = self.kind == Kind::History;
         let label = lines.read_label(has_masses);
         self.place += 1;
@@ -318,19 +319,19 @@ pub(super) struct Walk<'a> {
     /// Level, which determines the fields of the atoms.
     level: u8,
     bytes: &'a [u8],
-    /// Size of the frame, of which `bytes` may be only the beginning.
+    /// Size of the frame. `bytes` may contain only its beginning.
     size: u64,
     /// Offset of the next atom.
     pub at: usize,
 }
 
 impl<'a> Walk<'a> {
-    /// Make the iteration over a frame of `size` bytes, from its first atom on.
+    /// Create the iteration over a frame of `size` bytes, starting at its first atom.
     pub fn new(layout: Layout, head: &FrameHead, bytes: &'a [u8], size: u64) -> Self {
         Walk::over(layout, head.level, bytes, size).from(head.len)
     }
 
-    /// Make the iteration over the remainder of a frame, which has `size` bytes and begins with an
+    /// Create the iteration over the remainder of a frame. It has `size` bytes, and begins with an
     /// atom.
     pub fn over(layout: Layout, level: u8, bytes: &'a [u8], size: u64) -> Self {
         Walk {
@@ -342,7 +343,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Return the iteration from an atom at offset `at` on.
+    /// Return the iteration starting at an atom at offset `at`.
     pub fn from(self, at: usize) -> Self {
         Walk { at, ..self }
     }
@@ -352,10 +353,11 @@ impl<'a> Walk<'a> {
         self.bytes.len() as u64 == self.size
     }
 
-    /// Take the next atom's lines.
+    /// Get the lines of the next atom.
     ///
     /// # Errors
-    /// [`Fault::Bad`] if they are invalid, [`Fault::Short`] if they end beyond the available bytes.
+    /// [`Fault::Bad`] if the lines are invalid, [`Fault::Short`] if they end beyond the available
+    /// bytes.
     pub fn next(&mut self) -> Result<AtomLines<'a>, Fault> {
         match self.layout.lines {
             LineLengths::Equal(widths) => {

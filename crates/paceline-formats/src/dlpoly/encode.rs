@@ -1,5 +1,5 @@
-//! Encodes CONFIG, REVCON and HISTORY as DL_POLY_4 and DL_POLY_5 write them: records of 72
-//! characters and a line feed.
+//! Encoding of CONFIG, REVCON and HISTORY as in DL_POLY_4 and DL_POLY_5: records of 72 characters
+//! and a line feed.
 //!
 //! ```text
 //! CONFIG    title                                  a72
@@ -14,8 +14,8 @@
 //!           position, velocity, force              1 to 3 records of 3g20.10
 //! ```
 //!
-//! Lengths in Å, times in ps, masses in Da, charges in e, forces in [`FORCE`]. DL_POLY reads the
-//! cell of every frame of a HISTORY, also where imcon is 0; it is then written as zeros.
+//! Lengths are in Å, times in ps, masses in Da, charges in e, forces in [`FORCE`]. DL_POLY reads
+//! the cell of every frame of a HISTORY, even if imcon is 0; such a cell is written as zeros.
 
 use crate::Fields;
 use crate::fortran_text::{e16_7, f, g20_10, i};
@@ -29,17 +29,17 @@ pub const RECORD: usize = 73;
 /// Characters of a record, before the line feed.
 const LINE: usize = RECORD - 1;
 
-/// DL_POLY's units of force in 1 kJ/(mol·Å): its unit Da·Å/ps² is 0.01 kJ/(mol·Å).
+/// Conversion of forces: 1 kJ/(mol·Å) in DL_POLY's unit. This unit, Da·Å/ps², is 0.01 kJ/(mol·Å).
 pub const FORCE: f64 = 100.0;
 
 /// Three vectors of a cell, Å.
 pub type Cell = [[f64; 3]; 3];
 
-/// levcfg of a CONFIG, keytrj of a HISTORY: 0 with positions, 1 with velocities too, 2 with forces
-/// too.
+/// Return levcfg of a CONFIG, or keytrj of a HISTORY: 0 for positions, 1 for positions and
+/// velocities, 2 for positions, velocities and forces.
 ///
 /// # Errors
-/// Sentence about fields that no level has.
+/// A message if no level has these fields.
 pub fn level(fields: Fields) -> Result<usize, String> {
     match (fields.positions, fields.velocities, fields.forces) {
         (true, false, false) => Ok(0),
@@ -50,10 +50,11 @@ pub fn level(fields: Fields) -> Result<usize, String> {
     }
 }
 
-/// DL_POLY's periodic boundary of a cell: 0 none, 1 cubic, 2 orthorhombic, 3 any parallelepiped.
+/// Return DL_POLY's periodic boundary of a cell: 0 none, 1 cubic, 2 orthorhombic, 3 any
+/// parallelepiped.
 ///
 /// # Errors
-/// Sentence about vectors that span no volume or are not finite.
+/// A message if the vectors span no volume, or are not finite.
 pub fn imcon(cell: Option<&Cell>) -> Result<i64, String> {
     let Some(cell @ &[[ax, ay, az], [bx, by, bz], [cx, cy, cz]]) = cell else {
         return Ok(0);
@@ -72,7 +73,7 @@ pub fn imcon(cell: Option<&Cell>) -> Result<i64, String> {
     })
 }
 
-// The records of one atom.
+// Records of one atom.
 
 /// Size of an atom, bytes.
 pub fn atom_size(level: usize) -> usize {
@@ -95,10 +96,10 @@ pub struct Atom<'a> {
 }
 
 impl Atom<'_> {
-    /// Refuse values that a CONFIG cannot hold.
+    /// Refuse values that a CONFIG cannot represent.
     ///
     /// # Errors
-    /// Sentence with the expected and the found value, without the atom.
+    /// A message with the expected and the found value, without the atom.
     pub fn check_config(&self) -> Result<(), String> {
         check_name(&self.name)?;
         if id(self.id).is_none() {
@@ -113,7 +114,7 @@ impl Atom<'_> {
         Ok(())
     }
 
-    /// Refuse values that a HISTORY cannot hold.
+    /// Refuse values that a HISTORY cannot represent.
     ///
     /// # Errors
     /// As [`Atom::check_config`].
@@ -129,17 +130,17 @@ impl Atom<'_> {
         Ok(())
     }
 
-    /// Write the atom's records of a CONFIG over `bytes`, which has [`atom_size`] bytes.
+    /// Write the records of an atom in a CONFIG to `bytes`, which has [`atom_size`] bytes.
     pub fn put_config(&self, bytes: &mut [u8]) {
         self.put(bytes, |_| {});
     }
 
-    /// Write the atom's records of a HISTORY over `bytes`, which has [`atom_size`] bytes. The
-    /// displacement from a start that only DL_POLY knows is 0.
+    /// Write the records of an atom in a HISTORY to `bytes`, which has [`atom_size`] bytes. The
+    /// displacement is written as 0, because only DL_POLY knows the initial position.
     pub fn put_history(&self, bytes: &mut [u8]) {
         self.put(bytes, |record| {
             for (column, value) in [(18, self.mass), (30, self.charge), (42, 0.0)] {
-                // Unchecked values become stars, as in Fortran.
+                // Unchecked values that do not fit become stars, as in Fortran.
                 let text = f::<12, 6>(value).unwrap_or([b'*'; 12]);
                 record[column..column + 12].copy_from_slice(&text);
             }
@@ -178,7 +179,7 @@ fn put_vector(record: &mut [u8; RECORD], vector: &[f64; 3]) {
     }
 }
 
-/// Refuse names that are not a single word, which readers would misinterpret.
+/// Refuse names that are not a single word, because readers would misinterpret them.
 fn check_name(name: &[u8; 8]) -> Result<(), String> {
     let ends = |&&character: &&u8| character == b' ' || character == 0;
     let len = 8 - name.iter().rev().take_while(ends).count();
@@ -210,10 +211,10 @@ pub struct Moment<'a> {
     pub cell: Option<&'a Cell>,
 }
 
-/// Make the header of a CONFIG: all records before the first atom.
+/// Create the header of a CONFIG: all records before the first atom.
 ///
 /// # Errors
-/// Sentence about a number that does not fit in its columns; likewise for the following functions.
+/// A message if a number does not fit into its columns. The same holds for the following functions.
 pub fn config_head(
     title: &str,
     level: usize,
@@ -239,7 +240,7 @@ pub fn config_head(
     Ok(bytes)
 }
 
-/// Make the header of a HISTORY: all records before the first frame; `imcon` is that of the first
+/// Create the header of a HISTORY: all records before the first frame. `imcon` is that of the first
 /// frame.
 pub fn history_head(
     title: &str,
@@ -267,7 +268,7 @@ fn n_records(level: usize, n_atoms: u64, n_frames: u64) -> Option<u64> {
     atoms.checked_add(4)?.checked_mul(n_frames)?.checked_add(2)
 }
 
-/// Make the header of a frame of a HISTORY: all records before the first atom.
+/// Create the header of a frame in a HISTORY: all records before the first atom.
 pub fn frame_head(level: usize, n_atoms: u64, moment: &Moment<'_>) -> Result<Vec<u8>, String> {
     let mut line = Line::default();
     line.text(b"timestep");

@@ -1,5 +1,5 @@
-//! HISTORY and CONFIG as formats of the registry: frames are found by arithmetic if lines have
-//! equal lengths, else by a scan.
+//! HISTORY and CONFIG as formats of the registry. If lines have equal lengths, frame offsets are
+//! computed; otherwise the file is scanned.
 
 use std::any::Any;
 use std::ops::{ControlFlow, Range};
@@ -59,7 +59,7 @@ impl Format for History {
         detect(head) == Some(Kind::History)
     }
 
-    /// Offsets of the numbers of frames and of records.
+    /// Return the offsets of the number of frames and of records.
     fn counts(&self, head: &[u8]) -> Vec<Range<usize>> {
         let ends = counts(head);
         ends.map(|[before, _, end]| before..end)
@@ -178,7 +178,7 @@ impl FileLayout for Layout {
     }
 }
 
-/// Number of samples that must confirm the arithmetic.
+/// Number of samples that must confirm the computed offsets.
 const N_SAMPLES: u64 = 18;
 
 /// Maximum number of blank bytes after the last frame that are not reported.
@@ -210,8 +210,8 @@ fn open_history(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Re
     Ok(opened)
 }
 
-/// Make the note on frames whose size differs from that of their lines, if most frames have that
-/// size.
+/// Return the note on frames whose size is not that of the usual lines, if most frames have the
+/// usual size.
 fn odd_sizes(layout: &Layout, opened: &Opened) -> Option<String> {
     let n = opened.frames.len();
     let is_odd = |&frame: &u64| {
@@ -233,7 +233,7 @@ fn odd_sizes(layout: &Layout, opened: &Opened) -> Option<String> {
     ))
 }
 
-/// Find the frames of a HISTORY, if all have the size of the first one.
+/// Find the frames of a HISTORY by computation, if all have the size of the first one.
 fn by_arithmetic(
     source: &dyn Source,
     size: u64,
@@ -257,7 +257,7 @@ fn by_arithmetic(
             return Ok(None);
         }
     }
-    // The first frame may be damaged without a change of its size.
+    // The first frame may be damaged without a change in size.
     let has_lines = |frame: u64| has_lines(source, &head.layout, start + frame * stride);
     if n > 1 && !(has_lines(n - 1)? || has_lines(n / 2)?) {
         return Ok(None);
@@ -286,7 +286,8 @@ fn by_arithmetic(
     Ok(Some((format::Layout::new(layout), frames, warnings)))
 }
 
-/// True if the first atom of the frame at `start` has lines of the layout's lengths.
+/// Return true if the lines of the first atom of the frame at `start` have the lengths in the
+/// layout.
 fn has_lines(source: &dyn Source, layout: &Layout, start: u64) -> Result<bool> {
     let Some(range) = layout.bytes_of(0..1) else {
         return Ok(true);
@@ -297,8 +298,8 @@ fn has_lines(source: &dyn Source, layout: &Layout, start: u64) -> Result<bool> {
     Ok(n_lines == layout.lines_of_atom() && layout.id_of(&bytes).is_ok())
 }
 
-/// Return the layout of a file with a frame at `start`, with the information whether sampled atoms
-/// are in the order of their ids.
+/// Return the layout of a file with a frame at `start`. It states whether sampled atoms are in the
+/// order of their ids.
 fn ordered(source: &dyn Source, layout: Layout, start: u64) -> Result<Layout> {
     let last = layout.n_atoms() as u64 - 1;
     let mut bytes = Vec::new();
@@ -317,7 +318,7 @@ fn ordered(source: &dyn Source, layout: Layout, start: u64) -> Result<Layout> {
     Ok(layout.ordered())
 }
 
-/// Return the warning about a periodic boundary that three vectors do not describe.
+/// Return the warning about a periodic boundary that three vectors cannot describe.
 fn odd_cell(layout: &Layout) -> Option<String> {
     let shape = match layout.imcon() {
         4 => "a truncated octahedron",
@@ -335,9 +336,9 @@ fn odd_cell(layout: &Layout) -> Option<String> {
 /// Content at an offset where a frame of a HISTORY should begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Met {
-    /// A frame, or the part of its first line that the file has.
+    /// A frame, or the beginning of its first line at the end of the file.
     Frame,
-    /// Zeros: bytes that one of several writers has not written.
+    /// Zeros: bytes that a parallel writer has not written yet.
     Hole,
     /// Only blanks.
     End,
@@ -372,7 +373,7 @@ fn is_blank_behind(source: &dyn Source, at: u64, size: u64) -> Result<bool> {
     Ok(is_blank(&bytes))
 }
 
-/// Open a CONFIG: one frame, which is the file.
+/// Open a CONFIG. The file is a single frame.
 ///
 /// # Errors
 /// Errors of [`index::open`](crate::index::open); [`Error::Damaged`] also if the file has fewer
@@ -413,7 +414,7 @@ fn open_config(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Res
     )
 }
 
-/// True if sampled atoms are at equal distances.
+/// Return true if sampled atoms are at equal distances in the file.
 fn atoms_are_regular(source: &dyn Source, layout: &Layout, size: u64) -> Result<bool> {
     let n_atoms = layout.n_atoms() as u64;
     for sample in 1..=N_SAMPLES {
@@ -430,7 +431,7 @@ fn atoms_are_regular(source: &dyn Source, layout: &Layout, size: u64) -> Result<
     Ok(true)
 }
 
-/// Return the layout of a CONFIG with lines of any length, whose number of atoms follows from the
+/// Return the layout of a CONFIG with lines of any length. The number of atoms is computed from the
 /// number of lines.
 fn counted(
     source: &dyn Source,
@@ -465,7 +466,7 @@ fn counted(
     }
 }
 
-/// Read times and steps of frames that were found by arithmetic, one by one.
+/// Read times and steps of frames with computed offsets, one by one.
 ///
 /// # Errors
 /// Errors of the source.

@@ -1,4 +1,4 @@
-//! The header of a frame, with its time and its cell.
+//! Header of a frame, with its time and its cell.
 //!
 //! ```text
 //! HISTORY     "timestep", step, atoms, keytrj, imcon, step's length (ps), time (ps)
@@ -30,16 +30,17 @@ pub struct FrameHead {
     pub step: i64,
     /// Time, ps.
     pub time: f64,
-    /// Three vectors of the cell, Å; `None` without a periodic boundary.
+    /// Three cell vectors, Å; `None` without a periodic boundary.
     pub cell: Option<[[f64; 3]; 3]>,
-    /// Fields that the atoms hold; keytrj and levcfg may be wrong after restarts and edits.
+    /// Fields of the atoms, determined from their lines. keytrj and levcfg may be wrong after
+    /// restarts and edits.
     pub fields: Fields,
     /// Bytes before the first atom.
     pub len: usize,
     pub(super) level: u8,
 }
 
-/// The second line of a CONFIG.
+/// Second line of a CONFIG.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ConfigLine {
     pub imcon: u8,
@@ -64,7 +65,7 @@ impl FrameHead {
                     _ => head.with_level(level(lines)?),
                 })
             }
-            // The following bytes may belong to another atom than the first one.
+            // After the header, the bytes may continue with another atom than the first one.
             LineLengths::Equal(widths) => {
                 let len = widths.head as usize;
                 let bytes = bytes.get(..len).ok_or(Fault::Short { needed: len })?;
@@ -121,7 +122,7 @@ impl FrameHead {
     }
 }
 
-/// Determine the level from the first atom's lines.
+/// Determine the level from the lines of the first atom.
 fn level(mut lines: Lines<'_>) -> Result<u8, Fault> {
     lines.next("the name of the first atom")?;
     let mut n_vectors = 0;
@@ -152,7 +153,7 @@ pub struct Header {
 
 impl Header {
     /// # Errors
-    /// Description of the expected content.
+    /// A description of the expected content.
     pub fn parse(layout: &Layout, line: &[u8]) -> Result<Header, String> {
         let Some(rest) = line.strip_prefix(TIMESTEP) else {
             return Err("a line that begins with \"timestep\"".into());
@@ -189,8 +190,8 @@ impl Header {
         })
     }
 
-    /// Parse a compressed line, whose columns may touch; a step of more than six digits becomes
-    /// stars.
+    /// Parse a compressed line. Its columns may not be separated by blanks, and a step of more than
+    /// six digits is written as stars.
     fn compressed(layout: &Layout, line: &[u8], rest: &[u8]) -> Result<Header, String> {
         const LEN: usize = 34;
         let line = line.trim_ascii_end();
@@ -267,7 +268,7 @@ impl ConfigLine {
     }
 }
 
-/// Take the integers at the beginning of a line; return also the rest.
+/// Parse the integers at the beginning of a line; return them and the rest.
 pub(super) fn integers(mut line: &[u8]) -> (Vec<i64>, &[u8]) {
     let integers = std::iter::from_fn(|| take_integer(&mut line)).collect();
     (integers, line)
@@ -284,7 +285,7 @@ fn row(lines: &mut Lines<'_>) -> Result<[f64; 3], Fault> {
     vector(line).ok_or_else(|| Fault::bad(at, WHAT, quoted(line)))
 }
 
-/// Take the cell, if the next line holds three numbers: an atom's name never does.
+/// Return the cell, if the next line contains three numbers; the line of an atom's name never does.
 fn cell_if_any(lines: &mut Lines<'_>) -> Result<Option<[[f64; 3]; 3]>, Fault> {
     match lines.clone().next_if_any()?.and_then(vector) {
         Some(_) => cell(lines).map(Some),
@@ -292,19 +293,19 @@ fn cell_if_any(lines: &mut Lines<'_>) -> Result<Option<[[f64; 3]; 3]>, Fault> {
     }
 }
 
-// Counts the lines of a frame during a scan.
+// Counting of the lines of a frame during a scan.
 
-/// Maximum number of lines after a frame's first line up to the end of the first atom.
+/// Maximum number of lines from the first line of a frame to the end of the first atom.
 const LOOK: usize = 7;
 
-/// Lines of one frame of a HISTORY from its first line on, without blank lines.
+/// Lines of one frame of a HISTORY, without blank lines.
 #[derive(Debug, Clone)]
 pub struct FrameLines {
     n_atoms: u64,
     compressed: bool,
-    /// Header; `None` if the first line is not that of a frame of this file.
+    /// Header; `None` if the first line is not the first line of a frame in this file.
     header: Option<Header>,
-    /// True for each line after the first that holds three numbers, as far as lines are examined.
+    /// True for each examined line after the first that contains three numbers.
     vectors: Vec<bool>,
     n_lines: u64,
 }

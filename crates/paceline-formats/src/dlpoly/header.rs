@@ -1,4 +1,4 @@
-//! Recognises and reads the header of a file, and determines the lengths of lines in its first
+//! Recognition and parsing of the header of a file, and the lengths of the lines in its first
 //! frame.
 //!
 //! ```text
@@ -21,8 +21,8 @@ use crate::text_lines::{Lines, MAX_LINE, is_blank, quoted, vector};
 pub struct Head {
     /// Layout of the frames.
     pub layout: Layout,
-    /// Number of frames of a HISTORY in its header, if present; it is wrong after a killed run.
-    /// Number of atoms of a CONFIG, if present.
+    /// Number of frames in the header of a HISTORY, if present; it is wrong after a run was killed.
+    /// For a CONFIG, the number of atoms in its header, if present.
     pub claimed: Option<u64>,
     /// Number of bytes before the first atom of a CONFIG, or before the first frame of a HISTORY.
     pub len: u64,
@@ -42,7 +42,7 @@ pub fn detect(head: &[u8]) -> Option<Kind> {
     let (0..=3, 0..=7) = (*numbers.first()?, *numbers.get(1)?) else {
         return None;
     };
-    // A run that has just started.
+    // The file of a run that has just started may end here.
     if is_blank(lines.rest()) {
         return (numbers.len() == 5 && is_blank(rest)).then_some(Kind::History);
     }
@@ -55,8 +55,8 @@ pub fn detect(head: &[u8]) -> Option<Kind> {
     is_config.then_some(Kind::Config)
 }
 
-/// Find the numbers of frames and of records in the header of a HISTORY: the ends of the third,
-/// fourth and fifth number of its second line.
+/// Find the number of frames and of records in the header of a HISTORY. Return the ends of the
+/// third, fourth and fifth number of its second line.
 pub fn counts(head: &[u8]) -> Option<[usize; 3]> {
     if detect(head) != Some(Kind::History) {
         return None;
@@ -74,14 +74,15 @@ impl Head {
     /// Parse the header of a HISTORY of `file_size` bytes, and its first frame as far as necessary.
     ///
     /// # Errors
-    /// [`Fault::Short`] asks for a longer slice, within the file. [`Fault::Bad`] if the header or
-    /// the first frame's beginning contradicts the format.
+    /// [`Fault::Short`] if the slice is too short, but not the file. [`Fault::Bad`] if the header
+    /// or the beginning of the first frame contradicts the format.
     pub fn parse_history(head: &[u8], file_size: u64) -> Result<Head, Fault> {
         history(head, file_size).map_err(bounded)
     }
 
-    /// Parse the header of a CONFIG of `file_size` bytes. The number of atoms follows from the size
-    /// of their lines. If that varies, the layout has 1 atom, and the caller must count the atoms.
+    /// Parse the header of a CONFIG of `file_size` bytes. The number of atoms is computed from the
+    /// size of their lines. If this size varies, the layout has 1 atom, and the caller must count
+    /// the atoms.
     ///
     /// # Errors
     /// As [`Head::parse_history`].
@@ -165,8 +166,8 @@ fn config(head: &[u8], file_size: u64) -> Result<Head, Fault> {
 }
 
 impl Layout {
-    /// Determine fields of atoms and lengths of lines from the first frame. Returns the number of
-    /// bytes before its first atom.
+    /// Determine the fields of atoms and the lengths of lines from the first frame. Return the
+    /// number of bytes before its first atom.
     fn look(&mut self, frame: &[u8], size: u64) -> Result<u64, Fault> {
         let head = FrameHead::parse(self, frame, size)?;
         self.level = head.level;
@@ -190,7 +191,7 @@ impl Layout {
             lines: LineLengths::Equal(widths),
             ..*self
         };
-        // Lines longer than any valid one are several lines, including blank ones.
+        // A line that is longer than any valid line means several lines, including blank ones.
         if vectors.iter().all(|&length| length == vector) && equal.is_sound() {
             *self = equal;
         }
@@ -198,7 +199,7 @@ impl Layout {
     }
 }
 
-/// Return the number of atoms, if a file of this size can hold them.
+/// Return the number of atoms, if a file of this size can contain them.
 fn n_atoms_checked(at: usize, n_atoms: i64, file_size: u64) -> Result<u64, Fault> {
     let room = file_size / (NAME_MIN + VECTOR_MIN);
     match u64::try_from(n_atoms) {
@@ -217,53 +218,54 @@ fn n_atoms_checked(at: usize, n_atoms: i64, file_size: u64) -> Result<u64, Fault
 pub enum Kind {
     /// A trajectory.
     History,
-    /// CONFIG or REVCON: one frame, whose header is that of the file.
+    /// CONFIG or REVCON: a single frame, whose header is that of the file.
     Config,
 }
 
-/// Layout of one file: all that a worker needs to find and decode any frame.
+/// Layout of one file: all data that a worker needs to find and decode any frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     pub(super) kind: Kind,
     pub(super) n_atoms: u64,
-    /// keytrj of a HISTORY, levcfg of a CONFIG: 0 with positions, 1 with velocities too, 2 with
-    /// forces too; 3 in a compressed HISTORY.
+    /// keytrj of a HISTORY, or levcfg of a CONFIG: 0 for positions, 1 for positions and velocities,
+    /// 2 for positions, velocities and forces. 3 means a compressed HISTORY.
     pub(super) level: u8,
     /// Periodic boundary, if frames do not state it.
     pub(super) imcon: u8,
     /// Offset of the first frame.
     pub(super) start: u64,
     pub(super) lines: LineLengths,
-    /// True if atoms are in the order of their ids, for lines of equal lengths.
+    /// True if atoms are in the order of their ids; used for lines of equal lengths.
     pub(super) ordered: bool,
 }
 
 /// Lengths of a frame's lines including line feeds, bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineLengths {
-    /// Lines with the same content have one length in all frames, for all atoms.
+    /// Lines of the same kind have the same length for all atoms, in all frames.
     Equal(Widths),
-    /// Frames and their atoms must be searched.
+    /// Lengths vary, so that frames and atoms must be searched.
     Varying,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Widths {
-    /// All lines of a frame before its atoms.
+    /// Total size of the lines of a frame before its atoms.
     pub head: u32,
-    /// First line of an atom, with its name.
+    /// Size of the first line of an atom, with its name.
     pub name: u32,
-    /// Each line of three numbers.
+    /// Size of each line with three numbers.
     pub vector: u32,
 }
 
-/// Maximum number of bytes before the atoms of a first frame.
+/// Maximum number of bytes before the atoms of the first frame.
 const HEAD_MAX: usize = 64 << 10;
 
 /// Level of a compressed HISTORY.
 pub(super) const COMPRESSED: u8 = 3;
 
-/// Minimum size of an atom's lines, bytes: that of a name, and that of three numbers.
+/// Minimum size of the line with a name, bytes. The next constant is that of a line with three
+/// numbers.
 const NAME_MIN: u64 = 2;
 const VECTOR_MIN: u64 = 6;
 
@@ -293,7 +295,7 @@ impl Layout {
         self.imcon
     }
 
-    /// Vectors of the cell that lead to periodic images; imcon 6 is a slab.
+    /// Return the vectors along which the cell is periodic; imcon 6 is a slab.
     pub fn periodic(&self) -> [bool; 3] {
         [true, true, self.imcon != 6]
     }
@@ -326,8 +328,8 @@ impl Layout {
         }
     }
 
-    /// True if a frame has the size of its lines in such a file, with or without velocities and
-    /// forces.
+    /// Return true if a frame has the size of complete lines in this file, with or without
+    /// velocities and forces.
     pub(super) fn is_usual_size(&self, size: u64) -> bool {
         let mut levels = [self.level, 0, 1, 2].into_iter();
         let of_level = |level| Layout { level, ..*self }.frame_size();
@@ -349,8 +351,8 @@ impl Layout {
         u64::from(widths.name) + n_vectors(self.level) * u64::from(widths.vector)
     }
 
-    /// Return the fields that frames may hold. If lines vary, restarts can continue with another
-    /// key.
+    /// Return the fields that frames may contain. If lengths of lines vary, keytrj may have changed
+    /// at a restart.
     pub fn fields(&self) -> Fields {
         match (self.kind, self.lines) {
             (Kind::History, LineLengths::Varying) if self.level != COMPRESSED => Fields::ALL,
@@ -358,8 +360,8 @@ impl Layout {
         }
     }
 
-    /// Return the traits, besides the atoms, that files must share to form one trajectory: name and
-    /// value.
+    /// Return the traits (name and value) that files must share to form one trajectory, besides the
+    /// atoms.
     pub fn traits(&self) -> Vec<(&'static str, String)> {
         let lines = match self.lines {
             LineLengths::Equal(widths) => format!(
@@ -374,7 +376,7 @@ impl Layout {
         ]
     }
 
-    /// Serialise the layout, for [`Layout::from_bytes`] of the same version of this crate.
+    /// Serialise the layout. [`Layout::from_bytes`] of the same version of this crate can parse it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let kind = match self.kind {
             Kind::History => 0,
@@ -439,7 +441,7 @@ impl Layout {
                     }
             }
         };
-        // DL_POLY counts atoms with at most ten digits.
+        // DL_POLY writes the number of atoms with at most ten digits.
         (1..10_000_000_000).contains(&self.n_atoms)
             && usize::try_from(self.n_atoms).is_ok()
             && self.level <= level_max
@@ -447,7 +449,7 @@ impl Layout {
     }
 }
 
-/// Number of lines with three numbers per atom.
+/// Return the number of lines with three numbers per atom.
 pub(super) fn n_vectors(level: u8) -> u64 {
     match level {
         COMPRESSED => 0,
@@ -463,21 +465,21 @@ pub(super) fn fields(level: u8) -> Fields {
     }
 }
 
-/// Take the next bytes off the front of a slice.
+/// Remove and return the next bytes of a slice.
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (first, rest) = bytes.split_first_chunk()?;
     *bytes = rest;
     Some(*first)
 }
 
-// Copy whole frames into another HISTORY.
+// Copying of whole frames into another HISTORY.
 
 impl Layout {
-    /// Make the header of a HISTORY of `n_frames` of this file's frames. `head` holds the bytes
-    /// before the first frame and the lines before its first atom.
+    /// Create the header of a HISTORY with `n_frames` of the frames of this file. `head` contains
+    /// the bytes before the first frame, and the lines before its first atom.
     ///
-    /// The numbers of frames and records become 0 if lines vary: DL_POLY then searches for frames.
-    /// A header without these numbers, as of DL_POLY Classic, is unchanged.
+    /// If lines vary in length, the numbers of frames and records become 0, so that DL_POLY
+    /// searches for frames. A header without these numbers, as in DL_POLY Classic, does not change.
     pub fn head_of(&self, head: &[u8], n_frames: u64) -> Vec<u8> {
         let start = self.start as usize;
         let counts = match self.lines {

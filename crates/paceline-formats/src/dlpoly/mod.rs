@@ -1,11 +1,11 @@
-//! DL_POLY's formatted files: HISTORY, its trajectory, and CONFIG with its twin REVCON, which hold
-//! one frame.
+//! Formatted files of DL_POLY: HISTORY, its trajectory, and CONFIG and REVCON, which contain one
+//! frame.
 //!
-//! They are lines of text (see `header.rs`, `frame_head.rs` and `atoms.rs`). DL_POLY writes records
-//! of 73 bytes, or 35 bytes in a compressed HISTORY, so that frames and atoms are found by
-//! arithmetic. DL_POLY Classic, other programs and editors write lines of other lengths, which may
-//! vary. Atoms have ids, and may be in any order in the file: the decoder returns them in the order
-//! of their ids.
+//! The files consist of lines of text (see `header.rs`, `frame_head.rs` and `atoms.rs`). DL_POLY
+//! writes records of 73 bytes, or 35 bytes in a compressed HISTORY, so that the offsets of frames
+//! and atoms can be computed. DL_POLY Classic, other programs and editors write lines of other
+//! lengths, which may vary. Atoms have ids, and may be in any order in the file. The decoder
+//! returns them in the order of their ids.
 
 mod atoms;
 pub mod encode;
@@ -30,7 +30,7 @@ pub use self::header::{Kind, Layout};
 pub use crate::text_lines::MAX_LINE;
 pub(crate) use crate::text_lines::is_blank;
 
-/// Length of a DL_POLY record, line feed included, bytes.
+/// Length of a DL_POLY record including the line feed, bytes.
 const RECORD: u64 = 73;
 
 /// Decodes the wanted data of one file.
@@ -39,11 +39,11 @@ pub struct DlpolyDecoder {
     layout: Layout,
     atoms: Atoms,
     wanted: Fields,
-    /// Plan, if lines have equal lengths and atoms are in order.
+    /// Plan for reading, if lines have equal lengths and atoms are in order.
     plan: Option<Plan>,
-    /// Run of a whole frame, of the size of the last requested frame.
+    /// Run of a whole frame, with the size of the last requested frame.
     whole: [Run; 1],
-    /// True if a frame with atoms in another order was found nevertheless.
+    /// True if a frame was found in which atoms are not in order.
     unordered: bool,
 }
 
@@ -92,8 +92,8 @@ impl DlpolyDecoder {
         Err(Fault::bad(0, expected, "room for others"))
     }
 
-    /// Decode the wanted atoms if all atoms are in the order of their ids; return whether they are.
-    /// `walk` covers the bytes of the plan's runs, or the whole frame.
+    /// Decode the wanted atoms if all atoms are in the order of their ids, and return whether they
+    /// are. `walk` covers the bytes of the plan's runs, or the whole frame.
     fn decode_in_order(
         &self,
         plan: &Plan,
@@ -208,7 +208,7 @@ impl Decoder for DlpolyDecoder {
     }
 }
 
-/// Store an atom's vectors in the output.
+/// Copy the vectors of an atom to the output.
 fn store(vectors: &[[f64; 3]; 3], target: usize, out: &mut FrameOut<'_>) {
     let [position, velocity, force] = vectors;
     let force = &force.map(|value| value / FORCE);
@@ -223,13 +223,13 @@ fn store(vectors: &[[f64; 3]; 3], target: usize, out: &mut FrameOut<'_>) {
     }
 }
 
-// Plan the bytes to read of a frame, if all lines have equal lengths.
+// Plan of the bytes to read of a frame, if all lines have equal lengths.
 
 /// Plan for reading a frame: its header, and the wanted atoms.
 #[derive(Debug)]
 struct Plan {
     pub runs: Vec<Run>,
-    /// Bytes of all runs.
+    /// Total size of all runs, bytes.
     pub len: u64,
     pub pieces: Vec<Piece>,
     /// Bytes of an atom.
@@ -239,7 +239,7 @@ struct Plan {
 /// Wanted atoms that are adjacent.
 #[derive(Debug, Clone, Copy)]
 struct Piece {
-    /// Offset in the runs' bytes.
+    /// Offset in the concatenated runs.
     pub source: usize,
     /// Index of the first atom in the frame.
     pub place: usize,

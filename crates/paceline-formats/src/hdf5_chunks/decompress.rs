@@ -1,4 +1,4 @@
-//! Decompresses chunks: deflate, LZF, LZ4 and Zstandard.
+//! Decompression of chunks: deflate, LZF, LZ4 and Zstandard.
 
 #[cfg(feature = "deflate")]
 use libdeflater::{DecompressionError, Decompressor};
@@ -7,7 +7,7 @@ use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
 #[cfg(feature = "zstd")]
 use zstd_safe::DCtx;
 
-/// Compression of chunks. Each except LZF needs a feature of this crate.
+/// Compression of chunks. Each method except LZF needs a feature of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     Deflate,
@@ -26,10 +26,10 @@ impl Method {
         }
     }
 
-    /// Refuse a method whose codec is not part of this build.
+    /// Refuse a method whose codec is not included in this build.
     ///
     /// # Errors
-    /// Sentence that names the feature.
+    /// A message with the name of the missing feature.
     pub fn check_built(self) -> Result<(), String> {
         let (feature, built) = match self {
             Method::Lzf => return Ok(()),
@@ -45,7 +45,7 @@ impl Method {
         }
     }
 
-    /// Maximum expansion of one byte.
+    /// Return the maximum expansion of one byte.
     pub fn most(self) -> usize {
         match self {
             Method::Deflate => DEFLATE_MOST,
@@ -61,12 +61,12 @@ impl Method {
 pub struct Decompressors {
     #[cfg(feature = "deflate")]
     deflate: Deflate,
-    /// Created for the first chunk that needs it, since it takes 160 kB.
+    /// Zstandard context, created for the first chunk that needs it, since it takes 160 kB.
     #[cfg(feature = "zstd")]
     zstd: Option<DCtx<'static>>,
 }
 
-/// Decoders of whole streams, and of the beginnings of streams.
+/// Deflate decoders: for whole streams, and for the beginnings of streams.
 #[cfg(feature = "deflate")]
 struct Deflate {
     whole: Decompressor,
@@ -84,10 +84,10 @@ impl Default for Deflate {
 }
 
 impl Decompressors {
-    /// Fill `out` from a whole stream, and verify its checksum if it has one.
+    /// Decompress a whole stream into `out`, and verify its checksum, if it has one.
     ///
     /// # Errors
-    /// Description of what is found in place of a stream of as many bytes.
+    /// A description of what was found instead of a stream of `out.len()` bytes.
     pub fn undo(&mut self, method: Method, stream: &[u8], out: &mut [u8]) -> Result<(), String> {
         match method {
             Method::Lzf => inflate_lzf(stream, out),
@@ -104,10 +104,10 @@ impl Decompressors {
 }
 
 impl Method {
-    /// Refuse a stream that states another size, before memory is allocated for it.
+    /// Refuse a stream that states another size. The check runs before memory is allocated.
     ///
     /// # Errors
-    /// Description of what is found in place of a stream of `len` bytes.
+    /// A description of what was found instead of a stream of `len` bytes.
     pub fn check_stated_size(self, stream: &[u8], len: usize) -> Result<(), String> {
         let stated = match self {
             Method::Deflate | Method::Lzf => None,
@@ -124,17 +124,17 @@ impl Method {
     }
 }
 
-// Deflate: whole streams, and beginnings of streams.
+// Deflate: decompression of whole streams, and of beginnings of streams.
 
 /// Maximum expansion of one byte.
 const DEFLATE_MOST: usize = 1032;
 
 #[cfg(feature = "deflate")]
 impl Decompressors {
-    /// Fill `out` from a whole stream, and verify its checksum.
+    /// Decompress a whole stream into `out`, and verify its checksum.
     ///
     /// # Errors
-    /// Description of what is found in place of a stream of as many bytes.
+    /// A description of what was found instead of a stream of `out.len()` bytes.
     pub fn inflate(&mut self, stream: &[u8], out: &mut [u8]) -> Result<(), String> {
         match self.deflate.whole.zlib_decompress(stream, out) {
             Ok(n) if n == out.len() => Ok(()),
@@ -146,15 +146,15 @@ impl Decompressors {
         }
     }
 
-    /// Start to fill a buffer from the beginning of a stream.
+    /// Start the decompression of the beginning of a stream.
     pub fn begin(&mut self) {
         self.deflate.beginning.reset(true);
     }
 
-    /// Continue with the next bytes of the stream; return whether the output is full.
+    /// Decompress the next bytes of the stream; return whether the output is full.
     ///
     /// # Errors
-    /// Description of what is found in place of a stream of as many bytes, or more.
+    /// A description of what was found instead of a stream of at least `out.len()` bytes.
     pub fn go_on(&mut self, mut stream: &[u8], out: &mut [u8]) -> Result<bool, String> {
         loop {
             let (taken, done) = (self.deflate.beginning.total_in(), self.done());
@@ -182,7 +182,7 @@ impl Decompressors {
         }
     }
 
-    /// Number of bytes of the stream that were used so far.
+    /// Return the number of bytes of the stream used so far.
     pub fn used(&self) -> u64 {
         self.deflate.beginning.total_in()
     }
@@ -192,8 +192,8 @@ impl Decompressors {
     }
 }
 
-/// Stand-in for a codec that is not part of this build: [`Method::check_built`] refuses its
-/// datasets before.
+/// Substitute for a codec that is not included in this build. It is never called, because
+/// [`Method::check_built`] refuses the datasets.
 #[cfg(not(feature = "deflate"))]
 impl Decompressors {
     pub fn begin(&mut self) {}
@@ -209,7 +209,7 @@ impl Decompressors {
 
 // Zstandard: one frame.
 
-/// Maximum expansion of one byte: a block of 4 bytes can repeat one 128 Ki times.
+/// Maximum expansion of one byte: a block of 4 bytes can repeat one byte 128 Ki times.
 const ZSTD_MOST: usize = 1 << 15;
 
 #[cfg(feature = "zstd")]
@@ -227,7 +227,7 @@ impl Decompressors {
     }
 }
 
-// LZF, as h5py stores it.
+// LZF, in the form of h5py.
 //
 // ```text
 // 000nnnnn                       the next n + 1 bytes as they are
@@ -238,10 +238,10 @@ impl Decompressors {
 /// Maximum expansion of one byte.
 const LZF_MOST: usize = 88;
 
-/// Fill `out` from a whole stream.
+/// Decompress a whole stream into `out`.
 ///
 /// # Errors
-/// Description of what is found in place of a stream of as many bytes.
+/// A description of what was found instead of a stream of `out.len()` bytes.
 fn inflate_lzf(mut stream: &[u8], out: &mut [u8]) -> Result<(), String> {
     let mut done = 0;
     while let Some((&control, rest)) = stream.split_first() {
@@ -280,7 +280,7 @@ fn inflate_lzf(mut stream: &[u8], out: &mut [u8]) -> Result<(), String> {
     }
 }
 
-/// Repeat bytes from `back` bytes before `at`; the source may overlap the written bytes.
+/// Copy bytes from `back` bytes before `at` to `at`. The source may overlap the copy.
 fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) {
     if back >= len {
         out.copy_within(at - back..at - back + len, at);
@@ -291,7 +291,7 @@ fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) {
     }
 }
 
-// LZ4, as HDF5's registered filter stores it; all numbers are big-endian.
+// LZ4, in the form of HDF5's registered filter. All numbers are big-endian.
 //
 // ```text
 // u64   bytes of the chunk
@@ -304,16 +304,16 @@ fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) {
 /// Maximum expansion of one byte.
 const LZ4_MOST: usize = 255;
 
-/// Decoded size stated in a stream; `None` if the stream is too short for it.
+/// Return the decompressed size stated in a stream; `None` if the stream is too short.
 fn lz4_size(stream: &[u8]) -> Option<u64> {
     let (&size, _) = stream.split_first_chunk()?;
     Some(u64::from_be_bytes(size))
 }
 
-/// Fill `out` from a whole stream.
+/// Decompress a whole stream into `out`.
 ///
 /// # Errors
-/// Description of what is found in place of a stream of as many bytes.
+/// A description of what was found instead of a stream of `out.len()` bytes.
 #[cfg(feature = "lz4")]
 fn undo_lz4(stream: &[u8], out: &mut [u8]) -> Result<(), String> {
     let cut = |done: usize| format!("a stream that breaks off after {done} bytes");
@@ -344,7 +344,7 @@ fn undo_lz4(stream: &[u8], out: &mut [u8]) -> Result<(), String> {
     }
 }
 
-/// Take a number of 32 bits off the front.
+/// Remove a 32-bit number from the front of a slice.
 #[cfg(feature = "lz4")]
 fn split_number(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let (&number, rest) = bytes.split_first_chunk()?;
@@ -413,7 +413,7 @@ mod tests {
             .go_on(&stream, &mut vec![0; data.len() + 1])
             .unwrap_err();
         assert_eq!(refused, "a stream of 100000 bytes");
-        // A checksum at the end is only for who reads to the end.
+        // Only a reader of the whole stream can notice a wrong checksum at its end.
         *stream.last_mut().unwrap() ^= 1;
         assert!(inflater.inflate(&stream, &mut vec![0; data.len()]).is_err());
         inflater.begin();
@@ -425,7 +425,7 @@ mod tests {
 
     #[test]
     fn literals_and_references_come_out() {
-        // "abc", then 4 bytes from 3 back, then 10 from 1 back.
+        // "abc", then 4 bytes copied from 3 bytes back, then 10 copied from 1 byte back.
         let stream = [2, b'a', b'b', b'c', 2 << 5, 2, 7 << 5, 1, 0];
         let mut out = [0; 17];
         assert_eq!(inflate_lzf(&stream, &mut out), Ok(()));
@@ -453,7 +453,7 @@ mod tests {
         assert_eq!(refused(&[4, 1, 2, 3, 4, 5]), "a longer stream");
     }
 
-    /// A stream of blocks, each as it is.
+    /// Return a stream of uncompressed blocks.
     fn plain(chunk: &[u8], block: usize) -> Vec<u8> {
         let mut stream = (chunk.len() as u64).to_be_bytes().to_vec();
         stream.extend((block as u32).to_be_bytes());
@@ -471,7 +471,8 @@ mod tests {
             undo_lz4(&plain(b"abcdefghij", block), &mut out).unwrap();
             assert_eq!(&out, b"abcdefghij");
         }
-        // "abc", 13 bytes from 3 back, and "abcde"; then a block of 3 bytes as it is.
+        // "abc", 13 bytes copied from 3 bytes back, and "abcde"; then an uncompressed block of 3
+        // bytes.
         let packed = [
             0x39, b'a', b'b', b'c', 3, 0, 0x50, b'a', b'b', b'c', b'd', b'e',
         ];

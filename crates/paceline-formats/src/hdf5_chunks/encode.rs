@@ -1,13 +1,14 @@
-//! Encodes chunks of HDF5 datasets of (frames, atoms, 3): rounded, shuffled, compressed.
+//! Encoding of chunks of HDF5 datasets with the shape (frames, atoms, 3): rounding, shuffling,
+//! compression.
 //!
-//! A chunk holds `frames` × `atoms` × 3 numbers in C order, little-endian. A chunk that extends
-//! beyond the last frame or atom is padded with zeros, as in HDF5. Shuffling puts the first bytes
-//! of all numbers before all second ones, and so on. Compressed chunks are whole streams: zlib's, a
+//! A chunk contains `frames` × `atoms` × 3 little-endian numbers in C order. A chunk that extends
+//! beyond the last frame or atom is padded with zeros, as in HDF5. Shuffling stores the first bytes
+//! of all numbers, then all second bytes, and so on. Compressed chunks are whole streams: zlib, a
 //! Zstandard frame with its size and a checksum, or LZ4 blocks with a header.
 //!
-//! Rounding is to multiples of the largest power of two that is not above the precision asked for:
-//! off by half of the precision at the most, as with any multiples of the precision itself, but
-//! the last bits of each number then are zeros, which compress to nothing.
+//! Numbers are rounded to multiples of the largest power of two that does not exceed the requested
+//! precision. The error is at most half of the precision, as for multiples of the precision itself.
+//! But the last bits of each number become zeros, which compress well.
 
 use std::ops::Range;
 
@@ -17,7 +18,7 @@ use crate::codec::check_finite;
 /// Number of components of an atom.
 const COMPONENTS: usize = 3;
 
-/// Maximum memory that is kept for the next block in each buffer, bytes.
+/// Maximum memory that each buffer keeps for the next block, bytes.
 const KEPT: usize = 64 << 20;
 
 /// Maximum size of an LZ4 chunk in HDF5, and of its blocks, bytes.
@@ -49,7 +50,7 @@ impl Float {
 pub enum Compression {
     /// Level from 1 to 9.
     Gzip(i32),
-    /// Level from 1 to 19: higher levels take hundreds of megabytes of memory in each thread.
+    /// Level from 1 to 19. Higher levels need hundreds of megabytes of memory per thread.
     Zstd(i32),
     /// LZ4, in HDF5's blocks; it has no levels.
     Lz4,
@@ -57,7 +58,7 @@ pub enum Compression {
 
 impl Compression {
     /// Refuse an invalid level, chunks that are too large for the method, and a codec that is not
-    /// part of this build.
+    /// included in this build.
     fn check(self, bytes: usize) -> Result<(), String> {
         let (name, method) = match self {
             Compression::Gzip(_) => ("gzip", Method::Deflate),
@@ -89,20 +90,21 @@ pub struct Settings {
     pub frames: usize,
     /// Number of atoms of a chunk.
     pub atoms: usize,
-    /// Group the first bytes of all numbers, then their second bytes and so on, before compression.
+    /// True to store the first bytes of all numbers, then all second bytes, and so on, before
+    /// compression.
     pub shuffle: bool,
     /// Compression of each chunk; `None` stores numbers unchanged.
     pub compression: Option<Compression>,
     /// Maximum distance between rounded numbers, in their unit; `None` without rounding.
     pub precision: Option<f64>,
-    /// Factor by which numbers are multiplied before they are rounded and stored.
+    /// Factor that multiplies numbers before they are rounded and stored.
     pub factor: f64,
-    /// Noun for the numbers of one atom in errors.
+    /// Name of the numbers of one atom, for messages.
     pub what: String,
 }
 
 impl Settings {
-    /// Make settings for unchanged numbers in single precision, without compression.
+    /// Create settings for unchanged numbers in single precision, without compression.
     pub fn new(frames: usize, atoms: usize) -> Self {
         Settings {
             float: Float::F4,
@@ -135,7 +137,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Free memory that exceeds the probable need of the next block.
+    /// Free memory that exceeds the likely need of the next block.
     pub fn tidy(&mut self) {
         for buffer in [&mut self.plain, &mut self.shuffled, &mut self.packed] {
             buffer.clear();
@@ -148,7 +150,7 @@ impl ChunkEncoder {
     /// Prepare to encode chunks.
     ///
     /// # Errors
-    /// Sentence about an impossible setting, or about a codec that is not part of this build.
+    /// A message about an impossible setting, or a codec that is not included in this build.
     pub fn new(settings: Settings) -> Result<Self, String> {
         let &Settings { frames, atoms, .. } = &settings;
         let bytes = frames
@@ -179,12 +181,12 @@ impl ChunkEncoder {
         })
     }
 
-    /// The settings of the dataset.
+    /// Return the settings of the dataset.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// Return the step of which stored numbers are multiples, if they are rounded.
+    /// Return the rounding step, of which stored numbers are multiples; `None` without rounding.
     pub fn step(&self) -> Option<f64> {
         self.step
     }
@@ -202,11 +204,11 @@ impl ChunkEncoder {
         self.settings.atoms * COMPONENTS * self.settings.float.size()
     }
 
-    /// Encode all chunks of frames that begin at a chunk's first frame, consecutively into
-    /// `room.packed`; return the size of each chunk, in C order.
+    /// Encode all chunks of frames, one after another, into `room.packed`. The first frame must be
+    /// the first of a chunk. Return the size of each chunk, in C order.
     ///
     /// # Errors
-    /// The first frame with a number that is not finite, and a sentence that names the atom.
+    /// The first frame with a number that is not finite, and a message with the atom.
     pub fn encode(
         &self,
         values: &[f32],
@@ -235,7 +237,7 @@ impl ChunkEncoder {
     /// Refuse values that are not finite.
     ///
     /// # Errors
-    /// As of [`Self::encode`].
+    /// As [`Self::encode`].
     pub fn check(&self, values: &[f32], n_atoms: usize) -> Result<(), (usize, String)> {
         for (row, frame) in values.chunks_exact(COMPONENTS * n_atoms).enumerate() {
             check_finite(frame, &self.settings.what).map_err(|reason| (row, reason))?;
@@ -243,7 +245,7 @@ impl ChunkEncoder {
         Ok(())
     }
 
-    /// Append the uncompressed content of some frames in the chunks of one column to `out`.
+    /// Append the uncompressed data of some frames to `out`, for one column of chunks.
     pub fn put(
         &self,
         values: &[f32],
@@ -290,7 +292,7 @@ impl ChunkEncoder {
         }
     }
 
-    /// Append the chunk in `room.plain` to `room.packed`; return its size there.
+    /// Append the chunk in `room.plain` to `room.packed`; return its size in `room.packed`.
     fn pack(&self, room: &mut Room) -> usize {
         let before = room.packed.len();
         match self.settings.compression {
@@ -304,11 +306,10 @@ impl ChunkEncoder {
     }
 }
 
-/// Shuffle and compress one chunk of numbers of `width` bytes, as they are stored, to
-/// `room.packed`.
+/// Shuffle and compress one chunk of numbers of `width` bytes. Append it to `room.packed`.
 ///
 /// # Errors
-/// Sentence about data that cannot be compressed.
+/// A message if the data cannot be compressed.
 pub fn pack_chunk(
     bytes: &[u8],
     width: usize,
@@ -328,7 +329,8 @@ pub fn pack_chunk(
 }
 
 impl Room {
-    /// Append the chunk in `plain` to `packed`, shuffled by the bytes of its numbers if requested.
+    /// Append the chunk in `plain` to `packed`. If requested, shuffle it by the bytes of its
+    /// numbers.
     fn pack(&mut self, shuffled: Option<usize>, compression: Compression) {
         let mut bytes = &self.plain;
         if let Some(width) = shuffled {
@@ -395,7 +397,7 @@ impl Compressor for zstd_safe::CCtx<'static> {
     }
 }
 
-/// LZ4 in HDF5's blocks, as `decompress` describes them.
+/// LZ4 in HDF5's blocks: see `decompress`.
 #[cfg(feature = "lz4")]
 struct Lz4;
 
@@ -425,7 +427,8 @@ impl Compressor for Lz4 {
 
 /// Return the largest power of two that does not exceed a precision.
 fn step_within(precision: f64) -> Result<f64, String> {
-    // Far from the limits of 32-bit floats, so that no number is rounded to infinity or from 0.
+    // The limits are far from those of 32-bit floats, so that no number is rounded to infinity or
+    // to 0.
     if !(1e-20..=1e20).contains(&precision) {
         return Err(format!(
             "a precision must be from 1e-20 to 1e20, not {precision}"
@@ -435,9 +438,9 @@ fn step_within(precision: f64) -> Result<f64, String> {
     Ok(f64::from_bits(precision.to_bits() & EXPONENT))
 }
 
-/// Round to a multiple of `large` / 2²³. From `large` on every f32 is one; below, a sum with
-/// `large` has no bits for less than one. (`round_ties_even` takes three times as long on a
-/// processor of which no more than x86-64 is asked.)
+/// Round to a multiple of `large` / 2²³. From `large` on, every f32 is such a multiple. Below,
+/// adding `large` removes the smaller bits. `round_ties_even` takes three times as long in a build
+/// for any x86-64 processor.
 fn round_f32(x: f32, large: f32) -> f32 {
     let signed = large.copysign(x);
     if x.abs() < large {
@@ -447,7 +450,7 @@ fn round_f32(x: f32, large: f32) -> f32 {
     }
 }
 
-/// The same with `large` / 2⁵² and f64.
+/// Round to a multiple of `large` / 2⁵² in f64, by the same method.
 fn round_f64(x: f64, large: f64) -> f64 {
     let signed = large.copysign(x);
     if x.abs() < large {

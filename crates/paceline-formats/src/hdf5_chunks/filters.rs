@@ -1,18 +1,18 @@
-//! Filters of a chunk's bytes, and their inversion.
+//! Filters of the bytes of a chunk, and their inversion.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::decompress::{Decompressors, Method};
 
-/// Filter of the pipeline: HDF5's number, name in the file, and parameters.
+/// Filter of the pipeline: its registered number, its name in the file, and its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Filter {
     /// HDF5's registered number of the filter.
     pub number: u32,
     /// Name of the filter, for messages.
     pub name: String,
-    /// Parameters in the dataset.
+    /// Parameters of the filter in the dataset.
     pub values: Vec<u64>,
 }
 
@@ -28,7 +28,7 @@ enum Stage {
 const LZ4: u32 = 32004;
 const ZSTD: u32 = 32015;
 
-/// Maximum expansion of one byte by the filters of a dataset.
+/// Return the maximum expansion of one byte by the filters of a dataset.
 pub fn most_of(filters: &[Filter]) -> usize {
     match filters.iter().any(|filter| filter.number == ZSTD) {
         true => Method::Zstd.most(),
@@ -36,15 +36,15 @@ pub fn most_of(filters: &[Filter]) -> usize {
     }
 }
 
-/// Contradiction: expected content of a chunk's bytes, and found content.
+/// Contradiction in the bytes of a chunk: expected content, and found content.
 pub type Contradiction = (String, String);
 
-/// All filters of a dataset's chunks.
+/// All filters of the chunks of a dataset.
 #[derive(Debug)]
 pub struct Pipeline {
     /// Filters, in the order of encoding.
     stages: Vec<Stage>,
-    /// Size of a number, and of a chunk's numbers, bytes.
+    /// Size of a number, bytes. The next field is that of the numbers of a chunk.
     width: usize,
     chunk_bytes: usize,
 }
@@ -53,12 +53,12 @@ pub struct Pipeline {
 #[derive(Debug, Default)]
 pub struct Unpacked {
     pub bytes: Vec<u8>,
-    /// True if numbers are still shuffled: it is enough to unshuffle the wanted ones.
+    /// True if numbers are still shuffled. Only the wanted numbers are then unshuffled.
     pub shuffled: bool,
 }
 
 /// # Errors
-/// Sentence that names the filter, and the feature of this crate that its codec needs.
+/// A message with the filter, and the feature of this crate that contains its codec.
 fn compression(filter: &Filter, method: Method) -> Result<Stage, String> {
     let Filter { name, number, .. } = filter;
     match method.check_built() {
@@ -70,10 +70,11 @@ fn compression(filter: &Filter, method: Method) -> Result<Stage, String> {
 }
 
 impl Pipeline {
-    /// Prepare to invert the filters of chunks of `chunk_bytes` bytes, of numbers of `width` bytes.
+    /// Prepare the inversion of the filters, for chunks of `chunk_bytes` bytes and numbers of
+    /// `width` bytes.
     ///
     /// # Errors
-    /// Sentence that names an unsupported filter.
+    /// A message with the name of an unsupported filter.
     pub fn new(filters: &[Filter], width: usize, chunk_bytes: usize) -> Result<Pipeline, String> {
         let stages = filters.iter().map(|filter| match filter.number {
             1 => compression(filter, Method::Deflate),
@@ -103,26 +104,26 @@ impl Pipeline {
         })
     }
 
-    /// True if chunks are stored without filters.
+    /// Return true if chunks are stored without filters.
     pub fn is_empty(&self) -> bool {
         self.stages.is_empty()
     }
 
-    /// Filters of a chunk: bit k of the mask means that filter k was skipped.
+    /// Return the filters of a chunk. Bit k of the mask means that filter k was skipped.
     fn stages(&self, mask: u32) -> impl DoubleEndedIterator<Item = Stage> + Clone {
         let stages = self.stages.iter().enumerate();
         stages.filter_map(move |(k, &stage)| (mask >> k & 1 == 0).then_some(stage))
     }
 
-    /// True if the beginning of a chunk's numbers can be decoded from the beginning of its bytes.
+    /// Return true if the first numbers of a chunk can be decoded from its first bytes.
     pub fn has_beginning(&self, mask: u32) -> bool {
         self.stages(mask).eq([Stage::Compression(Method::Deflate)])
     }
 
-    /// Refuse a chunk whose bytes could never decode to the stated size.
+    /// Refuse a chunk whose bytes cannot expand to the stated size.
     ///
     /// # Errors
-    /// Contradiction that was met.
+    /// The contradiction found.
     pub fn check_size(&self, mask: u32, size: u64) -> Result<(), Contradiction> {
         let checks = self
             .stages(mask)
@@ -152,11 +153,11 @@ impl Pipeline {
         }
     }
 
-    /// Invert all filters of a chunk that [`Pipeline::check_size`] accepts, except a shuffle of its
-    /// numbers; every checksum is verified.
+    /// Invert all filters of a chunk except a shuffle of its numbers, and verify all checksums.
+    /// [`Pipeline::check_size`] must have accepted the chunk.
     ///
     /// # Errors
-    /// Contradiction that was met.
+    /// The contradiction found.
     pub fn unpack(
         &self,
         mask: u32,
@@ -212,14 +213,14 @@ impl Pipeline {
     }
 }
 
-/// Make the contradiction about an invalid stream.
+/// Return the contradiction for an invalid stream.
 fn contradiction(method: Method, len: usize, found: String) -> Contradiction {
     (format!("{} stream of {len} bytes", method.name()), found)
 }
 
 impl Pipeline {
-    /// Decompress a chunk with only this filter into memory for its numbers; `None` if it has other
-    /// filters.
+    /// Decompress a chunk that has only this filter directly into the memory of its numbers; `None`
+    /// if it has other filters.
     pub fn unpack_into(
         &self,
         mask: u32,
@@ -265,10 +266,10 @@ impl Unpacked {
 
 // Checksum that HDF5 appends to a chunk: Fletcher's, of 16-bit words.
 
-/// Number of words that can be summed before a sum of sums overflows 64 bits, with a wide margin.
+/// Number of words that can be summed before the sum of sums overflows 64 bits, with a wide margin.
 const WORDS: usize = 1 << 16;
 
-/// Compute the checksum of some bytes; an odd last byte is the high half of a word.
+/// Compute the checksum of some bytes. An odd last byte is the high half of a word.
 fn fletcher32(bytes: &[u8]) -> u32 {
     let (mut sum, mut sums) = (0_u64, 0_u64);
     let (words, rest) = bytes.as_chunks();
@@ -294,10 +295,10 @@ fn fold(mut sum: u64) -> u64 {
     sum
 }
 
-/// Take the checksum off the end of some bytes, and verify it.
+/// Remove the checksum from the end of some bytes, and verify it.
 ///
 /// # Errors
-/// Texts of the two checksums.
+/// Both checksums as text, for the message.
 fn strip_checksum(bytes: &[u8]) -> Result<&[u8], (String, String)> {
     let Some((data, stored)) = bytes.split_last_chunk() else {
         return Err((
@@ -318,13 +319,13 @@ fn strip_checksum(bytes: &[u8]) -> Result<&[u8], (String, String)> {
     }
 }
 
-// Shuffle: the first bytes of all numbers, then their second bytes, and so on.
+// Shuffle: the first bytes of all numbers, then all second bytes, and so on.
 
-/// Unshuffle the numbers in a byte range of the unshuffled chunk, which begins and ends between
-/// numbers of `width` bytes.
+/// Unshuffle a byte range of the unshuffled chunk. The range must begin and end between numbers of
+/// `width` bytes.
 ///
 /// # Panics
-/// If the range is not one of numbers of the chunk.
+/// If the range is not a range of whole numbers of the chunk.
 pub fn unshuffle(shuffled: &[u8], width: usize, range: Range<usize>, out: &mut [u8]) {
     match width {
         2 => weave::<2>(shuffled, range, out),
@@ -355,7 +356,7 @@ fn weave<const WIDTH: usize>(shuffled: &[u8], range: Range<usize>, out: &mut [u8
     }
 }
 
-/// Unshuffle a whole chunk; bytes after the last complete number are unchanged.
+/// Unshuffle a whole chunk. Bytes after the last complete number do not change.
 pub fn unshuffle_all(shuffled: &[u8], width: usize) -> Vec<u8> {
     let mut out = shuffled.to_vec();
     let whole = shuffled.len() / width * width;
@@ -393,11 +394,11 @@ mod tests {
 
     #[test]
     fn known_checksums_come_out() {
-        // Of the words 0x0102 and 0x0304: 0x0406, and 0x0102 + 0x0406.
+        // For the words 0x0102 and 0x0304, the sums are 0x0406 and 0x0102 + 0x0406.
         assert_eq!(fletcher32(&[1, 2, 3, 4]), 0x0508_0406);
         assert_eq!(fletcher32(&[1, 2, 3]), 0x0504_0402);
         assert_eq!(fletcher32(&[]), 0);
-        // Sums that are a multiple of 65,535 are not 0.
+        // Sums that are a nonzero multiple of 65,535 are not reduced to 0.
         assert_eq!(fletcher32(&[0xff; 1000]), 0xffff_ffff);
     }
 

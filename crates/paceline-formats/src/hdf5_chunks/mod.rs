@@ -1,4 +1,4 @@
-//! Numbers in HDF5 datasets: layout of chunks, encoding, and destination of each number.
+//! Numbers in HDF5 datasets: layout of chunks, encoding, and the destination of each number.
 //!
 //! The HDF5 library finds datasets and chunks. This module decodes their bytes, and opens no files.
 
@@ -15,7 +15,7 @@ pub(crate) use decompress::Decompressors;
 pub use filters::Filter;
 pub(crate) use filters::{Pipeline, Unpacked, most_of};
 
-// Dataset, and the layout of its bytes.
+// Datasets, and the layout of their bytes.
 
 /// Dataset of numbers.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,11 +24,11 @@ pub struct Dataset {
     pub name: String,
     /// Type of the numbers.
     pub number: Number,
-    /// (rows, atoms, components), (rows, components × atoms) or (rows, atoms).
+    /// Shape: (rows, atoms, components), (rows, components × atoms) or (rows, atoms).
     pub shape: Vec<u64>,
     /// Shape of a chunk, with the same number of axes; `None` for a contiguous dataset.
     pub chunk: Option<Vec<u64>>,
-    /// Filters of a chunk's bytes, in the order of encoding.
+    /// Filters of the bytes of a chunk, in the order of encoding.
     pub filters: Vec<Filter>,
     /// Offset of a contiguous dataset in the file; 0 if it was never written.
     pub offset: u64,
@@ -38,7 +38,7 @@ pub struct Dataset {
 
 impl Dataset {
     /// # Errors
-    /// Sentence about a contradiction in the description.
+    /// A message about a contradiction in the description.
     pub fn check(&self) -> Result<(), String> {
         let chunk = self.chunk.as_ref().unwrap_or(&self.shape);
         if !matches!(self.shape.len(), 2 | 3) || chunk.len() != self.shape.len() {
@@ -85,9 +85,9 @@ impl Dataset {
         Ok(())
     }
 
-    /// Number of bytes for this shape; `None` on overflow.
+    /// Return the number of bytes for this shape; `None` on overflow.
     fn bytes_of(&self, axes: &[u64]) -> Option<u64> {
-        // Even without rows, the number of atoms must be plausible.
+        // Without rows, too, the number of atoms must be plausible.
         let mut axes = axes.iter().map(|&axis| axis.max(1));
         let numbers = axes.try_fold(1_u64, |n, axis| n.checked_mul(axis))?;
         let bytes = numbers.checked_mul(self.number.width as u64)?;
@@ -95,15 +95,15 @@ impl Dataset {
     }
 }
 
-/// Format numbers as HDF5's tools show a shape.
+/// Format a shape like the tools of HDF5.
 pub(crate) fn tuple(axes: &[u64]) -> String {
     let axes: Vec<String> = axes.iter().map(u64::to_string).collect();
     format!("({})", axes.join(", "))
 }
 
-// Encoding of a dataset's numbers, and their conversion.
+// Encoding of the numbers of a dataset, and their conversion.
 
-/// Encoding of a dataset's numbers.
+/// Encoding of the numbers of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Number {
     /// Floats or integers.
@@ -114,7 +114,7 @@ pub struct Number {
     pub big_endian: bool,
 }
 
-/// Kind of a dataset's numbers.
+/// Kind of the numbers of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// IEEE 754 floating point.
@@ -126,7 +126,8 @@ pub enum Kind {
 }
 
 impl Number {
-    /// Parse NumPy's name of a type, such as "<f4", ">i8" or "|u1"; `None` for unsupported types.
+    /// Parse NumPy's name of a type, such as "<f4", ">i8" or "|u1"; `None` if the type is
+    /// unsupported.
     pub fn parse(name: &str) -> Option<Number> {
         let (order, rest) = name.split_at_checked(1)?;
         let (kind, width) = rest.split_at_checked(1)?;
@@ -163,11 +164,11 @@ impl Number {
 /// Conversion of a stored number to paceline's units.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Units {
-    /// Divisor of numbers that were stored as integers, applied in f64.
+    /// Divisor of numbers that are stored as integers, applied in f64.
     pub divisor: f64,
-    /// Scale of the file, applied next, in f64.
+    /// Scale factor in the file, applied next, in f64.
     pub scale: f64,
-    /// Factor, applied last, in f32, to give MDAnalysis's bits.
+    /// Factor that is applied last, in f32, to get the same bits as MDAnalysis.
     pub factor: f32,
 }
 
@@ -182,7 +183,7 @@ impl Units {
 
 /// Type to which stored numbers are converted: f32 in paceline's units, or unchanged integers.
 pub(crate) trait Value: Copy + Default {
-    /// Return the memory for numbers in the form of the file, if they can be converted in place.
+    /// Return the values as memory for stored numbers, if numbers can be converted in place.
     fn as_stored(values: &mut [Self], number: Number) -> Option<&mut [f32]>;
     fn of_single(x: f32, units: Units) -> Self;
     fn of_double(x: f64, units: Units) -> Self;
@@ -242,7 +243,7 @@ impl Value for i64 {
     }
 }
 
-/// Call `$go` with the size of a number and its decoder.
+/// Call `$go` with the size of a number and the function that decodes it.
 macro_rules! with_decoder {
     ($number:expr, $units:expr, $value:ty, $go:ident ( $($argument:expr),* )) => {{
         use $crate::hdf5_chunks::Kind::{Float, Signed, Unsigned};
@@ -279,22 +280,23 @@ macro_rules! with_decoder {
     }};
 }
 
-// Map the wanted numbers of a row to positions in chunks and in the frame.
+// Mapping of the wanted numbers of a row to positions in chunks and in the frame.
 //
-// A row holds all numbers of one frame: points by components. Points are atoms, or numbers if the
-// dataset has no axis of components. Chunks divide a row into columns, in C order; a contiguous
-// dataset is one chunk. Chunks at the edge of the dataset are stored whole.
+// A row contains all numbers of one frame, in the order (point, component). A point is an atom, or
+// a single number if the dataset has no axis of components. Chunks divide a row into columns, in C
+// order. A contiguous dataset counts as one chunk. Chunks at the edge of the dataset are stored
+// whole.
 
-/// Division of a dataset's rows into chunks, and the wanted parts of rows.
+/// Division of the rows of a dataset into chunks, and the wanted parts of rows.
 #[derive(Debug)]
 pub(crate) struct Grid {
-    /// Number of rows of the dataset, and of a chunk.
+    /// Number of rows of the dataset. The next field is that of a chunk.
     pub n_rows: u64,
     pub chunk_rows: u64,
-    /// Size of a row of a chunk, and of a chunk, bytes.
+    /// Size of a row of a chunk, bytes. The next field is the size of a chunk.
     pub row_bytes: usize,
     pub chunk_bytes: usize,
-    /// Number of chunks with the same chunk number along the axis of rows, wanted or not.
+    /// Number of chunks with the same chunk number along the row axis, wanted or not.
     pub n_columns: usize,
     /// Columns with wanted numbers, in increasing order.
     pub columns: Vec<Column>,
@@ -322,15 +324,15 @@ pub(crate) struct Part {
 }
 
 impl Column {
-    /// End of the wanted bytes of a row.
+    /// Return the end of the wanted bytes of a row.
     pub fn end(&self) -> usize {
         self.parts.last().map_or(0, |part| part.start + part.len)
     }
 }
 
 impl Grid {
-    /// Make the grid of a valid dataset ([`Dataset::check`]), whose second axis has this number of
-    /// atoms, or three times this number of values.
+    /// Create the grid of a valid dataset (see [`Dataset::check`]). The length of its second axis
+    /// is the number of atoms, or `per_atom` times this number.
     pub fn new(dataset: &Dataset, atoms: &Atoms, per_atom: usize) -> Grid {
         let chunk = dataset.chunk.as_ref().unwrap_or(&dataset.shape);
         let numbers = |axes: &[u64]| axes.iter().product::<u64>() as usize;
@@ -373,9 +375,9 @@ impl Grid {
     }
 }
 
-/// Division of a row into columns.
+/// Division of a row into columns by chunks.
 struct Cut {
-    /// Bytes of a number.
+    /// Size of a number, bytes.
     width: usize,
     components: usize,
     chunk_points: usize,
@@ -383,11 +385,12 @@ struct Cut {
 }
 
 impl Cut {
-    /// Return the columns that contain any of some runs of points.
+    /// Return the columns that contain any point of some runs of points.
     fn columns(&self, runs: impl Iterator<Item = (usize, usize)>) -> Vec<Column> {
         let across = self.components.div_ceil(self.chunk_components);
         let mut columns = Vec::new();
-        // Points of the present column: first point, index among the wanted points, number.
+        // Points of the current column: first point, index among the wanted points, and number of
+        // points.
         let mut here: Vec<(usize, usize, usize)> = Vec::new();
         let mut down = 0;
         let mut target = 0;
@@ -424,7 +427,7 @@ impl Cut {
         }));
     }
 
-    /// Group ranges that one call should read.
+    /// Group the ranges that one call should read.
     fn parts(&self, component: usize, points: &[(usize, usize, usize)]) -> Vec<Part> {
         let width = self.chunk_components.min(self.components - component);
         let mut parts: Vec<Part> = Vec::new();
@@ -454,22 +457,22 @@ impl Cut {
     }
 }
 
-// Scatters numbers of a chunk's row into a frame.
+// Copying of numbers from the row of a chunk to a frame.
 
 /// Points that are adjacent on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transfer {
-    /// First number in the part of the row, and its index in the frame.
+    /// Index of the first number in the part of the row. The next field is its index in the frame.
     pub source: usize,
     pub target: usize,
     /// Number of points, or of values if points are dense on both sides.
     pub n: usize,
 }
 
-/// All numbers that are copied from a part of a row.
+/// All copies from one part of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Copies {
-    /// Number of values per point that are copied.
+    /// Number of values that are copied per point.
     width: usize,
     /// Distance between points, in numbers.
     source_step: usize,
@@ -494,12 +497,12 @@ impl Copies {
         self.copies.push(copy);
     }
 
-    /// True if points are dense on both sides.
+    /// Return true if points are dense on both sides.
     fn is_dense(&self) -> bool {
         self.width == self.source_step && self.width == self.target_step
     }
 
-    /// Return the destination range of all numbers of the part, if it is contiguous.
+    /// Return the destination range of all numbers of the part, if the range is contiguous.
     pub fn straight(&self) -> Option<Range<usize>> {
         match self.copies[..] {
             [copy] if self.is_dense() => Some(copy.target..copy.target + copy.n),
@@ -546,8 +549,8 @@ fn scatter<const WIDTH: usize, T: Value>(
     for &Transfer { source, target, n } in &copies.copies {
         let (source, target) = (&numbers[source..], &mut frame[target..]);
         if copies.width == 1 && copies.source_step == 1 {
-            // Fast path for a single component, as in automatic chunks: the loop below took 3 times
-            // as long.
+            // Fast path for a single component, as in automatic chunks: the loop below takes 3
+            // times as long.
             let targets = target.iter_mut().step_by(copies.target_step);
             for (out, &number) in targets.zip(&source[..n]) {
                 *out = value(number);
@@ -576,7 +579,7 @@ pub(crate) fn decode_one<T: Value>(number: Number, units: Units, bytes: &[u8]) -
     value[0]
 }
 
-/// Convert numbers in their stored form to values in place ([`Value::as_stored`]).
+/// Convert stored numbers to values in place (see [`Value::as_stored`]).
 pub(crate) fn decode_in_place(big_endian: bool, units: Units, values: &mut [f32]) {
     if big_endian != cfg!(target_endian = "big") {
         for value in values.iter_mut() {

@@ -1,4 +1,4 @@
-//! Saved form of an index: a cache that is rebuilt if it does not match.
+//! Saved index: a cache that is rebuilt if it does not match the file.
 //!
 //! ```text
 //! byte  0  "paceline"
@@ -40,10 +40,10 @@ const CHECKSUM_LEN: u64 = 8;
 /// Size of a frame's time, and of its time and step, bytes.
 const TIME_LEN: usize = 8;
 const MOMENT_LEN: u64 = 16;
-/// Number of random digits at the end of a temporary file's name.
+/// Number of random digits at the end of the name of a temporary file.
 const RANDOM_DIGITS: usize = 16;
 
-/// Offsets of a file's frames, found by a scan.
+/// Frame offsets of a file, found by a scan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listing {
     pub layout: Layout,
@@ -54,7 +54,7 @@ pub struct Listing {
     pub damaged: Vec<u64>,
     /// Number of atoms of each frame, if it varies; else empty.
     pub atom_counts: Vec<u32>,
-    /// Size of the truncated last frame if it were complete, if its header is complete.
+    /// Size that the truncated last frame would have, if its header is complete.
     pub cut: Option<u64>,
 }
 
@@ -63,7 +63,7 @@ impl Listing {
         self.borders.len() as u64 - 1
     }
 
-    /// Check the invariants of a scan's listing.
+    /// Check the invariants of a listing.
     fn is_sound(&self) -> bool {
         let ends_within = |&end: &u64| end <= self.fingerprint.size;
         self.borders.first() == Some(&self.layout.start())
@@ -84,18 +84,18 @@ pub fn write(file: &Path, listing: &Listing, times: &Times) -> io::Result<()> {
     let (file, permissions) = replaced(file)?;
     remove_leftovers(&file);
     let temporary = temporary_name(&file);
-    // The file is open, and so locked, until it has its name.
+    // The temporary file stays open, and therefore locked, until it is renamed.
     let written = write_new(&temporary, listing, times, permissions)
         .and_then(|_open| fs::rename(&temporary, &file));
     if written.is_err() {
-        // It may not exist; the first error is more informative.
+        // The temporary file may not exist. The first error is more informative.
         let _ = fs::remove_file(&temporary);
     }
     written
 }
 
-/// Return the resolved path of a file, and its permissions if it exists; an error if it is not a
-/// file.
+/// Return the resolved path of a file, and its permissions if it exists; an error if the path is
+/// not a file.
 fn replaced(file: &Path) -> io::Result<(PathBuf, Option<Permissions>)> {
     match fs::symlink_metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((file.to_owned(), None)),
@@ -110,7 +110,7 @@ fn replaced(file: &Path) -> io::Result<(PathBuf, Option<Permissions>)> {
     }
 }
 
-/// Make an unpredictable name: its number comes from random keys of the system.
+/// Create an unpredictable name, from random keys of the system.
 fn temporary_name(file: &Path) -> PathBuf {
     let number = RandomState::new().hash_one(std::process::id());
     let mut name = file.as_os_str().to_owned();
@@ -128,8 +128,8 @@ pub fn folder_of(file: &Path) -> &Path {
 
 /// Delete the temporary files of killed processes: files that no running process has locked.
 ///
-/// A new file that is not locked yet may be deleted too; its process then saves its index
-/// elsewhere.
+/// This may also delete a new file that is not locked yet. Its process then saves its index under
+/// another name.
 fn remove_leftovers(file: &Path) {
     let name = file.file_name().unwrap_or_default().as_encoded_bytes();
     for entry in fs::read_dir(folder_of(file))
@@ -142,13 +142,13 @@ fn remove_leftovers(file: &Path) {
             && is_temporary(entry.file_name().as_encoded_bytes(), name)
             && is_abandoned(&entry.path())
         {
-            // Another process may have been faster.
+            // Another process may have deleted it already.
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// Check whether a name is one that `temporary_name` makes for a file with the name `of`.
+/// Return true if `temporary_name` creates such names for a file with the name `of`.
 fn is_temporary(name: &[u8], of: &[u8]) -> bool {
     let digits = name
         .strip_prefix(of)
@@ -170,8 +170,8 @@ fn write_new(
     permissions: Option<Permissions>,
 ) -> io::Result<File> {
     let mut file = system::create_new(file, permissions.is_some())?;
-    // Locked until it is closed. On a file system without locks, leftovers of a killed process
-    // stay.
+    // The file is locked until it is closed. On a file system without locks, temporary files of
+    // killed processes remain.
     let _ = file.try_lock();
     let first = first_part(listing);
     let first_sum = checksum(&first, 0);
@@ -250,8 +250,8 @@ pub fn read(file: &Path, layout: &Layout) -> Option<Listing> {
     listing.is_sound().then_some(listing)
 }
 
-/// Read the times and steps of the `n_frames` frames of the file with this fingerprint; `None` if
-/// `file` is no longer its index.
+/// Read times and steps of `n_frames` frames of the file with this fingerprint; `None` if `file` is
+/// no longer the index of this file.
 pub fn read_times(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Option<Times> {
     let source = FileSource::open(file).ok()?;
     let head = Head::read(&source)?;
@@ -272,7 +272,7 @@ pub fn read_times(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Opti
     })
 }
 
-/// Read the `len` bytes from `start` on without their final checksum, if it is right.
+/// Read `len` bytes from `start` on, and check their checksum. Return them without the checksum.
 fn checked(source: &FileSource, start: u64, len: u64, seed: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(len).ok()?];
     source.read_at(start, &mut bytes).ok()?;
@@ -295,8 +295,8 @@ struct Head {
 }
 
 impl Head {
-    /// Read the header, and check that its lengths match the size of the file, before memory is
-    /// allocated for them.
+    /// Read the header. Before memory is allocated, check that the lengths in the header match the
+    /// size of the file.
     fn read(source: &FileSource) -> Option<Head> {
         let mut bytes = [0; HEAD_LEN];
         source.read_at(0, &mut bytes).ok()?;

@@ -1,17 +1,17 @@
-//! Index of a file whose frames have equal sizes, so that their offsets follow by arithmetic.
+//! Index of a file whose frames have equal sizes, so that their offsets can be computed.
 
 use crate::error::{Error, Fault, Result};
 use crate::format::Frames;
 use crate::source::{GAP, Source};
 
-/// Number of bytes that contains most headers.
+/// Number of bytes within which most headers end.
 const HEAD: u64 = 4096;
 
 /// Maximum number of bytes that one call reads for the times in short records.
 const CHUNK: u64 = 1024 * 1024;
 
-/// Parse the header of the first `size` bytes of `source`, reading as many bytes as the parser
-/// requests.
+/// Parse the header of the first `size` bytes of `source`. The parser determines how many bytes are
+/// read.
 pub fn read_head<T>(
     source: &dyn Source,
     size: u64,
@@ -20,13 +20,14 @@ pub fn read_head<T>(
     let mut head = Vec::new();
     let mut needed = size.min(HEAD);
     loop {
-        // The parser requests no more than the file has, and here more than before.
+        // The parser requests at most the whole file, and here more bytes than before.
         head.resize(needed as usize, 0);
         source.read_at(0, &mut head)?;
         match parse(&head, size) {
             Ok(parsed) => return Ok(parsed),
             Err(Fault::Short { needed: more }) if more > head.len() && more as u64 <= size => {
-                // Twice the size, so that a long header is not parsed once for each of its entries.
+                // The size is doubled, so that a long header is not parsed again for each of its
+                // entries.
                 needed = (more as u64).max(2 * needed).min(size);
             }
             Err(fault) => return Err(Error::damaged(source.path(), None, 0, needed, fault)),
@@ -34,7 +35,8 @@ pub fn read_head<T>(
     }
 }
 
-/// Number of complete frames of a file of `size` bytes, and number of remaining bytes.
+/// Return the number of complete frames in a file of `size` bytes, and the number of remaining
+/// bytes.
 pub fn count(size: u64, first: u64, first_size: u64, stride: u64) -> (Frames, u64) {
     let (mut n, mut rest) = (0, size.saturating_sub(first));
     if rest >= first_size {
@@ -50,19 +52,19 @@ pub fn count(size: u64, first: u64, first_size: u64, stride: u64) -> (Frames, u6
     (frames, rest)
 }
 
-/// Make the note on a header with a wrong number of frames.
+/// Return the note on a wrong number of frames in the header.
 pub fn miscounted(n: u64, claimed: i64) -> Option<String> {
     let note = format!("the header says {claimed} frames, the file has {n}");
     (i64::try_from(n) != Ok(claimed)).then_some(note)
 }
 
-/// Make the note on bytes after the last complete frame.
+/// Return the note on bytes after the last complete frame.
 pub fn cut(n: u64, size: u64, rest: u64, stride: u64) -> Option<String> {
     (rest > 0).then(|| super::cut_warning(n, size - rest, rest, Some(stride)))
 }
 
-/// Read the same `width` bytes of each of `n` frames, `step` bytes apart: one by one, or including
-/// the bytes between them if these are few.
+/// Read the same `width` bytes of each of `n` frames, `step` bytes apart. If the bytes between them
+/// are few, one call reads several frames.
 pub fn read_each(
     source: &dyn Source,
     start: u64,

@@ -1,9 +1,9 @@
-//! Follows a chain of frame headers through a file, and finds the chain again after damage.
+//! Scan of frame headers through a file, which continues after damage.
 //!
-//! A *place* is an offset that holds a valid header with the right number of atoms. From a place, a
-//! walk goes to the stated end of the frame. All decisions depend only on the place and on the
-//! file, not on earlier steps of the walk. Walks that meet at a place therefore continue
-//! identically, and the index does not depend on the number of threads.
+//! A *place* is an offset with a valid header that has the right number of atoms. A walk goes from
+//! one place to the next by the frame size in the header. All decisions depend only on the place
+//! and on the file, and not on earlier steps of the walk. Walks that meet at a place therefore
+//! continue identically, and the index does not depend on the number of threads.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -19,7 +19,7 @@ use crate::source::Source;
 /// Time between two reports.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Reports the progress of a scan, and stops it if the caller requests that.
+/// Reports the progress of a scan, and stops the scan if the caller requests it.
 pub struct ScanProgress<'a> {
     progress: &'a Progress<'a>,
     total: u64,
@@ -40,7 +40,7 @@ impl<'a> ScanProgress<'a> {
     /// Report that the scan has reached the offset `at` or a later one.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] if the caller requests to stop.
+    /// [`Error::Interrupted`] if the caller requested a stop.
     pub fn reached(&self, at: u64) -> Result<()> {
         self.done.set(self.done.get().max(at.min(self.total)));
         let due = |last: Instant| last.elapsed() >= PAUSE;
@@ -62,7 +62,7 @@ pub struct Place {
     pub header: FrameHeader,
 }
 
-/// Frames in the order of the file.
+/// Frames found, in the order of the file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Chain {
     pub starts: Vec<u64>,
@@ -87,14 +87,14 @@ impl Chain {
         self.starts.pop()
     }
 
-    /// Add an entry for bytes without a header, whose time is unknown.
+    /// Add an entry for bytes without a header. Its time is unknown.
     pub fn push_unknown(&mut self, at: u64) {
         self.starts.push(at);
         self.times.push(f64::NAN);
         self.steps.push(0);
     }
 
-    /// Append the frames of `other` from number `first` on.
+    /// Append the frames of `other`, starting at frame `first`.
     pub fn extend(&mut self, other: &Chain, first: usize) {
         self.starts.extend_from_slice(&other.starts[first..]);
         self.times.extend_from_slice(&other.times[first..]);
@@ -107,7 +107,7 @@ impl Chain {
 /// Reason for the end of a walk.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Stop {
-    /// It reached this place beyond its segment.
+    /// The walk reached this place beyond its segment.
     Reached(Place),
     /// The last frame ends at the end of the file.
     End,
@@ -115,7 +115,7 @@ pub enum Stop {
     Lost(Place),
 }
 
-/// Result of a search from a frame that does not end at another place.
+/// Result of a search after a frame that does not end at another place.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Resync {
     /// The last entry of the chain is damaged. It ends at this place, or at the end of the file.
@@ -124,7 +124,7 @@ pub enum Resync {
     Cut { at: u64, stated: Option<u64> },
 }
 
-/// Content at an offset.
+/// Content found at an offset.
 enum Found {
     Header(FrameHeader),
     /// The beginning of a header, at the end of the file.
@@ -132,9 +132,9 @@ enum Found {
     Nothing,
 }
 
-/// Maximum size of frames that are read in whole buffers; of longer frames only headers are read.
-/// From the page cache whole buffers took 0.8 of the time for frames of 13 kB and 13 times as long
-/// for frames of 165 kB; from a disk the times were equal for frames of 13 kB.
+/// Size of frames up to which a scan reads whole buffers; of longer frames, only headers are read.
+/// Whole buffers, read from the page cache, took 0.8 of the time for frames of 13 kB, and 13 times
+/// as long for frames of 165 kB. From a disk, times were equal for frames of 13 kB.
 const STREAM_BELOW: u64 = 64 << 10;
 const BUFFER: usize = 1 << 20;
 
@@ -150,7 +150,7 @@ pub struct Trajectory<'a> {
 
 pub struct Walker<'a> {
     file: Trajectory<'a>,
-    /// Called with the offset before each read; its error ends the walk.
+    /// Function that is called with the offset before each read. Its error ends the walk.
     watch: &'a dyn Fn(u64) -> Result<()>,
     /// Number of bytes to read for the next header.
     fetch: usize,
@@ -177,7 +177,7 @@ impl<'a> Walker<'a> {
         })
     }
 
-    /// Find the first place from `from` on and before `until`.
+    /// Find the first place at or after `from` and before `until`.
     pub fn find(&mut self, from: u64, until: u64) -> Result<Option<Place>> {
         let format = self.file.format;
         let mut at = from;
@@ -201,8 +201,8 @@ impl<'a> Walker<'a> {
         Ok(None)
     }
 
-    /// Walk from `place` to the first place at or after `until`, adding each frame that ends at
-    /// another place, or at the end of the file, to `chain`.
+    /// Walk from `place` to the first place at or after `until`. Add a frame to `chain` if it ends
+    /// at another place, or at the end of the file.
     pub fn walk(&mut self, mut place: Place, until: u64, chain: &mut Chain) -> Result<Stop> {
         while place.at < until {
             match self.end(place) {
@@ -223,14 +223,14 @@ impl<'a> Walker<'a> {
         Ok(Stop::Reached(place))
     }
 
-    /// Classify the frame at `place`, which does not end at another place, and the bytes after it,
-    /// and add them to `chain`.
+    /// Classify the frame at `place`, which does not end at another place, and the bytes after it.
+    /// Add both to `chain`.
     ///
-    /// A place within the frame shows that the frame's size is wrong: the frame ends there.
+    /// If there is a place within the frame, the stated size is wrong, and the frame ends there.
     /// Otherwise the frame keeps its size, and the bytes from its end to the next place become a
-    /// separate entry, so that they are neither lost nor mistaken for a frame. If they are too few
-    /// for a frame, they were inserted, perhaps within this frame: they are added to it, and its
-    /// size is then wrong.
+    /// separate entry, so that they are neither lost nor taken for a frame. If these bytes are too
+    /// few for a frame, they were inserted, perhaps within this frame. They are then added to the
+    /// frame, whose size is then wrong.
     pub fn resync(&mut self, place: Place, chain: &mut Chain) -> Result<Resync> {
         let next = self.find(place.at + 1, self.file.size)?;
         let Some(end) = self.end(place) else {
@@ -300,8 +300,8 @@ impl<'a> Walker<'a> {
         Ok(found)
     }
 
-    /// Return the bytes from `at` on: at least `want` bytes, or all up to the end of the file. If
-    /// they are not in memory, `fetch` bytes are read.
+    /// Return the bytes from `at` on: at least `want` bytes, or all bytes up to the end of the
+    /// file. Bytes that are not in memory are read, `fetch` bytes at a time.
     fn bytes(&mut self, at: u64, want: usize, fetch: usize) -> Result<&[u8]> {
         let left = self.file.size.saturating_sub(at);
         let clamp = |len: usize| usize::try_from(left).map_or(len, |left| len.min(left));
@@ -323,9 +323,9 @@ impl<'a> Walker<'a> {
     }
 }
 
-// Formats whose frames each begin with a header that states the frame's size.
+// Interface of formats in which each frame begins with a header that states the frame size.
 
-/// Content of a frame's header.
+/// Header of a frame: its size, and further content.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FrameHeader {
     /// Size of the whole frame including its header, bytes.
@@ -337,10 +337,10 @@ pub struct FrameHeader {
 }
 
 pub trait Framed: Sync {
-    /// Maximum size of a header, bytes.
+    /// Return the maximum size of a header, bytes.
     fn header_max(&self) -> usize;
 
-    /// Approximate minimum size of a frame with any data of its atoms, bytes.
+    /// Return the approximate minimum size of a frame that contains data of its atoms, bytes.
     fn frame_min(&self, n_atoms: usize) -> u64;
 
     /// Return the values that the first four bytes of a frame may have.
@@ -349,34 +349,34 @@ pub trait Framed: Sync {
     /// Parse the header at the start of `bytes`.
     ///
     /// # Errors
-    /// [`Fault::Short`] only where `bytes` is the beginning of a header that may be valid.
+    /// [`Fault::Short`] only if `bytes` is the beginning of a possibly valid header.
     fn header(&self, bytes: &[u8]) -> Result<FrameHeader, Fault>;
 }
 
-// Scans a file for its frames, from header to header, with several threads.
+// Scan of a file for its frames, from header to header, with several threads.
 
-/// Minimum size of a segment, bytes and in units of the first frame: finding a segment's first
-/// place reads half a frame, which is then a small fraction.
+/// Minimum size of a segment, bytes and in units of the first frame. Finding the first place in a
+/// segment reads half a frame on average; with this size, half a frame is a small fraction.
 const SEGMENT_BYTES: u64 = 64 << 20;
 const SEGMENT_FRAMES: u64 = 64;
 
-/// Frames of a file from a place on.
+/// Frames of a file, starting at a place.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scan {
     pub chain: Chain,
     /// Numbers of the entries of `chain` that are not complete frames.
     pub damaged: Vec<u64>,
-    /// End of the last entry. It is less than the size of the file if a truncated frame follows.
+    /// End of the last entry. It is below the size of the file if a truncated frame follows.
     pub end: u64,
-    /// Size of the truncated frame if it were complete, if its header is complete.
+    /// Size that the truncated frame would have, if its header is complete.
     pub cut: Option<u64>,
 }
 
-/// Scan from `place`, which is known to hold a frame, to the end of the file.
+/// Scan to the end of the file, from `place`, where a frame must begin.
 ///
 /// # Errors
 /// [`Error::Interrupted`] if `progress` requests it, and errors of the source. Damage is not an
-/// error here: see [`Scan::damaged`].
+/// error: see [`Scan::damaged`].
 pub fn scan(
     file: Trajectory<'_>,
     place: Place,
@@ -430,9 +430,9 @@ pub(super) fn scan_in_segments(
 
 // Chains of headers that several threads find in segments of a file.
 //
-// In each segment a thread finds the first place (see [`Walker`]) and follows the chain of headers
-// from there. An apparent header can be a part of a frame. Therefore a chain is used only from the
-// point at which the walk from the file's beginning meets it.
+// In each segment, a thread finds the first place (see [`Walker`]), and follows the chain of
+// headers from there. An apparent header may be part of a frame. Therefore a chain is used only
+// from the point where the walk from the beginning of the file meets it.
 
 /// Equal segments of a stretch of a file; the last may be shorter.
 #[derive(Debug, Clone, Copy)]
@@ -447,7 +447,7 @@ impl Cuts {
         (self.end - self.start).div_ceil(self.len) as usize
     }
 
-    /// Number of the segment that holds the offset `at`.
+    /// Return the number of the segment that contains the offset `at`.
     fn number(&self, at: u64) -> usize {
         ((at - self.start) / self.len) as usize
     }
@@ -468,14 +468,14 @@ struct FoundChain {
 #[derive(Debug)]
 pub struct Segments {
     cuts: Cuts,
-    /// Chains; `None` if no place was found, a read failed, or the chain was already used. The walk
-    /// that needs the bytes of a failed read reports the error.
+    /// Chains of the segments. `None` if no place was found, a read failed, or the chain was
+    /// already used. After a failed read, the walk that needs these bytes reports the error.
     found: Vec<Option<FoundChain>>,
 }
 
 impl Segments {
-    /// Divide the bytes from `start` to the end of the file into segments of `len` bytes and follow
-    /// the chain of each, if there are several.
+    /// Divide the bytes from `start` to the end of the file into segments of `len` bytes. If there
+    /// are several, find the chain of each segment.
     pub fn walk(
         file: Trajectory<'_>,
         start: u64,
@@ -495,8 +495,8 @@ impl Segments {
         Ok(Segments { cuts, found })
     }
 
-    /// Continue from `place`: along the segment's chain if it contains the place, else step by
-    /// step.
+    /// Continue from `place`: along the chain of its segment if the chain contains the place, else
+    /// step by step.
     pub fn follow(
         &mut self,
         walker: &mut Walker<'_>,
@@ -514,7 +514,7 @@ impl Segments {
                 self.found[number] = None;
                 Ok(stop)
             }
-            // The next frame may be in the segment's chain.
+            // The next frame may be in the chain of the segment.
             Err(_) => walker.walk(place, place.at + 1, chain),
         }
     }
@@ -534,7 +534,7 @@ fn walk_on_threads(
         for _ in 0..n_threads.clamp(1, found.len()) {
             let sender = sender.clone();
             let work = || work(file, cuts, &next, &cancelled, sender);
-            // A failure to start a thread only costs time.
+            // If a thread cannot start, the scan only takes longer.
             let _ = thread::Builder::new().spawn_scoped(scope, work);
         }
         drop(sender);
@@ -554,7 +554,7 @@ fn walk_on_threads(
     })
 }
 
-/// Work of one thread: the next segment, as long as there is one.
+/// Work of one thread: process segments until none is left.
 fn work(
     file: Trajectory<'_>,
     cuts: Cuts,

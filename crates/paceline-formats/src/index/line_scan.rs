@@ -1,4 +1,4 @@
-//! Finds the frames of a text file line by line, for lines of any length.
+//! Scan of a text file for its frames, line by line, for lines of any length.
 
 use std::ops::Range;
 
@@ -11,40 +11,40 @@ use crate::text_lines::is_blank;
 /// Bytes that are read at a time.
 const BUFFER: usize = 1 << 20;
 
-/// Lines of one frame during a scan, from its first line on, without blank lines.
+/// Lines of one frame during a scan, without blank lines.
 pub trait LineFrame: Sized {
     type Layout;
 
-    /// Maximum length of a line whose text is examined, bytes.
+    /// Maximum length of a line whose content is examined, bytes.
     const MAX_LINE: usize;
 
-    /// True if this line begins a frame after the lines of the `last` one.
+    /// Return true if this line begins a new frame after the frame `last`.
     fn begins(last: Option<&Self>, line: &[u8]) -> bool;
 
     fn begin(layout: &Self::Layout, line: &[u8]) -> Self;
 
     fn add(&mut self, line: &[u8]);
 
-    /// Time (ps) and step, if known.
+    /// Return time (ps) and step, if known.
     fn moment(&self) -> Option<(f64, i64)>;
 
-    /// Number of atoms of the frame, if it is known and may vary.
+    /// Return the number of atoms of the frame, if it is known and may vary.
     fn n_atoms(&self) -> Option<u32> {
         None
     }
 
-    /// True for a line without a line feed at the end of the file that is the complete last line of
-    /// the frame.
+    /// Return true if a last line of the file without a line feed is the complete last line of the
+    /// frame.
     fn ends_with(&self, _line: &[u8]) -> bool {
         false
     }
 
-    /// Number of missing lines of the frame, or 1 if the frame ends before the number is known;
-    /// negative for excess lines, `None` for lines that are not a frame.
+    /// Return the number of missing lines of the frame, or 1 if the frame ends before this number
+    /// is known. It is negative for excess lines, and `None` if the lines are not a frame.
     fn missing(&self) -> Option<i64>;
 }
 
-/// Scans a file whose frames consist of such lines.
+/// Scans a file in which frames consist of lines.
 pub struct LineScanner<'a, F: LineFrame> {
     pub source: &'a dyn Source,
     pub layout: &'a F::Layout,
@@ -66,14 +66,14 @@ impl<F: LineFrame> Scanner for LineScanner<'_, F> {
         self.frame_size
     }
 
-    /// Return `None` also if the first frame among these bytes is damaged.
+    /// Find frames among these bytes. Return `None` if the first of them is damaged.
     fn sample(&self, bytes: u64) -> Result<Option<(Chain, u64)>> {
         let from = (self.size - bytes) / 2;
         let mut frames = LineFrames::<F>::of(self.layout);
         let range = from..from + bytes;
         let unfinished = each_line(self.source, range, F::MAX_LINE, &self.watch, |at, line| {
             match (F::begins(frames.last.as_ref(), line), &mut frames.last) {
-                // The first bytes are rarely at the beginning of a line.
+                // The first bytes are rarely the beginning of a line.
                 (true, _) if at > from => frames.begin(at, line),
                 (false, Some(last)) => last.add(line),
                 _ => {}
@@ -89,10 +89,11 @@ impl<F: LineFrame> Scanner for LineScanner<'_, F> {
     }
 }
 
-/// Find the frames of a file from `from` on, where a frame begins.
+/// Find the frames of a file, starting at `from`, where a frame must begin.
 ///
-/// A frame ends where the next one begins, or at the end of the file. It is damaged if it does not
-/// have the number of lines that its header states; a last frame with fewer lines is truncated.
+/// A frame ends where the next one begins, or at the end of the file. It is damaged if its number
+/// of lines differs from the number in its header. If the last frame has fewer lines, it is
+/// truncated.
 ///
 /// # Errors
 /// Errors of `watch` and of the source.
@@ -106,7 +107,7 @@ pub fn scan_lines<F: LineFrame>(
     let mut frames = LineFrames::<F>::of(layout);
     let mut unfinished = each_line(source, from..size, F::MAX_LINE, watch, |at, line| {
         match (F::begins(frames.last.as_ref(), line), &mut frames.last) {
-            // Blank lines before the first frame belong to it.
+            // Blank lines before the first frame are part of it.
             (true, None) => frames.begin(from, line),
             (true, Some(_)) => frames.begin(at, line),
             (false, Some(last)) => last.add(line),
@@ -127,9 +128,9 @@ pub fn scan_lines<F: LineFrame>(
     Ok(frames.finish(unfinished, size))
 }
 
-/// Call a function with every line of a range that is not blank, and its offset. For a line of more
-/// than `max` bytes, the text is left out. The function is not called for a last line without a
-/// line feed; its offset is returned.
+/// Call a function with the offset and the content of every nonblank line in a range. If a line has
+/// more than `max` bytes, its content is omitted. For a last line without a line feed, the function
+/// is not called, and the offset of the line is returned.
 ///
 /// # Errors
 /// Errors of `watch` and of the source.
@@ -141,7 +142,8 @@ pub fn each_line(
     mut meet: impl FnMut(u64, &[u8]),
 ) -> Result<Option<u64>> {
     let mut buffer = vec![0; BUFFER];
-    // Line that continues beyond the buffer: its offset, and its bytes at the buffer's front.
+    // Line that continues beyond the buffer: its offset, and the number of its bytes at the front
+    // of the buffer.
     let (mut line_at, mut held, mut too_long) = (range.start, 0, false);
     let mut at = range.start;
     while at < range.end {
@@ -177,7 +179,7 @@ pub fn each_line(
 struct LineFrames<'a, F: LineFrame> {
     layout: &'a F::Layout,
     scan: Scan,
-    /// Lines of the last frame.
+    /// Last frame found.
     last: Option<F>,
 }
 
@@ -213,7 +215,8 @@ impl<'a, F: LineFrame> LineFrames<'a, F> {
         }
     }
 
-    /// Finish the scan. An `unfinished` last line belongs to the last frame if that lacks lines.
+    /// Finish the scan. An `unfinished` last line belongs to the last frame if this frame lacks
+    /// lines.
     fn finish(mut self, unfinished: Option<u64>, size: u64) -> Scan {
         let missing = self.last.as_ref().and_then(F::missing);
         self.scan.end = unfinished.unwrap_or(size);

@@ -1,12 +1,12 @@
 //! Frame index: offset, size and encoding of each frame of a file.
 //!
-//! If frames have equal sizes, their offsets follow by arithmetic. Other files must be scanned,
-//! header by header or line by line. The result of the scan is saved and identified by the file's
-//! content, so that the next open reads only samples of the trajectory.
+//! If frames have equal sizes, their offsets are computed. Other files are scanned, header by
+//! header or line by line. The result of the scan is saved, and identified by the content of the
+//! file. When the file is opened again, only samples of the trajectory are read.
 //!
 //! Every byte of a scanned file up to the end of the last complete frame belongs to a frame.
 //! Damaged bytes up to the next valid header are one entry of the index, for which the decoder
-//! raises an error: no frame is lost, and later frames stay accessible.
+//! returns an error. No frame is lost, and later frames remain readable.
 
 mod cache;
 pub mod fixed_size;
@@ -30,8 +30,8 @@ use crate::source::{Source, Traffic};
 
 pub use crate::format::{OpenOptions, Origin, Progress, Times};
 
-/// Return the paths for the saved index of the trajectory `path`: beside it, and in the user's
-/// cache.
+/// Return the paths at which the index of the trajectory `path` may be saved: next to the
+/// trajectory, and in the cache folder of the user.
 pub fn index_files(path: &Path, cache: Option<&Path>) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let target = path.canonicalize();
@@ -52,23 +52,23 @@ pub fn index_files(path: &Path, cache: Option<&Path>) -> Vec<PathBuf> {
     files
 }
 
-/// Check whether a path is the system's name for an open file, such as `/dev/stdin`, beside which
-/// no index can be saved.
+/// Return true if a path is the system's name for an open file, such as `/dev/stdin`. No index can
+/// be saved next to such a path.
 fn is_descriptor(path: &Path) -> bool {
     let folder = cache::folder_of(path).canonicalize();
     folder.is_ok_and(|folder| folder == Path::new("/dev") || folder.starts_with("/proc"))
 }
 
-/// The frame index of one file.
+/// Frame index of one file.
 pub struct Index {
     opened: Opened,
     registry: &'static Registry,
     traffic: Traffic,
-    /// Times, once they are known.
+    /// Times, after they were read or scanned.
     times: OnceLock<Times>,
 }
 
-/// Recognise the format of a file by its first bytes; `None` for a format outside of the registry.
+/// Recognise the format of a file by its first bytes; `None` if it is not in the registry.
 ///
 /// # Errors
 /// Errors of the source.
@@ -83,11 +83,11 @@ fn read_head(source: &dyn Source, size: u64) -> Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Open a trajectory: recognise its format and find its frames.
+/// Open a trajectory: recognise its format, and find its frames.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for an unrecognised format, [`Error::Damaged`] if the first frame's
-/// header cannot be read, [`Error::Interrupted`] if the caller requests it, and errors of the
+/// [`Error::Unsupported`] for an unrecognised format, [`Error::Damaged`] if the header of the first
+/// frame cannot be read, [`Error::Interrupted`] if the caller requested a stop, and errors of the
 /// source.
 pub fn open(source: &dyn Source, options: &OpenOptions<'_>) -> Result<Index> {
     let size = source.size()?;
@@ -127,9 +127,9 @@ pub fn open(source: &dyn Source, options: &OpenOptions<'_>) -> Result<Index> {
 }
 
 fn unknown(path: &Path, head: &[u8], registry: &Registry) -> Error {
-    /// Number of bytes shown, enough for the magic numbers of other formats.
+    /// Number of bytes in the message, enough for the magic numbers of other formats.
     const SHOWN: usize = 12;
-    // HDF5 files are opened elsewhere; files that arrive here are not HDF5 files.
+    // Other code opens HDF5 files, so that this file is not an HDF5 file.
     let known = format!("{} or HDF5", registry.names(|_| true).join(", "));
     if head.is_empty() {
         return Error::Damaged {
@@ -177,10 +177,10 @@ impl Index {
         &self.opened.layout
     }
 
-    /// Offset and size of a frame, in bytes.
+    /// Return offset and size of a frame, bytes.
     ///
     /// # Panics
-    /// If there is no such frame.
+    /// If the frame does not exist.
     pub fn extent(&self, frame: u64) -> (u64, u64) {
         self.opened.frames.extent(frame)
     }
@@ -190,19 +190,18 @@ impl Index {
         self.opened.atom_counts.as_deref()
     }
 
-    /// Return a sentence on how the number of atoms varies, if it does.
+    /// Return a message that describes how the number of atoms varies, if it does.
     pub fn varying(&self) -> Option<String> {
         self.atom_counts().and_then(varying)
     }
 
-    /// Return the layout of one frame, which is the common layout unless the number of atoms
-    /// varies.
+    /// Return the layout of one frame. It is the common layout unless the number of atoms varies.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if the frame's bytes cannot hold its atoms.
+    /// [`Error::Damaged`] if the bytes of the frame are too few for its atoms.
     ///
     /// # Panics
-    /// If there is no such frame.
+    /// If the frame does not exist.
     pub fn layout_of(&self, source: &dyn Source, frame: u64) -> Result<Layout> {
         let (start, size) = self.extent(frame);
         let layout = self.layout();
@@ -231,13 +230,12 @@ impl Index {
     /// Check that `source` still begins with the indexed content.
     ///
     /// # Errors
-    /// [`Error::Changed`] if it does not.
+    /// [`Error::Changed`] if the content has changed.
     pub fn verify(&self, source: &dyn Source) -> Result<()> {
         self.registry.verify(source, self.fingerprint())
     }
 
-    /// Return the number of bytes and calls that were needed to find the frames or to verify the
-    /// file.
+    /// Return the number of bytes and calls that finding the frames or verifying the file required.
     pub fn traffic(&self) -> Traffic {
         self.traffic
     }
@@ -247,12 +245,12 @@ impl Index {
         &self.opened.notes
     }
 
-    /// Numbers of damaged frames that a scan has found; empty if frames are found by arithmetic.
+    /// Numbers of damaged frames that a scan found; empty if frame offsets were computed.
     pub fn damaged(&self) -> &[u64] {
         &self.opened.damaged
     }
 
-    /// How the frames were found.
+    /// Return how the frames were found.
     pub fn origin(&self) -> Origin {
         self.opened.origin
     }
@@ -262,8 +260,8 @@ impl Index {
         self.opened.file.as_deref()
     }
 
-    /// Return time and step of every frame of `source`, the indexed file. They are read on first
-    /// use.
+    /// Return time and step of every frame of `source`, the indexed file. They are read at the
+    /// first call.
     ///
     /// # Errors
     /// Errors of reading the trajectory, if the saved index is missing or damaged.
@@ -290,8 +288,8 @@ impl Index {
         Ok(self.times.get_or_init(|| times).clone())
     }
 
-    /// Return the header of a file of `n_frames` of these frames, from number `first` on; it is
-    /// empty in formats without a file header. `source` is the indexed file.
+    /// Return the header of a file with `n_frames` of these frames, starting at frame `first`. It
+    /// is empty in formats without a file header. `source` is the indexed file.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if these frames cannot be copied into another file, and errors of the
@@ -317,12 +315,12 @@ impl Index {
 /// Maximum number of damaged frames that are listed one by one.
 const N_LISTED: usize = 5;
 
-/// Make the warning about zeros where the last frame, number `frame`, should begin.
+/// Return the warning about zeros where the last frame, number `frame`, should begin.
 pub(crate) fn hole_warning(frame: u64, offset: u64) -> String {
     format!("frame {frame} (byte {offset}) was never finished: it begins with zeros")
 }
 
-/// Make the warning that a last frame, number `frame`, has `present` of `stated` bytes.
+/// Return the warning that the last frame, number `frame`, has only `present` of `stated` bytes.
 pub(crate) fn cut_warning(frame: u64, offset: u64, present: u64, stated: Option<u64>) -> String {
     cut_where(
         frame,
@@ -334,7 +332,7 @@ pub(crate) fn cut_warning(frame: u64, offset: u64, present: u64, stated: Option<
     )
 }
 
-/// Make the warning that a last frame has too few lines.
+/// Return the warning that the last frame has too few lines.
 fn cut_lines(frame: u64, offset: u64) -> String {
     let there = "lines are missing at its end, or the last one has no line feed";
     cut_where(frame, offset, there)
@@ -349,7 +347,7 @@ fn cut_where(frame: u64, offset: u64, there: &str) -> String {
     format!("frame {frame} (byte {offset}) is cut: {there}; {before}")
 }
 
-/// Make the warnings about frames that a scan found.
+/// Return the warnings about frames that a scan found.
 fn warnings_of(listing: &Listing) -> Vec<String> {
     let mut notes = Vec::new();
     let (n_frames, size) = (listing.n_frames(), listing.fingerprint.size());
@@ -367,7 +365,7 @@ fn warnings_of(listing: &Listing) -> Vec<String> {
     notes
 }
 
-/// Make the warning that the number of atoms varies, with its first change; `None` if it is
+/// Return the warning that the number of atoms varies, with the first change; `None` if it is
 /// constant.
 fn varying(atom_counts: &[u32]) -> Option<String> {
     let known = || (0..).zip(atom_counts).filter(|&(_, &n)| n != 0);
@@ -395,8 +393,8 @@ fn damaged(frames: &[u64], borders: &[u64]) -> String {
     )
 }
 
-/// Make the note that frames without headers are counted as one, if a damaged entry is longer than
-/// others.
+/// Return the note that several frames without headers are counted as one, if a damaged entry is
+/// longer than other frames.
 fn several_in_one(frames: &[u64], borders: &[u64]) -> Option<String> {
     let size = |frame: usize| borders[frame + 1] - borders[frame];
     let n_frames = borders.len() - 1;

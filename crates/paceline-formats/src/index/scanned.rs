@@ -1,4 +1,4 @@
-//! Index of a format whose frames must be searched: from a saved index, or from a scan.
+//! Index of a format whose frames must be searched. It comes from a saved index, or from a scan.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -12,32 +12,33 @@ use crate::fingerprint::Samples;
 use crate::format::{Frames, Layout, OpenOptions, Opened, Origin, Times};
 use crate::source::Source;
 
-/// Finds the frames of one file by reading through it.
+/// Finds the frames of one file by a scan.
 pub trait Scanner {
-    /// Find all frames, or the frames from `end` on if earlier ones are known; `None` if no frame
-    /// begins there.
+    /// Find all frames, or only those from `end` on if the earlier ones are known. `None` if no
+    /// frame begins there.
     ///
     /// # Errors
-    /// [`Error::Interrupted`] if the caller requests it, and errors of the source.
+    /// [`Error::Interrupted`] if the caller requested a stop, and errors of the source.
     fn scan(&self, end: Option<u64>) -> Result<Option<Scan>>;
 
     /// Approximate size of a frame, bytes.
     fn frame_size(&self) -> u64;
 
-    /// Find consecutive frames among the `bytes` in the middle of the file, and the end of the last
-    /// one; `None` if there are none. This is called only for a file that must not be read
-    /// completely.
+    /// Find consecutive frames in `bytes` bytes in the middle of the file. Return the frames and
+    /// the end of the last one, or `None` if there are none. Called only for a file that is not
+    /// scanned completely.
     ///
     /// # Errors
     /// As [`Scanner::scan`].
     fn sample(&self, bytes: u64) -> Result<Option<(Chain, u64)>>;
 }
 
-/// Load the saved index of the first `size` bytes of `source`, extend the index of fewer bytes, or
-/// scan. A new index is saved if possible, unless it is a sample.
+/// Load the saved index of the first `size` bytes of `source`. If the saved index covers fewer
+/// bytes, extend it; without one, scan the file. A new index is saved if possible, unless it is a
+/// sample.
 ///
 /// # Errors
-/// [`Error::Changed`] if bytes changed during the scan, and errors of [`super::open`].
+/// [`Error::Changed`] if the bytes changed during the scan, and errors of [`super::open`].
 pub fn open(
     source: &dyn Source,
     format: &dyn Framed,
@@ -54,7 +55,7 @@ pub fn open(
     load_or_scan(source, layout(file.n_atoms), size, options, &scanner)
 }
 
-/// Scans a file whose frames begin with headers.
+/// Scans a file in which each frame begins with a header.
 struct HeaderScanner<'a> {
     file: Trajectory<'a>,
     first: Place,
@@ -76,9 +77,9 @@ impl Scanner for HeaderScanner<'_> {
         self.first.header.size
     }
 
-    /// Find a chain of frames in the `bytes` bytes around the middle of the file, and its end.
+    /// Find a chain of frames in `bytes` bytes around the middle of the file, and its end.
     ///
-    /// Only frames that end at another header count, since a part of a frame can look like a
+    /// A frame counts only if it ends at another header, since part of a frame can look like a
     /// header.
     fn sample(&self, bytes: u64) -> Result<Option<(Chain, u64)>> {
         let file = self.file;
@@ -102,10 +103,10 @@ impl Scanner for HeaderScanner<'_> {
     }
 }
 
-/// Load the saved index of a file of this layout, or scan and save it.
+/// Load the saved index of a file with this layout. Otherwise scan the file, and save the index.
 ///
 /// # Errors
-/// [`Error::Changed`] if bytes changed meanwhile, and errors of `scanner`.
+/// [`Error::Changed`] if the bytes changed in the meantime, and errors of `scanner`.
 pub fn load_or_scan(
     source: &dyn Source,
     layout: Layout,
@@ -132,7 +133,8 @@ pub fn load_or_scan(
         return Ok(sampled(layout, samples, chain, end));
     }
     let (origin, found) = find(grown.and_then(Known::of), scanner)?;
-    // If frames were saved with the fingerprint of other bytes, they would be loaded repeatedly.
+    // Without this check, frames could be saved with the fingerprint of other bytes, and loaded
+    // repeatedly.
     options.registry.verify(source, &samples.fingerprint)?;
     let mut chain = found.chain;
     let atom_counts = varying(&mut chain, &layout);
@@ -150,7 +152,7 @@ pub fn load_or_scan(
     Ok(opened(listing, samples, Some(times), origin, file))
 }
 
-/// Describe some frames of a file as if there were no others.
+/// Describe some frames of a file as if it had no others.
 fn sampled(layout: Layout, samples: Samples, mut chain: Chain, end: u64) -> Opened {
     let atom_counts = varying(&mut chain, &layout);
     let (borders, times) = borders_and_times(chain, end);
@@ -200,8 +202,8 @@ fn find(known: Option<Known>, scanner: &dyn Scanner) -> Result<(Origin, Scan)> {
     Ok((Origin::Scanned, scan.unwrap_or_default()))
 }
 
-/// Find frames in the middle of a file that is too long to be scanned for a first look. Only this
-/// function decides whether a sample is enough.
+/// Find frames in the middle of a file that is too long for a complete scan at the first look. Only
+/// this function decides whether a sample suffices.
 fn sample(
     size: u64,
     options: &OpenOptions<'_>,
@@ -209,7 +211,7 @@ fn sample(
 ) -> Result<Option<(Chain, u64)>> {
     /// Minimum number of frames of a sample, for any size of frames.
     const FRAMES: u64 = 32;
-    /// Maximum number of samples in a file that is scanned as a whole.
+    /// A sample has at most 1/8 of the bytes of a file; otherwise the whole file is scanned.
     const SAMPLES_IN_A_LONG_FILE: u64 = 8;
     let Some(bytes) = options.sample else {
         return Ok(None);
@@ -225,7 +227,7 @@ fn sample(
 /// trajectory itself.
 ///
 /// # Errors
-/// [`Error::Changed`] if the frames are at other offsets now.
+/// [`Error::Changed`] if the frames are no longer at these offsets.
 pub fn read_times(
     source: &dyn Source,
     format: &dyn Framed,
@@ -240,7 +242,7 @@ pub fn read_times(
 /// Return the times of a scan, if it found `frames`.
 ///
 /// # Errors
-/// [`Error::Changed`] if the frames are at other offsets now.
+/// [`Error::Changed`] if the frames are no longer at these offsets.
 pub fn times_of(source: &dyn Source, found: Scan, frames: &Frames) -> Result<Times> {
     let (borders, times) = borders_and_times(found.chain, found.end);
     match Frames::Listed(borders) == *frames {
@@ -252,7 +254,7 @@ pub fn times_of(source: &dyn Source, found: Scan, frames: &Frames) -> Result<Tim
     }
 }
 
-/// Return the file as it is scanned, and the place at its beginning.
+/// Return the scanned file, and the place at its beginning.
 fn begin<'a>(
     source: &'a dyn Source,
     format: &'a dyn Framed,
@@ -275,14 +277,14 @@ fn begin<'a>(
     Ok((file, Place { at: 0, header }))
 }
 
-/// Saved index that matches the file, or its beginning, and the samples of these bytes.
+/// Saved index that matches the file or its beginning, and the samples of the matching bytes.
 struct Saved {
     path: PathBuf,
     listing: Listing,
     samples: Samples,
 }
 
-/// Load the saved index of the most bytes among those that match the file's first bytes.
+/// Load the saved index that covers the most bytes, among those that match the file.
 fn load(
     source: &dyn Source,
     size: u64,
@@ -314,11 +316,11 @@ fn load(
     Ok(best)
 }
 
-/// Frames of a grown file that a saved index still describes: all before the last one, or before
-/// the first damaged one. Appended bytes may change the classification of later ones.
+/// Frames of a grown file for which the saved index is still valid: all before the last one, or
+/// before the first damaged one. Appended bytes may change the classification of later frames.
 struct Known {
     chain: Chain,
-    /// End of these frames.
+    /// End of the last of these frames.
     end: u64,
 }
 
@@ -345,7 +347,7 @@ impl Known {
         })
     }
 
-    /// Append the frames of a scan that continued after these frames.
+    /// Append the frames of a scan that started after these frames.
     fn extended(mut self, mut scan: Scan) -> Scan {
         let kept = self.chain.starts.len() as u64;
         self.chain.extend(&scan.chain, 0);
@@ -355,7 +357,7 @@ impl Known {
     }
 }
 
-/// Take the numbers of atoms of frames off a chain; empty if they do not vary.
+/// Remove and return the numbers of atoms of a chain; empty if they do not vary.
 fn varying(chain: &mut Chain, layout: &Layout) -> Vec<u32> {
     let counts = std::mem::take(&mut chain.atom_counts);
     let usual = layout.n_atoms() as u32;

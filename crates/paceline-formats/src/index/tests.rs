@@ -1,4 +1,4 @@
-//! Files made up for the tests of the index.
+//! Files for the tests of the index.
 
 mod dlpoly;
 mod regular;
@@ -16,7 +16,7 @@ use crate::error::Result;
 use crate::registry::STANDARD;
 use crate::source::{FileSource, MemorySource};
 
-/// Numbers that look random and are the same in each run.
+/// Deterministic random numbers.
 struct Random(u64);
 
 impl Random {
@@ -35,7 +35,7 @@ impl Random {
         (0..n).map(|_| (self.next() >> 32) as u8).collect()
     }
 
-    /// Zeros, noise, a hole or an insertion somewhere in `bytes`.
+    /// Damage `bytes`: write zeros or noise, or insert or delete bytes.
     fn damage(&mut self, bytes: &mut Vec<u8>) {
         let at = self.below(bytes.len());
         let end = (at + 1 + self.below(120)).min(bytes.len());
@@ -54,7 +54,7 @@ impl Random {
     }
 }
 
-/// A folder that goes with the test.
+/// Folder that is deleted at the end of the test.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -80,7 +80,7 @@ impl Drop for Folder {
     }
 }
 
-/// Frame number `frame` of an XTC file of 3 atoms, which are stored as plain floats.
+/// Return frame number `frame` of an XTC file of 3 atoms. Such small frames contain plain floats.
 fn xtc_frame(frame: i32) -> Vec<u8> {
     let mut bytes = Vec::new();
     for integer in [1995, 3, frame * 10] {
@@ -107,7 +107,7 @@ fn go_on(_done: u64, _total: u64) -> ControlFlow<()> {
     ControlFlow::Continue(())
 }
 
-/// Open `path` with its index beside it.
+/// Open `path`, with its index next to it.
 fn open_path(path: &Path) -> Result<Index> {
     open_with(path, index_files(path, None))
 }
@@ -126,7 +126,7 @@ fn open_with(path: &Path, index_files: Vec<PathBuf>) -> Result<Index> {
     open(&FileSource::open(path)?, &options)
 }
 
-/// Times that the index has in memory or beside the file: it need not read the file again.
+/// Return the times from memory or from the saved index: the trajectory is not read again.
 fn times_at_hand(index: &Index) -> Times {
     index.times(&MemorySource(Vec::new())).unwrap()
 }

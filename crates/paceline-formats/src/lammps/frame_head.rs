@@ -1,5 +1,5 @@
-//! A dump as a format of the registry, and the header of a frame: its step, its cell and the
-//! columns of its atoms.
+//! LAMMPS dumps as a format of the registry, and the header of a frame: step, cell and columns of
+//! the atoms.
 //!
 //! ```text
 //! ITEM: UNITS            in some files, before the first frame
@@ -48,7 +48,7 @@ pub(super) const ATOMS: &str = "ITEM: ATOMS";
 /// Header of a frame.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrameHead {
-    /// Units stated before the first frame, if known.
+    /// Unit style stated before the first frame, if any.
     pub units: Option<Units>,
     /// Time in LAMMPS's unit of time, if stated.
     pub time: Option<f64>,
@@ -56,19 +56,19 @@ pub struct FrameHead {
     pub step: i64,
     /// Number of atoms.
     pub n_atoms: u64,
-    /// Cell; `None` if it is stated in an unsupported way.
+    /// Cell; `None` if it is stated in an unsupported form.
     pub cell: Option<Bounds>,
     /// Columns; `None` if atoms have no positions.
     pub columns: Option<Columns>,
-    /// Bytes before the first atom.
+    /// Size of the bytes before the first atom.
     pub len: usize,
 }
 
-/// Cell, its corner, and its periodic axes.
+/// Cell, the position of its corner, and its periodic axes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bounds {
     pub origin: [f64; 3],
-    /// Lengths and angles as in MDAnalysis, all zero if the cell has no volume.
+    /// Lengths and angles as in MDAnalysis; all are zero if the cell has no volume.
     pub dimensions: [f32; 6],
     pub vectors: [[f64; 3]; 3],
     pub periodic: [bool; 3],
@@ -127,20 +127,20 @@ impl FrameHead {
     }
 }
 
-/// True for the name of an item before the step.
+/// Return true for an item that may precede the step.
 fn is_before(line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     line == UNITS.as_bytes() || line == TIME.as_bytes()
 }
 
-/// Check whether a line can begin a frame, and whether it names the step.
+/// Return whether a line can begin a frame, and whether it is the item of the step.
 #[inline]
 pub(super) fn begins_frame(line: &[u8]) -> Option<bool> {
     let is_step = line.trim_ascii_end() == TIMESTEP.as_bytes();
     (is_step || is_before(line)).then_some(is_step)
 }
 
-/// Take the rest of the next line after the name of an item, which it must have.
+/// Read the next line, which must begin with the name of an item; return the rest of the line.
 fn item<'a>(lines: &mut Lines<'a>, name: &str) -> Result<&'a [u8], Fault> {
     let at = lines.at();
     let line = lines.next(name)?;
@@ -195,7 +195,7 @@ impl Bounds {
     }
 }
 
-/// Take the bounds in one direction, and its tilt.
+/// Read the bounds along one axis, and the tilt factor.
 fn row(lines: &mut Lines<'_>, tilted: bool) -> Result<[f64; 3], Fault> {
     let what = match tilted {
         true => "two bounds and a tilt",
@@ -233,8 +233,8 @@ fn orthogonal(rows: [[f64; 3]; 3]) -> Option<Bounds> {
     })
 }
 
-/// Compute the cell as in LAMMPS's manual (Howto_triclinic): the bounds are those of the box around
-/// the cell.
+/// Compute the cell as in the manual of LAMMPS (Howto_triclinic). The bounds are those of the
+/// bounding box of the cell.
 fn triclinic(rows: [[f64; 3]; 3]) -> Option<Bounds> {
     let [
         [x_low, x_high, xy],
@@ -260,13 +260,13 @@ fn diagonal([x, y, z]: [f64; 3]) -> [[f64; 3]; 3] {
     [[x, 0.0, 0.0], [0.0, y, 0.0], [0.0, 0.0, z]]
 }
 
-// A dump as a format of the registry: its frames are found by a scan.
+// LAMMPS dumps as a format of the registry. A scan finds their frames.
 
-/// The format of LAMMPS's text dumps.
+/// Format of text dumps of LAMMPS.
 #[derive(Debug)]
 pub struct LammpsDump;
 
-/// Approximate length of an atom's line, bytes, to estimate the size of a frame.
+/// Typical length of the line of an atom, bytes, for an estimate of the frame size.
 const ATOM: u64 = 40;
 
 impl Format for LammpsDump {
@@ -289,7 +289,7 @@ impl Format for LammpsDump {
         }
     }
 
-    /// "ITEM: TIME" is also the beginning of "ITEM: TIMESTEP".
+    /// Recognise a dump. "ITEM: TIME" is also the beginning of "ITEM: TIMESTEP".
     fn probe(&self, head: &[u8]) -> bool {
         head.starts_with(b"ITEM: TIME") || head.starts_with(b"ITEM: UNITS")
     }
@@ -347,10 +347,10 @@ impl Format for LammpsDump {
     }
 }
 
-/// Determine the units of a file's numbers, and a warning if they are uncertain.
+/// Determine the unit style of a file, and a warning if it is uncertain.
 ///
 /// # Errors
-/// [`Error::Unsupported`](crate::error::Error::Unsupported) for options with an unknown name.
+/// [`Error::Unsupported`](crate::error::Error::Unsupported) if the options contain an unknown name.
 fn units_of(
     layout: &Layout,
     source: &dyn Source,
@@ -377,7 +377,7 @@ fn units_of(
     Ok((units, note))
 }
 
-/// Return the warning if the units of velocities or forces are unknown. Lengths are usually in Å.
+/// Return the warning that the units of velocities or forces are unknown. Lengths are usually in Å.
 fn unknown_units(fields: Fields) -> Option<String> {
     let (what, unit) = match (fields.velocities, fields.forces) {
         (false, false) => return None,
@@ -391,7 +391,7 @@ fn unknown_units(fields: Fields) -> Option<String> {
     ))
 }
 
-/// True if the last frame ends at the end of the file, within a line or without a line feed.
+/// Return true if the file ends within the last line of its last frame, or without a line feed.
 fn lacks_line_feed(source: &dyn Source, size: u64, opened: &Opened) -> Result<bool> {
     let (start, len) = opened.frames.extent(opened.frames.len() - 1);
     let mut end = [0];
@@ -399,7 +399,8 @@ fn lacks_line_feed(source: &dyn Source, size: u64, opened: &Opened) -> Result<bo
     Ok(start + len == size && !end[0].is_ascii_whitespace())
 }
 
-/// Parse the header of the first frame of a file of `size` bytes, if these can hold its atoms.
+/// Parse the header of the first frame. Refuse it if a file of `size` bytes cannot contain its
+/// atoms.
 fn parse_first(bytes: &[u8], size: u64) -> Result<FrameHead, Fault> {
     let head = FrameHead::parse(bytes, size)?;
     let room = size / ATOM_MIN;
@@ -410,7 +411,7 @@ fn parse_first(bytes: &[u8], size: u64) -> Result<FrameHead, Fault> {
     Ok(head)
 }
 
-/// Description of the supported cells.
+/// Return a description of the supported cells.
 pub(super) fn known_cells() -> String {
     "orthogonal cell (BOX BOUNDS pp pp pp) or restricted triclinic one (BOX BOUNDS xy xz yz pp pp \
      pp); general triclinic ones (abc origin) are not supported"

@@ -1,4 +1,4 @@
-//! Layout of a dump, from its first frame, and search for its frames line by line.
+//! Layout of a dump, determined from its first frame, and the line-by-line scan for frames.
 
 use super::frame_head::{ATOMS, begins_frame};
 use super::{AtomLines, FrameHead, MAX_LINE, digest_of};
@@ -11,38 +11,39 @@ use crate::index::line_scan::LineFrame;
 use crate::text_lines::{quoted, words};
 use crate::unit_styles::Units;
 
-/// All properties of a file that are needed to decode its frames.
+/// Properties of a file that are needed to decode its frames.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Layout {
     pub(super) n_atoms: u32,
     pub(super) ids: Ids,
-    /// Index of the naming convention of position columns, see `Columns`.
+    /// Index of the naming convention of the position columns: see `Columns`.
     pub(super) convention: u8,
-    /// Fields that all frames hold.
+    /// Fields that all frames contain.
     pub(super) fields: Fields,
     /// Units; `None` if unknown.
     pub(super) units: Option<Units>,
-    /// Corner of the first frame's cell, the origin of positions in all frames.
+    /// Corner of the cell in the first frame: the origin of positions in all frames.
     pub(super) corner: [f64; 3],
     /// True if frames state times in addition to steps.
     pub(super) has_times: bool,
 }
 
-/// Ids of a file's atoms, which are the same in all frames.
+/// Ids of the atoms in a file. They are the same in all frames, except for `Varying`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ids {
     /// Atoms have no ids: they are read in the order of their lines.
     None,
     /// Ids from 1 to the number of atoms.
     Dense,
-    /// Other ids, identified by a hash.
+    /// Other ids. A hash identifies the set.
     Others(u64),
-    /// Different ids in each frame, since the number of atoms varies.
+    /// Different ids in each frame, because the number of atoms varies.
     Varying,
 }
 
 impl Layout {
-    /// Derive the layout of a frame, apart from ids; `None` if it is unsupported.
+    /// Derive the layout from the header of a frame, without ids; `None` if the frame is
+    /// unsupported.
     pub fn of(head: &FrameHead) -> Option<Layout> {
         let columns = head.columns?;
         let cell = head.cell?;
@@ -60,8 +61,8 @@ impl Layout {
         })
     }
 
-    /// Return the number from which the time of a frame is computed: its time in LAMMPS's unit,
-    /// else its step; NaN if this frame alone states no time.
+    /// Return the number from which the time of a frame is computed: its time in LAMMPS's unit, or
+    /// else its step. NaN if other frames state times, but this frame does not.
     pub(super) fn moment_of(&self, head: &FrameHead) -> f64 {
         match self.has_times {
             true => head.time.unwrap_or(f64::NAN),
@@ -69,8 +70,9 @@ impl Layout {
         }
     }
 
-    /// Time of a frame, ps, from the result of [`Layout::moment_of`]. Steps have LAMMPS's default
-    /// length if units are known, else 1 ps, as in MDAnalysis.
+    /// Return the time of a frame, ps, from the result of [`Layout::moment_of`]. If the file has
+    /// only steps, the default time step of the unit style is used. If the unit style is unknown, a
+    /// step is 1 ps, as in MDAnalysis.
     pub(super) fn time(&self, moment: f64) -> f64 {
         let step = |units: Units| units.usual_step() * units.time();
         possible_time(match (self.units, self.has_times) {
@@ -97,8 +99,8 @@ impl Layout {
         })
     }
 
-    /// Add the ids of the first frame, at the start of `bytes`, of a file of `size` bytes. If they
-    /// have gaps, the second frame is read too, since one of the frames may be damaged.
+    /// Add the ids of the first frame, at the start of `bytes`, for a file of `size` bytes. If the
+    /// ids have gaps, the second frame is read, too, since one of the frames may be damaged.
     ///
     /// # Errors
     /// [`Fault::Short`] if more bytes are needed.
@@ -123,7 +125,7 @@ impl Layout {
         self.n_atoms as usize
     }
 
-    /// Serialise the layout, for [`Layout::from_bytes`] of the same version of this crate.
+    /// Serialise the layout. [`Layout::from_bytes`] of the same version of this crate can parse it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (kind, digest) = match self.ids {
             Ids::None => (0, 0),
@@ -172,8 +174,8 @@ impl Layout {
     }
 }
 
-/// Return the ids of the frame at the start of `bytes`, of a file with `size` remaining bytes, and
-/// the end of the frame.
+/// Return the ids of the frame at the start of `bytes`, and the end of the frame. `size` is the
+/// number of remaining bytes of the file.
 fn ids_of(bytes: &[u8], size: u64) -> Result<(Ids, usize), Fault> {
     let head = FrameHead::parse(bytes, size)?;
     let Some(columns) = head.columns.filter(|columns| columns.id.is_some()) else {
@@ -190,7 +192,7 @@ fn ids_of(bytes: &[u8], size: u64) -> Result<(Ids, usize), Fault> {
     Ok((ids, lines.at()))
 }
 
-/// Return `None` for damaged data.
+/// Convert [`Fault::Bad`] to `None`.
 fn unless_bad<T>(found: Result<T, Fault>) -> Result<Option<T>, Fault> {
     match found {
         Ok(found) => Ok(Some(found)),
@@ -199,18 +201,18 @@ fn unless_bad<T>(found: Result<T, Fault>) -> Result<Option<T>, Fault> {
     }
 }
 
-/// Maximum number of bytes of a frame's header that are examined.
+/// Maximum number of bytes of the header of a frame that are examined.
 const HEAD_MAX: usize = 64 << 10;
 
-/// Lines of one frame, from its first line on, without blank lines.
+/// Lines of one frame during a scan, without blank lines.
 #[derive(Debug, Clone)]
 pub struct FrameLines {
-    /// Lines up to the names of the columns.
+    /// Header lines, up to the names of the columns.
     head: Vec<u8>,
-    /// True if the item of the step has not been found yet.
+    /// True until the item of the step was found.
     awaits_step: bool,
     state: State,
-    /// Layout of the file, whose frames state their times.
+    /// Layout of a file whose frames state their times.
     layout: Layout,
     moment: Option<(f64, i64)>,
 }
@@ -224,7 +226,7 @@ enum State {
         missing: i64,
         n_columns: usize,
     },
-    /// Not a header of a frame of this file.
+    /// Lines that are not the header of a frame in this file.
     Other,
 }
 
@@ -303,7 +305,7 @@ impl LineFrame for FrameLines {
     }
 }
 
-// Columns of atoms: the words that are read, and their conversion.
+// Columns of atoms: the words to read, and their conversion.
 
 /// Names of position columns, in the order of MDAnalysis's preference.
 const POSITIONS: [[&str; 3]; 4] = [
@@ -315,7 +317,7 @@ const POSITIONS: [[&str; 3]; 4] = [
 const VELOCITIES: [&str; 3] = ["vx", "vy", "vz"];
 const FORCES: [&str; 3] = ["fx", "fy", "fz"];
 
-/// Columns that are read, by their indices in a line.
+/// Columns to read, by their indices in a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Columns {
     /// Number of words of a line.
@@ -332,7 +334,7 @@ impl Columns {
     /// Parse the text after "ITEM: ATOMS"; `None` without positions.
     pub fn parse(line: &[u8]) -> Option<Columns> {
         let names: Vec<&[u8]> = words(line).collect();
-        // Of several columns with one name, MDAnalysis uses the last.
+        // If several columns have the same name, MDAnalysis uses the last one.
         let place = |name: &str| names.iter().rposition(|&found| found == name.as_bytes());
         let three = |[x, y, z]: [&str; 3]| Some([place(x)?, place(y)?, place(z)?]);
         let mut found = POSITIONS.into_iter().map(three).zip(0..);
@@ -348,10 +350,10 @@ impl Columns {
         })
     }
 
-    /// Check that atoms have the same columns as those of the first frame.
+    /// Check that the columns of this frame are like those of the first frame.
     ///
     /// # Errors
-    /// Description of the expected content.
+    /// A description of the expected content.
     pub fn check_like(&self, layout: &Layout) -> Result<(), String> {
         if self.convention != layout.convention {
             let names = convention_name(layout.convention);
@@ -374,7 +376,7 @@ impl Columns {
         }
     }
 
-    /// True for positions in fractional coordinates.
+    /// Return true if positions are fractional coordinates.
     pub fn is_scaled(&self) -> bool {
         matches!(self.convention, 1 | 3)
     }
@@ -387,10 +389,10 @@ impl Columns {
         }
     }
 
-    /// Parse the id of the atom of a line.
+    /// Parse the id of the atom in a line.
     ///
     /// # Errors
-    /// [`Fault::Bad`] for a word that is not a whole number above 0.
+    /// [`Fault::Bad`] if the word is not an integer above 0.
     pub fn id_of(&self, at: usize, line: &[u8]) -> Result<Option<u64>, Fault> {
         let Some(column) = self.id else {
             return Ok(None);
@@ -406,7 +408,7 @@ impl Columns {
         }
     }
 
-    /// Return the numbers to be read of each line.
+    /// Return the numbers to read from each line.
     pub fn wanted(&self, wanted: Fields) -> WantedColumns {
         let chosen = [
             wanted.positions.then_some(self.positions),
@@ -426,19 +428,19 @@ impl Columns {
 /// Number of naming conventions of positions.
 pub const N_CONVENTIONS: u8 = POSITIONS.len() as u8;
 
-/// Names of columns of positions.
+/// Return the names of the position columns of a convention.
 pub fn convention_name(convention: u8) -> String {
     let names = POSITIONS.get(usize::from(convention));
     names.map_or_else(String::new, |names| names.join(" "))
 }
 
-/// Description of the position columns, one set of which a frame must have.
+/// Return a description of the position columns. A frame must have one of these sets.
 pub fn names_of_positions() -> String {
     let names = POSITIONS.map(|names| names.join(" ")).join(", ");
     format!("columns of positions ({names})")
 }
 
-/// Numbers to be read of each line: columns in order, and their destinations.
+/// Numbers to read from each line: columns in order, and their destinations.
 #[derive(Debug)]
 pub struct WantedColumns {
     columns: Vec<(usize, usize)>,
@@ -447,10 +449,10 @@ pub struct WantedColumns {
 }
 
 impl WantedColumns {
-    /// Read position, velocity and force of an atom; unwanted values are 0.
+    /// Read position, velocity and force of an atom. Unwanted values are 0.
     ///
     /// # Errors
-    /// [`Fault::Bad`] for a word that is not a number, or for a wrong number of words.
+    /// [`Fault::Bad`] if a word is not a number, or the number of words is wrong.
     pub fn read(&self, at: usize, line: &[u8]) -> Result<[f64; 9], Fault> {
         let mut numbers = [0.0; 9];
         let (mut rest, mut n) = (line, 0);

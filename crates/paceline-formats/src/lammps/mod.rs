@@ -1,10 +1,10 @@
-//! LAMMPS's text dumps of atoms (`dump atom`, `dump custom`).
+//! Text dumps of atoms of LAMMPS (`dump atom`, `dump custom`).
 //!
-//! Each frame has a header (see `frame_head.rs`) and a line for each atom, with the columns that
-//! the header names (`layout.rs`). Atoms have ids, and may be in any order in the file: the decoder
-//! returns them in the order of their ids. Positions are relative to the corner of the first
-//! frame's cell, so that atoms at rest do not move when the cell changes. Numbers are converted if
-//! their units are known (`unit_styles.rs`).
+//! Each frame has a header (see `frame_head.rs`), and a line for each atom. The header states the
+//! columns of the lines (`layout.rs`). Atoms have ids, and may be in any order in the file; the
+//! decoder returns them in the order of their ids. Positions are relative to the corner of the cell
+//! in the first frame, so that atoms at rest do not move when the cell changes. Numbers are
+//! converted if their unit style is known (`unit_styles.rs`).
 
 mod frame_head;
 mod layout;
@@ -24,10 +24,10 @@ pub use self::frame_head::LammpsDump;
 pub use self::layout::{Ids, Layout};
 pub use crate::unit_styles::Units;
 
-/// Maximum length of a line, which may have many columns, bytes.
+/// Maximum length of a line, bytes. Lines may have many columns.
 pub const MAX_LINE: usize = 16 << 10;
 
-/// Minimum length of an atom's line, with three numbers, bytes.
+/// Minimum length of the line of an atom with three numbers, bytes.
 const ATOM_MIN: u64 = 6;
 
 /// Decodes the wanted data of one file.
@@ -36,11 +36,11 @@ pub struct LammpsDecoder {
     layout: Layout,
     wanted: Fields,
     n_wanted: usize,
-    /// Destination of each atom, in the order of ids; [`UNWANTED`] for other atoms.
+    /// Index of each atom in the output, in the order of ids; [`UNWANTED`] for other atoms.
     targets: Vec<u32>,
-    /// Run of a whole frame, of the size of the last requested frame.
+    /// Run of a whole frame, with the size of the last requested frame.
     whole: [Run; 1],
-    /// One bit for each atom that was found in a frame.
+    /// Bit mask of the atoms found in a frame.
     seen: Vec<u64>,
     /// Id and offset of each atom of a frame, if ids have gaps.
     found: Vec<(u64, usize)>,
@@ -86,13 +86,13 @@ impl LammpsDecoder {
         Err(Fault::bad(0, expected, "room for others"))
     }
 
-    /// Return the cell and the columns of a frame, which must have the same atoms as the first
+    /// Return the cell and the columns of a frame. The frame must have the same atoms as the first
     /// frame.
     fn check_head(&self, head: &FrameHead) -> Result<(Bounds, Columns), Fault> {
         let bad = |expected: String, found: &str| Err(Fault::bad(head.len, expected, found));
         if head.n_atoms != self.layout.n_atoms() as u64 {
             if self.layout.ids == Ids::Varying {
-                // The index has the number of lines of all complete frames.
+                // For complete frames, the index knows the number of lines.
                 return bad(format!("{} lines of atoms", head.n_atoms), "others");
             }
             let expected = format!("a frame of {} atoms", self.layout.n_atoms());
@@ -110,8 +110,8 @@ impl LammpsDecoder {
         }
     }
 
-    /// Decode atoms if each line determines the index of its atom: by ids from 1 to the number of
-    /// atoms, or by the order of lines without ids.
+    /// Decode atoms if each line determines the index of its atom: by an id from 1 to the number of
+    /// atoms, or without ids by the order of lines.
     fn decode_by_place(
         &mut self,
         mut lines: AtomLines<'_>,
@@ -141,7 +141,8 @@ impl LammpsDecoder {
         lines.end()
     }
 
-    /// Decode atoms whose ids have gaps, such as those of a group; any ids if none are expected.
+    /// Decode atoms whose ids have gaps, such as those of a dumped group. If no ids are expected,
+    /// any ids are accepted.
     fn decode_by_rank(
         &mut self,
         lines: AtomLines<'_>,
@@ -201,7 +202,7 @@ impl Decoder for LammpsDecoder {
     }
 }
 
-/// Conversion of the words of a frame's lines to numbers.
+/// Conversion of the words in the lines of a frame to numbers.
 struct FrameNumbers {
     columns: Columns,
     wanted: WantedColumns,
@@ -228,8 +229,9 @@ impl FrameNumbers {
                 vectors => vectors,
             },
         };
-        // Fractional coordinates are relative to the cell's own corner. MDAnalysis also subtracts a
-        // corner from them, which is kept here: it is the same for all frames.
+        // Fractional coordinates are relative to the corner of the cell of the same frame.
+        // MDAnalysis also subtracts a corner from them, which this code repeats: this corner is the
+        // same for all frames.
         let corner = match scale {
             None => layout.corner,
             Some(_) => std::array::from_fn(|i| 2.0 * layout.corner[i] - cell.origin[i]),
@@ -243,7 +245,7 @@ impl FrameNumbers {
         })
     }
 
-    /// Make the unit cell; its origin is relative to the corner of the first frame's cell.
+    /// Create the unit cell. Its origin is relative to the corner of the cell in the first frame.
     fn unit_cell(&self, cell: &Bounds, first: [f64; 3]) -> UnitCell {
         let of_length = self.factors[0];
         let [a, b, c, angles @ ..] = cell.dimensions;
@@ -260,7 +262,7 @@ impl FrameNumbers {
         }
     }
 
-    /// Store the numbers of an atom's line in the output.
+    /// Convert the numbers in the line of an atom, and store them in the output.
     fn store(
         &self,
         at: usize,
@@ -285,8 +287,9 @@ impl FrameNumbers {
         Ok(())
     }
 
-    /// Compute the position relative to the corner of the cell. Operations and their precision are
-    /// MDAnalysis's (`transform_StoR` and `DumpReader`), to give the same float32 numbers.
+    /// Compute the position relative to the corner of the cell. The operations and their precision
+    /// are those of MDAnalysis (`transform_StoR` and `DumpReader`), to get the same float32
+    /// numbers.
     fn position(&self, found: [f32; 3]) -> [f32; 3] {
         let position = match &self.scale {
             None => found,
@@ -313,7 +316,8 @@ impl<'a> AtomLines<'a> {
         AtomLines::within(bytes, bytes.len() as u64, at)
     }
 
-    /// Return the lines from `at` on of `size` bytes, of which `bytes` may be the first ones.
+    /// Create the lines from offset `at` on. The text has `size` bytes, and `bytes` may contain
+    /// only the first of them.
     fn within(bytes: &'a [u8], size: u64, at: usize) -> Self {
         let lines = Lines::behind(bytes, size, at).up_to(MAX_LINE);
         AtomLines { bytes, lines }
@@ -328,7 +332,7 @@ impl<'a> AtomLines<'a> {
         self.lines.at()
     }
 
-    /// Take offset and line of the next atom.
+    /// Return offset and line of the next atom.
     fn next(&mut self) -> Result<(usize, &'a [u8]), Fault> {
         let line = self.lines.next("the line of an atom")?;
         Ok((self.offset(line), line))
@@ -345,7 +349,7 @@ impl<'a> AtomLines<'a> {
         }
     }
 
-    /// Offset of a line that was taken.
+    /// Return the offset of a line that `next` returned.
     fn offset(&self, line: &[u8]) -> usize {
         line.as_ptr().addr() - self.bytes.as_ptr().addr()
     }

@@ -1,4 +1,4 @@
-//! Amber's conventions for trajectories and restart files: names and units of the variables of a
+//! Conventions of Amber for trajectories and restart files: names and units of the variables in a
 //! NetCDF file.
 
 use super::header::{Attribute, CHAR, DOUBLE, FLOAT, Header, Variable, attribute};
@@ -7,8 +7,8 @@ use super::layout::{self, Arrangement, Layout, Role, TimesState};
 use super::units;
 use crate::error::Fault;
 
-/// Return the name of a variable, and Amber's unit, which also holds for a variable without a
-/// stated unit.
+/// Return the name of a variable, and its unit in Amber. This unit also applies to a variable
+/// without a stated unit.
 pub(super) fn convention(role: Role) -> (&'static str, &'static str) {
     match role {
         Role::Positions => ("coordinates", "angstrom"),
@@ -21,18 +21,19 @@ pub(super) fn convention(role: Role) -> (&'static str, &'static str) {
 }
 
 impl Layout {
-    /// Parse the header of a file of `file_size` bytes from its first bytes.
+    /// Parse the header of a file of `file_size` bytes. `head` contains its first bytes.
     ///
     /// # Errors
-    /// [`Fault::Short`] asks for a longer slice, within the file; [`Fault::Bad`] if this is not a
-    /// NetCDF file. The inner error is a sentence about a NetCDF file that does not follow Amber's
+    /// [`Fault::Short`] if the slice is too short, but not the file. [`Fault::Bad`] if this is not
+    /// a NetCDF file. The inner error is a message about a NetCDF file that does not follow Amber's
     /// conventions, or uses unsupported features.
     pub fn parse(head: &[u8], file_size: u64) -> Result<Result<Layout, String>, Fault> {
         let found = Layout::parse_noting(head, file_size)?;
         Ok(found.map(|(layout, _)| layout))
     }
 
-    /// Parse the header, and note variables that are left out because they cannot be read.
+    /// Parse the header, and return notes on variables that are ignored because they cannot be
+    /// read.
     ///
     /// # Errors
     /// As [`Layout::parse`].
@@ -48,11 +49,11 @@ impl Layout {
 /// Variable of each [`Role`].
 type Variables<'h> = [Option<&'h Variable<'h>>; Role::ALL.len()];
 
-/// Header that is interpreted by the conventions.
+/// Header, interpreted by the conventions.
 struct Reading<'h> {
     header: &'h Header<'h>,
     n_atoms: u64,
-    /// Dimension that counts frames; a restart file has none.
+    /// Dimension of the frames. A restart file has none.
     frame: Option<usize>,
 }
 
@@ -115,7 +116,7 @@ impl<'h> Reading<'h> {
             },
         };
         let is_empty = match place.frames {
-            // Some writers define the offsets of variables only with the first record.
+            // Some writers define the offsets of variables only when they write the first record.
             Arrangement::Records { .. } => file_size <= place.start,
             Arrangement::Arrays { n, .. } => n == 0,
         };
@@ -128,10 +129,10 @@ impl<'h> Reading<'h> {
         Ok((layout, left_out))
     }
 
-    /// Return the variables to be read, and the reasons why others are left out.
+    /// Return the variables to read, and the reasons why others are ignored.
     ///
-    /// Unreadable times do not prevent reading a file, nor do unreadable velocities or forces if it
-    /// has other data of its atoms.
+    /// A file with unreadable times is read without times. Unreadable velocities or forces are
+    /// ignored if the file has other data of its atoms.
     fn variables(&self, file_size: u64) -> Result<(Variables<'h>, Vec<String>), String> {
         let (mut found, mut left_out) = ([None; Role::ALL.len()], Vec::new());
         for role in Role::ALL {
@@ -157,7 +158,7 @@ impl<'h> Reading<'h> {
         Ok((found, left_out))
     }
 
-    /// Records without variables indicate that a dimension's length is damaged.
+    /// Refuse records without variables, since the length of a dimension must be damaged.
     fn check_records(&self) -> Result<(), String> {
         let has_any = self.header.variables.iter().any(|other| other.in_records);
         match self.header.n_records {
@@ -169,7 +170,7 @@ impl<'h> Reading<'h> {
         }
     }
 
-    /// Return the variable of this role, if the file has it; its dimensions must be supported.
+    /// Return the variable with this role, if the file has it. Refuse unsupported dimensions.
     fn variable(&self, role: Role, file_size: u64) -> Result<Option<&'h Variable<'h>>, String> {
         let (name, _) = convention(role);
         let Some(variable) = self.header.variable(name) else {
@@ -210,7 +211,7 @@ impl<'h> Reading<'h> {
         }
     }
 
-    /// True for a time with its own dimension, in a file with one frame.
+    /// Return true for a time with its own dimension, in a file with one frame.
     fn is_time_of_one_frame(&self, time: &Variable<'_>, role: Role, file_size: u64) -> bool {
         let lens = |variable: &Variable<'_>| -> Vec<u64> {
             let len = |&number: &usize| self.header.dimensions[number].len;
@@ -243,7 +244,7 @@ impl<'h> Reading<'h> {
         names.join(", ")
     }
 
-    /// Return the location of the frames: in records if the variable `first` is.
+    /// Return the location of the frames. Frames are records if the variable `first` is in records.
     fn place(
         &self,
         first: &Variable<'_>,
@@ -294,7 +295,7 @@ impl Place {
     fn part(&self, role: Role, variable: &Variable<'_>) -> Result<layout::Variable, String> {
         let Coding { number, factor } = Coding::of(role, variable)?;
         Ok(layout::Variable {
-            // No less than `start`, the least of all.
+            // This offset is at least `start`, the smallest of all offsets.
             at: variable.begin.saturating_sub(self.start),
             step: match self.frames {
                 Arrangement::Records { .. } => 0,
@@ -306,14 +307,14 @@ impl Place {
     }
 }
 
-/// Encoding of a variable's numbers.
+/// Encoding of the numbers of a variable.
 struct Coding {
     number: Number,
     factor: f64,
 }
 
 impl Coding {
-    /// Determine the encoding of a variable; the error is the reason why it is unsupported.
+    /// Determine the encoding of a variable. The error is the reason why it is unsupported.
     fn of(role: Role, variable: &Variable<'_>) -> Result<Coding, String> {
         let name = variable.name.escape_ascii();
         let double = match variable.kind {
@@ -337,7 +338,7 @@ impl Coding {
     }
 }
 
-/// Return the location of the only frame if some variables are in its record and others are not.
+/// Return the location of the only frame, if some variables are in its record and others are not.
 fn one_frame(found: &[Option<&Variable<'_>>], file_size: u64) -> Place {
     let found = || found.iter().flatten();
     let ends = found().map(|variable| variable.begin.saturating_add(variable.size));
@@ -349,7 +350,7 @@ fn one_frame(found: &[Option<&Variable<'_>>], file_size: u64) -> Place {
     }
 }
 
-/// True if this is a restart file, not a trajectory.
+/// Return true if this is a restart file, and not a trajectory.
 fn is_restart(header: &Header<'_>) -> Result<bool, String> {
     let conventions = attribute(&header.attributes, "Conventions").map(text);
     let mut tokens = conventions
@@ -367,8 +368,8 @@ fn is_restart(header: &Header<'_>) -> Result<bool, String> {
     }
 }
 
-/// Return the factor that converts the numbers of a variable to paceline's unit; the error is the
-/// reason why there is none.
+/// Return the factor that converts the numbers of a variable to paceline's unit. The error is the
+/// reason why there is no factor.
 fn factor(role: Role, variable: &Variable<'_>) -> Result<f64, String> {
     let (name, ambers) = convention(role);
     let units = attribute(&variable.attributes, "units");
@@ -391,14 +392,14 @@ fn expected(what: &str, found: Option<u64>) -> String {
     }
 }
 
-/// Return text without the NULs and blanks that some writers append.
+/// Return the text of an attribute without the NULs and blanks that some writers append.
 fn text<'a>(attribute: &Attribute<'a>) -> &'a [u8] {
     let is_end = |byte: &u8| matches!(byte, 0 | b' ');
     let end = attribute.values.iter().rposition(|byte| !is_end(byte));
     &attribute.values[..end.map_or(0, |last| last + 1)]
 }
 
-/// Return the factor of a variable's numbers; `None` if it is not a single finite number.
+/// Return the scale factor of a variable; `None` if it is not a single finite number.
 fn scale(variable: &Variable<'_>) -> Option<Scale> {
     let Some(factor) = attribute(&variable.attributes, "scale_factor") else {
         return Some(Scale::None);

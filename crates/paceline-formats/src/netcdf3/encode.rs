@@ -1,5 +1,5 @@
-//! Encodes Amber's trajectories, which MDAnalysis, MDTraj and cpptraj read: CDF-2, or CDF-5 if an
-//! array of a frame is too large for CDF-2.
+//! Encoding of Amber trajectories, which MDAnalysis, MDTraj and cpptraj can read. The version is
+//! CDF-2, or CDF-5 if an array of a frame is too large for CDF-2.
 
 use super::KILOJOULES;
 use super::amber::convention;
@@ -9,10 +9,11 @@ use crate::codec::check_finite;
 use crate::xdr::padding;
 use crate::{Encoder, Fields, FrameIn, Series};
 
-/// Divisor of velocities in Amber: its unit of time is 1/20.455 ps.
+/// Factor that divides velocities in Amber files. Amber's unit of time is 1/20.455 ps.
 const VELOCITY_SCALE: f64 = 20.455;
 
-/// CDF-2 states the size of an array in a record, which is a multiple of 4, in 32 bits.
+/// Maximum size of an array in a record of CDF-2, which stores the size in 32 bits. Sizes are
+/// multiples of 4.
 const CDF2_MOST: u64 = u32::MAX as u64 - 3;
 
 /// Encodes the frames of one Amber NetCDF file.
@@ -25,11 +26,11 @@ pub struct NetcdfEncoder {
 }
 
 impl NetcdfEncoder {
-    /// Make an encoder for frames with these fields and, with `has_cell`, a cell, which is zeros
-    /// for a frame without a cell.
+    /// Create an encoder for frames with these fields. With `has_cell`, frames have a cell; it is
+    /// zero for a frame without a cell.
     ///
     /// # Errors
-    /// Sentence with the limit of NetCDF files.
+    /// A message with the limit of NetCDF files.
     pub fn new(n_atoms: usize, has_cell: bool, fields: Fields) -> Result<Self, String> {
         if n_atoms == 0 {
             return Err("NetCDF holds at least 1 atom, not 0".into());
@@ -42,7 +43,7 @@ impl NetcdfEncoder {
         })
     }
 
-    /// Use CDF-5 even if CDF-2 suffices.
+    /// Write CDF-5 even if CDF-2 suffices.
     #[must_use]
     pub fn as_cdf5(self) -> Self {
         NetcdfEncoder {
@@ -51,8 +52,8 @@ impl NetcdfEncoder {
         }
     }
 
-    /// Return the variables of a record, in order. Small variables come first, so that a reader of
-    /// the first atoms' positions needs one contiguous range.
+    /// Return the variables of a record, in order. Small variables come first, so that the
+    /// positions of the first atoms are in one contiguous range with them.
     fn variables(&self) -> Vec<Entry> {
         [
             (Role::Time, true),
@@ -151,7 +152,7 @@ fn put<const N: usize>(bytes: &mut Vec<u8>, values: &[f32], code: impl Fn(f32) -
     }
 }
 
-// Writes the header of an Amber trajectory; `../header.rs` describes the format of headers.
+// Header of an Amber trajectory. `../header.rs` describes the format of headers.
 
 /// Numbers of the dimensions.
 const FRAME: u64 = 0;
@@ -172,7 +173,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Make a variable of the records.
+    /// Create a variable of the records.
     pub fn of_frame(role: Role, n_atoms: u64) -> Entry {
         let (name, units) = convention(role);
         let (kind, width) = match role {
@@ -194,7 +195,7 @@ impl Entry {
         }
     }
 
-    /// Make the labels of a dimension's entries, which the file holds once.
+    /// Create a variable with labels for the entries of a dimension. It occurs once in the file.
     fn labels(name: &'static str, dimensions: &'static [u64], text: &str) -> Entry {
         Entry {
             name,
@@ -207,10 +208,10 @@ impl Entry {
     }
 }
 
-/// Assembles a header.
+/// Builder of a header.
 struct Describe {
     bytes: Vec<u8>,
-    /// True for CDF-5, whose counts have 64 bits.
+    /// True for CDF-5, in which counts have 64 bits.
     large: bool,
     n_atoms: u64,
     labels: &'static [(&'static str, &'static [u64], &'static str)],
@@ -233,7 +234,7 @@ impl Describe {
         }
     }
 
-    /// Make the header with the labels: all bytes before the first of `n_frames` records.
+    /// Create the header with the labels: all bytes before the first of `n_frames` records.
     pub fn header(mut self, n_frames: u64, records: &[Entry]) -> Vec<u8> {
         self.bytes.extend(b"CDF");
         self.bytes.push(if self.large { 5 } else { 2 });
@@ -247,8 +248,8 @@ impl Describe {
         self.bytes
     }
 
-    /// Write the number of records. CDF-2 counts in 31 bits; 32 bits set leave the number to the
-    /// file's size.
+    /// Write the number of records. CDF-2 stores it in 31 bits. For a larger number, all 32 bits
+    /// are set, and readers compute the number from the size of the file.
     fn n_records(&mut self, n_frames: u64) {
         match i32::try_from(n_frames) {
             Err(_) if !self.large => self.bytes.extend(u32::MAX.to_be_bytes()),
@@ -257,7 +258,8 @@ impl Describe {
     }
 
     fn dimensions(&mut self) {
-        // In the order of their numbers; without a cell its dimensions are unused.
+        // Dimensions in the order of their numbers. Without a cell, the dimensions of the cell are
+        // unused.
         let dimensions = [
             ("frame", 0),
             ("atom", self.n_atoms),
@@ -288,8 +290,8 @@ impl Describe {
         }
     }
 
-    /// Write the list of variables. Their offsets depend on the size of the list, which is known
-    /// after it was written once.
+    /// Write the list of variables. Their offsets depend on the size of the list, so the list is
+    /// first written to determine its size.
     fn variables(&mut self, records: &[Entry]) {
         let start = self.bytes.len();
         self.variables_behind(0, records);
@@ -308,7 +310,7 @@ impl Describe {
         }
     }
 
-    /// Describe a variable at offset `begin`, which advances to the next variable.
+    /// Describe a variable at offset `begin`, and advance `begin` to the next variable.
     fn variable(&mut self, entry: &Entry, begin: &mut u64) {
         self.name(entry.name);
         self.count(entry.dimensions.len() as u64);
@@ -338,7 +340,7 @@ impl Describe {
         self.bytes.extend(value.to_be_bytes());
     }
 
-    /// Write a count; it fits, since no variable in CDF-2 has 2^32 bytes.
+    /// Write a count. It fits, since no variable in CDF-2 has 2^32 bytes.
     fn count(&mut self, value: u64) {
         if self.large {
             self.bytes.extend(value.to_be_bytes());

@@ -17,11 +17,11 @@ use crate::source::Source;
 use crate::xdr::padding;
 use crate::{Decoder, Encoder, Fields};
 
-/// Amber's conventions in NetCDF's classic formats.
+/// Format of Amber's conventions in NetCDF's classic formats.
 #[derive(Debug)]
 pub struct Netcdf3;
 
-/// Name of the variant that is always written as CDF-5.
+/// Name of the variant that is always CDF-5.
 const CDF5: &str = "CDF-5";
 
 impl Format for Netcdf3 {
@@ -56,7 +56,7 @@ impl Format for Netcdf3 {
             .any(|magic| head.starts_with(*magic))
     }
 
-    /// Offset of the number of records.
+    /// Return the offset of the number of records.
     fn counts(&self, head: &[u8]) -> Vec<Range<usize>> {
         let count = match head {
             [b'C', b'D', b'F', 5, ..] => Some(4..12),
@@ -108,7 +108,8 @@ impl Format for Netcdf3 {
     }
 }
 
-/// True if there is space for times, and the first frame has atoms' numbers but no time.
+/// Return true if the file has a variable for times, but in the first frame only the atoms have
+/// data.
 fn lacks_times(source: &dyn Source, layout: &Layout, size: u64) -> Result<bool> {
     let is_unwritten = |role| -> Result<bool> {
         let Some(variable) = layout.variable(role) else {
@@ -130,7 +131,7 @@ fn lacks_times(source: &dyn Source, layout: &Layout, size: u64) -> Result<bool> 
     Ok(is_unwritten(Role::Time)? && !is_unwritten(of_atoms.unwrap_or(Role::Positions))?)
 }
 
-/// Find the frames of a file whose frames are records, with the note on its size.
+/// Find the frames of a file whose frames are records, and the note on its size.
 fn records(
     source: &dyn Source,
     layout: &mut Layout,
@@ -152,7 +153,7 @@ fn records(
             vec![Some(lost(layout, size, rest, place)), other_count]
         }
         Alignment::Unknown => vec![cut.map(|note| note + OR_ELSEWHERE), other_count],
-        // Bytes of the last complete frame may have moved, after its time and cell.
+        // The bytes of the last complete frame may be shifted after its time and cell.
         Alignment::Kept { cut_too: false } if n_claimed == Some(n) => {
             let or = format!("; or so many bytes were inserted in frame {}", n - 1);
             vec![other_count, cut.map(|note| note + &or)]
@@ -170,7 +171,7 @@ const OR_ELSEWHERE: &str = "; or bytes were lost or inserted elsewhere, and all 
 
 const COPY_AGAIN: &str = "copy it again from where it is whole";
 
-/// Make the note on a file of records whose frames are not at the offsets of the header.
+/// Return the note on a file whose records are not at the offsets of the header.
 fn lost(layout: &Layout, size: u64, rest: u64, place: Option<RangeInclusive<u64>>) -> String {
     let (start, frame_size) = (layout.start(), layout.frame_size());
     let size = match rest {
@@ -191,8 +192,8 @@ fn lost(layout: &Layout, size: u64, rest: u64, place: Option<RangeInclusive<u64>
     )
 }
 
-/// Make the note on a file whose size differs from that in its header, if frames are not records:
-/// their number is that of the header.
+/// Return the note on a file whose size differs from the size in its header, if frames are not
+/// records. The number of frames is then that of the header.
 fn other_size(size: u64, claimed: Option<u64>) -> Option<String> {
     let claimed = claimed?;
     let what = if size < claimed {
@@ -262,37 +263,38 @@ impl FileLayout for Layout {
     }
 }
 
-// Checks whether frames are at the offsets of the header: bytes that were lost or inserted in the
-// middle of a file shift all later bytes, without any other sign.
+// Check whether frames are at the offsets of the header. If bytes were lost or inserted in the
+// middle of a file, all later bytes are shifted, and nothing else shows this.
 //
-// The check uses times, which increase evenly, and cells, which change little. It is made if the
-// size of a file contradicts its header, with a few small reads.
+// The check uses times, which increase evenly, and cells, which change little. It runs if the size
+// of a file contradicts its header, and makes a few small reads.
 
-/// Maximum number of frames at the end that a killed writer may have left without data.
+/// Maximum number of frames without data at the end, after a writer was killed.
 const UNWRITTEN_MAX: u64 = 8;
 
-/// Maximum ratio of edges of cells, and maximum difference of angles, degrees.
+/// Maximum ratio between edges of cells. The next constant is the maximum difference of angles,
+/// degrees.
 const EDGE_FACTOR: f32 = 1.25;
 const ANGLE_CHANGE: f32 = 2.0;
 
-/// Maximum relative change of the time between frames, and of times relative to the total time,
-/// apart from rounding.
+/// Maximum relative change of the time between frames. The next constant is that of times relative
+/// to the total time. Both exclude rounding.
 const DT_CHANGE: f64 = 0.01;
 const DRIFT: f64 = 0.001;
 
-/// Position of the frames of a file.
+/// Where the frames of a file are, relative to the header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Alignment {
-    /// At the offsets of the header, including the truncated frame as far as visible.
+    /// At the offsets of the header. `cut_too` is true if this also holds for the truncated frame.
     Kept { cut_too: bool },
-    /// Unknown: neither times nor cells are informative.
+    /// Unknown, because neither times nor cells are informative.
     Unknown,
-    /// Elsewhere: bytes were lost or inserted in one of these frames, if the range is known.
+    /// Shifted: bytes were lost or inserted in one of these frames, if the range is known.
     Lost(Option<RangeInclusive<u64>>),
 }
 
-/// Determine the position of a file's frames from times and cells. The frames are records, `n` of
-/// which are complete according to the header, and the file has `size` bytes.
+/// Determine where the frames of a file are, from times and cells. Frames are records; `n` of them
+/// are complete according to the header, and the file has `size` bytes.
 ///
 /// # Errors
 /// Errors of the source.
@@ -309,7 +311,7 @@ fn alignment(source: &dyn Source, layout: &Layout, size: u64, n: u64) -> Result<
         let cut_too = numbers.sign(n, 0)? == Sign::Right;
         return Ok(Alignment::Kept { cut_too });
     }
-    // After the damage, frames are at offsets relative to the end of the file.
+    // After the damage, the offsets of frames are fixed relative to the end of the file.
     let behind = (size - layout.start()) % layout.frame_size();
     let moved = behind > 0 && numbers.sign(n - 1, behind)? == Sign::Right;
     if !moved && sign == Sign::Unclear {
@@ -327,27 +329,27 @@ fn alignment(source: &dyn Source, layout: &Layout, size: u64, n: u64) -> Result<
     Ok(Alignment::Lost(begins_right.then_some(right..=wrong)))
 }
 
-/// Interpretation of the numbers at an offset.
+/// Conclusion from the numbers at an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sign {
-    /// Numbers of a frame of this file.
+    /// The numbers belong to a frame of this file.
     Right,
     Unclear,
-    /// Impossible time or cell.
+    /// The time or the cell is impossible.
     Wrong,
 }
 
-/// Time and cell at some offset.
+/// Time and cell found at an offset.
 #[derive(Debug, Clone, Copy)]
 enum Found {
     Moment {
         time: f64,
         cell: [f32; 6],
     },
-    /// Zeros, or the library's fill value for numbers that were never written.
+    /// Zeros, or the fill value of the library, so that the numbers were never written.
     Unwritten,
     Impossible,
-    /// The file ends before.
+    /// The file ends before this offset.
     Nothing,
 }
 
@@ -386,7 +388,7 @@ impl<'a> Numbers<'a> {
         Ok(numbers)
     }
 
-    /// Return the last of `n` frames that has data.
+    /// Return the last of `n` frames that contains data.
     fn last_written(&mut self, n: u64) -> Result<Option<u64>> {
         for frame in (n.saturating_sub(UNWRITTEN_MAX)..n).rev() {
             if !matches!(self.at(frame, 0)?, Found::Unwritten) {
@@ -396,7 +398,7 @@ impl<'a> Numbers<'a> {
         Ok(None)
     }
 
-    /// Read the numbers `behind` bytes after the offset of a frame.
+    /// Read time and cell `behind` bytes after the offset of a frame.
     fn at(&mut self, frame: u64, behind: u64) -> Result<Found> {
         let frame_size = self.layout.frame_size();
         let start = self.layout.start() + frame * frame_size + behind;
@@ -411,7 +413,7 @@ impl<'a> Numbers<'a> {
         }
         let is_zero = || bytes.iter().all(|&byte| byte == 0);
         Ok(match self.decoder.time_and_cell(frame, &bytes) {
-            // The first frame may be at 0 ps and have no cell.
+            // The first frame may have the time 0 and no cell.
             Ok(_) if frame > 0 && is_zero() => Found::Unwritten,
             Ok((time, cell)) => Found::Moment { time, cell },
             Err(_) if self.decoder.is_unwritten(&bytes) => Found::Unwritten,
@@ -429,7 +431,7 @@ impl<'a> Numbers<'a> {
         Ok(if is_right { Sign::Right } else { Sign::Unclear })
     }
 
-    /// True for a cell similar to that of the first frame.
+    /// Return true for a cell similar to that of the first frame.
     fn is_usual(&self, cell: &[f32; 6]) -> bool {
         let Some((_, first)) = self.first else {
             return false;
@@ -442,7 +444,8 @@ impl<'a> Numbers<'a> {
         edges && both.all(|(one, other)| *one > 0.0 && (one - other).abs() < ANGLE_CHANGE)
     }
 
-    /// True for a time whose distances from the previous and the first frame match the time step.
+    /// Return true if the differences of a time to the previous and to the first frame match the
+    /// time step.
     fn goes_on(&mut self, frame: u64, behind: u64, time: f64) -> Result<bool> {
         let (Some((first, _)), Some((dt, error))) = (self.first, self.dt) else {
             return Ok(false);
@@ -455,15 +458,15 @@ impl<'a> Numbers<'a> {
         };
         let rounded = rounding(time) + error;
         let n = frame as f64;
-        // If bytes were lost, the frame counted from the end of the file has a number higher by
-        // one.
+        // If bytes were lost, the frame counted from the end of the file has a number that is
+        // higher by one.
         let drift = n * (DRIFT * dt + error) + dt * f64::from(u8::from(behind > 0)) + rounded;
         Ok(((time - before) - dt).abs() <= DT_CHANGE * dt + rounded
             && ((time - first) - n * dt).abs() <= drift)
     }
 }
 
-/// Rounding error of a time in 32 bits.
+/// Return the rounding error of a time in 32 bits.
 fn rounding(time: f64) -> f64 {
     2.0 * f64::from(f32::EPSILON) * time.abs()
 }

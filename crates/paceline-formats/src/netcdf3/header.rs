@@ -1,4 +1,4 @@
-//! Reads the header of a NetCDF classic file:
+//! Header of a NetCDF classic file:
 //!
 //! ```text
 //! header      "CDF", version, number of records, dimensions, attributes, variables
@@ -9,8 +9,8 @@
 //! name        number of bytes, bytes
 //! ```
 //!
-//! All numbers are big-endian; names and values are padded to a multiple of 4 bytes. Offsets have
-//! 32 bits in version 1 and 64 in version 2. In version 5 all counts have 64 bits too.
+//! All numbers are big-endian. Names and values are padded to a multiple of 4 bytes. Offsets have
+//! 32 bits in version 1, and 64 bits in version 2. In version 5, counts have 64 bits, too.
 
 use crate::error::Fault;
 use crate::xdr::padding;
@@ -20,7 +20,7 @@ pub(super) const DIMENSIONS: u32 = 10;
 pub(super) const VARIABLES: u32 = 11;
 pub(super) const ATTRIBUTES: u32 = 12;
 
-/// Types of values, as files number them.
+/// Types of values, by their numbers in files.
 pub(super) const CHAR: u32 = 2;
 pub(super) const FLOAT: u32 = 5;
 pub(super) const DOUBLE: u32 = 6;
@@ -32,7 +32,7 @@ pub struct Header<'a> {
     pub version: u8,
     /// Size of the header, bytes.
     pub size: u64,
-    /// Number of records; `None` if the writer left it open.
+    /// Number of records; `None` if the header does not state it.
     pub n_records: Option<u64>,
     /// Dimensions, in the order of the header.
     pub dimensions: Vec<Dimension<'a>>,
@@ -40,7 +40,7 @@ pub struct Header<'a> {
     pub attributes: Vec<Attribute<'a>>,
     /// Variables, in the order of the header.
     pub variables: Vec<Variable<'a>>,
-    /// Size of a record, bytes: one entry of each variable in records.
+    /// Size of a record, bytes. A record contains one entry of each variable in records.
     pub record_size: u64,
 }
 
@@ -49,7 +49,7 @@ pub struct Header<'a> {
 pub struct Dimension<'a> {
     /// Name of the dimension.
     pub name: &'a [u8],
-    /// Length; 0 for the records' dimension.
+    /// Length; 0 for the dimension of records.
     pub len: u64,
 }
 
@@ -69,26 +69,26 @@ pub struct Attribute<'a> {
 pub struct Variable<'a> {
     /// Name of the variable.
     pub name: &'a [u8],
-    /// Indices of its dimensions in the header's list.
+    /// Indices of its dimensions in the list of the header.
     pub dimensions: Vec<usize>,
     /// Attributes of the variable.
     pub attributes: Vec<Attribute<'a>>,
     /// Type of the values, by its number in files.
     pub kind: u32,
-    /// True if each record holds an entry.
+    /// True if each record contains an entry of the variable.
     pub in_records: bool,
     /// Size of an entry, or of the whole variable if it is not in records, bytes.
     pub size: u64,
-    /// Offset of the variable, or of its entry in the first record.
+    /// Offset of the variable, or of its entry in the first record, bytes.
     pub begin: u64,
 }
 
 impl<'a> Header<'a> {
-    /// Parse the header of a file of `file_size` bytes from its first bytes.
+    /// Parse the header of a file of `file_size` bytes. `head` contains its first bytes.
     ///
     /// # Errors
-    /// [`Fault::Short`] asks for a longer slice, within the file. [`Fault::Bad`] if this is not a
-    /// header.
+    /// [`Fault::Short`] if the slice is too short, but not the file. [`Fault::Bad`] if this is not
+    /// a header.
     pub fn parse(head: &'a [u8], file_size: u64) -> Result<Self, Fault> {
         let mut cursor = Cursor::new(head, file_size);
         let version = cursor.version()?;
@@ -110,8 +110,8 @@ impl<'a> Header<'a> {
         })
     }
 
-    /// Size of a file with this header, without final padding, bytes; `None` if the number of
-    /// records is open.
+    /// Return the size of a file with this header, without final padding, bytes; `None` if the
+    /// header does not state the number of records.
     pub fn file_size(&self) -> Option<u64> {
         let mut variables = self.variables.iter();
         let has_records = variables.any(|variable| variable.in_records);
@@ -156,8 +156,8 @@ pub(super) fn attribute<'h, 'a>(
     attributes.iter().find(named)
 }
 
-/// Compute the size of a record. Entries are padded to a multiple of 4 bytes, except for a single
-/// variable.
+/// Compute the size of a record. Entries are padded to a multiple of 4 bytes, unless there is only
+/// one variable.
 fn record_size(variables: &[Variable<'_>]) -> Option<u64> {
     let mut sizes = variables
         .iter()
@@ -178,7 +178,7 @@ fn too_large(at: usize) -> Fault {
     Fault::bad(at, "variables of fewer than 2^64 bytes", "larger ones")
 }
 
-/// Size of a value of a type, by its number in files, bytes.
+/// Return the size of a value of a type, given by its number in files, bytes.
 pub fn width(kind: u32) -> Option<u64> {
     match kind {
         1 | 2 | 7 => Some(1),
@@ -217,7 +217,7 @@ impl<'a> Cursor<'a> {
         })
     }
 
-    /// Take a type, and return the size of its values.
+    /// Read a type, and return it with the size of its values.
     fn kind(&mut self) -> Result<(u32, u64), Fault> {
         let at = self.at;
         let kind = self.word()?;
@@ -244,7 +244,7 @@ impl<'a> Cursor<'a> {
             .collect::<Result<Vec<_>, _>>()?;
         let attributes = self.list(ATTRIBUTES, Cursor::attribute)?;
         let (kind, width) = self.kind()?;
-        // The stated size is wrong for large variables, and in files of old writers.
+        // The stated size is ignored: it is wrong for large variables, and in files of old writers.
         self.count()?;
         let begin = self.offset()?;
         let mut lens = dimensions.iter().map(|&number| known[number].len);
@@ -277,12 +277,12 @@ impl<'a> Cursor<'a> {
     }
 }
 
-// Takes counts, names and lists from the front of a header.
+// Reading of counts, names and lists from a header.
 
-/// Amber's headers have about 2,000 bytes.
+/// Maximum length of a list or text. Headers of Amber have about 2,000 bytes.
 const MAX_LEN: u64 = 1 << 20;
 
-/// Takes the next parts of a header.
+/// Reads the parts of a header in order.
 struct Cursor<'a> {
     head: &'a [u8],
     file_size: u64,
@@ -304,8 +304,8 @@ impl<'a> Cursor<'a> {
     }
 
     /// # Errors
-    /// [`Fault::Short`] if the file holds these bytes, but the slice does not; likewise for the
-    /// following methods.
+    /// [`Fault::Short`] if the file contains these bytes, but the slice does not. The same holds
+    /// for the following methods.
     fn bytes(&mut self, len: u64) -> Result<&'a [u8], Fault> {
         let end = (self.at as u64).saturating_add(len);
         if end > self.file_size {
@@ -358,7 +358,7 @@ impl<'a> Cursor<'a> {
         self.wide_or_word(self.wide_offsets)
     }
 
-    /// Take a list of entries. Each entry takes bytes, which limits their number.
+    /// Read a list of entries. Each entry needs some bytes, which limits their number.
     pub fn list<T>(
         &mut self,
         tag: u32,
@@ -372,7 +372,7 @@ impl<'a> Cursor<'a> {
         (0..n).map(|_| entry(self)).collect()
     }
 
-    /// Take bytes with padding to a multiple of four.
+    /// Read bytes with padding to a multiple of four.
     pub fn padded(&mut self, len: u64) -> Result<&'a [u8], Fault> {
         let bytes = self.bytes(len)?;
         self.bytes(padding(len))?;
@@ -385,7 +385,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-// Encoding of a variable's numbers, and MDAnalysis's conversion.
+// Encoding of the numbers of a variable, and their conversion as in MDAnalysis.
 
 /// Encoding of a variable's numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -410,7 +410,7 @@ impl Number {
     }
 
     /// Decode the number at the start of `bytes`. An f32 is scaled in f32 if the factor is an f32,
-    /// else in f64: NumPy's rule, to give MDAnalysis's bits.
+    /// else in f64. This is the rule of NumPy, and yields the same bits as MDAnalysis.
     ///
     /// # Panics
     /// If there are fewer bytes than [`Number::width`].
@@ -434,7 +434,7 @@ impl Number {
 }
 
 impl Scale {
-    /// Make a factor; one that MDAnalysis reads as 1 has no effect.
+    /// Create a factor. A factor that MDAnalysis reads as 1 has no effect.
     pub fn single(factor: f32) -> Scale {
         match is_one(f64::from(factor)) {
             true => Scale::None,
@@ -449,7 +449,7 @@ impl Scale {
         }
     }
 
-    /// Sign of the result for a positive number.
+    /// Return the sign that a positive number has after scaling.
     pub fn sign(self) -> f32 {
         match self {
             Scale::None => 1.0,

@@ -1,4 +1,4 @@
-//! Offsets of a frame's numbers, and their encoding.
+//! Offsets of the numbers of a frame, and their encoding.
 
 use super::FILL;
 use super::header::{Number, Scale};
@@ -6,10 +6,10 @@ use crate::Fields;
 use crate::codec::possible_time;
 use crate::format::Clock;
 
-/// Layout of one Amber NetCDF file: all that a worker needs to find and decode any frame.
+/// Layout of one Amber NetCDF file: all data that a worker needs to find and decode any frame.
 ///
-/// Each frame has an extent, and its variables have offsets in it. If frames are records, the
-/// extent is the record. Otherwise each variable is separate, with all frames in sequence: the
+/// Each frame has an extent: a byte range in which each variable has an offset. If frames are
+/// records, the extent is the record. Otherwise each variable is an array over all frames; the
 /// extent then contains all variables, and is the same for all frames.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layout {
@@ -19,21 +19,21 @@ pub struct Layout {
     /// Size of an extent, bytes.
     pub(super) size: u64,
     pub(super) frames: Arrangement,
-    /// First frame that may be shifted: bytes were lost or inserted in it or after it.
+    /// First frame that may be shifted, because bytes were lost or inserted in it or after it.
     pub(super) lost_from: Option<u64>,
     /// Variable of each [`Role`].
     pub(super) variables: [Option<Variable>; Role::ALL.len()],
     pub(super) times: TimesState,
 }
 
-/// State of the times of a file.
+/// State of the times in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TimesState {
     Stated,
     Absent,
     /// Times are in unsupported units or types.
     Unreadable,
-    /// There is space for times, and no number was written.
+    /// There is a variable for times, but it was never written.
     Unwritten,
 }
 
@@ -49,12 +49,13 @@ impl TimesState {
 /// Arrangement of the frames in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrangement {
-    /// Consecutive records; the header holds their number, or leaves it open.
+    /// Consecutive records. The header states their number, or leaves it open.
     Records {
         /// Number of frames in the header.
         n_claimed: Option<u64>,
     },
-    /// Each variable is an array over all frames. The file holds `n` complete frames, at least one.
+    /// Each variable is an array over all frames. The file contains `n` complete frames, at least
+    /// one.
     Arrays {
         /// Number of complete frames.
         n: u64,
@@ -63,7 +64,7 @@ pub enum Arrangement {
     },
 }
 
-/// Role of a variable: its content.
+/// Role of a variable: the kind of its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Positions,
@@ -77,9 +78,9 @@ pub(super) enum Role {
 /// Variable that is read.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Variable {
-    /// Offset of its part of the first frame in the extent.
+    /// Offset of its data for the first frame, in the extent.
     pub at: u64,
-    /// Distance between its parts of consecutive frames in the same extent, bytes; 0 in records.
+    /// Distance between its data of consecutive frames in the same extent, bytes; 0 in records.
     pub step: u64,
     pub number: Number,
     /// Factor that converts its unit to paceline's unit.
@@ -92,12 +93,12 @@ impl Layout {
         self.n_atoms as usize
     }
 
-    /// Offset of the first frame's extent.
+    /// Return the offset of the extent of the first frame.
     pub fn start(&self) -> u64 {
         self.start
     }
 
-    /// Size of a frame's extent, bytes.
+    /// Return the size of the extent of a frame, bytes.
     pub fn frame_size(&self) -> u64 {
         self.size
     }
@@ -116,7 +117,7 @@ impl Layout {
         }
     }
 
-    /// True for a frame that may be shifted, because bytes were lost or inserted before its end.
+    /// Return true if a frame may be shifted, because bytes were lost or inserted before its end.
     pub fn is_lost(&self, frame: u64) -> bool {
         self.lost_from.is_some_and(|first| frame >= first)
     }
@@ -125,8 +126,8 @@ impl Layout {
         self.variables[role as usize]
     }
 
-    /// Return the offset of the first frame's time in the file, its size, and the distance to the
-    /// next frame's time; `None` if the file holds no times.
+    /// Return the offset of the time of the first frame in the file, its size, and the distance to
+    /// the next time; `None` if the file contains no times.
     pub fn times_at(&self) -> Option<(u64, u64, u64)> {
         let time = self.variable(Role::Time)?;
         let step = match self.frames {
@@ -136,8 +137,8 @@ impl Layout {
         Some((self.start + time.at, time.number.width(), step))
     }
 
-    /// Time of a frame, ps, from the bytes at [`Layout::times_at`]; NaN if impossible. Without
-    /// times, frames count as 1 ps apart, as in MDAnalysis.
+    /// Return the time of a frame, ps, from the bytes at [`Layout::times_at`]; NaN if it is
+    /// impossible. Without times, frames are 1 ps apart, as in MDAnalysis.
     pub fn time(&self, frame: u64, bytes: &[u8]) -> f64 {
         if self.is_lost(frame) {
             return f64::NAN;
@@ -148,7 +149,7 @@ impl Layout {
         }
     }
 
-    /// Time between frames, ps, if the file holds no times.
+    /// Return the time between frames, ps, if the file contains no times.
     pub fn dt(&self) -> Option<f64> {
         match self.variable(Role::Time) {
             Some(_) => None,
@@ -156,7 +157,7 @@ impl Layout {
         }
     }
 
-    /// Return the state of the file's times.
+    /// Return the state of the times in the file.
     pub fn clock(&self) -> Clock {
         const COUNTED: &str = "its frames count as 1 ps apart";
         Clock::Counted(match self.times {
@@ -169,19 +170,19 @@ impl Layout {
         })
     }
 
-    /// Return the layout without times, which were never written.
+    /// Return the layout without times, if they were never written.
     pub(super) fn without_times(mut self) -> Layout {
         self.variables[Role::Time as usize] = None;
         self.times = TimesState::Unwritten;
         self
     }
 
-    /// Number of a frame: the format has no steps of the simulation.
+    /// Return the number of the frame, since the format has no step numbers.
     pub fn step(&self, frame: u64) -> i64 {
         i64::try_from(frame).unwrap_or(i64::MAX)
     }
 
-    /// Serialise the layout, for [`Layout::from_bytes`] of the same version of this crate.
+    /// Serialise the layout. [`Layout::from_bytes`] of the same version of this crate can parse it.
     pub fn to_bytes(&self) -> Vec<u8> {
         let (in_arrays, n, n_claimed) = match self.frames {
             Arrangement::Records { n_claimed } => (false, 0, n_claimed),
@@ -209,7 +210,7 @@ impl Layout {
         bytes
     }
 
-    /// Read the layout from what [`Layout::to_bytes`] gave; `None` for invalid bytes.
+    /// Parse the result of [`Layout::to_bytes`]; `None` for invalid bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Layout> {
         let mut rest = bytes;
         let [flags] = take(&mut rest)?;
@@ -240,7 +241,7 @@ impl Layout {
         (layout.is_sound() && layout.to_bytes() == bytes).then_some(layout)
     }
 
-    /// Check the invariants of a parsed layout: the variables lie within the extent and do not
+    /// Check the invariants of a parsed layout: variables lie within the extent, and do not
     /// overlap.
     pub(super) fn is_sound(&self) -> bool {
         let mut places = Vec::new();
@@ -276,7 +277,7 @@ impl Role {
         Role::Angles,
     ];
 
-    /// True if each atom has three numbers.
+    /// Return true if each atom has three numbers.
     pub fn is_of_atoms(self) -> bool {
         matches!(self, Role::Positions | Role::Velocities | Role::Forces)
     }
@@ -292,8 +293,8 @@ impl Role {
 }
 
 impl Variable {
-    /// True if `bytes` begin with the library's fill value for numbers that were never written, or
-    /// with NaN.
+    /// Return true if `bytes` begin with NaN, or with the fill value of the library for numbers
+    /// that were never written.
     pub(super) fn is_unwritten(self, bytes: &[u8]) -> bool {
         let scale = Scale::None;
         let value = Number {
@@ -304,13 +305,13 @@ impl Variable {
         value.is_nan() || value as f32 == FILL
     }
 
-    /// True if its numbers can be converted.
+    /// Return true if the numbers can be converted.
     fn is_sound(self) -> bool {
         self.number.scale.is_sound() && self.factor.is_finite() && self.factor > 0.0
     }
 
-    /// Return first byte and end in the extent: of one frame in records, of all frames in arrays.
-    /// `None` if the steps contradict the arrangement.
+    /// Return the first byte and the end of the variable in the extent: of one frame in records, of
+    /// all frames in arrays. `None` if the steps contradict the arrangement.
     fn place(self, n_numbers: u64, frames: Arrangement) -> Option<(u64, u64)> {
         let in_frame = n_numbers.checked_mul(self.number.width())?;
         let (step, len) = match frames {
@@ -334,7 +335,7 @@ impl Variable {
         bytes.extend(self.factor.to_le_bytes());
     }
 
-    /// Take the next variable, or its absence.
+    /// Remove and return the next variable, or its absence.
     fn take_from(bytes: &mut &[u8]) -> Option<Option<Variable>> {
         let [flags] = take(bytes)?;
         if flags == 0 {
@@ -359,7 +360,7 @@ impl Variable {
     }
 }
 
-/// Take the next bytes off the front of a slice.
+/// Remove and return the next bytes of a slice.
 fn take<const N: usize>(bytes: &mut &[u8]) -> Option<[u8; N]> {
     let (first, rest) = bytes.split_first_chunk()?;
     *bytes = rest;

@@ -1,8 +1,8 @@
-//! Amber NetCDF: trajectories and restart files of Amber, cpptraj, MDAnalysis, MDTraj and OpenMM
-//! in NetCDF's classic formats, which are called CDF-1, CDF-2 and CDF-5.
+//! Amber NetCDF: trajectories and restart files of Amber, cpptraj, MDAnalysis, MDTraj and OpenMM,
+//! in NetCDF's classic formats (CDF-1, CDF-2 and CDF-5).
 //!
-//! Behind the header (see `header.rs`) stand first the variables that have one value for the
-//! whole file, then, as in nearly all trajectories, a record for each frame:
+//! The header (see `header.rs`) is followed by the variables with one value for the whole file. In
+//! nearly all trajectories, a record for each frame follows:
 //!
 //! ```text
 //! time            ps
@@ -13,8 +13,9 @@
 //! forces          3 numbers an atom, kcal/(mol·Å)
 //! ```
 //!
-//! in these units or others (see [`units`]), in any order, each optional and possibly among others, each f32 or f64. Where the file has room
-//! for a certain number of frames, and in restart files, they are no records: see [`Layout`].
+//! Units may differ (see [`units`]). Variables may be in any order; each is optional, and may be
+//! f32 or f64. Files may contain other variables. In restart files, and in files for a fixed number
+//! of frames, frames are not records: see [`Layout`].
 
 mod amber;
 mod encode;
@@ -38,10 +39,10 @@ pub use self::encode::NetcdfEncoder;
 pub use self::format::Netcdf3;
 pub use self::layout::{Arrangement, Layout};
 
-/// kJ in a kcal; MDAnalysis converts forces in f32.
+/// kJ per kcal. MDAnalysis converts forces in f32.
 const KILOJOULES: f32 = 4.184;
 
-/// The library's fill value for numbers that were never written, also for doubles, rounded.
+/// Fill value of the library for numbers that were never written; for doubles, rounded.
 const FILL: f32 = 9.969_21e36;
 
 /// Bounds of the edges of a cell, Å.
@@ -75,7 +76,7 @@ impl NetcdfDecoder {
         }
     }
 
-    /// True if the extent of frame number `frame` is possible for `size` bytes.
+    /// Return true if `size` bytes are possible as the extent of frame number `frame`.
     fn has_frame(&self, frame: u64, size: u64) -> bool {
         let in_file = match self.layout.arrangement() {
             Arrangement::Records { .. } => true,
@@ -112,7 +113,7 @@ impl NetcdfDecoder {
     /// Decode time (ps) and cell of a frame from the bytes of its runs.
     ///
     /// # Errors
-    /// [`Fault::Bad`] if they are impossible.
+    /// [`Fault::Bad`] if the time or the cell is impossible.
     fn time_and_cell(&self, frame: u64, bytes: &[u8]) -> Result<(f64, [f32; 6]), Fault> {
         let time = match self.plan.part_of(Role::Time) {
             Some(part) => part.first(bytes) * part.factor,
@@ -132,7 +133,7 @@ impl NetcdfDecoder {
         Ok((time, dimensions))
     }
 
-    /// Decode lengths or angles; `None` if they are impossible.
+    /// Decode the lengths or the angles of a cell; `None` if they are impossible.
     fn cell_part(
         &self,
         frame: u64,
@@ -148,7 +149,7 @@ impl NetcdfDecoder {
         if values.iter().all(|&value| value == FILL) {
             values.fill(0.0);
         }
-        // Numbers that the header's factor makes negative are not damage.
+        // A factor in the header may make numbers negative; this is not damage.
         let sign = part.number.scale.sign();
         if values.iter().all(|&value| is_possible(sign * value)) {
             return Ok(());
@@ -161,13 +162,13 @@ impl NetcdfDecoder {
         Err(Fault::bad(self.byte_of(role, frame), expected, found))
     }
 
-    /// True if the library's fill value is in place of the time.
+    /// Return true if the time is the fill value of the library.
     fn is_unwritten(&self, bytes: &[u8]) -> bool {
         let time = self.plan.part_of(Role::Time);
         time.is_some_and(|time| time.first(bytes) as f32 == FILL)
     }
 
-    /// Offset of a frame's part of a variable in the extent, bytes.
+    /// Return the offset of a variable's data for a frame in the extent, bytes.
     fn byte_of(&self, role: Role, frame: u64) -> usize {
         let variable = self.layout.variable(role);
         variable.map_or(0, |variable| variable.at + frame * variable.step) as usize
@@ -216,7 +217,7 @@ impl Decoder for NetcdfDecoder {
     }
 }
 
-// Wanted bytes of a frame's extent, and destination of each number.
+// Wanted bytes of the extent of a frame, and the destination of each number.
 
 /// Plan for reading and decoding a frame.
 #[derive(Debug)]
@@ -243,7 +244,7 @@ struct Part {
 /// Contiguous numbers.
 #[derive(Debug)]
 struct Piece {
-    /// Offset in the runs' bytes.
+    /// Offset in the concatenated runs.
     source: usize,
     /// Index of the first number among the wanted numbers.
     target: usize,
@@ -269,7 +270,7 @@ impl Plan {
         let mut steps = Vec::new();
         let mut parts = [const { None }; Role::ALL.len()];
         for (role, variable) in variables {
-            // Runs that shift differently cannot be merged.
+            // Runs with different steps cannot be merged.
             if steps.last() != Some(&variable.step) {
                 reading.close();
             }
@@ -290,7 +291,7 @@ impl Plan {
 }
 
 impl Part {
-    /// Plan the wanted part of a variable.
+    /// Plan the wanted data of a variable.
     fn new(role: Role, variable: Variable, atoms: &Atoms, reading: &mut Reading) -> Part {
         let number = variable.number;
         let runs: Vec<(usize, usize)> = if role.is_of_atoms() {
@@ -316,12 +317,12 @@ impl Part {
         }
     }
 
-    /// Decode the first number, in the file's unit.
+    /// Decode the first number, in the unit of the file.
     pub fn first(&self, bytes: &[u8]) -> f64 {
         self.number.value(&bytes[self.pieces[0].source..])
     }
 
-    /// Decode all numbers, in paceline's unit: MDAnalysis multiplies in f32.
+    /// Decode all numbers, and convert them to paceline's unit in f32, as in MDAnalysis.
     pub fn gather(&self, bytes: &[u8], out: &mut [f32]) {
         let number = self.number;
         match (number.double, number.scale) {

@@ -1,9 +1,8 @@
-//! Units that variables of Amber's files state, and factors that convert numbers to paceline's
-//! units.
+//! Units of the variables in Amber's files, and factors that convert numbers to paceline's units.
 //!
-//! A unit is a product of powers, in the notation of UDUNITS: `kilocalorie/mole/angstrom`,
-//! `nm ps-1`, `kJ.mol^-1.nm^-1`. Names are read in any letter case, with an SI prefix, and in the
-//! plural. Symbols are read as they are written, or else in lower case.
+//! A unit is a product of powers in the notation of UDUNITS: `kilocalorie/mole/angstrom`,
+//! `nm ps-1`, `kJ.mol^-1.nm^-1`. The case of names is ignored, and they may have an SI prefix and
+//! be plural. The case of symbols matters, unless only the lower case is known.
 
 /// Powers of length, time, energy, amount of substance, and angle.
 type Powers = [i32; 5];
@@ -14,7 +13,7 @@ const ENERGY: Powers = [0, 0, 1, 0, 0];
 const AMOUNT: Powers = [0, 0, 0, 1, 0];
 const ANGLE: Powers = [0, 0, 0, 0, 1];
 
-/// A size in Å, ps, kJ, mol and degrees: a number, and the power of ten that it is multiplied by.
+/// Size of a unit in Å, ps, kJ, mol and degrees: a number times a power of ten.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     number: f64,
@@ -25,11 +24,11 @@ const fn size(number: f64, tens: i32) -> Size {
     Size { number, tens }
 }
 
-// MDAnalysis's constants: CODATA 2010, and the thermochemical calorie.
+// Constants of MDAnalysis: CODATA 2010, and the thermochemical calorie.
 const AVOGADRO: Size = size(6.022_141_29, 23);
 const NEWTON: Powers = [-1, 0, 1, 0, 0];
 
-/// Units with their symbols, which take prefixes of one letter, and names, in lowercase.
+/// Units: their symbols, which may have a prefix of one letter, and their names, in lowercase.
 const UNITS: [(&[&str], &[&str], Size, Powers); 15] = [
     (&["m"], &["meter", "metre"], size(1.0, 10), LENGTH),
     (&["s"], &["second", "sec"], size(1.0, 12), TIME),
@@ -85,15 +84,15 @@ const PREFIXES: [(&[&str], &str, i32); 10] = [
     (&["M"], "mega", 6),
 ];
 
-/// Return the factor that converts numbers in a unit to Å, ps, Å/ps, kJ/(mol·Å) or degrees, the
-/// target of `like`; `None` for an invalid unit, or one of another quantity.
+/// Return the factor that converts a unit to paceline's unit (Å, ps, Å/ps, kJ/(mol·Å) or degrees)
+/// of the same quantity as `like`. `None` if the unit is invalid, or is one of another quantity.
 pub fn factor(unit: &str, like: &str) -> Option<f64> {
     let (found, mut powers) = parse(unit)?;
     let (_, wanted) = parse(like)?;
     let mut tens = found.tens;
     let mut number = found.number;
     if powers[3] == 0 && wanted[3] == -1 {
-        // Per particle, not per mole.
+        // The unit is per particle, and not per mole.
         powers[3] = -1;
         number *= AVOGADRO.number;
         tens = tens.checked_add(AVOGADRO.tens)?;
@@ -147,8 +146,8 @@ fn parse(unit: &str) -> Option<(Size, Powers)> {
     (sign == 1 && !is_empty).then_some(product)
 }
 
-/// Return the text between an initial parenthesis and the next one, and the rest. Parentheses do
-/// not nest, so that no text of a file causes deep recursion.
+/// Return the text between an initial parenthesis and the next one, and the rest. Nested
+/// parentheses are not supported, so that no file can cause a deep recursion.
 fn in_parentheses(text: &str) -> Option<(&str, &str)> {
     let inner = text.strip_prefix('(')?;
     let (inner, behind) = inner.split_once(')')?;
@@ -159,7 +158,7 @@ fn is_letter(c: char) -> bool {
     c.is_alphabetic() || c == '°'
 }
 
-/// Take the power after a unit, and return the rest.
+/// Parse the power after a unit; return it and the rest.
 fn power(text: &str) -> Option<(i32, &str)> {
     let marked = text.strip_prefix("**").or_else(|| text.strip_prefix('^'));
     let digits = marked.unwrap_or(text);
@@ -184,7 +183,7 @@ fn multiply(product: &mut (Size, Powers), one: Size, powers: Powers, power: i32)
     Some(())
 }
 
-/// Return the unit of a symbol or a name, with or without a prefix.
+/// Return the unit with a symbol or a name, with or without a prefix.
 fn resolve(word: &str) -> Option<(Size, Powers)> {
     let lower = word.to_lowercase();
     let singular = lower.strip_suffix('s').unwrap_or(&lower);

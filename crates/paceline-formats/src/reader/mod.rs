@@ -1,4 +1,5 @@
-//! Reader of blocks of frames: few large reads, and each frame decoded straight into its row.
+//! Reader of blocks of frames. It makes few large reads, and decodes each frame directly into its
+//! row.
 
 pub mod chunks;
 
@@ -15,8 +16,8 @@ use crate::error::{Error, Fault, Result};
 use crate::source::{GAP, Source};
 use crate::{CELL_WIDTH, CellRow, Decoder, Fields, FrameOut, Layout};
 
-/// Maximum size of one read of consecutive frames, bytes. From memory, 64 KiB to 4 MiB cost the
-/// same; a distant file system needs large reads.
+/// Maximum size of one read of consecutive frames, bytes. If the file is in memory, 64 KiB to 4 MiB
+/// take the same time. Remote file systems need large reads.
 const CHUNK: u64 = 1024 * 1024;
 
 /// Locations of the frames of a block: number, offset and size of each, in the wanted order.
@@ -32,7 +33,7 @@ pub struct Extents<'a> {
 
 impl Extents<'_> {
     /// # Errors
-    /// [`Error::Argument`] if a frame has no offset, or is outside of a file of `file_size` bytes.
+    /// [`Error::Argument`] if a frame has no offset, or is outside a file of `file_size` bytes.
     fn check(&self, file_size: u64) -> Result<()> {
         let n = self.frames.len();
         if self.offsets.len() != n || self.sizes.len() != n {
@@ -77,11 +78,11 @@ pub struct BlockReader {
     n_wanted: usize,
     wanted: Fields,
     buffer: Vec<u8>,
-    /// Buffers for one frame's positions, velocities and forces, for visited frames.
+    /// Buffers for positions, velocities and forces of one frame, if frames are visited.
     scratch: [Vec<f32>; 3],
-    /// Ranges of the file in the buffer, one after another.
+    /// Byte ranges of the file that are in the buffer, one after another.
     ranges: Vec<Range<u64>>,
-    /// Pieces of the buffer, and the row of each piece.
+    /// Pieces of the buffer, each with its row.
     pieces: Vec<Piece>,
     ahead: Ahead,
 }
@@ -92,15 +93,16 @@ struct Piece {
     row: usize,
     start: usize,
     len: usize,
-    /// Number of these bytes that form the beginning of the frame.
+    /// Number of leading bytes that are the beginning of the frame.
     front: usize,
 }
 
 impl BlockReader {
-    /// Make a reader of the fields `wanted` of some atoms.
+    /// Create a reader of the fields `wanted` of some atoms.
     ///
     /// # Errors
-    /// [`Error::Argument`] for atoms of another system, and errors of the source.
+    /// [`Error::Argument`] if the atoms belong to a system of another size, and errors of the
+    /// source.
     pub fn new(
         source: Arc<dyn Source>,
         layout: &Layout,
@@ -135,7 +137,7 @@ impl BlockReader {
     /// Prefetch the bytes of a block that will be read soon, if previous reads had to wait.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the frames have no places in the file.
+    /// [`Error::Argument`] if a frame is outside the file.
     pub fn read_ahead(&mut self, extents: Extents<'_>) -> Result<()> {
         extents.check(self.file_size)?;
         if !self.ahead.pays() {
@@ -154,13 +156,13 @@ impl BlockReader {
 
     /// Read and decode a block.
     ///
-    /// A wanted field that a frame lacks is NaN there, or not visited; if the field is `required`,
-    /// the frame is refused.
+    /// If a frame lacks a wanted field, the numbers of this field are NaN, or empty for a visitor.
+    /// If the field is `required`, the frame is refused.
     ///
     /// # Errors
-    /// The first damaged or refused frame's error, unless `skip`: then the frame's row is NaN, the
-    /// report lists the frame, and other frames are read. Errors of the operating system are never
-    /// skipped.
+    /// Without `skip`, the error of the first damaged or refused frame. With `skip`, the row of
+    /// such a frame is NaN, the report lists the frame, and other frames are read. Errors of the
+    /// operating system are never skipped.
     pub fn read(
         &mut self,
         extents: Extents<'_>,
@@ -205,11 +207,11 @@ impl BlockReader {
         Ok(report)
     }
 
-    /// Read the bytes for row `first`, and for following rows that are close to it; return the next
-    /// row.
+    /// Read the bytes for row `first`, and for the following rows if they are close in the file.
+    /// Return the next row.
     ///
-    /// One call reads the end of one frame and the beginning of the next: in NetCDF a cell, and
-    /// then the time and the first atoms.
+    /// One call may read the end of one frame and the beginning of the next. In NetCDF, for
+    /// example, these are a cell, and the next time and first atoms.
     fn fetch(&mut self, extents: Extents<'_>, first: usize) -> Result<usize> {
         self.pieces.clear();
         self.ranges.clear();
@@ -276,7 +278,7 @@ impl BlockReader {
         }
     }
 
-    /// Decode one row, reading more bytes of its frame if the decoder requests them; return the
+    /// Decode one row, and read more bytes of its frame if the decoder requests them. Return the
     /// fields of the frame.
     fn decode(
         &mut self,
@@ -320,7 +322,7 @@ impl BlockReader {
     }
 }
 
-/// Give the decoder the first frame, if it needs data that only that frame holds.
+/// Pass the first frame to the decoder, if the decoder needs data that only this frame contains.
 fn show_first_frame(source: &dyn Source, file_size: u64, decoder: &mut dyn Decoder) -> Result<()> {
     let Some((start, size)) = decoder.needs_first() else {
         return Ok(());
@@ -338,7 +340,7 @@ fn show_first_frame(source: &dyn Source, file_size: u64, decoder: &mut dyn Decod
         .map_err(|fault| Error::damaged(source.path(), Some(0), start, size, fault))
 }
 
-/// True if the call that reads up to `end` can include a range that starts at `start`.
+/// Return true if the call that reads up to `end` can include a range that starts at `start`.
 fn within_reach(end: u64, start: u64) -> bool {
     start >= end && start - end <= GAP
 }
@@ -351,17 +353,17 @@ fn grow(buffer: &mut Vec<u8>, len: usize) {
 
 // Prefetching: the decision, and the requests.
 
-/// Maximum cost of a call and of a byte if the bytes are in memory. A block that took longer came
-/// from a disk or a network.
+/// Maximum time of a call if the bytes are in memory. The next constant is that of a byte. A block
+/// that took longer came from a disk or a network.
 const CACHED_CALL: Duration = Duration::from_micros(4);
 const CACHED_BYTES_PER_SECOND: f64 = 1e9;
 
-/// Number of blocks that are prefetched after a block came from a disk; then one block is read
-/// without prefetching, to test whether it is still useful. Advice for bytes in memory is not free:
-/// it took a quarter of the time of sparse DCD blocks.
+/// Number of blocks that are prefetched after a block came from a disk. Then one block is read
+/// without prefetching, to test whether prefetching is still useful. Prefetching bytes that are in
+/// memory took a quarter of the time of sparse DCD blocks.
 const BLOCKS_AHEAD: u32 = 32;
 
-/// Decides whether the next blocks should be prefetched.
+/// Decision whether the next blocks should be prefetched.
 #[derive(Debug, Default)]
 struct Ahead {
     /// Number of blocks still to be prefetched.
@@ -386,7 +388,7 @@ impl Ahead {
     }
 }
 
-/// Prefetch byte ranges; ranges that are close together are requested at once.
+/// Prefetch byte ranges. Ranges that are close together are requested with one call.
 fn ask_for(source: &dyn Source, ranges: impl IntoIterator<Item = Range<u64>>) {
     let mut pending: Option<Range<u64>> = None;
     for wanted in ranges {
@@ -404,9 +406,9 @@ fn ask_for(source: &dyn Source, ranges: impl IntoIterator<Item = Range<u64>>) {
     }
 }
 
-// Destination of a block's frames: arrays with one row per frame, or a visitor.
+// Output of a block: arrays with one row per frame, or a visitor.
 
-/// Destination of a block: one row per frame.
+/// Output of a block: one row per frame.
 pub struct BlockOut<'a> {
     /// Positions, velocities and forces.
     pub numbers: Numbers<'a>,
@@ -418,7 +420,7 @@ pub struct BlockOut<'a> {
     pub steps: &'a mut [i64],
     /// λ of free-energy calculations; unchanged if the format has none.
     pub lambdas: &'a mut [f32],
-    /// Fields that each frame holds, as [`Fields::bits`]; 0 for an unreadable frame.
+    /// Fields of each frame, as [`Fields::bits`]; 0 for an unreadable frame.
     pub fields: &'a mut [u8],
 }
 
@@ -455,7 +457,7 @@ impl BlockOut<'_> {
         Ok(())
     }
 
-    /// Record the fields of a row's frame, and set missing fields to NaN.
+    /// Record the fields of the frame in a row, and set missing fields to NaN.
     fn keep(&mut self, row: usize, width: usize, held: Fields) {
         self.fields[row] = held.bits();
         if let Numbers::Kept {
@@ -488,13 +490,13 @@ impl BlockOut<'_> {
     }
 }
 
-/// Called with each frame of a block: its row, its positions, velocities and forces, and the fields
-/// that it holds. An unreadable frame has no numbers and holds no fields.
+/// Function that is called with each frame of a block: its row, its positions, velocities and
+/// forces, and its fields. For an unreadable frame, the slices and the fields are empty.
 pub type Visitor<'a> = dyn FnMut(usize, [&[f32]; 3], Fields) + Send + 'a;
 
-/// Destination of the numbers of atoms.
+/// Output of the numbers of atoms.
 pub enum Numbers<'a> {
-    /// Arrays. That of an unwanted field is empty.
+    /// Arrays. The array of an unwanted field is empty.
     Kept {
         /// frames × atoms wanted × 3, Å.
         positions: &'a mut [f32],
@@ -503,7 +505,7 @@ pub enum Numbers<'a> {
         /// frames × atoms wanted × 3, kJ/(mol·Å).
         forces: &'a mut [f32],
     },
-    /// Visitor, called frame by frame while the numbers are in the cache.
+    /// Visitor that is called frame by frame, while the numbers are in the cache.
     Visited(Box<Visitor<'a>>),
 }
 
@@ -512,12 +514,12 @@ struct Rows<'a> {
     out: BlockOut<'a>,
     /// Number of values of a frame in each field.
     width: usize,
-    /// Positions, velocities and forces of the present frame, if frames are visited.
+    /// Positions, velocities and forces of the current frame, if frames are visited.
     scratch: [Vec<f32>; 3],
 }
 
 impl<'a> Rows<'a> {
-    /// Take `scratch`, of any size, until [`Rows::into_scratch`].
+    /// Create the rows. They use `scratch`, of any size, until [`Rows::into_scratch`].
     ///
     /// # Errors
     /// [`Error::Argument`] if the arrays do not match `n` frames of `n_wanted` atoms.
@@ -548,7 +550,7 @@ impl<'a> Rows<'a> {
         self.scratch
     }
 
-    /// Return the destination of a row's frame, and of its fields.
+    /// Return the output for the frame of a row, and for its fields.
     pub fn place<'b>(&'b mut self, row: usize, held: &'b mut Fields) -> FrameOut<'b> {
         let width = self.width;
         let [positions, velocities, forces] = match &mut self.out.numbers {
@@ -571,8 +573,8 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// Record the fields of a decoded row's frame, and set missing fields to NaN; or visit the
-    /// frame.
+    /// Record the fields of a decoded frame, and set missing fields to NaN; or call the visitor
+    /// with the frame.
     pub fn keep(&mut self, row: usize, held: Fields) {
         self.out.keep(row, self.width, held);
         if let Numbers::Visited(visit) = &mut self.out.numbers {

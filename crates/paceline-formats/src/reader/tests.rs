@@ -1,4 +1,4 @@
-//! Blocks of frames of one atom, in a format made up for it.
+//! Tests with blocks of frames of one atom, in a format made for these tests.
 
 mod made_up;
 
@@ -29,7 +29,7 @@ fn reader(runs: &[(u64, u64)], needs: usize) -> (Arc<File>, BlockReader) {
     (file, reader)
 }
 
-/// Everything of a block but the numbers of atoms.
+/// All arrays of a block except the numbers of atoms.
 struct Rows {
     cells: Vec<CellRow>,
     times: Vec<f64>,
@@ -37,7 +37,7 @@ struct Rows {
     fields: Vec<u8>,
 }
 
-/// Read frames, whatever becomes of their numbers.
+/// Read frames; their numbers are kept or visited.
 fn read_into(
     reader: &mut BlockReader,
     frames: &[u64],
@@ -69,7 +69,7 @@ fn read_into(
     Ok((rows, report))
 }
 
-/// The steps of the rows, after making sure that the positions are theirs.
+/// Read frames, check that positions and steps match, and return the steps of the rows.
 fn read(reader: &mut BlockReader, frames: &[u64], skip: bool) -> Result<(Vec<i64>, BlockReport)> {
     let mut positions = vec![-1.0; 3 * frames.len()];
     let numbers = Numbers::Kept {
@@ -166,7 +166,7 @@ fn a_decoder_of_several_runs_is_given_the_front_of_the_frame_where_it_asks() {
         start..start + 100,
     ];
     assert_eq!(reads(&file), expected);
-    // One run that does not begin with the frame is no better.
+    // A single run that does not begin at the start of the frame is refused, too.
     let (file, mut reader) = self::reader(&[(10, 20)], 100);
     read(&mut reader, &[3], false).unwrap();
     assert_eq!(reads(&file), [start + 10..start + 30, start..start + 100]);

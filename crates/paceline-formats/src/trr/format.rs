@@ -67,8 +67,9 @@ impl Format for Trr {
     }
 }
 
-/// Refuse a number of atoms for which no frame of the file can hold data, before memory is
-/// allocated: a TRR frame may hold only a box, with any number of atoms.
+/// Refuse a number of atoms that is too large for data in any frame of the file. The check runs
+/// before memory is allocated: a TRR frame may contain only a box, and then state any number of
+/// atoms.
 fn check_room(path: &Path, opened: &Opened) -> Result<()> {
     let size = opened.samples.fingerprint.size();
     let room = size / ATOM_BYTES_MIN;

@@ -1,5 +1,5 @@
-//! TRR, the trajectory of GROMACS in full precision: any combination of box, positions, velocities
-//! and forces, which may differ between frames.
+//! TRR, the full-precision trajectory of GROMACS. Each frame contains any combination of box,
+//! positions, velocities and forces.
 //!
 //! ```text
 //! byte  0  magic            i32   1993
@@ -14,7 +14,8 @@
 //!                           x, v and f 3 reals an atom, nm, nm/ps, kJ/(mol·nm)
 //! ```
 //!
-//! A real is an f32 or an f64, as the sizes of the blocks tell. The other blocks are skipped.
+//! A real is an f32 or an f64, as determined by the sizes of the blocks. The other blocks are
+//! skipped.
 
 mod format;
 
@@ -27,25 +28,28 @@ use crate::{Decoder, Encoder, Fields, FrameIn, FrameOut, Run, Series, UnitCell, 
 
 pub use self::format::{Trr, TrrLayout};
 
-/// From nm, nm/ps and kJ/(mol·nm) to what MDAnalysis has, by the same float32 multiplications.
+/// Factors that convert nm, nm/ps and kJ/(mol·nm) to MDAnalysis's units, by the same float32
+/// multiplications.
 const UNITS: [f32; 3] = [10.0, 10.0, 0.1];
 
-/// Maximum size of box, virial and pressure, and of three vectors per atom, in double precision.
+/// Maximum size of box, virial and pressure in double precision, bytes. The next constant is that
+/// of three vectors per atom.
 const TENSORS_BYTES_MAX: u64 = 3 * 72;
 const ATOM_BYTES_MAX: u64 = 3 * 24;
 
-/// Size of a vector in single precision: the minimum size of an atom in a frame with data of atoms.
+/// Size of a vector in single precision, bytes: the minimum size of an atom in a frame with data of
+/// atoms.
 pub const ATOM_BYTES_MIN: u64 = 12;
 
-/// Maximum number of frame sizes for which plans are kept. Box, three fields and two precisions
-/// give 30.
+/// Maximum number of frame sizes for which plans are kept. With or without a box, three fields and
+/// two precisions, there are at most 30 sizes.
 const SIZES_MAX: usize = 32;
 
-/// Decodes the wanted data of one frame after another.
+/// Decodes the wanted data of frames.
 ///
 /// The size of a frame nearly always determines its content. The first frame of a size is read
-/// whole, and its header determines the bytes to read of later frames. If two frames of one size
-/// have different content, all later frames of that size are read whole.
+/// completely, and its header determines the bytes to read of later frames. If two frames of the
+/// same size have different content, all later frames of this size are read completely.
 #[derive(Debug)]
 pub struct TrrDecoder {
     atoms: Atoms,
@@ -55,7 +59,7 @@ pub struct TrrDecoder {
     unplanned: [Run; 1],
 }
 
-/// Data about the frames of one size.
+/// Known content of the frames of one size.
 #[derive(Debug)]
 struct Known {
     size: u64,
@@ -64,7 +68,7 @@ struct Known {
 }
 
 impl TrrDecoder {
-    /// Make a decoder of the wanted fields of some atoms.
+    /// Create a decoder of the wanted fields of some atoms.
     pub fn new(atoms: Atoms, wanted: Fields) -> Self {
         TrrDecoder {
             atoms,
@@ -162,7 +166,7 @@ impl Decoder for TrrDecoder {
     }
 }
 
-// Wanted bytes of a frame, and destinations of the numbers.
+// Wanted bytes of a frame, and the destination of each number.
 
 /// Plan for reading and decoding a frame.
 #[derive(Debug)]
@@ -172,12 +176,12 @@ struct Plan {
     pub runs: Vec<Run>,
     /// Total number of bytes of the runs.
     pub len: u64,
-    /// Offset of the box in the runs' bytes.
+    /// Offset of the box in the concatenated runs.
     cell: Option<usize>,
-    /// Offsets in the runs' bytes of the first wanted atom's positions, velocities and forces, as
-    /// far as wanted and present.
+    /// Offsets of the first wanted position, velocity and force in the concatenated runs, if wanted
+    /// and present.
     fields: [Option<usize>; 3],
-    /// Number of bytes from the first wanted atom's numbers to the end of the last atom's.
+    /// Number of bytes from the first wanted number of a field to the end of the last one.
     span: usize,
     /// Wanted numbers of one field, at the same relative offsets for all three fields.
     pieces: Vec<Piece>,
@@ -192,7 +196,7 @@ struct Piece {
 }
 
 impl Plan {
-    /// Make the plan; ranges at most `gap` bytes apart are read together.
+    /// Create the plan. Ranges that are at most `gap` bytes apart are read together.
     pub fn new(contents: &Contents, atoms: &Atoms, wanted: Fields, gap: u64) -> Plan {
         let mut reading = Reading::new(gap);
         reading.want(0, contents.size.min(HEADER_MAX as u64));
@@ -228,7 +232,7 @@ impl Plan {
         }
     }
 
-    /// Read the box, nm, in single precision for any file, as in MDAnalysis.
+    /// Read the box, nm. It is rounded to single precision in any file, as in MDAnalysis.
     pub fn cell(&self, bytes: &[u8]) -> Option<[[f64; 3]; 3]> {
         let mut cell = [[0.0; 3]; 3];
         let numbers = &bytes[self.cell?..][..9 * self.contents.width as usize];
@@ -324,19 +328,19 @@ pub struct Header {
     pub step: i32,
     /// Time, ps.
     pub time: f64,
-    /// λ, in single precision for any file, as in MDAnalysis.
+    /// λ, rounded to single precision in any file, as in MDAnalysis.
     pub lambda: f32,
     contents: Contents,
 }
 
-/// Content of a frame, with offsets: the same for most frames of a file.
+/// Content of a frame, with offsets. It is the same for most frames of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Contents {
     /// Size of the whole frame, bytes.
     pub size: u64,
     /// Size of a number, bytes.
     pub width: u64,
-    /// Offset of the box from the frame's first byte.
+    /// Offset of the box in the frame.
     pub cell: Option<u64>,
     /// Offsets of positions, velocities and forces.
     pub fields: [Option<u64>; 3],
@@ -355,7 +359,7 @@ impl Contents {
 
 impl Header {
     /// # Errors
-    /// [`Fault::Short`] if `bytes` ends before the header, [`Fault::Bad`] if the header contradicts
+    /// [`Fault::Short`] if `bytes` ends before the header. [`Fault::Bad`] if the header contradicts
     /// the format or itself.
     pub fn parse(bytes: &[u8]) -> Result<Header, Fault> {
         let mut xdr = Xdr::new(bytes);
@@ -400,7 +404,7 @@ fn check_version(xdr: &mut Xdr<'_>) -> Result<(), Fault> {
     if magic != MAGIC {
         return Err(Fault::bad(0, "the magic number of TRR, 1993", magic));
     }
-    // The C string's length with its end, then XDR's without.
+    // The length of the C string including its terminator, then the length in XDR without it.
     for expected in [13, 12] {
         let at = xdr.at();
         let len = xdr.i32()?;
@@ -418,7 +422,7 @@ fn check_version(xdr: &mut Xdr<'_>) -> Result<(), Fault> {
 }
 
 impl Contents {
-    /// Derive the content from the blocks' sizes, which alone determine the size of a number.
+    /// Derive the content from the sizes of the blocks, which alone determine the size of a number.
     fn new(sizes: &[u64; BLOCKS.len()], n_atoms: u64) -> Result<Contents, Fault> {
         let [x, v, f] = FIELDS;
         let numbers = [
@@ -452,11 +456,12 @@ impl Contents {
     }
 }
 
-// Encodes frames in single precision, with the same bytes as GROMACS and MDAnalysis.
+// Encoding of frames in single precision, with the same bytes as GROMACS and MDAnalysis.
 
 const NAMES: [&str; 3] = ["position", "velocity", "force"];
 
-/// To nm, nm/ps and kJ/(mol·nm), by the same float32 multiplications as MDAnalysis's writer.
+/// Factors that convert to nm, nm/ps and kJ/(mol·nm), by the same float32 multiplications as
+/// MDAnalysis's writer.
 const TO_FILE: [f32; 3] = [NM_PER_ANGSTROM, NM_PER_ANGSTROM, 10.0];
 
 const CELL_LEN: usize = 36;
@@ -469,7 +474,7 @@ pub struct TrrEncoder {
 
 impl TrrEncoder {
     /// # Errors
-    /// If no TRR file can have so many atoms: the reason, as a sentence.
+    /// The reason, as a message, if no TRR file can have this number of atoms.
     pub fn new(n_atoms: usize) -> Result<Self, String> {
         // The size of a field is stored in 31 bits.
         let most = i32::MAX as usize / 12;
@@ -482,7 +487,7 @@ impl TrrEncoder {
 }
 
 impl Encoder for TrrEncoder {
-    /// TRR files have no header.
+    /// Return no bytes: TRR files have no header.
     fn head(&self, _series: &Series) -> Vec<u8> {
         Vec::new()
     }
@@ -499,8 +504,8 @@ impl Encoder for TrrEncoder {
             }
         }
         let (step, time) = xdr::moment(frame, "TRR")?;
-        // Zeros without a cell, as in GROMACS: for a frame without a box, MDAnalysis's reader shows
-        // uninitialised memory.
+        // Without a cell, the box is written as zeros, as in GROMACS. Without a box, MDAnalysis's
+        // reader returns uninitialised memory.
         let vectors = xdr::box_vectors(&frame.cell)?;
         let start = bytes.len();
         let sizes = fields.map(|values| 4 * values.len());
@@ -518,7 +523,7 @@ impl Encoder for TrrEncoder {
     }
 }
 
-/// `sizes` are the bytes of the fields; `reals` are the time, ps, and λ.
+/// Append a header. `sizes` are the sizes of the fields in bytes; `reals` are the time, ps, and λ.
 fn put_header(n_atoms: usize, sizes: [usize; 3], step: i32, reals: [f32; 2], bytes: &mut Vec<u8>) {
     let mut blocks = [0; BLOCKS.len()];
     blocks[BOX] = CELL_LEN;
@@ -542,7 +547,7 @@ fn put_header(n_atoms: usize, sizes: [usize; 3], step: i32, reals: [f32; 2], byt
     }
 }
 
-/// Append the numbers of a field; return whether all of them are finite in the file's unit.
+/// Append the numbers of a field; return whether all are finite in the unit of the file.
 fn put_field(values: &[f32], unit: f32, bytes: &mut Vec<u8>) -> bool {
     let start = bytes.len();
     bytes.resize(start + 4 * values.len(), 0);
@@ -556,7 +561,7 @@ fn put_field(values: &[f32], unit: f32, bytes: &mut Vec<u8>) -> bool {
     sound
 }
 
-/// Name the atom whose number cannot be written.
+/// Return a message with the atom whose number cannot be written.
 fn why_unsound(values: &[f32], field: usize) -> String {
     let unsound = |&value: &f32| !(value * TO_FILE[field]).is_finite();
     let at = values.iter().position(unsound).unwrap_or(0);

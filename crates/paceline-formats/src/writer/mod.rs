@@ -1,4 +1,4 @@
-//! Encodes blocks of frames into memory or into a file: only this module writes trajectories.
+//! Encoding of blocks of frames, into memory or into a file. Only this module writes trajectories.
 
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -11,11 +11,11 @@ use crate::{CellRow, Encoder, FrameIn, Series, UnitCell};
 
 /// Maximum memory that a thread keeps for its next block, bytes.
 ///
-/// A block is written by one call. The system serialises calls that write to a file. Threads that
-/// write a block in pieces therefore wait for each other, whereas with one call per block one
-/// thread decodes while another writes: two threads wrote new frames to memory at 25 µs a frame
-/// rather than 31, to ext4 at 17 rather than 23. New memory for each block would cost as much as
-/// the writing itself.
+/// A block is written with one call. The system serialises the calls that write to a file, so that
+/// threads that write pieces of a block wait for each other. With one call per block, one thread
+/// decodes while another writes. Two threads then wrote new frames to memory in 25 µs per frame
+/// instead of 31, and to ext4 in 17 instead of 23. Allocating memory for each block would take as
+/// long as writing.
 const KEPT: usize = 64 << 20;
 
 thread_local! {
@@ -25,16 +25,16 @@ thread_local! {
 /// Reason why a block was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The format cannot hold a frame of the block: row and reason.
+    /// The format cannot represent a frame of the block: row and reason.
     #[error("row {0}: {1}")]
     Frame(usize, String),
-    /// The file cannot be written, or the encoder cannot be made.
+    /// The file cannot be written, or the encoder cannot be created.
     #[error(transparent)]
     Error(Error),
 }
 
-/// Frames of a block: positions, velocities and forces of all frames; empty for a field that is not
-/// written.
+/// Frames of a block: positions, velocities and forces of all frames. The slice of a field that is
+/// not written is empty.
 #[derive(Debug, Clone, Copy)]
 pub struct Block<'a> {
     /// x, y, z of each atom of each frame in turn, Å.
@@ -74,7 +74,7 @@ impl Block<'_> {
     /// Encode all frames.
     ///
     /// # Errors
-    /// [`Failure::Frame`].
+    /// [`Failure::Frame`] if the format cannot represent a frame.
     pub fn encode(&self, encoder: &mut dyn Encoder) -> Result<Vec<u8>, Failure> {
         let mut bytes = Vec::new();
         for row in 0..self.times.len() {
@@ -83,11 +83,12 @@ impl Block<'_> {
         Ok(bytes)
     }
 
-    /// Write all frames into the existing file `path`, as its frames from number `first` on. All
-    /// frames must have the same size in this format, which determines their offsets.
+    /// Write all frames to the existing file `path`. The first one becomes frame `first` of the
+    /// file. All frames must have the same size in this format, because the size determines their
+    /// offsets.
     ///
     /// # Errors
-    /// [`Failure`]; some frames may then be written.
+    /// [`Failure`]. Some frames may already be written.
     pub fn write(&self, encoder: &mut dyn Encoder, path: &Path, first: u64) -> Result<(), Failure> {
         let refused = |action| move |source| Failure::Error(Error::io(path, action, source));
         let file = OpenOptions::new()
@@ -107,7 +108,7 @@ impl Block<'_> {
         })
     }
 
-    /// Encode the frames into `bytes`, which is cleared before; return their common size.
+    /// Encode the frames into `bytes`, after clearing it; return their common size.
     fn encode_alike(&self, encoder: &mut dyn Encoder, bytes: &mut Vec<u8>) -> Result<u64, Failure> {
         bytes.clear();
         let mut size = 0;
@@ -152,17 +153,17 @@ fn head_size(encoder: &dyn Encoder) -> u64 {
     encoder.head(&series).len() as u64
 }
 
-// Write frames into allocated chunks, or contiguous space, of a dataset in an HDF5 file.
+// Writing of frames into allocated chunks, or contiguous space, of a dataset in an HDF5 file.
 
 thread_local! {
     static ROOM: RefCell<Room> = RefCell::default();
 }
 
-/// Approximate number of bytes per write call: they are still in the cache, which took three
-/// quarters of the time, and no block is copied.
+/// Approximate number of bytes per write call. Bytes of this size are still in the cache, which
+/// reduces the time to three quarters, and no block is copied.
 const PORTION: usize = 4 << 20;
 
-/// Call a function with reused memory of this thread.
+/// Call a function with the buffers of this thread, which are reused.
 pub fn with_room<T>(function: impl FnOnce(&mut Room) -> T) -> T {
     ROOM.with_borrow_mut(|room| {
         let value = function(room);
@@ -173,11 +174,11 @@ pub fn with_room<T>(function: impl FnOnce(&mut Room) -> T) -> T {
 
 /// Write frames into the existing file `path`.
 ///
-/// `places` are the offsets of all chunks that hold any of the frames, in C order; the first chunk
-/// holds `lead` earlier frames. Contiguous space counts as one chunk per frame.
+/// `places` contains the offsets of all chunks that any of the frames is in, in C order. The first
+/// chunk contains `lead` earlier frames. Contiguous space counts as one chunk per frame.
 ///
 /// # Errors
-/// [`Failure`]; some frames may then be written.
+/// [`Failure`]. Some frames may already be written.
 pub fn write_chunks(
     encoder: &ChunkEncoder,
     path: &Path,
@@ -225,7 +226,7 @@ pub fn write_chunks(
     .map_err(refused("cannot write"))
 }
 
-/// Contiguous bytes of a file that are written by one call.
+/// Contiguous bytes of a file that are written with one call.
 struct Run<'a> {
     file: &'a File,
     start: u64,
@@ -277,7 +278,7 @@ mod tests {
     }
 
     impl Arrays {
-        /// Frames that are all different.
+        /// Create frames that are all different.
         fn new() -> Self {
             let cell = UnitCell::of_dimensions([80.0, 80.0, 80.0, 90.0, 90.0, 90.0]);
             Arrays {
@@ -342,7 +343,7 @@ mod tests {
     #[test]
     fn frames_of_different_sizes_are_refused() {
         let mut arrays = Arrays::new();
-        // Atoms that are all in one place pack better than those of the next frame.
+        // Atoms at the same position compress better than those of the next frame.
         arrays.positions[..3 * N_ATOMS].fill(1.0);
         let path = file("uneven");
         std::fs::write(&path, b"").unwrap();
@@ -373,7 +374,7 @@ mod tests {
             let encoder = encoder(frames, atoms);
             let size = (frames * encoder.frame_bytes()) as u64;
             let (rows, columns) = encoder.grid(n_frames, FEW_ATOMS);
-            // Neighbours in the file, but for a gap in the middle.
+            // Frames are adjacent in the file, with a gap in the middle.
             let places: Vec<u64> = (0..(rows * columns) as u64)
                 .map(|k| 100 + k * size + if k > 2 { 40 } else { 0 })
                 .collect();

@@ -1,7 +1,7 @@
-//! The packed positions of an XTC frame.
+//! Packed positions of an XTC frame.
 //!
-//! They are stored in groups: one atom with its whole position, and a run of up to ten atoms, each
-//! with its distance from the previous atom.
+//! Positions are stored in groups. A group contains one atom with its whole position, and a run of
+//! up to ten atoms, each with its difference from the previous atom.
 //!
 //! ```text
 //! position   three integers from the header's minimum on: one number of mixed radix, or three
@@ -11,20 +11,20 @@
 //! distances  small index bits for each atom of the run: a number of mixed radix
 //! ```
 //!
-//! The first atom of a run is decoded before the atom with the whole position, so that an oxygen
-//! can be between its hydrogens: both distances are then short.
+//! The first atom of a run is decoded before the atom with the whole position. An oxygen can thus
+//! be between its hydrogens, so that both differences are small.
 //!
-//! A number of mixed radix is stored from its lowest byte to its highest; the highest is cut to
-//! the bits that remain.
+//! A mixed-radix number is stored from its lowest byte to its highest byte. The highest byte is cut
+//! to the remaining bits.
 
 use super::decode_fast::Walk;
 use crate::atom_set::Atoms;
 use crate::error::Fault;
 use crate::xdr::Xdr;
 
-/// Range of a distance along x, y or z, for each small index: the product of three ranges fits in
-/// the index's number of bits. The last index has no range: if a writer uses it, no distance is
-/// small.
+/// Range of a difference along x, y or z, for each small index. The product of three ranges fits
+/// into the number of bits of the index. The last index has no range: a writer uses it if no
+/// difference is small.
 pub(super) const SMALL_SIZES: [u32; 74] = [
     0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 10, 12, 16, 20, 25, 32, 40, 50, 64, 80, 101, 128, 161, 203, 256,
     322, 406, 512, 645, 812, 1024, 1290, 1625, 2048, 2580, 3250, 4096, 5060, 6501, 8192, 10321,
@@ -38,14 +38,14 @@ pub(super) const SMALL_MAX: usize = SMALL_SIZES.len() - 1;
 /// Maximum number of atoms in a run.
 pub(super) const RUN_MAX: usize = 10;
 
-/// Maximum range that is combined with others into one number.
+/// Largest range of a coordinate that is combined with others into one number.
 pub(super) const PRODUCT_SIZE_MAX: u32 = 0xff_ffff;
 
-/// Minimum precision, integers per nm: with fewer, a 32-bit integer could exceed the range of a
-/// float in Å.
+/// Minimum precision, integers per nm. With a lower precision, a 32-bit integer could exceed the
+/// range of a float in Å.
 pub(super) const PRECISION_MIN: f32 = 1e-27;
 
-/// Packing of a frame's positions.
+/// Parameters of the packed positions of a frame.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Packed {
     pub(super) n_atoms: usize,
@@ -104,7 +104,7 @@ impl Packed {
         Ok(packed)
     }
 
-    /// Minimum and maximum number of bytes for this number of atoms.
+    /// Return the minimum and maximum number of bytes for this number of atoms.
     fn len_bounds(&self) -> (u64, u64) {
         let atoms = self.n_atoms as u64;
         let full = u64::from(self.full_bits());
@@ -114,12 +114,13 @@ impl Packed {
         (least.div_ceil(8), most.div_ceil(8))
     }
 
-    /// True if a whole position is three fields rather than one number of mixed radix.
+    /// Return true if a whole position is stored as three fields, and not as one mixed-radix
+    /// number.
     pub(super) fn is_wide(&self) -> bool {
         self.sizes.iter().any(|&size| size > PRODUCT_SIZE_MAX)
     }
 
-    /// Number of bits of a whole position.
+    /// Return the number of bits of a whole position.
     pub(super) fn full_bits(&self) -> u32 {
         if self.is_wide() {
             self.sizes
@@ -131,8 +132,8 @@ impl Packed {
         }
     }
 
-    /// Decode the wanted atoms from the bytes of the frame; return the number of bytes used,
-    /// counted from the frame's first.
+    /// Decode the wanted atoms from the bytes of the frame. Return the number of bytes used,
+    /// counted from the start of the frame.
     pub(super) fn decode(
         &self,
         bytes: &[u8],
@@ -143,7 +144,7 @@ impl Packed {
         self.decode_groups(walk.as_ref(), bytes, wanted, positions)
     }
 
-    /// Decode with the help of `walk`, which only changes the speed.
+    /// Decode with the help of `walk`, which affects only the speed.
     fn decode_groups(
         &self,
         walk: Option<&Walk<'_>>,
@@ -170,7 +171,7 @@ impl Packed {
         Ok(groups.reach())
     }
 
-    /// Estimate the number of bytes needed to reach the last wanted atom, if the bytes end at
+    /// Estimate the number of bytes needed to decode the last wanted atom, if the bytes end at
     /// `place`.
     fn reach_further(&self, fault: Fault, place: &Place, wanted: &Wanted) -> Fault {
         match fault {
@@ -185,7 +186,7 @@ impl Packed {
         }
     }
 
-    /// Return the packed bytes among the bytes of the frame, as far as they have been read.
+    /// Return the packed bytes among the bytes read so far.
     fn packed_bytes<'a>(&self, bytes: &'a [u8]) -> &'a [u8] {
         let packed = bytes.get(self.start..).unwrap_or_default();
         let len = usize::try_from(self.len).unwrap_or(usize::MAX);
@@ -193,7 +194,7 @@ impl Packed {
     }
 }
 
-/// Parse the maximum; return the number of values from the minimum to it, along each axis.
+/// Parse the maximum. Return the number of values from the minimum to the maximum, along each axis.
 fn parse_sizes(xdr: &mut Xdr<'_>, minimum: [i32; 3]) -> Result<[u32; 3], Fault> {
     let mut sizes = [0; 3];
     for (size, minimum) in sizes.iter_mut().zip(minimum) {
@@ -215,12 +216,12 @@ pub(super) fn bit_length(value: u128) -> u32 {
     u128::BITS - value.leading_zeros()
 }
 
-// Groups of packed atoms, one after the other, with all checks that the format allows.
+// Groups of packed atoms, decoded one after the other with all checks that the format allows.
 //
-// This code handles the whole format, and makes all error messages. `decode_fast` leaves unusual
-// groups, and the end of each frame, to it.
+// This code handles the whole format, and creates all error messages. `decode_fast` stops at
+// unusual groups and near the end of the frame, and this code continues.
 
-/// Beginning of a group, and values from the previous group.
+/// Beginning of a group, and parameters from the previous group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place {
     /// Offset from the first packed bit, bits.
@@ -250,9 +251,9 @@ impl Place {
 pub(super) struct Groups<'a> {
     packed: &'a Packed,
     full_bits: u32,
-    /// Bytes of the frame, as far as they have been read.
+    /// Bytes of the frame read so far.
     bytes: &'a [u8],
-    /// nm per integer.
+    /// Length of one integer unit, nm.
     scale: f32,
     /// Number of bytes of the frame used so far.
     reach: usize,
@@ -269,7 +270,7 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// Number of bytes of the frame that were used, counted from its first.
+    /// Return the number of bytes of the frame that were used, counted from its start.
     pub(super) fn reach(&self) -> usize {
         self.reach
     }
@@ -302,8 +303,8 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    /// Check whether the flag and the code at `flag_at` are consistent with the group from `start`
-    /// to `end`.
+    /// Check that the flag and the code at `flag_at` are consistent with the group from `start` to
+    /// `end`.
     fn check(&self, start: &Place, flag_at: u64, end: &Place) -> Result<(), Fault> {
         let left = self.packed.n_atoms - start.atom - 1;
         if end.run > left {
@@ -325,7 +326,7 @@ impl<'a> Groups<'a> {
         Ok(())
     }
 
-    /// Decode the wanted atoms (`mask`) of the group at `start`, whose distances begin at `bit`.
+    /// Decode the wanted atoms (`mask`) of the group at `start`. The differences begin at `bit`.
     fn unpack(
         &mut self,
         start: &Place,
@@ -338,7 +339,7 @@ impl<'a> Groups<'a> {
         let mut before = full;
         let mut out = positions.chunks_exact_mut(3);
         for slot in 0..=mask.ilog2() as usize {
-            // The atom with the whole position is the second one, if there is a second.
+            // The atom with the whole position is the second one, if the group has a second atom.
             let position = if slot == 1 || run == 0 {
                 full
             } else {
@@ -378,7 +379,7 @@ impl<'a> Groups<'a> {
         self.within(at, position)
     }
 
-    /// Decode the position whose distance from `before` is stored at `bit`.
+    /// Decode a position from its difference to `before`, stored at `bit`.
     fn step(&mut self, before: [i64; 3], bit: &mut u64, small: usize) -> Result<[i64; 3], Fault> {
         let at = *bit;
         let size = SMALL_SIZES[small];
@@ -407,7 +408,7 @@ impl<'a> Groups<'a> {
         Ok(position)
     }
 
-    /// Take a number of mixed radix: the last digit varies fastest.
+    /// Read a mixed-radix number. The last digit varies fastest.
     fn take_mixed(&mut self, bit: &mut u64, n: u32, sizes: [u32; 3]) -> Result<[i64; 3], Fault> {
         let bits = self.take(bit, n)?;
         let whole = 8 * ((n - 1) / 8);
@@ -423,7 +424,7 @@ impl<'a> Groups<'a> {
         Ok([xy / y, xy % y, z].map(|digit| digit as i64))
     }
 
-    /// Take `n` bits (1 to 72) in the order of the file, highest first.
+    /// Read `n` bits (1 to 72) in the order of the file, the highest first.
     fn take(&mut self, bit: &mut u64, n: u32) -> Result<u128, Fault> {
         let (at, end) = (*bit, *bit + u64::from(n));
         if end > 8 * self.packed.len {
@@ -461,21 +462,23 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// Quotient and remainder by the last of three sizes. The number is below twice their product and
-/// the other two have 24 or 25 bits, so that the quotient fits.
+/// Return quotient and remainder of a division by the last of three sizes. The number is below
+/// twice the product of the sizes, and the other two have 24 or 25 bits, so that the quotient fits
+/// into 64 bits.
 fn divide_wide(number: u128, divisor: u64) -> (u64, u64) {
     let divisor = u128::from(divisor);
     ((number / divisor) as u64, (number % divisor) as u64)
 }
 
-// Selection mask: the wanted atoms, queried group by group.
+// Mask of the wanted atoms, queried group by group.
 
 /// Wanted atoms as bits.
 #[derive(Debug)]
 pub(super) struct Wanted {
-    /// Atom i is bit i % 8 of byte i / 8. Three bytes more than needed: see `of`.
+    /// Bits of the atoms: atom i is bit i % 8 of byte i / 8. There are three more bytes than
+    /// needed, for `of`.
     bits: Vec<u8>,
-    /// End of the wanted atoms.
+    /// Index after the last wanted atom.
     pub(super) end: usize,
     pub(super) all: bool,
 }
@@ -495,8 +498,8 @@ impl Wanted {
         }
     }
 
-    /// Return the mask of the wanted atoms among `n` (at most 25) from `first` on, the first in the
-    /// lowest bit.
+    /// Return the mask of the wanted atoms among `n` atoms (at most 25) from `first` on. The first
+    /// atom is the lowest bit.
     pub(super) fn of(&self, first: usize, n: usize) -> u32 {
         let at = first / 8;
         let bytes = &self.bits[at..at + 4];
@@ -540,7 +543,8 @@ mod tests {
         }
     }
 
-    /// Decode with and without the walk; the positions where there are any.
+    /// Decode with and without the walk, compare the results, and return the positions if there are
+    /// any.
     fn compare(bytes: &[u8], atoms: &Atoms) -> Option<Vec<f32>> {
         let Ok(Header {
             packed: Some(packed),

@@ -1,34 +1,38 @@
 //! Fast decoder of groups of packed atoms, for the usual content of frames.
 //!
-//! Bits are read 64 at a time, divisions are products with reciprocals, and two distances are taken
-//! apart at once. This code reports no errors: before an unusual or damaged group, or near the end
-//! of the frame, the walk stops, and `decode` continues.
+//! Bits are read 64 at a time, divisions are multiplications with reciprocals, and two differences
+//! are decoded at once. This code reports no errors. Before an unusual or damaged group, or near
+//! the end of the frame, the walk stops, and `decode` continues.
 //!
-//! A whole frame takes about 13 cycles an atom (Zen 3). Instructions bound it: memory is no matter,
-//! and branches are foreseen but for the end of a run (missed every second time in proteins, hardly
-//! ever in water). SSE2 lanes gained 18 %; loads and stores without bounds checks, and finding a
-//! group before unpacking the one before, nothing; compiled for AVX2 and BMI2 it takes 1.0 to 1.07
-//! of the time (Zen 5). With one atom in 15 wanted, half the time is the way from group to group,
-//! each of which begins where the flag and the run of the one before have it end, and half the
-//! unpacking of those that hold wanted atoms.
+//! Decoding takes about 13 cycles per atom (Zen 3) for a whole frame. The limit is the number of
+//! instructions, and not memory. Only the branch at the end of a run is often mispredicted: half of
+//! the time in proteins, rarely in water.
+//!
+//! SSE2 lanes reduced the time by 18 %. Loads and stores without bounds checks, and finding the
+//! next group before unpacking a group, had no effect. Compiled for AVX2 and BMI2, decoding takes
+//! 1.0 to 1.07 of the time (Zen 5).
+//!
+//! If one atom in 15 is wanted, half of the time is spent on finding the groups, each of which
+//! begins where the previous one ends. The other half is spent on unpacking groups with wanted
+//! atoms.
 
 use super::decode::{Packed, Place, RUN_MAX, SMALL_MIN, Wanted};
 use super::mixed_radix::{Digits, FAR, FAR_FAST, SMALL, SMALL_FAST};
 use super::simd::{Four, Two};
 
-/// Maximum number of bytes from a group's first that finding and unpacking it may read, with a
-/// margin: a group has at most 57 + 6 + 10 × 57 bits, and a load takes 8 bytes.
+/// Maximum number of bytes, from the start of a group, that finding and unpacking the group may
+/// read, with a margin. A group has at most 57 + 6 + 10 × 57 bits, and a load reads 8 bytes.
 const REACH: usize = 96;
 
 const GROUP_MAX: usize = 1 + RUN_MAX;
 
-/// Number of floats of the longest group, and one more: each atom is written as four floats.
+/// Number of floats of the longest group, plus one, because each atom is written as four floats.
 const GROUP_FLOATS: usize = 3 * GROUP_MAX + 1;
 
 /// Number of atoms between two checks for errors.
 const LEG: usize = 256;
 
-/// Numbers that become negative after any error in a leg.
+/// Accumulated checks: a lane becomes negative after any error in a leg.
 #[derive(Clone, Copy)]
 struct Sound {
     positions: Four,
@@ -48,11 +52,11 @@ impl Sound {
     }
 }
 
-/// Group that has been found but not unpacked.
+/// Group that was found, but not unpacked yet.
 #[derive(Clone, Copy)]
 struct Group {
     bit: usize,
-    /// Offset at which the distances begin, bits.
+    /// Offset at which the differences begin, bits.
     small_at: usize,
     run: usize,
     small: usize,
@@ -60,18 +64,18 @@ struct Group {
 
 /// Walk over the groups of one frame.
 pub(super) struct Walk<'a> {
-    /// The packed bytes, as far as they have been read.
+    /// Packed bytes read so far.
     bytes: &'a [u8],
     full: Digits,
     minimum: Four,
-    /// Highest position, relative to the minimum.
+    /// Maximum position, relative to the minimum.
     last: Four,
-    /// nm per integer.
+    /// Length of one integer unit, nm.
     scale: f32,
 }
 
 impl<'a> Walk<'a> {
-    /// Make the walk; `None` if whole positions are not suitable for the fast path.
+    /// Create the walk; `None` if the fast path does not support these whole positions.
     pub(super) fn new(packed: &Packed, bytes: &'a [u8]) -> Option<Self> {
         let full = Digits::of_positions(packed)?;
         let [x, y, z] = packed.minimum;
@@ -85,7 +89,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Advance from `place` while groups are valid and well within the frame.
+    /// Advance from `place` as long as groups are valid and not near the end of the frame.
     pub(super) fn advance(&self, place: &mut Place, wanted: &Wanted, positions: &mut [f32]) {
         while (SMALL_MIN..=FAR_FAST).contains(&place.small) {
             let leg = if wanted.all {
@@ -101,8 +105,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Process some groups from `place` on; return their end, and whether the walk can continue
-    /// from there; `None` if one of them is invalid.
+    /// Process some groups from `place` on. Return their end, and whether the walk can continue
+    /// from there; `None` if a group is invalid.
     fn leg<const ALL: bool>(
         &self,
         mut place: Place,
@@ -142,16 +146,16 @@ impl<'a> Walk<'a> {
         sound.holds().then_some((place, more))
     }
 
-    /// Find the group at `place`, and the place of the next one; `None` if the next one is not
-    /// suitable for the fast path.
+    /// Find the group at `place`, and the place of the next group; `None` if the fast path does not
+    /// support the next group.
     #[inline(always)]
     fn find(&self, mut place: Place) -> Option<(Group, Place)> {
         let bit = place.bit as usize;
         let small = place.small;
         let window = self.window(bit + self.full.bits);
         let mut small_at = bit + self.full.bits + 1;
-        // The flag is usually set in proteins, and rarely in water: a branch is predicted well, and
-        // if it is not taken, the next group's place does not depend on this load.
+        // The flag is usually set in proteins, and rarely in water, so that the branch is predicted
+        // well. If it is not taken, the place of the next group does not depend on this load.
         if window >> 63 == 1 {
             let code = (window >> 58) as usize & 31;
             place.run = code / 3;
@@ -172,7 +176,7 @@ impl<'a> Walk<'a> {
         Some((group, place))
     }
 
-    /// Unpack a group whose atoms are all wanted.
+    /// Unpack a group in which all atoms are wanted.
     #[inline(always)]
     fn unpack_to(&self, positions: &mut [f32; GROUP_FLOATS], group: Group, sound: &mut Sound) {
         self.unpack(group, group.run, sound, |slot, position| {
@@ -195,8 +199,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Decode the first `steps` atoms of the group's run, and the atom with the whole position:
-    /// `put` receives each atom's index in the group and its position, in order.
+    /// Decode the first `steps` atoms of the run of a group, and the atom with the whole position.
+    /// `put` gets the index of each atom in the group and its position, in order.
     #[inline(always)]
     fn unpack(
         &self,
@@ -219,7 +223,7 @@ impl<'a> Walk<'a> {
             before = before.minus(half).plus(digits);
             self.check(before, sound);
             put(slot, before);
-            // The atom with the whole position is the second one.
+            // The atom with the whole position is the second atom.
             if slot == 0 {
                 put(1, full);
                 slot = 1;
@@ -253,20 +257,20 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Check that a position, relative to the minimum, is neither below 0 nor above the maximum.
+    /// Check that a position, relative to the minimum, is from 0 to the maximum.
     #[inline(always)]
     fn check(&self, position: Four, sound: &mut Sound) {
         let outside = position.or(self.last.minus(position));
         sound.positions = sound.positions.or(outside);
     }
 
-    /// Convert to Å.
+    /// Convert a position to Å.
     #[inline(always)]
     fn angstrom(&self, position: Four) -> [f32; 4] {
         position.plus(self.minimum).scaled(self.scale)
     }
 
-    /// Load at least 57 bits from `bit` on, at the top of a word.
+    /// Load at least 57 bits starting at `bit`, aligned to the top of a word.
     #[inline(always)]
     fn window(&self, bit: usize) -> u64 {
         let at = bit / 8;

@@ -1,8 +1,8 @@
-//! Encodes frames with the same bytes as GROMACS.
+//! Encoding of frames with the same bytes as GROMACS.
 //!
 //! Positions become integers in float32, in the order of operations of xdrfile and of MDAnalysis's
-//! writer: Å × 0.1, × precision, half a unit away from zero, cut off. The grouping of atoms is the
-//! choice of a writer; it follows GROMACS, which costs no time.
+//! writer: Å × 0.1, × precision, add half a unit away from zero, truncate. A writer may group atoms
+//! as it likes. The grouping here is that of GROMACS, at no cost in time.
 
 use super::decode::{
     PRECISION_MIN, PRODUCT_SIZE_MAX, SMALL_MAX, SMALL_MIN, SMALL_SIZES, bit_length,
@@ -17,7 +17,7 @@ use crate::{Encoder, FrameIn, Series};
 /// Default precision of GROMACS, integers per nm.
 pub const PRECISION: f32 = 1000.0;
 
-/// Number of atoms above which frames have the magic number 2023 in GROMACS, for any size.
+/// Number of atoms above which GROMACS writes the magic number 2023, for any size.
 const ATOMS_1995: usize = 298_261_617;
 
 /// Encodes the frames of one XTC file.
@@ -30,10 +30,10 @@ pub struct XtcEncoder {
 }
 
 impl XtcEncoder {
-    /// Make an encoder with a precision in integers per nm.
+    /// Create an encoder with a precision in integers per nm.
     ///
     /// # Errors
-    /// If no XTC file can have these atoms or this precision: the reason, as a sentence.
+    /// The reason, as a message, if no XTC file can have this number of atoms or this precision.
     pub fn new(n_atoms: usize, precision: f32) -> Result<Self, String> {
         if i32::try_from(n_atoms).is_err() {
             return Err(format!(
@@ -70,7 +70,7 @@ impl XtcEncoder {
 }
 
 impl Encoder for XtcEncoder {
-    /// XTC files have no header.
+    /// Return no bytes: XTC files have no header.
     fn head(&self, _series: &Series) -> Vec<u8> {
         Vec::new()
     }
@@ -113,7 +113,7 @@ impl Encoder for XtcEncoder {
     }
 }
 
-/// Numbers before the positions, or before their precision.
+/// Numbers before the positions, or before the precision of packed positions.
 struct Start {
     n_atoms: i32,
     step: i32,
@@ -144,26 +144,27 @@ impl Start {
     }
 }
 
-// Chooses the atoms of each group and the number of bits of their distances, and packs them.
+// Choice of the atoms of each group and of the number of bits of their differences, and the
+// packing.
 //
-// The choices are those of GROMACS's routine of 1995: a run continues while the next atom is near
-// the previous one, for at most 8 atoms. After each group the small index may go up by one if the
-// group's first atom was near the last one of the group before, or down by one if all distances in
-// the run would have fit.
+// The choices are those of GROMACS's routine of 1995. A run continues while the next atom is near
+// the previous one, for at most 8 atoms. After each group the small index may change by one. It
+// increases if the first atom of the group was near the last atom of the previous group. It
+// decreases if all differences in the run fit the smaller range.
 
 /// Maximum number of atoms in a run; the format allows 10.
 const RUN_MAX: usize = 8;
 
-/// Maximum change of the small index within a frame.
+/// Maximum change of the small index in a frame.
 const SMALL_SPAN: usize = 8;
 
 /// Parameters of a small index.
 #[derive(Clone, Copy)]
 struct Small {
     radix: Radix,
-    /// Half the range of a distance, along each axis.
+    /// Half of the range of a difference, along each axis.
     half: [i32; 4],
-    /// Upper bound of a distance.
+    /// Upper bound of a difference.
     below: [i32; 4],
 }
 
@@ -200,7 +201,7 @@ fn largest_small(integers: &Integers) -> usize {
     (first_small(integers) + SMALL_SPAN).min(SMALL_MAX)
 }
 
-/// Maximum number of bytes that [`pack`] needs.
+/// Return the maximum number of bytes that [`pack`] needs.
 fn most_bytes(integers: &Integers) -> usize {
     let whole = Whole::new(integers).n_bits() + 6;
     let atom = whole.max(largest_small(integers) as u32) as usize;
@@ -210,7 +211,7 @@ fn most_bytes(integers: &Integers) -> usize {
 /// Encoding of whole positions, relative to the minimum.
 enum Whole {
     Mixed(Radix),
-    /// Number of bits of x, y and z, if one of them has too wide a range for a product.
+    /// Numbers of bits of x, y and z, if a range is too large for a combined number.
     Apart([u32; 3]),
 }
 
@@ -257,7 +258,7 @@ fn pack(integers: &Integers, bytes: &mut [u8]) -> usize {
         let radix = &SMALL[groups.small].radix;
         let Group { full, run, change } = groups.next(first);
         whole.put(full.minus(minimum).to_array(), &mut bits);
-        // Without a branch, which would be mispredicted half of the time.
+        // Computed without a branch, which would be mispredicted half of the time.
         let code = (0b10_0000 | (3 * run as i32 + change + 1) as u64) << 58;
         let same = run == run_before && change == 0;
         let (word, n) = if same { (0, 1) } else { (code, 6) };
@@ -270,7 +271,7 @@ fn pack(integers: &Integers, bytes: &mut [u8]) -> usize {
     bits.len()
 }
 
-/// One atom with its whole position, and the following atoms with their distances.
+/// Group: one atom with its whole position, and the following atoms with their differences.
 struct Group {
     full: Four,
     run: usize,
@@ -288,7 +289,7 @@ struct Groups<'a> {
     small: usize,
     smallest: usize,
     largest: usize,
-    /// Distances in the run, relative to the lowest.
+    /// Differences in the run, relative to the lowest representable difference.
     digits: [[i32; 4]; RUN_MAX],
 }
 
@@ -330,7 +331,7 @@ impl<'a> Groups<'a> {
         group
     }
 
-    /// Return the change of the small index if the run allows it.
+    /// Return the change of the small index that would follow if the run allows it.
     #[inline(always)]
     fn likely_change(&self, first: Four) -> i32 {
         let larger = Four::new(SMALL[self.largest].below);
@@ -342,7 +343,8 @@ impl<'a> Groups<'a> {
         }
     }
 
-    /// Find the run that begins with `first`, relative to `full`.
+    /// Find the run that begins with the atom `first`. The difference of this atom is relative to
+    /// `full`.
     #[inline(always)]
     fn find_run(&mut self, first: Four, full: Four, mut change: i32) -> Group {
         let Small { half, below, .. } = &SMALL[self.small];
@@ -369,8 +371,8 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// True if all lanes of a difference are from `-below` to `below`. Sums that overflow become
-/// negative, as they should.
+/// Return true if all lanes of a difference are from `-below` to `below`. Sums that overflow become
+/// negative, so that the result is false.
 #[inline(always)]
 fn near(difference: Four, below: Four) -> bool {
     !below
@@ -379,14 +381,14 @@ fn near(difference: Four, below: Four) -> bool {
         .any_negative()
 }
 
-/// Squares that overflow wrap as they do in GROMACS.
+/// Return the squared length. Squares that overflow wrap, as in GROMACS.
 #[inline(always)]
 fn square(step: Four) -> i32 {
     let [x, y, z, _] = step.to_array().map(|x| x.wrapping_mul(x));
     x.wrapping_add(y).wrapping_add(z)
 }
 
-// Positions as integers of a fixed precision, and statistics of them for the header.
+// Positions as integers of a fixed precision, and their statistics for the header.
 
 /// Upper bound of 32-bit integers.
 const LIMIT: f32 = 2_147_483_648.0;
@@ -394,11 +396,11 @@ const LIMIT: f32 = 2_147_483_648.0;
 /// Integers of one frame. Their memory is reused for the next frame.
 #[derive(Debug, Default)]
 struct Integers {
-    /// x, y, z and 0.
+    /// Lanes x, y, z and 0 of each atom.
     atoms: Vec<Four>,
     minimum: [i32; 3],
     maximum: [i32; 3],
-    /// Minimum distance of consecutive atoms: |x| + |y| + |z|.
+    /// Minimum over consecutive atoms of |x| + |y| + |z| of their difference.
     least: i32,
 }
 
@@ -406,7 +408,7 @@ impl Integers {
     /// Convert the positions (Å) of a frame; `precision` is in integers per nm.
     ///
     /// # Errors
-    /// Sentence about an atom whose position does not fit.
+    /// A message if the position of an atom does not fit.
     fn take(&mut self, positions: &[f32], precision: f32) -> Result<(), String> {
         let (positions, _) = positions.as_chunks::<3>();
         let mut range = Range::new();
@@ -422,7 +424,7 @@ impl Integers {
         }
         let (minimum, maximum) = (range.minimum.to_array(), range.maximum.to_array());
         for axis in 0..3 {
-            // Differences must fit in 32 bits, as in xdrfile.
+            // Differences must fit into 32 bits, as in xdrfile.
             if maximum[axis].trunc() - minimum[axis].trunc() >= LIMIT {
                 return Err(format!(
                     "{} from {} to {} Å is too wide a range for precision {precision}",
@@ -443,7 +445,7 @@ impl Integers {
 struct Range {
     minimum: Floats,
     maximum: Floats,
-    /// Negative if a number was too large or NaN.
+    /// Negative lanes if a number was too large or NaN.
     unsound: Four,
 }
 
@@ -468,8 +470,8 @@ impl Range {
     }
 }
 
-/// Return the numbers whose integer parts are the nearest integers. xdrfile adds half a unit in
-/// double precision and rounds the sum, which makes no difference.
+/// Return numbers whose integer parts are the nearest integers. xdrfile adds half a unit in double
+/// precision, and rounds the sum; the results are the same.
 #[inline(always)]
 fn rounded(position: [f32; 4], precision: f32) -> Floats {
     let nm = Floats::new(position).times(NM_PER_ANGSTROM);
@@ -501,7 +503,7 @@ fn why_unsound(positions: &[[f32; 3]], precision: f32) -> String {
     format!("a position is too far out for precision {precision}")
 }
 
-// Writes numbers into a bit stream.
+// Writing of numbers into a bit stream.
 
 /// Maximum number of bits of a word, in addition to up to seven pending bits.
 const WORD: u32 = 56;
@@ -509,12 +511,12 @@ const WORD: u32 = 56;
 /// Number of bytes after the last bit that are overwritten.
 const SLACK: usize = 8;
 
-/// Fills bytes from the front, the highest bit of each first.
+/// Bit stream: bytes are filled from the front, the highest bit first.
 struct Bits<'a> {
     bytes: &'a mut [u8],
     /// Number of complete bytes.
     at: usize,
-    /// Bits of the incomplete byte, at the top.
+    /// Bits of the incomplete byte, aligned to the top of the word.
     begun: u64,
     /// Number of these bits.
     n: u32,
@@ -530,7 +532,7 @@ impl<'a> Bits<'a> {
         }
     }
 
-    /// Write the highest `n` bits of `word`, at most [`WORD`]; all lower bits must be 0.
+    /// Write the highest `n` bits of `word`; `n` is at most [`WORD`], and all lower bits must be 0.
     #[inline(always)]
     fn put(&mut self, word: u64, n: u32) {
         let bits = self.begun | word >> self.n;
@@ -541,8 +543,8 @@ impl<'a> Bits<'a> {
         self.n &= 7;
     }
 
-    /// Put a number of `n` bits, 1 to 72, from its lowest byte to its highest, which is cut to the
-    /// bits that remain.
+    /// Write a number of `n` bits (1 to 72) from its lowest byte to its highest byte. The highest
+    /// byte is cut to the remaining bits.
     #[cold]
     fn put_long(&mut self, mut number: u128, mut n: u32) {
         while n > 8 {
@@ -552,13 +554,13 @@ impl<'a> Bits<'a> {
         self.put((number as u64) << (64 - n), n);
     }
 
-    /// Number of bytes that hold all bits.
+    /// Return the number of bytes that contain all bits.
     fn len(&self) -> usize {
         self.at + usize::from(self.n > 0)
     }
 }
 
-/// Numbers of three digits, of which the last counts most rapidly.
+/// Mixed-radix numbers of three digits. The last digit varies fastest.
 #[derive(Debug, Clone, Copy)]
 struct Radix {
     bits: u32,

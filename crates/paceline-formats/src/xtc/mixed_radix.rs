@@ -1,25 +1,25 @@
-//! Numbers of mixed radix: loaded in a 64-bit window, divided by multiplication with reciprocals,
-//! and their storage.
+//! Mixed-radix numbers: extraction from a 64-bit window, division by multiplication with
+//! reciprocals, and storage.
 
 use super::decode::{Packed, SMALL_MIN, SMALL_SIZES};
 use super::simd::{Four, Two};
 
-/// The numbers of distances up to this index fit in 32 bits, so that products of 64 bits divide
-/// them exactly; `Reciprocal::new` proves it while compiling.
+/// Largest small index whose numbers fit into 32 bits, so that 64-bit multiplications divide them
+/// exactly. `Reciprocal::new` proves this at compile time.
 pub(super) const SMALL_FAST: usize = 32;
 
-/// Bits of a number that a 64-bit load holds wherever in a byte the number begins.
+/// Number of bits that a 64-bit load contains, whatever bit of a byte the number begins at.
 const WINDOW: u32 = 57;
 
-/// Largest index whose numbers fit in a window.
+/// Largest small index whose numbers fit into a window.
 pub(super) const FAR_FAST: usize = WINDOW as usize;
 
-/// Extracts a number from bits that are stored from its lowest byte to its highest.
+/// Extracts a number whose bits are stored from the lowest byte to the highest byte.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     /// Mask of the whole bytes.
     low: u64,
-    /// Mask of the bits of the last, cut byte, once they are shifted to join them.
+    /// Mask of the bits of the last, incomplete byte, after they were shifted to their position.
     high: u64,
     shift: u64,
 }
@@ -35,14 +35,14 @@ impl Layout {
         }
     }
 
-    /// A number as it is stored, at the top of a word.
+    /// Return a number in its stored form, aligned to the top of a word.
     #[inline(always)]
     pub(super) fn word(&self, number: u64) -> u64 {
         (number & self.low | (number & self.high) << self.shift).swap_bytes()
     }
 }
 
-/// Divides numbers below some limit by multiplication with `factor` and a shift by `shift`.
+/// Division of numbers below a limit: multiplication with `factor`, then a shift by `shift`.
 #[derive(Debug, Clone, Copy)]
 struct Reciprocal {
     factor: u64,
@@ -50,9 +50,9 @@ struct Reciprocal {
 }
 
 impl Reciprocal {
-    /// With factor × divisor = 2^shift + excess, the quotient is too large by
-    /// number / divisor × excess / 2^shift: less than 1 / divisor, and so nothing once it is
-    /// rounded down, while number × excess < 2^shift.
+    /// Let factor × divisor = 2^shift + excess. The computed quotient is too large by number /
+    /// divisor × excess / 2^shift. While number × excess < 2^shift, this is less than 1 / divisor,
+    /// and does not change the quotient rounded down.
     const fn new(divisor: u64, limit: u64) -> Self {
         let shift = 32 + (divisor - 1).ilog2() as u64;
         let factor = (1u64 << shift).div_ceil(divisor);
@@ -63,22 +63,22 @@ impl Reciprocal {
     }
 }
 
-/// Parameters of a small index, in both lanes.
+/// Parameters of a small index, for both SIMD lanes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Small {
     low: [u64; 2],
     high: [u64; 2],
     shift: [u64; 2],
     size: [u64; 2],
-    /// 1 / size².
+    /// Factor for division by size².
     x_factor: [u64; 2],
     x_shift: [u64; 2],
-    /// 1 / size.
+    /// Factor for division by size.
     xy_factor: [u64; 2],
     xy_shift: [u64; 2],
-    /// size³ - 1: the highest number that is a distance.
+    /// Largest valid number: size³ − 1.
     last: [u64; 2],
-    /// Digits of a distance of 0.
+    /// Digits of a zero difference.
     pub(super) half: [i32; 4],
 }
 
@@ -103,8 +103,8 @@ impl Small {
         }
     }
 
-    /// Return the digits of the distances at the tops of two windows; they are negative for invalid
-    /// numbers. The divisions are independent.
+    /// Return the digits of the differences at the tops of two windows. They are negative for
+    /// invalid numbers. The two divisions are independent.
     #[inline(always)]
     pub(super) fn digits(&self, windows: [u64; 2]) -> (Four, Four, Two) {
         let two = Two::new;
@@ -120,7 +120,7 @@ impl Small {
     }
 }
 
-/// Parameters of small indices; those below the smallest one repeat it, and no walk uses them.
+/// Parameters of all small indices. Unused entries below the smallest index repeat its parameters.
 pub(super) static SMALL: [Small; SMALL_FAST + 1] = {
     let mut table = [Small::new(SMALL_MIN); SMALL_FAST + 1];
     let mut index = SMALL_MIN;
@@ -131,7 +131,7 @@ pub(super) static SMALL: [Small; SMALL_FAST + 1] = {
     table
 };
 
-/// Three digits in a number of up to `WINDOW` bits, the usual encoding of whole positions.
+/// Whole position as three digits of a number with up to `WINDOW` bits, the usual encoding.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Digits {
     layout: Layout,
@@ -146,8 +146,8 @@ pub(super) struct Digits {
 }
 
 impl Digits {
-    /// Make the parameters; `None` if the divisions would not be exact. As for `Reciprocal`, they
-    /// are exact while number × excess < 2^(64 + shift), and no excess is larger than its divisor.
+    /// Create the parameters; `None` if the divisions would not be exact. As for `Reciprocal`, they
+    /// are exact while number × excess < 2^(64 + shift), and an excess is at most its divisor.
     const fn new(bits: u32, y: u64, z: u64) -> Option<Self> {
         let yz = y * z;
         if bits > WINDOW || z < 2 || yz.ilog2() + z.ilog2() > 61 {
@@ -166,7 +166,7 @@ impl Digits {
         })
     }
 
-    /// Make the parameters of a frame's whole positions.
+    /// Create the parameters for the whole positions of a frame.
     pub(super) fn of_positions(packed: &Packed) -> Option<Self> {
         let [_, y, z] = packed.sizes.map(u64::from);
         let fit = !packed.is_wide();
@@ -186,14 +186,14 @@ impl Digits {
     }
 }
 
-/// Parameters of a small index above `SMALL_FAST`: for atoms at distances of nm, such as ions in
-/// the order of a topology.
+/// Parameters of a small index above `SMALL_FAST`. Such indices occur if consecutive atoms are some
+/// nm apart, such as ions.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Far {
     digits: Digits,
-    /// Highest number that is a distance.
+    /// Largest valid number.
     last: u64,
-    /// Digits of a distance of 0.
+    /// Digits of a zero difference.
     pub(super) half: [i32; 4],
 }
 
@@ -208,7 +208,7 @@ impl Far {
         }
     }
 
-    /// Return the digits of the distance at the top of a window; they are negative for an invalid
+    /// Return the digits of the difference at the top of a window. They are negative for an invalid
     /// number.
     #[inline(always)]
     pub(super) fn digits(&self, window: u64) -> (Four, Two) {
@@ -217,7 +217,7 @@ impl Far {
     }
 }
 
-/// Indices from the one after `SMALL_FAST` on.
+/// Parameters of the indices after `SMALL_FAST`.
 pub(super) static FAR: [Far; FAR_FAST - SMALL_FAST] = {
     let mut table = [Far::new(SMALL_FAST + 1); FAR_FAST - SMALL_FAST];
     let mut index = SMALL_FAST + 1;

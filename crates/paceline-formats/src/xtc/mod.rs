@@ -50,15 +50,15 @@ pub const HEADER_MAX: usize = 96;
 /// Maximum size of an atom, bytes: three fields of 32 bits, a flag and a run, rounded up.
 const ATOM_BYTES_MAX: u64 = 13;
 
-/// Maximum number of atoms of frames with unpacked floats.
+/// Maximum number of atoms in frames that contain unpacked floats.
 const PLAIN_ATOMS: usize = 9;
 const PLAIN_START: usize = 56;
 
 const AT_ATOMS: usize = 4;
 const AT_BYTE_COUNT: usize = 88;
 
-/// Minimum size of a frame with this number of atoms, bytes: packed, with all atoms except one in
-/// runs of small distances.
+/// Minimum size of a frame with this number of atoms, bytes. It is packed, and all atoms except one
+/// are in runs of small differences.
 fn frame_min(n_atoms: u64) -> u64 {
     const LEAST_BITS: u64 = SMALL_MIN as u64;
     match n_atoms <= PLAIN_ATOMS as u64 {
@@ -90,7 +90,7 @@ pub struct Header {
 
 impl Header {
     /// # Errors
-    /// [`Fault::Short`] if `bytes` ends before the header, [`Fault::Bad`] if the header contradicts
+    /// [`Fault::Short`] if `bytes` ends before the header. [`Fault::Bad`] if the header contradicts
     /// the format or itself.
     pub fn parse(bytes: &[u8]) -> Result<Header, Fault> {
         let mut xdr = Xdr::new(bytes);
@@ -132,20 +132,19 @@ impl Header {
     }
 }
 
-/// Decodes the wanted atoms of one frame after another, and learns how many bytes of a frame they
-/// need.
+/// Decodes the wanted atoms of frames, and learns how many bytes of a frame it needs.
 #[derive(Debug)]
 pub struct XtcDecoder {
     atoms: Atoms,
     wanted: Wanted,
-    /// Maximum number of bytes that a frame has needed so far, counted from its first.
+    /// Maximum number of bytes that a frame has needed so far, counted from its start.
     reach: Option<u64>,
     /// Last result of [`Decoder::runs`].
     run: [Run; 1],
 }
 
 impl XtcDecoder {
-    /// Make a decoder of the positions of some atoms.
+    /// Create a decoder of the positions of some atoms.
     pub fn new(atoms: Atoms) -> Self {
         XtcDecoder {
             wanted: Wanted::new(&atoms),
@@ -155,7 +154,7 @@ impl XtcDecoder {
         }
     }
 
-    /// Number of bytes of a frame that probably contain every wanted atom.
+    /// Return the number of bytes of a frame that probably contain all wanted atoms.
     fn likely_reach(&self, size: u64) -> u64 {
         let (end, total) = (self.atoms.end() as u64, self.atoms.n_total() as u64);
         // A damaged range between two headers can have any size; its header is checked later.
@@ -239,7 +238,7 @@ impl Decoder for XtcDecoder {
         bytes: &[u8],
         out: FrameOut<'_>,
     ) -> Result<(), Fault> {
-        // A duty of the caller, independent of the file.
+        // The caller must ensure this, whatever the file contains.
         assert_eq!(out.positions.len(), 3 * self.atoms.len());
         let header = Header::parse(bytes).map_err(|fault| fault.within(size))?;
         self.check(&header, size)?;
@@ -326,7 +325,7 @@ impl Framed for Xtc {
     }
 }
 
-/// Encoding of an XTC file's frames.
+/// Layout of an XTC file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct XtcLayout {
     /// Number of atoms in a frame.

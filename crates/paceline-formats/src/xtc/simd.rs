@@ -1,7 +1,7 @@
-//! SIMD operations on a few numbers, for `decode_fast`, `mixed_radix` and `encode`.
+//! SIMD operations on two or four numbers, for `decode_fast`, `mixed_radix` and `encode`.
 //!
-//! SSE2 belongs to every x86-64 processor. Without intrinsics, the compiler separates the lanes of
-//! arrays, which costs a fifth of the time of a whole frame.
+//! Every x86-64 processor has SSE2. Without intrinsics, the compiler splits arrays into single
+//! lanes, which takes a fifth of the time of a whole frame.
 
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) use portable::{Floats, Four, Two};
@@ -14,20 +14,21 @@ mod sse2 {
     use std::arch::x86_64::*;
     use std::mem::transmute;
 
-    /// Evaluate intrinsics, and conversions between registers and arrays of numbers.
+    /// Evaluate intrinsics, and convert between registers and arrays of numbers.
     macro_rules! sse2 {
         ($values:expr) => {
-            // SAFETY: intrinsics take and return values only, and need SSE2, which is part of
-            // x86-64. Registers and arrays have the same size, and any bits are numbers of both.
+            // SAFETY: these intrinsics only take and return values, and need SSE2, which every
+            // x86-64 processor has. Registers and arrays have the same size, and every bit pattern
+            // is valid in both.
             unsafe { $values }
         };
     }
 
-    /// Two unsigned numbers of 64 bits.
+    /// Two unsigned 64-bit integers.
     #[derive(Debug, Clone, Copy)]
     pub struct Two(__m128i);
 
-    /// Four signed numbers of 32 bits.
+    /// Four signed 32-bit integers.
     #[derive(Debug, Clone, Copy)]
     pub struct Four(__m128i);
 
@@ -56,25 +57,26 @@ mod sse2 {
             Two(sse2!(_mm_sub_epi64(self.0, other.0)))
         }
 
-        /// The product of the lower halves.
+        /// Return the products of the lower halves of the lanes.
         #[inline(always)]
         pub fn times(self, other: Self) -> Self {
             Two(sse2!(_mm_mul_epu32(self.0, other.0)))
         }
 
-        /// Both lanes shifted by the first lane of `count`.
+        /// Shift both lanes right by the first lane of `count`.
         #[inline(always)]
         pub fn right(self, count: Self) -> Self {
             Two(sse2!(_mm_srl_epi64(self.0, count.0)))
         }
 
-        /// True if the highest bit of a lane is set.
+        /// Return true if the highest bit of any lane is set.
         #[inline(always)]
         pub fn any_negative(self) -> bool {
             sse2!(_mm_movemask_pd(_mm_castsi128_pd(self.0))) != 0
         }
 
-        /// `x`, `y` and `z` (each below 2^32), lane by lane: two triples, the fourth number 0.
+        /// Combine `x`, `y` and `z` (each below 2^32) to two triples, one per lane, with 0 as
+        /// fourth number.
         #[inline(always)]
         pub fn triples(x: Self, y: Self, z: Self) -> (Four, Four) {
             sse2!({
@@ -113,7 +115,7 @@ mod sse2 {
             Four(sse2!(_mm_sub_epi32(self.0, other.0)))
         }
 
-        /// All bits set in the lanes that are equal, none in the others.
+        /// Return all bits set in lanes that are equal, and no bits in other lanes.
         #[inline(always)]
         pub fn equals(self, other: Self) -> Self {
             Four(sse2!(_mm_cmpeq_epi32(self.0, other.0)))
@@ -124,7 +126,7 @@ mod sse2 {
             sse2!(_mm_movemask_ps(_mm_castsi128_ps(self.0))) != 0
         }
 
-        /// As floats, times `scale`, times 10.
+        /// Convert to floats, multiply by `scale`, then by 10.
         #[inline(always)]
         pub fn scaled(self, scale: f32) -> [f32; 4] {
             sse2!({
@@ -150,7 +152,7 @@ mod sse2 {
             Floats(sse2!(_mm_mul_ps(self.0, _mm_set1_ps(factor))))
         }
 
-        /// Half a unit further from 0.
+        /// Add half a unit away from 0.
         #[inline(always)]
         pub fn half_further(self) -> Self {
             sse2!({
@@ -159,19 +161,19 @@ mod sse2 {
             })
         }
 
-        /// The lesser of each two; of `other` where a lane of `self` is no number.
+        /// Return the smaller number of each lane, or that of `other` if `self` is NaN.
         #[inline(always)]
         pub fn least(self, other: Self) -> Self {
             Floats(sse2!(_mm_min_ps(self.0, other.0)))
         }
 
-        /// The greater of each two; of `other` where a lane of `self` is no number.
+        /// Return the larger number of each lane, or that of `other` if `self` is NaN.
         #[inline(always)]
         pub fn greatest(self, other: Self) -> Self {
             Floats(sse2!(_mm_max_ps(self.0, other.0)))
         }
 
-        /// The integer parts, `i32::MIN` where there is none of 32 bits.
+        /// Return the integer parts, or `i32::MIN` if they do not fit into 32 bits.
         #[inline(always)]
         pub fn truncated(self) -> Four {
             Four(sse2!(_mm_cvttps_epi32(self.0)))
@@ -179,14 +181,14 @@ mod sse2 {
     }
 }
 
-/// Lanes as arrays, for the compiler to place as it can.
+/// Lanes as arrays, which the compiler may vectorise.
 #[cfg(any(test, not(target_arch = "x86_64")))]
 mod portable {
-    /// Two unsigned numbers of 64 bits.
+    /// Two unsigned 64-bit integers.
     #[derive(Debug, Clone, Copy)]
     pub struct Two([u64; 2]);
 
-    /// Four signed numbers of 32 bits.
+    /// Four signed 32-bit integers.
     #[derive(Debug, Clone, Copy)]
     pub struct Four([i32; 4]);
 
@@ -219,26 +221,27 @@ mod portable {
             Two(zip(self.0, other.0, u64::wrapping_sub))
         }
 
-        /// The product of the lower halves.
+        /// Return the products of the lower halves of the lanes.
         #[inline(always)]
         pub fn times(self, other: Self) -> Self {
             let low = |number| u64::from(number as u32);
             Two(zip(self.0, other.0, |a, b| low(a) * low(b)))
         }
 
-        /// Both lanes shifted by the first lane of `count`.
+        /// Shift both lanes right by the first lane of `count`.
         #[inline(always)]
         pub fn right(self, count: Self) -> Self {
             Two(self.0.map(|a| a >> (count.0[0] & 63)))
         }
 
-        /// True if the highest bit of a lane is set.
+        /// Return true if the highest bit of any lane is set.
         #[inline(always)]
         pub fn any_negative(self) -> bool {
             ((self.0[0] | self.0[1]) as i64) < 0
         }
 
-        /// `x`, `y` and `z` (each below 2^32), lane by lane: two triples, the fourth number 0.
+        /// Combine `x`, `y` and `z` (each below 2^32) to two triples, one per lane, with 0 as
+        /// fourth number.
         #[inline(always)]
         pub fn triples(x: Self, y: Self, z: Self) -> (Four, Four) {
             let triple = |i: usize| {
@@ -276,7 +279,7 @@ mod portable {
             Four(zip(self.0, other.0, i32::wrapping_sub))
         }
 
-        /// All bits set in the lanes that are equal, none in the others.
+        /// Return all bits set in lanes that are equal, and no bits in other lanes.
         #[inline(always)]
         pub fn equals(self, other: Self) -> Self {
             Four(zip(self.0, other.0, |a, b| -i32::from(a == b)))
@@ -287,7 +290,7 @@ mod portable {
             self.0.iter().any(|&number| number < 0)
         }
 
-        /// As floats, times `scale`, times 10.
+        /// Convert to floats, multiply by `scale`, then by 10.
         #[inline(always)]
         pub fn scaled(self, scale: f32) -> [f32; 4] {
             self.0.map(|number| number as f32 * scale * 10.0)
@@ -310,25 +313,25 @@ mod portable {
             Floats(self.0.map(|number| number * factor))
         }
 
-        /// Half a unit further from 0.
+        /// Add half a unit away from 0.
         #[inline(always)]
         pub fn half_further(self) -> Self {
             Floats(self.0.map(|number| number + 0.5f32.copysign(number)))
         }
 
-        /// The lesser of each two; of `other` where a lane of `self` is no number.
+        /// Return the smaller number of each lane, or that of `other` if `self` is NaN.
         #[inline(always)]
         pub fn least(self, other: Self) -> Self {
             Floats(zip(self.0, other.0, |a, b| if a < b { a } else { b }))
         }
 
-        /// The greater of each two; of `other` where a lane of `self` is no number.
+        /// Return the larger number of each lane, or that of `other` if `self` is NaN.
         #[inline(always)]
         pub fn greatest(self, other: Self) -> Self {
             Floats(zip(self.0, other.0, |a, b| if a > b { a } else { b }))
         }
 
-        /// The integer parts, `i32::MIN` where there is none of 32 bits.
+        /// Return the integer parts, or `i32::MIN` if they do not fit into 32 bits.
         #[inline(always)]
         pub fn truncated(self) -> Four {
             let fits = |number: f32| number.abs() < 2_147_483_648.0;
@@ -341,7 +344,7 @@ mod portable {
 mod tests {
     use super::{portable, sse2};
 
-    /// Do the same with both kinds of lanes and compare what comes out as floats.
+    /// Evaluate an expression with both kinds of lanes, and compare the results as floats.
     macro_rules! both {
         ($a:expr, $b:expr, $count:expr, |$kind:ident, $x:ident, $y:ident, $n:ident| $result:expr) => {{
             let of_portable = {
@@ -360,7 +363,7 @@ mod tests {
         }};
     }
 
-    /// Results that one kind of lanes gives for eight floats.
+    /// Return the results of one kind of lanes for eight floats.
     macro_rules! of_floats {
         ($kind:ident, $a:expr, $b:expr) => {{
             let (a, b) = ($kind::Floats::new($a), $kind::Floats::new($b));

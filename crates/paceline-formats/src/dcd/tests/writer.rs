@@ -1,8 +1,8 @@
-//! Writes small DCD files of every kind.
+//! Writer of small DCD files of every variant.
 
 pub const NAMD_CELL: [f64; 6] = [30.0, 0.25, 40.0, -0.5, 0.125, 50.0];
 
-/// One kind of DCD file.
+/// Variant of a DCD file.
 #[derive(Debug, Clone)]
 pub struct File {
     pub n_atoms: usize,
@@ -10,18 +10,18 @@ pub struct File {
     pub wide_markers: bool,
     pub x_plor: bool,
     pub cell: Option<[f64; 6]>,
-    /// CHARMM's.
+    /// Version of CHARMM.
     pub version: i32,
     pub four_dims: bool,
-    /// Every third atom is fixed.
+    /// True if every third atom is fixed.
     pub fixed: bool,
     pub nsavc: i32,
     pub delta: f64,
-    /// Lines of title, 80 bytes each.
+    /// Number of title lines of 80 bytes.
     pub title_lines: usize,
 }
 
-/// All kinds of files that differ in layout.
+/// Return all variants that differ in layout.
 pub fn variants(n_atoms: usize) -> Vec<File> {
     let bit = |kind: u32, bit: u32| kind >> bit & 1 == 1;
     let file = |kind: u32| File {
@@ -33,7 +33,7 @@ pub fn variants(n_atoms: usize) -> Vec<File> {
         four_dims: bit(kind, 5) && !bit(kind, 3),
         ..File::new(n_atoms)
     };
-    // X-PLOR knows neither cell nor 4th dimension.
+    // X-PLOR has neither a cell nor a 4th dimension.
     (0..64)
         .filter(|&kind| !bit(kind, 3) || kind < 16)
         .map(file)
@@ -41,7 +41,7 @@ pub fn variants(n_atoms: usize) -> Vec<File> {
 }
 
 impl File {
-    /// A file as NAMD writes it: a frame each 50 steps of 0.04 AKMA, from step 100.
+    /// Return a file as written by NAMD: a frame every 50 steps of 0.04 AKMA units, from step 100.
     pub fn new(n_atoms: usize) -> Self {
         File {
             n_atoms,
@@ -62,8 +62,8 @@ impl File {
         (0..self.n_atoms).filter(|atom| atom % 3 != 0).collect()
     }
 
-    /// Return the positions that a reader must find: fixed atoms stay where the first frame has
-    /// them.
+    /// Return the positions that a reader must find. Fixed atoms keep their positions of the first
+    /// frame.
     pub fn positions(&self, frame: u64, atoms: &[usize]) -> Vec<f32> {
         let position = |atom: usize| {
             let frame = if self.fixed && atom.is_multiple_of(3) {
@@ -162,7 +162,7 @@ impl File {
     }
 }
 
-/// A number that no other atom, axis or frame has.
+/// Return a number that is unique to this atom, axis and frame.
 fn coordinate(frame: u64, atom: usize, axis: usize) -> f32 {
     atom as f32 + 0.25 * axis as f32 + 0.0625 * frame as f32 - 7.0
 }

@@ -1,5 +1,5 @@
-//! Against records of a HISTORY and a CONFIG that DL_POLY wrote: potassium chloride, as it is
-//! among MDAnalysis's test files.
+//! Comparison with records of a HISTORY and a CONFIG that DL_POLY wrote: the files of potassium
+//! chloride in the test data of MDAnalysis.
 
 use super::*;
 

@@ -7,7 +7,7 @@ use super::*;
 
 const PLAIN: fn(usize, usize) -> Settings = Settings::new;
 
-/// Numbers that are all different.
+/// Return numbers that are all different.
 fn numbers(n_frames: usize, n_atoms: usize) -> Vec<f32> {
     (0..3 * n_frames * n_atoms)
         .map(|k| k as f32 * 0.37 - 55.0)
@@ -42,7 +42,7 @@ fn unpack(compression: Compression, bytes: &[u8], size: usize) -> Vec<u8> {
     out
 }
 
-/// By the letter of the format.
+/// Decode a stream directly by the specification of the format.
 fn unpack_lz4(bytes: &[u8], out: &mut [u8]) -> usize {
     let number = |at: usize| u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
     assert_eq!((number(0), number(4), number(8)), (0, out.len(), out.len()));
@@ -63,7 +63,7 @@ const COMPRESSIONS: [Compression; 5] = [
     Compression::Lz4,
 ];
 
-/// The chunks by the letter of the format, number for number.
+/// Return the chunks directly by the specification, number by number.
 fn expected(values: &[f32], n_atoms: usize, frames: usize, atoms: usize) -> Vec<Vec<u8>> {
     let n_frames = values.len() / (3 * n_atoms);
     let mut chunks = Vec::new();

@@ -1,4 +1,4 @@
-//! Indexes of HISTORY and CONFIG files.
+//! Tests of the indexes of HISTORY and CONFIG files.
 
 use super::super::{Index, OpenOptions, Origin, index_files};
 use super::{Folder, go_on, open_path, times_at_hand};
@@ -39,12 +39,12 @@ fn frame(number: usize) -> String {
     text
 }
 
-/// A HISTORY of DL_POLY's records.
+/// Return a HISTORY with the records of DL_POLY.
 fn history(n_frames: usize) -> String {
     head(n_frames) + &(0..n_frames).map(frame).collect::<String>()
 }
 
-/// The same with one blank between words, so that lengths of lines vary.
+/// Return the same text with one blank between words, so that lengths of lines vary.
 fn trimmed(text: &str) -> String {
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     text.lines().map(|line| words(line) + "\n").collect()
@@ -54,7 +54,7 @@ fn open(bytes: impl AsRef<[u8]>) -> Result<Index> {
     open_path(&Folder::new().write("HISTORY", bytes.as_ref()))
 }
 
-/// First x of every frame, or the number of the first one that is damaged.
+/// Return the first x of every frame, or the number of the first damaged frame.
 fn first_numbers(index: &Index, bytes: &[u8]) -> std::result::Result<Vec<f32>, u64> {
     let Some(&layout) = index.layout().downcast::<crate::dlpoly::Layout>() else {
         panic!("another layout")
@@ -112,13 +112,13 @@ fn lines_of_any_length_are_scanned_and_the_index_is_kept() {
         first_numbers(&second, bytes.as_bytes()).unwrap(),
         numbers(40)
     );
-    // Without the saved index, times are found in the file.
+    // Without the saved index, times are read from the file.
     std::fs::remove_file(second.index_file().unwrap()).unwrap();
     let again = second.times(&FileSource::open(&path).unwrap()).unwrap();
     assert_eq!(again, times_at_hand(&first));
 }
 
-/// Open a file of which some frames in its middle are enough.
+/// Open a file for which a sample of frames in the middle suffices.
 fn open_sampled(folder: &Folder, bytes: &str) -> Index {
     let path = folder.write("HISTORY", bytes.as_bytes());
     let options = OpenOptions {
@@ -258,7 +258,7 @@ fn edited_frames_are_listed_as_damaged_and_the_others_read() {
             let index = open(&text).unwrap();
             let damaged = index.damaged();
             if record == 0 {
-                // A frame without its first line belongs to the one before.
+                // A frame without its first line counts as part of the previous frame.
                 assert!(damaged == [1] || damaged == [2], "{damaged:?}");
             } else {
                 assert_eq!(
@@ -318,7 +318,7 @@ fn a_config_has_as_many_atoms_as_lines() {
     let whole = config(5, 5);
     for len in (HEAD + 1..whole.len()).step_by(9) {
         let error = open(&whole[..len]).err().unwrap();
-        // It takes an atom to recognise a CONFIG without a cell.
+        // A CONFIG without a cell is recognised only if it has an atom.
         let recognised = len >= HEAD + 2 * 73;
         let damaged = matches!(error, Error::Damaged { .. });
         assert_eq!(damaged, recognised, "{len} bytes: {error}");

@@ -1,4 +1,4 @@
-//! Indexes by arithmetic.
+//! Tests of indexes with computed offsets.
 
 use super::super::{Index, Origin};
 use super::{Folder, open_path, times_at_hand};
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::source::MemorySource;
 
 const HEAD: usize = 92 + 12 + 12;
-/// Three records of 5 atoms.
+/// Size of a frame: three records for 5 atoms.
 const FRAME: usize = 3 * 28;
 
 fn record(content: &[u8]) -> Vec<u8> {
@@ -14,7 +14,7 @@ fn record(content: &[u8]) -> Vec<u8> {
     [&marker[..], content, &marker].concat()
 }
 
-/// A DCD file without cells, of 5 atoms, whose header says `claimed` frames.
+/// Return a DCD file without cells, with 5 atoms. Its header states `claimed` frames.
 fn dcd(n_frames: usize, claimed: i32) -> Vec<u8> {
     let mut first = b"CORD".to_vec();
     let mut integers = [0; 20];
@@ -101,7 +101,8 @@ fn a_last_frame_at_another_place_is_noted() {
     );
 }
 
-/// An Amber NetCDF file of 2 atoms with times, and a variable of `ballast` bytes in each record.
+/// Return an Amber NetCDF file of 2 atoms with times, and a variable of `ballast` bytes in each
+/// record.
 fn netcdf(n_frames: u32, ballast: u32) -> Vec<u8> {
     let word = |value: u32| value.to_be_bytes().to_vec();
     let text = |text: &str| {
@@ -114,7 +115,7 @@ fn netcdf(n_frames: u32, ballast: u32) -> Vec<u8> {
         let mut bytes = text(name);
         bytes.extend(word(dimensions.len() as u32));
         bytes.extend(dimensions.iter().flat_map(|&number| word(number)));
-        // No attributes; a size that is wrong, as nobody minds.
+        // No attributes, and a wrong size, which readers ignore.
         bytes.extend([word(0), word(0), word(kind), word(0), word(begin)].concat());
         bytes
     };
@@ -151,7 +152,7 @@ fn netcdf(n_frames: u32, ballast: u32) -> Vec<u8> {
 
 #[test]
 fn times_are_read_from_the_records() {
-    // Many in one call, several calls, and one call each.
+    // Times of many frames per call, of some frames per call, and of one frame per call.
     for (n_frames, ballast) in [(0, 4), (1, 4), (9, 4), (700, 4000), (3, 9000)] {
         let bytes = netcdf(n_frames, ballast);
         let folder = Folder::new();

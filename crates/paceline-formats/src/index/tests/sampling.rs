@@ -1,4 +1,4 @@
-//! Frames in the middle of a file that is too long to be scanned.
+//! Tests of samples of frames in the middle of a file that is too long for a scan.
 
 use super::super::{Origin, index_files};
 use super::{Folder, XTC_FRAME, go_on, open_path, xtc};
@@ -6,7 +6,7 @@ use crate::index::{Index, OpenOptions, open};
 use crate::registry::STANDARD;
 use crate::source::FileSource;
 
-/// Bytes that are asked for; a sample holds 32 frames at least.
+/// Requested number of bytes. A sample contains at least 32 frames.
 const SAMPLE: u64 = 40 * XTC_FRAME as u64;
 
 fn sampled(folder: &Folder, bytes: &[u8]) -> Index {

@@ -1,4 +1,4 @@
-//! Saved indexes: loaded, extended, damaged, out of place.
+//! Tests of saved indexes: loaded, extended, damaged, and saved at other paths.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -13,12 +13,13 @@ use crate::source::{FileSource, MemorySource, Source};
 use crate::xtc::{XtcDecoder, XtcLayout};
 use crate::{Decoder, Fields, Frame, Layout};
 
-/// Return what two opens of one file must agree in. (As text, for a time can be NaN.)
+/// Return, as text, what two opens of one file must agree in. Text is compared because a time may
+/// be NaN.
 fn content(index: &Index) -> String {
     content_of(index, &MemorySource(Vec::new()))
 }
 
-/// The same, of an index that may have to read the times from the file.
+/// Return the same for an index that may have to read the times from the file.
 fn content_of(index: &Index, source: &dyn Source) -> String {
     let Times { times, steps } = index.times(source).unwrap();
     format!(
@@ -89,7 +90,7 @@ fn the_second_open_reads_samples_of_the_trajectory_and_no_more() {
     assert_eq!(source.traffic(), opened, "times are in the saved index");
 }
 
-/// A dump of frames of so many atoms.
+/// Return a dump with frames of these numbers of atoms.
 fn dump(counts: &[usize]) -> Vec<u8> {
     let frame = |n: &usize| {
         let head = "ITEM: BOX BOUNDS pp pp pp\n0 9\n0 9\n0 9\nITEM: ATOMS id x y z\n";
@@ -117,7 +118,7 @@ fn numbers_of_atoms_are_saved_and_checked_against_the_bytes_there_are() {
             "{error}"
         );
     }
-    // Numbers of some frames only are no index.
+    // An index of a part of the frames must not be saved.
     let beside = folder.0.join(".a.dump.paceline-index");
     let mut saved = std::fs::read(&beside).unwrap();
     saved[64] = 2;
@@ -227,7 +228,7 @@ fn a_file_that_was_cut_is_scanned_again() {
     );
 }
 
-/// Open with `saved` as the saved index: it must not show, whatever it is.
+/// Open with `saved` as the saved index. Whatever it contains, the result must not change.
 fn check_rebuilt(path: &Path, saved: &[u8], expected: &str, what: &str) {
     let file = &index_files(path, None)[0];
     std::fs::write(file, saved).unwrap();
@@ -269,7 +270,7 @@ fn times_survive_the_loss_of_the_saved_index() {
         loaded.times(&FileSource::open(&path).unwrap()).unwrap(),
         expected
     );
-    // The index of a file that has grown since is no longer this one's.
+    // This index was saved before the file grew, and is no longer valid.
     let loaded = {
         open_path(&path).unwrap();
         open_path(&path).unwrap()
@@ -361,7 +362,7 @@ fn an_index_goes_where_it_can() {
     let cache = folder.0.join("cache").join("paceline");
     let mut files = index_files(&path, Some(&cache));
     assert_eq!(files.len(), 2);
-    // No file can be made in what is no folder.
+    // No file can be created in a path that is not a folder.
     files[0] = path.join("index");
     let index = open_with(&path, files.clone()).unwrap();
     assert_eq!(index.index_file(), Some(files[1].as_path()));

@@ -1,4 +1,4 @@
-//! The scan, on a format made up for it.
+//! Tests of the scan, with a format made for these tests.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -56,7 +56,7 @@ fn header(step: usize, size: usize) -> Vec<u8> {
     bytes
 }
 
-/// A file of frames of these sizes, with noise in them, and the frames' borders.
+/// Return a file of frames of these sizes, filled with noise, and the frame offsets.
 fn toys(sizes: &[usize], random: &mut Random) -> (Vec<u8>, Vec<u64>) {
     let (mut bytes, mut borders) = (Vec::new(), vec![0]);
     for (step, &size) in sizes.iter().enumerate() {
@@ -85,12 +85,12 @@ fn try_scan(bytes: &[u8], segment: u64, n_threads: usize) -> Result<Scan> {
     scan_in_segments(file, place, segment, n_threads, &go_on)
 }
 
-/// The scan of `bytes`, after making sure that every way to cut it up gives the same.
+/// Scan `bytes`, and check that every division into segments gives the same result.
 fn scanned(bytes: &[u8]) -> Scan {
     let whole = try_scan(bytes, u64::MAX, 1).unwrap();
     for (segment, n_threads) in [(50, 8), (64, 1), (177, 3), (500, 2), (4096, 5)] {
         let cut = try_scan(bytes, segment, n_threads).unwrap();
-        // Times may be NaN, which equals nothing.
+        // Times are compared as text, because NaN is not equal to NaN.
         assert_eq!(format!("{cut:?}"), format!("{whole:?}"), "{segment}");
     }
     whole
@@ -121,8 +121,8 @@ fn a_whole_file_is_listed_frame_by_frame() {
 fn a_false_header_where_a_segment_starts_counts_for_nothing() {
     let mut random = Random(2);
     let (mut bytes, expected) = toys(&[1000; 8], &mut random);
-    // At the starts of segments of 400 bytes: a header that leads nowhere, a chain that passes by
-    // the true frame at 1000, and a header that lands on the true frame at 3000.
+    // Damage at the starts of segments of 400 bytes: a header without a next header, a chain that
+    // misses the true frame at 1000, and a header that leads to the true frame at 3000.
     for (at, size) in [(400, 77), (800, 300), (1100, 50), (1150, 99), (2800, 200)] {
         bytes[at..at + HEADER].copy_from_slice(&header(99, size));
     }
@@ -136,7 +136,7 @@ fn a_false_header_where_a_segment_starts_counts_for_nothing() {
 
 #[test]
 fn a_false_chain_through_the_whole_file_counts_for_nothing() {
-    // Frames full of false ones, of which the last reaches over the next true header.
+    // Frames are full of false headers. The last one extends beyond the next true header.
     let (size, n_frames) = (500, 30);
     let mut bytes = Vec::new();
     for step in 0..n_frames {
@@ -183,7 +183,7 @@ fn a_frame_of_a_wrong_size_ends_at_the_next_header() {
                 assert_eq!(scan.damaged, [frame as u64]);
                 assert_eq!(scan.chain.steps[frame], frame as i64);
             } else {
-                // Nothing tells this from a frame that is cut.
+                // Nothing distinguishes this from a truncated frame.
                 assert_eq!(borders(&scan), expected[..20]);
                 assert_eq!(scan.cut, Some(u64::from(size)));
             }
@@ -272,7 +272,7 @@ fn headers_that_are_whole_are_found_in_any_damage() {
                 assert!(listed || scan.end == at as u64, "seed {seed}, byte {at}");
             }
         }
-        // All others are there because something is wrong with them.
+        // All other entries exist because of damage.
         let unknown = scan.chain.times.iter().filter(|time| time.is_nan()).count();
         assert!(scan.chain.starts.len() <= whole + unknown);
         assert!(unknown <= scan.damaged.len());

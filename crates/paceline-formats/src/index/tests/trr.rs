@@ -1,4 +1,4 @@
-//! The index of TRR files, whose frames hold different things.
+//! Tests of the index of TRR files, whose frames have different content.
 
 use super::super::{Origin, open};
 use super::{Folder, OpenOptions, go_on, open_path, times_at_hand};
@@ -11,7 +11,7 @@ use crate::trr::TrrLayout;
 
 const N_ATOMS: usize = 3;
 
-/// A frame with a box and `n_vectors` fields of vectors, from positions on, in f64.
+/// Return a frame with a box and the first `n_vectors` of positions, velocities and forces, in f64.
 fn frame(number: i32, n_vectors: usize, n_atoms: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut sizes = [0, 0, 72, 0, 0, 0, 0, 0, 0, 0];
@@ -25,12 +25,12 @@ fn frame(number: i32, n_vectors: usize, n_atoms: usize) -> Vec<u8> {
     bytes
 }
 
-/// Neighbours that an f32 could not tell apart.
+/// Return times whose differences are lost in f32.
 fn time(number: i32) -> f64 {
     1e6 + f64::from(number) / 1000.0
 }
 
-/// Frames that hold none to three fields in turn.
+/// Return frames with zero to three fields in turn.
 fn file(n_frames: i32) -> Vec<u8> {
     let kinds = |number: i32| frame(number, (number + 1) as usize % 4, N_ATOMS);
     (0..n_frames).flat_map(kinds).collect()

@@ -1,4 +1,4 @@
-//! Reader of one dataset for one worker.
+//! Reader of one dataset, for one worker.
 
 use std::ops::Range;
 
@@ -20,7 +20,7 @@ pub(super) struct DatasetReader {
 }
 
 impl DatasetReader {
-    /// Make a reader of a number of values per atom for some atoms of a dataset.
+    /// Create a reader for some atoms of a dataset, with a number of values per atom.
     ///
     /// # Errors
     /// [`crate::error::Error::Unsupported`] if the dataset is impossible.
@@ -94,17 +94,17 @@ impl DatasetReader {
     }
 }
 
-// Numbers without filters: contiguous datasets, and unfiltered chunks.
+// Numbers without filters: contiguous datasets, and chunks without filters.
 
-/// Reads wanted rows into a block.
+/// Reads the wanted rows into a block.
 pub(super) struct Plain<'a, 'f, T> {
     selection: &'a Selection,
     io: &'a mut TimedSource,
     skipped: &'a mut SkippedFrames<'f>,
     out: &'a mut [T],
-    /// Parts of rows that wait to be read together.
+    /// Parts of rows that are to be read with one call.
     run: Run<(&'a Part, usize)>,
-    /// Byte range that waits to be read straight into the output, and its destination.
+    /// Byte range that is to be read directly into the output, and its range in the output.
     straight: (Range<u64>, Range<usize>),
 }
 
@@ -175,7 +175,7 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
 
     fn want_part(&mut self, part: &'a Part, bytes: Range<u64>, row: usize) -> Result<()> {
         let width = self.selection.frame_len;
-        // A separate call for few bytes would cost more than copying them.
+        // For few bytes, a separate call would cost more than a copy.
         let worth = part.len as u64 >= GAP || part.len == self.selection.grid.row_bytes;
         if let Some(place) = part.copies.straight()
             && worth
@@ -233,39 +233,40 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
 
 // Chunks with filters.
 
-/// Maximum size of decoded chunks that are kept per dataset, bytes, so that chunks of many frames
-/// are not decoded again for each frame.
+/// Maximum size of decoded chunks that are kept per dataset, bytes. A chunk of many frames is thus
+/// not decoded again for each frame.
 pub const KEPT_BYTES: usize = 64 * 1024 * 1024;
 
-/// Maximum fraction of a chunk for which inflating only the wanted beginning is faster: per byte,
-/// whole chunks were inflated 1.3 to 1.8 times as fast.
+/// Maximum fraction of a chunk for which decompressing only the wanted beginning is faster. Per
+/// byte, whole chunks are decompressed 1.3 to 1.8 times as fast.
 pub const BEGINNING_SHARE: f64 = 0.6;
 
 /// Number of additional bytes that are read beyond the estimated size of a chunk's beginning.
 pub const BEGINNING_SPARE: u64 = 512;
 
-/// Data about a dataset's chunks from previous reads.
+/// Data about the chunks of a dataset, from previous reads.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     /// Number of the chunks that were decoded last.
     chunk_number: u64,
     chunks: Vec<Kept>,
-    /// Ratio of the bytes needed to inflate a beginning to the bytes proportional to its numbers.
+    /// Ratio of the compressed bytes needed for a beginning to the bytes proportional to its
+    /// numbers.
     ratio: f64,
 }
 
-/// Decoded chunk.
+/// Decoded chunk that is kept.
 #[derive(Debug)]
 struct Kept {
     column: usize,
-    /// Location of the chunk; a growing file may have moved it.
+    /// Location of the chunk. A growing file may have moved the chunk.
     chunk: Chunk,
-    /// True if it was decoded to its end, and every checksum verified.
+    /// True if the chunk was decoded to its end, and all checksums were verified.
     whole: bool,
     unpacked: Unpacked,
 }
 
-/// Reads wanted rows into a block.
+/// Reads the wanted rows of chunks with filters into a block.
 pub(super) struct Packed<'a, 'f, T> {
     pub selection: &'a Selection,
     pub skipped: &'a mut SkippedFrames<'f>,
@@ -274,14 +275,14 @@ pub(super) struct Packed<'a, 'f, T> {
     pub out: &'a mut [T],
 }
 
-/// Chunk to be read, and the rows that need it.
+/// Chunk to read, and the rows that need it.
 #[derive(Clone, Copy)]
 struct Task<'a> {
     chunk_number: u64,
     column: &'a Column,
     chunk: Chunk,
     rows: &'a [Wanted],
-    /// Number of wanted bytes of values from the front on, if the rest is not needed.
+    /// Number of bytes of values to decode from the front, if the rest is not wanted.
     beginning: Option<usize>,
 }
 
@@ -332,7 +333,7 @@ impl<T: Value> Packed<'_, '_, T> {
         run.read(io, |io, bytes, task| self.take(io, bytes, task))
     }
 
-    /// Decode a chunk and scatter its numbers.
+    /// Decode a chunk, and copy its numbers to the rows.
     fn take(&mut self, io: &mut TimedSource, bytes: &[u8], task: Task<'_>) -> Result<()> {
         match self.unpack_straight(io, bytes, &task) {
             None => {}
@@ -389,7 +390,7 @@ impl<T: Value> Packed<'_, '_, T> {
             .note(task.rows.iter().map(|&(_, row)| row), &flaw)
     }
 
-    /// Decode a chunk straight into the block, if all its numbers belong there in order; otherwise
+    /// Decode a chunk directly into the block, if all its numbers are wanted, in order. Otherwise
     /// do nothing.
     fn unpack_straight(
         &mut self,
@@ -424,7 +425,7 @@ impl<T: Value> Packed<'_, '_, T> {
         Some(done)
     }
 
-    /// Inflate the beginning of a chunk, reading more bytes if necessary.
+    /// Decompress the beginning of a chunk, and read more bytes if necessary.
     fn begin(
         &mut self,
         io: &mut TimedSource,
@@ -463,10 +464,10 @@ impl<T: Value> Packed<'_, '_, T> {
     }
 }
 
-/// Maximum number of bytes that are read at once if the first estimate was too small.
+/// Maximum number of bytes that one more read gets, if the first estimate was too small.
 const MORE: u64 = 16 * 1024;
 
-/// Scatter the wanted numbers of a decoded chunk.
+/// Copy the wanted numbers of a decoded chunk to the rows.
 fn scatter<T: Value>(
     selection: &Selection,
     chunk_number: u64,
@@ -503,7 +504,7 @@ impl Known {
         self.chunks.iter().find(is_it)
     }
 
-    /// Keep a decoded chunk if other frames may need it; otherwise reuse its memory.
+    /// Keep a decoded chunk if other frames may need it, otherwise reuse its memory.
     fn keep(
         &mut self,
         selection: &Selection,
@@ -549,7 +550,8 @@ impl Known {
 }
 
 impl Selection {
-    /// Number of rows that are decoded together, if their chunks are too large to be kept.
+    /// Return the number of rows that are decoded together, if their chunks are too large to be
+    /// kept.
     pub fn rows_not_kept(&self) -> Option<usize> {
         let grid = &self.grid;
         let bytes = grid.chunk_bytes.saturating_mul(grid.columns.len());
@@ -557,8 +559,8 @@ impl Selection {
         (together && bytes > KEPT_BYTES).then_some(grid.chunk_rows as usize)
     }
 
-    /// Number of bytes of a chunk's values up to the last wanted one of its last row, if inflating
-    /// only these is faster.
+    /// Return the number of bytes of the chunk's values up to the last wanted value, if
+    /// decompressing only these is faster.
     fn beginning(
         &self,
         chunk_number: u64,
@@ -589,7 +591,7 @@ impl Selection {
         })
     }
 
-    /// Return the byte range to be read of a chunk with filters.
+    /// Return the byte range to read of a chunk with filters.
     pub fn packed_range(&self, chunk_number: u64, column: &Column, chunk: Chunk) -> Range<u64> {
         let share = match self.beginning(chunk_number, column, chunk.mask, false) {
             Some(len) => len as f64 / self.grid.chunk_bytes as f64,

@@ -1,4 +1,4 @@
-//! Reader of blocks of frames from datasets of an HDF5 file; each chunk is read and decoded once.
+//! Reader of blocks of frames from datasets of an HDF5 file. Each chunk is read and decoded once.
 
 mod dataset_reader;
 mod selection;
@@ -23,12 +23,12 @@ use crate::source::Source;
 pub use self::dataset_reader::{BEGINNING_SHARE, BEGINNING_SPARE, KEPT_BYTES};
 pub use self::selection::read_integers;
 
-/// Size of frames that are decoded together if they are only visited, bytes: they stay in the
-/// cache.
+/// Size of the frames that are decoded together if frames are only visited, bytes. They then stay
+/// in the cache.
 const BATCH: usize = 512 * 1024;
 
-/// The same size if decoded chunks are too large to be kept, so that every batch decodes them
-/// again: that of the largest kept block.
+/// Size of the frames that are decoded together if decoded chunks are too large to be kept, bytes.
+/// Every batch decodes such chunks again, so this size is that of the largest block in memory.
 const LARGE_BATCH: usize = 256 * 1024 * 1024;
 
 /// Reader of datasets of a file for one worker.
@@ -37,14 +37,14 @@ pub struct ChunkReader {
     elements: [Option<DatasetReader>; 3],
     ids: Option<Ids>,
     n_wanted: usize,
-    /// Buffers for frames that are visited, or whose atoms are reordered.
+    /// Buffers for frames that are visited, or in which atoms are reordered.
     scratch: [Vec<f32>; 3],
     ahead: Ahead,
 }
 
 impl ChunkReader {
-    /// Make a reader of positions, velocities and forces of some atoms; `None` for unwanted or
-    /// missing fields.
+    /// Create a reader of positions, velocities and forces of some atoms. `None` stands for
+    /// unwanted or missing fields.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for impossible or unsupported datasets, and errors of the source.
@@ -91,16 +91,16 @@ impl ChunkReader {
         Ok(())
     }
 
-    /// Read and decode a block; its dimensions, times and steps are unchanged, except for
-    /// unreadable frames.
+    /// Read and decode a block. Its cells, times and steps do not change, except for unreadable
+    /// frames.
     ///
-    /// A wanted field that a frame lacks is NaN there, or not visited; if the field is required,
-    /// the frame is refused.
+    /// If a frame lacks a wanted field, the numbers of this field are NaN, or empty for a visitor.
+    /// If the field is required, the frame is refused.
     ///
     /// # Errors
-    /// The first damaged or refused frame's error, unless such frames are skipped: then the frame's
-    /// row is NaN, the report lists the frame, and other frames are read. Errors of the operating
-    /// system are never skipped.
+    /// Unless frames are skipped, the error of the first damaged or refused frame. If they are
+    /// skipped, the row of such a frame is NaN, the report lists the frame, and other frames are
+    /// read. Errors of the operating system are never skipped.
     pub fn read(&mut self, request: ReadRequest<'_>, mut out: BlockOut<'_>) -> Result<BlockReport> {
         let started = Instant::now();
         self.check(&request, &out)?;
@@ -154,7 +154,7 @@ impl ChunkReader {
             forces,
         } = &out.numbers
         {
-            // Wanted but missing fields have memory, too.
+            // Wanted but missing fields also have an array.
             wanted.positions |= !positions.is_empty();
             wanted.velocities |= !velocities.is_empty();
             wanted.forces |= !forces.is_empty();
@@ -202,7 +202,7 @@ impl ChunkReader {
         }
     }
 
-    /// Number of frames that are decoded together: all, if they are kept unchanged.
+    /// Return the number of frames that are decoded together: all, if they are kept unchanged.
     fn batch_len(&self, n: usize, numbers: &Numbers<'_>) -> usize {
         if self.ids.is_none() && matches!(numbers, Numbers::Kept { .. }) {
             return n.max(1);
@@ -295,7 +295,8 @@ impl ChunkReader {
         Ok(())
     }
 
-    /// Copy frame `k` of the buffer to its row, with atoms in paceline's order, or visit it.
+    /// Copy frame `k` of the buffer to its row, with atoms in paceline's order, or call the
+    /// visitor.
     fn bring(
         &mut self,
         request: &ReadRequest<'_>,
@@ -337,12 +338,12 @@ impl ChunkReader {
     }
 }
 
-// Arguments of a reader of chunks.
+// Arguments of the reader.
 
-/// Dataset, and conversion of its numbers to paceline's units.
+/// Dataset, and the conversion of its numbers to paceline's units.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Element {
-    /// The dataset, as HDF5's library describes it.
+    /// The dataset, as described by the HDF5 library.
     pub dataset: Dataset,
     /// Conversion to Å, Å/ps, kJ/(mol·Å) or ps.
     pub units: Units,
@@ -353,11 +354,11 @@ pub struct Element {
 pub struct Identity {
     /// Dataset of the ids, with one row per frame.
     pub element: Element,
-    /// Id of each of paceline's atoms, increasing.
+    /// Id of each atom of paceline, increasing.
     pub order: Vec<i64>,
 }
 
-/// Data of each frame to be read.
+/// Request for the data of some frames.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadRequest<'a> {
     /// Numbers of the frames, for messages.
@@ -366,16 +367,16 @@ pub struct ReadRequest<'a> {
     pub slices: [Option<Slice<'a>>; 3],
     /// Location of the ids, if the order of atoms is not fixed.
     pub ids: Option<Slice<'a>>,
-    /// Fields that every frame must hold.
+    /// Fields that every frame must contain.
     pub required: Fields,
-    /// Leave out frames that cannot be read.
+    /// True to skip frames that cannot be read.
     pub skip: bool,
-    /// Verify every checksum, and the end of every stream.
+    /// True to verify all checksums, and the end of every stream.
     pub whole: bool,
 }
 
 impl ReadRequest<'_> {
-    /// Return the fields that a frame holds among the fields to be read.
+    /// Return the fields of a frame, among the fields to be read.
     fn held(&self, row: usize) -> Fields {
         let [positions, velocities, forces] = self
             .slices
@@ -390,23 +391,23 @@ impl ReadRequest<'_> {
 
 // Locations of the frames of a block in one dataset.
 
-/// Part of a dataset's index that one block needs.
+/// Part of the chunk index of a dataset that one block needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Slice<'a> {
     /// Row of each frame; −1 for a missing one.
     pub rows: &'a [i64],
-    /// Numbers, along the first axis, of the chunks with these rows: distinct, increasing. Empty
-    /// for a contiguous dataset.
+    /// Numbers, along the first axis, of the chunks that contain these rows: distinct and
+    /// increasing. Empty for a contiguous dataset.
     pub chunk_numbers: &'a [u64],
-    /// Offsets of the chunks with these numbers, bytes; size 0 for a chunk that was never written.
+    /// Offsets of these chunks, bytes. The size of a chunk that was never written is 0.
     pub offsets: &'a [u64],
     /// Sizes of these chunks, bytes.
     pub sizes: &'a [u64],
-    /// Filter masks. Bit k: filter k of the pipeline was skipped.
+    /// Filter masks: bit k is set if filter k of the pipeline was skipped.
     pub masks: &'a [u32],
 }
 
-/// Offset of chunks whose entry in the index of the file is impossible.
+/// Offset that marks a chunk with an impossible entry in the index of the file.
 const NOWHERE: u64 = u64::MAX;
 
 /// Location of a chunk, and its filters.
@@ -423,7 +424,7 @@ type Wanted = (u64, usize);
 
 impl Slice<'_> {
     /// # Errors
-    /// [`Error::Argument`] if it does not fit the dataset or a block of `n` frames.
+    /// [`Error::Argument`] if the slice does not fit the dataset, or a block of `n` frames.
     fn check(&self, grid: &Grid, is_chunked: bool, n: usize) -> Result<()> {
         let n_chunks = self.chunk_numbers.len().checked_mul(grid.n_columns);
         let lengths = [self.offsets.len(), self.sizes.len(), self.masks.len()];
@@ -460,17 +461,17 @@ impl Slice<'_> {
         }
     }
 
-    /// Rows wanted by some frames of the block, increasing; rows of the block count from its first
-    /// one.
+    /// Collect the rows of the dataset that some frames of the block need, increasing. Rows of the
+    /// block are counted from the first of these frames.
     fn wanted(&self, frames: Range<usize>, wanted: &mut Vec<Wanted>) {
         wanted.clear();
         let rows = self.rows[frames].iter().enumerate();
         wanted.extend(rows.filter_map(|(k, &row)| Some((u64::try_from(row).ok()?, k))));
-        // Usually already sorted, which this detects in one pass.
+        // The rows are usually sorted already; the sort detects this in one pass.
         wanted.sort();
     }
 
-    /// Return the chunk of a number that is in the slice.
+    /// Return the location of a chunk in the slice.
     fn chunk(&self, grid: &Grid, chunk_number: u64, column: usize) -> Chunk {
         let slot = self
             .chunk_numbers

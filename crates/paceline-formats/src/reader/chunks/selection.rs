@@ -1,4 +1,4 @@
-//! Selection of atoms in a dataset: the chunks that contain them, and checks of these chunks.
+//! Selection of atoms in a dataset: the chunks that contain the atoms, and checks of these chunks.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) struct Selection {
 
 impl Selection {
     /// # Errors
-    /// [`Error::Unsupported`] if such a dataset is impossible in the file.
+    /// [`Error::Unsupported`] if the dataset is impossible in the file.
     pub fn new(
         io: &TimedSource,
         element: Element,
@@ -56,7 +56,7 @@ impl Selection {
         self.dataset.chunk.is_none()
     }
 
-    /// Number, along the first axis, of the chunks that contain a row.
+    /// Return the number, along the first axis, of the chunks that contain a row.
     pub fn chunk_number(&self, row: u64) -> u64 {
         row / self.grid.chunk_rows
     }
@@ -82,7 +82,7 @@ impl Selection {
         }
     }
 
-    /// Fill the values of a chunk that was never written.
+    /// Fill the rows with the fill value, for a chunk that was never written.
     pub fn fill<T: Value>(&self, column: &Column, rows: &[Wanted], out: &mut [T]) {
         let value = match self.dataset.fill.is_empty() {
             true => T::default(),
@@ -97,7 +97,7 @@ impl Selection {
         }
     }
 
-    /// Return the byte ranges that rows of a chunk need.
+    /// Return the byte ranges that are needed for rows of a chunk.
     pub fn ranges(
         &self,
         chunk: Chunk,
@@ -113,7 +113,7 @@ impl Selection {
         rows.iter().flat_map(of_row).collect()
     }
 
-    /// Refuse a chunk that is not within the file, or has a wrong size.
+    /// Refuse a chunk that is outside the file, or has the wrong size.
     pub fn check_plain(
         &self,
         io: &TimedSource,
@@ -161,7 +161,7 @@ impl Selection {
         ))
     }
 
-    /// Describe the flaw of a chunk.
+    /// Return a description of the contradiction in a chunk.
     pub fn flaw(
         &self,
         chunk_number: u64,
@@ -179,7 +179,8 @@ impl Selection {
         }
     }
 
-    /// Describe the flaw of a row of a contiguous dataset that extends beyond the end of the file.
+    /// Return a description of a row of a contiguous dataset that extends beyond the end of the
+    /// file.
     pub fn cut_row(&self, row: u64, offset: u64, file_size: u64) -> Flaw {
         Flaw {
             what: format!("row {row} of {}", self.dataset.name),
@@ -207,8 +208,8 @@ fn check_axes(dataset: &Dataset, n_atoms: u64, per_atom: u64) -> std::result::Re
     }
 }
 
-/// Refuse rows that exceed the possible data of the file, and more chunks than bytes: they would
-/// take unbounded memory.
+/// Refuse rows that are larger than the possible data of the file, and more chunks than bytes. Both
+/// would need unlimited memory.
 fn check_room(dataset: &Dataset, file_size: u64) -> std::result::Result<(), String> {
     let numbers: u64 = dataset.shape[1..].iter().product();
     let most =
@@ -229,30 +230,31 @@ fn check_room(dataset: &Dataset, file_size: u64) -> std::result::Result<(), Stri
     }
 }
 
-// Frames whose order of atoms is not fixed: each frame holds the ids of its slots.
+// Frames in which the order of atoms is not fixed: each frame contains the id of the atom in each
+// slot.
 
-/// No slot holds the atom.
+/// Mark of an atom without a slot.
 const NO_SLOT: usize = usize::MAX;
 
 /// Finds wanted atoms by their ids.
 pub(super) struct Ids {
     reader: DatasetReader,
     n_slots: usize,
-    /// Id of each of paceline's atoms, increasing.
+    /// Id of each atom of paceline, increasing.
     order: Vec<i64>,
     atoms: Atoms,
-    /// Ids in each slot, of the frames that were read last.
+    /// Ids in each slot, for the frames read last.
     numbers: Vec<i64>,
-    /// Slot of each of paceline's atoms in the present frame.
+    /// Slot of each atom of paceline in the current frame.
     slots: Vec<usize>,
-    /// Present frame, with wanted atoms in paceline's order.
+    /// Current frame, with the wanted atoms in paceline's order.
     sorted: [Vec<f32>; 3],
 }
 
 impl Ids {
     /// # Errors
-    /// [`Error::Unsupported`] for numbers that are no integers, [`Error::Argument`] for an order
-    /// of other atoms.
+    /// [`Error::Unsupported`] if ids are not integers, [`Error::Argument`] if the order belongs to
+    /// other atoms.
     pub fn new(io: &TimedSource, ids: Identity, atoms: &Atoms) -> Result<Ids> {
         let Identity { element, order } = ids;
         if order.len() != atoms.n_total() || !order.is_sorted_by(|a, b| a < b) {
@@ -293,7 +295,7 @@ impl Ids {
         &self.reader
     }
 
-    /// Read the atoms' numbers in some frames of a block.
+    /// Read the ids of the atoms in some frames of a block.
     pub fn read(
         &mut self,
         io: &mut TimedSource,
@@ -307,10 +309,10 @@ impl Ids {
             .fill(io, slice, frames, whole, &mut self.numbers, skipped)
     }
 
-    /// Return the wanted atoms of a frame in paceline's order, from the values of all slots.
+    /// Return the wanted atoms of a frame in paceline's order, given the values in all slots.
     ///
     /// # Errors
-    /// Text about the first atom without a slot, or the first slot with a duplicate atom.
+    /// A message about the first atom without a slot, or the first slot with a duplicate atom.
     pub fn sort(
         &mut self,
         k: usize,
@@ -331,7 +333,8 @@ impl Ids {
         Ok(self.sorted.each_ref().map(|values| &values[..]))
     }
 
-    /// Find all atoms of a frame; an unknown id is ignored, since it marks an empty slot.
+    /// Find the slots of all atoms of a frame. An unknown id is ignored, since it marks an empty
+    /// slot.
     fn find(&mut self, k: usize) -> std::result::Result<(), String> {
         self.slots.clear();
         self.slots.resize(self.order.len(), NO_SLOT);
@@ -358,7 +361,7 @@ impl Ids {
         }
     }
 
-    /// Describe the flaw in the ids of a row of the block.
+    /// Return a description of the contradiction in the ids of a row.
     pub fn flaw(&self, slice: Slice<'_>, row: usize, found: String) -> Flaw {
         let selection = &self.reader.selection;
         let row = slice.rows[row].unsigned_abs();
@@ -376,13 +379,13 @@ impl Ids {
     }
 }
 
-// All numbers of a dataset of integers, such as the steps of all frames.
+// Reading of a whole dataset of integers, such as the steps of all frames.
 
-/// Read rows of a dataset of (rows, numbers), each chunk once.
+/// Read rows of a dataset of shape (rows, integers). Each chunk is read once.
 ///
 /// # Errors
-/// [`Error::DamagedChunk`] for the first chunk that cannot be read, [`Error::Argument`] for a
-/// dataset of other numbers, or of more than its file could hold, and errors of the source.
+/// [`Error::DamagedChunk`] for the first chunk that cannot be read. [`Error::Argument`] if the
+/// dataset does not contain integers, or is larger than the file can be. Errors of the source.
 pub fn read_integers(
     source: Arc<dyn Source>,
     dataset: Dataset,

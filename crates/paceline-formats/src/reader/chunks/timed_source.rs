@@ -1,4 +1,4 @@
-//! Tools for reading in one worker: a source, reused buffers, and a clock.
+//! Common parts of reading in one worker: a source, reused buffers, and time measurement.
 
 use std::num::NonZeroU64;
 use std::ops::Range;
@@ -47,7 +47,7 @@ impl TimedSource {
         read
     }
 
-    /// True if the file contains this byte range.
+    /// Return true if the file contains this byte range.
     pub fn holds(&self, offset: u64, size: u64) -> bool {
         offset
             .checked_add(size)
@@ -55,7 +55,7 @@ impl TimedSource {
     }
 }
 
-/// Byte ranges that one call reads together, each with its purpose.
+/// Byte ranges that are read with one call, each with its purpose.
 pub(super) struct Run<K> {
     range: Range<u64>,
     pieces: Vec<(Range<u64>, K)>,
@@ -73,7 +73,7 @@ impl<K: Copy> Run<K> {
         self.pieces.is_empty()
     }
 
-    /// True if a range is close enough to the present ranges.
+    /// Return true if a range is close enough to the collected ranges.
     pub fn accepts(&self, piece: &Range<u64>) -> bool {
         let near = piece.start <= self.range.end || within_reach(self.range.end, piece.start);
         self.is_empty()
@@ -90,7 +90,7 @@ impl<K: Copy> Run<K> {
         self.pieces.push((piece, key));
     }
 
-    /// Read all ranges, pass each to a function, and start again.
+    /// Read all ranges, call a function with each, and clear the collection.
     pub fn read(
         &mut self,
         io: &mut TimedSource,
@@ -117,21 +117,21 @@ impl<K: Copy> Run<K> {
 
 // Frames of a block that cannot be read, with reasons.
 
-/// Contradiction between a dataset and the file's index, or its own coding.
+/// Contradiction between a dataset and the index of the file, or in its encoding.
 #[derive(Debug, Clone)]
 pub(super) struct Flaw {
     /// Chunk or row, and dataset.
     pub what: String,
-    /// Offset in the file, bytes; `None` if the index has an impossible offset.
+    /// Offset in the file, bytes; `None` if the index contains an impossible offset.
     pub offset: Option<u64>,
     pub expected: String,
     pub found: String,
 }
 
-/// Known damage of a block.
+/// Unreadable rows of a block.
 pub(super) struct SkippedFrames<'a> {
     pub path: PathBuf,
-    /// Numbers of the block's frames.
+    /// Numbers of the frames of the block.
     pub frames: &'a [i64],
     pub skip: bool,
     /// First row of the block among the rows that are being read.
@@ -140,10 +140,10 @@ pub(super) struct SkippedFrames<'a> {
 }
 
 impl SkippedFrames<'_> {
-    /// Record that rows, counted from the base, cannot be read.
+    /// Record that rows, counted from `base`, cannot be read.
     ///
     /// # Errors
-    /// Always, unless such frames are skipped.
+    /// The error itself, unless unreadable frames are skipped.
     pub fn note(&mut self, rows: impl Iterator<Item = usize> + Clone, flaw: &Flaw) -> Result<()> {
         let base = self.base;
         let frames = rows.clone().map(|row| self.frames[base + row]);
@@ -163,10 +163,10 @@ impl SkippedFrames<'_> {
         Ok(())
     }
 
-    /// Record that a row of the block cannot be read, if that is not known yet.
+    /// Record that a row of the block cannot be read, unless it is already recorded.
     ///
     /// # Errors
-    /// The error itself, unless such frames are skipped.
+    /// The error itself, unless unreadable frames are skipped.
     pub fn refuse(&mut self, row: usize, error: Error) -> Result<()> {
         if !self.skip {
             return Err(error);

@@ -1,4 +1,4 @@
-//! A file and a decoder that tell what is asked of them.
+//! File and decoder for tests. They record how they are used.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::{Decoder, Fields, FrameOut, Run};
 pub const FRAME: u64 = 8000;
 pub const N_FRAMES: u64 = 400;
 
-/// A file whose frame k holds nothing but the byte k, and the reads of it.
+/// File in which frame k contains only the byte k, and the record of its reads.
 #[derive(Default)]
 pub struct File {
     pub reads: Mutex<Vec<Range<u64>>>,
@@ -49,7 +49,7 @@ impl Source for File {
     }
 }
 
-/// Asks for `runs` of each frame, then for as many bytes as it `needs`.
+/// Decoder that requests `runs` of each frame, and then as many bytes as it `needs`.
 pub struct Picky {
     pub runs: Vec<Run>,
     pub needs: usize,
