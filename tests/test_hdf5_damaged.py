@@ -191,7 +191,7 @@ class TestChunks:
             ("zstd:3", 5, b"\xff", "of 480 bytes, found a stream that states 511 bytes"),
             ("lz4", 0, b"\x7f", "an LZ4 stream of 480 bytes, found a stream that states 9151"),
             ("lz4", 8, bytes(4), "found a stream in blocks of 0 bytes"),
-            ("lz4", 12, b"\xff" * 4, "found a stream that breaks off after 0 bytes"),
+            ("lz4", 12, b"\xff" * 4, "found a stream that ends after 0 bytes"),
         ],
     )
     def test_sizes_that_cannot_be(self, tmp_path, compress, at, new, words):

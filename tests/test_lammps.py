@@ -391,7 +391,7 @@ def long_line(lines):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (set_line(1, "2OO"), "expected a step, a whole number, found .2OO"),
+        (set_line(1, "2OO"), "expected a step \\(an integer\\), found .2OO"),
         (set_line(3, "59"), "expected a frame of 60 atoms, found 59"),
         (set_line(3, "-1"), "expected at least 1 atom"),
         (set_line(3, "99999999999999999999"), "expected a number of atoms, found"),

@@ -210,7 +210,7 @@ def test_steps_of_a_dump(tmp_path, origin):
     assert "the file has numbers of steps only" in said
     assert "a step counts as 1 ps; give dt= (--dt)" in said
     (said,) = said_of(path, units="real")
-    assert "a step counts as 1 fs, which LAMMPS takes in units real by default" in said
+    assert "a step counts as 1 fs, the default of LAMMPS in units real" in said
     with pytest.warns(PacelineWarning):
         reader = Reader(path, units="real")
     np.testing.assert_allclose(reader.times(), 0.5 * np.arange(8))

@@ -1,4 +1,5 @@
-//! Microseconds a frame: blocks of a dataset in each layout, beside reading its bytes.
+//! Benchmark: microseconds per frame to read blocks of a dataset in each layout, compared with
+//! reading its bytes.
 //!
 //! `cargo bench -p paceline-formats --bench chunks`
 
@@ -20,10 +21,10 @@ use paceline_formats::{CELL_WIDTH, Fields};
 const ROUNDS: usize = 21;
 const BLOCK: usize = 63;
 
-/// AdK alone and in water; frames that fit the page cache.
+/// Systems: AdK alone and in water. The numbers of frames fit into the page cache.
 const SYSTEMS: [(usize, usize); 2] = [(3341, 16 * BLOCK), (47_681, 4 * BLOCK)];
 
-/// A dataset in a file, and where its chunks are.
+/// Dataset in a file, and the locations of its chunks.
 struct Stored {
     name: &'static str,
     element: Element,
@@ -32,7 +33,7 @@ struct Stored {
     sizes: Vec<u64>,
 }
 
-/// Positions within a box, stored to a hundredth of an Å.
+/// Return a coordinate in a box, rounded to 0.01 Å.
 fn position(frame: usize, number: usize) -> f32 {
     let place = (number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50;
     let step = (number as u64 ^ (frame as u64) << 32).wrapping_mul(0xd6e8_feb8_6659_fd93) >> 57;
@@ -103,7 +104,7 @@ impl Stored {
         }
     }
 
-    /// Seconds a frame of one pass over all blocks.
+    /// Return the seconds per frame of one pass over all blocks.
     fn time(&self, path: &Path, atoms: &Atoms) -> f64 {
         let source = Arc::new(FileSource::open(path).expect("a file"));
         let elements = [Some(self.element.clone()), None, None];
@@ -159,7 +160,7 @@ impl Stored {
     }
 }
 
-/// Seconds a frame of a plain pass over as many bytes as unfiltered frames have.
+/// Return the seconds per frame of reading the same number of bytes sequentially.
 fn time_cat(path: &Path, n_atoms: usize, n_frames: usize) -> f64 {
     let mut file = File::open(path).expect("a file");
     let mut buffer = vec![0; 128 * 1024];

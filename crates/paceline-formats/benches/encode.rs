@@ -1,4 +1,4 @@
-//! Nanoseconds an atom to encode the frames of the XTC files given, as XTC and as DCD.
+//! Benchmark: nanoseconds per atom to encode the frames of given XTC files as XTC and as DCD.
 //!
 //! `cargo bench -p paceline-formats --bench encode -- FILE.xtc...`
 
@@ -28,8 +28,9 @@ fn read(path: &str) -> Vec<Frame> {
     frames
 }
 
-/// Seconds for one pass over the frames, each counted as in the round that had it fastest, and the
-/// bytes that it makes. (A frame encoded again at once would be foreseen by the processor.)
+/// Return the seconds for one pass over the frames, and the number of bytes. The time of each frame
+/// is that of its fastest round. A frame is not encoded twice in sequence, since the processor
+/// would then predict its branches.
 fn time(encoder: &mut dyn Encoder, frames: &[Frame]) -> (f64, usize) {
     let (mut bytes, mut n_bytes) = (Vec::new(), 0);
     let mut least = vec![f64::INFINITY; frames.len()];

@@ -1,5 +1,5 @@
-//! Nanoseconds to write and read numbers and atoms as text:
-//! `cargo bench -p paceline-formats --bench formatting`.
+//! Benchmark: nanoseconds to write and read numbers and atoms as text. Run `cargo bench -p
+//! paceline-formats --bench formatting`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use paceline_formats::fortran_text::{f, g20_10, take_real, three_g20_10};
 const REPEATS: usize = 15;
 const NUMBERS: usize = 90_000;
 
-/// Deterministic numbers from -1 to 1.
+/// Deterministic random numbers from -1 to 1.
 struct Random(u64);
 
 impl Random {
@@ -23,7 +23,7 @@ impl Random {
 fn main() {
     println!("ns, median of {REPEATS} repeats (fastest, slowest)");
     let mut random = Random(7);
-    // Positions (Å), velocities (Å/ps) and forces (DL_POLY's unit) of molten salt.
+    // Typical positions (Å), velocities (Å/ps) and forces (DL_POLY's unit) of a molten salt.
     let sizes = [64.0, 64.0, 64.0, 9.0, 9.0, 9.0, 5e3, 5e3, 5e3];
     let numbers: Vec<f64> = (0..NUMBERS).map(|i| sizes[i % 9] * random.next()).collect();
     let text: Vec<[u8; 20]> = numbers.iter().map(|&value| g20_10(value)).collect();

@@ -1,4 +1,5 @@
-//! Nanoseconds an atom: our decoder and the crate molly, in turn, on the files given.
+//! Benchmark: nanoseconds per atom of paceline's decoder and of the crate molly, in turn, for given
+//! files.
 //!
 //! `cargo bench -p paceline-formats --bench xtc -- FILE.xtc...`
 
@@ -31,7 +32,7 @@ impl Trajectory {
         Trajectory { n_atoms, frames }
     }
 
-    /// Seconds for one pass of ours over the frames.
+    /// Return the seconds of paceline for one pass over the frames.
     fn time_ours(&self, atoms: &Atoms) -> f64 {
         let mut out = Frame::new(atoms.len(), Fields::POSITIONS);
         let mut decoder = XtcDecoder::new(atoms.clone());
@@ -46,7 +47,7 @@ impl Trajectory {
         start.elapsed().as_secs_f64()
     }
 
-    /// Seconds for one pass of molly over the frames.
+    /// Return the seconds of molly for one pass over the frames.
     fn time_molly(&self, selection: &AtomSelection) -> f64 {
         let mut frame = molly::Frame::default();
         let start = Instant::now();

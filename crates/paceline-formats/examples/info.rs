@@ -1,4 +1,4 @@
-//! Print what a trajectory holds: `cargo run --example info -- md.xtc`.
+//! Print the content of a trajectory: `cargo run --example info -- md.xtc`.
 
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::Result;

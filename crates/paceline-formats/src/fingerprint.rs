@@ -275,7 +275,7 @@ impl FromStr for Fingerprint {
         parsed.flatten().ok_or_else(|| {
             let text: String = text.chars().take(60).collect();
             Error::Argument(format!(
-                "a fingerprint has 48 hexadecimal digits; {text:?} is none"
+                "expected a fingerprint of 48 hexadecimal digits, found {text:?}"
             ))
         })
     }

@@ -345,14 +345,14 @@ impl Registry {
         let format = self.named(name);
         let abilities = format.map(Format::abilities).unwrap_or_default();
         if settings.precision.is_some() && !abilities.precision {
-            return Err(format!("{name} has no precision to choose"));
+            return Err(format!("the precision of {name} cannot be chosen"));
         }
         match format {
             Some(format) if abilities.writes != Fields::default() => {
                 match fields.beyond(abilities.writes) {
                     Some(field) => Err(format!("{name} holds no {field}")),
                     None if fields == Fields::default() && !abilities.mixed_fields => {
-                        Err(format!("there is nothing to write to {name}"))
+                        Err(format!("there are no fields to write to {name}"))
                     }
                     None => format.encoder(settings),
                 }

@@ -100,7 +100,7 @@ impl<'a> Lines<'a> {
             self.at = self.bytes.len();
             return Ok(Some(rest).filter(|rest| !is_blank(rest)));
         }
-        let expected = "a line feed at the end of the last line (add one where the line is whole)";
+        let expected = "a line feed at the end of the last line (add one if the line is complete)";
         Err(Fault::bad(self.bytes.len(), expected, quoted(rest)))
     }
 }

@@ -49,8 +49,8 @@ pub struct Units(u8);
 
 impl Units {
     /// Warning about numbers without units.
-    pub const REDUCED: &str = "numbers have no unit (units lj): they are left as they are, and named \
-                               Å, ps, Å/ps and kJ/(mol·Å)";
+    pub const REDUCED: &str = "numbers have no unit (units lj): they are not converted, but \
+                               labelled Å, ps, Å/ps and kJ/(mol·Å)";
 
     /// Return the unit style with this name in LAMMPS's command `units`.
     pub fn named(name: &[u8]) -> Option<Units> {

@@ -1,4 +1,4 @@
-//! Time of a particle's mean squared displacement by Fourier transforms.
+//! Benchmark: time of the mean squared displacement of a particle by Fourier transforms.
 
 use paceline_kernels::correlation::{Correlated, Correlation};
 use std::hint::black_box;

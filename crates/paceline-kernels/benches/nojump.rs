@@ -1,4 +1,5 @@
-//! Time of following atoms, ns an atom: `cargo bench -p paceline-kernels --bench nojump`.
+//! Benchmark: nanoseconds per atom to unwrap atoms. Run `cargo bench -p paceline-kernels --bench
+//! nojump`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -6,7 +7,7 @@ use std::time::Instant;
 use paceline_kernels::instructions::{Instructions, allow, used};
 use paceline_kernels::nojump::{Follower, NoJump};
 
-/// Of a protein, of the oxygens of water around it, and of both with hydrogens.
+/// Numbers of atoms of a protein, of the water oxygens around it, and of both with hydrogens.
 const ATOMS: [usize; 3] = [3_341, 11_084, 47_681];
 const FRAMES: usize = 16;
 const BLOCKS: usize = 31;
@@ -15,7 +16,7 @@ const CELLS: [(&str, [f32; 6]); 2] = [
     ("dodecahedron", [80.0, 80.0, 80.0, 60.0, 60.0, 90.0]),
 ];
 
-/// Deterministic numbers in 0 to 1.
+/// Deterministic random numbers from 0 to 1.
 struct Random(u64);
 
 impl Random {
@@ -46,7 +47,7 @@ fn main() {
     }
 }
 
-/// Sorted.
+/// Return the times of all rounds, sorted.
 fn times(cell: [f32; 6], n_atoms: usize) -> Vec<f64> {
     let mut random = Random(7);
     let mut frame: Vec<f32> = (0..3 * n_atoms).map(|_| 80.0 * random.next()).collect();

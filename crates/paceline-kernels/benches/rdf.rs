@@ -14,7 +14,7 @@ const CELLS: [(&str, [f32; 6]); 2] = [
     ("dodecahedron", [80.0, 80.0, 80.0, 60.0, 60.0, 90.0]),
 ];
 
-/// Deterministic numbers in 0 to 1.
+/// Deterministic random numbers from 0 to 1.
 struct Random(u64);
 
 impl Random {

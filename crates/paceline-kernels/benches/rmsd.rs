@@ -10,7 +10,7 @@ use paceline_kernels::row_kernel::{Frames, RowKernel};
 const FRAMES: usize = 64;
 const REPEATS: usize = 15;
 
-/// Deterministic numbers in 0 to 1.
+/// Deterministic random numbers from 0 to 1.
 struct Random(u64);
 
 impl Random {

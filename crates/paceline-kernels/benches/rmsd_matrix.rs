@@ -1,5 +1,5 @@
-//! Time of a pair of frames in the matrix of RMSDs: `cargo bench -p paceline-kernels --bench
-//! rmsd_matrix`.
+//! Benchmark: time per pair of frames in an RMSD matrix. Run `cargo bench -p paceline-kernels
+//! --bench rmsd_matrix`.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use std::time::Instant;
 use paceline_kernels::instructions::{Instructions, allow, used};
 use paceline_kernels::rmsd_matrix::PairRmsd;
 
-/// Tiles, of which the fastest counts.
+/// Number of tiles. The time is that of the fastest tile.
 const TILES: usize = 10;
 
 fn main() {

@@ -18,7 +18,7 @@ const CELLS: [(&str, [f32; 6]); 2] = [
     ("dodecahedron", [80.0, 80.0, 80.0, 60.0, 60.0, 90.0]),
 ];
 
-/// Deterministic numbers in 0 to 1.
+/// Deterministic random numbers from 0 to 1.
 struct Random(u64);
 
 impl Random {
@@ -28,7 +28,7 @@ impl Random {
     }
 }
 
-/// A branched chain of bonds of about 1.5 Å, coiled up in 50 Å like a protein.
+/// Return a branched chain with bonds of about 1.5 Å, folded within 50 Å like a protein.
 fn molecule(random: &mut Random) -> (Vec<f32>, Vec<[usize; 2]>) {
     let mut positions = vec![25.0; 3];
     let mut bonds = Vec::new();
@@ -60,7 +60,7 @@ fn main() {
     for (name, cell) in CELLS {
         let dimensions = cell.repeat(FRAMES);
         let mut broken = whole.repeat(FRAMES);
-        // About half of the molecule leaves the cell.
+        // About half of the molecule extends beyond the cell.
         for x in &mut broken {
             *x += 55.0;
         }

@@ -1,4 +1,4 @@
-//! RMSD of each frame to the first one, superposed: `cargo run --example rmsd -- md.xtc`.
+//! RMSD of each frame from the first, after superposition: `cargo run --example rmsd -- md.xtc`.
 
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;

@@ -1,4 +1,4 @@
-//! Kernels give the same bits with and without instruction sets beyond the base build's.
+//! Tests that kernels yield the same bits with and without instruction sets beyond the base build.
 
 use paceline_kernels::covariance;
 use paceline_kernels::density::{Profiles, Voxels};
@@ -21,15 +21,15 @@ const CELLS: [[f32; 6]; 4] = [
     [20.0, 19.0, 22.0, 80.0, 100.0, 115.0],
 ];
 const N_FRAMES: usize = 19;
-/// Frames of kernels that work on one after another.
+/// Number of frames for slow kernels.
 const FEW: usize = 2;
-/// Not a multiple of any number of lanes.
+/// Number of atoms that is not a multiple of the number of SIMD lanes.
 const N_ATOMS: usize = 211;
 
-/// Bits of all results, kernel by kernel.
+/// Bits of all results, for each kernel.
 type Found = Vec<(String, Vec<u64>)>;
 
-/// Positions in 0 to 24 Å.
+/// Return positions from 0 to 24 Å.
 fn block() -> Vec<f32> {
     let mut state = 5_u64;
     let mut next = || {
@@ -174,7 +174,7 @@ fn covariances(block: &[f32], found: &mut Found) {
 
 fn moves(block: &[f32], found: &mut Found) {
     for cell in CELLS.into_iter().skip(1) {
-        // So that atoms jump.
+        // Positions are changed so that atoms cross the cell faces.
         let positions: Vec<f32> = block.iter().map(|x| (7.0 * x).rem_euclid(29.0)).collect();
         for every in [1, 3] {
             let atoms: Vec<usize> = (0..N_ATOMS).step_by(every).collect();

@@ -1,4 +1,4 @@
-//! What a client of the file system does when a program calls: ask servers, and wait.
+//! Client side of the file system: request data from servers, and wait.
 
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -16,10 +16,11 @@ pub struct Client {
     shared: Shared,
 }
 
-/// The page behind the last read of each descriptor: of one that reads on there, more is fetched.
+/// Page after the last read of each descriptor. If the next read continues there, pages are read
+/// ahead.
 static BEHIND: [AtomicU64; 1024] = [const { AtomicU64::new(u64::MAX) }; 1024];
 
-/// None where the environment names no folder.
+/// Return the client; `None` if the environment names no folder.
 pub fn client() -> Option<&'static Client> {
     static CLIENT: OnceLock<Option<Client>> = OnceLock::new();
     CLIENT
@@ -39,7 +40,7 @@ impl Client {
         slow_file(fd, &self.settings.folder)
     }
 
-    /// A descriptor has been opened, from `begun` on.
+    /// Account for the opening of a descriptor; the call started at `begun`.
     pub fn opened(&self, fd: c_int, begun: u64) {
         if let Some(file) = self.slow_file(fd) {
             if let Some(behind) = BEHIND.get(fd as usize) {
@@ -50,7 +51,7 @@ impl Client {
         }
     }
 
-    /// A lock has been granted or refused, after waiting for it from `begun` on.
+    /// Account for a lock that was granted or refused; the call started at `begun`.
     pub fn locked(&self, fd: c_int, begun: u64) {
         if let Some(file) = self.slow_file(fd) {
             self.ask_for_name(file, self.settings.lock);
@@ -58,7 +59,7 @@ impl Client {
         }
     }
 
-    /// So many bytes have been read, from `begun` on.
+    /// Account for `n` bytes read; the call started at `begun`.
     pub fn has_read(&self, fd: c_int, offset: u64, n: u64, begun: u64) {
         let Some(file) = self.slow_file(fd) else {
             return;
@@ -71,7 +72,7 @@ impl Client {
         self.spent(Count::Reads, Count::Reading, begun);
     }
 
-    /// So many bytes will be read; none means all that follow.
+    /// Account for an announced read of `n` bytes; 0 means all following bytes.
     pub fn announced(&self, fd: c_int, offset: u64, n: u64) {
         if let Some(file) = self.slow_file(fd) {
             let n = if n == 0 { file.n_pages() * PAGE } else { n };
@@ -79,21 +80,21 @@ impl Client {
         }
     }
 
-    /// Data has been got at in another way, which is not slowed.
+    /// Account for access to data by a call that is not slowed.
     pub fn unseen(&self, fd: c_int) {
         if self.slow_file(fd).is_some() {
             self.shared.count(Count::Unseen, 1);
         }
     }
 
-    /// Pages to fetch beyond those that are read: none where a program jumps, where it reads again
-    /// what it has, or where half of them have been asked for.
+    /// Return the number of pages to read ahead. It is zero if the program seeks, reads the same
+    /// data again, or already requested half of these pages.
     fn ahead(&self, fd: c_int, pages: &Range<u64>, file: &SlowFile) -> u64 {
         let Some(behind) = BEHIND.get(fd as usize) else {
             return 0;
         };
         let expected = behind.swap(pages.end, Relaxed);
-        // A read that begins amid a page finds that page's beginning here.
+        // A read that begins inside a page also continues the previous read.
         let goes_on = pages.start == expected || pages.start + 1 == expected;
         let ahead = self.settings.read_ahead / PAGE;
         let asked = |page| file.arrival(page).is_some();
@@ -105,7 +106,7 @@ impl Client {
         }
     }
 
-    /// Ask for those of the pages that nobody asked for.
+    /// Request the pages that were not requested yet.
     fn fetch(&self, file: &SlowFile, pages: Range<u64>) {
         let mut page = pages.start;
         let stop = pages.end.min(file.n_pages());
@@ -126,7 +127,7 @@ impl Client {
         }
     }
 
-    /// Ask one server for pages of one stripe, which come one after another.
+    /// Request consecutive pages of one stripe from its server.
     fn request(&self, file: &SlowFile, pages: Range<u64>, stripe: u64) {
         let n = pages.end - pages.start;
         let server = (file.number() + stripe) % self.settings.servers as u64;
@@ -143,13 +144,13 @@ impl Client {
         self.shared.count(Count::BytesFetched, n * PAGE);
     }
 
-    /// Wait for what is done one after another for a file.
+    /// Wait in the queue of operations on a file that are served one after another.
     fn ask_for_name(&self, file: &SlowFile, cost: u64) {
         let end = self.shared.serve(Server::Names(file.number()), cost);
         wait_until(self.felt(end + self.settings.latency));
     }
 
-    /// When this process sees what others would see at `moment`.
+    /// Convert a moment to the time at which this process observes it.
     fn felt(&self, moment: u64) -> u64 {
         if self.settings.slow_process == Some(self.shared.process()) {
             let now = now();

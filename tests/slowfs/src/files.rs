@@ -1,19 +1,19 @@
-//! Which descriptors are slow files, and which pages of these have come to this process.
+//! Descriptors that refer to slow files, and pages that this process has received.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 use libc::c_int;
 
-/// What the kernel fetches at least.
+/// Minimum size that the kernel fetches, bytes.
 pub const PAGE: u64 = 4096;
 
-/// A slow file as it is now: one that was written to since is another.
+/// Slow file in its current state. A file that was written counts as another file.
 pub struct SlowFile {
     identity: Identity,
-    /// When each page is here; 0 while nobody asked for it.
+    /// Time at which each page arrives; 0 if it was not requested.
     arrivals: Box<[AtomicU64]>,
-    /// The file that was met before.
+    /// Next file in the list: the one that was added before.
     next: *mut SlowFile,
 }
 
@@ -25,16 +25,17 @@ struct Identity {
     modified: (libc::time_t, libc::c_long),
 }
 
-/// All that were met. It only grows, so that threads need no lock, which a fork could leave held.
+/// List of all files. It only grows, so that threads need no lock. A fork could leave a lock
+/// locked.
 static LATEST: AtomicPtr<SlowFile> = AtomicPtr::new(null_mut());
 
-/// The slow file that a descriptor stands for. The kernel is asked each time: so descriptors that
-/// were duplicated, inherited or closed need no looking after.
+/// Return the slow file of a descriptor. The kernel is asked at each call, so that duplicated,
+/// inherited or closed descriptors need no bookkeeping.
 pub fn slow_file(fd: c_int, folder: &[u8]) -> Option<&'static SlowFile> {
     let identity = identity(fd)?;
     let mut latest = LATEST.load(Ordering::Acquire);
     let mut file = latest;
-    // SAFETY: pointers in the list are null or of leaked boxes, which nobody changes.
+    // SAFETY: pointers in the list are null, or point to leaked boxes that are never changed.
     while let Some(known) = unsafe { file.as_ref() } {
         if known.identity == identity {
             return Some(known);
@@ -52,11 +53,11 @@ pub fn slow_file(fd: c_int, folder: &[u8]) -> Option<&'static SlowFile> {
     }));
     loop {
         match LATEST.compare_exchange(latest, added, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: the box is leaked and from now on nobody changes it.
+            // SAFETY: the box is leaked, and is never changed from now on.
             Ok(_) => return Some(unsafe { &*added }),
             Err(other) => {
                 latest = other;
-                // SAFETY: no other thread knows of the box yet.
+                // SAFETY: no other thread has a pointer to the box yet.
                 unsafe { (*added).next = other };
             }
         }
@@ -64,7 +65,7 @@ pub fn slow_file(fd: c_int, folder: &[u8]) -> Option<&'static SlowFile> {
 }
 
 impl SlowFile {
-    /// Any number that differs from other files' mostly.
+    /// Return a number that usually differs from those of other files.
     pub fn number(&self) -> u64 {
         self.identity.number
     }
@@ -73,7 +74,8 @@ impl SlowFile {
         self.arrivals.len() as u64
     }
 
-    /// When a page is here; None where nobody asked for it or it lies behind the file's end.
+    /// Return the time at which a page arrives; `None` if it was not requested, or is beyond the
+    /// end of the file.
     pub fn arrival(&self, page: u64) -> Option<u64> {
         let moment = self.arrivals.get(page as usize)?.load(Ordering::Relaxed);
         (moment > 0).then_some(moment)
@@ -86,9 +88,9 @@ impl SlowFile {
     }
 }
 
-/// None but for a regular file.
+/// Return the identity of a regular file, else `None`.
 fn identity(fd: c_int) -> Option<Identity> {
-    // SAFETY: zeros are a valid stat, and fstat writes to nothing else.
+    // SAFETY: zeros are a valid stat, and fstat writes only to this variable.
     let stat = unsafe {
         let mut stat: libc::stat = std::mem::zeroed();
         (libc::fstat(fd, &mut stat) == 0).then_some(stat)?

@@ -1,5 +1,6 @@
-//! A slow, shared file system to test against, without privileges: preloaded into programs, it
-//! makes them wait for the files of one folder as if a network and busy servers lay between.
+//! Simulated slow shared file system for tests, without privileges. The library is preloaded into
+//! programs, and makes them wait for the files of one folder, as if a network and busy servers lay
+//! between.
 //!
 //! ```text
 //! wrapped ─┬─► client ─┬─► files    which descriptors, and which of their pages have come
@@ -7,9 +8,9 @@
 //!    └──► next         └─► settings
 //! ```
 //!
-//! Every process is a client of its own with a cache of its own, as if each ran on another node.
-//! Data comes from servers, which serve one request after another; files are striped over them.
-//! Opens and locks of one file are served one after another, too. `benchmarks/slowfs.py` is its face.
+//! Every process is a separate client with its own cache, as if each ran on another node. Servers
+//! provide data, each one request after another, and files are striped over servers. Opens and
+//! locks of one file are also served one after another. `benchmarks/slowfs.py` is the interface.
 
 #[cfg(not(all(
     target_os = "linux",

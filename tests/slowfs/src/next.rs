@@ -1,4 +1,4 @@
-//! The calls that are wrapped, as they are without us.
+//! Original functions of the C library, which this library wraps.
 
 use std::ffi::CStr;
 use std::mem::transmute;
@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use libc::{FILE, c_char, c_int, c_void, iovec, mode_t, off_t, size_t, ssize_t};
 
-/// The address of what `name` would mean if this library were not there.
+/// Return the address that `name` would have without this library.
 fn address(cached: &AtomicUsize, name: &CStr) -> usize {
     let mut address = cached.load(Ordering::Relaxed);
     if address == 0 {
-        // SAFETY: the name ends with a zero byte; the answer is only compared and kept.
+        // SAFETY: the name ends with a zero byte; the result is only compared and stored.
         address = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
         if address == 0 {
             eprintln!("slowfs: the C library has no {name:?}");
@@ -21,17 +21,17 @@ fn address(cached: &AtomicUsize, name: &CStr) -> usize {
     address
 }
 
-/// Parameters after a semicolon are those of a variadic function.
+/// Declare an original function. Parameters after a semicolon are those of a variadic function.
 macro_rules! next {
     ($(fn $name:ident($($argument:ident: $kind:ty),* $(; $dots:tt $more:ident: $more_kind:ty)?)
         -> $result:ty = $c_name:literal;)*) => {$(
         /// # Safety
-        /// As the C library's function of this name.
+        /// Call the original function of the C library with this name.
         pub unsafe fn $name($($argument: $kind,)* $($more: $more_kind)?) -> $result {
             static ADDRESS: AtomicUsize = AtomicUsize::new(0);
             let address = address(&ADDRESS, $c_name);
-            // SAFETY: there stands the C library's function of this name, whose parameters and
-            // result are of these types; its own promises are kept by the caller.
+            // SAFETY: the address is that of the function with this name in the C library, which
+            // has these types of parameters and result. The caller meets its other requirements.
             unsafe {
                 let function: unsafe extern "C" fn($($kind),* $(, $dots)?) -> $result =
                     transmute(address);

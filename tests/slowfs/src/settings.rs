@@ -1,4 +1,4 @@
-//! What the environment says about the file system.
+//! Settings of the file system, read from environment variables.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -6,32 +6,34 @@ use std::str::FromStr;
 
 use crate::shared::MOST_SERVERS;
 
-/// Times in nanoseconds.
+/// Settings; times are in nanoseconds.
 pub struct Settings {
-    /// Regular files beneath are slow: an absolute path without links, and a slash at its end.
+    /// Folder whose regular files are slow: an absolute path without links, with a slash at its
+    /// end.
     pub folder: Vec<u8>,
-    /// The file that all processes map.
+    /// Path of the file that all processes map.
     pub state: CString,
-    /// From a request to its first byte, where no server is busy.
+    /// Time from a request to its first byte, if the server is idle.
     pub latency: u64,
-    /// Time of a byte, of each server.
+    /// Time per byte of each server.
     pub byte: f64,
-    /// Servers of data, and bytes of a file that one holds before it is the next one's turn.
+    /// Number of data servers. The next field is the stripe size, bytes.
     pub servers: usize,
     pub stripe: u64,
-    /// What one request for data, one open and one lock keep a server busy.
+    /// Time for which one request for data keeps a server busy. The next fields are those of an
+    /// open and of a lock.
     pub request: u64,
     pub open: u64,
     pub lock: u64,
-    /// Bytes that are fetched ahead of one who reads in order.
+    /// Number of bytes that are read ahead for sequential reads.
     pub read_ahead: u64,
-    /// One process that waits so many times as long as the others would.
+    /// Factor by which one process waits longer than the others.
     pub slow_process: Option<u64>,
     pub slow_factor: f64,
 }
 
 impl Settings {
-    /// None where there is nothing to be slow.
+    /// Read the settings; `None` if no folder is slow.
     pub fn from_environment() -> Option<Self> {
         let mut folder = std::env::var_os("SLOWFS_FOLDER").map(OsString::into_vec)?;
         let state = std::env::var_os("SLOWFS_STATE").map(OsString::into_vec)?;
@@ -72,7 +74,8 @@ fn number<T: FromStr>(name: &str, default: T) -> T {
     }
 }
 
-/// End the program: a file system other than the one that was asked for would prove nothing.
+/// End the program, because a test with another file system than the requested one would prove
+/// nothing.
 fn refuse(name: &str, expected: &str) -> ! {
     let found = std::env::var_os(name).unwrap_or_default();
     eprintln!("slowfs: {name}: expected {expected}, found {found:?}");

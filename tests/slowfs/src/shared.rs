@@ -1,4 +1,4 @@
-//! What all processes share: until when each server is busy, and what each process did.
+//! State that all processes share: when each server becomes idle, and the counts of each process.
 //!
 //! ```text
 //! word 0               processes so far
@@ -7,7 +7,7 @@
 //! words 256 + 16 p ... process p: its identifier, its number, and its counts
 //! ```
 //!
-//! Words are 64 bits, in the order of this machine's bytes; times are nanoseconds.
+//! Words have 64 bits, in native byte order; times are in nanoseconds.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -16,7 +16,7 @@ use crate::next;
 use crate::settings::Settings;
 
 pub const MOST_SERVERS: usize = 64;
-/// Processes beyond are counted with the last.
+/// Maximum number of processes. Further processes are counted with the last one.
 const MOST_PROCESSES: usize = 4096;
 const SERVERS: usize = 64;
 const NAMES: usize = 128;
@@ -24,14 +24,14 @@ const HEAD: usize = 256;
 const ROW: usize = 16;
 const WORDS: usize = HEAD + MOST_PROCESSES * ROW;
 
-/// What is counted of a process, and in which word of its row.
+/// Counts of a process, and the word of each count in its row.
 #[derive(Clone, Copy)]
 pub enum Count {
     Opens = 2,
     Reads = 3,
     Requests = 4,
     Locks = 5,
-    /// Calls that get at data in ways that are not slowed.
+    /// Number of calls that access data in ways that are not slowed.
     Unseen = 6,
     BytesRead = 7,
     BytesFetched = 8,
@@ -40,10 +40,10 @@ pub enum Count {
     Locking = 11,
 }
 
-/// Who serves a request.
+/// Server of a request.
 #[derive(Clone, Copy)]
 pub enum Server {
-    /// For opens and locks of the file of this number.
+    /// Server of opens and locks for the file with this number.
     Names(u64),
     Data(u64),
 }
@@ -51,10 +51,10 @@ pub enum Server {
 pub struct Shared(&'static [AtomicU64; WORDS]);
 
 impl Shared {
-    /// Map the file of `settings`, which has the right size once somebody mapped it.
+    /// Map the file of `settings`. The first process sets its size.
     pub fn map(settings: &Settings) -> Option<Self> {
         let flags = libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC;
-        // SAFETY: the path ends with a zero byte; no memory of ours is given to anybody.
+        // SAFETY: the path ends with a zero byte, and the call gets no other memory of the process.
         let address = unsafe {
             let fd = next::open(settings.state.as_ptr(), flags, 0o600);
             let sized = libc::ftruncate(fd, size_of::<[AtomicU64; WORDS]>() as libc::off_t);
@@ -76,12 +76,14 @@ impl Shared {
         if address == libc::MAP_FAILED {
             return None;
         }
-        // SAFETY: the mapping is as long as the array, aligned to a page, readable and writable,
-        // and never unmapped; any bytes are valid words, and all who map it use atomic words.
+        // SAFETY: the mapping has the length of the array, is aligned to a page, readable and
+        // writable, and is never unmapped. All bytes are valid words, and all processes access them
+        // as atomic words.
         Some(Shared(unsafe { &*address.cast() }))
     }
 
-    /// Wait in the queue of a server from now on, and keep it busy for `cost`; the end of that.
+    /// Wait in the queue of a server from now on, and keep it busy for `cost`; return the end of
+    /// this time.
     pub fn serve(&self, server: Server, cost: u64) -> u64 {
         let word = match server {
             Server::Names(file) => NAMES + file as usize % MOST_SERVERS,
@@ -97,15 +99,15 @@ impl Shared {
         self.0[HEAD + self.row() * ROW + what as usize].fetch_add(n, Relaxed);
     }
 
-    /// This process's number: its rank, or how many came before it.
+    /// Return the number of this process: its MPI rank, or the number of processes before it.
     pub fn process(&self) -> u64 {
         self.0[HEAD + self.row() * ROW + 1].load(Relaxed)
     }
 
-    /// Where this process counts. A forked one finds its parent's row, sees that it is not its
-    /// own, and takes one for itself.
+    /// Return the row of this process. A forked process detects that the row belongs to its parent,
+    /// and takes a new row.
     fn row(&self) -> usize {
-        /// The process's identifier, and above its 32 bits its row.
+        /// Identifier of the process in the lower 32 bits, and its row above.
         static OWN: AtomicU64 = AtomicU64::new(0);
         let process = u64::from(std::process::id());
         let own = OWN.load(Relaxed);
@@ -120,13 +122,13 @@ impl Shared {
                 self.0[HEAD + row * ROW].store(process, Relaxed);
                 row
             }
-            // Another thread was faster; the row taken here stays without a process.
+            // Another thread was faster; the row taken here remains unused.
             Err(theirs) => (theirs >> 32) as usize,
         }
     }
 }
 
-/// The rank that a launcher of MPI gave this process.
+/// Return the MPI rank that a launcher assigned to this process.
 fn rank() -> Option<u64> {
     [
         "PMI_RANK",

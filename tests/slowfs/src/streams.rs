@@ -1,6 +1,6 @@
-//! C's streams. The C library reads for them without a call that could be wrapped; so a stream
-//! of a slow file is replaced by one that reads through us, and keeps the first for its
-//! descriptor.
+//! Streams of C. The C library reads for a stream without a call that could be wrapped. Therefore a
+//! stream of a slow file is replaced by one that reads through this library. The original stream is
+//! kept for its descriptor.
 
 use std::ffi::CStr;
 use std::ptr::null_mut;
@@ -12,7 +12,7 @@ use crate::client::client;
 use crate::clock::now;
 use crate::{next, wrapped};
 
-/// The C library's cookie_io_functions_t; without `write`, nothing can be written.
+/// Type cookie_io_functions_t of the C library. Without `write`, the stream is read-only.
 #[repr(C)]
 struct Functions {
     read: unsafe extern "C" fn(*mut c_void, *mut c_char, size_t) -> ssize_t,
@@ -25,14 +25,14 @@ unsafe extern "C" {
     fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
 }
 
-/// The stream that reads through us, of each descriptor that has one.
+/// For each descriptor, the stream that reads through this library, if there is one.
 static STREAMS: [AtomicPtr<FILE>; 1024] = [const { AtomicPtr::new(null_mut()) }; 1024];
 
 /// # Safety
-/// As the C library's function of this name.
+/// Replace the function of the C library with this name.
 pub unsafe fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
     let begun = now();
-    // SAFETY: the caller keeps the promises of fopen; fileno gets a stream that is open.
+    // SAFETY: the caller meets the requirements of fopen; fileno gets an open stream.
     unsafe {
         let stream = next::fopen(path, mode);
         if !stream.is_null()
@@ -45,31 +45,32 @@ pub unsafe fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
 }
 
 /// # Safety
-/// As the C library's function of this name.
+/// Replace the function of the C library with this name.
 pub unsafe fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE {
-    // SAFETY: the caller keeps the promises of fdopen.
+    // SAFETY: the caller meets the requirements of fdopen.
     unsafe { replaced(next::fdopen(fd, mode), mode) }
 }
 
 /// # Safety
-/// As the C library's function of this name.
+/// Replace the function of the C library with this name.
 pub unsafe fn fileno(stream: *mut FILE) -> c_int {
     match STREAMS.iter().position(|ours| ours.load(Relaxed) == stream) {
         Some(fd) if !stream.is_null() => fd as c_int,
-        // SAFETY: the caller keeps the promises of fileno.
+        // SAFETY: the caller meets the requirements of fileno.
         _ => unsafe { next::fileno(stream) },
     }
 }
 
-/// The stream itself, or one of ours, where it only reads a slow file.
+/// Return the stream itself, or a stream that reads through this library if it only reads a slow
+/// file.
 ///
 /// # Safety
-/// `stream` is null, or open with `mode` and not yet used; `mode` ends with a zero byte.
+/// `stream` must be null, or open with `mode` and not used yet; `mode` must end with a zero byte.
 unsafe fn replaced(stream: *mut FILE, mode: *const c_char) -> *mut FILE {
     if stream.is_null() {
         return stream;
     }
-    // SAFETY: both are as promised.
+    // SAFETY: the caller guarantees both arguments.
     let (fd, reads) = unsafe { (next::fileno(stream), CStr::from_ptr(mode).to_bytes()) };
     let reads = reads.starts_with(b"r") && !reads.contains(&b'+');
     let Some(place) = STREAMS.get(fd as usize) else {
@@ -84,8 +85,8 @@ unsafe fn replaced(stream: *mut FILE, mode: *const c_char) -> *mut FILE {
         seek,
         close,
     };
-    // SAFETY: the functions are of the types that are called, and get the stream, which stays
-    // open until `close` closes it, as their first argument.
+    // SAFETY: the functions have the expected types. Their first argument is the stream, which
+    // stays open until `close` closes it.
     let ours = unsafe { fopencookie(stream.cast(), c"r".as_ptr(), functions) };
     if ours.is_null() {
         return stream;
@@ -95,12 +96,12 @@ unsafe fn replaced(stream: *mut FILE, mode: *const c_char) -> *mut FILE {
 }
 
 unsafe extern "C" fn read(stream: *mut c_void, buffer: *mut c_char, n: size_t) -> ssize_t {
-    // SAFETY: the C library gives the stream that `replaced` gave it, and its own buffer.
+    // SAFETY: the C library passes the stream that `replaced` registered, and its own buffer.
     unsafe { wrapped::read(next::fileno(stream.cast()), buffer.cast(), n) }
 }
 
 unsafe extern "C" fn seek(stream: *mut c_void, place: *mut off64_t, whence: c_int) -> c_int {
-    // SAFETY: the C library gives the stream that `replaced` gave it, and its own offset.
+    // SAFETY: the C library passes the stream that `replaced` registered, and its own offset.
     unsafe {
         let found = libc::lseek64(next::fileno(stream.cast()), *place, whence);
         if found < 0 {
@@ -112,7 +113,7 @@ unsafe extern "C" fn seek(stream: *mut c_void, place: *mut off64_t, whence: c_in
 }
 
 unsafe extern "C" fn close(stream: *mut c_void) -> c_int {
-    // SAFETY: the C library gives the stream that `replaced` gave it, and does not do so again.
+    // SAFETY: the C library passes the stream that `replaced` registered, and never uses it again.
     unsafe {
         if let Some(place) = STREAMS.get(next::fileno(stream.cast()) as usize) {
             place.store(null_mut(), Relaxed);

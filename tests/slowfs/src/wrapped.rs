@@ -1,7 +1,7 @@
-//! The C library's calls, each as it is without us and then slowed.
+//! Wrapped calls of the C library. Each calls the original function, and then waits.
 //!
-//! Functions that are variadic in C are not so here: on the two processors that are supported,
-//! integers and pointers come in the same registers either way.
+//! Functions that are variadic in C are not variadic here. On both supported processors, integers
+//! and pointers are passed in the same registers either way.
 
 use libc::{FILE, c_char, c_int, c_short, c_uint, c_void, iovec, mode_t, off_t, size_t, ssize_t};
 
@@ -11,42 +11,42 @@ use crate::{next, streams};
 
 unsafe fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     let begun = now();
-    // SAFETY: the caller keeps the promises of open.
+    // SAFETY: the caller meets the requirements of open.
     opened(unsafe { next::open(path, flags, mode) }, begun)
 }
 
 unsafe fn openat(folder: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     let begun = now();
-    // SAFETY: the caller keeps the promises of openat.
+    // SAFETY: the caller meets the requirements of openat.
     opened(unsafe { next::openat(folder, path, flags, mode) }, begun)
 }
 
-/// Programs that were compiled with checks call this where no file can be created.
+/// Open a file. Programs compiled with fortify checks call this function if no file can be created.
 unsafe fn open_checked(path: *const c_char, flags: c_int) -> c_int {
-    // SAFETY: the caller keeps the promises of open.
+    // SAFETY: the caller meets the requirements of open.
     unsafe { open(path, flags, 0) }
 }
 
 unsafe fn openat_checked(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
-    // SAFETY: the caller keeps the promises of openat.
+    // SAFETY: the caller meets the requirements of openat.
     unsafe { openat(folder, path, flags, 0) }
 }
 
 pub unsafe fn read(fd: c_int, buffer: *mut c_void, n: size_t) -> ssize_t {
     let begun = now();
-    // SAFETY: the caller keeps the promises of read.
+    // SAFETY: the caller meets the requirements of read.
     has_read_on(fd, unsafe { next::read(fd, buffer, n) }, begun)
 }
 
-/// Programs that were compiled with checks say how large the buffer is, too.
+/// Read from a file. Programs compiled with fortify checks also pass the size of the buffer.
 unsafe fn read_checked(fd: c_int, buffer: *mut c_void, n: size_t, _size: size_t) -> ssize_t {
-    // SAFETY: the caller keeps the promises of read.
+    // SAFETY: the caller meets the requirements of read.
     unsafe { read(fd, buffer, n) }
 }
 
 unsafe fn pread(fd: c_int, buffer: *mut c_void, n: size_t, offset: off_t) -> ssize_t {
     let begun = now();
-    // SAFETY: the caller keeps the promises of pread.
+    // SAFETY: the caller meets the requirements of pread.
     has_read(
         fd,
         offset,
@@ -62,19 +62,19 @@ unsafe fn pread_checked(
     offset: off_t,
     _size: size_t,
 ) -> ssize_t {
-    // SAFETY: the caller keeps the promises of pread.
+    // SAFETY: the caller meets the requirements of pread.
     unsafe { pread(fd, buffer, n, offset) }
 }
 
 unsafe fn readv(fd: c_int, buffers: *const iovec, n: c_int) -> ssize_t {
     let begun = now();
-    // SAFETY: the caller keeps the promises of readv.
+    // SAFETY: the caller meets the requirements of readv.
     has_read_on(fd, unsafe { next::readv(fd, buffers, n) }, begun)
 }
 
 unsafe fn preadv(fd: c_int, buffers: *const iovec, n: c_int, offset: off_t) -> ssize_t {
     let begun = now();
-    // SAFETY: the caller keeps the promises of preadv.
+    // SAFETY: the caller meets the requirements of preadv.
     has_read(
         fd,
         offset,
@@ -91,7 +91,7 @@ unsafe fn preadv2(
     flags: c_int,
 ) -> ssize_t {
     let begun = now();
-    // SAFETY: the caller keeps the promises of preadv2.
+    // SAFETY: the caller meets the requirements of preadv2.
     let done = unsafe { next::preadv2(fd, buffers, n, offset, flags) };
     if offset == -1 {
         has_read_on(fd, done, begun)
@@ -101,7 +101,7 @@ unsafe fn preadv2(
 }
 
 unsafe fn posix_fadvise(fd: c_int, offset: off_t, n: off_t, advice: c_int) -> c_int {
-    // SAFETY: the caller keeps the promises of posix_fadvise.
+    // SAFETY: the caller meets the requirements of posix_fadvise.
     let error = unsafe { next::posix_fadvise(fd, offset, n, advice) };
     if error == 0
         && advice == libc::POSIX_FADV_WILLNEED
@@ -114,7 +114,7 @@ unsafe fn posix_fadvise(fd: c_int, offset: off_t, n: off_t, advice: c_int) -> c_
 
 unsafe fn flock(fd: c_int, operation: c_int) -> c_int {
     let begun = now();
-    // SAFETY: the caller keeps the promises of flock.
+    // SAFETY: the caller meets the requirements of flock.
     let done = unsafe { next::flock(fd, operation) };
     if operation & libc::LOCK_UN == 0 && answered(done) {
         locked(fd, begun);
@@ -124,13 +124,14 @@ unsafe fn flock(fd: c_int, operation: c_int) -> c_int {
 
 unsafe fn fcntl(fd: c_int, command: c_int, argument: *mut c_void) -> c_int {
     let begun = now();
-    // SAFETY: the caller keeps the promises of fcntl.
+    // SAFETY: the caller meets the requirements of fcntl.
     let done = unsafe { next::fcntl(fd, command, argument) };
     let locks = matches!(
         command,
         libc::F_SETLK | libc::F_SETLKW | libc::F_OFD_SETLK | libc::F_OFD_SETLKW
     );
-    // SAFETY: the kernel has read the lock that these commands point to, or it had not answered.
+    // SAFETY: for these commands, the argument points to a lock structure, which the kernel has
+    // read successfully before it answered.
     if locks
         && answered(done)
         && unsafe { (*argument.cast::<libc::flock>()).l_type } != libc::F_UNLCK as c_short
@@ -148,7 +149,7 @@ unsafe fn mmap(
     fd: c_int,
     offset: off_t,
 ) -> *mut c_void {
-    // SAFETY: the caller keeps the promises of mmap.
+    // SAFETY: the caller meets the requirements of mmap.
     let address = unsafe { next::mmap(at, n, access, flags, fd, offset) };
     if fd >= 0 && address != libc::MAP_FAILED {
         unseen(fd);
@@ -157,7 +158,7 @@ unsafe fn mmap(
 }
 
 unsafe fn sendfile(to: c_int, from: c_int, offset: *mut off_t, n: size_t) -> ssize_t {
-    // SAFETY: the caller keeps the promises of sendfile.
+    // SAFETY: the caller meets the requirements of sendfile.
     let done = unsafe { next::sendfile(to, from, offset, n) };
     if done > 0 {
         unseen(from);
@@ -173,7 +174,7 @@ unsafe fn copy_file_range(
     n: size_t,
     flags: c_uint,
 ) -> ssize_t {
-    // SAFETY: the caller keeps the promises of copy_file_range.
+    // SAFETY: the caller meets the requirements of copy_file_range.
     let done = unsafe { next::copy_file_range(from, offset, to, to_offset, n, flags) };
     if done > 0 {
         unseen(from);
@@ -181,7 +182,7 @@ unsafe fn copy_file_range(
     done
 }
 
-/// What follows a call that opened `fd`, or failed.
+/// Account for a call that opened `fd`, or failed.
 fn opened(fd: c_int, begun: u64) -> c_int {
     if fd >= 0
         && let Some(client) = client()
@@ -191,7 +192,7 @@ fn opened(fd: c_int, begun: u64) -> c_int {
     fd
 }
 
-/// What follows a call that read `done` bytes from `offset` on, or failed.
+/// Account for a call that read `done` bytes from `offset` on, or failed.
 fn has_read(fd: c_int, offset: off_t, done: ssize_t, begun: u64) -> ssize_t {
     if done >= 0
         && let Some(client) = client()
@@ -201,13 +202,13 @@ fn has_read(fd: c_int, offset: off_t, done: ssize_t, begun: u64) -> ssize_t {
     done
 }
 
-/// The same, where the bytes end at the descriptor's own place.
+/// Account for a call that read `done` bytes, which end at the current position of the descriptor.
 fn has_read_on(fd: c_int, done: ssize_t, begun: u64) -> ssize_t {
     if done >= 0
         && let Some(client) = client()
         && client.slow_file(fd).is_some()
     {
-        // SAFETY: it takes and gives integers alone.
+        // SAFETY: the call takes and returns only integers.
         let place = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
         client.has_read(
             fd,
@@ -219,7 +220,8 @@ fn has_read_on(fd: c_int, done: ssize_t, begun: u64) -> ssize_t {
     done
 }
 
-/// Whether a call got a lock, or was refused it by another's: either way the server was asked.
+/// Return true if a call got a lock, or was refused because of another lock. The server answered in
+/// both cases.
 fn answered(done: c_int) -> bool {
     done == 0 || matches!(errno(), libc::EAGAIN | libc::EACCES)
 }
@@ -229,12 +231,12 @@ fn locked(fd: c_int, begun: u64) {
     if let Some(client) = client() {
         client.locked(fd, begun);
     }
-    // SAFETY: the address is that of this thread's own errno.
+    // SAFETY: the address is that of the errno of this thread.
     unsafe { *libc::__errno_location() = told };
 }
 
 fn errno() -> c_int {
-    // SAFETY: the address is that of this thread's own errno.
+    // SAFETY: the address is that of the errno of this thread.
     unsafe { *libc::__errno_location() }
 }
 
@@ -253,16 +255,17 @@ macro_rules! export {
     };
     (@one $name:ident ($($argument:ident: $kind:ty),*) -> $result:ty = $function:path) => {
         /// # Safety
-        /// As the C library's function of this name.
+        /// Replace the function of the C library with this name.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> $result {
-            // SAFETY: the caller keeps the promises of the C library's function.
+            // SAFETY: the caller meets the requirements of the function in the C library.
             unsafe { $function($($argument),*) }
         }
     };
 }
 
-// Where off_t has 64 bits, as on both processors, functions with 64 in their names do the same.
+// off_t has 64 bits on both supported processors, so that functions with 64 in their names are the
+// same.
 mod exported {
     use super::*;
 

@@ -439,8 +439,8 @@ impl FileLayout for Layout {
         let n_fixed = self.n_fixed();
         if n_fixed > 0 {
             return refused(format!(
-                "{n_fixed} of {} atoms are fixed, and only the first frame holds them: a copy of \
-                 other frames' bytes would lack them",
+                "{n_fixed} of {} atoms are fixed, and only the first frame contains them: the \
+                 bytes of other frames cannot be copied",
                 self.n_atoms()
             ));
         }

@@ -222,8 +222,8 @@ impl Layout {
     /// A message with the reason why the unit style is impossible.
     pub fn in_units(mut self, name: &str) -> Result<Layout, String> {
         let Writer::Lammps(_) = self.writer else {
-            let what = "units= (--units) is for DCD files that LAMMPS wrote, and the title of this \
-                        one names another program: give dt= (--dt), the time between frames";
+            let what = "units= (--units) is only for DCD files of LAMMPS, and the title of this \
+                        file names another program: pass dt= (--dt), the time between frames";
             return Err(what.into());
         };
         let units = Units::named(name.as_bytes()).ok_or_else(|| Units::unknown(name))?;

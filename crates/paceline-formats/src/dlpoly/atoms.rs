@@ -387,7 +387,7 @@ impl<'a> Walk<'a> {
         match lines.next_if_any()? {
             None => Ok(()),
             Some(line) => {
-                let expected = format!("the end of the frame behind {} atoms", self.layout.n_atoms);
+                let expected = format!("the end of the frame after {} atoms", self.layout.n_atoms);
                 Err(Fault::bad(self.at, expected, quoted(line)))
             }
         }

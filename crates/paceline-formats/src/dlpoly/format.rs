@@ -327,8 +327,8 @@ fn odd_cell(layout: &Layout) -> Option<String> {
         _ => return None,
     };
     Some(format!(
-        "the cell is {shape} (imcon {}), of which the file has the box around it: distances across \
-         its faces are not those of the simulation",
+        "the cell is {shape} (imcon {}), but the file contains only its bounding box: distances \
+         across the faces of the cell are wrong",
         layout.imcon()
     ))
 }

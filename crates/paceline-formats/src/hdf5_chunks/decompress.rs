@@ -175,7 +175,7 @@ impl Decompressors {
                 Ok(_) if stream.is_empty() => return Ok(false),
                 Ok(_) if self.done() > done => {}
                 Ok(_) | Err(InflateError::DataError | InflateError::NeedDict { .. }) => {
-                    return Err(format!("one that is corrupt behind byte {}", self.done()));
+                    return Err(format!("one that is corrupt after byte {}", self.done()));
                 }
                 Err(error) => return Err(error.as_str().into()),
             }
@@ -246,7 +246,7 @@ fn inflate_lzf(mut stream: &[u8], out: &mut [u8]) -> Result<(), String> {
     let mut done = 0;
     while let Some((&control, rest)) = stream.split_first() {
         stream = rest;
-        let cut = || format!("a stream that breaks off after {done} bytes");
+        let cut = || format!("a stream that ends after {done} bytes");
         if control < 32 {
             let len = usize::from(control) + 1;
             let (literal, rest) = stream.split_at_checked(len).ok_or_else(cut)?;
@@ -316,7 +316,7 @@ fn lz4_size(stream: &[u8]) -> Option<u64> {
 /// A description of what was found instead of a stream of `out.len()` bytes.
 #[cfg(feature = "lz4")]
 fn undo_lz4(stream: &[u8], out: &mut [u8]) -> Result<(), String> {
-    let cut = |done: usize| format!("a stream that breaks off after {done} bytes");
+    let cut = |done: usize| format!("a stream that ends after {done} bytes");
     let rest = stream.get(size_of::<u64>()..).ok_or_else(|| cut(0))?;
     let (block, mut rest) = split_number(rest).ok_or_else(|| cut(0))?;
     let block = block.min(out.len());
@@ -340,7 +340,7 @@ fn undo_lz4(stream: &[u8], out: &mut [u8]) -> Result<(), String> {
     }
     match rest.len() {
         0 => Ok(()),
-        n => Err(format!("a stream with {n} bytes behind its end")),
+        n => Err(format!("a stream with {n} bytes after its end")),
     }
 }
 
@@ -500,7 +500,7 @@ mod tests {
             (20, 4),
             (33, 8),
         ] {
-            let expected = format!("a stream that breaks off after {done} bytes");
+            let expected = format!("a stream that ends after {done} bytes");
             assert_eq!(refused(&stream[..n]), expected, "{n} bytes");
         }
         let longer = [&stream[..], &[0]].concat();

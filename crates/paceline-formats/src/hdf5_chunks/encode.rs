@@ -159,13 +159,15 @@ impl ChunkEncoder {
         // HDF5 states the size of a chunk in 32 bits.
         let Some(bytes) = bytes.filter(|&n| n > 0 && u32::try_from(n).is_ok()) else {
             return Err(format!(
-                "a chunk of HDF5 holds from 1 byte to 4 GB: {frames} frames of {atoms} atoms do not"
+                "an HDF5 chunk must have 1 byte to 4 GB, and {frames} frames of {atoms} atoms do not"
             ));
         };
         match settings.compression {
             Some(compression) => compression.check(bytes)?,
             None if settings.shuffle => {
-                return Err("shuffling alone makes nothing smaller: name a compression too".into());
+                return Err(
+                    "shuffling alone does not reduce the size: choose a compression, too".into(),
+                );
             }
             None => {}
         }
@@ -319,7 +321,10 @@ pub fn pack_chunk(
 ) -> Result<(), String> {
     compression.check(bytes.len())?;
     if width == 0 || bytes.is_empty() || !bytes.len().is_multiple_of(width) {
-        return Err(format!("{} bytes are no numbers of {width}", bytes.len()));
+        return Err(format!(
+            "{} bytes are not a whole number of {width}-byte numbers",
+            bytes.len()
+        ));
     }
     room.packed.clear();
     room.plain.clear();

@@ -43,7 +43,8 @@ impl Dataset {
         let chunk = self.chunk.as_ref().unwrap_or(&self.shape);
         if !matches!(self.shape.len(), 2 | 3) || chunk.len() != self.shape.len() {
             return Err(format!(
-                "{}: expected 2 or 3 axes, and as many of a chunk, found shape {} in chunks of {}",
+                "{}: expected 2 or 3 axes, and the same number for chunks, found shape {} in \
+                 chunks of {}",
                 self.name,
                 tuple(&self.shape),
                 tuple(chunk)
@@ -61,7 +62,7 @@ impl Dataset {
             .any(|axes| self.bytes_of(axes).is_none())
         {
             return Err(format!(
-                "{}: expected no more bytes than there are addresses, found shape {} in chunks \
+                "{}: expected a size below 2^64 bytes, found shape {} in chunks \
                  of {}",
                 self.name,
                 tuple(&self.shape),
@@ -70,7 +71,7 @@ impl Dataset {
         }
         if self.offset > i64::MAX as u64 {
             return Err(format!(
-                "{}: expected its first byte within a file, found it at byte {}",
+                "{}: expected an offset within the file, found byte {}",
                 self.name, self.offset
             ));
         }

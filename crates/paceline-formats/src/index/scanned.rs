@@ -249,7 +249,7 @@ pub fn times_of(source: &dyn Source, found: Scan, frames: &Frames) -> Result<Tim
         true => Ok(times),
         false => Err(Error::Changed {
             path: source.path().to_owned(),
-            what: "its frames are at other places".into(),
+            what: "its frames are at other offsets".into(),
         }),
     }
 }

@@ -92,19 +92,19 @@ impl FrameHead {
                 _ => return Err(Fault::bad(at, TIMESTEP, quoted(line))),
             }
             let at = lines.at();
-            let stated = lines.next("a line behind this item")?;
+            let stated = lines.next("a line after this item")?;
             if line == UNITS.as_bytes() {
                 units = Units::named(stated.trim_ascii());
             } else {
                 let mut rest = stated;
                 time = take_real(&mut rest).filter(|time| time.is_finite() && is_blank(rest));
                 if time.is_none() {
-                    return Err(Fault::bad(at, "a time, a number", quoted(stated)));
+                    return Err(Fault::bad(at, "a time (a number)", quoted(stated)));
                 }
             }
         }
         let at = lines.at();
-        let step = integer(&mut lines, "a step, a whole number")?;
+        let step = integer(&mut lines, "a step (an integer)")?;
         check_time(at, step as f64)?;
         item(&mut lines, N_ATOMS)?;
         let at = lines.at();
@@ -443,7 +443,7 @@ impl FileLayout for Layout {
             Ids::None => "none".into(),
             Ids::Dense => format!("1 to {}", self.n_atoms),
             Ids::Others(digest) => format!("with gaps ({digest:016x})"),
-            Ids::Varying => "others in each frame".into(),
+            Ids::Varying => "different in each frame".into(),
         };
         vec![
             ("positions", convention_name(self.convention)),

@@ -89,12 +89,12 @@ impl Layout {
         Clock::Unscaled(match (self.units, self.has_times) {
             (Some(_), true) => return Clock::Known,
             (None, true) => "they are in the units of the simulation, which the file does not \
-                             state: say for instance units=\"real\" (--units real)"
+                             state: pass, for example, units=\"real\" (--units real)"
                 .into(),
             (None, false) => format!("{STEPS} 1 ps"),
             (Some(units), false) => {
                 let (step, unit, name) = (units.usual_step(), units.name_of_time(), units.name());
-                format!("{STEPS} {step} {unit}, which LAMMPS takes in units {name} by default")
+                format!("{STEPS} {step} {unit}, the default of LAMMPS in units {name}")
             }
         })
     }

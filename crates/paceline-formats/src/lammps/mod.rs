@@ -344,7 +344,7 @@ impl<'a> AtomLines<'a> {
             None => Ok(()),
             Some(line) => {
                 let at = self.offset(line);
-                Err(Fault::bad(at, "no line behind the last atom", quoted(line)))
+                Err(Fault::bad(at, "no line after the last atom", quoted(line)))
             }
         }
     }

@@ -165,7 +165,7 @@ impl Layout {
             TimesState::Absent => format!("the file holds no times; {COUNTED}"),
             TimesState::Unreadable => format!("those of the file cannot be read; {COUNTED}"),
             TimesState::Unwritten => {
-                format!("the file has room for times, but no number was written; {COUNTED}")
+                format!("the file has a variable for times, but no time was written; {COUNTED}")
             }
         })
     }

@@ -96,7 +96,7 @@ impl NetcdfDecoder {
         }
         if self.layout.is_lost(frame) {
             let found = "other bytes: some were lost or inserted here or before";
-            return Err(Fault::bad(0, "a frame, where the header has it", found));
+            return Err(Fault::bad(0, "a frame at the offset in the header", found));
         }
         let (wanted, width) = (self.wanted, 3 * self.n_wanted);
         let room = |wanted: bool, values: &[f32]| !wanted || values.len() == width;

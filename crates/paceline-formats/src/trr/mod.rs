@@ -103,7 +103,7 @@ impl TrrDecoder {
         }
         if header.size() != size {
             let expected = format!("blocks that make a frame of {size} bytes");
-            let found = format!("such that make {} bytes", header.size());
+            let found = format!("blocks that make {} bytes", header.size());
             return Err(Fault::bad(AT_BLOCKS, expected, found));
         }
         Ok(())
@@ -479,7 +479,7 @@ impl TrrEncoder {
         // The size of a field is stored in 31 bits.
         let most = i32::MAX as usize / 12;
         match n_atoms {
-            0 => Err("expected an atom at least, found none".into()),
+            0 => Err("expected at least one atom, found none".into()),
             _ if n_atoms > most => Err(format!("TRR holds at most {most} atoms, not {n_atoms}")),
             _ => Ok(TrrEncoder { n_atoms }),
         }

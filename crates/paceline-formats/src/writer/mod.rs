@@ -121,8 +121,8 @@ impl Block<'_> {
                 bytes.reserve_exact(size * (self.times.len() - 1));
             } else if encoded != size {
                 let reason = format!(
-                    "expected a frame of {size} bytes, as before it, found {encoded}: such frames \
-                     have no place of their own in a file"
+                    "expected a frame of {size} bytes, like the one before, found {encoded}: the \
+                     offsets of such frames are unknown"
                 );
                 return Err(Failure::Frame(row, reason));
             }
@@ -194,13 +194,13 @@ pub fn write_chunks(
     let (rows, columns) = encoder.grid(lead + n_frames, n_atoms);
     let argument = |reason: String| Failure::Error(Error::Argument(reason));
     if encoder.settings().compression.is_some() {
-        let reason = "chunks that are compressed have no place before they are";
+        let reason = "compressed chunks have no offset before they are compressed";
         return Err(argument(reason.into()));
     }
     if lead >= encoder.settings().frames || places.len() != rows * columns {
         let found = places.len();
         return Err(argument(format!(
-            "expected the places of {rows} × {columns} chunks, found {found}, and {lead} frames \
+            "expected the offsets of {rows} × {columns} chunks, found {found}, and {lead} frames \
              before"
         )));
     }

@@ -43,8 +43,8 @@ impl XtcEncoder {
         }
         if !(precision > PRECISION_MIN && precision.is_finite()) {
             return Err(format!(
-                "expected a precision of so many integers per nm, finite and above \
-                 {PRECISION_MIN:e}, found {precision}"
+                "expected a finite precision above {PRECISION_MIN:e} integers per nm, found \
+                 {precision}"
             ));
         }
         Ok(XtcEncoder {

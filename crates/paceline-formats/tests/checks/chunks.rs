@@ -1,4 +1,4 @@
-//! Checks that must hold for any bytes that are taken for chunks of an HDF5 dataset.
+//! Checks that must pass for any bytes, read as chunks of an HDF5 dataset.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use paceline_formats::reader::{BlockOut, Numbers};
 use paceline_formats::source::{Source, Traffic};
 use paceline_formats::{CELL_WIDTH, Fields};
 
-/// Bytes that choose what the file is said to hold; its table of chunks follows them.
+/// Number of bytes that choose the layout of the dataset. The table of chunks follows them.
 const HEAD: usize = 12;
 
-/// All numbers that we decode.
+/// All types of numbers that paceline can decode.
 pub const NUMBERS: [&str; 20] = [
     "<f4", ">f4", "<f8", ">f8", "<i2", ">i2", "<i4", ">i4", "<i8", ">i8", "<u2", ">u2", "<u4",
     ">u4", "<u8", ">u8", "|i1", "|u1", "<i1", ">u1",
 ];
 
-/// A file in memory, which counts what is read of it.
+/// File in memory that counts the bytes read.
 #[derive(Default)]
 pub struct Bytes {
     pub bytes: Vec<u8>,
@@ -66,7 +66,7 @@ impl Source for Bytes {
     }
 }
 
-/// Places of rows of a dataset.
+/// Locations of the rows of a dataset.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     pub rows: Vec<i64>,
@@ -88,7 +88,7 @@ impl Table {
     }
 }
 
-/// Result of reading a block: its positions, and why frames were left out.
+/// Result of reading a block: positions, and the reasons for skipped frames.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Read {
     pub positions: Vec<f32>,
@@ -97,7 +97,7 @@ pub struct Read {
     pub traffic: Traffic,
 }
 
-/// Read positions of `n_wanted` atoms in the rows of a table.
+/// Read positions of `n_wanted` atoms in some rows of a table.
 pub fn read(
     reader: &mut ChunkReader,
     n_wanted: usize,
@@ -144,7 +144,7 @@ pub fn read(
     })
 }
 
-/// Choices that the bytes make.
+/// Choices made by the first bytes.
 struct Chosen {
     n_rows: u64,
     n_atoms: usize,
@@ -154,7 +154,8 @@ struct Chosen {
     ids: Option<Element>,
 }
 
-/// The first bytes choose the dataset and where its chunks are, all of them are the file.
+/// Check a reader. The first bytes choose the dataset and its chunks; the file consists of all
+/// bytes.
 pub fn check(data: &[u8]) {
     let Some(chosen) = choose(data) else {
         return;
@@ -178,7 +179,7 @@ pub fn check(data: &[u8]) {
         rows,
         ..chosen.table.clone()
     };
-    // Rows in order and all atoms at once, then to the end, then row by row and some atoms.
+    // Read the rows in order with all atoms, then to the end, then row by row with some atoms.
     let read_all = |all: &mut ChunkReader, whole| {
         read(all, n, &table, ids.as_ref(), (true, whole)).expect("damage is skipped")
     };
@@ -212,7 +213,7 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// So that NaN equals NaN.
+/// Return the bits, so that NaN equals NaN.
 fn bits(number: &f32) -> u32 {
     match number.is_nan() {
         true => u32::MAX,
@@ -294,7 +295,7 @@ fn choose(data: &[u8]) -> Option<Chosen> {
     })
 }
 
-/// Two bits a stage; the highest two choose the compression: deflate, LZF, LZ4 or Zstandard.
+/// Return filters: two bits for each stage. The highest two choose deflate, LZF, LZ4 or Zstandard.
 fn filters(stages: u8, odd_shuffle: bool) -> Vec<Filter> {
     let stage = |shift: u8| match stages >> shift & 3 {
         0 => None,
@@ -312,7 +313,7 @@ fn filters(stages: u8, odd_shuffle: bool) -> Vec<Filter> {
     filters.collect()
 }
 
-/// Offset and size of each chunk in two bytes each; those that the bytes do not reach are none.
+/// Return offset and size of each chunk, two bytes each. Chunks beyond the bytes are missing.
 fn table(shape: &[u64], chunk: Option<&[u64]>, mask: u8, bytes: &[u8]) -> Table {
     let Some(chunk) = chunk else {
         return Table::default();

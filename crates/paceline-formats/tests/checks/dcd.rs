@@ -1,9 +1,9 @@
-//! Checks that the fuzz target does with its bytes and `cargo test` with the seeds: parse, decode
-//! all atoms and some, and compare.
+//! Checks of the fuzz target, which `cargo test` runs on the seeds: parse, decode all atoms and
+//! some atoms, and compare.
 
 use super::{Atoms, DcdDecoder, Decoder, Fault, Fields, Frame, Layout};
 
-/// The first two bytes choose the atoms, the rest is a file.
+/// Check a decoder. The first two bytes choose the atoms; the rest is a file.
 pub fn exercise(data: &[u8]) {
     let Some((&[first, stride], file)) = data.split_first_chunk() else {
         return;
@@ -26,7 +26,7 @@ pub fn exercise(data: &[u8]) {
     let some_atoms = Atoms::new(&some, n_atoms).expect("increasing indices");
     let wanted = frames(&layout, some_atoms, file);
     for (all, wanted) in all.iter().zip(&wanted) {
-        // More markers are read with all atoms, so more can be found wrong.
+        // With all atoms, more markers are read, so that more damage is detected.
         let Some(all) = all else { continue };
         let gathered: Vec<u32> = some
             .iter()
@@ -37,7 +37,7 @@ pub fn exercise(data: &[u8]) {
     }
 }
 
-/// Parse with ever longer heads, as a caller does who starts with nothing.
+/// Parse longer and longer headers, like a caller that begins with an empty slice.
 fn parse(file: &[u8]) -> Option<Layout> {
     let mut head = 0;
     loop {
@@ -52,7 +52,7 @@ fn parse(file: &[u8]) -> Option<Layout> {
     }
 }
 
-/// The positions' bits in the first frames, or `None` where a frame is damaged.
+/// Return the bits of the positions in the first frames, or `None` for a damaged frame.
 fn frames(layout: &Layout, atoms: Atoms, file: &[u8]) -> Vec<Option<Vec<u32>>> {
     let mut out = Frame::new(atoms.len(), Fields::POSITIONS);
     let mut decoder = DcdDecoder::new(layout.clone(), atoms);

@@ -1,4 +1,4 @@
-//! Checks that must hold for any bytes that are taken for one of DL_POLY's files.
+//! Checks that must pass for any bytes, read as a DL_POLY file.
 
 #[path = "parts.rs"]
 pub mod parts;
@@ -9,11 +9,11 @@ use paceline_formats::dlpoly::{DlpolyDecoder, Head, Kind, Layout, counts, detect
 use paceline_formats::error::Fault;
 use paceline_formats::{Decoder, Fields, Frame};
 
-/// Frames of one file that are looked at.
+/// Maximum number of frames of a file that are examined.
 const N_FRAMES: usize = 8;
 
-/// The first two bytes choose what is wanted: every how many-th atom, and which fields. The rest
-/// is a file.
+/// Check a decoder. The first two bytes choose the atoms (every n-th) and the fields. The rest is a
+/// file.
 pub fn check(data: &[u8]) {
     let Some((&[stride, fields], file)) = data.split_first_chunk() else {
         return;
@@ -33,7 +33,7 @@ pub fn check(data: &[u8]) {
         assert_eq!(Layout::from_bytes(&layout.to_bytes()), Some(layout));
     }
     let n = layout.n_atoms();
-    // No whole frame holds so many atoms: not worth the memory.
+    // No complete frame can have this many atoms. The file is skipped to save memory.
     if n > file.len() {
         return;
     }
@@ -48,7 +48,7 @@ pub fn check(data: &[u8]) {
         let mut all = DlpolyDecoder::new(layout, Atoms::all(n), Fields::ALL);
         let mut part = DlpolyDecoder::new(layout, some_atoms.clone(), wanted);
         for frame in frames.into_iter().take(N_FRAMES) {
-            // More is read with all atoms, so more can be found wrong.
+            // With all atoms, more bytes are read, so that more damage is detected.
             let Some(whole) = decode(&mut all, n, Fields::ALL, frame) else {
                 continue;
             };
@@ -58,7 +58,7 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// Parse with ever longer heads, as a caller does who starts with nothing.
+/// Parse longer and longer headers, like a caller that begins with an empty slice.
 fn parse(file: &[u8], parse: fn(&[u8], u64) -> Result<Head, Fault>) -> Option<Head> {
     let mut head = 0;
     loop {
@@ -66,7 +66,7 @@ fn parse(file: &[u8], parse: fn(&[u8], u64) -> Result<Head, Fault>) -> Option<He
             Ok(parsed) => return Some(parsed),
             Err(Fault::Short { needed }) => {
                 assert!(needed > head && needed <= file.len());
-                // As a caller does who reads a file.
+                // A caller that reads a file increases the size in the same way.
                 head = needed.max(2 * head).min(file.len());
             }
             Err(_) => return None,
@@ -74,7 +74,7 @@ fn parse(file: &[u8], parse: fn(&[u8], u64) -> Result<Head, Fault>) -> Option<He
     }
 }
 
-/// Frames by arithmetic.
+/// Return the frames at computed offsets.
 fn equal_frames<'a>(layout: &Layout, file: &'a [u8]) -> Vec<&'a [u8]> {
     let size = layout
         .frame_size()
@@ -83,7 +83,7 @@ fn equal_frames<'a>(layout: &Layout, file: &'a [u8]) -> Vec<&'a [u8]> {
     size.map_or_else(Vec::new, |size| frames.chunks_exact(size).collect())
 }
 
-/// Return the equal frames whose atoms stand in the order of their numbers.
+/// Return the frames of equal size in which atoms are in the order of their ids.
 fn ordered_frames<'a>(layout: &Layout, file: &'a [u8]) -> Vec<&'a [u8]> {
     let is_in_place = |frame: &[u8], place: u64| {
         let Some(bytes) = layout.bytes_of(place..place + 1) else {
@@ -97,7 +97,7 @@ fn ordered_frames<'a>(layout: &Layout, file: &'a [u8]) -> Vec<&'a [u8]> {
     frames
 }
 
-/// Frames by what they begin with.
+/// Split a file into frames by their first line.
 fn found_frames<'a>(layout: &Layout, file: &'a [u8]) -> Vec<&'a [u8]> {
     let start = layout.start() as usize;
     if layout.kind() == Kind::Config {
@@ -108,11 +108,11 @@ fn found_frames<'a>(layout: &Layout, file: &'a [u8]) -> Vec<&'a [u8]> {
     starts.insert(0, start);
     starts.push(file.len());
     let frames = starts.windows(2).map(|pair| &file[pair[0]..pair[1]]);
-    // Behind a head alone is none.
+    // A header without frames yields an empty frame.
     frames.filter(|frame| !frame.is_empty()).collect()
 }
 
-/// A frame, or nothing where it is damaged.
+/// Decode a frame; return `None` if it is damaged.
 fn decode(
     decoder: &mut DlpolyDecoder,
     n_atoms: usize,

@@ -1,4 +1,4 @@
-//! Checks of any positions that are encoded: they come back, or are refused for a reason.
+//! Check that encoded positions are read back, or are refused for a reason.
 
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::dcd::{DcdDecoder, DcdEncoder, Layout};
@@ -7,7 +7,7 @@ use paceline_formats::{Decoder, Encoder, Fields, Frame, Series, UnitCell};
 
 const TOO_FAR: f64 = 2_147_483_000.0;
 
-/// The first two bytes choose a precision and how large positions are; the rest is positions.
+/// Check an encoder. The first two bytes choose the precision and the scale; the rest is positions.
 pub fn check(data: &[u8]) {
     let Some((&[precision, scale], numbers)) = data.split_first_chunk() else {
         return;
@@ -19,7 +19,7 @@ pub fn check(data: &[u8]) {
         .as_flattened()
         .as_chunks::<4>()
         .0;
-    // Any bits, or those of an integer in a range where most frames are sound.
+    // A position has any bits, or is an integer in a range in which most frames are valid.
     let position = |&bytes: &[u8; 4]| match scale {
         0 => f32::from_le_bytes(bytes),
         _ => (i32::from_le_bytes(bytes) >> (scale % 32)) as f32 / precision,

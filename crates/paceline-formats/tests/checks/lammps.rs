@@ -1,4 +1,4 @@
-//! Checks that must hold for any bytes that are taken for a dump of LAMMPS.
+//! Checks that must pass for any bytes, read as a LAMMPS dump.
 
 #[path = "parts.rs"]
 pub mod parts;
@@ -10,11 +10,11 @@ use paceline_formats::format::FileLayout;
 use paceline_formats::lammps::{FrameHead, LammpsDecoder, Layout};
 use paceline_formats::{Decoder, Fields, Frame};
 
-/// Frames of one file that are looked at.
+/// Maximum number of frames of a file that are examined.
 const N_FRAMES: usize = 8;
 
-/// The first two bytes choose what is wanted: every how many-th atom, and which fields. The rest
-/// is a file.
+/// Check a decoder. The first two bytes choose the atoms (every n-th) and the fields. The rest is a
+/// file.
 pub fn check(data: &[u8]) {
     let Some((&[stride, fields], file)) = data.split_first_chunk() else {
         return;
@@ -24,7 +24,7 @@ pub fn check(data: &[u8]) {
     };
     assert_eq!(Layout::from_bytes(&layout.to_bytes()), Some(layout));
     let n = layout.n_atoms();
-    // No whole frame holds so many atoms: not worth the memory.
+    // No complete frame can have this many atoms. The file is skipped to save memory.
     if n > file.len() {
         return;
     }
@@ -36,7 +36,7 @@ pub fn check(data: &[u8]) {
     let apart = varying(layout);
     for frame in frames(file).into_iter().take(N_FRAMES) {
         let alone = decode_apart(&apart, frame);
-        // More is read with all atoms, so more can be found wrong.
+        // With all atoms, more bytes are read, so that more damage is detected.
         let Some(whole) = decode(&mut all, n, Fields::ALL, frame) else {
             continue;
         };
@@ -46,9 +46,10 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// The layout of a file whose number of atoms varies, and else of this one.
+/// Return the layout of a file whose number of atoms varies; any other layout is unchanged.
 fn varying(layout: Layout) -> Layout {
-    /// Place of the kind of ids in the layout's bytes, and of the digest of ids.
+    /// Offset of the kind of ids in the bytes of a layout. The next constant is that of the hash of
+    /// ids.
     const KIND: usize = 3;
     const DIGEST: std::ops::Range<usize> = 8..16;
     let mut bytes = layout.to_bytes();
@@ -59,7 +60,8 @@ fn varying(layout: Layout) -> Layout {
     Layout::from_bytes(&bytes).expect("ids that vary")
 }
 
-/// A frame of as many atoms as its head says, if its bytes can hold these, and it is whole.
+/// Decode a frame with the number of atoms in its header, if the frame is complete and can contain
+/// them.
 fn decode_apart(layout: &Layout, frame: &[u8]) -> Option<Frame> {
     let n_atoms = parse(frame, FrameHead::parse)?.n_atoms as usize;
     let layout = layout.of_frame(n_atoms, frame.len() as u64)?;
@@ -67,14 +69,14 @@ fn decode_apart(layout: &Layout, frame: &[u8]) -> Option<Frame> {
     decode(&mut *decoder, n_atoms, Fields::ALL, frame)
 }
 
-/// The layout as opening a file finds it.
+/// Return the layout that opening the file would find.
 pub fn layout_of(file: &[u8]) -> Option<Layout> {
     let head = parse(file, FrameHead::parse)?;
     let layout = Layout::of(&head)?;
     parse(file, |bytes, size| layout.with_ids(bytes, size))
 }
 
-/// Parse with ever longer heads, as a caller does who starts with nothing.
+/// Parse longer and longer headers, like a caller that begins with an empty slice.
 fn parse<T>(file: &[u8], parse: impl Fn(&[u8], u64) -> Result<T, Fault>) -> Option<T> {
     let mut head = 0;
     loop {
@@ -82,7 +84,7 @@ fn parse<T>(file: &[u8], parse: impl Fn(&[u8], u64) -> Result<T, Fault>) -> Opti
             Ok(parsed) => return Some(parsed),
             Err(Fault::Short { needed }) => {
                 assert!(needed > head && needed <= file.len());
-                // As a caller does who reads a file.
+                // A caller that reads a file increases the size in the same way.
                 head = needed.max(2 * head).min(file.len());
             }
             Err(_) => return None,
@@ -90,7 +92,7 @@ fn parse<T>(file: &[u8], parse: impl Fn(&[u8], u64) -> Result<T, Fault>) -> Opti
     }
 }
 
-/// Frames by what they begin with.
+/// Split a file into frames by their first line.
 pub fn frames(file: &[u8]) -> Vec<&[u8]> {
     let begins = |at: &usize| file[*at..].starts_with(b"ITEM: TIMESTEP") && file[at - 1] == b'\n';
     let mut borders: Vec<usize> = (1..file.len()).filter(begins).collect();
@@ -100,7 +102,7 @@ pub fn frames(file: &[u8]) -> Vec<&[u8]> {
     frames.filter(|frame| !frame.is_empty()).collect()
 }
 
-/// A frame, or nothing where it is damaged.
+/// Decode a frame; return `None` if it is damaged.
 fn decode(
     decoder: &mut dyn Decoder,
     n_atoms: usize,

@@ -1,4 +1,4 @@
-//! Checks that must hold for any bytes that are taken for an Amber NetCDF file.
+//! Checks that must pass for any bytes, read as an Amber NetCDF file.
 
 #[path = "parts.rs"]
 pub mod parts;
@@ -9,11 +9,11 @@ use paceline_formats::error::Fault;
 use paceline_formats::netcdf3::{Arrangement, Layout, NetcdfDecoder};
 use paceline_formats::{Decoder, Fields, Frame};
 
-/// Frames of one file that are looked at.
+/// Maximum number of frames of a file that are examined.
 const N_FRAMES: u64 = 8;
 
-/// The first two bytes choose what is wanted: every how many-th atom, and which fields. The rest
-/// is a file.
+/// Check a decoder. The first two bytes choose the atoms (every n-th) and the fields. The rest is a
+/// file.
 pub fn check(data: &[u8]) {
     let Some((&[stride, fields], file)) = data.split_first_chunk() else {
         return;
@@ -26,7 +26,7 @@ pub fn check(data: &[u8]) {
         Some(&layout)
     );
     let n = layout.n_atoms();
-    // No whole frame holds anything of more atoms: not worth the memory.
+    // No complete frame can contain data of more atoms. The file is skipped to save memory.
     if n > file.len() {
         return;
     }
@@ -47,7 +47,7 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// Parse with ever longer heads, as a caller does who starts with nothing.
+/// Parse longer and longer headers, like a caller that begins with an empty slice.
 pub fn parse(file: &[u8]) -> Option<Layout> {
     let mut head = 0;
     loop {
@@ -55,7 +55,7 @@ pub fn parse(file: &[u8]) -> Option<Layout> {
             Ok(layout) => return layout.ok(),
             Err(Fault::Short { needed }) => {
                 assert!(needed > head && needed <= file.len());
-                // As a caller does who reads a file.
+                // A caller that reads a file increases the size in the same way.
                 head = needed.max(2 * head).min(file.len());
             }
             Err(_) => return None,
@@ -63,7 +63,7 @@ pub fn parse(file: &[u8]) -> Option<Layout> {
     }
 }
 
-/// The first whole frames: number, and the bytes of their extents.
+/// Return the first complete frames: number, and the bytes of the extent.
 pub fn extents<'a>(layout: &Layout, file: &'a [u8]) -> Vec<(u64, &'a [u8])> {
     let (start, size) = (layout.start(), layout.frame_size());
     let bytes = |start: u64| {
@@ -79,7 +79,7 @@ pub fn extents<'a>(layout: &Layout, file: &'a [u8]) -> Vec<(u64, &'a [u8])> {
         .collect()
 }
 
-/// Decode through the runs that are asked for.
+/// Decode the requested runs.
 pub fn decode(
     decoder: &mut NetcdfDecoder,
     n_wanted: usize,

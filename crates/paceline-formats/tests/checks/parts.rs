@@ -1,8 +1,8 @@
-//! Comparison of decoding a part of a frame, in the formats that have several fields.
+//! Comparison of a partly decoded frame with the whole frame, for formats with several fields.
 
 use paceline_formats::{Decoder, Fields, Frame};
 
-/// Return the bytes that a decoder asks for of frame number `number`, one run after another.
+/// Return the bytes of frame number `number` that a decoder requests, one run after another.
 pub fn asked_for(decoder: &mut dyn Decoder, number: u64, frame: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut end = 0;
@@ -14,7 +14,7 @@ pub fn asked_for(decoder: &mut dyn Decoder, number: u64, frame: &[u8]) -> Vec<u8
     bytes
 }
 
-/// Return the frame that decoding a part of `whole` must give.
+/// Return the result that decoding a part of the frame `whole` must have.
 pub fn gather(whole: &Frame, atoms: &[usize], wanted: Fields) -> Frame {
     let some = |values: &[f32], wanted| match wanted {
         true => atoms
@@ -32,7 +32,8 @@ pub fn gather(whole: &Frame, atoms: &[usize], wanted: Fields) -> Frame {
     }
 }
 
-/// All of a frame, so that NaN equals NaN: which one a product is, is up to the processor.
+/// Return all data of a frame as bits, so that NaN equals NaN. The sign of a computed NaN depends
+/// on the processor.
 pub fn bits(frame: &Frame) -> (Vec<u32>, u64, i64, u32, Fields) {
     let fields = [&frame.positions, &frame.velocities, &frame.forces];
     let numbers = fields

@@ -1,4 +1,4 @@
-//! Checks that must hold for any bytes that are taken for TRR frames.
+//! Checks that must pass for any bytes, read as TRR frames.
 
 #[path = "parts.rs"]
 pub mod parts;
@@ -9,11 +9,11 @@ use paceline_formats::error::Fault;
 use paceline_formats::trr::{Header, TrrDecoder};
 use paceline_formats::{Decoder, Fields, Frame};
 
-/// Frames of one file that are looked at.
+/// Maximum number of frames of a file that are examined.
 const N_FRAMES: usize = 8;
 
-/// The first two bytes choose what is wanted: every how many-th atom, and which fields. The rest
-/// is frames, one behind the other.
+/// Check a decoder. The first two bytes choose the atoms (every n-th) and the fields. The rest is
+/// consecutive frames.
 pub fn check(data: &[u8]) {
     let Some((&[stride, fields], bytes)) = data.split_first_chunk() else {
         return;
@@ -21,7 +21,7 @@ pub fn check(data: &[u8]) {
     let Ok(first) = Header::parse(bytes) else {
         return;
     };
-    // No whole frame holds anything of more atoms: not worth the memory.
+    // No complete frame can contain data of more atoms. The file is skipped to save memory.
     let n = first.n_atoms;
     if n > bytes.len() {
         return;
@@ -40,7 +40,7 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// Frames as their headers cut them; bytes that are no header end them.
+/// Split a file into frames by their headers. Bytes that are not a header end the list.
 fn frames(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut frames = Vec::new();
     while frames.len() < N_FRAMES && !bytes.is_empty() {
@@ -53,8 +53,8 @@ fn frames(mut bytes: &[u8]) -> Vec<&[u8]> {
     frames
 }
 
-/// Decode as a reader does: the runs that are asked for, and the frame's front where the decoder
-/// asks for that.
+/// Decode like a reader: read the requested runs, or the beginning of the frame if the decoder
+/// requests it.
 pub fn decode(
     decoder: &mut TrrDecoder,
     n_wanted: usize,

@@ -1,12 +1,12 @@
-//! Checks that must hold for any bytes that are taken for an XTC frame.
+//! Checks that must pass for any bytes, read as an XTC frame.
 
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::Fault;
 use paceline_formats::xtc::{Header, XtcDecoder};
 use paceline_formats::{Decoder, Fields, Frame};
 
-/// The first two bytes choose atoms: every how many-th, and how many of the last to leave out.
-/// The rest is the frame.
+/// Check a decoder. The first two bytes choose the atoms: every n-th atom, without the last m
+/// atoms. The rest is the frame.
 pub fn check(data: &[u8]) {
     let Some((&[stride, left_out], frame)) = data.split_first_chunk() else {
         return;
@@ -14,7 +14,8 @@ pub fn check(data: &[u8]) {
     let Ok(header) = Header::parse(frame) else {
         return;
     };
-    // No frame holds more than an atom a byte: this one is cut, and not worth the memory.
+    // A valid frame has at most one atom per byte. Other frames are truncated, and are skipped to
+    // save memory.
     let n = header.n_atoms;
     if n > 2 * frame.len() {
         return;
@@ -37,7 +38,7 @@ pub fn check(data: &[u8]) {
     }
 }
 
-/// Bits of the atoms' coordinates, read as a reader does: only what is asked for.
+/// Return the bits of the coordinates, decoded from only the requested bytes.
 fn decode(indices: &[usize], n: usize, frame: &[u8]) -> Result<Vec<u32>, Fault> {
     let mut decoder = XtcDecoder::new(Atoms::new(indices, n).expect("increasing indices"));
     let size = Header::parse(frame)?.size;

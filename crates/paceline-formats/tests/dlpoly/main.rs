@@ -1,4 +1,4 @@
-//! Every way in which files are written, read back; then damage.
+//! Tests that write and read back every variant of DL_POLY's files, and tests of damaged files.
 
 #[path = "../checks/dlpoly.rs"]
 mod check;
@@ -11,7 +11,7 @@ use paceline_formats::error::Fault;
 use paceline_formats::{Decoder, Fields, Frame, Run, UnitCell};
 use writer::{CELL, Dialect, File, variants, vectors};
 
-/// Decode all of a frame's bytes that the decoder asks for.
+/// Decode all bytes of a frame that the decoder requests.
 fn decode_frame(
     layout: Layout,
     frame: &[u8],
@@ -29,7 +29,7 @@ fn decode_frame(
     Ok(out)
 }
 
-/// The layout of a HISTORY and the bytes of its `n` frames.
+/// Return the layout of a HISTORY, and the bytes of its `n` frames.
 fn open(file: &File, n: usize) -> (Layout, Vec<Vec<u8>>) {
     let (bytes, starts) = file.history(n);
     let head = Head::parse_history(&bytes, bytes.len() as u64).unwrap();
@@ -47,7 +47,7 @@ fn open(file: &File, n: usize) -> (Layout, Vec<Vec<u8>>) {
     (head.layout, frames)
 }
 
-/// Return the content of a frame that was written, as the decoder gives it.
+/// Return the content that the decoder must find in a frame.
 fn expected(file: &File, number: usize, atoms: &[usize], wanted: Fields) -> Frame {
     let fields = Fields::from_bits([0b001, 0b011, 0b111][usize::from(file.level)]);
     let mut frame = Frame::new(atoms.len(), wanted);
@@ -62,7 +62,7 @@ fn expected(file: &File, number: usize, atoms: &[usize], wanted: Fields) -> Fram
             (&mut frame.forces, force, fields.forces),
         ] {
             if let (Some(values), true) = (values.get_mut(3 * target..3 * target + 3), held) {
-                // All are of a few digits, that every dialect keeps.
+                // All numbers have few digits, so that every variant preserves them.
                 let near = |x: f64| ((10.0 * x).round() / 10.0) as f32;
                 values.copy_from_slice(&vector.map(near));
             }
@@ -92,7 +92,7 @@ fn every_dialect_gives_back_what_was_written() {
         );
         let (layout, frames) = open(&file, 3);
         for (number, frame) in frames.iter().enumerate() {
-            // Where atoms were taken to stand in order, a frame in which they do not is noticed.
+            // If the layout assumes that atoms are in order, a frame in another order is detected.
             for layout in [layout, layout.ordered(), layout.varying()] {
                 let all: Vec<usize> = (0..11).collect();
                 let decoded = decode_frame(layout, frame, Atoms::all(11), Fields::ALL);
@@ -235,7 +235,7 @@ fn counts_are_found_behind_blank_lines() {
     );
 }
 
-/// A frame of three atoms, as DL_POLY writes it.
+/// Return a frame of three atoms, as written by DL_POLY.
 fn three_atoms() -> (Layout, Vec<u8>) {
     let file = File {
         dialect: Dialect::Records,
@@ -352,7 +352,7 @@ fn lines_too_many_or_too_few_are_damage() {
 #[test]
 fn a_frame_holds_what_its_lines_show() {
     let (layout, frame) = three_atoms();
-    // A restart that kept no velocities, and one that says so of all frames before it.
+    // A restart without velocities, and one whose header says that earlier frames had none.
     let positions_only: Vec<u8> = frame
         .chunks(73)
         .enumerate()
@@ -466,7 +466,7 @@ fn fuzz_seeds_do_no_harm() {
     }
 }
 
-/// A xorshift generator: the same numbers in every run.
+/// Xorshift generator: deterministic random numbers.
 struct Random(u64);
 
 impl Random {

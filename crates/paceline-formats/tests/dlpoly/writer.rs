@@ -1,19 +1,19 @@
-//! Files as DL_POLY 4 and 5, DL_POLY Classic and people write them.
+//! Writer of files in the forms of DL_POLY 4 and 5, of DL_POLY Classic, and of editors.
 
 use paceline_formats::dlpoly::encode::{self, Atom, Cell, FORCE, Moment};
 
-/// A way of writing a HISTORY.
+/// Form of a HISTORY.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
     /// Records of 73 bytes.
     Records,
     /// Records of 35 bytes.
     Compressed,
-    /// Lines as long as what they say, no count of frames, no time.
+    /// Lines of minimum length, without a number of frames and without times.
     Classic,
-    /// Lines without blanks at their ends, and blank lines.
+    /// Lines without trailing blanks, and blank lines between them.
     Edited,
-    /// Records that end as Windows has it.
+    /// Records with the line ends of Windows.
     Windows,
 }
 
@@ -24,13 +24,13 @@ pub struct File {
     pub level: u8,
     pub n_atoms: usize,
     pub cell: Option<Cell>,
-    /// True if atoms stand in another order than that of their numbers.
+    /// True if atoms are not in the order of their ids.
     pub shuffled: bool,
 }
 
 pub const CELL: Cell = [[18.5, 0.25, 0.0], [0.0, 17.0, -0.5], [0.125, 0.0, 16.0]];
 
-/// Every dialect with every level, and both with cells and without.
+/// Return every form with every level, with and without cells.
 pub fn variants(n_atoms: usize) -> Vec<File> {
     use Dialect::{Classic, Compressed, Edited, Records, Windows};
     let mut files = Vec::new();
@@ -52,7 +52,7 @@ pub fn variants(n_atoms: usize) -> Vec<File> {
     files
 }
 
-/// Position (Å), velocity (Å/ps) and force (kJ/(mol·Å)) of an atom, of few digits.
+/// Return position (Å), velocity (Å/ps) and force (kJ/(mol·Å)) of an atom, with few digits.
 pub fn vectors(frame: usize, atom: usize) -> [[f64; 3]; 3] {
     let number = |k: usize| ((frame * 31 + atom * 7 + k * 13) % 200) as f64 * 0.1 - 10.0;
     let vector = |k: usize| [number(k), number(k + 1), number(k + 2)];
@@ -60,7 +60,7 @@ pub fn vectors(frame: usize, atom: usize) -> [[f64; 3]; 3] {
 }
 
 impl File {
-    /// `n_frames` frames, and where each of them starts.
+    /// Return `n_frames` frames, and the offset of each.
     pub fn history(&self, n_frames: usize) -> (Vec<u8>, Vec<usize>) {
         let mut bytes = self.head(n_frames);
         let mut starts = Vec::new();
@@ -71,7 +71,7 @@ impl File {
         (bytes, starts)
     }
 
-    /// The bytes of a CONFIG.
+    /// Return the bytes of a CONFIG.
     pub fn config(&self) -> Vec<u8> {
         let moment = self.moment(3);
         let level = usize::from(self.level);
@@ -96,10 +96,10 @@ impl File {
         }
     }
 
-    /// Atoms in the order in which they are written.
+    /// Return the atoms in the order in which they are written.
     fn order(&self) -> Vec<usize> {
         let n = self.n_atoms;
-        // A prime, so that every place is taken once.
+        // The factor is prime, so that each index occurs once.
         let place = |k| if self.shuffled { k * 7919 % n } else { k };
         (0..n).map(place).collect()
     }
@@ -141,7 +141,7 @@ impl File {
 
     fn compressed_frame(&self, frame: usize) -> Vec<u8> {
         let moment = self.moment(frame);
-        // Digits of every column touch those of the next.
+        // With this time, adjacent columns have no blank between them.
         let time = moment.time + 100_000.0;
         let mut text = format!("timestep{:6}{:8.5}{time:12.5}\n", moment.step, moment.dt);
         for [x, y, z] in self.cell.unwrap_or_default() {
@@ -192,7 +192,7 @@ impl File {
         bytes
     }
 
-    /// Records as the dialect has them.
+    /// Convert records to the form of the file.
     fn finished(&self, records: Vec<u8>) -> Vec<u8> {
         let lines = records.split_inclusive(|&byte| byte == b'\n');
         match self.dialect {

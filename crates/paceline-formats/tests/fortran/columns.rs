@@ -1,13 +1,13 @@
-//! Numbers read by their columns: those that are read word by word, to the last bit.
+//! Tests that numbers parsed by columns have the same bits as numbers parsed word by word.
 
 use paceline_formats::fortran_text::{g20_10, take_real, three_g20_10};
 
 use crate::values::{Random, all};
 
-/// Characters that may stand in columns, and some that may not.
+/// Characters that may be in columns, and some that may not.
 const CHARACTERS: &[u8] = b"      00123456789..--+EED\t\r\nx\0\xff";
 
-/// The bits of a line's three words, where they are numbers and nothing stands behind them.
+/// Return the bits of the three words of a line, if they are numbers and nothing follows them.
 fn by_words(mut line: &[u8]) -> Option<[u64; 3]> {
     let mut next = || take_real(&mut line).map(f64::to_bits);
     let found = [next()?, next()?, next()?];
@@ -18,7 +18,7 @@ fn by_columns(line: &[u8]) -> Option<[u64; 3]> {
     three_g20_10(line).map(|found| found.map(f64::to_bits))
 }
 
-/// Numbers of all magnitudes, each beside two others; and whether they are those of a simulation.
+/// Return lines of numbers of all magnitudes, and whether the numbers are typical of simulations.
 fn lines() -> Vec<(Vec<u8>, bool)> {
     let mut random = Random(11);
     let values = all(20_000).into_iter().filter(|value| value.abs() < 1e99);

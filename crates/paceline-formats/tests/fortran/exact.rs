@@ -1,15 +1,15 @@
-//! Decimal digits by schoolbook arithmetic: the exact expansion, then rounded, ties to even.
+//! Decimal digits by exact arithmetic: the exact expansion, rounded with ties to even.
 
-/// The exact digits before and after the point.
+/// Return the exact digits before and after the point.
 fn expansion(value: f64) -> (Vec<u8>, Vec<u8>) {
-    // No double has more decimals.
+    // 1074 is the maximum number of decimals of a double.
     let text = format!("{:.1074}", value.abs());
     let (whole, decimals) = text.split_once('.').unwrap();
     let digits = |text: &str| text.bytes().map(|byte| byte - b'0').collect();
     (digits(whole), digits(decimals))
 }
 
-/// Keep `n` of `digits`; one more digit in front where they carry.
+/// Round `digits` to `n` digits, with one more digit in front if the rounding carries.
 fn rounded(digits: &[u8], n: usize) -> Vec<u8> {
     let (kept, rest) = digits.split_at(n);
     let mut kept = [&[0], kept].concat();
@@ -42,7 +42,8 @@ fn sign(value: f64) -> &'static str {
     if value.is_sign_negative() { "-" } else { "" }
 }
 
-/// `F0.d` with a digit before the point; for NaN and infinity, more columns than there are.
+/// Format as `F0.d` with a digit before the point. NaN and infinity fill more columns than any
+/// format has.
 pub fn fixed(value: f64, decimals: usize) -> String {
     if !value.is_finite() {
         return "*".repeat(100);
@@ -58,7 +59,7 @@ pub fn fixed(value: f64, decimals: usize) -> String {
     format!("{}{whole}.{}", sign(value), text(fraction))
 }
 
-/// `G20.10`.
+/// Format as `G20.10`.
 pub fn general(value: f64) -> String {
     if !value.is_finite() {
         let name = if value.is_nan() { "NaN" } else { "Infinity" };
@@ -68,7 +69,7 @@ pub fn general(value: f64) -> String {
     let (digits, power) = ten_digits(value);
     let (front, tail) = match power {
         0..=10 => (digits[..power as usize].to_owned(), " ".repeat(4)),
-        // Fortran leaves out the letter where there are three digits.
+        // Fortran omits the letter of an exponent of three digits.
         100.. => (String::new(), format!("+{power}")),
         _ => (String::new(), format!("E{power:+03}")),
     };
@@ -77,7 +78,7 @@ pub fn general(value: f64) -> String {
     format!("{:>16}{tail}", format!("{}{front}.{rest}", sign(value)))
 }
 
-/// d₁…d₁₀ and p of 0.d₁…d₁₀ × 10ᵖ; zero is 0.000000000.
+/// Return d₁…d₁₀ and p of 0.d₁…d₁₀ × 10ᵖ; zero is 0.000000000.
 fn ten_digits(value: f64) -> (String, i32) {
     let (whole, decimals) = expansion(value);
     let all = [&whole[..], &decimals, &[0; 10]].concat();

@@ -1,4 +1,4 @@
-//! Small programs in Fortran.
+//! Small Fortran programs for comparison.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 pub struct Program(PathBuf);
 
 impl Program {
-    /// `NAME.f90` of this folder; `None`, with a word about it, where there is no gfortran.
+    /// Compile `NAME.f90` of this folder; return `None`, with a note, if there is no gfortran.
     pub fn compile(name: &str) -> Option<Program> {
         let source = format!("{}/tests/fortran/{name}.f90", env!("CARGO_MANIFEST_DIR"));
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("fortran");
@@ -24,7 +24,8 @@ impl Program {
                 Some(Program(program))
             }
             Err(_) => {
-                // Past the harness, which hides what a test prints that does not fail.
+                // Write to stderr directly, because the test harness hides the output of tests that
+                // pass.
                 let test = std::thread::current();
                 let test = test.name().unwrap_or("a test").to_owned();
                 let said = writeln!(std::io::stderr(), "skipped {test}: gfortran is not on PATH");
@@ -34,7 +35,7 @@ impl Program {
         }
     }
 
-    /// Return what it prints on `input`.
+    /// Return the output of the program for `input`.
     pub fn run(&self, input: &str) -> String {
         let mut process = Command::new(&self.0)
             .stdin(Stdio::piped())
@@ -43,7 +44,7 @@ impl Program {
             .unwrap();
         let mut stdin = process.stdin.take().unwrap();
         let input = input.to_owned();
-        // From a thread: the program prints while it reads.
+        // A thread writes the input, because the program prints while it reads.
         let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()).unwrap());
         let output = process.wait_with_output().unwrap();
         writer.join().unwrap();

@@ -1,4 +1,4 @@
-//! Numbers as text: against exact arithmetic, and against gfortran where it is installed.
+//! Tests of numbers as text, compared with exact arithmetic, and with gfortran if it is installed.
 
 mod columns;
 mod exact;
@@ -13,12 +13,12 @@ fn text(columns: &[u8]) -> &str {
     std::str::from_utf8(columns).unwrap()
 }
 
-/// Return the columns, or the stars that Fortran writes for a number that needs more columns.
+/// Return the columns, or the stars that Fortran writes if a number needs more columns.
 fn or_stars<const WIDTH: usize>(columns: Option<[u8; WIDTH]>) -> [u8; WIDTH] {
     columns.unwrap_or([b'*'; WIDTH])
 }
 
-/// Values that gfortran takes for halfway, or more, to the next power of ten.
+/// Values that gfortran rounds up to the next power of ten, although most are below halfway.
 const BORDERS: [f64; 6] = [
     0.99999999995,
     9.9999999995,
@@ -76,7 +76,7 @@ fn what_is_written_is_gfortrans() {
             assert_eq!(text(&e16_7(value)), &expected[72..88]);
             continue;
         }
-        // Its exponent of three digits is what we write as 0.
+        // Paceline writes 0 for a number with an exponent of three digits.
         let general = match value.abs() {
             ..1e-99 if value != 0.0 => expected.as_bytes()[..20].try_into().unwrap(),
             _ => g20_10(value),
@@ -102,7 +102,7 @@ fn what_is_written_is_read_again() {
         let mut line = &columns[..];
         let expected: f64 = with_letter(text(&columns).trim()).parse().unwrap();
         let Some(back) = take_real(&mut line) else {
-            // Of ten digits, the largest double is beyond the largest double.
+            // With ten digits, the largest double overflows when it is read.
             assert_eq!(value.abs(), f64::MAX);
             continue;
         };
@@ -114,7 +114,7 @@ fn what_is_written_is_read_again() {
     }
 }
 
-/// An exponent of three digits has none in Fortran.
+/// Insert the letter of an exponent of three digits, which Fortran omits.
 fn with_letter(text: &str) -> String {
     match text.len().checked_sub(4) {
         Some(at)
@@ -126,7 +126,7 @@ fn with_letter(text: &str) -> String {
     }
 }
 
-/// Words that are numbers, nearly so, and not at all.
+/// Return words that are numbers, almost numbers, and no numbers.
 fn words() -> Vec<String> {
     let mut random = Random(7);
     let mut words: Vec<String> = Vec::new();
@@ -174,7 +174,7 @@ fn what_is_read_is_gfortrans() {
         let expected = u64::from_str_radix(expected, 16).ok().map(f64::from_bits);
         match (take_real(&mut line), expected) {
             (None, None) => assert_eq!(line, word.as_bytes()),
-            // Beyond the largest double.
+            // The number is larger than the largest double.
             (None, Some(theirs)) if theirs.is_infinite() => {}
             (Some(ours), Some(theirs)) if ours.is_nan() => assert!(theirs.is_nan(), "{word}"),
             (Some(ours), Some(theirs)) => {

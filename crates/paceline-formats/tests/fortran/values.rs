@@ -1,6 +1,6 @@
-//! Numbers that are hard to write, and many more.
+//! Numbers that are hard to format, and many random numbers.
 
-/// splitmix64.
+/// Deterministic random generator (splitmix64).
 pub struct Random(pub u64);
 
 impl Random {
@@ -16,19 +16,19 @@ impl Random {
         (self.next() % n as u64) as usize
     }
 
-    /// From -1 to 1.
+    /// Return a number from -1 to 1.
     pub fn unit(&mut self) -> f64 {
         (self.next() as i64) as f64 / i64::MAX as f64
     }
 }
 
-/// About `n` numbers of every kind.
+/// Return about `n` numbers of every kind.
 pub fn all(n: usize) -> Vec<f64> {
     let mut random = Random(1);
     let mut values = special();
     for _ in 0..n / 4 {
         values.push(f64::from_bits(random.next()));
-        // What a simulation has, of double and of single precision.
+        // Numbers as in simulations, in double and single precision.
         let power = 10f64.powi(random.below(30) as i32 - 18);
         values.push(random.unit() * power);
         values.push(f64::from((random.unit() * power) as f32));
@@ -50,7 +50,8 @@ fn special() -> Vec<f64> {
     for power in -320..=308 {
         let ten: f64 = format!("1e{power}").parse().unwrap();
         around(ten);
-        // Where ten digits, eight, or six or ten decimals carry into the next power.
+        // Numbers at which ten digits, eight digits, or six or ten decimals round up to the next
+        // power.
         around(ten * 9.999_999_999_5);
         around(ten * 9.999_999_949_999_99);
         around(ten * 9.999_999_5);
@@ -67,7 +68,7 @@ fn special() -> Vec<f64> {
     values
 }
 
-/// A number that lies exactly between two of ten digits, or of six or ten decimals.
+/// Return a number exactly halfway between two numbers of ten digits, or of six or ten decimals.
 fn tie(random: &mut Random) -> f64 {
     let halves = 1 + random.below(14);
     let odd = (random.next() >> (10 + random.below(30))) | 1;

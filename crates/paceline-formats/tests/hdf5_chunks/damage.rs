@@ -1,4 +1,4 @@
-//! Data that contradicts itself is refused, with its place, and the rest is read.
+//! Tests that contradictory data is refused with its location, and other data is read.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::SHAPE;
 use crate::check::{Bytes, Table, read};
 use crate::file::{DEFLATE, FLETCHER32, File, LZ4, LZF, Plan, SHUFFLE, ZSTD};
 
-/// Return what becomes of rows 0 to 6 in chunks of 3 after a change.
+/// Read rows 0 to 6 in chunks of 3 after a change; return the result.
 fn damaged(filters: &[u32], change: impl Fn(&mut File)) -> (Vec<usize>, String) {
     let plan = Plan::new("<f4", &SHAPE, &[3, 50, 3], filters);
     let mut file = plan.write();
@@ -77,7 +77,7 @@ fn damage_is_placed_and_the_rest_can_be_read() {
     says(
         expected(&[SHUFFLE, LZ4], &shorter),
         &middle,
-        "expected an LZ4 stream of 1800 bytes, found a stream that breaks off after 1600 bytes",
+        "expected an LZ4 stream of 1800 bytes, found a stream that ends after 1600 bytes",
     );
     says(
         expected(&[FLETCHER32], &flip),
@@ -110,7 +110,7 @@ fn damage_is_placed_and_the_rest_can_be_read() {
         &[0, 1, 2],
         "frames 100 to 102, chunk (0, 0, 0) of",
     );
-    // Where the index has no place for it, no byte is named.
+    // If the index contains an impossible offset, the message contains no offset.
     let (rows, reason) = expected(&[DEFLATE], &nowhere);
     assert_eq!(rows, [0, 1, 2]);
     let text =
@@ -118,7 +118,8 @@ fn damage_is_placed_and_the_rest_can_be_read() {
     assert!(reason.contains(text), "{reason}");
 }
 
-/// Sizes that streams state are believed only where they are those of the chunk.
+/// Check that the size stated in a stream is compared with the size of the chunk before memory is
+/// allocated.
 #[test]
 fn chunks_that_state_another_size_are_refused_before_memory_is_taken() {
     let state = |filter: u32, at: usize, bytes: &'static [u8]| {
@@ -139,13 +140,14 @@ fn chunks_that_state_another_size_are_refused_before_memory_is_taken() {
         ),
         (
             state(LZ4, 12, &[0xff; 4]),
-            "found a stream that breaks off after 0 bytes",
+            "found a stream that ends after 0 bytes",
         ),
         (
             state(LZ4, 12, &[0; 4]),
             "found one that is corrupt after 0 bytes",
         ),
-        // Behind the magic number: a descriptor, and a size of two bytes from which 256 are left.
+        // The magic number is followed by a descriptor, and a size in two bytes, which is stored
+        // minus 256.
         (
             state(ZSTD, 5, &[0xff, 0xff]),
             "a Zstandard stream of 1800 bytes, found a stream that states 65791 bytes",
@@ -237,7 +239,7 @@ fn what_is_required_and_not_there_is_missing() {
     );
 }
 
-/// Change that makes a dataset wrong.
+/// Change that makes a dataset invalid.
 type Change<'a> = &'a dyn Fn(&mut Element);
 
 #[test]

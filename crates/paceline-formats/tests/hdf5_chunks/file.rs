@@ -1,4 +1,4 @@
-//! Datasets written as HDF5 lays them out, without HDF5.
+//! Datasets in the layout of HDF5, written without the HDF5 library.
 
 use std::sync::Arc;
 
@@ -17,29 +17,29 @@ pub const LZF: u32 = 32000;
 pub const LZ4: u32 = 32004;
 pub const ZSTD: u32 = 32015;
 
-/// A file that holds one dataset.
+/// File with one dataset.
 #[derive(Debug, Clone)]
 pub struct File {
     pub bytes: Vec<u8>,
     pub element: Element,
-    /// All chunks.
+    /// Table of all chunks.
     pub table: Table,
 }
 
-/// Dataset to write, and how.
+/// Dataset to write, and its layout.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub number: &'static str,
     pub shape: Vec<u64>,
     pub chunk: Option<Vec<u64>>,
     pub filters: Vec<u32>,
-    /// Stages that are left out of every second chunk.
+    /// Mask of the filters that every second chunk skips.
     pub mask: u32,
-    /// Every third chunk is never written.
+    /// True if every third chunk is never written.
     pub has_holes: bool,
 }
 
-/// A number that all types hold: those of the dataset in C order.
+/// Return the number at an index of the dataset in C order. All types can represent it.
 pub fn value(index: u64) -> f64 {
     (index * 37 % 101) as f64
 }
@@ -116,7 +116,7 @@ impl Plan {
                     .iter()
                     .zip(&self.shape)
                     .fold(0, |index, (at, n)| index * n + at);
-                // What is stored behind the edge means nothing.
+                // The content beyond the edge of the dataset is arbitrary.
                 encode(number, if is_in { value(index) } else { 99.0 })
             });
             let mask = if k % 2 == 1 { self.mask } else { 0 };
@@ -129,12 +129,12 @@ impl Plan {
             file.table.sizes.push(stored.len() as u64);
             file.table.masks.push(mask);
             file.bytes.extend(stored);
-            // Something stands between chunks now and then.
+            // Some chunks are separated by other bytes.
             file.bytes.extend(vec![0xcc; k % 4]);
         }
     }
 
-    /// Return the numbers expected of a row: x, y, z of all atoms.
+    /// Return the expected numbers of a row: x, y, z of all atoms.
     pub fn expected(&self, row: u64) -> Vec<f32> {
         let n = self.shape[1..].iter().product::<u64>();
         let units = self.write_nothing().element.units;
@@ -185,7 +185,7 @@ impl File {
     }
 }
 
-/// All places of a grid in C order.
+/// Return all positions of a grid in C order.
 fn corners(axes: &[u64]) -> Vec<Vec<u64>> {
     axes.iter().fold(vec![vec![]], |before, &n| {
         let longer = |place: &Vec<u64>| {
@@ -216,7 +216,7 @@ pub fn encode(number: Number, value: f64) -> Vec<u8> {
     bytes
 }
 
-/// Send a chunk's numbers through stages.
+/// Apply filters to the numbers of a chunk.
 fn pack(mut bytes: Vec<u8>, filters: &[u32], mask: u32, width: usize) -> Vec<u8> {
     for (k, &stage) in filters.iter().enumerate() {
         if mask >> k & 1 == 1 {
@@ -234,7 +234,7 @@ fn pack(mut bytes: Vec<u8>, filters: &[u32], mask: u32, width: usize) -> Vec<u8>
     bytes
 }
 
-/// Bytes behind the last whole number stay where they are.
+/// Shuffle a chunk. Bytes after the last whole number do not change.
 fn shuffle(bytes: &[u8], width: usize) -> Vec<u8> {
     let (numbers, rest) = bytes.split_at(bytes.len() / width * width);
     let plane = |plane| numbers.iter().skip(plane).step_by(width).copied();
@@ -252,7 +252,7 @@ fn deflate(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Blocks of 200 bytes, each compressed or, where that is not shorter, as it is.
+/// Compress in blocks of 200 bytes. A block is stored uncompressed if it would not become shorter.
 fn lz4(bytes: &[u8]) -> Vec<u8> {
     let mut out = (bytes.len() as u64).to_be_bytes().to_vec();
     out.extend(200_u32.to_be_bytes());
@@ -270,7 +270,7 @@ fn lz4(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A frame without a checksum, as other programs write it.
+/// Compress to a frame without a checksum, like some other programs.
 fn zstd(bytes: &[u8]) -> Vec<u8> {
     let mut out = vec![0; zstd_safe::compress_bound(bytes.len())];
     let n = zstd_safe::compress(&mut out[..], bytes, 3).unwrap();
@@ -278,7 +278,7 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Sums modulo 65,535, for which 65,535 stands in place of 0.
+/// Compute sums modulo 65,535, with 65,535 instead of 0.
 fn fletcher32(bytes: &[u8]) -> u32 {
     let (mut sum, mut sums) = (0_u32, 0_u32);
     for word in bytes.chunks(2) {
@@ -290,7 +290,7 @@ fn fletcher32(bytes: &[u8]) -> u32 {
     sums << 16 | sum
 }
 
-/// Literals, and references to what stands a few numbers before.
+/// Compress to literals and references to earlier bytes.
 fn lzf(bytes: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! Datasets of HDF5 files: every layout, written here and read back; then damage.
+//! Tests that write and read back HDF5 datasets in every layout, and tests of damaged files.
 
 #[path = "../checks/chunks.rs"]
 mod check;
@@ -14,7 +14,7 @@ use paceline_formats::{CELL_WIDTH, Fields};
 
 const SHAPE: [u64; 3] = [7, 50, 3];
 
-/// Frames, atoms and components cut in every way.
+/// Chunk shapes that divide frames, atoms and components in every way.
 const CHUNKS: [&[u64]; 9] = [
     &[],
     &[1, 50, 3],
@@ -45,7 +45,8 @@ const FILTERS: [&[u32]; 15] = [
     &[FLETCHER32, SHUFFLE, ZSTD],
 ];
 
-/// Read all and some atoms, in rows that rise, repeat, fall and lack, and compare.
+/// Read all atoms and some atoms, in rows that ascend, repeat, descend and are missing, and
+/// compare.
 fn assert_read(plan: &Plan) {
     let file = plan.write();
     let atoms = [0, 1, 2, 10, 11, 19, 20, 21, 33, 49];
@@ -140,16 +141,16 @@ fn no_more_is_read_than_is_wanted_and_nothing_twice() {
         (traffic.bytes, traffic.calls, one(rows).calls)
     };
     let rows: Vec<i64> = (0..20).collect();
-    // Neighbours with little between them are one call.
+    // Ranges with small gaps are read with one call.
     let plan = Plan::new("<f4", &[20, 3000, 3], &[], &[]);
     assert_eq!(read_of(&plan, &[0, 2999], &rows).1, 21);
     assert_eq!(read_of(&plan, &[5, 9], &rows), (20 * 60, 20, 20));
     let plan = Plan::new("<f4", &[20, 300, 3], &[1, 300, 3], &[]);
     assert_eq!(read_of(&plan, &[5, 299], &rows).1, 1);
-    // Chunks that hold many frames are unpacked for the first of them.
+    // A chunk of many frames is decompressed only for the first of them.
     let plan = Plan::new("<f4", &[20, 300, 3], &[20, 300, 3], &[SHUFFLE, DEFLATE]);
     assert_eq!(read_of(&plan, &[5, 299], &[3]).2, 0);
-    // Of deflate alone, no more than the beginning.
+    // With deflate alone, only the beginning is read.
     let plan = Plan::new("<f4", &[9, 30000, 3], &[1, 30000, 3], &[DEFLATE]);
     let file = plan.write_values(&|k| (k * k % 65_521) as f64);
     let mut reader = file.open(&Atoms::new(&[5, 2999], 30000).unwrap(), None);
@@ -205,8 +206,8 @@ fn frames_are_visited_with_their_numbers_whatever_the_layout() {
     }
 }
 
-/// A file whose atoms are in another order in each row: slot s of row r is atom number
-/// (s + r) % 5 + 11; there are two slots without an atom.
+/// Return a file in which each row has the atoms in another order. Slot s of row r contains atom id
+/// (s + r) % 5 + 11. Two slots contain no atom.
 fn shuffled(number: &'static str, chunk: &[u64], odd: &[(usize, f64)]) -> (File, Element, Table) {
     let odd = odd.to_vec();
     let ids = move |k: u64| match odd.iter().find(|&&(at, _)| at as u64 == k) {
@@ -321,7 +322,7 @@ fn damage_at_random_is_never_worse_than_an_error() {
     }
 }
 
-/// A xorshift generator: the same numbers in every run.
+/// Xorshift generator: deterministic random numbers.
 struct Random(u64);
 
 impl Random {

@@ -1,4 +1,4 @@
-//! Dumps with columns and atoms in any order, read; then damage.
+//! Tests that read dumps with columns and atoms in any order, and tests of damaged dumps.
 
 #[path = "../checks/lammps.rs"]
 mod check;
@@ -15,8 +15,8 @@ const N_ATOMS: usize = 7;
 const ORTHOGONAL: &str = "pp pp ff\n-2 18\n0.5 20.5\n-1e1 2e1";
 const TILTED: &str = "xy xz yz pp pp pp\n-2 24 5\n0.5 20.5 -1\n-10 20 0";
 
-/// A file whose atoms stand backwards, and whose position, velocity and force of atom k are k in
-/// all directions, apart from the frame's number in x.
+/// Return a file with its atoms in reverse order. All components of position, velocity and force of
+/// atom k are k, plus the frame number in x.
 fn dump(columns: &str, bounds: &str, first_id: usize, n_frames: usize) -> Vec<u8> {
     let mut text = String::new();
     for frame in 0..n_frames {
@@ -49,7 +49,7 @@ fn decode(layout: Layout, frame: &[u8]) -> Result<Frame, Fault> {
     Ok(out)
 }
 
-/// Positions of the last frame of a file.
+/// Return the positions in the last frame of a file.
 fn last_positions(file: &[u8]) -> Vec<f32> {
     let layout = layout_of(file).unwrap();
     decode(layout, frames(file).last().unwrap())
@@ -91,7 +91,7 @@ fn atoms_come_in_the_order_of_their_ids_from_the_corner_of_the_cell() {
 
 #[test]
 fn scaled_positions_are_those_of_mdanalysis() {
-    // Parts of 20, 20 and 30 Å, less the corner.
+    // Fractions of 20, 20 and 30 Å, minus the corner.
     let atom = |k: usize| k as f32;
     let orthogonal = |k| {
         [
@@ -104,7 +104,7 @@ fn scaled_positions_are_those_of_mdanalysis() {
     for columns in ["id xs ys zs", "id xsu ysu zsu", "xu yu zu id zs ys xs"] {
         assert_eq!(last_positions(&dump(columns, ORTHOGONAL, 1, 2)), expected);
     }
-    // The bounds in x are those of the box around the cell: less −1 and 5.
+    // The bounds in x are those of the bounding box of the cell, which extends it by −1 and 5.
     let layout_and_frame = dump("id xs ys zs", TILTED, 1, 1);
     let frame = decode(layout_of(&layout_and_frame).unwrap(), &layout_and_frame).unwrap();
     let [x, y, z, alpha, beta, gamma] = frame.unit_cell().dimensions.map(f64::from);
@@ -112,7 +112,7 @@ fn scaled_positions_are_those_of_mdanalysis() {
     assert!((y - 425f64.sqrt()).abs() < 1e-5);
     assert!((gamma - 20f64.atan2(5.0).to_degrees()).abs() < 1e-5);
     assert!(alpha > 90.0 && beta > 90.0);
-    // Atom 1 at the far corner: the sum of the cell's vectors, less the corner at −1.
+    // Atom 1 is at the far corner: the sum of the cell vectors, minus the corner at −1.
     let corner = [20.0 + 5.0 - 1.0 + 1.0, 20.0 - 0.5, 30.0 + 10.0];
     for (found, expected) in frame.positions[3..6].iter().zip(corner) {
         assert!(
@@ -224,7 +224,7 @@ fn fuzz_seeds_do_no_harm() {
     }
 }
 
-/// A xorshift generator: the same numbers in every run.
+/// Xorshift generator: deterministic random numbers.
 struct Random(u64);
 
 impl Random {

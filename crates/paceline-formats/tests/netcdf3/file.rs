@@ -1,10 +1,10 @@
-//! Writes small Amber NetCDF files of every kind.
+//! Writer of small Amber NetCDF files of every variant.
 
 use paceline_formats::Fields;
 
 pub const VELOCITY_SCALE: f32 = 20.455;
 
-/// Place of the frames.
+/// Arrangement of the frames in the file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     Records,
@@ -12,7 +12,7 @@ pub enum Kind {
     Restart,
 }
 
-/// One kind of file.
+/// Variant of a file.
 #[derive(Debug, Clone)]
 pub struct File {
     pub version: u8,
@@ -21,13 +21,13 @@ pub struct File {
     pub fields: Fields,
     pub has_time: bool,
     pub has_cell: bool,
-    /// Velocities have a scale factor in f64, otherwise in f32.
+    /// True if the scale factor of velocities is f64, and not f32.
     pub scale_in_double: bool,
     pub n_atoms: u64,
     pub n_frames: u64,
 }
 
-/// All kinds of files that differ in layout.
+/// Return all variants that differ in layout.
 pub fn variants(n_atoms: u64) -> Vec<File> {
     let mut files = Vec::new();
     for version in [1, 2, 5] {
@@ -51,8 +51,7 @@ pub fn variants(n_atoms: u64) -> Vec<File> {
     files
 }
 
-/// A variable on its way into the file: dimensions by their numbers, and what is wrong about it
-/// is nothing.
+/// Variable to write. Dimensions are given by their numbers.
 struct Variable {
     name: &'static str,
     dimensions: Vec<u64>,
@@ -63,7 +62,7 @@ struct Variable {
     first: f32,
 }
 
-/// A number that no other atom, axis or frame of a variable has.
+/// Return a number that is unique to this atom, axis and frame of a variable.
 pub fn number(first: f32, frame: u64, index: u64) -> f32 {
     first + 0.25 * index as f32 + 0.0625 * frame as f32
 }
@@ -128,7 +127,7 @@ impl File {
         bytes
     }
 
-    /// The header of a file whose data begin at `begin`.
+    /// Return the header of a file whose data begin at `begin`.
     fn head(&self, variables: &[Variable], mut begin: u64) -> Vec<u8> {
         let mut head = Head {
             bytes: vec![b'C', b'D', b'F', self.version],
@@ -154,7 +153,7 @@ impl File {
         head.bytes
     }
 
-    /// Frames that stand together for each variable.
+    /// Return the number of frames if each variable is an array over frames.
     fn frames_apart(&self) -> u64 {
         match self.kind {
             Kind::Records => 1,
@@ -209,7 +208,7 @@ impl Head {
         self.text(text);
     }
 
-    /// Describe a variable of `n_frames` frames at `begin`; its bytes.
+    /// Describe a variable of `n_frames` frames at `begin`; return its size in bytes.
     fn variable(&mut self, variable: &Variable, begin: u64, n_frames: u64) -> u64 {
         self.text(variable.name);
         self.count(variable.dimensions.len() as u64);

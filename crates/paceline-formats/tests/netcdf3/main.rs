@@ -1,4 +1,5 @@
-//! Amber NetCDF: every variant, written here and read back; then damage; then what we write.
+//! Tests that write and read back every variant of Amber NetCDF, tests of damaged files, and of the
+//! encoder.
 
 #[path = "../checks/netcdf3.rs"]
 mod check;
@@ -122,7 +123,7 @@ fn a_cut_header_asks_for_more_or_is_refused() {
                 Err(Fault::Short { needed }) => assert!(needed > cut && needed <= bytes.len()),
                 Err(fault) => panic!("{fault:?}"),
             }
-            // A file that ends there: no more is asked for.
+            // For a file that ends here, no more bytes are requested.
             let ended = Layout::parse(head, cut as u64);
             assert!(!matches!(ended, Err(Fault::Short { .. })), "{ended:?}");
         }
@@ -133,7 +134,7 @@ fn a_cut_header_asks_for_more_or_is_refused() {
 fn headers_that_claim_too_much_are_refused_before_anything_is_allocated() {
     let head = |rest: &[u8]| [b"CDF\x05", &[0; 8][..], rest].concat();
     let most = [0x7f, 255, 255, 255, 255, 255, 255, 255];
-    // Dimensions, attributes and variables follow each other.
+    // The lists of dimensions, attributes and variables follow each other.
     for (before, list) in [(0, 10), (1, 12), (2, 11)] {
         let mut bytes = head(&[0; 12].repeat(before));
         bytes.extend([0, 0, 0, list]);
@@ -141,7 +142,7 @@ fn headers_that_claim_too_much_are_refused_before_anything_is_allocated() {
         let fault = Layout::parse(&bytes, bytes.len() as u64).unwrap_err();
         assert!(matches!(fault, Fault::Bad { .. }), "{fault:?}");
     }
-    // A name of a terabyte, in a file that might have it.
+    // A name of a terabyte, in a file that may be large enough.
     let mut bytes = head(&[0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 1]);
     bytes.extend((1_u64 << 40).to_be_bytes());
     let Err(Fault::Bad { expected, .. }) = Layout::parse(&bytes, 1 << 50) else {
@@ -302,7 +303,7 @@ fn what_cannot_be_written_is_refused_and_nothing_appended() {
     assert!(NetcdfEncoder::new(0, false, Fields::POSITIONS).is_err());
 }
 
-/// A xorshift generator: the same numbers in every run.
+/// Xorshift generator: deterministic random numbers.
 struct Random(u64);
 
 impl Random {

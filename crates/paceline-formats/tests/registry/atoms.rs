@@ -1,5 +1,5 @@
-//! Two toy formats of positions, float32, little-endian: "BARE" does not state the number of atoms,
-//! and each frame of "LOOS" begins with its own, in 32 bits.
+//! Two toy formats of float32 positions, little-endian. "BARE" does not state the number of atoms.
+//! Each frame of "LOOS" begins with its own number of atoms, in 32 bits.
 
 use std::any::Any;
 
@@ -15,7 +15,7 @@ use paceline_formats::{Decoder, Fields, FrameOut, Run, UnitCell};
 use crate::toy::float;
 
 const HEAD: u64 = 4;
-/// Bytes of an atom.
+/// Size of an atom, bytes.
 const ATOM: u64 = 12;
 
 #[derive(Debug)]
@@ -124,7 +124,7 @@ impl Format for Loose {
 struct AtomsLayout {
     format: &'static dyn Format,
     n_atoms: usize,
-    /// Bytes of a frame before its first atom.
+    /// Size of the bytes of a frame before its first atom.
     before: u64,
 }
 

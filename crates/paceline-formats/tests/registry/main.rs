@@ -1,5 +1,5 @@
-//! A new format is a folder and a line of the registry: a toy format is read, written and
-//! converted by the rest of the crate, which names no format.
+//! Tests that a new format needs only a folder and a line in the registry. The rest of the crate,
+//! which names no format, reads, writes and converts a toy format.
 
 mod atoms;
 mod toy;
@@ -24,7 +24,7 @@ static WITH_TOY: Registry = Registry::new(&[&xtc::Xtc, &dcd::Dcd, &Toy, &Bare, &
 const N_FRAMES: usize = 7;
 const N_ATOMS: usize = 30;
 
-/// Content of a file, of all its frames.
+/// Content of all frames of a file.
 #[derive(Debug, Clone, PartialEq)]
 struct Content {
     positions: Vec<f32>,
@@ -77,8 +77,7 @@ fn open(path: &Path, registry: &'static Registry) -> paceline_formats::error::Re
     index::open(&FileSource::open(path)?, &options(path, registry))
 }
 
-/// The positions of some atoms, and the rest, of all frames; the layout goes by way of its bytes,
-/// as it does to a worker.
+/// Read some atoms of all frames. The layout is serialised and parsed, as for a worker.
 fn read(path: &Path, atoms: Atoms) -> Content {
     let index = open(path, &WITH_TOY).unwrap();
     let layout = WITH_TOY.layout(&index.layout().to_bytes()).unwrap();
@@ -122,7 +121,7 @@ fn read(path: &Path, atoms: Atoms) -> Content {
     content
 }
 
-/// A folder for one test, empty.
+/// Return an empty folder for one test.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&folder);
@@ -204,7 +203,7 @@ fn what_a_registry_does_not_know_is_refused_by_name() {
     );
 }
 
-/// Positions of atoms `first` to `stop`, as bytes.
+/// Return the positions of atoms `first` to `stop`, as bytes.
 fn atoms_as_bytes(first: usize, stop: usize) -> Vec<u8> {
     (3 * first..3 * stop)
         .flat_map(|x| (x as f32).to_le_bytes())
@@ -269,7 +268,7 @@ fn frames_of_varying_numbers_of_atoms_are_read_one_by_one() {
     let expected = "the number of atoms varies: 3 in frame 0, 5 in frame 2";
     assert!(refused.unwrap().to_string().ends_with(expected));
 
-    // More atoms than there are bytes are refused before room is made for them.
+    // More atoms than bytes are refused before memory is allocated.
     bytes[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
     std::fs::write(&path, &bytes).unwrap();
     let error = open(&path, &WITH_TOY).err().unwrap().to_string();
@@ -278,7 +277,7 @@ fn frames_of_varying_numbers_of_atoms_are_read_one_by_one() {
         "{error}"
     );
 
-    // The same number in all frames is not one that varies.
+    // A number that is the same in all frames does not count as varying.
     let frame = [3u32.to_le_bytes().to_vec(), atoms_as_bytes(0, 3)].concat();
     std::fs::write(&path, [b"LOOS".to_vec(), frame.clone(), frame].concat()).unwrap();
     let trajectory = Trajectory::open_with(&path, &options(&path, &WITH_TOY)).unwrap();
@@ -286,7 +285,7 @@ fn frames_of_varying_numbers_of_atoms_are_read_one_by_one() {
     assert_eq!(reader.read(0..2).unwrap().positions.len(), 18);
 }
 
-/// Names that each format is known by in code, and the folder that may use them.
+/// Return the names of each format in code, and the folder in which they are allowed.
 fn names() -> Vec<(String, &'static str)> {
     let folder = |name: &str| match name {
         "XTC" => "xtc",
@@ -311,7 +310,7 @@ fn names() -> Vec<(String, &'static str)> {
     names
 }
 
-/// Words of a line of code, in small letters: `XtcDecoder` is xtc and decoder.
+/// Split a line of code into lowercase words: `XtcDecoder` becomes xtc and decoder.
 fn words(line: &str) -> Vec<String> {
     let code = line.split("//").next().unwrap_or_default();
     let mut words = vec![String::new()];
@@ -342,8 +341,8 @@ fn sources(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// Comments may name formats, where something was measured with one; so may tests, and the lines
-/// of `lib.rs` that declare the folders.
+/// Check that code names formats only in their folders and in the registry. Comments and tests may
+/// name formats, and so may the lines of `lib.rs` that declare the folders.
 #[test]
 fn no_format_is_named_outside_its_folder_and_the_registry() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
@@ -374,7 +373,7 @@ fn no_format_is_named_outside_its_folder_and_the_registry() {
                     let declares = top == "lib.rs" && line == format!("pub mod {home};");
                     let at_home = top == *home;
                     n_at_home += usize::from(word == *name && at_home);
-                    // A program that writes both, whose units are its own.
+                    // DCD code may name LAMMPS as a program that writes DCD files in its own units.
                     let is_program = top == "dcd" && *name == "lammps";
                     assert!(
                         word != *name || at_home || declares || is_program,

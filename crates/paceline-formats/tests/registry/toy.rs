@@ -1,5 +1,5 @@
-//! A toy format, made with nothing but what the crate shows: "TOY!", the number of atoms, and for
-//! each frame its time and its positions, all in 32 bits, little-endian.
+//! Toy format that uses only the public interface of the crate. A file contains "TOY!", the number
+//! of atoms, and for each frame the time and the positions, all 32-bit and little-endian.
 
 use std::any::Any;
 
@@ -177,7 +177,7 @@ pub fn float(bytes: &[u8]) -> f32 {
     f32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-/// The error of a file that is opened with a registry that does not know it.
+/// Return true for the error of a file whose format is not in the registry.
 pub fn is_unknown(error: &Error) -> bool {
     matches!(error, Error::Unsupported { what, .. } if what.contains("TOY!"))
 }

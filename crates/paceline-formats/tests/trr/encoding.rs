@@ -1,4 +1,4 @@
-//! The TRR encoder: what it writes is read back, and what it cannot write is refused by name.
+//! Tests of the TRR encoder: its output is read back, and it refuses what it cannot write.
 
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::trr::{Header, TrrDecoder, TrrEncoder};
@@ -8,7 +8,7 @@ use super::check::decode;
 
 const N_ATOMS: usize = 20;
 
-/// A frame that holds these fields: Å, Å/ps and kJ/(mol·Å).
+/// Return a frame with these fields: Å, Å/ps and kJ/(mol·Å).
 fn frame(fields: u8) -> Frame {
     let held = Fields::from_bits(fields);
     let mut frame = Frame {

@@ -1,18 +1,18 @@
-//! Frames written by nothing but the format's description.
+//! TRR frames, written directly by the description of the format.
 
 use paceline_formats::Fields;
 
-/// How a frame is written.
+/// Variant of a frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Variant {
     pub n_atoms: usize,
-    /// In f64.
+    /// True for f64.
     pub double: bool,
     pub fields: Fields,
     pub cell: bool,
-    /// Virial and pressure.
+    /// True if the frame contains virial and pressure.
     pub tensors: bool,
-    /// Bytes of the blocks that only old programs wrote: ir, e, top, sym.
+    /// Sizes of the blocks that only old programs wrote (ir, e, top, sym), bytes.
     pub others: [usize; 4],
 }
 
@@ -28,7 +28,7 @@ impl Variant {
         }
     }
 
-    /// Every mix of what a frame may hold.
+    /// Return every combination of the content of a frame.
     pub fn all(n_atoms: usize) -> Vec<Variant> {
         let mut all = Vec::new();
         for bits in 1..64 {
@@ -37,7 +37,7 @@ impl Variant {
                 tensors: bits & 16 != 0,
                 ..Variant::new(n_atoms, bits & 32 != 0, bits & 7)
             };
-            // Nothing would tell the width of a number.
+            // Without any of these blocks, the size of a number is undefined.
             if bits & 15 != 0 {
                 all.push(variant);
             }
@@ -49,7 +49,7 @@ impl Variant {
         if self.double { 8 } else { 4 }
     }
 
-    /// Bytes of each block: ir, e, box, vir, pres, top, sym, x, v, f.
+    /// Return the size of each block: ir, e, box, vir, pres, top, sym, x, v, f.
     fn sizes(&self) -> [usize; 10] {
         let [ir, e, top, sym] = self.others;
         let cell = |there| if there { 9 * self.width() } else { 0 };
@@ -75,7 +75,7 @@ impl Variant {
         ]
     }
 
-    /// Frame `number`: step 10 × number, time a tenth of it and 0.1.
+    /// Return frame `number`, with step 10 × number.
     pub fn bytes(&self, number: i32) -> Vec<u8> {
         let mut bytes = Vec::new();
         for integer in [1993, 13, 12] {
@@ -114,17 +114,17 @@ impl Variant {
     }
 }
 
-/// ps
+/// Return the time of a frame, ps.
 pub fn time(number: i32) -> f64 {
     f64::from(number) / 10.0 + 0.1
 }
 
-/// Box vectors, nm: 3, 4 and 5 long, at right angles.
+/// Return box vectors, nm: lengths 3, 4 and 5, at right angles.
 fn cell() -> [f64; 9] {
     [3.0, 0.0, 0.0, 0.0, 4.0, 0.0, 0.0, 0.0, 5.0]
 }
 
-/// Number `i` of a field, that no f32 is equal to.
+/// Return number `i` of a field. No f32 equals it.
 pub fn value(field: usize, i: usize, number: i32) -> f64 {
     (field as f64 + 1.1) * (i as f64 - 7.3) + f64::from(number) / 3.0
 }

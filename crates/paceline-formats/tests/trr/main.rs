@@ -1,4 +1,5 @@
-//! The TRR decoder against frames whose numbers are known, whole and in part, sound and damaged.
+//! Tests of the TRR decoder on frames with known numbers: whole frames, parts of frames, and
+//! damaged frames.
 
 #[path = "../checks/trr.rs"]
 mod check;
@@ -84,7 +85,7 @@ fn chosen_atoms_and_fields_are_the_same_numbers() {
     }
 }
 
-/// A frame without room for fields that it does not hold.
+/// Remove the arrays of the fields that a frame lacks.
 fn held(frame: Frame) -> Frame {
     let keep = |values, there| if there { values } else { Vec::new() };
     Frame {
@@ -142,7 +143,8 @@ fn bytes_fetched_before_the_decoder_learned_are_understood() {
     let size = x.len() as u64;
     let mut decoder = some_of(&atoms, n, Fields::ALL);
     let mut out = Frame::new(2, Fields::ALL);
-    // Two frames read whole, then one by the runs of the first, which are forgotten meanwhile.
+    // Read two frames completely, then one with the runs of the first; its plan was discarded
+    // meanwhile.
     decoder.decode(0, size, &x, out.out()).unwrap();
     let runs = decoder.runs(1, size).to_vec();
     decoder.decode(1, size, &v, out.out()).unwrap();
@@ -172,7 +174,7 @@ fn blocks_of_old_programs_are_skipped() {
     }
 }
 
-/// A frame with another number at `at` of its header.
+/// Return a frame with another number at offset `at` of its header.
 fn with(at: usize, number: i32) -> Vec<u8> {
     let mut bytes = Variant::new(11, false, 5).bytes(0);
     bytes[at..at + 4].copy_from_slice(&number.to_be_bytes());
@@ -248,7 +250,10 @@ fn a_frame_of_another_system_or_size_is_damaged() {
         let bytes = [&frame[..], &[0]].concat();
         let fault = decode(&mut all_of(11), 11, Fields::ALL, &bytes[..size]).unwrap_err();
         let expected = format!("blocks that make a frame of {found} bytes");
-        assert_eq!(fault, Fault::bad(24, expected, "such that make 252 bytes"));
+        assert_eq!(
+            fault,
+            Fault::bad(24, expected, "blocks that make 252 bytes")
+        );
     }
     let fault = decode(&mut all_of(11), 11, Fields::ALL, &frame[..70]).unwrap_err();
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The encoders against our decoders; the Python tests hold them against other programs.
+//! Tests of the encoders with paceline's decoders. Python tests compare them with other programs.
 
 use super::check_encode::check;
 use super::frames::Random;
@@ -11,7 +11,7 @@ fn what_was_decoded_is_encoded_to_the_same() {
     let random = &mut Random(21);
     for frame in all_kinds(random) {
         let decoded = decode_all(&frame.encode(random)).unwrap();
-        // Where a float holds the integer.
+        // Only if a float can represent the integer exactly.
         let most = frame.atoms.iter().flatten().map(|x| x.unsigned_abs()).max();
         if most > Some(1 << 21) {
             continue;

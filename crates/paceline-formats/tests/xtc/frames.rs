@@ -1,7 +1,7 @@
-//! Frames to decode: a small encoder that uses the format's freedom at random, where a real
-//! one would choose for the shortest result.
+//! XTC frames for the decoder: a small encoder that makes random choices wherever the format allows
+//! several. A real encoder would choose the shortest result.
 
-/// A small deterministic generator (SplitMix64).
+/// Small deterministic random generator (SplitMix64).
 pub struct Random(pub u64);
 
 impl Random {
@@ -13,12 +13,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// From 0 to `n - 1`.
+    /// Return a number from 0 to `n - 1`.
     pub fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
 
-    /// From `-n` to `n`.
+    /// Return a number from `-n` to `n`.
     pub fn around(&mut self, n: i64) -> i64 {
         (self.next() % (2 * n as u64 + 1)) as i64 - n
     }
@@ -33,9 +33,9 @@ pub struct Frame {
     pub precision: f32,
     /// First small index.
     pub small: usize,
-    /// Longest run to use.
+    /// Maximum length of a run.
     pub run_max: usize,
-    /// In units of 1 / precision.
+    /// Positions in units of 1 / precision.
     pub atoms: Vec<[i32; 3]>,
 }
 
@@ -53,7 +53,7 @@ impl Frame {
         }
     }
 
-    /// A chain of atoms, each within `step` of the one before.
+    /// Return a chain of atoms, each within `step` of the previous one.
     pub fn chain(n: usize, step: i64, random: &mut Random) -> Self {
         let mut at = [0i64; 3];
         let atoms = (0..n).map(|_| {
@@ -63,7 +63,7 @@ impl Frame {
         Frame::new(atoms.collect())
     }
 
-    /// Return the positions that a reader should make of it, Å.
+    /// Return the positions that a reader must find, Å.
     pub fn positions(&self) -> Vec<f32> {
         let scale = 1.0 / self.precision;
         let flat = self.atoms.iter().flatten();
@@ -117,7 +117,7 @@ fn put<T: Into<i64>, const N: usize>(bytes: &mut Vec<u8>, numbers: [T; N]) {
     }
 }
 
-/// 2^(small / 3), rounded down, but for three entries of the format's table.
+/// Return 2^(small / 3), rounded down, except for three entries of the table in the format.
 fn small_size(small: usize) -> u64 {
     match small {
         37 => 5060,
@@ -215,7 +215,7 @@ impl Encoder {
     }
 }
 
-/// The pairs of atoms whose distances a group of `run` + 1 atoms stores.
+/// Return the pairs of atoms whose differences are stored in a group of `run` + 1 atoms.
 fn steps(atoms: &[[i32; 3]], run: usize) -> impl Iterator<Item = ([i32; 3], [i32; 3])> + '_ {
     (0..run).map(|i| match i {
         0 => (atoms[1], atoms[0]),

@@ -1,4 +1,5 @@
-//! The XTC decoder against frames whose atoms are known, whole and in part, sound and damaged.
+//! Tests of the XTC decoder on frames with known atoms: whole frames, parts of frames, and damaged
+//! frames.
 
 #[path = "../checks/xtc.rs"]
 mod check;
@@ -29,7 +30,7 @@ fn decode_part(
     Ok(decoded)
 }
 
-/// Decode as a reader does: what the decoder asks for, and more where it asks again.
+/// Decode like a reader: pass the bytes that the decoder requests, and more if it requests more.
 fn decode_as_asked(decoder: &mut XtcDecoder, n: usize, bytes: &[u8]) -> (Decoded, usize) {
     let size = bytes.len();
     let mut len = decoder.runs(0, size as u64)[0].len as usize;
@@ -55,7 +56,7 @@ fn bits(positions: &[f32]) -> Vec<u32> {
     positions.iter().map(|x| x.to_bits()).collect()
 }
 
-/// Frames that use every part of the format.
+/// Return frames that use every part of the format.
 fn all_kinds(random: &mut Random) -> Vec<Frame> {
     let mut frames = Vec::new();
     for n in [0, 1, 9, 10, 11, 12, 50, 1000] {
@@ -147,7 +148,7 @@ fn headers_know_the_size_of_their_frame() {
     }
 }
 
-/// Place of the fault that decoding meets after `bytes[at..]` was overwritten.
+/// Overwrite `bytes[at..]`, decode, and return the offset of the fault.
 fn fault_after(bytes: &[u8], at: usize, new: i32) -> usize {
     let mut bytes = bytes.to_vec();
     bytes[at..at + 4].copy_from_slice(&new.to_be_bytes());

@@ -450,7 +450,7 @@ impl<T: Value> Packed<'_, '_, T> {
                     read += more.len() as u64;
                     continue;
                 }
-                Ok(false) => "one that breaks off".into(),
+                Ok(false) => "one that is truncated".into(),
             };
             let whole = self.selection.grid.chunk_bytes;
             return Ok(Err((format!("a deflate stream of {whole} bytes"), found)));

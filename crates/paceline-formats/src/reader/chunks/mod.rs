@@ -438,7 +438,7 @@ impl Slice<'_> {
             )));
         }
         if !self.chunk_numbers.is_sorted_by(|a, b| a < b) {
-            return Err(Error::Argument("numbers of chunks must rise".into()));
+            return Err(Error::Argument("chunk numbers must increase".into()));
         }
         let known = |row: u64| {
             row < grid.n_rows

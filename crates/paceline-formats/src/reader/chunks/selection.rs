@@ -149,7 +149,7 @@ impl Selection {
             return Ok(());
         }
         let found = match chunk.offset {
-            NOWHERE => "a place in the file's index that cannot be right".to_string(),
+            NOWHERE => "an impossible offset in the index of the file".to_string(),
             _ => format!("a file of {} bytes", io.file_size),
         };
         Err(self.flaw(
@@ -259,7 +259,7 @@ impl Ids {
         let Identity { element, order } = ids;
         if order.len() != atoms.n_total() || !order.is_sorted_by(|a, b| a < b) {
             return Err(Error::Argument(format!(
-                "expected the numbers of {} atoms, rising, found {}",
+                "expected increasing ids of {} atoms, found {}",
                 atoms.n_total(),
                 order.len()
             )));
