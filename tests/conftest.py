@@ -1,4 +1,4 @@
-"""Trajectories that real programs wrote, each test session with copies of its own."""
+"""Fixtures: trajectories that real programs wrote. Each test session has its own copies."""
 
 import contextlib
 import functools
@@ -26,42 +26,43 @@ from paceline.backends.dask_cluster import LocalCluster
 from paceline.engine import scheduler
 from paceline.mdanalysis import registration, script_processes
 
-#: Scripts that tests run on ranks of MPI, and one that needs packages of the manual.
+#: Scripts that tests run on MPI ranks, and one that needs packages for the manual.
 collect_ignore = ["helpers/windows", "mpi", "user_guide.py"]
-#: Backends that hand out work in ways of their own, and those that differ from one in little.
+#: Backends that schedule work differently. `OTHERS` are variants of these.
 EACH_WAY = ["serial", "threads-2", "processes-2", "ProcessPoolExecutor", "dask"]
 OTHERS = ["threads-1", "threads-4", "ThreadPoolExecutor", "loky"]
-#: Modules that start many processes or measure time: no two of them run at once.
+#: Modules that start many processes or measure time. No two of them run at the same time.
 HEAVY = {
     *("test_advise", "test_benchmarks", "test_changed_files", "test_hunt", "test_mpi"),
     "test_paper_scripts",
     *("test_mpi_hosts", "test_scaling", "test_slowfs", "test_snapshot_memory"),
     *("test_snapshot_reader", "test_snapshot_writer"),
 }
-#: Modules with the longest tests that use workers: they have a process of their own.
+#: Modules with the longest tests that use workers. They run in a separate process.
 LONGEST = {"test_dask", "test_drop_in", "test_failures", "test_manual"}
 #: Universes that all tests of a process share.
 SHARED: list[MDAnalysis.Universe] = []
-#: Tests and fixtures that ask for workers that stay: a pool, or a cluster of Dask.
+#: Tests and fixtures that use persistent workers: a pool, or a Dask cluster.
 USES_WORKERS = re.compile(r"^def \w+\(.*\b(where|everywhere|dask_client|pool)\b", re.MULTILINE)
 with contextlib.suppress(ImportError):
     import mpi4py
 
-    # Collecting doctests imports modules of ranks, and this process shall be none.
+    # Collecting doctests imports modules that use MPI; this process must not become a rank.
     mpi4py.rc.initialize = False
-# Where tests run in the background of a script, Ctrl-C is ignored, by what they start as well.
+# If tests run in the background of a script, Ctrl-C is ignored, also by child processes.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Keep the tests of a module in one process, and all heavy modules in the same one.
+    """Keep the tests of a module in one process, and all heavy modules in the same process.
 
-    So are those whose tests share workers, since each process would start its own. The longest ones
-    are in another process, or the last process would end minutes after the others.
+    Modules whose tests share workers are also kept in one process, because each process would start
+    its own workers. The longest modules are in another process. Otherwise the last process would
+    finish minutes after the others.
     """
-    # Its mark `xdist_group` has no effect with pytest 9.2.
+    # The mark `xdist_group` has no effect with pytest 9.2.
     from xdist.scheduler import LoadScopeScheduling
 
     @functools.cache
@@ -82,7 +83,7 @@ def pytest_xdist_make_scheduler(config, log):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Leave cases to `make test-all`, and examples of ranks to `test_snapshot_reader`."""
+    """Skip cases that only `make test-all` runs, and examples that `test_snapshot_reader` runs."""
     n_cases = Counter()
     for item in items:
         one_in = item.get_closest_marker("one_in")
@@ -98,20 +99,22 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_collection_finish():
-    """Leave out all that is there now where garbage is looked for: 400,000 objects each time."""
+    """Exclude existing objects from garbage collection: 400,000 objects would be searched each
+    time.
+    """
     gc.freeze()
 
 
 @pytest.fixture
 def run(run_with_answer, monkeypatch):
-    """Run the command here: status, stdout, and warnings and errors of stderr."""
+    """Run the command in this process; return status, stdout, and warnings and errors of stderr."""
     monkeypatch.setattr("paceline.cli.answer.say", lambda text: None)
     return run_with_answer
 
 
 @pytest.fixture
 def run_with_answer(capsys):
-    """Run the command here: status, stdout, and all of stderr."""
+    """Run the command in this process; return status, stdout, and all of stderr."""
 
     from paceline.cli import main
 
@@ -127,7 +130,7 @@ def run_with_answer(capsys):
 
 
 class System(NamedTuple):
-    """A topology and a trajectory of the same atoms."""
+    """Topology and trajectory of the same atoms."""
 
     topology: str
     trajectory: str
@@ -135,7 +138,9 @@ class System(NamedTuple):
 
 @pytest.fixture(scope="session", autouse=True)
 def private_cache(tmp_path_factory):
-    """Keep indices that cannot stand beside their file out of the user's cache."""
+    """Redirect indices that cannot be saved next to their file from the user's cache to a test
+    folder.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
         yield
@@ -143,7 +148,7 @@ def private_cache(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def no_registration_remains():
-    """Fail the test that leaves paceline registered, which later tests and their processes see."""
+    """Fail a test that leaves paceline registered, because this would affect later tests."""
     yield
     remains = [*registration._active]
     while registration._active:
@@ -166,7 +171,7 @@ def adk_in_water(tmp_path_factory) -> System:
 
 @pytest.fixture(scope="session")
 def adk_xtc(adk, tmp_path_factory) -> System:
-    """The same frames of adenylate kinase as XTC."""
+    """Return the same frames of adenylate kinase as XTC."""
     path = tmp_path_factory.mktemp("adk_xtc") / "adk.xtc"
     universe = MDAnalysis.Universe(*adk)
     with MDAnalysis.Writer(str(path), universe.atoms.n_atoms) as writer:
@@ -177,7 +182,7 @@ def adk_xtc(adk, tmp_path_factory) -> System:
 
 @pytest.fixture(scope="session")
 def moving(tmp_path_factory) -> tuple[str, str]:
-    """Topology and TRR with positions, velocities and forces, of which some frames lack some."""
+    """Topology and a TRR with positions, velocities and forces, each missing in some frames."""
     folder = tmp_path_factory.mktemp("moving")
     universe = MDAnalysis.Universe(datafiles.GRO)
     atoms = universe.atoms[:2000]
@@ -204,13 +209,13 @@ def moving(tmp_path_factory) -> tuple[str, str]:
 
 @pytest.fixture(scope="session")
 def damaged(adk_xtc, tmp_path_factory) -> tuple[System, list[int]]:
-    """The same, with single frames and the whole second leaf of 16 frames damaged."""
+    """The XTC with damaged frames: single frames, and the whole second leaf of 16 frames."""
     frames = [3, *range(16, 32), 50, 97]
     path = Path(shutil.copy(adk_xtc.trajectory, tmp_path_factory.mktemp("damaged")))
     offsets = MDAnalysis.Universe(*adk_xtc).trajectory._xdr.offsets
     data = bytearray(path.read_bytes())
     for frame in frames:
-        # The first packed atom, far outside the box of all; the headers stay whole.
+        # Move the first packed atom far outside the bounding box; the headers remain valid.
         data[offsets[frame] + 92 : offsets[frame] + 108] = b"\xff" * 16
     path.write_bytes(data)
     return System(adk_xtc.topology, str(path)), frames
@@ -218,7 +223,7 @@ def damaged(adk_xtc, tmp_path_factory) -> tuple[System, list[int]]:
 
 @pytest.fixture(scope="session")
 def drifting(tmp_path_factory) -> System:
-    """AdK in water, three frames: whole in the first ones, and broken in the last."""
+    """AdK in water, three frames; the protein is broken in the last frame only."""
     folder = tmp_path_factory.mktemp("drifting")
     path = folder / "drifting.xtc"
     universe = paceline.Universe(datafiles.TPR, shutil.copy(datafiles.XTC, folder))
@@ -235,7 +240,9 @@ def drifting(tmp_path_factory) -> System:
 
 @pytest.fixture(scope="session")
 def membrane_lipids() -> tuple[MDAnalysis.Universe, paceline.Universe, np.ndarray]:
-    """A membrane in a hexagonal cell, on MDAnalysis and on ours, and bonds of its hydrogens."""
+    """A membrane in a hexagonal cell, read by MDAnalysis and by paceline, and bonds of its
+    hydrogens.
+    """
     files = datafiles.GRO_MEMPROT, datafiles.XTC_MEMPROT
     theirs, ours = (kind(*files) for kind in (MDAnalysis.Universe, paceline.Universe))
     group = theirs.select_atoms("resname POPE POPG")
@@ -248,7 +255,7 @@ def membrane_lipids() -> tuple[MDAnalysis.Universe, paceline.Universe, np.ndarra
 
 @pytest.fixture(scope="session")
 def universe(adk) -> paceline.Universe:
-    """Adenylate kinase on our reader."""
+    """Adenylate kinase on paceline's reader."""
     SHARED.append(paceline.Universe(*adk))
     return SHARED[-1]
 
@@ -262,7 +269,7 @@ def theirs(adk) -> MDAnalysis.Universe:
 
 @pytest.fixture(autouse=True)
 def at_the_first_frame():
-    """Put the Universes that tests share to their first frame, the reference of many analyses."""
+    """Set the shared Universes to their first frame, the reference of many analyses."""
     for one in SHARED:
         if one.trajectory.frame:
             one.trajectory[0]
@@ -270,14 +277,14 @@ def at_the_first_frame():
 
 @pytest.fixture
 def nothing_overdue(monkeypatch):
-    """No block is dealt twice, for tests that count what each worker did of each."""
+    """Prevent second attempts of a block, for tests that count the calls of each worker."""
     monkeypatch.setattr(scheduler, "SHORTEST", 1e6)
     monkeypatch.setattr(scheduler, "UNKNOWN", 1e6)
 
 
 @pytest.fixture(scope="session")
 def dask_client() -> Iterator[distributed.Client]:
-    """Two Dask worker processes of this machine, for all tests; who kills any makes others."""
+    """Two local Dask worker processes for all tests. Tests that kill workers start others."""
     cluster = LocalCluster(2)
     yield cluster.client
     cluster.close()
@@ -285,7 +292,7 @@ def dask_client() -> Iterator[distributed.Client]:
 
 @pytest.fixture(scope="session")
 def pool() -> Iterator[Callable[[str], Executor]]:
-    """One pool of each kind, made when it is first asked for."""
+    """One pool of each kind, created on first use."""
     kinds = {
         "ThreadPoolExecutor": lambda: ThreadPoolExecutor(2),
         "ProcessPoolExecutor": lambda: ProcessPoolExecutor(
@@ -297,17 +304,17 @@ def pool() -> Iterator[Callable[[str], Executor]]:
         yield functools.cache(lambda kind: stack.enter_context(kinds[kind]()))
 
 
-# Of each test, though workers stay: tests of one backend after those of another would have what
-# their module prepares made anew for each.
+# The fixture is created for each test, although workers persist. Grouping tests by backend would
+# repeat the preparation of each module for each backend.
 @pytest.fixture(params=EACH_WAY + [pytest.param(name, marks=pytest.mark.full) for name in OTHERS])
 def where(request, pool) -> dict[str, Any]:
-    """A backend of each kind, as `run` takes it; all of them in `make test-all`."""
+    """A backend of each kind, as options of `run`; all backends in `make test-all`."""
     return _as_run_takes_it(request, pool)
 
 
 @pytest.fixture(params=EACH_WAY + OTHERS)
 def everywhere(request, pool) -> dict[str, Any]:
-    """Every backend, as `run` takes it."""
+    """Every backend, as options of `run`."""
     return _as_run_takes_it(request, pool)
 
 
@@ -321,5 +328,5 @@ def _as_run_takes_it(request, pool):
 
 
 def _copy(folder: Path, topology, trajectory) -> System:
-    # An index would otherwise be written beside the files of the installed package.
+    # Otherwise an index would be written next to the files of the installed package.
     return System(*(str(shutil.copy(str(path), folder)) for path in (topology, trajectory)))

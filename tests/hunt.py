@@ -1,13 +1,13 @@
-"""Hunt for what is silently wrong: damaged files, killed processes, files of other programs.
+"""Search for silent errors: with damaged files, killed processes, and files of other programs.
 
     python tests/hunt.py mutations --seed 7 --runs 5000
     python tests/hunt.py kills --seed 7 --runs 100
     python tests/hunt.py workers --seed 7 --runs 200
     python tests/hunt.py files
 
-Each prints a table of outcomes, its columns separated by tabs; the other lines, on standard error,
-are what should not be. The status is 1 if there is any. Changed files that did it are kept in a
-folder for temporary files.
+Each command prints a table of outcomes, with columns separated by tabs. Unexpected outcomes are
+printed on standard error, and make the exit status 1. Files that cause them are kept in a temporary
+folder.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from helpers import foreign_files, kills, mutations, workers
 
-#: Kind, outcome, whether that is allowed, words, and the bytes of a changed file.
+#: Kind, outcome, whether it is allowed, message, and the bytes of a modified file.
 Row = tuple[str, str, bool, str, bytes]
 
 

@@ -1,12 +1,12 @@
-"""Run the main analysis of MDAKits on MDAnalysis alone, and while paceline is registered.
+"""Run the main analysis of MDAKits with MDAnalysis alone, and with paceline registered.
 
     pip install waterdynamics membrane-curvature transport-analysis lipyphilic pathsimanalysis \
         mdaencore mdakit-sasa solvation-analysis mdahole2 prolif
     python tests/kits.py [KIT …]
 
-It prints a line for each kit: equal or not, how paceline computed it, and the seconds of both
-ways, after a first run that imports what is needed. A kit that is not installed is left out; the
-exit status is 1 if a result differs. Each kit has a process of its own.
+The script prints a line for each kit: whether results are equal, how paceline computed them, and
+the seconds of both ways. The times exclude a first run, which imports modules. A kit that is not
+installed is skipped. The exit status is 1 if a result differs. Each kit runs in a separate process.
 """
 
 import argparse
@@ -22,12 +22,12 @@ from typing import Any
 
 import numpy as np
 
-#: Lipids' heads in the membrane of MDAnalysisTests.
+#: Head groups of lipids in the membrane of MDAnalysisTests.
 HEADS = "resname POPE POPG and name P"
 
 
 def opened(*names: str, **options: Any) -> Any:
-    """Open copies of files of MDAnalysisTests, in the folder of this process."""
+    """Open copies of files of MDAnalysisTests, in the working folder of this process."""
     import MDAnalysis
     from MDAnalysisTests import datafiles
 
@@ -71,7 +71,7 @@ def transport_analysis() -> Any:
 
 
 def lipyphilic() -> Any:
-    """Leaflets, and what is made of them."""
+    """Leaflets, and quantities computed from them."""
     from lipyphilic.analysis.area_per_lipid import AreaPerLipid
     from lipyphilic.analysis.neighbours import Neighbours
     from lipyphilic.analysis.z_positions import ZPositions
@@ -87,7 +87,7 @@ def lipyphilic() -> Any:
 
 
 def _upright(ts: Any) -> Any:
-    """Give the cell right angles, which the kit wants."""
+    """Set the angles of the cell to 90°, as the kit requires."""
     ts.dimensions = [110.0, 100.0, ts.dimensions[2], 90.0, 90.0, 90.0]
     return ts
 
@@ -132,7 +132,7 @@ def solvation_analysis() -> Any:
 
 
 def mdahole2() -> Any:
-    """Radius of a pore; it needs the program hole, of github.com/osmart/hole2, on PATH."""
+    """Radius of a pore. The program hole (github.com/osmart/hole2) must be on PATH."""
     from mdahole2.analysis import HoleAnalysis
 
     universe = opened("MULTIPDB_HOLE")
@@ -143,7 +143,7 @@ def mdahole2() -> Any:
 
 
 def prolif(n_jobs: int = 1) -> Any:
-    """Contacts of a ligand and a protein, in as many frames as keep two processes busy."""
+    """Contacts of a ligand and a protein, in enough frames to keep two processes busy."""
     import prolif as kit
 
     universe = opened(str(kit.datafiles.TOP), str(kit.datafiles.TRAJ))
@@ -156,11 +156,11 @@ def prolif(n_jobs: int = 1) -> Any:
 
 
 def prolif_2() -> Any:
-    """The same on two of its own processes."""
+    """Contacts, computed with two processes of the kit itself."""
     return prolif(2)
 
 
-#: Functions, and the packages that they need.
+#: Functions, and the packages that they require.
 KITS: dict[str, tuple[Callable[[], Any], str]] = {
     "waterdynamics": (waterdynamics, "waterdynamics"),
     "membrane_curvature": (membrane_curvature, "membrane-curvature"),
@@ -175,12 +175,12 @@ KITS: dict[str, tuple[Callable[[], Any], str]] = {
     "prolif_2": (prolif_2, "prolif"),
 }
 
-#: Further packages of kits whose files alone may be installed.
+#: Further packages that a kit requires, if only the kit itself is installed.
 NEEDED = {"prolif": "rdkit", "prolif_2": "rdkit"}
 
 
 def largest_difference(found: Any, expected: Any) -> float:
-    """Largest difference of two results, by the largest number of each array of them."""
+    """Return the largest difference of two results, relative to each array's largest number."""
     if isinstance(expected, Mapping):
         assert found.keys() == expected.keys()
         return max((largest_difference(found[key], expected[key]) for key in expected), default=0.0)
@@ -197,20 +197,20 @@ def largest_difference(found: Any, expected: Any) -> float:
         return float(np.abs(found[whole] - expected[whole]).max(initial=0.0) / scale)
     if isinstance(expected, np.ndarray | int | str | bool | np.generic):
         return 0.0 if np.array_equal(found, expected) else float("inf")
-    return 0.0  # no numbers: an AtomGroup, for example
+    return 0.0  # not numbers: an AtomGroup, for example
 
 
 def compare(name: str) -> None:
-    """Compute both ways in this process, and print a line of the table."""
+    """Compute both ways in this process, and print a row of the table."""
     import paceline
     from paceline.backends import processes
 
     warnings.simplefilter("ignore")
-    # Each analysis that can be split goes on in processes at once.
+    # Each analysis that can be split continues in processes immediately.
     processes.SAMPLE = processes.WORTH = 0.0
     function, package = KITS[name]
     seconds, results = [], []
-    function()  # it imports what it needs
+    function()  # imports the required modules
     for registered in (False, True):
         begun = time.perf_counter()
         if registered:
@@ -229,7 +229,7 @@ def compare(name: str) -> None:
 
 
 def main() -> int:
-    """Run each kit in a process and a folder of its own."""
+    """Run each kit in a separate process and folder."""
     import tempfile
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])

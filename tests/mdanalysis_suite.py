@@ -1,12 +1,12 @@
-"""Run tests that MDAnalysis publishes while paceline is registered; compare with known failures.
+"""Run the test suite of MDAnalysis with paceline registered, and compare with known failures.
 
     python tests/mdanalysis_suite.py [MODULE …]
 
-MODULE are modules or folders of MDAnalysisTests, as "coordinates/test_xdr" or "core"; by default
-those below. A test that fails is run again without paceline; where it fails there too, it does not
-count. The script prints each failure that has no reason in the list, each reason that nothing needs
-any more, and a table; the exit status is 1 if there is a failure without a reason, or a reason
-without a failure. pytest loads this file as a plugin, too.
+MODULE are modules or folders of MDAnalysisTests, such as "coordinates/test_xdr" or "core"; the
+defaults are listed below. A test that fails is repeated without paceline. If it fails again, it
+does not count. The script prints failures without a known reason, reasons that no longer occur, and
+a table. The exit status is 1 if there are any such failures or reasons. pytest also loads this file
+as a plugin.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
 
-#: Folders, and modules on the readers that ours takes the place of.
+#: Folders, and modules about the readers that paceline replaces.
 MODULES = [
     *(f"coordinates/test_{name}" for name in ("xdr", "dcd", "netcdf", "h5md", "chainreader")),
     *("coordinates/test_dlpoly", "coordinates/test_copying"),
@@ -36,7 +36,7 @@ CHAINS = "wants refusals or warnings of chains that ours allows (docs/chains.md)
 CLOSED = "wants an error of a closed reader; paceline's opens the file again"
 UNITS = "wants an error for units of a NetCDF file that paceline converts"
 READABLE = "wants an error for a file that paceline can read"
-#: Failures that are known, as patterns of module::class::test, and their reasons.
+#: Known failures, as patterns of module::class::test, with their reasons.
 KNOWN = {
     "*_offsets::*": OFFSETS,
     "test_xdr::Test*Reader::test_rewind_xdrtrj": PRIVATE,
@@ -69,7 +69,7 @@ KNOWN = {
 
 
 def pytest_configure() -> None:
-    """Register, in the processes that run the tests."""
+    """Register paceline in the processes that run the tests."""
     import paceline
 
     paceline.register()
@@ -95,7 +95,7 @@ def run(module: str, options: Sequence[str]) -> Outcome:
     with tempfile.TemporaryDirectory() as scratch:
         report = Path(scratch, "report.xml")
         command = [sys.executable, "-W", "ignore", "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-        # No options of this project, in whose environment MDAnalysisTests may be.
+        # Options of this project must not apply, even if MDAnalysisTests is in its environment.
         command += ["-n", str(os.cpu_count()), "-c", os.devnull, f"--rootdir={folder}"]
         places = os.pathsep.join([str(here), os.environ.get("PYTHONPATH", "")])
         subprocess.run(
@@ -123,12 +123,12 @@ def _name(case: ElementTree.Element) -> str:
 
 
 def reason_of(name: str) -> str | None:
-    """Find why a test fails, if that is known."""
+    """Return why a test fails, if the reason is known."""
     return next((KNOWN[known] for known in KNOWN if fnmatch(name, known)), None)
 
 
 def main() -> int:
-    """Run the tests, and print what the list of known failures does not say."""
+    """Run the tests, and print the differences from the list of known failures."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("modules", nargs="*", default=MODULES, metavar="MODULE")
     modules = parser.parse_args().modules

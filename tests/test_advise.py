@@ -1,4 +1,4 @@
-"""Advice about small trajectories: what it says, and that it lies in the right region."""
+"""Tests of advice on small trajectories: its text, and that its figures are plausible."""
 
 import contextlib
 import os
@@ -36,13 +36,13 @@ needs_mincore = pytest.mark.skipif(
     os_calls._mincore() is None, reason="this system does not tell what is in memory"
 )
 
-#: Seconds that the sleeping function takes a frame.
+#: Time per frame of the sleeping function, seconds.
 NAP = 1e-2
 
 
 @pytest.fixture(autouse=True, scope="module")
 def soon():
-    """Measure for a short time: what is said of speed is not looked at."""
+    """Measure only for a short time, because the tests do not check the figures of speed."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(advising, "_SECONDS", 0.03)
         patch.setattr(advising, "_ROUNDS", 1)
@@ -69,7 +69,7 @@ def rmsd_advice(ca):
 
 @pytest.fixture(scope="module")
 def long_xtc(tmp_path_factory, ca):
-    """A file that counts as long, 588 frames without an index."""
+    """A file that counts as long: 588 frames, without an index."""
     folder = tmp_path_factory.mktemp("long")
     paceline.Write(ca.universe.atoms, folder / "once.xtc").run()
     path = folder / "long.xtc"
@@ -141,14 +141,14 @@ def test_words_of_an_rmsd(rmsd_advice):
     [
         (1.0, None, False),
         (0.51, (1e12, 1e12), False),
-        # What the disk gives a small file is not measured.
+        # Rates of small files from disk are not measured.
         (0.49, None, False),
         (0.0, (1e3, 1e3), False),
         (0.0, (1e12, 1e12), True),
     ],
 )
 def test_words_of_other_files(rmsd_advice, cached, rates, saves):
-    """Frames take 1 ms from memory and 1 s from the disk; another file holds 1 kB of each."""
+    """Check advice if frames take 1 ms from memory and 1 s from disk."""
     memory, disk = (forecast(s, s, busy=0.0, cpus=2, n_frames=98) for s in (1e-3, 1.0))
     findings = replace(rmsd_advice.findings, in_memory=memory, from_disk=disk, processes=None)
     other = Recoded("XTC", True, 1000.0, 1000.0, (0.0, 0.0), 1e-3)
@@ -179,7 +179,7 @@ def test_a_sleeping_function(ca):
     advice = paceline.advise(paceline.TimeSeries(sleeping, ca), n_workers=3)
     assert 3 in advice.workers
     assert 0 < advice.findings.waiting <= 1
-    # It cannot be faster; on a busy machine it sleeps longer.
+    # The run cannot be faster than its sleeps; on a busy machine it may be slower.
     assert advice.t_total(1) > 98 * NAP
     assert advice.t_total(2) > 98 * NAP / 2
 
@@ -213,7 +213,7 @@ def test_the_analysis_is_left_as_it_is(ca):
 
 
 class Referring(paceline.AnalysisBase):
-    """Analysis whose worker part is made by a function that refers to it."""
+    """Analysis whose worker part is created by a function that refers to the analysis."""
 
     def __init__(self, atomgroup):
         super().__init__(atomgroup)
@@ -306,7 +306,7 @@ def test_a_long_file_needs_no_index(long_xtc, short_sample):
 
 @pytest.mark.parametrize("times", [1, 4])
 def test_a_bounded_part_of_a_long_file_is_read(long_xtc, short_sample, monkeypatch, times):
-    """Distinct bytes that sample runs, files of other kinds and rates of the disk ask for."""
+    """Check the number of bytes read, for each combination of sample run, format and disk rate."""
     monkeypatch.setattr(sample_run, "_BYTES", 100_000)
     monkeypatch.setattr(sample_run, "_LEAST", 1)
     path = long_xtc.with_name(f"{times}.xtc")
@@ -341,14 +341,14 @@ def test_a_bounded_part_of_a_long_file_is_read(long_xtc, short_sample, monkeypat
     (file,) = universe.trajectory.chain.files
     note(universe.trajectory.chain.extents(np.arange(universe.trajectory.n_frames)))
     sampled = asked.sum()
-    # The least that a sample may be is 32 frames.
+    # A sample contains at least 32 frames.
     assert sampled < 33 * file.bytes_per_frame
     assert paceline.advise(RMSD(universe, select="name CA")).is_sample
     assert asked.sum() <= sampled + 3 * 110_000 < 0.12 * size
 
 
 def test_the_parts_of_a_long_file_that_are_read_are_small():
-    """At most 160 MiB, however long: what a disk of 50 MB/s gives in some seconds."""
+    """Check that at most 160 MiB are read, which takes some seconds from a disk of 50 MB/s."""
     assert sample_run.SAMPLE + 3 * sample_run._BYTES <= 160 << 20
     assert advising._WARM_TIMES * advising._COLD_BYTES <= sample_run.SAMPLE
 
@@ -372,7 +372,7 @@ def test_command_line(capsys, long_xtc, short_sample):
     words = capsys.readouterr().out.split()
     n_frames = int(words[words.index("frames") - 1])
     universe = paceline.Universe(PSF, DCD)
-    # The file holds the same times again and again; those of its middle go on.
+    # The file repeats the same times; the times in its middle are contiguous.
     assert n_frames == pytest.approx(200 / universe.trajectory.dt, rel=0.05)
     assert not (long_xtc.parent / f".{long_xtc.name}.paceline-index").exists()
     assert main(["advise", PSF, DCD, "--for", "rmsf", "--tsv", "--n-workers", "5"]) == 0
@@ -418,20 +418,20 @@ def measured(compute, fixed=0.0):
 
 
 def forecast(one, two, *, busy, cpus, fixed=0.0, n_frames=100_000):
-    """A forecast from one round: s a frame by one worker and by two."""
+    """Return a forecast from one round: seconds per frame with one worker and with two."""
     rounds = ((measured(one), measured(two, fixed)),)
     return Forecast(rounds, busy, cpus, n_frames, lambda n_workers: 16)
 
 
 def forecast_of(*seconds, n_frames=100_000):
-    """A forecast from several rounds, s a frame by any number of workers."""
+    """Return a forecast from several rounds, given seconds per frame for numbers of workers."""
     rounds = tuple((measured(one), measured(one)) for one in seconds)
     return Forecast(rounds, 0.0, 2, n_frames, lambda n_workers: 16)
 
 
 @pytest.mark.parametrize("busy", [0.0, 0.25, 1.0])
 def test_what_wants_no_processor_waits(monkeypatch, busy):
-    """By clocks of our own, so slow that standing in line for a processor is nothing."""
+    """Use a simulated clock, so slow that waiting for a processor is negligible."""
     clocks = {"wall": 0.0, "busy": 0.0}
 
     def run(backend, frames, block_frames):
@@ -459,7 +459,7 @@ def test_a_machine_that_stands_still_reads_something(tmp_path, monkeypatch):
 
 
 def test_workers_that_take_turns():
-    # All of it behind one lock: two are as fast as one, and so are eight.
+    # All work is serialised by one lock: two and eight workers are as fast as one.
     one_lock = forecast(1e-3, 2e-3, busy=1e-3, cpus=8)
     times = [one_lock.t_total(n) for n in (1, 2, 8)]
     assert times == pytest.approx([100, 100, 100], rel=0.01)
@@ -477,7 +477,7 @@ def test_workers_that_wait():
 
 
 def width_of(forecast):
-    """Ratio of the ends of the range of a run by two workers."""
+    """Return the ratio of the limits of the forecast range with two workers."""
     low, high = forecast.t_range(2)
     return high / low
 
@@ -485,18 +485,20 @@ def width_of(forecast):
 def test_the_range_follows_from_the_spread_of_measurements():
     alike = forecast_of(1e-3, 1.3e-3, 0.8e-3, 1.2e-3, 0.8e-3)
     apart = forecast_of(1e-3, 2e-3, 0.6e-3, 1.6e-3, 0.5e-3)
-    # Runs differ so much on the same machine, however equal measurements are.
+    # Repeated runs on the same machine differ by this factor, even if measurements agree.
     assert width_of(alike) == pytest.approx(1.5)
     assert width_of(apart) > 2
     assert width_of(forecast_of(1e-3)) > 2, "one measurement says nothing of their spread"
     more = forecast_of(*[one.cost.seconds for one, _ in 10 * apart.rounds])
     assert width_of(more) == pytest.approx(1.5)
-    # A run as short as a measurement differs from its like as these do from each other.
+    # A run as short as a measurement varies as much as the measurements.
     assert width_of(replace(apart, n_frames=400)) > 1.2 * width_of(apart)
 
 
 def test_samples_from_memory_are_of_the_whole_run():
-    """Samples have other blocks each time, a chunk's frames together, and at last most of them."""
+    """Check that samples use other blocks each time, read the frames of a chunk together, and
+    finally cover most blocks.
+    """
     sample = SimpleNamespace(_frames=np.arange(3, 10_000), _borders=Borders(8, 8, 5), together=8)
     seen = np.zeros(10_000, dtype=bool)
     for number in range(12):
@@ -516,7 +518,9 @@ def test_samples_from_memory_are_of_the_whole_run():
 
 @pytest.mark.parametrize("cached", [1.0, 0.9, None])
 def test_where_frames_are_measured(cached, monkeypatch, ca):
-    """All over the run where memory has it; in the middle where it would be read from the disk."""
+    """Check that samples are spread over the run if the file is in memory, and otherwise in the
+    middle.
+    """
     asked = []
 
     def throughout(sample, n, block_frames, number):
@@ -531,9 +535,9 @@ def test_where_frames_are_measured(cached, monkeypatch, ca):
 
 @pytest.mark.parametrize("other_work", [False, True])
 def test_the_range_holds_nine_runs_of_ten(other_work):
-    """Runs that are made as the measurements are: their blocks take longer or less, at random.
+    """Simulate runs with random block times, like those of the measurements.
 
-    Other work makes two of five take half as long again.
+    In the simulation, other processes make two of five blocks take half as long again.
     """
     random = np.random.default_rng(24)
 
@@ -545,7 +549,7 @@ def test_the_range_holds_nine_runs_of_ten(other_work):
     held = 0
     for _ in range(500):
         low, high = forecast_of(*1e-3 * factors(5), n_frames=4000).t_range(1)
-        # A run of 4 s is as many measurements as have 0.2 s room in it.
+        # A run of 4 s averages 20 measurements of 0.2 s.
         held += low <= 4.0 * factors(20).mean() <= high
     assert held >= 450
 
@@ -562,7 +566,7 @@ def test_the_range_of_few_measurements_allows_for_how_little_they_tell(n_rounds,
 
 
 def test_a_slow_round_counts_half():
-    """Other work slows some rounds, and as much of the run; but a run is faster than samples."""
+    """Check a run in which other processes slow some rounds."""
     slowed = forecast_of(1e-3, 1e-3, 1e-3, 1e-3, 2e-3)
     assert slowed.t_total(1) == pytest.approx(110)
     assert slowed.cost(1).seconds == pytest.approx(1.2e-3)
@@ -576,7 +580,7 @@ def test_a_round_in_which_the_machine_stood_still_counts_for_nothing():
 
 @pytest.mark.parametrize(("spread", "expected"), [(0.0, 5), (0.3, 9), (5.0, 12)])
 def test_more_is_measured_while_the_range_is_wide(monkeypatch, spread, expected):
-    """By a clock of our own, of which a round takes 1 s; what takes 12 s is long enough."""
+    """Simulate a clock in which a round takes 1 s; after 12 s, measurements are long enough."""
     clock, rounds = [0.0], []
 
     def run(backend, frames, block_frames):
@@ -600,12 +604,12 @@ def test_more_is_measured_while_the_range_is_wide(monkeypatch, spread, expected)
         12.5,
     )
     assert len(found) == expected
-    # The first run of all, which starts workers, does not count.
+    # The first run, which starts workers, does not count.
     assert rounds == [2, *[1, 2] * len(found)]
 
 
 def test_frames_from_the_disk_are_not_those_from_memory(monkeypatch):
-    """Dropped bytes that are read again come from memory at another rate than before."""
+    """Check that bytes dropped from the cache and read again are timed separately."""
     monkeypatch.setattr(advising, "_COLD_ROUNDS", 3)
     n_cold = advising._cold_frames(SimpleNamespace(frame_bytes=1e6))
     frames = np.arange(20 * n_cold)
@@ -648,7 +652,7 @@ def test_what_was_in_memory_is_there_afterwards(ranges, tmp_path):
     with sample_run._dropped(str(path), ranges) as gone:
         assert gone
         assert cached_share(path, ranges) == 0
-    assert cached_share(path) > 0.9  # the system may have dropped a page
+    assert cached_share(path) > 0.9  # the system may have evicted a page
     drop_from_cache(path)
     with sample_run._dropped(str(path), ranges) as gone:
         assert gone
@@ -658,7 +662,8 @@ def test_what_was_in_memory_is_there_afterwards(ranges, tmp_path):
 def test_work_of_other_programs(tmp_path, monkeypatch):
     ticks = os.sysconf("SC_CLK_TCK")
     stat = tmp_path / "stat"
-    # user, nice, system, idle, iowait, irq, softirq and steal; this process may not use cpu1.
+    # Columns: user, nice, system, idle, iowait, irq, softirq and steal. This process may not use
+    # cpu1.
     of_a_cpu = " ".join(str(seconds * ticks) for seconds in (1000, 2, 30, 400, 50, 6, 7, 8, 0, 0))
     stat.write_text(f"cpu {of_a_cpu}\ncpu0 {of_a_cpu}\ncpu1 {of_a_cpu}\nintr 1 2 3\n")
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0})

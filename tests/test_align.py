@@ -1,4 +1,4 @@
-"""Superposed trajectories and average structures against MDAnalysis and plain NumPy."""
+"""Tests of superposed trajectories and average structures against MDAnalysis and NumPy."""
 
 import inspect
 
@@ -13,10 +13,10 @@ from paceline.analysis.align import AlignTraj, AverageStructure
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform import center
 
-# MDAnalysis moves atoms in single precision, twice.
+# MDAnalysis moves atoms twice, in single precision.
 ANGSTROM = 5e-5
 
-#: For each case the options, given a Universe and another one of the same atoms.
+#: Options of each case, as a function of a Universe and another one of the same atoms.
 CASES = {
     "defaults": lambda other: {},
     "selection": lambda other: {"select": "name CA"},
@@ -66,7 +66,7 @@ def test_a_reference_of_the_same_trajectory_is_transformed_too(universe):
     plain = AverageStructure(universe, select="name CA").run(step=9).results
     moved = AverageStructure(universe, select="name CA")
     moved.run(step=9, transforms=[center("protein", point=(5, 6, 7))])
-    universe.trajectory[0]  # other tests may have moved it
+    universe.trajectory[0]  # other tests may have changed the frame
     first = universe.select_atoms("protein").center_of_geometry()
     expected = plain.positions - first + [5, 6, 7]
     np.testing.assert_allclose(moved.results.positions, expected, atol=1e-4)
@@ -171,7 +171,7 @@ def test_damaged_frames_are_left_out(damaged, adk_xtc):
         AverageStructure(paceline.Universe(*system)).run(frames=frames, on_error="skip")
 
 
-#: As above, of trajectories that are written.
+#: The same for trajectories that are written to a file.
 ALIGNED = {
     "defaults": lambda other: {},
     "selection": lambda other: {"select": "name CA"},

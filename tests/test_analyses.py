@@ -1,4 +1,4 @@
-"""Each native analysis on each backend, with each option of a run."""
+"""Tests of each native analysis on each backend, with each option of a run."""
 
 import MDAnalysis
 import numpy as np
@@ -14,7 +14,7 @@ from paceline.transform import center, fit
 
 
 def run(name, universe, **options):
-    """Bytes of the results, and the analysis."""
+    """Run an analysis; return the bytes of its results, and the analysis."""
     case = ANALYSES[name]
     one = case.make(universe).run(**options)
     return [np.ascontiguousarray(array).tobytes() for array in case.results(one.results)], one
@@ -22,7 +22,7 @@ def run(name, universe, **options):
 
 @pytest.fixture(scope="module", params=[pytest.param("XTC", marks=pytest.mark.full), "damaged XTC"])
 def files(request, adk_xtc, damaged):
-    """A Universe, and options of all runs of it."""
+    """A Universe, and options for all runs with it."""
     found = {"XTC": adk_xtc, "damaged XTC": damaged[0]}[request.param]
     return paceline.Universe(*found), {"on_error": "skip"}
 
@@ -62,7 +62,7 @@ def test_frames_in_any_order_and_with_transformations(name, files):
 
 @pytest.fixture(scope="module")
 def together(files):
-    """Every analysis, all in one run."""
+    """Run every analysis in a single pass."""
     universe, options = files
     every = {name: case.make(universe) for name, case in ANALYSES.items()}
     paceline.run(list(every.values()), **options)
@@ -77,14 +77,14 @@ def test_it_runs_beside_all_others(name, files, together):
     assert [np.ascontiguousarray(array).tobytes() for array in found] == wanted
 
 
-#: Of a function of the user, which sees what is there.
+#: Name of a function of the user that returns the frames it receives.
 OWN = "TimeSeries with a halo"
 LOST, N_READ = 7, 12
 
 
 @pytest.fixture(scope="module", params=["all", pytest.param("some", marks=pytest.mark.full)])
 def failed(request, adk, tmp_path_factory):
-    """A Universe with a frame, not marked as damaged, in which positions are NaN."""
+    """A Universe with NaN positions in a frame that is not marked as damaged."""
     theirs = MDAnalysis.Universe(*adk)
     path = tmp_path_factory.mktemp("failed") / "failed.trr"
     with MDAnalysis.Writer(str(path), len(theirs.atoms)) as writer:
@@ -97,7 +97,7 @@ def failed(request, adk, tmp_path_factory):
 
 @pytest.mark.parametrize("name", [name for name in ANALYSES if name != OWN])
 def test_positions_that_are_nan_make_nan_or_an_error(name, failed):
-    """Never a number that looks like any other."""
+    """Check that NaN positions yield NaN or an error, and never a plausible number."""
     case = ANALYSES[name]
     one = case.make(failed)
     try:
@@ -115,7 +115,7 @@ def test_positions_that_are_nan_make_nan_or_an_error(name, failed):
             of_frame = array[LOST] if array.ndim and len(array) == N_READ else array
             assert np.isnan(of_frame).any() or array is results.get("delta_t_values")
         elif array.dtype.kind != "f" and len(array) == N_READ:
-            assert (array[LOST] == -1).all()  # no cluster, no pair
+            assert (array[LOST] == -1).all()  # no cluster, or no pair
 
 
 @pytest.mark.parametrize(

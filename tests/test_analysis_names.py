@@ -1,4 +1,4 @@
-"""`paceline.analysis` has every name of `MDAnalysis.analysis`, and takes its calls."""
+"""Tests that `paceline.analysis` has every name of `MDAnalysis.analysis`, and accepts its calls."""
 
 import importlib
 import inspect
@@ -31,7 +31,9 @@ with warnings.catch_warnings():
 
 
 def pair(name: str) -> tuple[types.ModuleType, types.ModuleType]:
-    """A module of MDAnalysis, and ours of that name; skip what MDAnalysis cannot import here."""
+    """Return a module of MDAnalysis and paceline's module of that name; skip what cannot be
+    imported.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -60,7 +62,7 @@ def parameters(function) -> list[str]:
 
 
 def assert_same_calls(theirs: type, ours: type) -> None:
-    """Ours takes the arguments of theirs, at the same places."""
+    """Check that paceline's class accepts the arguments of MDAnalysis's, in the same positions."""
     if theirs is TheirsBase:
         return
     theirs_init = parameters(theirs.__init__)
@@ -85,7 +87,7 @@ def test_classes_of_mdanalysis_run_on_our_workers(universe) -> None:
     for options in ({}, {"backend": "serial"}, {"backend": "threads", "n_workers": 2}, own):
         ours = GNMAnalysis(universe, select=select).run(stop=20, **options).results
         np.testing.assert_array_equal(ours.eigenvalues, theirs.eigenvalues)
-        if options is not own:  # MDAnalysis before 2.11 puts them together along the wrong axis
+        if options is not own:  # MDAnalysis before 2.11 concatenates them along the wrong axis
             np.testing.assert_array_equal(ours.eigenvectors, theirs.eigenvectors)
     assert pickle.loads(pickle.dumps(GNMAnalysis)) is GNMAnalysis
     assert AlignTraj.__module__ == "paceline.analysis.align"
@@ -113,7 +115,7 @@ def test_modules_are_found_in_every_way() -> None:
 
 
 class Frames(paceline.AnalysisBase):
-    """Written for MDAnalysis's base class."""
+    """Analysis written for MDAnalysis's base class."""
 
     def __init__(self, group, **options):
         super().__init__(group.universe.trajectory, **options)
@@ -138,7 +140,7 @@ def test_subclasses_with_the_methods_of_mdanalysis(universe) -> None:
 
 
 class Radii:
-    """The same methods without the base class."""
+    """Methods of MDAnalysis's interface, without the base class."""
 
     _prepare, _single_frame = Frames._prepare, Frames._single_frame
 
@@ -148,11 +150,11 @@ class Radii:
 
 
 class WithMixin(Radii, paceline.AnalysisBase):
-    """Has all methods from another class."""
+    """Analysis that inherits all methods from another class."""
 
 
 class NamesItsBase(Frames):
-    """Calls the method of the base class that the source code names."""
+    """Analysis that calls a method of a base class by the name of the class."""
 
     def __init__(self, group, **options):
         paceline.AnalysisBase.__init__(self, group.universe.trajectory, **options)
@@ -166,7 +168,7 @@ def test_other_ways_to_derive_a_class_with_the_methods_of_mdanalysis(kind, unive
 
 
 class Between(paceline.AnalysisBase):
-    """Has neither MDAnalysis's methods nor paceline's."""
+    """Analysis with neither MDAnalysis's methods nor paceline's."""
 
 
 def test_a_class_between_that_and_the_base_class_is_refused(universe):
@@ -175,7 +177,7 @@ def test_a_class_between_that_and_the_base_class_is_refused(universe):
 
 
 class Both(Radii, paceline.AnalysisBase):
-    """An analysis of blocks, whose other methods happen to have names of MDAnalysis's."""
+    """Analysis of blocks with further methods that have names of MDAnalysis's methods."""
 
     def __init__(self, group):
         paceline.AnalysisBase.__init__(self, group)

@@ -1,4 +1,4 @@
-"""Whole numbers and lengths that analyses take."""
+"""Tests of integers and lengths as arguments of analyses."""
 
 import re
 import warnings
@@ -150,7 +150,7 @@ def test_bounds_are_named():
 
 @pytest.fixture(scope="module")
 def ran(universe):
-    """Analyses that have run, by their names."""
+    """Analyses after a run, by name."""
     near = universe.select_atoms(NEAR, updating=True)
     ca = universe.select_atoms("name CA")
     return {
@@ -163,7 +163,7 @@ def ran(universe):
     }
 
 
-#: Calls with a whole number, by its name; results to compare.
+#: Calls with an integer, by name; the results are compared.
 CALLS = {
     "SelectedAtoms tau_max": lambda ran, n: ran["selected"].time_correlation(tau_max=n).correlation,
     "SelectedAtoms gap": lambda ran, n: ran["selected"].stays(n)["last"],
@@ -235,7 +235,9 @@ def test_analyses_take_floats_that_are_whole(name, ran):
 
 @pytest.mark.parametrize("bounds", [{"start": 2.0}, {"stop": "3"}, {"step": np.float64(2)}])
 def test_bounds_of_frames_are_integers(bounds, ran, adk):
-    """As in MDAnalysis, also where a float has a whole value."""
+    """Check that bounds of frames must be integers, as in MDAnalysis: a float such as 2.0 is
+    refused.
+    """
     [(name, value)] = bounds.items()
     message = rf"^{name} must be an integer, not {re.escape(repr(value))}$"
     theirs = MDAnalysis.Universe(*adk)

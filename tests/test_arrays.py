@@ -1,4 +1,6 @@
-"""Trajectories in memory: arrays are read in blocks by any worker, as frame by frame before."""
+"""Tests of trajectories in memory: workers read arrays in blocks, with the same result as frame by
+frame.
+"""
 
 import os
 import pickle
@@ -51,14 +53,14 @@ def positions() -> np.ndarray:
 
 
 def universe_of(array, kind=MDAnalysis.Universe, **options):
-    """Universe of an array, with a chain of bonds."""
+    """Return the Universe of an array, with a chain of bonds."""
     universe = kind.empty(N_ATOMS, n_residues=15, atom_resindex=np.arange(N_ATOMS) // 10)
     universe.add_TopologyAttr("masses", np.arange(N_ATOMS) % 5 + 1.0)
     return universe.load_new(array, format=MemoryReader, **options)
 
 
 def all_of_a_block(block):
-    """All numbers of a block, a row for each frame."""
+    """Return all numbers of a block, one row per frame."""
     fields = [block.positions, block.velocities, block.forces]
     return np.column_stack(
         [one.reshape(len(block), -1) for one in fields]
@@ -67,7 +69,7 @@ def all_of_a_block(block):
 
 
 def numbers_of(universe, atoms=slice(None, None, 3), **options):
-    """Results of analyses of each kind."""
+    """Return the results of one analysis of each kind."""
     group = universe.atoms[atoms]
     options = {"on_error": "skip", **options}
     fields = ["positions", "velocities", "forces"]
@@ -81,7 +83,7 @@ def numbers_of(universe, atoms=slice(None, None, 3), **options):
 
 
 def frame_by_frame(universe, monkeypatch, **options):
-    """Results of MDAnalysis's reader, which reads one frame at a time."""
+    """Return the results with MDAnalysis's reader, which reads one frame at a time."""
     with monkeypatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore", PacelineWarning)
         way = lambda one: MDAnalysisTrajectory(one, "frames")  # noqa: E731
@@ -97,7 +99,7 @@ def assert_same(found, expected):
 
 
 def full(positions, **options):
-    """Universe of positions, velocities, forces and cells, at times of its own."""
+    """Return a Universe with positions, velocities, forces and cells, at given times."""
     known = {"velocities": positions / 7, "forces": positions[::-1] * 3, "dimensions": CELLS}
     return universe_of(positions, **known, dt=0.7, **options)
 
@@ -178,11 +180,11 @@ def test_arrays_of_any_layout(layout, backend, positions, monkeypatch):
     np.testing.assert_array_equal(found, universe.trajectory.get_array()[:, ::2])
 
 
-# What workers receive
+# Data sent to workers
 
 
 def sent(monkeypatch):
-    """Sizes of the pickles of each slice."""
+    """Sizes of the pickled slices."""
     sizes = []
     reduce = ArraySlice.__reduce__
 
@@ -215,9 +217,9 @@ def test_each_worker_receives_the_atoms_of_its_blocks_only(
     np.testing.assert_array_equal(series.results.timeseries, positions)
     assert len(sizes) >= 10
     if kind == "processes":
-        assert sum(sizes) < 20_000 + 40 * N_FRAMES  # the positions are in a file
+        assert sum(sizes) < 20_000 + 40 * N_FRAMES  # positions are in a shared file
     else:
-        # 12 bytes of each atom; for each frame its cell, time and number.
+        # 12 bytes for each atom; and for each frame its cell, time and number.
         assert positions.nbytes <= sum(sizes) < 1.5 * positions.nbytes
     assert all(len(job.data) < 50_000 for job in jobs)
 
@@ -225,14 +227,14 @@ def test_each_worker_receives_the_atoms_of_its_blocks_only(
 def test_memory_mapped_arrays_are_mapped_again(positions, monkeypatch, tmp_path):
     path = tmp_path / "positions.npy"
     np.save(path, positions)
-    monkeypatch.setattr(shared_arrays.WrittenArrays, "place", None)  # a copy would fail
+    monkeypatch.setattr(shared_arrays.WrittenArrays, "place", None)  # so that a copy fails
     for mode in ("r", "r+"):
         mapped = np.load(path, mmap_mode=mode)
         universe = universe_of(mapped)
         assert universe.trajectory.get_array() is mapped
         expected = frame_by_frame(universe, monkeypatch)
         assert_same(numbers_of(universe, backend="processes", n_workers=2), expected)
-    mapped[5:] += 1  # as yet in memory alone
+    mapped[5:] += 1  # changed in memory only
     changed = numbers_of(universe, backend="processes", n_workers=2)
     assert_same(changed, frame_by_frame(universe, monkeypatch))
     assert not np.array_equal(changed[0], expected[0])
@@ -261,7 +263,7 @@ def test_memory_mapped_arrays_whose_file_holds_other_numbers(case, positions, tm
 
 
 def test_values_are_sent_if_they_cannot_be_shared(positions, monkeypatch):
-    """On a full disk, and where a process cannot open files of another one."""
+    """Check a full disk, and processes that cannot open each other's files."""
     opened = paceline.open(positions, dt=1.0)
 
     def positions_by_processes():
@@ -324,7 +326,7 @@ def test_a_dask_array_holds_the_atoms_of_its_chunks(positions, monkeypatch, dask
     assert forces.name == same.name != other.name
 
 
-# Changes by the script
+# Changes made by the script
 
 
 def test_changes_in_memory_are_seen(positions, where):
@@ -336,7 +338,7 @@ def test_changes_in_memory_are_seen(positions, where):
     assert_same(changed, numbers_of(universe_of(array.copy()), backend="serial"))
     assert not np.array_equal(changed[0][7], before[0][7])
     universe.trajectory[9]
-    universe.atoms.positions += 2  # MDAnalysis writes them to the array
+    universe.atoms.positions += 2  # MDAnalysis writes them into the array
     universe.dimensions = [50, 50, 50, 90, 90, 90]
     series = paceline.TimeSeries(
         lambda block: np.column_stack([block.positions[:, 0], block.dimensions]), universe.atoms
@@ -365,7 +367,7 @@ def test_transformations_of_mdanalysis_and_of_paceline(positions, monkeypatch):
 
 
 def mean_or_stop(block):
-    """Mean coordinate of each frame; it stops as a run may, once."""
+    """Return the mean coordinate of each frame; once, stop like an interrupted run."""
     if "STOPS" in os.environ and block.frames[0] > 100:
         raise RuntimeError("stopped")
     return block.positions.mean(axis=(1, 2))
@@ -488,7 +490,9 @@ def test_a_universe_of_an_array(adk):
 
 
 def test_many_threads_read_one_array(positions):
-    """A run in each thread leaves the others' numbers, and the reader's frame, as they are."""
+    """Check that a run in each thread does not change other threads' numbers, nor the reader's
+    frame.
+    """
     universe = full(positions)
     expected = numbers_of(universe, backend="serial")
     with ThreadPoolExecutor(4) as pool:

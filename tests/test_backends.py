@@ -1,4 +1,4 @@
-"""Workers: how many, what they load, and how functions reach them."""
+"""Tests of workers: their number, the modules that they import, and how functions reach them."""
 
 import os
 import pickle
@@ -75,10 +75,9 @@ def test_names_of_backends_are_those_of_their_classes_and_of_docstrings():
 
 
 class Filling(PerFrame):
-    """Writes the frames' numbers to rows that it is given, and lists the blocks that had any.
+    """Analysis that writes frame numbers to its rows, and lists its blocks.
 
-    The first attempt that is given some writes others, if `wait` is there: before, and once waited
-    for.
+    If the file `wait` exists, the first attempt writes other numbers, before and after it waits.
     """
 
     returns_new = fills_rows = True
@@ -87,7 +86,7 @@ class Filling(PerFrame):
         self.wait, self.filled, self.late = wait, [], wait and threading.Event()
 
     def compute(self, block, rows=None):
-        time.sleep(0.02)  # so that earlier rows are collected
+        time.sleep(0.02)  # so that earlier rows are collected first
         if rows is None:
             return block.frames.astype(float)
         first = int(block.frames[0])
@@ -122,7 +121,7 @@ def test_rows_are_written_in_their_places(backend, universe):
     run = Filled(universe.atoms, half).run
     one = run(backend=backend, n_workers=n_workers, block_frames=16)
     assert one.results.rows.tolist() == list(range(98))
-    # Of two threads, the last block is begun when others have been collected.
+    # With two threads, the last block begins after others were collected.
     first = {"serial": 16, "threads": 96, "processes": 98}[backend]
     assert set(half.filled) >= set(range(first, 98, 16))
 
@@ -150,7 +149,7 @@ def test_a_block_that_is_done_has_no_place_any_more():
     rows.put(0, np.zeros(2))
     late, last = shared.take(2, 2), shared.take(4, 2)
     assert pickle.loads(pickle.dumps(shared)).take(4, 2) is None
-    rows.put(2, np.ones(2))  # of a second attempt
+    rows.put(2, np.ones(2))  # by a second attempt
     for place in (late, last):
         place[:] = 2
     rows.put(4, last)
@@ -177,7 +176,8 @@ def test_a_script_needs_no_main_guard(how, adk, tmp_path):
 
 @pytest.mark.parametrize("kind", ["processes", "spawned"])
 def test_worker_processes_load_no_mdanalysis(kind, adk, tmp_path):
-    # In an interpreter of its own: workers that pytest's own functions reached load what those ask.
+    # A separate interpreter is needed: workers that already imported pytest's modules would hide
+    # what the script imports.
     script = tmp_path / "script.py"
     script.write_text(
         """
@@ -251,7 +251,7 @@ def test_unknown_backends_are_refused(backend, n_workers, words, universe):
 
 @pytest.fixture
 def machine(monkeypatch):
-    """64 CPUs, all for this process, until a test says otherwise."""
+    """A machine on which this process may use all 64 CPUs, unless a test changes this."""
     monkeypatch.setattr(os, "cpu_count", lambda: 64)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
     monkeypatch.setattr(paceline._util.machine, "_cgroup_quotas", lambda: iter(()))
@@ -310,7 +310,7 @@ def test_free_memory_of_a_cgroup(line, folder, limit, used, tmp_path):
     assert memory(tmp_path, own) == 0.8
     (job / limit).write_text("400000\n")
     assert memory(tmp_path, own) == pytest.approx(0.25)
-    # What only holds files in the page cache gives way.
+    # Memory of the page cache can be reclaimed.
     (job / "memory.stat").write_text("anon 100000\ninactive_file 100000\n")
     assert memory(tmp_path, own) == pytest.approx(0.5)
     (job / used).write_text("600000\n")
@@ -337,7 +337,7 @@ def test_quota_of_cgroup_version_2(tmp_path):
 def test_quota_of_cgroup_version_1(tmp_path):
     own = tmp_path / "own"
     own.write_text("5:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc\n0::/\n")
-    # Within a container the path is the host's; the quota is at the root.
+    # Inside a container, the path is that of the host, and the quota is at the root.
     cpu = tmp_path / "cgroup" / "cpu"
     cpu.mkdir(parents=True)
     (cpu / "cpu.cfs_period_us").write_text("100000\n")

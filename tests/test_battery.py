@@ -1,4 +1,4 @@
-"""Several analyses in one pass, as a file describes them."""
+"""Tests of several analyses in one pass, described by a file."""
 
 import csv
 import html
@@ -77,7 +77,7 @@ def test_results_are_those_of_each_analysis(file, universe):
     assert np.array_equal(found["rmsd"].results.rmsd, rmsd.results.rmsd)
     assert np.array_equal(found["loop 1"].results.rmsf, loop.results.rmsf)
     assert np.array_equal(found["rdf"].results.count, rdf.results.count)
-    # One pass.
+    # All analyses ran in a single pass.
     assert battery.timings.n_frames == 98
 
 
@@ -102,7 +102,7 @@ def test_files_that_are_written(file, universe, tmp_path):
         ),
         *(
             "Radial distribution function",
-            "Warnings",  # of the header's number of frames
+            "Warnings",  # about the number of frames in the header
             "How it was computed",
         ),
     ]
@@ -116,7 +116,7 @@ def test_files_that_are_written(file, universe, tmp_path):
 
 
 def test_an_interrupted_battery_leaves_no_files(file, universe, adk, tmp_path, monkeypatch, capsys):
-    """So that the same command resumes."""
+    """Check that no files remain, so that the same command can resume."""
     folder, kept = tmp_path / "results", tmp_path / "checkpoint"
     command = ["run", str(file), "-s", adk.topology, "-f", adk.trajectory, "-o", str(folder)]
     command += ["--checkpoint", str(kept)]
@@ -144,7 +144,7 @@ def test_files_of_an_earlier_battery_with_groups_are_replaced(file, universe, tm
     battery.save(tmp_path, overwrite=True)
     assert {path.name for path in tmp_path.iterdir()}.isdisjoint(stale)
     assert (tmp_path / "notes.txt").exists()
-    # Of another battery's folder nothing but files of these names is known.
+    # In the folder of another battery, only files with known names are replaced.
     (tmp_path / "means.csv").write_text("mine")
     battery.save(tmp_path, overwrite=True)
     assert (tmp_path / "means.csv").exists()
@@ -154,7 +154,7 @@ def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_pa
     protein = Battery.default(universe)
     assert set(protein.analyses) == {*DEFAULTS["protein and name CA"], "hbonds"}
     wet = Battery.default(paceline.Universe(*adk_in_water))
-    # Its bonds are known by names.
+    # Bonds were found by atom names.
     assert set(wet.analyses) == set(protein.analyses) | {"rdf-water"}
     again = tmp_path / "again.toml"
     again.write_text(wet.to_toml(), encoding="utf-8")
@@ -180,7 +180,9 @@ def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_pa
 
 
 def test_the_default_knows_water_and_lipids_of_other_programs():
-    """Amber's and OpenMM's water has oxygens of the name O, and Amber's headgroups are residues."""
+    """Check water with oxygens named O, and head groups as separate residues, as in Amber and
+    OpenMM.
+    """
     assert catalogue()["rdf"]["select"] == WATER_OXYGENS
     water = paceline.Universe(PRM7, NCDFtruncoct)
     found = Battery.default(water).analyses["rdf-water"].run(stop=1).results.rdf
@@ -203,7 +205,7 @@ def test_the_default_leaves_out_what_the_topology_lacks_something_for(universe, 
         PacelineWarning, match=r"left out of the battery: dssp: residues MET 1, .*'N'"
     ):
         alone = Battery.default(paceline.Universe(path))
-    # Of a single frame there are no principal components.
+    # A single frame has no principal components.
     assert set(alone.left_out) == {"dssp", "ramachandran", "hbonds", "pca"}
     assert set(alone.analyses) == {*DEFAULTS["protein and name CA"]} - set(alone.left_out)
     assert len(alone.run().analyses["rmsd"].results.rmsd) == 1
@@ -239,7 +241,7 @@ def test_the_command_leaves_out_what_a_single_frame_has_no_answer_to(adk, tmp_pa
 
 
 def test_the_page_repeats_warnings(tmp_path):
-    """Broken molecules warn: without that a page of RMSDs misleads."""
+    """Check that broken molecules cause a warning, because their RMSDs are misleading."""
     described = {"gyration": {"select": "protein"}, "hbonds": {"select": "resid 1-9"}}
     battery = Battery(described, paceline.Universe(TPR, XTC)).run(stop=2, unwrap=False)
     charges, broken = battery.warnings
@@ -273,7 +275,7 @@ def test_figures_of_batteries_have_options(tmp_path, adk_xtc, run, replicas):
     assert "time (fs)" in drawn
     assert "time (fs)" in page
     assert "(95 %" not in drawn
-    assert "fill: #ffffff" in drawn  # letters of the style
+    assert "fill: #ffffff" in drawn  # from the style sheet
     profile = output / ("rmsf-profile.svg" if replicas else "rmsf.svg")
     assert 'width="255.1' in profile.read_text(encoding="utf-8")
     code, _, err = run(*given, "--overwrite", "--style", "none-such")
@@ -285,7 +287,7 @@ def test_figures_of_batteries_have_options(tmp_path, adk_xtc, run, replicas):
 
 
 def test_the_page_repeats_warnings_of_opening_files(tmp_path, run_with_answer):
-    """A cut trajectory is shorter than its simulation, and a default selection another one."""
+    """Check warnings about a truncated trajectory and about a default selection."""
     cut, described = tmp_path / "cut.xtc", tmp_path / "battery.toml"
     cut.write_bytes(Path(XTC).read_bytes()[:-1000])
     described.write_text('[gyration]\nselect = "protein"\n', encoding="utf-8")
@@ -306,7 +308,7 @@ def test_the_page_repeats_warnings_of_opening_files(tmp_path, run_with_answer):
 
 
 def test_hydrogen_bonds_of_ambers_force_fields(recwarn):
-    # By their charges most hydrogens of the backbone are not guessed.
+    # From the charges of this topology, most hydrogens of the backbone cannot be guessed.
     battery = Battery.default(paceline.Universe(PRM7, NCDFtruncoct))
     hydrogens = battery.analyses["hbonds"]._hydrogens
     assert len(hydrogens) == 29
@@ -314,7 +316,7 @@ def test_hydrogen_bonds_of_ambers_force_fields(recwarn):
 
 
 def test_acceptors_of_oplss_force_fields(recwarn):
-    # By their charges no oxygen of the backbone is guessed.
+    # From the charges of this topology, no oxygen of the backbone can be guessed.
     battery = Battery.default(paceline.Universe(TPR, XTC))
     acceptors = battery.analyses["hbonds"]._acceptors
     assert len(acceptors.select_atoms("protein and name O")) == 213
@@ -370,7 +372,7 @@ def test_an_error_names_the_table(universe):
     assert caught.value.__notes__ == ["in [core] of the battery"]
 
 
-#: Parameters of analyses that need more than a selection.
+#: Parameters of analyses that require more than a selection.
 NEEDED = {
     "angles": {
         f"ag{k}": f"resid 1-9 and name {name}" for k, name in enumerate(("N", "CA", "C"), 1)
@@ -404,14 +406,14 @@ NEEDED = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_name_can_be_described(name, adk_in_water):
-    """By selections alone."""
+    """Check that every analysis can be described by selections."""
     if name in ("velocity-autocorrelation", "current-autocorrelation"):
         universe = paceline.Universe(TPR, TRR)
     else:
         universe = paceline.Universe(*adk_in_water)
         universe.add_TopologyAttr("charges", np.zeros(len(universe.atoms)))
     if name in ("dielectric", "dipole-autocorrelation", "order"):
-        universe.add_TopologyAttr("bonds", [(4, 5)])  # of the first CA and its hydrogen
+        universe.add_TopologyAttr("bonds", [(4, 5)])  # between the first CA and its hydrogen
     given = NEEDED.get(name, {"select": "protein and resid 1-40"})
     battery = Battery({name: given}, universe).run(stop=2)
     assert battery.analyses[name].results
@@ -454,7 +456,7 @@ def test_commands(file, adk_xtc, tmp_path, run):
     folder = tmp_path / "out"
     status, out, err = run("battery", *adk_xtc, "-o", folder, "-e", "20")
     assert (status, out, err) == (0, f"{folder / 'index.html'}\n", "")
-    # Projections are there for a free-energy surface.
+    # The projections are input for a free-energy surface.
     assert np.load(folder / "pca.npz")["projection"].shape == (20, 2)
     assert '"pca.npz"' in (folder / "index.html").read_text(encoding="utf-8")
     status, out, err = run("run", folder / "battery.toml", *adk_xtc, "-o", folder)

@@ -1,4 +1,4 @@
-"""The benchmarks run: what they measure in so short a time says nothing."""
+"""Tests that the benchmarks run. Their figures are meaningless in such short runs."""
 
 import os
 import re
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "developers" / "experiments"
 BESIDE = Path(sys.executable).parent
 OURS = {"paceline", "paceline, 2 threads"}
-#: One of each way to measure, and those that take long.
+#: One experiment of each method; long ones are omitted.
 EXPERIMENTS = ["mpi_io"]
 LONG = [
     "distances",
@@ -47,12 +47,12 @@ needs_mpi = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Folder of the data that the first benchmark makes."""
+    """Folder with the data that the first benchmark creates."""
     return tmp_path_factory.mktemp("bench-data")
 
 
 def tools_of(benchmark, case, folder, *, only=None):
-    """Tools that have a row for this case; `only` asks for it by another name."""
+    """Return the tools that have a row for this case; `only` requests one by another name."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "benchmarks", benchmark, folder),
@@ -227,13 +227,13 @@ def has_mpio():
 def test_the_page_of_the_experiments_is_that_of_their_rows(tmp_path, monkeypatch):
     for rows in PAGE.glob("*.tsv"):
         shutil.copy(rows, tmp_path)
-    # What takes long in a figure is not to draw it.
+    # Drawing takes most of the time of a figure, and is skipped.
     monkeypatch.setattr(Figure, "savefig", lambda *_, **__: None)
     write_page(tmp_path, known_experiments())
     assert (tmp_path / "index.md").read_text() == (PAGE / "index.md").read_text()
 
 
-#: Whole numbers that tell cases of experiments apart; others are measured.
+#: Integer columns that identify the cases of experiments; other columns are measured.
 OF_CASES = {
     *("ranks", "workers", "writers", "segments", "cold", "gzip", "workload", "frames", "steps"),
     *("cells", "buffer", "system"),

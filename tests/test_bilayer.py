@@ -1,4 +1,4 @@
-"""Area per lipid and thickness of bilayers, by NumPy."""
+"""Tests of the area per lipid and the thickness of bilayers against NumPy."""
 
 import warnings
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Bilayer. the system holds a prot
 
 
 def connected(heads, cutoff=15.0):
-    """Groups of heads that are connected, by all distances."""
+    """Return the groups of connected head atoms, computed from all distances."""
     near = distance_array(heads.positions, heads.positions, box=heads.dimensions) <= cutoff
     rest, found = set(range(len(heads))), []
     while rest:
@@ -32,7 +32,7 @@ def connected(heads, cutoff=15.0):
 
 
 def by_numpy(topology, *files, select=LIPIDS):
-    """Areas of both leaflets, the upper one first, and the thickness, of each frame."""
+    """Return the areas of both leaflets (upper first), and the thickness, of each frame."""
     universe = MDAnalysis.Universe(topology, *files)
     found = []
     for _ in universe.trajectory:
@@ -70,7 +70,7 @@ def test_same_bits_on_every_backend(where):
 
 
 def membrane(tmp_path, height=90.0, shift=0.0, bend=0.0, tails=True, n_frames=3):
-    """A bilayer of 2 × 64 lipids of three atoms, 40 Å thick, wrapped atom by atom."""
+    """Write a bilayer of 2 × 64 lipids of three atoms, 40 Å thick, wrapped atom by atom."""
     grid = 8.0 * np.stack(np.meshgrid(np.arange(8), np.arange(8)), axis=-1).reshape(-1, 2)
     rows = []
     for side in (1, -1):
@@ -96,7 +96,7 @@ def membrane(tmp_path, height=90.0, shift=0.0, bend=0.0, tails=True, n_frames=3)
 @pytest.mark.parametrize("shift", [45.0, 0.0, 20.0, 70.0])
 @pytest.mark.parametrize("height", [90.0, 60.0])
 def test_a_bilayer_across_the_border_and_with_little_water(height, shift, tmp_path):
-    """Where the water is thinner than the membrane, tails decide."""
+    """Check that the tails decide if the water is thinner than the membrane."""
     results = Bilayer(membrane(tmp_path, height, shift).select_atoms("name P")).run().results
     np.testing.assert_allclose(results.thickness, 40, atol=0.3)
     assert results.n_lipids.tolist() == [[64, 60]] * 3
@@ -140,7 +140,7 @@ def test_one_leaflet_has_none(tmp_path):
 
 
 def test_frames_that_are_not_flat_are_left_out(tmp_path):
-    """Of the others the numbers stay."""
+    """Check that the numbers of other frames do not change."""
     flat, bent = membrane(tmp_path, 120.0, 60.0), tmp_path / "bent"
     bent.mkdir()
     other = membrane(bent, 120.0, 60.0, bend=16.0, n_frames=1)

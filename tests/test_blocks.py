@@ -1,4 +1,4 @@
-"""Intervals by blocks of origins: against their definition, and by how many hold what is known."""
+"""Tests of confidence intervals by blocks of origins: the definition, and the coverage."""
 
 import numpy as np
 import pytest
@@ -77,5 +77,5 @@ def test_times_are_written_with_their_interval():
     ],
 )
 def test_intervals_hold_what_is_known(measure, arguments, least):
-    """The seed is fixed; of so few repetitions, 95 % may come out a tenth lower."""
+    """The seed is fixed. With few repetitions, the coverage of 95 % may be 10 % lower."""
     assert measure(*arguments) >= least

@@ -1,4 +1,6 @@
-"""Bonds of topologies that have none: those of standard residues by name, and guessed ones."""
+"""Tests of bonds for topologies without bonds: bonds of standard residues by name, and guessed
+bonds.
+"""
 
 from itertools import product
 from pathlib import Path
@@ -44,7 +46,7 @@ def named(universe, bonds):
 
 
 def peptide(*names, cell=None):
-    """The first residues of adenylate kinase, of which some may have other names."""
+    """Return the first residues of adenylate kinase, optionally with other residue names."""
     atoms = MDAnalysis.Universe(datafiles.PSF, datafiles.DCD).select_atoms("resid 1-6")
     universe = MDAnalysis.Merge(atoms)
     universe.dimensions = cell
@@ -58,7 +60,7 @@ def peptide(*names, cell=None):
     ("files", "missing", "extra"),
     [
         ((datafiles.PSF, datafiles.DCD), set(), set()),
-        # GROMACS lists no bonds of the virtual site, and Amber one between hydrogens.
+        # GROMACS lists no bonds of the virtual site; Amber lists a bond between the hydrogens.
         ((datafiles.TPR, datafiles.XTC), set(), {("SOL MW", "SOL OW")}),
         ((datafiles.TPR2024,), set(), set()),
         ((datafiles.RNA_PSF, datafiles.RNA_PDB), {("TIP3 H1", "TIP3 H2")}, set()),
@@ -80,7 +82,7 @@ def test_bonds_are_those_of_mdtraj(name):
     path = getattr(datafiles, name)
     universe = without_bonds(path)
     theirs = set()
-    for standard in (False, True):  # it knows other names of hydrogens by one of them
+    for standard in (False, True):  # one of them has other names of hydrogens
         topology = mdtraj.load(path, standard_names=standard).topology
         theirs |= pairs([(one.index, other.index) for one, other in topology.bonds])
     found = pairs(bond_list(universe).bonds)
@@ -142,7 +144,7 @@ def test_residues_are_bonded_across_the_cell(cell):
     steps = np.array(list(product((-1, 0, 1), repeat=3)))
     chosen = steps[np.arange(len(universe.atoms)) % len(steps)]
     universe.atoms.positions += (chosen @ vectors).astype(np.float32)
-    universe.add_TopologyAttr("names", universe.atoms.names)  # another topology
+    universe.add_TopologyAttr("names", universe.atoms.names)  # now another topology
     assert pairs(bond_list(universe).bonds) == expected
 
 
@@ -155,7 +157,7 @@ def test_a_break_of_a_chain_is_no_bond():
     first, second = broken.select_atoms("(resid 3 and name C) or (resid 4 and name N)").indices
     assert whole - pairs(found.bonds) == {(first, second)}
     assert "no bond between ILE 3 and ILE 4" in found.note
-    # Without positions, numbers of residues tell.
+    # Without positions, residue numbers decide.
     unknown = peptide()
     unknown.atoms.positions = np.nan
     assert pairs(bond_list(unknown).bonds) == whole
@@ -170,7 +172,9 @@ def test_residues_of_other_segments_are_not_bonded():
 
 
 def test_bonds_of_the_topology_are_kept():
-    """A residue of which the topology has bonds gets no others, and no bond is there twice."""
+    """Check that a residue with bonds in the topology gets no further bonds, and that no bond is
+    repeated.
+    """
     universe = peptide()
     methionine = universe.select_atoms("resid 1").indices
     others = pairs(bond_list(peptide()).bonds)
@@ -226,7 +230,9 @@ def test_alternate_locations_are_not_bonded_to_each_other():
 
 @pytest.fixture(scope="module")
 def simulated(tmp_path_factory):
-    """Adenylate kinase as OpenMM leaves it: a PDB file without bonds, broken in a cell; a DCD."""
+    """Adenylate kinase as written by OpenMM: a PDB file without bonds, broken across the cell, and
+    a DCD.
+    """
     folder = tmp_path_factory.mktemp("simulated")
     universe = MDAnalysis.Universe(datafiles.PSF, datafiles.DCD)
     pdb, dcd = str(folder / "system.pdb"), str(folder / "system.dcd")
@@ -318,7 +324,7 @@ def test_cells_too_small_for_the_atoms_are_left_out(simulated, tmp_path):
     path = str(tmp_path / "small.dcd")
     with MDAnalysis.Writer(path, len(universe.atoms)) as writer:
         for ts in universe.trajectory[:3]:
-            ts.dimensions = [6.5, 6.5, 6.5, 90, 90, 90]  # 0.08 Å³ an atom
+            ts.dimensions = [6.5, 6.5, 6.5, 90, 90, 90]  # 0.08 Å³ per atom
             writer.write(universe.atoms)
     found = paceline.Universe(simulated[0], path)
     cells = paceline.TimeSeries(lambda block: block.dimensions, found.atoms)
@@ -338,7 +344,7 @@ def test_a_battery_leaves_out_what_needs_a_cell(adk_in_water):
 
 
 def test_selections_by_bonds_change_the_universe_that_is_given_and_no_copy():
-    """The manual says so: bonds that are added stay, as guessed ones."""
+    """Check what the manual states: added bonds remain, as guessed bonds."""
     kept = MDAnalysis.Universe(datafiles.PDB_small)
     changed = kept.copy()
     HydrogenBondAnalysis(changed, acceptors_sel="name O", hydrogens_sel="name H* and bonded name N")

@@ -1,4 +1,4 @@
-"""References with molecules that are broken across their cell warn, as frames do."""
+"""Tests that a reference with molecules broken across the cell warns, like a frame."""
 
 import warnings
 

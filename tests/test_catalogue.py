@@ -1,4 +1,6 @@
-"""The catalogue of analyses: what classes declare, and what commands and batteries read of it."""
+"""Tests of the catalogue of analyses: declarations of classes, and the commands and batteries made
+from them.
+"""
 
 import importlib
 import re
@@ -22,7 +24,7 @@ from paceline.cli.parser import CommandParser, resolve_files
 from paceline.contract.catalogue import FILE, catalogue
 
 ROOT = Path(__file__).parents[1]
-#: Modules of MDAnalysis that only name the package which has their classes now.
+#: Modules of MDAnalysis whose classes moved to another package.
 MOVED = ("waterdynamics",)
 
 
@@ -84,7 +86,9 @@ def test_analyses_are_listed_as_json(run):
 
 
 def test_every_declared_analysis_has_a_case():
-    """Cases are run on each backend, of adenylate kinase without velocities and without a cell."""
+    """Check that every declared analysis has a case. Cases run on each backend, without velocities
+    and without a cell.
+    """
     having = {name.partition(",")[0].partition(" ")[0] for name in ANALYSES}
     lacking = {
         entry["class"].partition(".")[2]
@@ -96,7 +100,7 @@ def test_every_declared_analysis_has_a_case():
 
 @pytest.fixture
 def parser():
-    """Parser of the command of an analysis that only tests have."""
+    """Parser of the command for an analysis that exists only in tests."""
     parser = CommandParser(prog="paceline")
     Command(write_catalogue.entry_of(ToyExtent)).add(parser.add_subparsers())
     return parser
@@ -160,7 +164,7 @@ def test_an_entry_of_a_toy_analysis():
 
 def test_an_option_without_help_is_refused():
     class Mute(ToyExtent):
-        """Without a description of its parameters."""
+        """Analysis whose parameters are not documented."""
 
         declaration = replace(ToyExtent.declaration, name="mute")
 
@@ -169,7 +173,7 @@ def test_an_option_without_help_is_refused():
 
 
 def test_the_tutorial_makes_an_analysis(adk, tmp_path, monkeypatch):
-    """The class in CONTRIBUTING.md, as a module that workers can import."""
+    """Check the class in CONTRIBUTING.md, in a module that workers can import."""
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
     [code] = re.findall(r"```python\n(\"\"\"End-to-end.*?)```", page, re.DOTALL)
     (tmp_path / "endtoend.py").write_text(code, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Cells of any orientation, with boundaries of any kind: images are those of the simulation."""
+"""Tests of cells with any orientation and any boundaries: images are those of the simulation."""
 
 import itertools
 import warnings
@@ -30,25 +30,25 @@ from paceline.errors import PacelineWarning, UnwritableError
 from paceline.transform import center, fit, nojump, unwrap, wrap
 
 FCC = np.array([[0.0, 10, 10], [10, 0, 10], [10, 10, 0]])
-#: Two atoms, one cell vector and 0.5 Å apart.
+#: Two atoms that are one cell vector and 0.5 Å apart.
 APART = np.array([[1.0, 2, 3], [1.5, 12, 13]])
 pytestmark = pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
 
 
 def two_atoms(path):
-    """Universe of two atoms, without a topology."""
+    """Return a Universe of two atoms, without a topology."""
     return paceline.Universe(MDAnalysis.Universe.empty(2, trajectory=True)._topology, str(path))
 
 
 def distance(path, **options):
-    """Distance between two atoms in the first frame, Å."""
+    """Return the distance between two atoms in the first frame, Å."""
     universe = two_atoms(path)
     first, second = universe.atoms[:1], universe.atoms[1:]
     return float(AtomicDistances(first, second, **options).run(stop=1).results.distances[0, 0])
 
 
 def write_xdr(path, positions, box, *, velocities=None):
-    """Write frames (Å) with a box in any orientation, as GROMACS stores one."""
+    """Write frames (Å) with a box in any orientation, like GROMACS."""
     positions = np.asarray(positions, np.float32) / 10
     box = np.asarray(box, np.float32) / 10
     with (TRRFile if path.suffix == ".trr" else XTCFile)(str(path), "w") as file:
@@ -75,7 +75,7 @@ def history(path, positions, vectors, imcon=3):
 
 
 def dump(path, frames, bounds, *, boundary="pp pp pp", columns="x y z"):
-    """Write a LAMMPS dump: positions of each frame, and the bounds of its cell."""
+    """Write a LAMMPS dump with the positions of each frame, and the bounds of its cell."""
     text = ""
     for k, (frame, rows) in enumerate(zip(frames, bounds, strict=True)):
         text += f"ITEM: TIMESTEP\n{k}\nITEM: NUMBER OF ATOMS\n{len(frame)}\n"
@@ -227,7 +227,7 @@ def test_a_slab_of_h5md(tmp_path):
 
 
 def test_g_of_r_in_a_slab(tmp_path):
-    """By brute force over images along x and y; the volume is that of the file's cell."""
+    """Compare with all images along x and y; the volume is that of the cell in the file."""
     rng = np.random.default_rng(3)
     frame = rng.uniform(0, 20, (60, 3))
     path = dump(tmp_path / "slab.lammpstrj", [frame], [BOX], boundary="pp pp ff")
@@ -261,14 +261,14 @@ def test_atoms_at_rest_while_a_barostat_moves_the_corner(tmp_path, columns):
     assert msd.results.timeseries.max() < 1e-9
     origins = next(paceline.open(path).blocks()).cell_origins
     np.testing.assert_allclose(origins, [rows[:, 0] - bounds[0][:, 0] for rows in bounds])
-    # An atom at rest is brought to the same place by all cells that hold it.
+    # An atom at rest is wrapped to the same position in all frames.
     wrapped = AtomicDistances(universe.atoms[:1], universe.atoms[1:2], pbc=False)
     still = wrapped.run(transforms=[wrap()]).results.distances
     np.testing.assert_allclose(still, np.broadcast_to(still[0], still.shape), atol=1e-5)
 
 
 def shortest(vectors, d, most=12):
-    """Length of the shortest image of a difference, Å, by brute force."""
+    """Return the length of the shortest image of a difference, Å, by brute force."""
     numbers = np.array(list(itertools.product(range(-most, most + 1), repeat=3)))
     return np.linalg.norm(d + numbers @ vectors, axis=1).min()
 
@@ -297,7 +297,7 @@ def test_nearest_images_of_very_skewed_cells(tmp_path, vectors):
     right = np.array([shortest(vectors, one, 8) for one in pairs.reshape(-1, 3)])
     counts, _ = np.histogram(right, bins=10, range=(0.0, 8.0))
     rdf = InterRDF(first, second, nbins=10, range=(0.0, 8.0)).run()
-    # Rounding of a file in single precision may move one over the border of a bin.
+    # Rounding to single precision in a file may move a distance into the next bin.
     assert np.abs(np.cumsum(rdf.results.count) - np.cumsum(counts)).max() <= 1
 
 
@@ -449,12 +449,12 @@ def test_a_density_is_along_the_axes_of_the_upright_cell(water):
     turn = [unwrap("protein"), fit("protein and name CA")]
     for axis, expected in zip("xyz", plain, strict=True):
         found = density.run(stop=2, transforms=turn).results[axis].mass_density
-        # The corner of the cell moves with the atoms; by rounding, some come to the next bin.
+        # The corner of the cell moves with the atoms; by rounding, some atoms move to the next bin.
         np.testing.assert_allclose(found, expected, atol=2e-3)
 
 
 def test_an_order_parameter_is_along_an_axis_of_the_file(tmp_path):
-    """Through the faces of a turned cell, too."""
+    """Check an axis of the file, also with bonds across the faces of a rotated cell."""
     turn = Rotation.from_rotvec([0.5, 0.2, -0.7]).as_matrix()
     cell = np.diag([20.0, 22, 24]) @ turn
     bond = np.array([0.6, -0.5, 0.9])

@@ -1,4 +1,6 @@
-"""Files one after another are one trajectory: the same bits as in one file, on every backend."""
+"""Tests that consecutive files form one trajectory, with the same bits as one file, on every
+backend.
+"""
 
 import pickle
 import shutil
@@ -40,12 +42,12 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning:MDAnalysis"),
 ]
 
-#: Frames of the parts; the borders fall within blocks of any size.
+#: Numbers of frames of the parts. Their borders fall within blocks of any size.
 COUNTS = [7, 1, 30, 2, 1, 1, 1, 16, 16, 1, 22]
 
 
 class Parts(NamedTuple):
-    """A topology, a trajectory of 98 frames at 0, 1, 2 … ps, and the same in pieces."""
+    """Topology, a trajectory of 98 frames at 0, 1, 2 … ps, and the same frames in parts."""
 
     topology: MDAnalysis.core.topology.Topology
     whole: str
@@ -54,7 +56,7 @@ class Parts(NamedTuple):
 
 @pytest.fixture(scope="module")
 def calpha(adk):
-    """Adenylate kinase's 214 Cα alone, in a cell."""
+    """The 214 Cα atoms of adenylate kinase, in a cell."""
     universe = MDAnalysis.Universe(*adk)
     alone = MDAnalysis.Merge(universe.select_atoms("name CA"))
     series = universe.trajectory.timeseries(universe.select_atoms("name CA"), order="fac")
@@ -62,7 +64,7 @@ def calpha(adk):
 
 
 def write(path, universe, chosen, times):
-    """Write frames, each at a time of its own."""
+    """Write frames, each with a given time."""
     with MDAnalysis.Writer(str(path), n_atoms=len(universe.atoms)) as writer:
         for frame, at in zip(chosen, times, strict=True):
             universe.trajectory[frame].time = at
@@ -71,7 +73,7 @@ def write(path, universe, chosen, times):
 
 
 def cut(whole, path, first, stop):
-    """Some frames of a file, byte for byte."""
+    """Copy some frames of a file byte for byte."""
     offsets, sizes = open_file(whole).extents(np.arange(first, stop, dtype=np.uint64))
     path.write_bytes(Path(whole).read_bytes()[offsets[0] : offsets[-1] + sizes[-1]])
     return str(path)
@@ -91,7 +93,7 @@ def parts(calpha, tmp_path_factory):
 
 @pytest.fixture
 def copies(parts, tmp_path):
-    """Parts of one's own, to be damaged."""
+    """Copies of the parts, which tests may damage."""
     names = [shutil.copy(name, tmp_path) for name in parts.names]
     return parts._replace(names=names)
 
@@ -107,14 +109,14 @@ def whole(parts):
 
 
 def held(trajectory):
-    """All that frames hold."""
+    """Return all data of the frames."""
     return [
         (ts.frame, ts.time, ts.data["step"], ts.dimensions.tolist(), ts.positions.tobytes())
         for ts in trajectory
     ]
 
 
-# The same as one file
+# Same results as one file
 
 
 @pytest.mark.parametrize("block_frames", [1, 32, None])
@@ -190,7 +192,7 @@ def test_atoms_of_part_of_the_trajectory(parts):
 
 
 def test_files_of_several_formats(calpha, parts, tmp_path):
-    # The writer of DCD takes the first frame's time from nothing that it is given.
+    # The DCD writer ignores the time of the first frame.
     dcd = write(tmp_path / "more.dcd", calpha, range(10, 15), range(5))
     with pytest.warns(PacelineWarning, match="repeated"):
         mixed = paceline.Universe(parts.topology, parts.names[0], dcd)
@@ -221,7 +223,7 @@ def test_what_is_not_ours_is_read_by_mdanalysis(parts, calpha, tmp_path):
         RMSF(universe.atoms).run()
 
 
-# What may be given
+# Accepted arguments
 
 
 @pytest.mark.parametrize("several", [False, True])
@@ -278,12 +280,12 @@ def test_converting_a_pattern(parts, tmp_path):
     assert held(Reader(tmp_path / "all.xtc")) == held(Reader(parts.whole))
 
 
-# Few files are open
+# Number of open files
 
 
 @pytest.fixture
 def opens(monkeypatch):
-    """Number of times that each worker opened each file."""
+    """Counts of how often each worker opened each file."""
     counts = defaultdict(int)
     original = source._core.Reader
 
@@ -380,7 +382,7 @@ def test_a_thousand_files_and_a_small_limit(tmp_path):
 
 
 def restarted(calpha, folder, times, suffix="xtc"):
-    """Files whose frames are at these times."""
+    """Write files whose frames have these times."""
     return [
         write(folder / f"run{k}.{suffix}", calpha, range(len(of_file)), of_file)
         for k, of_file in enumerate(times)
@@ -403,7 +405,9 @@ def test_repeated_frames_are_reported(calpha, tmp_path):
 
 
 def test_one_frame_is_repeated(calpha, tmp_path):
-    """As by GROMACS, whose next part begins with the last frame of the one before."""
+    """Check parts as written by GROMACS, in which the next part begins with the last frame of the
+    previous part.
+    """
     names = restarted(calpha, tmp_path, [[0, 10], [10, 20]])
     with pytest.warns(PacelineWarning) as caught:
         paceline.Universe(calpha._topology, names)
@@ -509,7 +513,7 @@ def test_frames_without_a_time_are_kept(calpha, tmp_path):
         trajectory[2]
 
 
-# Bad days
+# Missing and damaged files
 
 
 def test_a_missing_file_is_known_before_others_are_read(parts, monkeypatch):
@@ -538,7 +542,7 @@ def test_a_file_that_is_replaced_before_it_is_read(copies):
         universe.trajectory[45]
     with pytest.raises(FileChangedError, match=r"part8\.xtc"):
         RMSF(atoms).run()
-    # Nobody asked for it.
+    # The damaged part is outside the requested frames.
     RMSF(atoms).run(stop=20, block_frames=1, n_workers=1)
 
 
@@ -672,7 +676,7 @@ def test_a_sent_chain_has_its_index(monkeypatch) -> None:
     copy = sent_index.SentFile.of
     monkeypatch.setattr(sent_index.SentFile, "of", lambda file: made.append(file) or copy(file))
     sent = pickle.loads(sent_index.pickle_with_indexes(chain))
-    assert made == list(chain.files)  # a file's index, which may be large, is copied once
+    assert made == list(chain.files)  # the index of a file, which may be large, is copied once
     assert type(sent.files[0]) is sent_index.SentFile
     frames = np.arange(chain.n_frames)
     np.testing.assert_array_equal(sent.extents(frames).offsets, chain.extents(frames).offsets)

@@ -1,4 +1,6 @@
-"""Files that others change between opening and reading: workers notice it of what they read."""
+"""Tests of files that change between opening and reading: workers detect it in the parts that they
+read.
+"""
 
 import re
 from pathlib import Path
@@ -22,12 +24,12 @@ CHANGED = "the file changed since it was opened"
 
 
 class File(NamedTuple):
-    """A file of 98 frames of 214 atoms, and where the share lies in it."""
+    """A file of 98 frames of 214 atoms, and the byte range of the frames that a worker reads."""
 
     topology: str
     path: Path
     content: bytes
-    #: End of its first frame, which the Universe has read already.
+    #: End of its first frame, which the Universe has already read.
     first_end: int
     start: int
     end: int
@@ -38,7 +40,7 @@ class File(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def only_workers_look(monkeypatch):
-    """The first process does not see what workers do, as where another host has another file."""
+    """Disable the check in the first process, as on another host with another file."""
     monkeypatch.setattr(FileTrajectory, "verify", lambda self: None)
 
 
@@ -66,7 +68,7 @@ def make(kind, calpha, folder):
             del element["value"]
             values = element.create_dataset("value", data=values.astype("f2"))
             values.attrs.update(attributes)
-            # Only HDF5's library knows where they are.
+            # Only the HDF5 library knows the offsets.
             sizes = np.full(1 + len(SHARE), values.nbytes // 98)
             offsets = values.id.get_offset() + sizes * [0, *SHARE]
     else:
@@ -82,7 +84,7 @@ def file(request, calpha, tmp_path_factory):
 
 
 def changes(file):
-    """Contents that are not the file's, by how they differ."""
+    """Return modified contents, by the kind of change."""
     size = len(file.content)
     places = [(size - 4096) * k // 17 for k in range(18)]
 
@@ -109,7 +111,7 @@ def change(file, content):
 
 
 def refused(file, universe, **options):
-    """Make sure that the share of a file is read from its own content alone."""
+    """Check that frames are read only from the original content of the file."""
 
     def fluctuations():
         return RMSF(universe.atoms).run(start=40, stop=60, **options).results.rmsf
@@ -141,7 +143,7 @@ def test_frames_that_are_shown_are_of_the_file_that_was_opened(calpha, tmp_path)
     file = make("xtc", calpha, tmp_path)
     universe = file.universe()
     for name, content in changes(file).items():
-        if name != "shorter":  # It is open, and what is shown is there.
+        if name != "shorter":  # the file is open, and the shown frame exists
             change(file, content)
             with pytest.raises(FileChangedError, match=CHANGED):
                 [universe.trajectory[frame] for frame in (SHARE[0], SHARE[-1])]

@@ -1,4 +1,4 @@
-"""A run that was killed, and goes on: the same bits, or one sentence that says why not."""
+"""Tests of resuming a killed run: the same bits, or a message that says why it cannot resume."""
 
 import argparse
 import collections
@@ -40,13 +40,13 @@ from paceline.errors import (
     UnsupportedError,
 )
 
-#: As users have them.
+#: The defaults for users.
 INTERVAL, SHARE = paceline.checkpoint.INTERVAL, paceline.checkpoint.SHARE
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
-    """Whatever comes is kept at once."""
+    """Save each result immediately."""
     monkeypatch.setattr(paceline.checkpoint, "INTERVAL", 0.0)
     monkeypatch.setattr(paceline.checkpoint, "SHARE", 0)
 
@@ -57,7 +57,7 @@ def atoms(adk_xtc):
 
 
 def trio(atoms, marker=None, block=64):
-    """An RMSD, an RMSF, and a function that raises at one block as long as a file is there."""
+    """An RMSD, an RMSF, and a function that raises at one block as long as a file exists."""
 
     def function(block):
         if marker is not None and block.frames[0] == at and os.path.exists(marker):
@@ -80,7 +80,7 @@ def whole(atoms):
 
 @pytest.fixture
 def broken(atoms, tmp_path):
-    """A checkpoint of the first four of seven blocks."""
+    """A checkpoint with the first four of seven blocks."""
     marker = tmp_path / "marker"
     marker.touch()
     path = tmp_path / "run.checkpoint"
@@ -152,9 +152,9 @@ def test_an_ensemble_with_damaged_frames_goes_on(damaged, adk_xtc, tmp_path):
     assert found[0].timings.n_frames == 196
 
 
-#: Does a run in children, and in one more that ends; tells how many bytes each left, and whether
-#: the bits are the same. A child is killed so many seconds after so many bytes have been kept, and
-#: never comes to its last blocks: it cannot be done before.
+#: Script that runs an analysis in child processes, kills them, and then completes it. A child is
+#: killed a given time after a given number of bytes was saved, and cannot reach its last blocks.
+#: The script prints how many bytes each child saved, and whether the results have the same bits.
 KILLED = """
 import hashlib, os, signal, time
 import numpy as np
@@ -208,7 +208,8 @@ for trial, kills in enumerate({kills!r}):
 
 def test_killed_at_any_moment_it_goes_on_with_the_same_bits(adk_xtc, tmp_path):
     moments = np.random.default_rng(5).uniform(0, 0.06, (5, 2)).tolist()
-    # The first of each trial may find nothing kept, the second finds something to go on from.
+    # In each trial, the first child may find nothing saved; the second finds a checkpoint to
+    # resume.
     kills = [[(0, first), (10_000, second)] for first, second in moments]
     program = KILLED.format(system=tuple(adk_xtc), kills=kills, folder=tmp_path)
     done = subprocess.run(
@@ -272,7 +273,7 @@ class Deviations:
 
 
 class FromPlace(paceline.AnalysisBase):
-    """Two passes, the second of which needs numbers of the client part alone."""
+    """Analysis with two passes; the second pass needs numbers of the client part."""
 
     stages = 2
 
@@ -299,7 +300,7 @@ def test_what_later_passes_need_is_compared(atoms, tmp_path, monkeypatch):
 
     def failing(self, task):
         n_done.append(task.number)
-        if len(n_done) == 12:  # of 7 blocks, passed over twice
+        if len(n_done) == 12:  # of 7 blocks, in two passes
             raise RuntimeError("enough")
         return do(self, task)
 
@@ -310,7 +311,7 @@ def test_what_later_passes_need_is_compared(atoms, tmp_path, monkeypatch):
     monkeypatch.setattr(Worker, "run", do)
     with pytest.raises(CheckpointError, match="function or reference of FromPlace: not the same"):
         FromPlace(atoms, 2.0).run(checkpoint=path)
-    # What it set itself in the run that ended is nothing that it was given, nor where it stands.
+    # Attributes set by the earlier run are not arguments, and neither is the current frame.
     atoms.universe.trajectory[5]
     broken.remark = "once more"
     broken.run(checkpoint=path)
@@ -410,7 +411,7 @@ def test_a_torn_record_is_left_out(atoms, broken, whole):
     for end in ends:
         broken.write_bytes(content[:end])
         assert bits(go_on(atoms, broken, backend="serial")) == whole
-    # The file has grown, but the bytes had not come to the disk when the power failed.
+    # The file has grown, but the bytes were not yet on the disk when the power failed.
     broken.write_bytes(content + bytes(5000))
     assert bits(go_on(atoms, broken, backend="serial")) == whole
 
@@ -528,7 +529,7 @@ def test_on_a_full_disk_nothing_is_left(atoms, tmp_path, monkeypatch):
 
 @pytest.fixture
 def full_disk(monkeypatch):
-    """Nothing can be written to a journal within the context that this returns."""
+    """Return a context in which nothing can be written to a journal."""
 
     def full(file, data, offset):
         raise OSError(28, "No space left on device")
@@ -553,7 +554,7 @@ def test_on_a_full_disk_a_resumed_run_goes_on(atoms, broken, whole, full_disk):
 
 def test_on_a_full_disk_what_was_kept_is_left_as_it_was(atoms, broken, whole, full_disk):
     before, marker = broken.read_bytes(), broken.with_name("marker")
-    marker.touch()  # it ends at the first block that is left, once more
+    marker.touch()  # it ends at the first remaining block, once more
     with full_disk(), pytest.raises(AnalysisError) as caught:
         go_on(atoms, broken, backend="serial")
     assert caught.value.__notes__[0].startswith(f"64 of 98 frames are kept in {broken}; ")
@@ -615,7 +616,7 @@ def test_the_journal_holds_little_of_no_use(atoms, tmp_path, monkeypatch):
 
 
 class Counts:
-    """A partial result of a class that is found under its name."""
+    """Partial result whose class is found by its name."""
 
     def __init__(self, n):
         self.n = n
@@ -653,7 +654,7 @@ def test_objects_of_ones_own_are_kept(atoms, tmp_path):
 
 
 class Above:
-    """A function of a block with a parameter."""
+    """Function of a block with a parameter."""
 
     def __init__(self, height, marker):
         self.height, self.marker = height, marker
@@ -670,7 +671,7 @@ def called(function, block):
 
 @pytest.mark.parametrize("make", [Above, lambda *given: functools.partial(called, Above(*given))])
 def test_objects_that_can_be_called_are_known_again(make, atoms, tmp_path):
-    """Made anew, as in another process, they have other addresses."""
+    """Check functions that are created again, with other addresses, as in another process."""
     marker, path = str(tmp_path / "marker"), tmp_path / "checkpoint"
     open(marker, "w").close()
     first = paceline.TimeSeries(make(10, marker), atoms)
@@ -685,8 +686,8 @@ def test_objects_that_can_be_called_are_known_again(make, atoms, tmp_path):
     assert np.array_equal(found.results.timeseries, again.results.timeseries)
 
 
-#: A command that comes to no end after four of its blocks, which are kept at once. It makes a file
-#: when some are.
+#: Command that never ends after four of its blocks, which are saved immediately. It creates a file
+#: when some blocks are saved.
 SLOW = """
 import sys, time
 from paceline import checkpoint, cli
@@ -777,7 +778,9 @@ def test_a_command_keeps_what_it_could_not_save(adk_xtc, tmp_path, capsys, monke
     failed, kept = capsys.readouterr().err.splitlines()
     assert failed == "paceline: error: a.csv: No space left on device"
     assert kept.startswith(f"paceline: 98 of 98 frames are kept in {path}; go on with: paceline rm")
-    monkeypatch.setattr("paceline.analysis.kernels.CoreRows.compute", None)  # nothing is left to do
+    monkeypatch.setattr(
+        "paceline.analysis.kernels.CoreRows.compute", None
+    )  # no block may be computed again
     assert cli.main(argv) == 0
     assert [one.name for one in tmp_path.iterdir()] == ["a.csv"]
 
@@ -822,7 +825,7 @@ def test_signals_are_handled_while_a_run_goes_on_and_not_otherwise(atoms, tmp_pa
     series.run(backend="serial", checkpoint=tmp_path / "checkpoint")
     assert before not in seen
     assert handlers() == before
-    # What the program does itself is left to it, and so is what other threads do.
+    # Signals of the program itself and of other threads are not changed.
     seen.clear()
     own = signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
@@ -863,7 +866,7 @@ def test_what_cannot_be_kept_is_reported(atoms, tmp_path, monkeypatch):
     with pytest.raises(CheckpointError, match=r"^a partial result cannot be kept in a checkpoint"):
         count.run(checkpoint=tmp_path / "checkpoint", backend="serial")
     assert list(tmp_path.iterdir()) == []
-    # Nor does it hide another error.
+    # An error of the checkpoint does not hide another error.
     monkeypatch.setattr(paceline.checkpoint, "INTERVAL", 60.0)
     count.marker = ""
     with pytest.raises(AnalysisError, match="enough"):
@@ -906,7 +909,7 @@ def test_a_digest_knows_objects_of_installed_packages(one, other):
 
 
 def test_a_digest_knows_atoms(adk):
-    # Opened anew, as in another process.
+    # Opened again, as in another process.
     topology = MDAnalysis.Universe.empty(3341)._topology
     one, other = (paceline.Universe(topology, adk.trajectory).atoms for _ in range(2))
     assert digest(one[:5]) == digest(other[:5])
@@ -916,7 +919,9 @@ def test_a_digest_knows_atoms(adk):
 
 
 def test_a_digest_knows_what_is_used_of_ones_own_modules(tmp_path, monkeypatch):
-    """And of their modules; not what else is in them."""
+    """Check that the digest covers the functions used from the user's modules, and nothing else in
+    these modules.
+    """
 
     def made(factor, unused):
         (tmp_path / "own_helpers.py").write_text(f"import own_more\nUNUSED = {unused}\n")

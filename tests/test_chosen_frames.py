@@ -1,4 +1,4 @@
-"""Frames that rows of saved tables choose: the rows, the files, and what cannot be chosen."""
+"""Tests of frames chosen by rows of saved tables: the rows, the files, and invalid choices."""
 
 import re
 import shutil
@@ -80,7 +80,7 @@ def test_conditions_that_cannot_be(text, words):
 
 @pytest.fixture(scope="module")
 def tables(adk, tmp_path_factory):
-    """A folder with tables of adenylate kinase, in each format."""
+    """Folder with tables of adenylate kinase in each format."""
     folder = tmp_path_factory.mktemp("tables")
     universe = paceline.Universe(*adk)
     rmsd, gyration = RMSD(universe, select="name CA"), Gyration(universe.atoms)

@@ -1,4 +1,4 @@
-"""The command line: clean output, one sentence an error, and nothing overwritten."""
+"""Tests of the command line: clean output, one message per error, and no file overwritten."""
 
 import argparse
 import ast
@@ -41,7 +41,7 @@ from paceline.errors import (
 
 
 def table(text):
-    """Numbers of a table on standard output."""
+    """Return the numbers of a table on standard output."""
     lines = text.splitlines()
     assert len({line.count("\t") for line in lines}) == 1
     return np.array([[float(cell) for cell in line.split("\t")] for line in lines[1:]])
@@ -57,7 +57,7 @@ def test_help_has_examples(command, run):
 
 
 def examples(parser):
-    """Command lines of the examples of a help text, without comments and what a shell adds."""
+    """Return the command lines of examples in a help text, without comments and shell syntax."""
     text = (parser.epilog or "").replace("\\\n", " ")
     for line in re.findall(r"^  (paceline .*)$", text, re.MULTILINE):
         words = shlex.split(line, comments=True)
@@ -145,7 +145,7 @@ def test_rmsd_writes_a_table_to_stdout(adk, universe, run):
     assert status == 0
     assert out.splitlines()[0] == "frame\ttime (ps)\tRMSD (Å)\tRMSD of resid 1-29 (Å)"
     assert np.array_equal(table(out), wanted.results.rmsd)
-    # What is odd about this file is said once, though it is opened more often.
+    # The note on this file appears once, although it is opened several times.
     assert err.count("header says") == 1
     assert err.count("\n") == 1
 
@@ -190,7 +190,7 @@ def test_rdf_of_the_same_atoms_has_no_pairs_of_an_atom_with_itself(adk, universe
     for remedy in (["--range", 0.1, 15], ["--exclude-same", "residue"]):
         _, out, err = run("rdf", *adk, *ca, *more, *options, *remedy)
         assert (table(out)[0, 2], "share" in err) == (0, False)
-    # A center is none of the atoms.
+    # A center is not an atom.
     some = ["--select", "resid 1-20", "--compound", "residues", "--compound-2", "atoms"]
     groups = 2 * [universe.select_atoms("resid 1-20")]
     wanted = InterRDF(*groups, nbins=150, compound=("residues", None))
@@ -260,13 +260,13 @@ def test_hydrogen_bonds_of_a_system_without_protein(run):
     ],
 )
 def test_counts_are_whole_numbers(command, n_counts, ending, damaged, run, tmp_path):
-    """Also beside frames that were left out, and have none."""
+    """Check counts also in files with skipped frames, which have no counts."""
     system, missing = damaged
     path = tmp_path / f"table.{ending}"
     assert run(*command, *system, "--on-error", "skip", "--end", 30, "-o", path)[0] == 0
     lines = path.read_text(encoding="utf-8").splitlines()
     rows = [line.replace(",", " ").split() for line in lines if line[0] not in "#@"][-30:]
-    # The figure has no column of components, and the table of letters has one more.
+    # The figure omits the column of components, and the table of letters has one more column.
     first, last = (2, 2 + n_counts) if ending == "csv" else (1, None)
     cells = {row: cells[first:last] for row, cells in enumerate(rows)}
     assert {cell for row in missing if row < 30 for cell in cells[row]} == {"nan"}
@@ -328,7 +328,7 @@ def test_the_reference_may_be_a_file(adk, adk_xtc, universe, tmp_path, run):
     ],
 )
 def test_bounds_are_frames_or_times(arguments, frames, adk, run):
-    # Frame k of this trajectory is at k + 1 ps, but for rounding.
+    # Apart from rounding, frame k of this trajectory has the time k + 1 ps.
     status, out, _ = run("rmsd", *adk, "--select", "name CA", *arguments)
     assert status == 0
     assert table(out)[:, 0].tolist() == list(frames)
@@ -340,7 +340,8 @@ def test_bounds_are_frames_or_times(arguments, frames, adk, run):
         (["-b", "95"], range(94, 98)),
         (["-e", "3"], range(3)),
         (["-b", "10", "-e", "0.02ns"], range(9, 20)),
-        # Frame 0 is at 1 ps: from there if it is in use, as in GROMACS, else from 0 ps.
+        # Frame 0 has the time 1 ps. As in GROMACS, times count from the first used frame, or else
+        # from 0 ps.
         (["-dt", "10"], range(0, 98, 10)),
         (["-b", "5", "-dt", "10"], range(9, 98, 10)),
         (["-e", "31", "-dt", "0.01ns"], range(0, 31, 10)),
@@ -384,7 +385,7 @@ def test_frames_apart_are_found_in_times_of_single_precision():
 
 
 class Times:
-    """A trajectory of which only the times matter."""
+    """Trajectory in which only the times matter."""
 
     def __init__(self, times):
         self.times = lambda: np.asarray(times)
@@ -548,7 +549,7 @@ def test_damaged_files_end_with_status_1(damaged, run):
     system, frames = damaged
     status, out, err = run("rmsd", *system)
     assert (status, out) == (1, "")
-    # Blocks are done side by side: which of the damaged frames is met first is chance.
+    # Blocks run in parallel, so that any of the damaged frames may be reported first.
     assert any(f"{system.trajectory}: frame {frame}, byte" in err for frame in frames)
     assert err.count("\n") == 1
     status, out, err = run("rmsd", *system, "--on-error", "skip")
@@ -558,7 +559,7 @@ def test_damaged_files_end_with_status_1(damaged, run):
 
 
 def test_many_damaged_frames_are_counted(tmp_path, run):
-    """As those of a TRR file that has velocities more often than positions."""
+    """Check damaged frames as in a TRR file with velocities in more frames than positions."""
     from MDAnalysis import Universe, Writer
 
     universe = Universe.empty(3, trajectory=True, velocities=True)
@@ -660,7 +661,7 @@ def test_files_may_be_given_by_place_or_by_option(adk, run):
         (topology, "-f", trajectory),
     ):
         assert run("rmsd", *files, "--end", 3)[:2] == wanted[:2]
-    # Options may stand between files, and files behind options.
+    # Options may stand between files, and files after options.
     assert run("rmsd", topology, "--end", 3, trajectory)[:2] == wanted[:2]
     assert run("rmsd", "--end", 3, "--", topology, trajectory)[:2] == wanted[:2]
 
@@ -768,7 +769,7 @@ def test_a_structure_alone_is_a_frame(command, adk_in_water, run):
     structure = adk_in_water.topology
     status, out, err = run(*command, structure)
     assert status == 0
-    # The protein is split by the cell, and leaflets need no whole molecules.
+    # The cell splits the protein, but leaflets need no whole molecules.
     assert [line for line in err.splitlines() if "a molecule is broken across" not in line] == []
     assert out == run(*command, structure, structure)[1]
     assert out == run(*command, "-s", structure)[1]
@@ -902,7 +903,7 @@ def test_help_has_the_same_order_and_examples(command, run):
 
 
 def document(text, command):
-    """One JSON document on standard output, of this command."""
+    """Return the single JSON document on standard output of this command."""
 
     def refuse(constant):
         raise AssertionError(f"{constant} is no JSON")
@@ -925,7 +926,7 @@ def test_info_as_json(adk, adk_in_water, tmp_path, run):
         *("time_between_frames_ps", "cell", "size_bytes", "fingerprint", "index"),
     }
     assert alone["cell"] is None
-    # Known facts are printed, though a file cannot be read.
+    # Known facts are printed, although a file cannot be read.
     bad = tmp_path / "bad.xtc"
     bad.write_bytes(b"no trajectory")
     status, out, err = run("info", "--json", bad, adk.trajectory)
@@ -968,7 +969,7 @@ def test_validate_as_json(adk, adk_in_water, tmp_path, run):
     assert (whole["file"], whole["frames"], whole["findings"]) == (adk_in_water.trajectory, 10, [])
     assert cut["frames"] == 9
     assert {"frame", "byte", "time_ps", "bad", "what"} == set(cut["findings"][0])
-    # Another system is a finding.
+    # A difference between systems is reported as a finding.
     assert run("validate", "-s", adk_in_water.topology, "-f", adk_in_water.trajectory)[0] == 0
     status, out, _ = run("validate", adk.topology, adk_in_water.trajectory)
     assert (status, f"expected the 3341 atoms of {adk.topology}, found 47681" in out) == (1, True)
@@ -1095,7 +1096,7 @@ def test_broken_molecules_warn(command, names, drifting, run):
     [
         ["gyration", "--select", "protein", "--unwrap"],
         ["gyration", "--select", "protein", "--together"],
-        # Whole in the first frame, and followed from there.
+        # Molecules are whole in the first frame, and unwrapped from there.
         ["gyration", "--select", "protein", "--nojump"],
         ["gyration", "--select", "name OW"],
         ["msd", "--select", "name CA", "--fit-range", 0, 1],
@@ -1126,7 +1127,7 @@ def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run)
     selected = "--hydrogens-sel", "type H", "--acceptors-sel", "type O"
     ca = "--select", "name CA"
     lines = Path(adk_in_water.topology).read_text().splitlines()
-    for k, line in enumerate(lines[2:-1], start=2):  # bonds of standard residues are known
+    for k, line in enumerate(lines[2:-1], start=2):  # bonds of standard residues are found by name
         lines[k] = f"{line[:5]}LIG  {line[10:15].replace('OW', 'O1')}{line[15:]}"
     unknown = tmp_path / "unknown.gro", adk_in_water.trajectory
     unknown[0].write_text("\n".join([*lines, ""]))
@@ -1159,7 +1160,9 @@ def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run)
 
 
 def test_no_option_of_another_meaning_is_advised(tmp_path, run):
-    """`--center` and `--unwrap` are transformations, not keywords of these analyses."""
+    """Check that no advice names `--center` or `--unwrap`, which are not keywords of these
+    analyses.
+    """
     sites = tmp_path / "sites.gro"
     atoms = (f"{k:5}SIT     XX{k:5}{k:8.3f}{0:8.3f}{0:8.3f}\n" for k in (1, 2))
     sites.write_text(f"two sites\n 2\n{''.join(atoms)}   5.0   5.0   5.0\n")
@@ -1177,15 +1180,15 @@ def test_no_option_of_another_meaning_is_advised(tmp_path, run):
     assert "error: --unwrap: the topology has no bonds" in unwrapped
 
 
-#: What fails with a message, and calls in them; "file(s)" is none.
+#: Names of calls whose arguments are messages; "file(s)" is not a call.
 FAILS = re.compile(r"(Error|Warning|^warn|unsupported)$")
 CALL = re.compile(r"[\w.]*\w\([^()]*\)")
-#: Calls that no message of a command has, and a symbol.
+#: Calls that may not occur in messages of commands, and a symbol.
 NEVER_SAID = {"run()", "blocks()", "g(r)"}
 
 
 def words_of(node):
-    """Words of a string in Python's source, X for what is put into it."""
+    """Return the words of a string in Python source, with X for inserted values."""
     if isinstance(node, ast.JoinedStr):
         return "".join(map(words_of, node.values))
     value = getattr(node, "value", "")
@@ -1198,7 +1201,7 @@ def test_code_in_messages_is_marked_as_advice_for_scripts():
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             name = getattr(call, "func", None)
             name = getattr(name, "id", getattr(name, "attr", ""))
-            # Commands give arguments of the right types.
+            # Commands pass arguments of the right types.
             if not FAILS.search(name) or name == "TypeError":
                 continue
             for node in (one for given in call.args for one in ast.walk(given)):
@@ -1329,7 +1332,7 @@ def test_arguments_are_named_as_options(command, message, shown):
 
 
 def completed(line, folder, **shell):
-    """Completions of the last word of a command line, in this folder."""
+    """Return completions of the last word of a command line, in this folder."""
     pytest.importorskip("argcomplete")
     answer = folder / "answer"
     asked = {"COMP_LINE": line, "COMP_POINT": str(len(line)), "_ARGCOMPLETE": "1"}
@@ -1365,7 +1368,7 @@ def test_shells_complete_commands_options_and_files(line, wanted, tmp_path):
 @pytest.mark.full
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
 def test_other_shells_show_what_options_are_for(shell, tmp_path):
-    """With the variables that `register-python-argcomplete` sets for them."""
+    """Set the environment variables of `register-python-argcomplete`, and check the help texts."""
     (tmp_path / "md.xtc").touch()
     asked = {"_ARGCOMPLETE_SHELL": shell, "_ARGCOMPLETE_SUPPRESS_SPACE": "1"}
     between = ":" if shell == "zsh" else "\t"

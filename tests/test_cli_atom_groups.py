@@ -1,4 +1,4 @@
-"""Groups of atoms by name on the command line: index files, and GROMACS's default groups."""
+"""Tests of atom groups by name on the command line: index files, and GROMACS's default groups."""
 
 import re
 from pathlib import Path
@@ -19,7 +19,9 @@ def water(adk_in_water):
 
 
 def gromacs(atoms, names, *, prefix=(), without=False):
-    """Protein atoms of these names, as GROMACS's make_ndx takes them; `prefix` begins a name."""
+    """Return protein atoms with these names, as in GROMACS's make_ndx. Names may also begin with
+    `prefix`.
+    """
 
     def matches(name):
         name = name.lstrip("0123456789").upper()
@@ -110,7 +112,7 @@ def test_groups_of_an_index_file(index_file, run, adk):
         assert run("rmsd", *files, "--select", text)[:2] == (0, wanted)
     both = run("rmsd", *files, "--select", "group Core or group sorted")[1]
     assert both == run("rmsd", *adk, "--end", "3", "--select", "index 0:5 9 10")[1]
-    # Everywhere that --select is, and in other selections.
+    # Groups are accepted wherever --select is, and in other selections.
     status, out, err = run("rmsf", *files, "--select", "Tail", "--fit", "Core")
     assert (status, [line.split("\t")[0] for line in out.splitlines()[1:]]) == (0, ["3339", "3340"])
     assert "group Tail is taken in the order of the topology" in err

@@ -1,4 +1,4 @@
-"""Clusters of frames: hand-made cases of each method, and other ways to compute the same."""
+"""Tests of clusters of frames: cases by hand for each method, and independent implementations."""
 
 import itertools
 import shutil
@@ -36,7 +36,7 @@ def distances(ca):
 
 @pytest.fixture
 def on_a_line(tmp_path):
-    """Make a Universe of crosses that turn, whose RMSDs are the differences of their sizes."""
+    """Create a Universe of rotating crosses, whose RMSDs are the differences of their sizes."""
 
     def make(sizes):
         turns = Rotation.random(len(sizes), random_state=3)
@@ -54,7 +54,7 @@ def on_a_line(tmp_path):
 
 
 def found(universe, *arguments, **options):
-    """Labels and centers of one that is run."""
+    """Run an analysis; return labels and centers."""
     results = Clustering(universe, *arguments, **options).run().results
     np.testing.assert_array_equal(np.bincount(results.labels[results.labels >= 0]), results.sizes)
     assert (results.labels[results.centers] == np.arange(len(results.centers))).all()
@@ -62,7 +62,9 @@ def found(universe, *arguments, **options):
 
 
 def test_gromos_on_a_line(on_a_line):
-    """6.3 has most neighbours (5.4, 6, 6.9, 7.2); then 9 and 9.5 are a pair; 4 and 5 are alone."""
+    """Check that 6.3, with most neighbours (5.4, 6, 6.9, 7.2), is the first center. Then 9 and 9.5
+    are a pair, and 4 and 5 are single.
+    """
     universe = on_a_line([4, 5, 5.4, 6, 6.3, 6.9, 9, 9.5, 7.2])
     labels, centers = found(universe, cutoff=0.95)
     assert labels == [2, 3, 0, 0, 0, 0, 1, 1, 0]
@@ -70,24 +72,27 @@ def test_gromos_on_a_line(on_a_line):
 
 
 def test_gromos_counts_again_once_a_cluster_has_left(on_a_line):
-    """3.1 has more neighbours than 3.9 at first, and fewer when 2.1 and 2.2 have left."""
+    """Check that neighbours are counted again: 3.1 first has more than 3.9, and fewer after 2.1 and
+    2.2 are assigned.
+    """
     universe = on_a_line([1.0, 2.0, 2.1, 2.2, 3.1, 3.9, 4.7])
     # Neighbours within 1.05: 0 {1}, 1 {0 2 3}, 2 {1 3 4}, 3 {1 2 4}, 4 {2 3 5}, 5 {4 6}, 6 {5}.
-    # The first of four with three: 1 with 0, 2, 3. Then 5 with 4 and 6.
+    # Four frames have three neighbours, and the first of them is 1: cluster 1 with 0, 2, 3. Then
+    # cluster 5 with 4 and 6.
     assert found(universe, cutoff=1.05) == ([0, 0, 0, 0, 1, 1, 1], [1, 5])
 
 
 def test_leader_on_a_line(on_a_line):
-    """A frame near two leaders joins the first one, even if the second one is nearer."""
+    """Check that a frame near two leaders joins the first one, even if the second one is nearer."""
     universe = on_a_line([3.0, 5.0, 4.4, 4.6, 8.0, 3.2, 6.9])
-    # Leaders 3, 5 and 8: 4.4 and 4.6 are near 3 and 5, and 6.9 is near 8 alone.
+    # Leaders are 3, 5 and 8. Frames 4.4 and 4.6 are near 3 and 5, and 6.9 is near only 8.
     assert found(universe, method="leader", cutoff=1.85) == ([0, 2, 0, 0, 1, 0, 1], [0, 4, 1])
 
 
 def test_k_medoids_on_a_line(on_a_line):
     universe = on_a_line([1.0, 9.0, 1.5, 8.6, 2.1, 5.0, 9.7])
     labels, centers = found(universe, method="k-medoids", n_clusters=3)
-    # Of equal size, the cluster whose medoid is earlier is the first.
+    # Of clusters with equal size, the one whose medoid is earlier comes first.
     assert labels == [1, 0, 1, 0, 1, 2, 0]
     assert centers == [1, 2, 5]
     assert found(universe, method="k-medoids", n_clusters=1) == ([0] * 7, [5])
@@ -103,7 +108,7 @@ def test_the_cutoff_itself_is_too_far(ca, distances):
 
 
 def gromos(near):
-    """Clusters of Daura and others, by sets."""
+    """Compute clusters by the method of Daura et al., with sets."""
     left, clusters = set(range(len(near))), []
     while left:
         center = max(sorted(left), key=lambda i: sum(near[i, j] for j in left))
@@ -114,7 +119,7 @@ def gromos(near):
 
 
 def leader(near):
-    """Clusters of the first leader that is near."""
+    """Compute clusters by the first near leader."""
     clusters = []
     for i in range(len(near)):
         of = next((one for one in clusters if near[one[0], i]), None)
@@ -137,7 +142,7 @@ def test_as_sets(method, cutoff, n_frames, ca, distances):
 
 
 def test_as_mdtraj(adk_xtc, ca):
-    """By the RMSDs of MDTraj, in single precision: at a cutoff that is no pair's."""
+    """Compare with clusters from MDTraj's single-precision RMSDs. The cutoff equals no RMSD."""
     trajectory = mdtraj.load(adk_xtc.trajectory, top=mdtraj.load_psf(adk_xtc.topology))
     trajectory = trajectory.atom_slice(ca.indices)
     trajectory.center_coordinates()
@@ -174,7 +179,7 @@ def test_k_medoids_cannot_be_bettered_by_an_exchange(ca, distances):
 
 
 def plain_k_medoids(matrix, k):
-    """PAM, by the definition alone."""
+    """Compute PAM directly from the definition."""
     medoids = []
     for _ in range(k):
         others = [i for i in range(len(matrix)) if i not in medoids]
@@ -206,7 +211,7 @@ def test_k_medoids_as_by_the_definition(k):
         for _ in range(k):
             built.append(min(set(range(30)) - set(built), key=lambda i: cost(matrix, [*built, i])))
         exchanged += sorted(built) != wanted
-        # Frames that are not known do not count.
+        # Frames with unknown RMSDs are ignored.
         some = np.arange(30) % 5 != 2
         _, others = k_medoids(Pairs(squareform(matrix, checks=False), some), k)
         assert (
@@ -217,7 +222,7 @@ def test_k_medoids_as_by_the_definition(k):
 
 
 def test_frames_that_are_equal(on_a_line):
-    """Medoids of equal frames have clusters of their own."""
+    """Check that medoids are distinct, even for equal frames."""
     universe = on_a_line([2.0, 2.0, 2.0, 5.0])
     labels, centers = found(universe, method="k-medoids", n_clusters=3)
     assert sorted(labels) == [0, 0, 1, 2]
@@ -230,7 +235,7 @@ class Interrupted(Exception):
 
 @pytest.mark.parametrize("n_done", [9, 12])
 def test_it_resumes_amid_its_tiles(n_done, ca, tmp_path, monkeypatch):
-    """98 frames are 7 blocks of 16, and 10 tiles of 32 by 32."""
+    """The 98 frames have 7 blocks of 16, and 10 tiles of 32 × 32."""
     wanted = Clustering(ca, cutoff=1.2).run(backend="serial").results.labels
     path, do, done = tmp_path / "checkpoint", Worker.run, []
 
@@ -285,7 +290,7 @@ def test_frames_and_structures(ca, tmp_path):
     read = np.array([written.atoms.positions for _ in written.trajectory])
     np.testing.assert_allclose(read, wanted, atol=1e-3)
     assert (written.atoms.resnames == ca.resnames).all()
-    # Some programs, such as chemfiles, would take MDAnalysis's cell of 1 Å for one.
+    # Some programs, such as chemfiles, would read MDAnalysis's placeholder of 1 Å as a cell.
     assert written.dimensions is None
     assert mdtraj.load(str(tmp_path / "centers.pdb")).unitcell_lengths is None
     text = (tmp_path / "centers.pdb").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Contacts against MDAnalysis, to the last count, and distances that are known."""
+"""Tests of contacts against MDAnalysis, with equal counts, and of known distances."""
 
 import inspect
 import re
@@ -28,7 +28,7 @@ CELLS = {
 
 
 def bridges(u, frame=0):
-    """Both groups, at a frame."""
+    """Return both groups in a frame."""
     other = u.copy()
     other.trajectory[frame]
     return other.select_atoms(ACIDIC), other.select_atoms(BASIC)
@@ -38,7 +38,7 @@ def spread(r, r0, power=1):
     return np.mean(np.abs(r - r0) ** power)
 
 
-#: Further arguments of each case, given a Universe.
+#: Further arguments of each case, as a function of a Universe.
 CASES = {
     "hard_cut": lambda u: {},
     "radius_cut": lambda u: {"method": "radius_cut"},
@@ -77,7 +77,7 @@ def test_contacts_are_mdanalysis_s(case, universe, theirs, adk_in_water):
 
 
 def written(tmp_path, frames, cell=None):
-    """Files of frames, each of the same atoms, as an MDAnalysis Universe."""
+    """Return a Universe of MDAnalysis for files of frames with the same atoms."""
     frames = np.asarray(frames, dtype=np.float32)
     universe = MDAnalysis.Universe.empty(frames.shape[1], trajectory=True)
     path = str(tmp_path / "made.dcd")
@@ -92,7 +92,8 @@ def written(tmp_path, frames, cell=None):
 @pytest.mark.filterwarnings("ignore:there is no reference", "ignore:No dimensions set")
 @pytest.mark.parametrize("cell", CELLS)
 def test_counts_are_mdanalysis_s_in_any_cell(cell, tmp_path):
-    # Few lengths, so that many are as long as in the reference; and atoms far outside the cell.
+    # Few distinct lengths, so that many equal the reference distance; some atoms are far outside
+    # the cell.
     rng = np.random.default_rng(4)
     frames = rng.integers(-30, 31, (12, 80, 3)) * np.float32(0.5)
     if CELLS[cell] is not None:
@@ -114,7 +115,7 @@ def test_counts_are_mdanalysis_s_in_any_cell(cell, tmp_path):
 
 @pytest.fixture
 def line(tmp_path):
-    """Atoms at 0 and 1 | 3 and 7 Å, then the last one moved to 5.5, 2, 7.01 and 7 Å."""
+    """Atoms at 0 and 1, and at 3 and 7 Å; the last one is then at 5.5, 2, 7.01 and 7 Å."""
     frames = np.zeros((5, 4, 3))
     frames[:, :, 0] = [0, 1, 3, 7]
     frames[1:, 3, 0] = [5.5, 2, 7.01, 7]
@@ -125,7 +126,7 @@ def line(tmp_path):
 @pytest.mark.filterwarnings("ignore:there is no reference", "ignore:No dimensions set")
 def test_fractions_of_distances_that_are_known(line):
     groups = line.atoms[:2], line.atoms[2:]
-    # Contacts are 0-2, 1-2 and 1-3, of 3, 2 and 6 Å.
+    # Contacts are 0-2, 1-2 and 1-3, with distances of 3, 2 and 6 Å.
     hard = Contacts(line, groups, groups, radius=6).run()
     assert hard.n_initial_contacts == 3
     np.testing.assert_array_equal(hard.results.timeseries[:, 0], np.arange(5))
@@ -148,7 +149,7 @@ def test_a_function_may_change_the_distances_that_it_gets(line):
 
     groups = line.atoms[:2], line.atoms[2:]
     found = Contacts(line, groups, groups, shorter, radius=6).run().results.timeseries[:, 1]
-    # Contacts are 0-2, 1-2 and 1-3, of 3, 2 and 6 Å, and the last one has 1 Å in frame 2.
+    # Contacts are 0-2, 1-2 and 1-3, with 3, 2 and 6 Å; the last distance is 1 Å in frame 2.
     np.testing.assert_array_equal(found, [0, 1 / 3, 1 / 3, 0, 0])
 
 
@@ -282,7 +283,7 @@ def test_groups_that_cannot_be_followed_are_refused(universe):
 
 @pytest.fixture(scope="module")
 def trajectory(adk_in_water):
-    """MDTraj's, of a part of the protein in a triclinic cell."""
+    """MDTraj's trajectory of a part of the protein in a triclinic cell."""
     part = MDAnalysis.Universe(*adk_in_water).select_atoms("resid 1-60").indices
     return mdtraj.load(adk_in_water.trajectory, top=adk_in_water.topology, atom_indices=part)
 
@@ -293,7 +294,7 @@ def trajectory(adk_in_water):
 def test_contact_maps_are_mdtraj_s(scheme, pbc, trajectory, adk_in_water):
     distances, pairs = mdtraj.compute_contacts(trajectory, scheme=scheme, periodic=pbc)
     cutoff = {"ca": 8.0}.get(scheme, 4.005)
-    # MDTraj's are in single precision, and in nm.
+    # MDTraj's distances are in single precision, and in nm.
     wanted = [(10 * distances <= cutoff + off).sum(axis=0) for off in (-1e-3, 1e-3)]
     protein = paceline.Universe(*adk_in_water).select_atoms("resid 1-60 and protein")
     found = ContactMap(protein, cutoff, scheme=scheme, pbc=pbc).run().results
@@ -310,8 +311,8 @@ def test_contact_maps_are_mdtraj_s(scheme, pbc, trajectory, adk_in_water):
 )
 @pytest.mark.parametrize("scheme", ["sidechain", "sidechain-heavy"])
 def test_names_of_the_backbone_s_hydrogen_and_oxygen(names, scheme, tmp_path):
-    # Of two glycines the first's hydrogen at N is near the second's last oxygen, the side chains
-    # are not.
+    # Of two glycines, the hydrogen at N of the first is near the last oxygen of the second. The
+    # side chains are not near.
     made = MDAnalysis.Universe.empty(8, 2, atom_resindex=[0] * 4 + [1] * 4, trajectory=True)
     made.add_TopologyAttr("names", names * 2)
     made.add_TopologyAttr("resnames", ["GLY", "GLY"])
@@ -386,7 +387,7 @@ def test_a_map_needs_no_numbers_of_residues():
 
 
 def test_the_figures_of_the_manual_for_q_of_a_fold():
-    """Thermal motion alone loses contacts by hard_cut, of a protein that stays folded."""
+    """Check that thermal motion alone breaks contacts by hard_cut in a folded protein."""
     universe = paceline.Universe(TPR, XTC)
     heavy = universe.select_atoms("protein and not name H*")
     page = (Path(__file__).parents[1] / "docs" / "hydrogen-bonds.md").read_text(encoding="utf-8")

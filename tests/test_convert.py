@@ -33,7 +33,7 @@ from paceline.trajectory import h5md_file, write_frames
 from paceline.trajectory.open import open_file
 
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc", ".h5md"]
-#: What a position may differ by: half of XTC's 0.01 Å, else the rounding of a unit's change, Å.
+#: Maximum difference of a position, Å: half of XTC's 0.01 Å, or the rounding of a unit conversion.
 TOLERANCE = {".xtc": 0.0051, ".trr": 2e-5, ".dcd": 0, ".nc": 0, ".h5md": 0}
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*the header says.*")
@@ -182,7 +182,7 @@ def test_damaged_frames_are_left_out_on_request(damaged, tmp_path):
 
 
 def with_a_bad_number(adk, folder: Path, value: float) -> paceline.Universe:
-    """The first frames of a DCD, with one number of atom 17 in frame 2 changed."""
+    """Return the first frames of a DCD, with one number of atom 17 in frame 2 changed."""
     path = str(folder / "bad.dcd")
     universe = MDAnalysis.Universe(*adk)
     with MDAnalysis.Writer(path, len(universe.atoms)) as writer:
@@ -254,7 +254,8 @@ def test_blocks_that_wait_go_to_a_file(adk_xtc, tmp_path, monkeypatch):
 def test_frames_in_their_places_are_those_in_order(ending, adk, tmp_path):
     ca = paceline.Universe(*adk).select_atoms("name CA")
     write(ca, tmp_path / f"placed{ending}", n_workers=2, block_frames=16)
-    # Frames that might be left out have no place before those before them are there.
+    # If frames may be skipped, the offset of a frame is unknown until the earlier frames are
+    # written.
     write(ca, tmp_path / f"ordered{ending}", n_workers=2, block_frames=16, on_error="skip")
     placed = (tmp_path / f"placed{ending}").read_bytes()
     assert placed == (tmp_path / f"ordered{ending}").read_bytes()

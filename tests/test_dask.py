@@ -1,4 +1,4 @@
-"""Dask clusters: what is sent, what is kept, and what happens when a worker or the client goes."""
+"""Tests of Dask clusters: data sent, data kept, and failures of workers or of the client."""
 
 import contextlib
 import os
@@ -41,7 +41,7 @@ from paceline.errors import (
 from paceline.report import report_of
 from paceline.timing import BlockTiming, DuplicateAttempt
 
-#: Workers are killed at so many random moments.
+#: Number of random moments at which workers are killed.
 KILLS = 3
 
 
@@ -52,7 +52,7 @@ def atoms(universe):
 
 @pytest.fixture
 def mortal(dask_client):
-    """The client, for tests that kill workers; others come in their place."""
+    """The client, for tests that kill workers; new workers replace them."""
 
     def all_live():
         answering = dask_client.run(os.getpid, on_error="ignore").keys()
@@ -120,7 +120,7 @@ def test_tasks_have_names_and_nothing_of_them_stays(dask_client, atoms):
 
 @pytest.fixture
 def every_copy_kept(dask_client):
-    """Dask lets go of copies that no task waits for at the moment, every two seconds."""
+    """Prevent Dask from dropping, every two seconds, copies that no task waits for."""
     dask_client.amm.stop()
     yield
     dask_client.amm.start()
@@ -129,7 +129,7 @@ def every_copy_kept(dask_client):
 @pytest.mark.usefixtures("every_copy_kept")
 def test_a_job_is_sent_once_and_opened_once_a_worker(dask_client, atoms, monkeypatch):
     class Large:
-        """As large as a reference structure."""
+        """Object as large as a reference structure."""
 
         def __init__(self):
             self.ballast = bytes(10**6)
@@ -153,7 +153,7 @@ def test_a_job_is_sent_once_and_opened_once_a_worker(dask_client, atoms, monkeyp
     sent, submitted = [], dask_client.submit
     monkeypatch.setattr(dask_client, "submit", submit)
     series = Analysis(len, atoms).run(backend=dask_client, block_frames=16)
-    # Of each worker that did a block in time.
+    # Workers that computed a block in time.
     workers = {block.worker for block in series.timings.blocks}
     assert len(set(series.results.timeseries)) == len(workers)
     assert max(sent) < 10_000
@@ -295,7 +295,7 @@ def busy(block):
 
 @pytest.fixture(scope="module")
 def long_job(adk):
-    """Analyses that take two workers a second, and what comes of them."""
+    """Analyses that take two workers a second, and their results."""
     universe = paceline.Universe(*adk)
 
     def run(backend, n_workers=None):
@@ -311,7 +311,7 @@ def long_job(adk):
 def test_workers_may_be_killed(trial, mortal, long_job):
     run, wanted = long_job
     chance = random.Random(trial)
-    # Of the last trial all workers, and with them what had been scattered.
+    # The last trial kills all workers, so that all scattered data is lost.
     victims = list(mortal.run(os.getpid).values())[: 2 if trial == KILLS - 1 else 1]
 
     def kill():
@@ -330,7 +330,7 @@ def test_workers_may_be_killed(trial, mortal, long_job):
 def test_jobs_whose_only_worker_dies_while_they_are_sent_are_sent_again(
     dask_client, atoms, monkeypatch
 ):
-    """The client then has a future that is finished, of a key that the scheduler has forgotten."""
+    """Check a client with a finished future whose key the scheduler has forgotten."""
 
     def send(jobs, **options):
         sent.append(list(jobs))
@@ -349,7 +349,7 @@ def test_jobs_whose_only_worker_dies_while_they_are_sent_are_sent_again(
 
 
 def test_a_worker_that_dies_while_jobs_are_sent_holds_nobody(dask_client, atoms, monkeypatch):
-    """Dask tries to reach it until the jobs are cancelled."""
+    """Check a worker that Dask tries to reach until the jobs are cancelled."""
 
     def send(jobs, **options):
         sent.append(list(jobs))
@@ -403,7 +403,7 @@ def test_what_a_worker_hangs_at_is_done_by_another(dask_client, atoms, tmp_path)
 
     def hang_once(block):
         own = begun / thread_name()
-        if own.exists():  # it has done a block, by which its thread is known
+        if own.exists():  # the worker has computed a block, so that its thread is known
             with contextlib.suppress(FileExistsError):
                 with open(hanging, "x", encoding="utf-8") as file:
                     file.write(f"{thread_name()} {block.frames[0] // 16}")
@@ -419,12 +419,12 @@ def test_what_a_worker_hangs_at_is_done_by_another(dask_client, atoms, tmp_path)
         Path(released).touch()
     assert os.path.exists(hanging)
     assert np.array_equal(series.results.timeseries, series.times)
-    # The copy that lost was not added.
+    # The result of the slower attempt was not added.
     assert series.timings.n_frames == 98
-    # On a busy machine others may look as if they hung.
+    # On a busy machine, other attempts may also seem to hang.
     hung = [one.timing for one in series.timings.abandoned if not one.came]
     assert Path(hanging).read_text() in {f"{timing.worker} {timing.block}" for timing in hung}
-    # Of the hanging one, too, there is one row, by the name that its blocks have.
+    # The hanging worker also has one row, with the name of its blocks.
     assert len(series.timings.workers()) == 2
     assert report_of(series.timings).n_hosts == 1
 
@@ -470,12 +470,12 @@ def test_threads_of_a_dask_worker_are_distinguished_by_their_last_blocks():
     names = ThreadsByAddress()
     names.n_threads = {"tcp://10.0.0.1:40": 2, "tcp://10.0.0.1:41": 1, "tcp://10.0.0.2:40": 1}
     names.record("tcp://10.0.0.1:40", result("node1:7:8", 100))
-    # The other thread has returned nothing: so it is that one.
+    # The other thread has returned nothing, so it must be that thread.
     assert renamed("tcp://10.0.0.1:40", 50, 900) == ("node1:port 40:unknown", 50, 900)
     names.record("tcp://10.0.0.1:40", result("node1:7:9", 800))
-    # It was submitted before its thread came free.
+    # The task was submitted before its thread was free.
     assert renamed("tcp://10.0.0.1:40", 50, 900) == ("node1:7:8", 100, 900)
-    # It was only queued behind other blocks.
+    # The task only waited for other blocks.
     names.record("tcp://10.0.0.1:40", result("node1:7:8", 1000))
     names.record("tcp://10.0.0.1:40", result("node1:7:9", 1100))
     assert renamed("tcp://10.0.0.1:40", 50, 900) == ("node1:7:8", 900, 900)
@@ -518,7 +518,7 @@ def test_a_client_that_is_closed_while_it_cleans_up_raises_nothing():
     assert list(DaskRun(client, 1, [FunctionJob("len", b"")]).run([])) == []
 
 
-#: It has no `__main__` guard, imports MDAnalysis, and ends with a run that hangs.
+#: Script without a `__main__` guard that imports MDAnalysis, and ends with a run that hangs.
 SCRIPT = """
 import os, sys, time
 import MDAnalysis
@@ -669,7 +669,7 @@ def test_what_is_no_dask_array_is_refused(universe, theirs, adk):
 
 
 def test_states_of_a_scan_may_be_functions(dask_client, universe):
-    """They are sent as results are."""
+    """Check that such states are sent like results."""
 
     def count(block):
         n = len(block)

@@ -1,4 +1,4 @@
-"""Dynamic cross-correlation: the published formula, by a loop over frames and pairs."""
+"""Tests of dynamic cross-correlation: the published formula, by a loop over frames and pairs."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from paceline.errors import AnalysisError, SelectionError
 
 
 def by_hand(positions, align):
-    """C_ij of Ichiye & Karplus 1991, pair by pair."""
+    """Return C_ij of Ichiye & Karplus 1991, pair by pair."""
     positions = positions.astype(np.float64)
     if align:
         centered = positions - positions.mean(axis=1, keepdims=True)

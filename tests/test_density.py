@@ -1,4 +1,4 @@
-"""Densities on a grid: the very counts of numpy.histogramdd, and MDAnalysis's results."""
+"""Tests of densities on a grid: equal counts as numpy.histogramdd, and MDAnalysis's results."""
 
 import io
 import warnings
@@ -40,12 +40,12 @@ def test_counts_are_theirs_to_the_last_atom(grid):
     assert found.results.density.units == wanted.results.density.units
     assert found.results.density.parameters == wanted.results.density.parameters
     if grid == "coarse":
-        # Padding is none, so that the outermost atoms of the first frame are on edges.
+        # Without padding, the outermost atoms of the first frame are on edges.
         assert found.results.counts.sum() > 0
 
 
 def test_atoms_on_every_edge(tmp_path):
-    """Whole numbers on a grid of whole numbers: the last edge belongs to the last voxel alone."""
+    """Check integer positions on an integer grid: the last edge belongs to the last voxel."""
     points = np.stack(np.meshgrid(*[np.arange(-1, 5)] * 3), -1).reshape(-1, 3).astype(np.float32)
     universe = MDAnalysis.Universe.empty(len(points), trajectory=True)
     path = str(tmp_path / "points.nc")
@@ -92,7 +92,9 @@ def test_what_is_done_with_a_density(tmp_path):
 
 
 def origins_of_mrc(path):
-    """Center of the first voxel by gridData, the header, and ChimeraX's convention."""
+    """Return the center of the first voxel by gridData, by the header, and by ChimeraX's
+    convention.
+    """
     with mrcfile.open(path) as file:
         header, edges = file.header, file.voxel_size
         found, starts, steps = (
@@ -103,7 +105,7 @@ def origins_of_mrc(path):
                 (edges, "xyz"),
             )
         )
-    # ChimeraX takes skipped voxels where the header has no origin.
+    # ChimeraX uses the skipped voxels if the header has no origin.
     chimerax = found if found.any() else starts * steps
     return gridData.Grid(str(path)).origin, found, chimerax
 
@@ -203,7 +205,7 @@ def test_the_share_of_atoms_outside_the_grid_is_reported(tmp_path):
                 made.atoms[:2].positions = [[0, 0, 0], [20, 20, 20]]
             writer.write(made.atoms)
     universe = paceline.Universe(made._topology, path)
-    # 1 + 2 + 3 + 4 of 50 atoms have left.
+    # Outside are 1 + 2 + 3 + 4 of 50 atoms.
     with pytest.warns(PacelineWarning, match=r"20 % of the atoms, over all frames, are outside"):
         found = DensityAnalysis(universe.atoms).run().results
     assert found.provenance["atoms outside the grid"] == "20 %"

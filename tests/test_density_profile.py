@@ -1,4 +1,4 @@
-"""Density profiles along one axis: brute force, LinearDensity's numbers, origins and odd cells."""
+"""Tests of density profiles along one axis: brute force, LinearDensity, and unusual cells."""
 
 import warnings
 
@@ -14,7 +14,7 @@ from paceline.analysis.density_profile import DensityProfile
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 
-#: In cm³/mol of Å³, with MDAnalysis's number of Avogadro.
+#: Conversion from cm³/mol to Å³, with MDAnalysis's Avogadro constant.
 VOLUME = 6.02214129e23 * 1e-24
 CELLS = {
     "rectangular": (30, 44, 57, 90, 90, 90),
@@ -24,7 +24,7 @@ CELLS = {
 
 
 def make(folder, positions, cells):
-    """Universe of atoms with masses, charges and elements."""
+    """Return a Universe of atoms with masses, charges and elements."""
     n_atoms = positions.shape[1]
     made = MDAnalysis.Universe.empty(n_atoms, trajectory=True)
     made.add_TopologyAttr("masses", 1.0 + np.arange(n_atoms) % 7)
@@ -57,7 +57,7 @@ def test_water_has_the_densities_of_lineardensity(axis):
 @pytest.mark.parametrize("axis", ["x", "y", "z"])
 @pytest.mark.parametrize("cell", CELLS)
 def test_any_cell_by_brute_force(cell, axis, quantity, tmp_path):
-    """Cells grow; atoms are in any image, and each counts in the brick at the corner."""
+    """Check growing cells with atoms in any image. Each atom counts in the brick at the corner."""
     random = np.random.default_rng(6)
     cells = [[*(scale * np.array(CELLS[cell][:3])), *CELLS[cell][3:]] for scale in (1, 1.1, 0.95)]
     positions = random.uniform(-60, 120, (3, 200, 3)).astype(np.float32)
@@ -94,11 +94,11 @@ def test_any_cell_by_brute_force(cell, axis, quantity, tmp_path):
     assert n_bins == round(heights[0] / 4)
     np.testing.assert_allclose(found.edges, np.linspace(0, np.mean(heights), n_bins + 1), rtol=1e-6)
     np.testing.assert_allclose(found.density, found.densities.mean(axis=0))
-    assert np.isnan(found.interval).any()  # three frames
+    assert np.isnan(found.interval).any()  # too few frames: three
 
 
 def slab(folder, n_frames=6, height=40.0):
-    """Two sheets 12 Å apart that drift through the border of the cell, and an atom above them."""
+    """Two sheets 12 Å apart that drift across the boundary of the cell, and an atom above them."""
     random = np.random.default_rng(8)
     at = random.uniform(0, 20, (n_frames, 41, 3))
     drift = np.linspace(3, 90, n_frames)[:, None]
@@ -133,7 +133,7 @@ def test_an_origin_without_a_center_is_noted(tmp_path):
 
 
 def argon(path, n_atoms):
-    """Universe of a trajectory of argon."""
+    """Return the Universe of an argon trajectory."""
     made = MDAnalysis.Universe.empty(n_atoms, trajectory=True)
     made.add_TopologyAttr("masses", [39.95] * n_atoms)
     made.add_TopologyAttr("names", ["AR"] * n_atoms)
@@ -142,7 +142,7 @@ def argon(path, n_atoms):
 
 @pytest.mark.filterwarnings("ignore:.*times of frames are not known")
 def test_a_cell_without_images_along_the_axis(tmp_path):
-    """Of LAMMPS: positions count from the corner, and atoms outside do not count."""
+    """Check a LAMMPS file: positions are relative to the corner; atoms outside do not count."""
     frames = [[[5.0, 5, -9.5], [5, 5, 9.5], [5, 5, 10.5], [25, 5, 0.2]]] * 2
     bounds = [[[0, 20], [0, 20], [-10, 10]]] * 2
     for boundary in ("pp pp ff", "pp pp pp"):
@@ -159,7 +159,7 @@ def test_a_cell_without_images_along_the_axis(tmp_path):
 
 
 def test_a_hexagonal_cell_that_is_rotated_about_z(tmp_path):
-    """As CHARMM writes it: profiles along z are right, and others are refused."""
+    """Check a cell as written by CHARMM: profiles along z are right, and others are refused."""
     vectors = np.array([[28.98, -7.76, 0], [-7.76, 28.98, 0], [0, 0, 40]])
     positions = np.random.default_rng(3).uniform(-20, 60, (50, 3))
     path = write_xdr(tmp_path / "rotated.trr", [positions], vectors)

@@ -1,4 +1,4 @@
-"""Dielectric constants and autocorrelations: of dipoles made by hand, and of water."""
+"""Tests of dielectric constants and autocorrelations: dipoles made by hand, and water."""
 
 import warnings
 
@@ -16,12 +16,14 @@ from paceline.analysis.uncertainty import mean_of_series, with_error
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 
 pytestmark = pytest.mark.filterwarnings("ignore:DCDReader:DeprecationWarning")
-#: (e Å)² over ε₀ k_B T V of 1000 Å³ at 300 K: CODATA 2018, SI.
+#: Value of (e Å)² / (ε₀ k_B T V) for 1000 Å³ at 300 K, from CODATA 2018 in SI units.
 UNIT = (1.602176634e-19 * 1e-10) ** 2 / (8.8541878128e-12 * 1.380649e-23 * 300 * 1e-27)
 
 
 def made(folder, positions, cell=(10, 10, 10, 90, 90, 90), charges=(1, -1), bonds=((0, 1),)):
-    """A Universe of few atoms, with these positions in its frames; a cell for each, or for all."""
+    """Return a Universe of few atoms with these positions, and a cell for each frame or for all
+    frames.
+    """
     universe = MDAnalysis.Universe.empty(len(charges), trajectory=True)
     universe.add_TopologyAttr("charges", charges)
     if bonds is not None:
@@ -39,7 +41,9 @@ def made(folder, positions, cell=(10, 10, 10, 90, 90, 90), charges=(1, -1), bond
 
 
 def test_a_dipole_that_turns_over(tmp_path):
-    """M of ±2 e Å along x: a variance of 4 along x, and 0 along y and z; once across the border."""
+    """Check M of ±2 e Å along x: the variance is 4 along x, and 0 along y and z. One bond crosses
+    the boundary.
+    """
     frames = [[[5, 5, 5], [3, 5, 5]], [[9.5, 1, 1], [1.5, 1, 1]]]
     atoms = made(tmp_path, frames).atoms
     found = DielectricConstant(atoms).run().results
@@ -56,7 +60,7 @@ def test_a_dipole_that_turns_over(tmp_path):
 
 
 def test_the_variance_of_a_large_moment(tmp_path):
-    """Squares of moments of 10⁶ e Å that differ by 0.5 have no digits left for the variance."""
+    """Check moments of 10⁶ e Å: squares that differ by 0.5 have no digits left for the variance."""
     charges = 2.0**20 * np.array([1, -1])
     steps = np.arange(40) % 2 / 2**21
     frames = [[[2 + step, 1, 1], [1, 1, 1]] for step in steps]
@@ -93,7 +97,7 @@ def test_same_bits_on_every_backend(where):
 
 @pytest.mark.parametrize("model", [virtual_sites.TIP4P, virtual_sites.TIP5P], ids=["four", "five"])
 def test_water_with_virtual_sites(model, where, tmp_path):
-    """A TPR file has no bonds of them, and they have the charge of the oxygen."""
+    """Check virtual sites, which have the charge of the oxygen, and no bonds in a TPR file."""
     universe, whole = virtual_sites.write_waters(tmp_path / "water.trr", model)
     water = paceline.Universe(universe._topology, str(tmp_path / "water.trr")).atoms
     moments = np.einsum("a,fax->fx", universe.atoms.charges, whole)
@@ -167,7 +171,7 @@ def test_a_dielectric_constant_has_the_interval_of_the_square_deviation():
     assert found.eps_mean_interval == pytest.approx(mean.interval * ratio, rel=1e-6)
     text = with_error(found.eps_mean, found.eps_mean_interval)
     assert found.findings["dielectric constant"] == f"{text} (95 %)"
-    # Where moments are seldom reversed, their square is well known, and tells nothing.
+    # If the moment is rarely reversed, its square is precise, but says nothing.
     rarely = np.where(np.arange(600) < 300, 1.0, -1.0)
     universe.trajectory.coordinate_array[:, 1] = rarely[:, None] * [1, 0.99, 0.98]
     stuck = DielectricConstant(universe.atoms, make_whole=False).run().results
@@ -205,7 +209,7 @@ def test_frames_that_have_none_are_named(tmp_path):
         atoms = made(tmp_path, frames[:1], cell=None).atoms
         with pytest.raises(AnalysisError, match="frame 0: the frame has no cell"):
             DielectricConstant(atoms, make_whole=make_whole).run()
-    # Two atoms of a ring, that is as long as the cell.
+    # Two atoms of a ring that extends through the cell.
     ring = [[[1, 1, 1], [4, 1, 1], [7, 1, 1], [10, 1, 1]]]
     atoms = made(
         tmp_path, ring, (12, 12, 12, 90, 90, 90), [1, -1, 1, -1], [(0, 1), (1, 2), (2, 3), (0, 3)]
@@ -238,7 +242,7 @@ def test_what_has_none_is_refused(tmp_path, universe):
 
 
 def test_a_dipole_that_turns_has_a_closed_form(tmp_path):
-    """Turn a moment of 2 e Å by 7.5° a frame: C is 4 cos ωτ, and falls to 0 at 90°."""
+    """Rotate a moment of 2 e Å by 7.5° per frame: C is 4 cos ωτ, and falls to 0 at 90°."""
     omega = np.pi / 24
     angles = omega * np.arange(40)
     frames = [[[5, 5, 5], [5 - 2 * np.cos(angle), 5 - 2 * np.sin(angle), 5]] for angle in angles]
@@ -247,14 +251,14 @@ def test_a_dipole_that_turns_has_a_closed_form(tmp_path):
     results = found.results
     np.testing.assert_allclose(results.delta_t_values, np.arange(40.0))
     np.testing.assert_allclose(results.timeseries, 4 * np.cos(angles), atol=1e-5)
-    x = omega / 2  # trapezoids of a cosine
+    x = omega / 2  # trapezoidal rule for a cosine
     np.testing.assert_allclose(results.integral, np.sin(angles) / omega * x / np.tan(x), atol=1e-5)
     assert results.integral[12] == pytest.approx(24 / np.pi * x / np.tan(x), rel=1e-5)
-    # Rounding decides whether C is below 0 at 90° already, where the integral has its maximum.
+    # Rounding decides whether C is already below 0 at 90°, where the integral has its maximum.
     assert results.relaxation_time == pytest.approx(results.integral[12], rel=0.01)
     text = results.findings["relaxation time"]
     assert text == results.provenance["relaxation time"]
-    # It is reached after 12 frames, more than a fifth of 40.
+    # The maximum is reached after 12 frames, more than a fifth of 40.
     assert text == f"{results.relaxation_time:.4g} ps, no interval, not converged"
     assert not results.relaxation_time_converged
     assert np.isnan(results.relaxation_time_interval)

@@ -1,4 +1,4 @@
-"""Matrices of RMSDs between frames, tiles by which they are computed, and diffusion maps."""
+"""Tests of RMSD matrices, of the tiles by which they are computed, and of diffusion maps."""
 
 import errno
 import pickle
@@ -46,12 +46,12 @@ def matrix(group, backend="serial", **options):
 
 
 def farthest(factor):
-    """A metric: the largest difference of a coordinate, in some unit."""
+    """Return a metric: the largest difference of a coordinate, in a unit."""
     return lambda a, b, weights: factor * np.abs(a - b).max()
 
 
 def in_memory(tmp_path, positions):
-    """A Universe of these positions, in a DCD file."""
+    """Return a Universe of these positions, in a DCD file."""
     made = MDAnalysis.Universe.empty(positions.shape[1], trajectory=True)
     made.add_TopologyAttr("masses", np.arange(1.0, positions.shape[1] + 1))
     path = tmp_path / "made.dcd"
@@ -65,7 +65,9 @@ def in_memory(tmp_path, positions):
 
 
 def test_sizes_of_a_cross_that_turns(tmp_path):
-    """Each atom of two superposed crosses of sizes a and b is |a - b| from its counterpart."""
+    """Check crosses of sizes a and b: after superposition, each atom is |a - b| from its
+    counterpart.
+    """
     cross = np.vstack([np.eye(3), -np.eye(3)])
     sizes = np.array([1.0, 2.5, 1.0, 4.0, 3.0])
     turns = Rotation.random(len(sizes), random_state=4)
@@ -117,7 +119,7 @@ def test_superposed_as_mdtraj(adk_xtc, ca, superposed):
 
 
 def largest_move(a, b, weights=None):
-    """Largest distance of an atom from itself, Å."""
+    """Return the largest displacement of an atom, Å."""
     assert weights is None
     assert a.dtype == np.float64
     return np.linalg.norm(a - b, axis=1).max()
@@ -153,7 +155,7 @@ def test_a_metric_that_raises(ca):
 
 
 def in_nanometres(a, b, weights=None):
-    """A metric that changes the positions that it gets."""
+    """Metric that changes the positions passed to it."""
     a *= 0.1
     b *= 0.1
     return np.sqrt(((a - b) ** 2).sum(axis=1).mean())
@@ -261,7 +263,7 @@ def test_parts_are_read_from_a_file_by_processes(ca, superposed, monkeypatch):
     assert Processes.reads_files_of_caller
     found = matrix(ca, Processes(2), superposition=True)
     np.testing.assert_array_equal(found, superposed)
-    # 32 frames of 214 atoms take 82 kB.
+    # Data of 32 frames of 214 atoms have 82 kB.
     assert sizes
     assert max(sizes) < 10_000
 
@@ -296,7 +298,7 @@ def test_parts_are_sent_where_a_file_has_no_room(ca, superposed, monkeypatch):
 @pytest.mark.parametrize("n_done", [3, 9, 12])
 @pytest.mark.parametrize("condensed", [True, False])
 def test_it_resumes_amid_its_tiles(n_done, condensed, ca, superposed, tmp_path, monkeypatch):
-    """98 frames are 7 blocks of 16, and 10 tiles of 32 by 32."""
+    """The 98 frames have 7 blocks of 16, and 10 tiles of 32 × 32."""
     path, do, done = tmp_path / "checkpoint", Worker.run, []
 
     def counting(self, task):
@@ -339,7 +341,7 @@ def test_it_resumes_amid_its_tiles(n_done, condensed, ca, superposed, tmp_path, 
     ids=lambda options: next(iter(options)),
 )
 def test_other_tiles_are_not_gone_on_with(one, other, ca, tmp_path, monkeypatch):
-    """They are computed of the same positions."""
+    """Check two analyses that use the same positions."""
     path, do = tmp_path / "checkpoint", Worker.run
 
     def failing(self, task):
@@ -371,7 +373,7 @@ def test_beside_an_analysis_of_more_passes(ca, superposed):
         np.testing.assert_array_equal(one.results.dist_matrix, superposed)
         np.testing.assert_array_equal(other.results.rmsf, alone)
         np.testing.assert_array_equal(third.results.dist_matrix, matrix(ca))
-    # Frames are not kept for a stage that needs none.
+    # Frames are not stored if no later stage needs them.
     timings = DistanceMatrix(ca).run().timings
     assert (timings.n_frames, sum(block.n_frames for block in timings.blocks)) == (98, 98 + 10)
 

@@ -1,4 +1,4 @@
-"""Dihedral angles against MDAnalysis, MDTraj and angles that atoms were placed at."""
+"""Tests of dihedral angles against MDAnalysis, MDTraj and atoms placed at known angles."""
 
 import inspect
 
@@ -15,9 +15,9 @@ from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 
 matplotlib.use("Agg")
 
-# MDAnalysis computes bonds in single precision, and their images with large numbers.
+# MDAnalysis computes bond vectors in single precision, and their images with large numbers.
 DEGREES, DEGREES_IN_CELL = 1e-4, 2e-3
-# Not periodic, rectangular, and triclinic.
+# Cells: none, rectangular, and triclinic.
 CELLS = {
     "none": None,
     "rectangular": [30, 40, 50, 90, 90, 90],
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:Cannot determine phi", "ignore:A
 
 
 def groups(universe):
-    """Groups of four atoms in no order, some of them twice."""
+    """Groups of four atoms in random order, some of them repeated."""
     phi = [residue.phi_selection() for residue in universe.residues[9:1:-1]]
     return [*phi, universe.atoms[[7, 3, 99, 2000]], phi[0], universe.atoms[[8, 3, 1, 7]]]
 
@@ -74,7 +74,7 @@ def test_angles_are_mdanalysis_s(case, universe, theirs, adk_in_water):
 
 
 def written(tmp_path, frames, cell=None):
-    """A Universe of a DCD file of frames, each of the same atoms."""
+    """Return a Universe of a DCD file of frames with the same atoms."""
     frames = np.asarray(frames, dtype=np.float32)
     universe = MDAnalysis.Universe.empty(frames.shape[1], trajectory=True)
     path = tmp_path / "made.dcd"
@@ -87,7 +87,7 @@ def written(tmp_path, frames, cell=None):
 
 
 def chain(degrees):
-    """Four atoms with a dihedral angle."""
+    """Return four atoms with this dihedral angle."""
     sin, cos = np.sin(np.radians(degrees)), np.cos(np.radians(degrees))
     return [[1, 1, 0], [0, 1, 0], [0, -1, 0], [1.5 * cos, -1, 1.5 * sin]]
 
@@ -109,7 +109,7 @@ def test_angles_are_those_that_atoms_were_placed_at(cell, tmp_path):
 
 @pytest.fixture(scope="module")
 def trajectory(adk_in_water):
-    """MDTraj's, of the protein in a triclinic cell, with broken molecules."""
+    """MDTraj's trajectory of the protein in a triclinic cell, with broken molecules."""
     part = MDAnalysis.Universe(*adk_in_water).select_atoms("protein").indices
     return mdtraj.load(adk_in_water.trajectory, top=adk_in_water.topology, atom_indices=part)
 
@@ -126,7 +126,7 @@ def test_phi_and_psi_are_mdtraj_s(trajectory, adk_in_water):
 def test_chi_angles_are_mdtraj_s(trajectory, adk_in_water):
     protein = paceline.Universe(*adk_in_water).select_atoms("protein")
     with pytest.MonkeyPatch.context() as patch:
-        # GROMACS's names: the last atom of isoleucine is CD, which MDTraj does not know.
+        # In GROMACS, the last atom of isoleucine is CD, a name that MDTraj does not know.
         chi2 = [*mdtraj.geometry.dihedral.CHI2_ATOMS, ["CA", "CB", "CG1", "CD"]]
         patch.setattr(mdtraj.geometry.dihedral, "CHI2_ATOMS", chi2)
         wanted = [getattr(mdtraj, f"compute_chi{k}")(trajectory) for k in range(1, 6)]
@@ -168,7 +168,7 @@ def test_plots_are_mdanalysis_s(kind, universe, theirs):
     ours, other = drawn
     assert (ours.get_xlabel(), ours.get_ylabel()) == (other.get_xlabel(), other.get_ylabel())
     assert ours.axis() == other.axis()
-    # Contours of the reference, and the points.
+    # Both figures have the contours of the reference, and the points.
     assert len(ours.collections) == len(other.collections) == 2
     for one, two in zip(ours.collections, other.collections, strict=True):
         for path, wanted in zip(one.get_paths(), two.get_paths(), strict=True):
@@ -277,7 +277,7 @@ def test_atoms_that_are_there_twice_are_refused(adk):
     lysines.residues[1].atoms.select_atoms("name HB1").names = "CG"
     with pytest.raises(SelectionError, match=r"LYS.* has several atoms CG"):
         ChiAngles(lysines)
-    # One residue has CD twice and another none: as many atoms as residues, but not theirs.
+    # One residue has CD twice and another has none: the total is right, but the assignment is not.
     universe = paceline.Universe(*adk)
     lysines = universe.select_atoms("resname LYS")
     lysines.residues[0].atoms.select_atoms("name CE").names = "CD"

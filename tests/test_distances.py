@@ -1,4 +1,4 @@
-"""Distances and angles against MDAnalysis, MDTraj and cases by hand, in any cell."""
+"""Tests of distances and angles in any cell against MDAnalysis, MDTraj and cases by hand."""
 
 import inspect
 import itertools
@@ -55,13 +55,15 @@ def box(request, tmp_path_factory):
 
 @pytest.fixture(params=[True, False], ids=["pbc", "no pbc"])
 def both(request, box):
-    """Our Universe, theirs, whether distances are periodic, and the cell of a frame of theirs."""
+    """Paceline's Universe, MDAnalysis's, periodicity of distances, and the cell of a frame."""
     ours, theirs = paceline.Universe(*box), MDAnalysis.Universe(*box)
     return ours, theirs, request.param, lambda: theirs.dimensions if request.param else None
 
 
 def assert_close(found, wanted):
-    """Equal, but for the single precision in which MDAnalysis moves atoms into triclinic cells."""
+    """Check equality up to the single precision in which MDAnalysis wraps atoms into triclinic
+    cells.
+    """
     assert found.dtype == np.float64
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-5)
 
@@ -126,7 +128,7 @@ def test_angles_are_mdanalysis_s(both):
 
 
 def test_protein_in_water(adk_in_water):
-    """A dodecahedron, molecules broken at its faces."""
+    """Check a dodecahedron, with molecules broken at its faces."""
     ours, theirs = paceline.Universe(*adk_in_water), MDAnalysis.Universe(*adk_in_water)
     selections = "name CA", "name OW and index 0:6000"
     groups = [ours.select_atoms(selection) for selection in selections]
@@ -158,7 +160,7 @@ def test_they_are_mdtraj_s(adk_xtc):
 
 
 def run_in_memory(make, positions, cell=None):
-    """Results of an analysis of frames in memory, given a Universe of them."""
+    """Return the results of an analysis of frames in memory, given a function of their Universe."""
     positions = np.asarray(positions, dtype=np.float32)
     made = MDAnalysis.Universe.empty(positions.shape[1])
     made.load_new(positions, dimensions=cell)
@@ -234,7 +236,7 @@ def test_blocks_are_small_where_rows_are_large(universe):
     group = universe.select_atoms("index 0:800")
     matrix = DistanceMatrixSeries(group)
     assert matrix.row_bytes == 8 * 801 * 800 // 2
-    frames = [0, 1] * 700  # with rows of a few bytes, blocks of 64 frames
+    frames = [0, 1] * 700  # with rows of a few bytes, blocks have 64 frames
     ca = universe.select_atoms("name CA")
     largest = [
         max(block.n_frames for block in one.run(frames=frames[:n], n_workers=1).timings.blocks)
@@ -270,7 +272,9 @@ def test_what_makes_no_distance_is_refused(universe, adk):
         MinimumDistance(ca, universe.select_atoms("around 5 resid 10", updating=True))
     with pytest.raises(UnsupportedError, match="needs masses"):
         run_in_memory(lambda x: CenterDistance(x, x), np.zeros((1, 3, 3)))
-    with pytest.raises(AnalysisError, match="frame 0: two atoms of angle 0 are at the same position"):
+    with pytest.raises(
+        AnalysisError, match="frame 0: two atoms of angle 0 are at the same position"
+    ):
         run_in_memory(lambda x: Angles(x[:1], x[1:2], x[2:]), np.zeros((1, 3, 3)))
     flat = [30, 30, 30, 30, 30, 60]
     with pytest.raises(AnalysisError, match="make no cell, and pbc=True needs one"):
@@ -280,7 +284,7 @@ def test_what_makes_no_distance_is_refused(universe, adk):
 @pytest.mark.parametrize("block_frames", [16, 128])
 @pytest.mark.parametrize("most", [2**25, 8 * 20 * 30 * 3])
 def test_a_distance_map_has_moments_of_all_distances(universe, monkeypatch, most, block_frames):
-    """Also where few rows are computed at a time."""
+    """Check the moments, also if few rows are computed at a time."""
     monkeypatch.setattr(distances, "LARGEST_ROWS", most)
     first, second = universe.select_atoms("name CA")[:20], universe.select_atoms("name CB")[:30]
     found = distances.DistanceMap(first, second).run(block_frames=block_frames).results

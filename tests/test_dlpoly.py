@@ -1,4 +1,4 @@
-"""DL_POLY's HISTORY and CONFIG: the numbers of MDAnalysis, times kept, and files of any kind."""
+"""Tests of DL_POLY's HISTORY and CONFIG: MDAnalysis's numbers, times, and variants of files."""
 
 import pickle
 import shutil
@@ -44,7 +44,7 @@ def path(tmp_path):
 
 
 def assert_same(ours, theirs):
-    """That a Timestep holds what MDAnalysis's does; it leaves forces in DL_POLY's unit."""
+    """Check that a Timestep equals MDAnalysis's, which leaves forces in DL_POLY's unit."""
     np.testing.assert_array_equal(ours.positions, theirs.positions)
     assert ours.has_velocities == theirs.has_velocities
     assert ours.has_forces == theirs.has_forces
@@ -173,7 +173,7 @@ def test_another_number_of_atoms_is_refused(tmp_path, path):
 
 def test_a_damaged_line_names_frame_atom_and_byte(tmp_path, path):
     lines = [*history()]
-    at = 2 + 2 * (4 + 4 * N_ATOMS) + 4 + 4 * 5 + 2  # the velocity of atom 6 in frame 2
+    at = 2 + 2 * (4 + 4 * N_ATOMS) + 4 + 4 * 5 + 2  # the line of the velocity of atom 6 in frame 2
     lines[at] = "   1.0   2.0  oh"
     u = paceline.Universe(path, write(tmp_path / "damaged", lines))
     with pytest.raises(DamagedFileError) as caught:
@@ -194,7 +194,7 @@ def test_a_line_feed_that_is_lost_in_the_first_atom_moves_no_others(tmp_path, ki
     lines = history() if kind == "HISTORY" else config()
     path = Path(write(tmp_path / kind, lines))
     content = bytearray(path.read_bytes())
-    # The lines of its name and position become one, and velocities are where positions should be.
+    # The lines of name and position become one, so that the velocity is read as the position.
     at = content.index(b"Na+") + 72
     assert content[at] == ord("\n")
     content[at] = ord("x")
@@ -209,7 +209,7 @@ def test_a_line_feed_that_is_lost_in_the_first_atom_moves_no_others(tmp_path, ki
 
 
 def test_numbers_that_stop_counting_are_refused():
-    # MDAnalysis takes lines in their order, of which nothing but the first frame's numbers tell.
+    # MDAnalysis uses the order of the lines, and reads ids only in the first frame.
     lines = Path(datafiles.DLP_HISTORY_classic).read_text().splitlines()
     numbers = [int(line.split()[1]) for line in lines if line[:1] in "ABC"]
     assert numbers == [1, 2, 3, 1, 1, 1, 1, 1, 1]

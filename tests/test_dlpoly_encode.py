@@ -1,4 +1,4 @@
-"""Lines and heads of DL_POLY's files, as MDAnalysis reads them."""
+"""Tests of lines and headers of DL_POLY's files, read by MDAnalysis."""
 
 import MDAnalysis
 import numpy as np
@@ -8,14 +8,14 @@ from paceline import _core
 from paceline.errors import UnwritableError
 
 N_ATOMS = 50
-#: kJ/(mol·Å) in DL_POLY's unit of force.
+#: Size of DL_POLY's unit of force, kJ/(mol·Å).
 FORCE = 0.01
 TRICLINIC = np.array([[20.0, 0.0, 0.0], [3.0, 21.0, 0.0], [-2.0, 1.5, 22.25]])
 
 
 @pytest.fixture(scope="module")
 def atoms():
-    """Every atom of a system, in the order of their ids."""
+    """Return all atoms of a system, in the order of their ids."""
     random = np.random.default_rng(3)
     return (
         np.arange(1, N_ATOMS + 1),
@@ -29,7 +29,7 @@ def atoms():
 
 
 def fields_of(atoms, fields):
-    """The atoms without the vectors that are not in `fields`."""
+    """Return the atoms without the vectors that are not in `fields`."""
     ids, positions, velocities, forces, *others = atoms
     return (
         *(ids, positions),
@@ -39,7 +39,7 @@ def fields_of(atoms, fields):
 
 
 def check(timestep, atoms, fields):
-    """MDAnalysis reads the values that were written."""
+    """Check that MDAnalysis reads the values that were written."""
     expected = {1: ("positions", atoms[1]), 2: ("velocities", atoms[2]), 4: ("forces", atoms[3])}
     for bit, (name, values) in expected.items():
         if fields & bit:

@@ -1,4 +1,4 @@
-"""Scripts written for MDAnalysis, at what they do with Universes, and at their worst."""
+"""Tests of scripts written for MDAnalysis: common and unusual operations on Universes."""
 
 import contextlib
 import functools
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::U
 
 @pytest.fixture(autouse=True)
 def nothing_is_left():
-    """Each test ends with MDAnalysis as it was."""
+    """Check that MDAnalysis is unchanged after each test."""
     yield
     with pytest.raises(RuntimeError, match="not registered"):
         paceline.unregister()
@@ -54,7 +54,7 @@ def nothing_is_left():
 
 @contextlib.contextmanager
 def registered():
-    """Register; analyses that can be split are computed in processes at once."""
+    """Register paceline; analyses that can be split start in processes immediately."""
     with pytest.MonkeyPatch.context() as patch, paceline.register(n_workers=2) as registration:
         patch.setattr(processes, "SAMPLE", 0.0)
         patch.setattr(processes, "WORTH", 0.0)
@@ -166,7 +166,7 @@ def test_data_of_frames(topology, trajectory) -> None:
     for ts, other in zip(ours.trajectory, theirs.trajectory, strict=True):
         for name in other.data:
             if (trajectory, name) == (DCD, "step"):
-                continue  # MDAnalysis counts frames; the file has the simulation's steps
+                continue  # MDAnalysis counts frames; the file contains the simulation's step numbers
             assert ts.data[name] == other.data[name], name
     assert ours.trajectory[1].data["step"] > 0
 
@@ -185,7 +185,7 @@ def test_readers_are_made_by_their_names() -> None:
             XTCReader()
 
         class Own(XTCReader):
-            """A kit's own, which may read anything."""
+            """Reader of a kit, which may read any file."""
 
         assert type(Own(XTC)) is Own
 
@@ -204,7 +204,7 @@ def energy(universe: mda.Universe, frame: int) -> np.ndarray:
 
 
 class Energies(AnalysisBase):
-    """A user's own, which takes values beside the trajectory."""
+    """Analysis of a user that reads values other than the trajectory."""
 
     _analysis_algorithm_is_parallelizable = True
 
@@ -260,7 +260,7 @@ def test_state_after_a_run(native) -> None:
 
 
 class Distances(AnalysisBase):
-    """A user's own, that can be split."""
+    """Analysis of a user that can be split."""
 
     _analysis_algorithm_is_parallelizable = True
 
@@ -280,7 +280,7 @@ class Distances(AnalysisBase):
 
 
 class Locked(Distances):
-    """Cannot be pickled."""
+    """Analysis that cannot be pickled."""
 
     def __init__(self, atoms):
         super().__init__(atoms)
@@ -288,7 +288,7 @@ class Locked(Distances):
 
 
 class Logging(Distances):
-    """Keeps a file open."""
+    """Analysis that keeps a file open."""
 
     def __init__(self, atoms, path):
         super().__init__(atoms)
@@ -306,17 +306,17 @@ class Printing(Distances):
 
 
 class Moving(Distances):
-    """Changes positions, velocities and the cell in place."""
+    """Analysis that changes positions, velocities and the cell in place."""
 
     def _single_frame(self):
-        self.atoms.positions[:] = 0.0  # of a copy
+        self.atoms.positions[:] = 0.0  # a copy
         self._ts.positions *= 2.0
         self._ts.dimensions = [1, 2, 3, 90, 90, 90]
         super()._single_frame()
 
 
 class Growing(Distances):
-    """Needs the frame before."""
+    """Analysis that needs the previous frame."""
 
     _analysis_algorithm_is_parallelizable = False
 
@@ -349,7 +349,7 @@ def test_awkward_classes(kind, tmp_path: Path, capfd) -> None:
         atoms = ends(mda.Universe(PSF, DCD))
         before = atoms.positions
         found = kind(atoms, *more).run().results.found
-        # The frame in front of the user is that of the file.
+        # The user's current frame is unchanged.
         np.testing.assert_array_equal(atoms.positions, before)
         return found
 
@@ -361,7 +361,7 @@ def test_awkward_classes(kind, tmp_path: Path, capfd) -> None:
     assert ("2 processes" in how) == (kind in (Moving, Printing))
     assert ("cannot be pickled" in how) == (kind in (Locked, Logging))
     assert not logs or logs[0].read_text() == logs[1].read_text() != ""
-    if kind is Printing:  # workers of another test print where that did
+    if kind is Printing:  # workers of another test print to the output of that test
         lines = capfd.readouterr().out.splitlines()
         assert set(lines) == {f"frame {k}" for k in range(98)}
 
@@ -375,7 +375,7 @@ def test_a_class_that_raises_on_one_frame(expected) -> None:
         assert "Failing raised on frames" in str(caught.value)
         with pytest.raises(KeyError, match="no such residue"):
             paceline.run([Failing(atoms), Growing(atoms)])
-        # The next run is as any other.
+        # The next run works as usual.
         assert Distances(atoms).run().results.found == expected
 
 
@@ -391,11 +391,11 @@ def test_a_kit_that_changes_mdanalysis(monkeypatch, expected) -> None:
         monkeypatch.setattr(AnalysisBase, "_prepare_sliced_trajectory", prepare)
         assert Growing(atoms).run().results.found[0] == expected[0]
         assert Distances(atoms).run().results.found == expected
-        # Before the parts of frames, and for each.
+        # First for all frames, and then for each part.
         assert seen == [*2 * ["Growing"], *9 * ["Distances"]]
         monkeypatch.setattr(AnalysisBase, "_prepare_sliced_trajectory", inner)
         assert Distances(atoms).run().results.found == expected
-    # Processes would not have what it changed.
+    # Processes would not have this change.
     assert f"in this process: {__name__} changes MDAnalysis" in registration.runs[1][1]
     assert registration.runs[2][1] == "on 2 processes"
 
@@ -470,7 +470,7 @@ def test_an_alignment_moves_only_its_own_atoms(tmp_path: Path, monkeypatch) -> N
     np.testing.assert_array_equal(universe.atoms.positions, at)
 
 
-#: Formats of MDAnalysis's writers, and what it takes to have no velocities and forces in them.
+#: Formats of MDAnalysis's writers, and arguments that exclude velocities and forces.
 WRITTEN = {
     "xtc": {},
     "trr": {},
@@ -504,12 +504,12 @@ def bare(request, tmp_path: Path) -> tuple[str, str]:
         with mda.Writer(str(path), 40, **WRITTEN[ending]) as writer:
             for _ in universe.trajectory:
                 writer.write(universe)
-        del writer  # that of H5MD closes its file only then
+        del writer  # the H5MD writer closes its file only now
     return str(path), "NCDF" if ending == "nc" else ending.upper()
 
 
 def both_of(name: str, format: str) -> list[mda.Universe]:
-    """The file in a Universe of MDAnalysis and in one of ours."""
+    """Return the Universes of MDAnalysis and of paceline for a file."""
     theirs = mda.Universe.empty(40).load_new(name, format=format)
     return [theirs, paceline.Universe.empty(40).load_new(name)]
 
@@ -561,7 +561,7 @@ def test_analyses_have_the_cell_that_was_set(reader, tmp_path: Path) -> None:
         InterRDF(set_once.atoms, set_once.atoms, **how).run()
     set_once.dimensions = CELL
     analysis = InterRDF(set_once.atoms, set_once.atoms, **how).run()
-    # Of numbers that are equally likely everywhere in the cell.
+    # Differences of uniformly distributed positions.
     deltas = positions[:, :, None] - positions[:, None]
     deltas -= CELL[:3] * np.round(deltas / CELL[:3])
     distances = np.linalg.norm(deltas, axis=-1)
@@ -572,7 +572,7 @@ def test_analyses_have_the_cell_that_was_set(reader, tmp_path: Path) -> None:
     theirs.dimensions = CELL
     expected = MDAnalysisRDF(theirs.atoms, theirs.atoms, **how).run().results.rdf
     np.testing.assert_allclose(analysis.results.rdf, expected, rtol=1e-6, atol=1e-3)
-    # Other ways to the same frames.
+    # Other ways to read the same frames.
     block = paceline.TimeSeries(lambda block: block.dimensions, set_once.atoms)
     for backend, n_workers in (("serial", 1), ("processes", 2)):
         found = block.run(backend=backend, n_workers=n_workers).results.timeseries

@@ -1,4 +1,4 @@
-"""Secondary structure against MDAnalysis, letter for letter, and on chains made by hand."""
+"""Tests of secondary structure against MDAnalysis, letter for letter, and of ideal chains."""
 
 import gzip
 import itertools
@@ -21,7 +21,7 @@ from paceline.analysis.dssp import DSSP
 from paceline.errors import SelectionError, UnsupportedError
 
 FOLDER = Path(datafiles.__file__).parent / "data" / "dssp"
-#: Structures of the PDB, of which each holds something else.
+#: Structures of the PDB, each with other features.
 STRUCTURES = ["1bvyF", "3gfsA", "3l4rA"]
 
 
@@ -75,7 +75,7 @@ def test_letters_in_cells_that_parts_of_the_protein_leave(cell, adk, tmp_path):
 
 
 def chain(tmp_path, phi, psi, n_residues=14, resname="ALA"):
-    """An ideal backbone with these angles (degrees), as a file."""
+    """Write an ideal backbone with these angles (degrees)."""
     # Length (Å), angle and dihedral of each bond, from N to CA, to C, and to the next N.
     bonds = [(1.33, 121.9, psi), (1.458, 121.7, 180.0), (1.525, 111.0, phi)]
     atoms = [np.array([0.0, 1.2, 0.0]), np.zeros(3), np.array([1.5, 0.0, 0.0])]
@@ -196,7 +196,7 @@ def test_what_lacks_is_named(universe, adk):
 
 def test_ends_of_chains_in_every_force_field(adk):
     plain = DSSP(paceline.Universe(*adk)).run(stop=2).results.dssp
-    # Of CHARMM, GROMOS and OPLS, and Amber's in GROMACS.
+    # Names in CHARMM, GROMOS and OPLS, and in Amber's force fields in GROMACS.
     for names in (["OT1", "OT2"], ["O1", "O2"], ["OC1", "OC2"], ["O", "OXT"]):
         universe = paceline.Universe(*adk)
         universe.select_atoms("name OT1 OT2").names = names
@@ -222,7 +222,7 @@ def test_a_position_that_is_no_number_is_an_error(adk, tmp_path):
 
 
 def letters_of_mdtraj(*files):
-    """Letters of all frames, the blank as here; and the trajectory."""
+    """Return the letters of all frames, with paceline's letter for a blank, and the trajectory."""
     trajectory = mdtraj.load(*files[::-1], **({"top": files[0]} if len(files) > 1 else {}))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -239,7 +239,7 @@ def letters_of_mdtraj(*files):
         *(
             pytest.param(path.name[:-7], marks=pytest.mark.full)
             for path in sorted(FOLDER.glob("*.pdb.gz"))
-            # Of residues without all atoms, of which the one does not know what the other does.
+            # Structures with incomplete residues are treated differently, and are skipped.
             if path.name[:-7] not in ("1mr1D_failing", "wrong_hydrogens")
         ),
     ],
@@ -258,7 +258,8 @@ def test_letters_of_frames_are_those_of_mdtraj_but_for_rounding(universe, adk):
     assert found.shape == wanted.shape == (98, 214)
     different = (found != wanted).any(axis=1)
     assert different.sum() == 1
-    # DSSP rounds energies to 0.001 kcal/mol, MDTraj does not; energies of MDTraj are in kcal/mol.
+    # DSSP rounds energies to 0.001 kcal/mol, and MDTraj does not. MDTraj's energies are in
+    # kcal/mol.
     energies = [bonds.data for bonds in mdtraj.kabsch_sander(trajectory)]
     near = [((one < -0.5) & (one > -0.5005)).any() for one in energies]
     assert all(np.array(near)[different])
@@ -272,7 +273,7 @@ def test_letters_end_at_breaks_of_the_chain():
     n, _, c, _ = found._backbone
     lengths = np.linalg.norm(n.positions[1:] - c.positions[:-1], axis=1)
     breaks = np.flatnonzero(lengths > 2.5)
-    assert len(breaks) == 3  # MDTraj knows that between the two chains
+    assert len(breaks) == 3  # MDTraj recognises the break between the two chains
     different = np.flatnonzero(found.results.dssp[0] != wanted[0])
     assert len(different) == 6
     assert (np.abs(different[:, None] - breaks).min(axis=1) <= 2).all()
@@ -280,7 +281,7 @@ def test_letters_end_at_breaks_of_the_chain():
     assert set(found.results.dssp[0, different]) == {"-"}
 
 
-#: Letters of mkdssp 4.2.2 for 3hklA, the blank as here.
+#: Letters of mkdssp 4.2.2 for 3hklA, with paceline's letter for a blank.
 OF_MKDSSP = (
     "-EEEE----SSSTTTSPTT--EEEETTSSSHHHHHHHHHHHHHHHHTTS-TTTHHHHHHHHHHHHTPBBPSSSS--BPPB"
     "PHHHHHIIIIIITTTTHHHHHHHHHHHHHHHT---PPPPPGGGSPPTTT-TTSSBPPTTT-"

@@ -1,4 +1,4 @@
-"""Frames that the core encodes: what MDAnalysis writes, and what other readers make of ours."""
+"""Tests of frames that the core encodes, against MDAnalysis's writers and with other readers."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +36,7 @@ def encoder(format, n_atoms, *, precision=None, has_cell=True, fields=POSITIONS)
 
 
 def encode(encoder, positions, dimensions=CUBE, times=None, steps=None):
-    """Encode a block: times and steps count frames where none are given."""
+    """Encode a block. Without arguments, times and steps are frame numbers."""
     n_frames = len(positions)
     dimensions = np.broadcast_to(np.asarray(dimensions, dtype=np.float32), (n_frames, 6)).copy()
     times = np.arange(n_frames, dtype=np.float64) if times is None else np.asarray(times)
@@ -61,7 +61,7 @@ def written_by_mdanalysis(universe, path, **options) -> bytes:
 
 
 def block_of(universe) -> tuple:
-    """All frames of a universe, as `encode` takes them."""
+    """Return all frames of a Universe, as arguments of `encode`."""
     frames = [
         (
             ts.positions.copy(),
@@ -75,7 +75,7 @@ def block_of(universe) -> tuple:
 
 
 def walk(n_frames, n_atoms, stride, seed=0):
-    """Chains of atoms, each some way from the one before."""
+    """Return chains of atoms with random steps of this size."""
     steps = np.random.default_rng(seed).normal(0, stride, (n_frames, n_atoms, 3))
     return np.cumsum(steps, axis=1).astype(np.float32)
 
@@ -117,7 +117,7 @@ def test_xtc_of_chains_is_what_mdanalysis_writes(n_atoms, stride, decimals, tmp_
         np.tile(np.float32([1.25, -3.005, 7.995]), (1, 40, 1)),
         np.linspace(-2, 2, 3000, dtype=np.float32).reshape(1, -1, 3),
         np.random.default_rng(1).uniform(-1e4, 1e4, (2, 500, 3)).astype(np.float32),
-        # One axis, then all three, too wide for a product.
+        # One axis, and then all three, with a range too large for a combined number.
         np.random.default_rng(2).uniform(-1, 1, (1, 300, 3)).astype(np.float32) * [1e6, 9, 9],
         np.random.default_rng(3).uniform(-5e6, 5e6, (1, 300, 3)).astype(np.float32),
         np.random.default_rng(4).uniform(0, 1.6e5, (1, 5000, 3)).astype(np.float32),
@@ -249,7 +249,7 @@ def dcd(path, positions, dimensions=CUBE, *, time=0.0, dt=1.0, step=0, steps=0, 
 
 
 def read_by_us(path):
-    """Positions, cells, times and steps."""
+    """Return positions, cells, times and steps."""
     trajectory = _core.Trajectory(path)
     n = trajectory.n_frames
     offsets_sizes = trajectory.extents(np.arange(n, dtype=np.uint64))
@@ -311,7 +311,7 @@ def test_dcd_frames_are_those_of_mdanalysis(tmp_path):
     frames = encode(encoder("DCD", n_atoms), *block_of(universe))
     ours = np.frombuffer(frames, np.uint8).reshape(n_frames, -1)
     theirs = np.frombuffer(theirs[-len(frames) :], np.uint8).reshape(n_frames, -1)
-    # They make cosines of angles in float32.
+    # MDAnalysis computes cosines of angles in float32.
     assert_array_equal(ours[:, 56:], theirs[:, 56:])
     cells = [frames[:, 4:52].copy().view(np.float64) for frames in (ours, theirs)]
     assert_allclose(*cells, rtol=1e-6, atol=1e-6)

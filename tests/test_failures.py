@@ -1,4 +1,4 @@
-"""Other failures give the user one clear line, and nothing half done."""
+"""Tests of other failures: one clear message, and no partial output."""
 
 import contextlib
 import multiprocessing
@@ -46,7 +46,7 @@ BACKENDS = ["serial", "threads", "processes"]
 
 @pytest.fixture(scope="module")
 def adk(adk, tmp_path_factory):
-    """With a header that tells of as many frames as there are, so that nothing is to be warned."""
+    """Adenylate kinase with the right number of frames in its header, so that nothing warns."""
     content = bytearray(Path(adk.trajectory).read_bytes())
     content[8:12] = (98).to_bytes(4, "little")
     path = tmp_path_factory.mktemp("tidy") / "adk.dcd"
@@ -60,7 +60,7 @@ def atoms(adk):
 
 
 def run_cli(capsys, *argv: str) -> tuple[int, str, list[str]]:
-    """Exit status, standard output, and lines on standard error."""
+    """Return exit status, standard output, and lines on standard error."""
     showing = warnings.showwarning
     try:
         status = cli.main(argv)
@@ -101,7 +101,7 @@ def test_wrong_arguments_are_reported_in_one_line(more, status, line, adk, tmp_p
 def damaged_copy(adk, folder: Path) -> Path:
     content = bytearray(Path(adk.trajectory).read_bytes())
     frame = 12 * 3341 + 24
-    # A marker of frame 40, counted from the end.
+    # A record marker of frame 40, with its offset counted from the end.
     content[len(content) - 58 * frame] ^= 1
     path = folder / "damaged.dcd"
     path.write_bytes(content)
@@ -166,7 +166,7 @@ def test_a_full_disk_leaves_no_part_of_a_conversion(name, backend, adk, tmp_path
     with full_disk(300_000):
         status, out, lines = run_cli(capsys, *argv)
     assert (status, out) == (1, "")
-    # Workers that write frames to their place themselves say what they were at.
+    # Workers that write frames directly to their offsets report their action.
     assert re.fullmatch(f"paceline: error: {path}: (cannot write: )?File too large", lines[-1])
     assert list(tmp_path.iterdir()) == []
 
@@ -295,7 +295,7 @@ FAILURES = [
     [
         (backend, *failure)
         for backend in BACKENDS
-        # After a failure, processes are started anew: two cost as much as all the rest.
+        # After a failure, processes start again. Two such cases take as long as all others.
         for failure in FAILURES[: 2 if backend == "processes" else None]
     ],
 )
@@ -338,7 +338,7 @@ def test_a_failure_does_not_wait_long_for_blocks_before_it(atoms, monkeypatch):
 
 
 class Refusal(ValueError):
-    """A user's own, which takes two arguments."""
+    """Exception of a user that requires two arguments."""
 
     def __init__(self, what, code):
         super().__init__(f"{what} ({code})")
@@ -363,7 +363,7 @@ def test_a_users_own_exception_can_be_caught(atoms, where):
         (AttributeError("x"), AttributeError),
         (ZeroDivisionError("x"), ZeroDivisionError),
         (UnicodeDecodeError("ascii", b"x", 0, 1, "x"), UnicodeDecodeError),
-        # These mean something else to what calls the function.
+        # These exceptions have another meaning for the calling code.
         (FileNotFoundError("x"), AnalysisError),
         (StopIteration("x"), AnalysisError),
         (MissingDataError("x"), AnalysisError),
@@ -380,7 +380,7 @@ def test_an_error_is_of_both_kinds(raised, caught):
 
 
 class Failing(paceline.AnalysisBase):
-    """Raises when it begins, when a block is computed, or when it ends."""
+    """Analysis that raises when it begins, in a block, or when it ends."""
 
     def __init__(self, atomgroup, where):
         super().__init__(atomgroup)
@@ -413,7 +413,7 @@ def test_results_keep_their_frames_when_a_later_run_fails(where, atoms):
     np.testing.assert_array_equal(last.results.rmsd[:, 0], last.frames)
     assert last.timings is timings
     assert not last.skip_damaged
-    # An analysis that ended before the error has the results and the frames of this run.
+    # An analysis that ended before the error has results and frames of this run.
     assert len(first.frames) == len(first.results.rmsd) == (5 if where == "end" else 14)
     with pytest.raises(NotRunError):
         _ = failing.frames
@@ -432,7 +432,7 @@ NO_CELL = "the frame has no cell, which unwrap needs"
 
 
 def boxed(adk, path: Path, box: tuple[float, ...]) -> Path:
-    """Eight frames in a cube, but for frame 3: its box vectors are these, nm."""
+    """Write eight frames in a cube, except that frame 3 has these box vectors, nm."""
     universe = MDAnalysis.Universe(*adk)
     with MDAnalysis.Writer(str(path), universe.atoms.n_atoms) as writer:
         for ts in universe.trajectory[:8]:
@@ -447,7 +447,7 @@ def boxed(adk, path: Path, box: tuple[float, ...]) -> Path:
     ("box", "why"),
     [
         ((0.0,) * 9, NO_CELL),
-        # Three vectors in a plane, and two that are the same.
+        # Three vectors in a plane, and two equal vectors.
         (
             (8, 0, 0, 0, 8, 0, 4, 4, 0),
             "angles of 45 45 90°, which make no cell, and unwrap needs one",
@@ -483,7 +483,7 @@ def test_a_frame_without_a_cell_is_named_or_left_out(command, box, why, adk, tmp
 @pytest.mark.parametrize("on_error", ["raise", "skip"])
 def test_missing_bonds_are_refused_before_any_frame(on_error, adk_in_water, tmp_path):
     universe = paceline.Universe(*adk_in_water)
-    universe.del_TopologyAttr("resnames")  # by which bonds would be known
+    universe.del_TopologyAttr("resnames")  # bonds would be found by them
     write = paceline.Write(universe.atoms, tmp_path / "out.xtc")
     with pytest.raises(UnsupportedError, match=r"bonds.*has none; load a topology.*guess_bonds"):
         write.run(transforms=[paceline.transform.unwrap()], on_error=on_error)
@@ -535,7 +535,7 @@ def test_kept_blocks_keep_their_numbers(atoms):
 
 
 class Ends(paceline.AnalysisBase):
-    """The first and last positions of a run, by a reduction that keeps views."""
+    """Analysis of first and last positions, whose reduction keeps views."""
 
     def prepare(self):
         return FirstAndLast()
@@ -597,7 +597,7 @@ def test_a_killed_worker_costs_its_blocks_only(atoms, tmp_path):
 
 
 def half_a_message(marker):
-    """Make a function that once kills its process when half of what it returned is sent."""
+    """Return a function that kills its process once, when half of its result is sent."""
 
     def send_half(connection, data):
         os.write(connection.fileno(), bytes(data[: len(data) // 2]))
@@ -638,13 +638,13 @@ def test_a_pool_whose_worker_is_killed_while_it_sends_a_result_is_broken(adk, tm
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for children in /proc")
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_process_ends_though_an_idle_worker_is_killed_just_then(which, adk):
-    """It may hold the lock by which loky would tell others to end."""
+    """Check that loky ends its processes, even if the killed worker holds loky's lock."""
     work = (
         "import os, signal, sys, paceline; from helpers.workers import loky_workers;"
         f"atoms = paceline.Universe(*{list(adk)!r}).select_atoms('name CA');"
         "analysis = paceline.TimeSeries(lambda block: block.times, atoms);"
         "analysis.run(backend='processes', n_workers=2);"
-        # None where another worker did the last blocks sooner.
+        # There is no second process if one worker was faster and computed the last blocks.
         f"[os.kill(pid, signal.SIGKILL) for pid in (2 * loky_workers())[{which}:][:1]]"
     )
     path = os.pathsep.join([*sys.path, str(Path(__file__).parent)])
@@ -682,7 +682,7 @@ def test_the_end_of_a_process_waits_for_threads_but_not_for_ever():
 
 
 def test_a_worker_process_that_crashes_is_not_said_to_lack_memory(atoms, tmp_path, monkeypatch):
-    # Otherwise the other process may do the block again before the crash is noticed.
+    # Otherwise the other process may repeat the block before the crash is noticed.
     monkeypatch.setattr(scheduler, "SHORTEST", PATIENCE)
     marker = tmp_path / "crashed"
 
@@ -766,11 +766,11 @@ def test_a_worker_that_hangs_holds_nobody_and_is_named(backend, atoms, tmp_path)
     assert begun.exists()
     np.testing.assert_array_equal(analysis.results.timeseries, analysis.results.times)
     assert sorted(block.block for block in analysis.timings.blocks) == list(range(7))
-    # On a busy machine others may look as if they hung.
+    # On a busy machine, other attempts may also seem to hang.
     hung = [one for one in analysis.timings.abandoned if one.timing.block == 2 and not one.came]
     attempt = max(hung, key=lambda one: one.timing.end - one.timing.start)
     assert attempt.timing.n_frames == 16
-    # Processes may start while their first blocks are already overdue.
+    # Processes may start when their first blocks are already overdue.
     assert attempt.timing.end - attempt.timing.start > 1e8 * ("hread" in backend)
     assert attempt.timing.worker == begun.read_text()
 
@@ -789,7 +789,8 @@ def test_a_process_that_never_returned_a_block_is_a_straggler(atoms, tmp_path):
         while not (folder / "worker").exists():
             time.sleep(0.02)
         if (folder / "block").read_text() == str(block.frames[0]):
-            # Where processes started late, it was overdue at once: have it noticed all the same.
+            # If processes start late, the block is overdue at once; wait until the scheduler
+            # notices.
             time.sleep(1)
         return block.times
 
@@ -806,7 +807,7 @@ def test_a_process_that_never_returned_a_block_is_a_straggler(atoms, tmp_path):
     assert its.n_blocks == 0 < its.t_abandoned
 
 
-#: A command whose first block takes longer than anybody waits, or does what else is wanted.
+#: Command whose first block takes longer than any timeout, or does another action.
 COMMAND = """
 import os, sys, time
 import paceline.analysis.rms
@@ -820,7 +821,7 @@ class Computation:
 paceline.analysis.rms.RMSD.prepare = lambda self: Computation()
 sys.exit(cli.main({argv!r}))
 """
-#: The same where the worker part has more to it than that.
+#: The same command with another worker part.
 PATCHED = """
 import sys, time
 from {module} import {worker} as Worker
@@ -833,8 +834,8 @@ def compute(self, block, *more):
 Worker.{method} = compute
 sys.exit(cli.main({argv!r}))
 """
-#: Has children that index files again and again, and kills each after a given time, in units of
-#: the time that the work takes.
+#: Script whose child processes index files again and again. Each is killed after a given time, in
+#: units of the time that indexing takes.
 INDEXING = """
 import os, signal, sys, time
 from paceline.trajectory.open import open_file
@@ -855,7 +856,7 @@ for moment in {moments!r}:
         core = open_file(path)
         print(core.n_frames, core.index_origin, core.notes)
 """
-#: Moments at which it is killed.
+#: Number of moments at which it is killed.
 KILLS = 12
 SCRIPT = """
 import os, sys, time
@@ -875,7 +876,7 @@ TRACKER = re.compile(r"resource_tracker: |^  warnings\.warn\(")
 
 
 class Started:
-    """A program in a session of its own, whose first block has begun."""
+    """Program in a separate session whose first block has begun."""
 
     def __init__(self, program: str, marker: Path, **variables: str):
         self._process = subprocess.Popen(
@@ -892,10 +893,11 @@ class Started:
         (os.killpg if group else os.kill)(self._process.pid, number)
 
     def end(self) -> tuple[int, str, list[str]]:
-        """Status, standard output and lines on standard error; nobody may be left.
+        """Return status, standard output and lines on standard error, and check that no process is
+        left.
 
-        Python's own resource tracker may have a word on what processes left that were killed
-        while they started: its warnings, each with a line of its source, are no part of them.
+        Python's resource tracker may warn about resources of processes that were killed while they
+        started. These warnings, each with a line of source, are removed.
         """
         try:
             out, err = self._process.communicate(timeout=PATIENCE)
@@ -981,7 +983,7 @@ def test_ctrl_c_ends_a_script(backend, adk, tmp_path):
     assert [line for line in lines if "KeyboardInterrupt" in line] == ["KeyboardInterrupt"]
 
 
-#: Of two processes of loky's that start, one takes longer than anybody waits.
+#: Two processes of loky start, and one of them takes longer than any timeout.
 LATE = """
 import os, time
 with open("/proc/self/cmdline") as line:
@@ -1033,7 +1035,7 @@ def test_a_killed_process_leaves_whole_indices(adk_in_water, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    # Whole under its name, from before or anew: what is not would be made once more.
+    # Each file is complete, old or new. An incomplete file would be written again.
     assert done.stdout.splitlines() == ["10 loaded []"] * (KILLS * len(paths))
 
 

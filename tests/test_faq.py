@@ -1,4 +1,4 @@
-"""The messages that the page "FAQ and troubleshooting" quotes are those that commands print."""
+"""Tests that commands print the messages that the page "FAQ and troubleshooting" quotes."""
 
 import re
 import shutil
@@ -18,12 +18,12 @@ QUOTED = [
     )
     for line in block.splitlines()
 ]
-#: Messages of what a test can't do to its own process, and the file that has them.
+#: Messages that cannot be provoked in a test, and the source file that contains them.
 IN_SOURCE = {
     "paceline: interrupted": "python/paceline/cli/command_line.py",
     "the file changed since it was opened": "crates",
 }
-#: Commands of one process, as a shell runs them.
+#: Commands run in one process, as by a shell.
 RUN = """
 import contextlib, shlex, sys
 from paceline.cli.command_line import main
@@ -56,7 +56,7 @@ PROVOKING = [
 
 
 def write_files(folder: Path) -> None:
-    """Write files with the faults of the page."""
+    """Write files with the faults described on the page."""
     for name, source in {
         "md.tpr": datafiles.TPR,
         "md.xtc": datafiles.XTC,

@@ -1,4 +1,4 @@
-"""Velocities and forces in blocks: asked for by name, there or refused."""
+"""Tests of velocities and forces in blocks: requested by name, present or refused."""
 
 import operator
 

@@ -1,4 +1,4 @@
-"""Figures fit for print: options, units of times, long names, and the user's own style."""
+"""Tests of figures for publications: options, time units, long names, and the user's style."""
 
 import contextlib
 import itertools
@@ -171,7 +171,7 @@ def matplotlibrc(text, folder, monkeypatch):
 
 def test_matplotlibrc_is_obeyed(tmp_path, monkeypatch):
     results = Results(table=series())
-    # 10 is matplotlib's default, too, and the user's wish here.
+    # Size 10 is also the default of matplotlib, but here it is the user's choice.
     rc = "font.size: 10\nlines.linewidth: 3\nsavefig.dpi: 100\n"
     with matplotlibrc(rc, tmp_path, monkeypatch):
         axes = results.plot()
@@ -201,7 +201,7 @@ def test_angles_make_a_square_with_regions_of_known_structures(universe):
     assert (axes.get_xlim(), axes.get_ylim(), axes.get_aspect()) == ((-180, 180), (-180, 180), 1)
     assert axes.get_xticks().tolist() == [-180, -90, 0, 90, 180]
     assert names_of(axes) == ["mine", "98 % of known structures", "90 % of known structures"]
-    # Parts of the histogram within its own contours, at the middles of bins of 4°.
+    # Fractions of the histogram within its own contours, at the centers of bins of 4°.
     counts = np.load(Rama_ref)
     lines = next(one for one in axes.collections if one.get_zorder() == 3)
     middles = np.stack(np.meshgrid(*[np.arange(-178, 180, 4)] * 2), axis=-1).reshape(-1, 2)
@@ -212,7 +212,7 @@ def test_angles_make_a_square_with_regions_of_known_structures(universe):
 
 def test_a_large_cloud_is_drawn_at_random(monkeypatch):
     monkeypatch.setattr("paceline.analysis.figures.MOST_POINTS", 100)
-    n = 5000  # 50 residues, of which equal distances would choose one
+    n = 5000  # 50 residues; rows at equal distances would belong to one of them
     columns = {"x": np.arange(n) % 50.0, "y": np.arange(n) / n}
     axes = drawn(Table(columns, "x", {"y": "y"}, "y", points=True))
     assert len(axes.lines[0].get_xdata()) == 100
@@ -294,7 +294,7 @@ def test_lines_end_where_times_fall():
     x = np.tile(np.arange(1500.0), 2)
     values = np.repeat([1.0, 5.0], 1500)
     axes = drawn(Table({"time (ps)": x, "a": values}, "time (ps)", {"a": "A"}, "A"))
-    assert len(axes.lines) == 2  # with its running mean, of each run alone
+    assert len(axes.lines) == 2  # the series and its running mean, separately for each run
     for line in axes.lines:
         np.testing.assert_array_equal(np.isnan(line.get_ydata()), np.arange(3001) == 1500)
     assert set(axes.lines[1].get_ydata()[:1500].tolist()) == {1.0}

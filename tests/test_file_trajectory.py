@@ -1,4 +1,4 @@
-"""`paceline.open`: frames, blocks and arrays of files, without a topology."""
+"""Tests of `paceline.open`: frames, blocks and arrays of files, without a topology."""
 
 import multiprocessing
 import os
@@ -28,7 +28,8 @@ from paceline.errors import (
 from paceline.trajectory import read_ahead
 from paceline.trajectory.file_trajectory import FileTrajectory
 
-#: A file of each format: its topology for MDAnalysis, the format's name there, and ours.
+#: A file of each format: its topology for MDAnalysis, MDAnalysis's name of the format, and
+#: paceline's.
 FILES = {
     "xtc": (datafiles.GRO, datafiles.XTC, None, "XTC"),
     "trr": (datafiles.GRO, datafiles.TRR, None, "TRR"),
@@ -43,7 +44,7 @@ FILES = {
 
 @pytest.fixture(scope="module", params=FILES)
 def kind(request, tmp_path_factory):
-    """A file of each format, beside which an index may be saved, and MDAnalysis's reader of it."""
+    """A file of each format in a writable folder, and MDAnalysis's reader of it."""
     topology, trajectory, topology_format, name = FILES[request.param]
     path = shutil.copy(str(trajectory), tmp_path_factory.mktemp(request.param))
     formats = {"topology_format": topology_format} if topology_format else {}
@@ -60,7 +61,11 @@ def test_frames_are_those_of_mdanalysis(kind):
     with paceline.open(path) as trajectory:
         assert (len(trajectory), trajectory.n_atoms) == (theirs.n_frames, theirs.n_atoms)
         assert trajectory.format == name
-        times_differ = name in ("HISTORY", "CONFIG", "LAMMPSDUMP")  # MDAnalysis counts frames
+        times_differ = name in (
+            "HISTORY",
+            "CONFIG",
+            "LAMMPSDUMP",
+        )  # MDAnalysis returns frame numbers
         for frame, ts in zip(trajectory, theirs, strict=True):
             assert frame.frame == ts.frame
             if not times_differ:
@@ -74,7 +79,7 @@ def test_frames_are_those_of_mdanalysis(kind):
                 if getattr(ts, f"has_{field}"):
                     found = getattr(frame, field)
                     assert (found.shape, found.dtype) == ((theirs.n_atoms, 3), np.float32)
-                    # MDAnalysis takes forces of DL_POLY as they are.
+                    # MDAnalysis does not convert the forces of DL_POLY.
                     unit = 0.01 if field == "forces" and name in ("HISTORY", "CONFIG") else 1
                     wanted = unit * getattr(ts, field)
                     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-4)
@@ -221,7 +226,7 @@ def test_times_are_the_files_or_the_users(adk, tmp_path):
     assert trajectory[4].time == trajectory.times[4]
     path = shutil.copy(datafiles.LAMMPSDUMP_image_vf, tmp_path)
     steps = [frame.step for frame in paceline.open(path)]
-    # Of LAMMPS's dumps it is the time between steps.
+    # For LAMMPS dumps, dt is the time between steps.
     np.testing.assert_allclose(paceline.open(path, dt=0.5).times, np.array(steps) * 0.5)
     assert paceline.open(path, dt=0.5).dt == 0.5 * (steps[1] - steps[0])
 
@@ -379,7 +384,7 @@ def test_a_fork_waits_for_threads_that_decode():
     if child == 0:
         os._exit(0 if ended else 1)
     assert os.waitpid(child, 0)[1] == 0
-    assert [item for item, _ in calls] == list(range(8))  # the threads go on
+    assert [item for item, _ in calls] == list(range(8))  # the threads continue
 
 
 def test_calls_wait_for_all_forks():

@@ -1,4 +1,4 @@
-"""Files that we write: no other file is lost, replaced or opened to others by it."""
+"""Tests of output files: no other file is lost, replaced or made accessible by writing."""
 
 import errno
 import os
@@ -26,7 +26,7 @@ from paceline.timing import Timings
 
 @pytest.fixture
 def names(tmp_path):
-    """One file under several names, by ending: as it is, by another way, through links."""
+    """Several names of one file, by extension: the file itself, another path, and links."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "there").symlink_to(tmp_path, target_is_directory=True)
 
@@ -273,7 +273,7 @@ def special(request, tmp_path):
     elif request.param == "device":
         try:
             os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
-        except PermissionError:  # then nobody can replace this one either
+        except PermissionError:  # in this case, this file cannot be replaced either
             path = Path(os.devnull)
     elif request.param == "socket":
         with socket.socket(socket.AF_UNIX) as made:
@@ -294,7 +294,7 @@ def test_what_is_no_regular_file_is_refused_by_name(way, special):
     assert (special.lstat().st_mode, special.lstat().st_ino) == (before.st_mode, before.st_ino)
 
 
-#: As a user who may not write into the folder that is named.
+#: Script for a user without write permission in the named folder.
 WITHOUT_PERMISSION = """
 import os
 import sys
@@ -324,7 +324,7 @@ def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
 
 def test_a_command_is_refused_such_a_folder_before_the_work(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(os, "access", lambda *_, **__: False)
-    # No file is read before: there is none.
+    # The check runs before any input is read: the inputs do not exist.
     assert main(["rmsd", "no.psf", "no.dcd", "-o", str(tmp_path / "a.csv")]) == 2
     assert f"the folder {tmp_path} cannot be written to" in capsys.readouterr().err
 
@@ -373,7 +373,7 @@ def test_commands_replace_no_pipe(adk, tmp_path, capsys):
 
 @pytest.fixture
 def odd(adk_xtc, tmp_path):
-    """A system in a folder, and of names, that are not UTF-8."""
+    """A system in a folder, and with file names, that are not UTF-8."""
     folder = tmp_path / os.fsdecode(b"runs \xe9")
     try:
         folder.mkdir()
@@ -411,7 +411,7 @@ def test_names_that_are_not_utf8_end_no_run(odd, tmp_path):
     "command", [("info",), ("info", "--tsv"), ("index",), ("validate",), ("split", "-n", "2")]
 )
 def test_commands_print_names_that_are_not_utf8_as_they_are(command, odd):
-    strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}  # as under most locales
+    strict = {**os.environ, "PYTHONIOENCODING": "utf-8:strict"}  # as in most locales
     main = "import sys; from paceline.cli import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", main, command[0], odd[1], *command[1:]],

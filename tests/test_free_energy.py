@@ -1,4 +1,4 @@
-"""Free-energy surfaces, of coordinates whose free energy is known."""
+"""Tests of free-energy surfaces for coordinates with known free energy."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from paceline.analysis.pca import PCA
 
 @pytest.mark.parametrize("temperature", [300.0, 450.0])
 def test_two_harmonic_coordinates(temperature):
-    """Each in ½ k x²: values are normal, of variance kT / k."""
+    """Check two potentials ½ k x²: values are normal, with variance kT / k."""
     rng = np.random.default_rng(3)
     stiffness, thermal = np.array([4.0, 0.5]), BOLTZMANN * temperature
     x, y = rng.normal(size=(2, 400_000)) * np.sqrt(thermal / stiffness)[:, None]
@@ -21,7 +21,8 @@ def test_two_harmonic_coordinates(temperature):
     counts = found.counts
     many = counts >= 1000
     assert many.sum() > 100
-    # Of the bin, and of the fullest one that all are compared with; and steps within a bin.
+    # Statistical error of the bin and of the fullest bin, to which all are compared, and the change
+    # within a bin.
     error = thermal * np.sqrt(1 / counts[many] + 1 / counts.max())
     off = found.free_energy[many] - wanted[many]
     assert np.abs(off - off.mean()).max() < 5 * error.max() + 0.02 * thermal

@@ -1,4 +1,4 @@
-"""Updating groups: atom for atom what MDAnalysis selects in each frame."""
+"""Tests of updating groups: the same atoms as in MDAnalysis in each frame."""
 
 import importlib
 import inspect
@@ -39,7 +39,7 @@ CELLS = {
     "triclinic": (35, 28, 30, 80, 100, 115),
     "none": None,
 }
-#: Selections of all atoms; distances are such that many atoms are just at them.
+#: Selections of all atoms. Many atoms are exactly at the limits of distance.
 SELECTIONS = [
     "name OW and around 3.5 protein",
     "around 3.5 protein",
@@ -88,7 +88,7 @@ SELECTIONS = [
 
 
 def make_water(folder, cell):
-    """Topology and trajectory of water and a blob, in and around a cell that changes."""
+    """Write topology and trajectory of water and a blob, in and around a changing cell."""
     n_blob, n_water, random = 40, 300, np.random.default_rng(7)
     n_residues = 4 + n_water
     resindices = [*np.repeat(range(4), n_blob // 4), *np.repeat(range(4, n_residues), 3)]
@@ -116,7 +116,7 @@ def make_water(folder, cell):
     universe.add_TopologyAttr("bonds", bonds)
     with MDAnalysis.Writer(str(folder / "water.xtc"), len(resindices)) as writer:
         for size in (1.0, 1.013, 0.991):
-            # To 0.1 Å, as to the 0.01 Å of a file.
+            # Positions are multiples of 0.1 Å, like those of a file with a precision of 0.01 Å.
             blob = random.uniform(-5, 6, (n_blob, 3)).round(1)
             shape = (n_water, 1, 3)
             oxygens = random.uniform(-20, 45, shape) if cell else random.uniform(-13, 14, shape)
@@ -138,13 +138,13 @@ def make_water(folder, cell):
     ],
 )
 def pair(request, tmp_path_factory):
-    """Universes of the same water, of MDAnalysis and ours."""
+    """Universes of the same water, by MDAnalysis and by paceline."""
     made, path = make_water(tmp_path_factory.mktemp("water"), CELLS[request.param])
     return two_of(made, path)
 
 
 def two_of(made, path):
-    """Universes of one topology and trajectory, of MDAnalysis and ours."""
+    """Return Universes of one topology and trajectory, by MDAnalysis and by paceline."""
     theirs, ours = made.copy(), made.copy()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -155,12 +155,12 @@ def two_of(made, path):
 
 
 def atoms_of(results):
-    """The atoms of each frame."""
+    """Return the atoms of each frame."""
     return np.split(results.atoms, results.offsets[1:-1])
 
 
 def assert_same(theirs, ours, **options):
-    """Check that groups of two Universes have the same atoms in each frame; count them."""
+    """Check that groups of two Universes have the same atoms in each frame; return their number."""
     found = SelectedAtoms(ours).run(backend="serial", **options).results
     counts = []
     for _, atoms in zip(theirs.universe.trajectory, atoms_of(found), strict=True):
@@ -241,7 +241,7 @@ def test_waters_around_a_protein():
     text = "name OW and around 3.5 protein"
     theirs, ours = (one.select_atoms(text, updating=True) for one in (theirs, ours))
     finder = follow(ours, "test")
-    # Hydrogens of water are not even read.
+    # Hydrogens of water are not read.
     assert len(finder.read) == 3341 + 11084
     found = SelectedAtoms(ours).run(stop=2, backend="serial").results
     for _, atoms in zip(theirs.universe.trajectory[:2], atoms_of(found), strict=True):
@@ -250,7 +250,7 @@ def test_waters_around_a_protein():
 
 @pytest.fixture(scope="module")
 def wet(tmp_path_factory):
-    """Universes of water in a triclinic cell, of MDAnalysis and ours."""
+    """Universes of water in a triclinic cell, by MDAnalysis and by paceline."""
     return two_of(*make_water(tmp_path_factory.mktemp("wet"), CELLS["triclinic"]))
 
 
@@ -291,7 +291,7 @@ def test_frames_that_cannot_be_searched_are_named(wet, tmp_path):
         SelectedAtoms(far).run(backend="serial")
     high = ours.select_atoms("cyzone 3 5 -5 protein", updating=True, periodic=False)
     assert SelectedAtoms(high).run(backend="serial").results.counts.sum() > 0
-    with pytest.raises(NotImplementedError):  # and MDAnalysis refuses it at once
+    with pytest.raises(NotImplementedError):  # MDAnalysis refuses it immediately
         ours.select_atoms("cyzone 3 5 -5 protein", updating=True)
 
 
@@ -351,13 +351,13 @@ def test_a_group_is_found_again_among_other_atoms(wet):
 
 
 def depth(block):
-    """Mean z of the atoms of a group in each frame, and their number."""
+    """Return the mean z of the atoms of a group in each frame, and their number."""
     z = [rows[atoms, 2] for rows, atoms in zip(block.positions, block.selected, strict=True)]
     return np.array([(np.sum(one, dtype=float), len(one)) for one in z])
 
 
 def numbers(block):
-    """Columns of the atoms of a group in each frame."""
+    """Return the columns of the atoms of a group in each frame."""
     return np.array([len(one) for one in block.selected]), np.concatenate(block.selected)
 
 
@@ -390,7 +390,7 @@ def test_damaged_frames_have_no_atoms(damaged):
     assert np.isfinite(np.delete(found.counts, missing, axis=0)).all()
 
 
-# Analyses of groups that change
+# Analyses of updating groups
 
 
 def test_gyration_of_a_group_that_changes(pair):
@@ -401,7 +401,7 @@ def test_gyration_of_a_group_that_changes(pair):
     ]
     found = Gyration(ours).run(n_workers=2, block_frames=1).results
     numbers = [found.counts, found.rg, found.asphericity, found.shape_parameter]
-    # MDAnalysis adds up positions in single precision.
+    # MDAnalysis sums positions in single precision.
     np.testing.assert_allclose(np.transpose(numbers), wanted, rtol=1e-4)
     assert found.counts.dtype == np.int64
     assert found.to_dataframe()["atoms"].tolist() == found.counts.tolist()
@@ -442,7 +442,7 @@ def test_gyration_of_compounds_of_a_group_that_changes(compound, pair):
 
 
 def densities(run):
-    """Densities of mass and charge along all axes."""
+    """Return the densities of mass and charge along all axes."""
     axes = [run.results[axis] for axis in "xyz"]
     return np.array([(one.mass_density, one.charge_density) for one in axes])
 
@@ -451,7 +451,7 @@ def densities(run):
 def test_densities_along_axes_of_a_group_that_changes(grouping, wet):
     theirs, ours = (one.select_atoms("prop z > 12 and name OW HW1", updating=True) for one in wet)
     run = LinearDensity(ours, grouping, binsize=2.0).run(n_workers=2, block_frames=1)
-    # Each frame by itself, of atoms that stay the same.
+    # Each frame separately, with a group that does not change.
     one_by_one = [
         densities(
             LinearDensity(ours.universe.atoms[theirs.indices], grouping, binsize=2.0).run(
@@ -501,7 +501,7 @@ def test_pairs_of_groups_that_change(name, pair):
         np.testing.assert_allclose(found.results.rdf, wanted.results.rdf, rtol=1e-14)
         return
     assert found.results.volume_cum == pytest.approx(wanted.results.volume_cum)
-    # MDAnalysis divides by the pairs of the first frame; the mean over frames is right.
+    # MDAnalysis divides by the pairs of the first frame; the mean over frames is correct.
     pairs = sizes.prod(axis=1)
     np.testing.assert_allclose(
         found.results.rdf * pairs.mean(), wanted.results.rdf * pairs[0], rtol=1e-6
@@ -511,7 +511,7 @@ def test_pairs_of_groups_that_change(name, pair):
     assert repr(first) in found.parameters()["g1"] or first == "all"
 
 
-#: Selections, that of a fixed group where the second is given, and compounds.
+#: Selections (with a fixed group if there is a second one), and compounds.
 CENTERS = {
     "of a shell": ("resname SOL and around 4 protein", None, "residues"),
     "of whole molecules": (
@@ -551,7 +551,7 @@ def test_centers_of_groups_that_change(name, wet):
         wanted = wanted + np.histogram(distances[1], found.results.edges)[0]
         n_pairs.append(len(centers[0]) * len(centers[1]))
     assert found.results.count.tolist() == alone.tolist()
-    # Centers of MDAnalysis are in double precision before they are rounded.
+    # In MDAnalysis, centers are in double precision before they are rounded.
     np.testing.assert_allclose(found.results.count, wanted, atol=2)
     norm = np.mean(n_pairs) / (found.results.volume_cum / 3) * 3
     shells = 4 / 3 * np.pi * np.diff(found.results.edges**3)
@@ -593,7 +593,7 @@ def test_a_group_that_is_never_there_has_no_compounds(wet):
 
 
 def bits(universe, **options):
-    """Results of groups that change, as bytes."""
+    """Return the results for updating groups, as bytes."""
     text = "resname SOL and same residue as around 4 protein"
     near = universe.select_atoms(text, updating=True)
     runs = [
@@ -620,7 +620,7 @@ def test_groups_that_change_in_chains_and_with_transformations(wet):
     found = Gyration(near, compound="residues").run(n_workers=2, block_frames=4).results
     assert len(found.rg) == 6
     np.testing.assert_array_equal(found.rg[:3], found.rg[3:])
-    # Molecules are whole before they are selected, and measured.
+    # Molecules are made whole before atoms are selected and measured.
     whole = made.copy()
     whole.load_new(path)
     whole.trajectory.add_transformations(unwrap(whole.select_atoms("resname SOL")))
@@ -658,7 +658,7 @@ def test_frames_in_which_a_group_is_empty(wet):
     assert np.flatnonzero(np.isnan(found.rg)).tolist() == [empty]
     grid = {"gridcenter": [0, 0, 40], "xdim": 200, "ydim": 200, "zdim": 30}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of MDAnalysis, on grids
+        warnings.simplefilter("ignore")  # warnings of MDAnalysis about grids
         wanted = theirs_density.DensityAnalysis(theirs, delta=5.0, **grid).run().results.density
         density = DensityAnalysis(ours, delta=5.0, **grid).run(backend="serial").results
     assert density.density.grid.tolist() == wanted.grid.tolist()
@@ -693,7 +693,7 @@ def test_frames_in_which_a_group_is_empty(wet):
 def test_gyration_of_a_single_atom_is_that_of_a_point(wet):
     positions = [ts.positions[:, 2] for ts in wet[0].trajectory]
     top = [np.sort(one)[-2:] for one in positions]
-    # One atom is above in the first frame.
+    # Only one atom is above in the first frame.
     ours = wet[1].select_atoms(f"prop z > {top[0].mean()}", updating=True)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PacelineWarning)
@@ -705,11 +705,11 @@ def test_gyration_of_a_single_atom_is_that_of_a_point(wet):
 
 # All analyses
 
-#: Bases, and what takes descriptions of analyses.
+#: Base classes, and classes whose arguments are descriptions of analyses.
 NO_ANALYSES = {"AnalysisBase", "GroupsAnalysis", "SingleFrameAnalysis", "Battery", "Replicas"}
-#: Universes that analyses take, from which no atoms are taken, and the present frame's reference.
+#: Parameters that are Universes from which no atoms are taken, or a reference in the current frame.
 NO_GROUPS = {("InterRDF_s", "u"), ("Contacts", "u"), ("Contacts", "refgroup")}
-#: Other parameters that must be given.
+#: Other required parameters.
 GIVEN = {
     "function": depth,
     "scan": depth,
@@ -721,13 +721,13 @@ GIVEN = {
 
 
 def analyses():
-    """All classes of analyses, by their names."""
+    """Return all classes of analyses, by name."""
     found = {}
     for module in pkgutil.iter_modules(paceline.analysis.__path__):
         one = importlib.import_module(f"paceline.analysis.{module.name}")
         for name, value in vars(one).items():
             own = isinstance(value, type) and value.__module__ == one.__name__
-            # Names of MDAnalysis are there once they were asked for.
+            # Names of MDAnalysis exist after the first access.
             own = own and not issubclass(value, MDAnalysis.analysis.base.AnalysisBase)
             if own and hasattr(value, "run") and name[0] != "_" and name not in NO_ANALYSES:
                 found[name] = value
@@ -735,7 +735,7 @@ def analyses():
 
 
 def parameters_of(cls):
-    """Names of parameters that take atoms, and of the others that must be given."""
+    """Return the names of parameters that are atoms, and of other required parameters."""
     names, others = [], []
     for name, parameter in inspect.signature(cls.__init__).parameters.items():
         takes_atoms = name in (*ATOMS, "group", "hydrogens") or (
@@ -749,7 +749,7 @@ def parameters_of(cls):
 
 
 def made_with(cls, changing, atoms, group):
-    """Make an analysis of which one parameter is a group that changes, and others are fixed."""
+    """Create an analysis in which one parameter is an updating group, and others are fixed."""
     names, others = parameters_of(cls)
     signature = inspect.signature(cls.__init__).parameters
     arguments = {}
@@ -769,7 +769,7 @@ def made_with(cls, changing, atoms, group):
 
 
 def what_they_do(universe):
-    """Analyses that find the atoms of groups that change, and those that refuse such groups."""
+    """Return the analyses that support updating groups, and those that refuse them."""
     atoms = universe.select_atoms("resname SOL")[:30]
     group = universe.select_atoms("resname SOL and prop z > 3", updating=True)
     done = {}
@@ -815,7 +815,7 @@ def test_returns_are_counted_alike_by_pairs_and_by_transforms(tau_max, at_a_time
     starts = block_starts(60, tau_max)
     assert len(starts) == (11 if tau_max in (1, 12) else 2)
     lags = range(tau_max + 1)
-    # Of each block, the origins from which one is there again, or stays.
+    # For each block, the origins from which an atom returns or stays.
     returns, stays, origins = np.zeros((3, len(starts) - 1, tau_max + 1), int)
     for block, (a, b) in enumerate(itertools.pairwise(starts)):
         for lag in lags:

@@ -1,4 +1,4 @@
-"""Radius of gyration and shape against MDAnalysis, MDTraj and cases by hand."""
+"""Tests of the radius of gyration and shape against MDAnalysis, MDTraj and cases by hand."""
 
 import warnings
 
@@ -14,7 +14,7 @@ from paceline.errors import AnalysisError, PacelineWarning, SelectionError, Unsu
 
 
 def universe_of(positions, masses=None, **attributes):
-    """A Universe of frames in memory, shape (n_frames, n_atoms, 3)."""
+    """Return a Universe of frames in memory, shape (n_frames, n_atoms, 3)."""
     positions = np.asarray(positions, dtype=np.float32)
     made = MDAnalysis.Universe.empty(positions.shape[1], **attributes)
     if masses is not None:
@@ -29,7 +29,7 @@ def run(atoms, **options):
 
 
 def test_unknown_masses_warn():
-    """Masses of Martini's beads, guessed as those of elements; virtual sites have none."""
+    """Check Martini beads, whose masses are guessed as element masses; virtual sites have none."""
     from MDAnalysisTests.datafiles import Martini_membrane_gro
 
     lipids = MDAnalysis.Universe(Martini_membrane_gro).select_atoms("resname DPPC")
@@ -48,7 +48,7 @@ def test_unknown_masses_warn():
 
 
 def test_a_dumbbell_of_two_masses():
-    # Masses 3 and 1 at a distance of 4 Å along x: the center is 1 Å from the heavy one.
+    # Masses 3 and 1 are 4 Å apart along x, so that the center is 1 Å from the heavy one.
     found = run(universe_of([[[5, 1, 1], [9, 1, 1]]], masses=[3.0, 1.0]).atoms)
     np.testing.assert_allclose(found.rg, [np.sqrt(3.0)], rtol=1e-14)
     np.testing.assert_allclose(found.rg_components, [[0, np.sqrt(3.0), np.sqrt(3.0)]], rtol=1e-14)

@@ -1,4 +1,4 @@
-"""H5MD in all its kinds: what is made of a file before its positions are read."""
+"""Tests of H5MD files of all kinds: what is read from a file before its positions."""
 
 import warnings
 from pathlib import Path
@@ -51,9 +51,9 @@ def opened(path, **kwargs):
 
 
 def values(path, index, field):
-    """Numbers of a field in all frames, by h5py and the index alone; NaN where there are none.
+    """Return the numbers of a field in all frames, by h5py and the index; NaN for missing frames.
 
-    Float32, multiplied by float32: as the core does, and as MDAnalysis does.
+    Multiply float32 by float32, like the core and MDAnalysis.
     """
     element = index.elements[field]
     with h5py.File(path) as file:
@@ -83,7 +83,7 @@ def edit(path, change):
 
 
 def refused(path, kind=UnsupportedError, **kwargs):
-    """The one error that a file gets, which names the file."""
+    """Return the error that a file raises, after checking that it names the file."""
     with pytest.raises(kind) as caught:
         opened(path, **kwargs)
     message = str(caught.value)
@@ -93,7 +93,7 @@ def refused(path, kind=UnsupportedError, **kwargs):
 
 
 def assert_as_mdanalysis(path, index, universe):
-    """Equal bits, frame by frame."""
+    """Check that bits are equal, frame by frame."""
     trajectory = universe.trajectory
     assert (index.n_frames, index.n_atoms) == (trajectory.n_frames, trajectory.n_atoms)
     held = {field: values(path, index, field) for field in index.elements}
@@ -137,7 +137,7 @@ class TestOtherPrograms:
             writer = MDAnalysis.Writer(path, n_atoms=300, **units)
             for _ in universe.trajectory:
                 writer.write(atoms)
-            # Its own close() leaves the file open.
+            # The writer's own close() leaves the file open.
             writer.h5md_file.close()
         index = opened(path)
         assert_as_mdanalysis(path, index, their_universe(path, 300))
@@ -257,7 +257,7 @@ class TestOtherPrograms:
 
 @pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
 class TestFrames:
-    """Index that the reader makes."""
+    """Tests of the index that the reader builds."""
 
     def assert_read(self, path, **kwargs):
         index, reader = opened(path, **kwargs), Reader(path, **kwargs)
@@ -605,7 +605,7 @@ class TestBoxes:
 
     @pytest.mark.parametrize("n_frames", [1, 3, N_FRAMES])
     def test_lengths_of_each_frame_without_steps(self, tmp_path, n_frames):
-        """As MDAnalysis reads them: three rows of lengths are no cell of three vectors."""
+        """Compare with MDAnalysis: three rows of lengths are not a cell of three vectors."""
         held = numbers(n_frames)
         lengths = 40 + np.random.default_rng(1).uniform(-0.4, 0.4, (n_frames, 3))
         path = write_simple(tmp_path / "a.h5md", **held._replace(edges=None)._asdict())
@@ -744,7 +744,7 @@ class TestUnits:
 
 class TestAtomsThatMove:
     def varying(self, path):
-        """ESPResSo's, with a placeholder for the atoms that a frame has not."""
+        """A file of ESPResSo, with a placeholder for atoms that are missing in a frame."""
         there = [np.arange(9), [8, 6, 5, 0, 2], [0, 2, 5, 8, 1, 6], *[np.arange(9)[::-1]] * 3]
         write_espresso(path, numbers(), there, OUR_UNITS)
 
@@ -798,7 +798,7 @@ class TestAtomsThatMove:
 
     @pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning")
     def test_a_damaged_frame_takes_as_many_calls_as_a_sound_one(self, tmp_path, monkeypatch):
-        """Ranks that read at once would else wait for one another."""
+        """Check the number of calls; if it differed, ranks would wait for each other."""
         there = [np.arange(9)] * N_FRAMES
         path = write_espresso(tmp_path / "twice.h5", numbers(), there, OUR_UNITS)
 

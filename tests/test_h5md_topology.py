@@ -1,4 +1,4 @@
-"""Topologies and observables out of HDF5 trajectories."""
+"""Tests of topologies and observables in HDF5 trajectories."""
 
 import json
 import pickle

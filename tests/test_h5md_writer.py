@@ -1,4 +1,6 @@
-"""H5MD files that are written frame by frame: equal what was written, for every reader, or none."""
+"""Tests of H5MD files written frame by frame: all readers read what was written, or there is no
+file.
+"""
 
 import inspect
 import os
@@ -38,7 +40,7 @@ LAYOUTS = [
 
 
 def write(atoms, path, *, frames=slice(None), **options):
-    """All frames of a group."""
+    """Write all frames of a group."""
     with paceline.H5MDWriter(path, len(atoms), **options) as writer:
         for _ in atoms.universe.trajectory[frames]:
             writer.write(atoms)
@@ -52,7 +54,7 @@ def read(path, n_atoms):
 
 @pytest.fixture(scope="module")
 def moving() -> MDAnalysis.Universe:
-    """Positions, velocities and forces of 60 atoms in 9 frames, in memory, of a triclinic cell."""
+    """Positions, velocities and forces of 60 atoms in 9 frames in memory; the cell is triclinic."""
     rng = np.random.default_rng(3)
     universe = MDAnalysis.Universe.empty(60, trajectory=True, velocities=True, forces=True)
     positions, velocities, forces = rng.normal(0, 30, (3, 9, 60, 3)).astype(np.float32)
@@ -291,7 +293,7 @@ def test_what_cannot_be_made_is_refused_at_once(tmp_path):
 
 
 MDANALYSIS = H5MD.H5MDWriter
-#: For each keyword of MDAnalysis's writer that changes its file, values that ours takes too.
+#: For each keyword of MDAnalysis's writer that changes its file, values that paceline accepts, too.
 KEYWORDS = [
     {},
     {"n_frames": 9},
@@ -320,7 +322,7 @@ KEYWORDS = [
     {"driver": "stdio", "convert_units": True},
 ]
 
-#: Group and attribute of those that are names.
+#: Group and attribute of each property that consists of names.
 NAMES = {
     "author": ("author", "name"),
     "author_email": ("author", "email"),
@@ -330,7 +332,7 @@ NAMES = {
 
 
 def write_as_mdanalysis(atoms, path, **options):
-    """The same with MDAnalysis's writer, in the units that ours has where none is named."""
+    """Write the same with MDAnalysis's writer, with paceline's default units."""
     units = {
         "timeunit": "ps",
         "lengthunit": "Angstrom",
@@ -344,7 +346,7 @@ def write_as_mdanalysis(atoms, path, **options):
 
 
 def datasets(group):
-    """Names and datasets of a group, linked ones under each of their names."""
+    """Return the names and datasets of a group; linked datasets under each of their names."""
     for name, found in group.items():
         if isinstance(found, h5py.Group):
             yield from ((f"{name}/{inner}", one) for inner, one in datasets(found))
@@ -409,7 +411,7 @@ def test_mdanalysis_s_units_are_known(kind, unit, moving, tmp_path):
     conversion, ours = h5md_writer._UNITS[kind]
     source = {"length": "positions", "velocity": "velocities", "force": "forces"}.get(kind, "time")
     values = np.array([getattr(ts, source) for ts in moving.trajectory[:2]])
-    # Its writer accepts a unit that it cannot convert to.
+    # MDAnalysis's writer accepts a unit to which it cannot convert.
     factor = get_conversion_factor(conversion, ours, unit.replace("*A)", "*Angstrom)"))
     np.testing.assert_array_equal(found, values * values.dtype.type(factor))
 
@@ -531,7 +533,7 @@ def test_a_full_disk_leaves_nothing(layout, universe, tmp_path):
 
 
 def test_killed_at_any_moment_it_leaves_a_whole_file_or_none(adk, tmp_path):
-    # helpers/kill_writers.py does so at more moments, and to what else writes H5MD.
+    # helpers/kill_writers.py does this at more moments, and for other writers of H5MD.
     out = tmp_path / "out.h5md"
     code = f"""
 import paceline, sys, time, warnings

@@ -1,4 +1,4 @@
-"""H5MD files that we write: the numbers that were read, by other programs, whatever the layout."""
+"""Tests of H5MD files that paceline writes: other programs read the same numbers, in any layout."""
 
 import itertools
 import os
@@ -26,7 +26,7 @@ from paceline.snapshot.output import Contents, Heading, Settings
 pytestmark = pytest.mark.filterwarnings("ignore:.*the header says.*")
 
 VALUES = "particles/trajectory/{}/value"
-#: Chunks and compressions of 214 atoms that differ in how their bytes reach the file.
+#: Chunk shapes and compressions of 214 atoms. They differ in how bytes are written to the file.
 STORED = [
     ("frame", "none"),
     ("contiguous", "none"),
@@ -49,7 +49,7 @@ def ca(adk_xtc):
 
 @pytest.fixture(scope="module")
 def expected(adk_xtc):
-    """Their positions as MDAnalysis reads them."""
+    """Positions of these atoms, read by MDAnalysis."""
     theirs = MDAnalysis.Universe(*adk_xtc)
     return theirs.trajectory.timeseries(theirs.select_atoms("name CA"), order="fac")
 
@@ -345,7 +345,7 @@ def test_all_that_write_make_one_tree(moving, tmp_path):
     paceline.Write(atoms, made["converted"]).run(stop=8, step=4)
     with paceline.H5MDWriter(made["streamed"], len(atoms)) as writer:
         for ts in frames:
-            ts.data.pop("lambda")  # an observable, which the others do not write
+            ts.data.pop("lambda")  # an observable, which the other writers omit
             writer.write(atoms)
     contents = Contents(("positions", "velocities", "forces"), True)
     settings = Settings(
@@ -366,7 +366,7 @@ def test_all_that_write_make_one_tree(moving, tmp_path):
     snapshots.close()
     trees = {name: tree_of(path) for name, path in made.items()}
     assert trees["streamed"] == trees["converted"]
-    # A simulation that writes snapshots gave no properties of its atoms.
+    # A simulation that writes snapshots passes no properties of its atoms.
     given = ("parameters/atoms/", "connectivity", *(f"{GROUP}/{name}" for name in PROPERTIES))
     assert trees["snapshots"] == {
         path: about for path, about in trees["converted"].items() if not path.startswith(given)
@@ -374,7 +374,9 @@ def test_all_that_write_make_one_tree(moving, tmp_path):
 
 
 def tree_of(path):
-    """Groups and datasets, but for the origin: type, rank and attributes, and which are one."""
+    """Return groups and datasets, except the origin: type, rank and attributes, and which are the
+    same object.
+    """
     tree = {}
     with h5py.File(path) as file:
         first = {}

@@ -1,4 +1,4 @@
-"""Functions of a frame and its neighbours: what they see, whatever the blocks are."""
+"""Tests of functions of a frame and its neighbours: their input, for any division into blocks."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,9 @@ from paceline.errors import CheckpointError, UnsupportedError
 
 
 def smooth(block):
-    """Mean of a height over 3 frames before, its own, and 2 after, as many as there are."""
+    """Return the mean height over 3 previous frames, the frame itself, and 2 later frames, if they
+    exist.
+    """
     rows, n = np.arange(len(block)), np.zeros(len(block))
     total = np.zeros(len(block))
     for shift in range(-3, 3):
@@ -23,7 +25,7 @@ def smooth(block):
 
 
 def smoothed(heights):
-    """The same of all frames at once."""
+    """Return the same means for all frames at once."""
     n = len(heights)
     return [heights[max(0, k - 3) : k + 3].astype(float).mean() for k in range(n)]
 
@@ -87,7 +89,9 @@ def test_other_analyses_see_their_own_frames(adk_xtc):
 
 
 def stayed(block):
-    """Number of atoms of a group that changes which were in it in the frame before, too."""
+    """Return the number of atoms of an updating group that were also in the group in the previous
+    frame.
+    """
     selected = block.selected
     before = [selected[max(0, k - 1)] for k in range(len(block))]
     return np.array([len(np.intersect1d(*two)) for two in zip(before, selected, strict=True)])
@@ -104,7 +108,9 @@ def test_groups_that_change_are_found_in_the_halo(universe, theirs):
 
 
 def near(block):
-    """Numbers of atoms near in this frame or the two before, whatever is missing."""
+    """Return the number of atoms that are near in this frame or the two previous ones, for any
+    gaps.
+    """
     heights = np.concatenate([np.full(2, np.inf), block.positions[:, 0, 2]])
     return np.lib.stride_tricks.sliding_window_view(heights < 0, 3).any(axis=1).astype(int)
 

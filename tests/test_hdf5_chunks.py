@@ -1,4 +1,4 @@
-"""Chunks of HDF5 datasets: what the core decodes, beside h5py, for layouts drawn at random."""
+"""Tests of chunks of HDF5 datasets: the core against h5py, for random layouts."""
 
 import random
 
@@ -16,7 +16,7 @@ DTYPES = ("<f4", "<f4", ">f4", "<f8", ">f8", "|i1", ">i2", "<i4", ">i8", "|u1", 
 
 
 def draw_storage(draw, shape):
-    """Options of h5py."""
+    """Draw options of h5py."""
     kind = draw.choice(("contiguous", "any", "automatic", "frame"))
     if kind == "contiguous":
         return {}
@@ -42,7 +42,7 @@ def draw_numbers(draw, dtype, shape):
 
 
 def write(path, draw, dtype, shape):
-    """A dataset, some of its rows never written; all of its numbers."""
+    """Write a dataset, with some rows never written; return all of its numbers."""
     storage = draw_storage(draw, shape)
     numbers = draw_numbers(draw, dtype, shape)
     with h5py.File(path, "w") as file:

@@ -1,4 +1,4 @@
-"""Damaged and hostile HDF5 files: one clear error each, and what is whole is read."""
+"""Tests of damaged and hostile HDF5 files: one clear error each, and undamaged data is read."""
 
 import contextlib
 import io
@@ -47,12 +47,12 @@ pytestmark = pytest.mark.filterwarnings("ignore::paceline.errors.PacelineWarning
 
 
 def positions():
-    """Numbers without a pattern, so that no damage goes unseen."""
+    """Numbers without a pattern, so that all damage is visible."""
     return np.random.default_rng(5).normal(0, 20, (N_FRAMES, N_ATOMS, 3)).astype(np.float32)
 
 
 def write(path, *, libver="earliest", edges=True, **layout):
-    """A sound H5MD file, whose positions come last."""
+    """Write a valid H5MD file with the positions at its end."""
     with h5py.File(path, "w", libver=libver) as file:
         file.create_group("h5md").attrs["version"] = np.array([1, 1])
         group = file.create_group("particles/all")
@@ -70,7 +70,7 @@ def write(path, *, libver="earliest", edges=True, **layout):
 
 
 def chunk_of(path, frame):
-    """Offset and size of the chunk that holds a frame."""
+    """Return offset and size of the chunk that contains a frame."""
     with h5py.File(path) as file:
         info = file[VALUE].id.get_chunk_info_by_coord((frame - frame % 2, 0, 0))
         return info.byte_offset, info.size
@@ -83,7 +83,7 @@ def patch(path, offset, new):
 
 
 def read_all(path):
-    """Frames that can be read, and what is said of the others."""
+    """Return the readable frames, and the messages about others."""
     reader = Reader(path)
     found, said = {}, {}
     for frame in range(reader.n_frames):
@@ -97,7 +97,7 @@ def read_all(path):
 
 
 def refused(path, kind, message):
-    """Assert that a file cannot be opened, and what is said of it."""
+    """Check that a file cannot be opened, and the message."""
     with pytest.raises(kind, match=message) as caught:
         Reader(path)
     assert str(caught.value).startswith(str(path))
@@ -105,7 +105,7 @@ def refused(path, kind, message):
 
 
 class TestChunks:
-    """Bytes of frames: those of other frames stay within reach."""
+    """Tests of damaged chunks: other frames remain readable."""
 
     def test_a_checksum_that_is_wrong(self, tmp_path):
         path = write(tmp_path / "a.h5md", chunks=(2, N_ATOMS, 3), fletcher32=True)
@@ -142,7 +142,7 @@ class TestChunks:
                 reader[6]
             except DamagedFileError as error:
                 said = str(error)
-            # LZ4 has no checksum: only what contradicts itself is seen.
+            # LZ4 has no checksum, so that only contradictions are detected.
             if said or "zstd" in compress:
                 assert f"frame 6, chunk (3, 0, 0) of /{VALUE}, byte {offset}: expected a" in said
 
@@ -161,9 +161,9 @@ class TestChunks:
                     return np.zeros((1, n_atoms, 3), dtype=np.float32)
                 raise
 
-        # Which of several filters HDF5 has depends on what else was imported.
+        # The filters that HDF5 has available depend on other imported modules.
         monkeypatch.setattr(h5py_reader, "_read_frame", read_without_an_error)
-        # Not in the helper process, which has the function as it is.
+        # The helper process must not use the replaced function.
         monkeypatch.setattr(
             "paceline.hdf5.trajectory.run_in_sandbox",
             lambda function, path, **options: function(path, **options),
@@ -218,7 +218,7 @@ class TestChunks:
         found = series.results.timeseries
         assert np.isnan(found[:2]).all()
         np.testing.assert_array_equal(found[2:], positions()[2:, 0])
-        # The index has times of all frames.
+        # The index contains the times of all frames.
         np.testing.assert_array_equal(series.results.times, np.arange(N_FRAMES) * 2.0)
 
     @pytest.mark.parametrize("offset", [10**9, 2**63, 2**64 - 2])
@@ -234,7 +234,7 @@ class TestChunks:
     def test_chunks_side_by_side_at_the_end_of_the_file(self, tmp_path):
         path = write(tmp_path / "a.h5md", libver="latest", chunks=(2, -(-N_ATOMS // 5), 3))
         table = open_file(path).chunk_index.elements["positions"].dataset.table
-        # All five of the last place, where this is about them.
+        # All five ranges of the last position, for the cases that concern them.
         assert (table.offsets[-5:] + 5 * table.sizes[-5:] > path.stat().st_size).any()
         assert open_file(path).damaged == []
 
@@ -250,7 +250,7 @@ class TestChunks:
         with h5py.File(path, "a") as file:
             group = file["particles/all"]
             velocity = group.create_group("velocity")
-            # Hard links: datasets that share all bytes, because they are one.
+            # Hard links: several names of the same dataset.
             velocity["step"], velocity["time"] = group["position/step"], group["position/time"]
             value = velocity.create_dataset("value", data=positions(), **CHUNKED)
             value.attrs["unit"] = "Angstrom ps-1"
@@ -270,14 +270,15 @@ class TestChunks:
         patch(path, at, (offset + 8).to_bytes(8, "little"))
         with pytest.warns(PacelineWarning, match="position/time shares bytes of the file"):
             _, said = read_all(path)
-        # It is longer than the times, and ends among the first positions.
+        # It is longer than the times, and ends within the first positions.
         assert {8, 9} <= said.keys() <= {0, 1, 8, 9}
 
     def test_two_entries_of_a_table_for_one_chunk(self, tmp_path):
         path = write(tmp_path / "a.h5md", chunks=(5, 15, 3), fletcher32=True)
         content = path.read_bytes()
         tree = content.rindex(b"TREE")
-        # An entry: size, mask, the chunk's first element along each axis and in it, its address.
+        # An entry contains size, mask, the first element of the chunk along each axis, and its
+        # address.
         entries, length = tree + 24, 4 + 4 + 4 * 8 + 8
         first, second = entries + 8, entries + length + 8
         patch(path, second, content[first : first + 4 * 8])
@@ -286,7 +287,7 @@ class TestChunks:
 
     @pytest.mark.parametrize("first", [(1002, 0), (4, 40), (8, 0)])
     def test_an_entry_of_a_table_in_a_wrong_place(self, tmp_path, first):
-        # Behind the last frame, behind the last atom, and on another chunk.
+        # Beyond the last frame, beyond the last atom, and on another chunk.
         path = write(tmp_path / "a.h5md", chunks=(2, 10, 3))
         content = path.read_bytes()
         key = np.array([4, 0, 0, 0], dtype="<u8").tobytes()
@@ -336,11 +337,11 @@ class TestChunks:
 
 
 class TestStructures:
-    """Message about a file as a whole."""
+    """Tests of messages about a file as a whole."""
 
     @pytest.fixture
     def edit(self, tmp_path):
-        """A sound file that a function changes, by h5py."""
+        """Return a valid file after a function changed it by h5py."""
 
         def edit(change):
             path = write(tmp_path / "a.h5md", maxshape=(None, N_ATOMS, 3), **CHUNKED)
@@ -358,7 +359,7 @@ class TestStructures:
         path = write(tmp_path / "a.h5md")
         content = path.read_bytes()
         shape = np.array([N_FRAMES, N_ATOMS, 3], dtype="<u8").tobytes()
-        # Twice: as it is, and as it may become.
+        # Both the current and the maximum shape.
         large = np.array([2**33, N_ATOMS, 3], dtype="<u8").tobytes()
         path.write_bytes(content.replace(shape, large))
         refused(path, DamagedFileError, r"position/value: expected .*(corruption|for its shape)")
@@ -413,11 +414,11 @@ class TestStructures:
 
 
 class TestOpenElsewhere:
-    """Files that another program has open for writing."""
+    """Tests of files that another program has open for writing."""
 
     @pytest.fixture
     def writer(self, tmp_path):
-        """A process that writes a file, and holds it open."""
+        """A process that writes a file, and keeps it open."""
         held = []
 
         def start(swmr):
@@ -457,7 +458,7 @@ class TestOpenElsewhere:
 
 
 class TestCutFiles:
-    """A file that is cut is read as far as it goes."""
+    """Tests that a truncated file is read as far as possible."""
 
     @pytest.mark.parametrize("layout", [{}, CHUNKED, GZIPPED], ids=["contiguous", "chunks", "gzip"])
     @pytest.mark.parametrize("libver", ["earliest", "latest"])
@@ -476,7 +477,7 @@ class TestCutFiles:
                 assert said or size == len(content)
                 n_read.append(len(found))
         assert n_read[0] == 0
-        # What comes last are the numbers, or, of the oldest format, the table of chunks.
+        # The last bytes are the numbers, or the table of chunks in the oldest format.
         assert max(n_read) > 0
 
     def test_report_of_one_without_its_tables(self, tmp_path):
@@ -490,7 +491,7 @@ class TestCutFiles:
         refused(path, DamagedFileError, words)
 
     def test_netcdf_4_cut_at_any_place(self, tmp_path):
-        """Its library writes most structures last, so that little is left."""
+        """Check files whose library writes most structures last, so that little remains."""
         arrays = values()
         path = write_netcdf4(tmp_path / "a.nc", arrays, "NETCDF4")
         content = path.read_bytes()
@@ -522,13 +523,13 @@ class TestCutFiles:
 
     def test_what_says_that_it_was_enormous_is_not_believed(self, tmp_path):
         path = write(tmp_path / "a.h5md", libver="earliest")
-        # The end of the file in its superblock.
+        # End of the file, stated in its superblock.
         patch(path, 40, (2**60).to_bytes(8, "little"))
         refused(path, DamagedFileError, "expected 1152921504606846976 bytes, found .* was cut")
 
 
 def changed_files(path, n, seed):
-    """A file with bytes of its metadata changed at random, again and again."""
+    """Yield copies of a file with random changes in its metadata."""
     random, content = np.random.default_rng(seed), path.read_bytes()
     for _ in range(n):
         new = bytearray(content)
@@ -552,14 +553,16 @@ def test_changed_bytes_crash_nothing(tmp_path, monkeypatch):
 
 
 def is_open(path, process):
-    """Tell whether a process has a file open; False where it has ended, or the system is silent."""
+    """Return whether a process has a file open; False if it has ended, or the system does not
+    report it.
+    """
     with contextlib.suppress(OSError):
         return str(path) in [os.readlink(one) for one in Path(f"/proc/{process}/fd").iterdir()]
     return False
 
 
 def helper_with(**changed):
-    """Program of a helper, for `sandbox._HELPER`, whose module has other constants."""
+    """Return a program for `sandbox._HELPER` with other constants in its module."""
     changes = "".join(f"s.{name} = {value}; " for name, value in changed.items())
     imports = "import sys; from paceline.hdf5 import sandbox as s"
     return f"{imports}; {changes}s.serve(int(sys.argv[1]))"
@@ -568,7 +571,7 @@ def helper_with(**changed):
 class TestSandbox:
     @pytest.fixture
     def little_computing(self, monkeypatch):
-        """Half a second of computing, which may take long where others compute, too."""
+        """Limit computing to half a second; it may take longer while other processes compute."""
         monkeypatch.setattr(sandbox, "TIME_LIMIT", 0.5)
         monkeypatch.setattr(sandbox, "_HELPER", helper_with(_WAITING=10_000))
         sandbox._helper.end()
@@ -596,7 +599,7 @@ class TestSandbox:
         assert sandbox._helper._process.wait(timeout=PATIENCE) == 0
 
     def test_no_file_stays_open(self, tmp_path):
-        # HDF5 would take the next file of that name for the one that is open.
+        # HDF5 would use the next file with this name as the one that is open.
         path = write(tmp_path / "a.h5md", **GZIPPED)
         for frame in range(N_FRAMES):
             patch(path, chunk_of(path, frame)[0], b"\xff" * 30)
@@ -675,7 +678,7 @@ class TestSandbox:
         path = write(tmp_path / "a.h5md", libver="latest")
         content = bytearray(path.read_bytes())
         heap = content.index(b"GCOL")
-        # The first object of a heap that keeps text: number 0, which is free space, of no size.
+        # The first object in the heap of texts: number 0, which is free space, with size zero.
         content[heap + 16 : heap + 32] = bytes(16)
         path.write_bytes(content)
         with pytest.raises(DamagedFileError, match=r"a.h5md: .* busy without end"):

@@ -1,4 +1,4 @@
-"""Chunks at the edge of a dataset, which HDF5 can be told not to filter."""
+"""Tests of chunks at the edge of a dataset, which HDF5 can leave unfiltered."""
 
 import ctypes
 from pathlib import Path
@@ -10,15 +10,15 @@ import pytest
 from paceline.errors import PacelineWarning
 from paceline.mdanalysis.reader import Reader
 
-#: Of H5Dpublic.h.
+#: Constant of H5Dpublic.h.
 DONT_FILTER_PARTIAL_CHUNKS = 2
 
 
 def leave_edges_alone(created):
-    """Ask for it of HDF5's own library, for h5py has no name for it."""
+    """Set the option with HDF5's C library, because h5py does not support it."""
     maps = Path("/proc/self/maps")
     lines = maps.read_text().splitlines() if maps.exists() else []
-    # Other packages bring HDF5 as well, and theirs knows no lists of h5py's.
+    # Other packages also load HDF5, and their library does not know the property lists of h5py.
     names = {line.split()[-1] for line in lines if "/libhdf5" in line and "_hl" not in line}
     asked = ctypes.c_int64(created.id), DONT_FILTER_PARTIAL_CHUNKS
     if not any(ctypes.CDLL(name).H5Pset_chunk_opts(*asked) == 0 for name in names):

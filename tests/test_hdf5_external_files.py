@@ -1,4 +1,4 @@
-"""Links and datasets that lead out of an HDF5 file are not followed, unless that is asked for."""
+"""Tests that links and datasets out of an HDF5 file are not followed, unless requested."""
 
 import os
 import signal
@@ -23,13 +23,13 @@ from paceline.mdanalysis.reader import Reader
 
 VALUE = "particles/all/position/value"
 POSITIONS = np.random.default_rng(1).uniform(0, 9, (6, 4, 3)).astype("f4")
-#: Seconds that a hang would last; nothing here takes long.
+#: Seconds after which a test counts as hanging; no test takes long.
 LIMIT = int(2 * PATIENCE)
 
 
 @pytest.fixture(autouse=True)
 def no_waiting():
-    """End what waits, though a test could not."""
+    """Interrupt a wait that the test cannot interrupt."""
 
     def stop(*_):
         raise TimeoutError
@@ -49,7 +49,7 @@ def fifo(tmp_path):
 
 @pytest.fixture
 def other(tmp_path):
-    """Another file, which holds the positions, and their bytes alone."""
+    """Another file with the positions, and a file with only their bytes."""
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["value"] = POSITIONS
     POSITIONS.tofile(tmp_path / "other.raw")
@@ -72,7 +72,7 @@ def by_virtual_dataset(file, other):
 
 
 def by_growing_virtual_dataset(file, other):
-    """HDF5 opens its source for the shape alone."""
+    """Use a virtual dataset, for whose shape HDF5 opens the source file."""
     endless = (h5py.h5s.UNLIMITED, *POSITIONS.shape[1:])
     layout = h5py.VirtualLayout(POSITIONS.shape, "f4", maxshape=(None, *POSITIONS.shape[1:]))
     source = h5py.VirtualSource(other, "value", POSITIONS.shape, maxshape=(None, *endless[1:]))
@@ -100,7 +100,7 @@ def way(request):
 
 
 def write(path, way, other):
-    """An H5MD file whose positions are elsewhere, and an observable likewise."""
+    """Write an H5MD file whose positions, and an observable, are in another file."""
     with h5py.File(path, "w", libver="latest") as file:
         file.create_group("h5md").attrs["version"] = [1, 1]
         particles = file.create_group("particles/all")
@@ -200,7 +200,7 @@ def test_soft_links_within_the_file(tmp_path):
 
 def test_who_waits_is_ended(tmp_path, monkeypatch):
     os.mkfifo(tmp_path / "pipe")
-    # Seconds of computing; it may wait 24 times as long.
+    # Limit in seconds of computing; waiting may take 24 times as long.
     monkeypatch.setattr(sandbox, "TIME_LIMIT", 0.125)
     with pytest.raises(DamagedFileError, match=r"pipe: .* HDF5's library waits 3 s: .* a pipe"):
         sandbox.run_in_sandbox(open_it, str(tmp_path / "pipe"))
@@ -237,7 +237,7 @@ time.sleep({LIMIT})
 
 
 def state_of(process):
-    """One letter; none of a process that is no more."""
+    """Return the state of a process as a letter; None if it has ended."""
     try:
         with open(f"/proc/{process}/stat") as file:
             return file.read().rpartition(")")[2].split()[0]

@@ -1,4 +1,4 @@
-"""`paceline info` and `paceline validate` of HDF5 files."""
+"""Tests of `paceline info` and `paceline validate` for HDF5 files."""
 
 import h5py
 import numpy as np
@@ -126,7 +126,7 @@ def test_every_checksum_is_verified_and_every_stream_read_to_its_end(tmp_path):
         value = file["particles/atoms/velocity/value"]
         info = value.id.get_chunk_info_by_coord((4, 0, 0))
     content = bytearray(path.read_bytes())
-    # The checksum of the deflate stream, which reading does not need.
+    # The checksum of the deflate stream, which partial reading ignores.
     content[info.byte_offset + info.size - 1] ^= 1
     path.write_bytes(content)
     (finding,) = bad(path)

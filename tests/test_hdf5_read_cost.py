@@ -1,4 +1,4 @@
-"""Cost of reading predicted from the layout, against a count of every byte."""
+"""Tests of the predicted cost of reading against a count of every byte."""
 
 import io
 
@@ -27,7 +27,7 @@ GZIP, SHUFFLE = Filter(1, "deflate", (4,)), Filter(2, "shuffle", (4,))
 
 
 def made_up(shape, chunk, dtype="f8", filters=(), rows=None, unwritten=()):
-    """An element whose chunks have sizes of their own where they are compressed."""
+    """Return an element; if it is compressed, each chunk has another size."""
     if chunk is None:
         return Element(Dataset("value", np.dtype(dtype), shape, offset=512), rows=rows)
     grid = [-(-n // c) for n, c in zip(shape, chunk, strict=True)]
@@ -44,7 +44,7 @@ def made_up(shape, chunk, dtype="f8", filters=(), rows=None, unwritten=()):
 
 
 def counted(element, atoms, frames):
-    """Bytes that reading these frames together takes: every wanted one, and short gaps."""
+    """Return the number of bytes to read these frames together: wanted bytes, and short gaps."""
     dataset = element.dataset
     chunk = dataset.chunk or dataset.shape
     grid = [-(-n // c) for n, c in zip(dataset.shape, chunk, strict=True)]
@@ -97,7 +97,7 @@ def test_bytes_are_those_that_are_counted(name, filters, step):
     atoms = np.arange(5, 900, step)
     at_once = counted(element, atoms, np.arange(7))
     assert bytes_read(element, atoms) == at_once
-    # What is inflated of a chunk is kept for the next frame.
+    # The decompressed part of a chunk is kept for the next frame.
     together = chunk[0] if filters else 1
     singly = [range(frame, min(7, frame + together)) for frame in range(0, 7, together)]
     assert bytes_read(element, atoms, one_by_one=True) == sum(
@@ -122,7 +122,7 @@ def test_long_runs_of_floats_are_read_without_what_is_between():
     element = made_up((4, 1000, 3), (4, 1000, 3), dtype="f4")
     assert bytes_read(element, np.arange(900)) == 4 * 900 * 12
     assert bytes_read(element, np.arange(100)) == 4 * 100 * 12
-    # A short gap behind a short run is read.
+    # A short gap after a short run is read, too.
     element = made_up((4, 200, 3), (4, 200, 3), dtype="f4")
     assert bytes_read(element, np.arange(100)) == (3 * 200 + 100) * 12
 

@@ -1,4 +1,6 @@
-"""An HDF5 trajectory from opening to workers: every layout, by the core and by HDF5's library."""
+"""Tests of HDF5 trajectories from opening to workers: every layout, by the core and by HDF5's
+library.
+"""
 
 import math
 import os
@@ -42,7 +44,7 @@ from paceline.trajectory.open import open_file
 
 HELD = numbers(n_frames=23, n_atoms=17)
 
-#: What the core reads by itself.
+#: Layouts that the core reads itself.
 LAYOUTS = {
     "contiguous": {},
     "big-endian": {"dtype": ">f4"},
@@ -71,7 +73,7 @@ LAYOUTS = {
     "shuffle, LZ4": {"chunks": (4, 17, 3), "compression": 32004, "shuffle": True},
     "LZ4 in blocks": {"chunks": (5, 4, 2), "compression": 32004, "compression_opts": (50,)},
 }
-#: What only HDF5's library reads, and why.
+#: Layouts that only HDF5's library reads, and why.
 FALLBACKS = {
     "float16": ({"dtype": "f2"}, "its numbers are float16"),
     "scale and offset": ({"chunks": (5, 17, 3), "scaleoffset": 3}, r"its filter .*\(6\)"),
@@ -89,7 +91,7 @@ def written(path, layout, **changes):
 
 
 def stored(path, name="position"):
-    """Values that h5py reads, as float32."""
+    """Return the values that h5py reads, as float32."""
     with h5py.File(path) as file:
         return file[f"particles/atoms/{name}/value"][:].astype(np.float32)
 
@@ -250,7 +252,7 @@ def test_a_chunk_within_which_a_run_starts_is_read_for_one_block(step, tmp_path)
     found = plan.make_plan(frames, chunk_frames=file.chunk_frames, **system)
     read = []
     for block in map(found.frames.__getitem__, found.blocks()):
-        # Each by another worker, which has kept nothing of the block before.
+        # Each block is read by another worker, which has nothing cached from the previous block.
         reader, room = file.spec.open(None, 1), FrameBuffer.allocate(block, 9, ["positions"])
         extents = extents_in(0, file, block.astype(np.uint64))
         read.append(reader.read(extents, room, required=1, skip=False)[2])
@@ -339,7 +341,7 @@ def test_chunks_too_large_to_be_kept_are_unpacked_once_a_block(tmp_path):
 
 
 def blocks_of_chunks(found, n_frames, chunk):
-    """Blocks that have frames of a chunk, at the most."""
+    """Return the maximum number of blocks that contain frames of the same chunk."""
     blocks = np.arange(n_frames) // found.block_frames
     chunks = np.split(blocks, range(chunk, n_frames, chunk))
     return max(len(np.unique(some)) for some in chunks)
@@ -369,12 +371,12 @@ def test_how_often_chunks_are_read_is_known(n_atoms, n_wanted, chunk):
     assert found.chunk_reads == blocks_of_chunks(found, n_frames, chunk)
 
 
-# The same everywhere
+# Same results on every backend
 
 
 @pytest.fixture(scope="module")
 def chunked(adk, tmp_path_factory):
-    """Adenylate kinase in the chunks that h5py chooses, which mix 13 frames; and its results."""
+    """Adenylate kinase in h5py's default chunks, which combine 13 frames; and its results."""
     path = tmp_path_factory.mktemp("chunked") / "adk.h5md"
     positions = MDAnalysis.Universe(*adk).trajectory.timeseries(order="fac")
     steps = np.arange(len(positions))
@@ -488,7 +490,7 @@ def test_what_mdanalysis_pairs_by_row_is_left_to_it(tmp_path):
     path = written(tmp_path / "a.h5md", {}, velocity=None, force=None)
     with h5py.File(path, "a") as file:
         particles = file["particles/atoms"]
-        # Of every second frame: MDAnalysis shows those of frame 2k at frame k.
+        # The file contains every second frame; MDAnalysis returns the data of frame 2k at frame k.
         particles["velocity/value"] = HELD.velocity[::2].repeat(2, axis=0)[:23].astype("f4")
         particles["velocity/value"].attrs["unit"] = "Angstrom ps-1"
         particles["velocity/step"] = np.arange(23) * 1000
@@ -548,7 +550,7 @@ def test_where_the_core_is_wrong_hdf5_reads(tmp_path, monkeypatch):
         return replace(found, elements={"positions": replace(element, dataset=dataset)})
 
     monkeypatch.setattr(conventions, "read_chunk_index", shifted)
-    # Another process would not see the change.
+    # Another process would not have this change.
     call = lambda function, path, **options: function(path, **options)  # noqa: E731
     monkeypatch.setattr(trajectory, "run_in_sandbox", call)
     with pytest.warns(PacelineWarning, match="do not read the same numbers in frame"):
@@ -636,7 +638,7 @@ def test_a_file_that_is_something_else_or_not_there(tmp_path):
         Reader(tmp_path / "none.h5md")
 
 
-# Through MPI-IO
+# Reading through MPI-IO
 
 
 @pytest.mark.parametrize(
@@ -682,7 +684,7 @@ def test_mpi_io_reads_the_same(kind, tmp_path):
 
 
 def test_a_program_ends_while_a_thread_asks_hdf5(tmp_path):
-    """It would wait for h5py's lock, which a thread stopped inside h5py never lets go of."""
+    """Check that the program does not wait for h5py's lock, held by a stopped thread for ever."""
     path = written(tmp_path / "a.h5md", FALLBACKS["scale and offset"][0])
     code = """
 import sys, threading, time, warnings
@@ -709,7 +711,7 @@ def test_filters_of_others(tmp_path):
     chunks = {"chunks": (5, 17, 3)}
     ours = written(tmp_path / "zstd.h5md", {**chunks, **plugin.Zstd()})
     path = written(tmp_path / "bitshuffle.h5md", {**chunks, **plugin.Bitshuffle()})
-    # In an interpreter that has not imported it.
+    # A separate interpreter is needed, which has not imported it.
     code = (
         "import sys, paceline; from paceline.analysis.rms import RMSF; "
         "[print(RMSF(paceline.Universe(one).atoms).run().results.rmsf[0]) for one in sys.argv[1:]]"

@@ -1,4 +1,4 @@
-"""A tenth of the hunt, and that it finds what it looks for."""
+"""Tests that run a tenth of the hunt, and check that it detects errors."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ HUNT = Path(__file__).with_name("hunt.py")
 
 
 def hunt(*words):
-    """Run a part of it in a process of its own, which forks others; it finds nothing."""
+    """Run a part of the hunt in a separate process, since it forks; it must find no error."""
     command = [sys.executable, "-W", "ignore", str(HUNT), *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
@@ -31,7 +31,7 @@ def test_changed_files():
     found = hunt("mutations", "--seed", "1", "--runs", "100")
     assert found.keys() == {*mutations.KINDS, "all"}
     assert found["all"]["runs"] == 100
-    # It neither refuses all files nor changes nothing.
+    # It must not refuse all files, and must change some.
     assert all(found["all"][outcome] > 2 for outcome in ("refused", "told", "equal", "unseen"))
 
 
@@ -54,14 +54,14 @@ def test_files_of_other_packages():
 
 
 class TestJudges:
-    """Expected findings."""
+    """Tests of expected findings."""
 
     @pytest.fixture
     def trial(self, tmp_path):
         return TrajectoryTrial("dcd", tmp_path)
 
     def judge(self, trial, folder, monkeypatch, change):
-        """Judge a sound file that is read in another way."""
+        """Judge a valid file that is read in another way."""
         read = trials.read
 
         def changed(path, options):

@@ -364,7 +364,9 @@ def test_units_in_parentheses(tmp_path):
 def test_times_that_were_never_written(tmp_path):
     unwritten = values() | {"time": np.full(N_FRAMES, 9.96921e36)}
     path = write_scipy(tmp_path / "a.nc", unwritten)
-    words = "not known: the file has a variable for times, but no time was written; its frames count"
+    words = (
+        "not known: the file has a variable for times, but no time was written; its frames count"
+    )
     with pytest.warns(PacelineWarning, match=words):
         assert [ts.time for ts in Reader(path)] == [0, 1, 2, 3, 4]
     assert [ts.time for ts in opened(path, dt=0.5)] == [0, 0.5, 1, 1.5, 2]
