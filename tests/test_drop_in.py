@@ -166,7 +166,7 @@ def test_data_of_frames(topology, trajectory) -> None:
     for ts, other in zip(ours.trajectory, theirs.trajectory, strict=True):
         for name in other.data:
             if (trajectory, name) == (DCD, "step"):
-                continue  # MDAnalysis counts frames; the file contains the simulation's step numbers
+                continue  # MDAnalysis counts frames; the file has step numbers
             assert ts.data[name] == other.data[name], name
     assert ours.trajectory[1].data["step"] > 0
 

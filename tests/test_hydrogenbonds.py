@@ -1,4 +1,4 @@
-"""Hydrogen bonds: the bonds of MDAnalysis in its order, those of MDTraj, and what each means."""
+"""Tests of hydrogen bonds: MDAnalysis's bonds in its order, MDTraj's bonds, and each criterion."""
 
 import itertools
 import warnings
@@ -28,7 +28,7 @@ CELLS = {
     "triclinic": (35, 28, 30, 80, 100, 115),
     "none": None,
 }
-#: Options; of few atoms, MDAnalysis compares all pairs.
+#: Options. For few atoms, MDAnalysis compares all pairs.
 OPTIONS = {
     "defaults": {},
     "long and bent": {"d_a_cutoff": 3.7, "d_h_a_angle_cutoff": 100},
@@ -62,7 +62,7 @@ OPTIONS = {
     },
     "half": {"acceptors_sel": "resid 3:99 and name OW", "hydrogens_sel": "name HW1"},
 }
-#: Those that `make test-all` alone runs.
+#: Cases that only `make test-all` runs.
 FURTHER = ("few", "donors once", "changing, but once")
 
 
@@ -95,7 +95,7 @@ def water(request, tmp_path_factory):
     folder, cell = tmp_path_factory.mktemp("water"), CELLS[request.param]
     with MDAnalysis.Writer(str(folder / "water.xtc"), 3 * n_water) as writer:
         for size in (1.0, 1.013, 0.991):
-            # To 0.1 Å, as to the 0.01 Å of a file: many distances are just at the cutoff.
+            # Positions are multiples of 0.1 Å, so that many distances equal the cutoff.
             oxygens = random.uniform(-20, 45, (n_water, 1, 3)).round(1) / (1 if cell else 3)
             turns = random.normal(size=(n_water, 2, 3))
             turns /= np.linalg.norm(turns, axis=2, keepdims=True)
@@ -124,7 +124,7 @@ def run_theirs(universe, *, stop=None, **options):
 
 
 def assert_same(ours, other):
-    """Each bit of the bonds, their order, and all that is counted of them."""
+    """Check the bits of the bonds, their order, and all counts."""
     found, wanted = ours.results.hbonds, other.results.hbonds
     assert found.dtype == wanted.dtype
     assert found.shape == wanted.shape
@@ -160,12 +160,12 @@ def test_when_selections_are_evaluated_may_be_set_later(water):
 
 @pytest.mark.one_in(2)
 def test_bonds_by_other_criteria_are_those_of_all_images(water):
-    """Within what rounding leaves open, those that a comparison of all images gives."""
+    """Compare with all images, allowing for cases that rounding decides."""
     universe = water(paceline)
     ts = universe.trajectory[1]
     x = ts.positions.astype(float)
     oxygens = np.arange(0, 1200, 3)
-    hydrogens = np.setdiff1d(np.arange(600), oxygens)  # of half of the molecules
+    hydrogens = np.setdiff1d(np.arange(600), oxygens)  # half of the molecules
     donors = hydrogens // 3 * 3
 
     def nearest(d):
@@ -253,7 +253,7 @@ def test_within_a_group(universe):
     part = universe.select_atoms("resid 20:90")
     found = HydrogenBondAnalysis(part).run(stop=3).results.hbonds
     wanted = HydrogenBondAnalysis(universe, between=["resid 20:90"] * 2).run(stop=3).results.hbonds
-    # MDAnalysis's order depends on all atoms that are searched.
+    # MDAnalysis's order depends on all searched atoms.
     assert {tuple(bond[:4]) for bond in found} == {tuple(bond[:4]) for bond in wanted}
     assert len(found) == len(wanted) > 0
 
@@ -284,7 +284,7 @@ def test_under_register(adk, theirs_too):
     "between", [[["all", "resname TIP3"], ["all", "all"]], ["all", "resname TIP3"]]
 )
 def test_groups_without_atoms_make_no_bonds(between, adk, theirs_too):
-    """As in a system without water, whose bonds with it are asked for."""
+    """Check bonds between the protein and a missing group, such as water in a dry system."""
     wanted = run_theirs(theirs_too, stop=3, between=between).results.hbonds
     with paceline.register() as registration:
         found = run_theirs(MDAnalysis.Universe(*adk), stop=3, between=between).results.hbonds
@@ -297,7 +297,7 @@ def test_groups_without_atoms_make_no_bonds(between, adk, theirs_too):
 
 
 def make(positions, cell=None, **attributes):
-    """A Universe of water molecules, or of other atoms, in memory of these frames."""
+    """Return a Universe of water molecules, or of other atoms, with these frames in memory."""
     n = np.shape(positions)[-2]
     universe = MDAnalysis.Universe.empty(n, 1, atom_resindex=[0] * n, trajectory=True)
     for name, values in attributes.items():
@@ -309,8 +309,8 @@ def make(positions, cell=None, **attributes):
     return universe
 
 
-#: Donor at the origin, its hydrogen 1 Å along x; distance (Å) and angle (degrees) of the acceptor
-#: there, and by which criteria it is bonded.
+#: The donor is at the origin, and its hydrogen 1 Å along x. Distance (Å) and angle (degrees) of the
+#: acceptor, and the criteria by which it is bonded.
 GEOMETRIES = {
     (2.9, 0.0): {"mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"},
     (2.9, 29.0): {"baker_hubbard", "wernet_nilsson", "gromacs"},
@@ -377,7 +377,7 @@ def test_bonds_are_those_of_mdtraj(criterion, universe, adk):
 
 
 class Blinking:
-    """Bonds that are there in frames of a pattern."""
+    """Bonds that exist in some frames, by a pattern."""
 
     def __init__(self, tmp_path, patterns):
         n, n_frames = len(patterns), len(patterns[0])
@@ -451,7 +451,7 @@ def test_correlations_in_time_are_those_of_their_definitions(tmp_path):
 
 
 def test_mdanalysis_averages_ratios_and_leaves_empty_origins_out(tmp_path):
-    """One bond, then three that all break: the mean of 1/1 and 0/3 is no probability of a bond."""
+    """Check one bond and then three that break: the mean of 1/1 and 0/3 is not a probability."""
     one = Blinking(tmp_path, [[1, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 0]]).run()
     assert one.lifetime(tau_max=1)[1].tolist() == [1, 0.5]
     assert one.time_correlation(tau_max=1).correlation.tolist() == [1, 0.25]
@@ -466,7 +466,7 @@ def test_lifetimes_are_those_of_mdanalysis(density, tmp_path):
     for tau_max, window_step, gap in itertools.product((0, 1, 12, 13), (1, 2, 5), (0, 1, 2, 5)):
         filled = correct_intermittency(bonds, gap)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of a lag that no frames have
+            warnings.simplefilter("ignore")  # a lag without frames
             lags, values, _ = autocorrelation(filled, tau_max, window_step)
         found = one.lifetime(tau_max, window_step, gap)
         np.testing.assert_array_equal(found, [lags, values])
@@ -518,7 +518,7 @@ def test_selections_may_be_changed(universe):
 
 
 def test_selections_that_change(universe, theirs_too):
-    """On many workers and blocks, with a record of what was selected, and within a group."""
+    """Check many workers and blocks, with the selected atoms recorded, also within one group."""
     selections = {
         "hydrogens_sel": "name HN and around 12 resid 30",
         "acceptors_sel": "name O and not prop z > 2",
@@ -537,12 +537,12 @@ def test_selections_that_change(universe, theirs_too):
     assert {tuple(bond[:4]) for bond in some} == {tuple(bond[:4]) for bond in wanted[inside]}
     one.acceptors_sel = "name O"
     assert len(one.run(stop=28).results.hbonds) > len(wanted)
-    one.hydrogens_sel = "name HN and not segid x"  # no coordinate
+    one.hydrogens_sel = "name HN and not segid x"  # not a coordinate
     assert one.run(stop=3).results.provenance["hydrogens"].startswith("203 atoms")
 
 
 def test_selections_that_change_and_find_nothing(universe, theirs_too):
-    """In some frames, in all of them; and what can choose no atom at all."""
+    """Check groups that are empty in some frames, in all frames, or always."""
     near = {"acceptors_sel": "name O and around 3.5 (resid 30 and name N)"}
     wanted = run_theirs(theirs_too, stop=10, **near).count_by_time()
     found = HydrogenBondAnalysis(universe, **near).run(stop=10).results
@@ -623,7 +623,7 @@ def test_positions_that_are_nan_are_an_error(lost, criterion):
 
 
 def test_bonds_of_millions_of_atoms_are_counted():
-    """Three indices together need more than 64 bits."""
+    """Check that three indices together may need more than 64 bits."""
     n_atoms = 3_000_000
     universe = MDAnalysis.Universe.empty(n_atoms)
     universe.add_TopologyAttr("ids", np.arange(n_atoms))
@@ -646,7 +646,7 @@ def test_the_most_frequent_bonds(universe, damaged):
     for row, count in zip(rows[:30], table["frames"], strict=False):
         assert (hbonds == row).all(axis=1).sum() == count
     same = np.flatnonzero(np.diff(table["frames"]) == 0)
-    assert (rows[same, 0] <= rows[same + 1, 0]).all()  # equals in the order of atoms
+    assert (rows[same, 0] <= rows[same + 1, 0]).all()  # ties are in the order of atoms
     donor, hydrogen, acceptor = (universe.atoms[index] for index in rows[0])
     assert table["hydrogen bond"][0] == (
         f"{donor.resname} {donor.resid} {donor.name}–{hydrogen.name} … "

@@ -1,4 +1,4 @@
-"""Distances to unintended nearest images warn."""
+"""Tests that distances to unintended nearest images warn."""
 
 import re
 import warnings
@@ -27,7 +27,7 @@ from paceline.errors import PacelineWarning
 
 @pytest.fixture
 def crystal(tmp_path):
-    """One cubic cell of copper, of four atoms, in which each has twelve neighbours at 2.55 Å."""
+    """A cubic cell of copper with four atoms. Each has twelve neighbours at 2.55 Å."""
     made = MDAnalysis.Universe.empty(4, trajectory=True)
     edge = 3.61
     made.atoms.positions = np.array([[0, 0, 0], [1, 1, 0], [1, 0, 1], [0, 1, 1]]) * edge / 2
@@ -41,7 +41,7 @@ def crystal(tmp_path):
 
 @pytest.fixture
 def chain(tmp_path):
-    """Atoms of a straight protein of 12 residues, 3.8 Å apart, in a cell of 30 Å, wrapped."""
+    """Atoms of a straight protein of 12 residues, 3.8 Å apart, wrapped in a cell of 30 Å."""
     made = MDAnalysis.Universe.empty(
         12, 12, atom_resindex=np.arange(12), residue_segindex=[0] * 12, trajectory=True
     )
@@ -75,7 +75,7 @@ def test_pairs_beyond_half_the_cell_warn(make, crystal):
 def test_neighbours_in_a_small_cell_are_too_few(crystal):
     with pytest.warns(PacelineWarning, match="pairs are missing"):
         found = CoordinationNumbers(crystal.atoms, cutoff=2.6).run()
-    assert found.results.coordination.tolist() == [[3] * 4] * 3  # of twelve, by images
+    assert found.results.coordination.tolist() == [[3] * 4] * 3  # of twelve images
     with warnings.catch_warnings():
         warnings.simplefilter("error", PacelineWarning)
         again = CoordinationNumbers(crystal.atoms, cutoff=2.6, pbc=False).run()
@@ -110,7 +110,7 @@ def test_heights_of_triclinic_cells():
     assert least_width(found[:1]) == pytest.approx(min(heights), rel=1e-6)
     assert least_width(found[1:]) == pytest.approx(30)
     assert least_width(found[2:]) == np.inf
-    # Along an axis without images, none is missing.
+    # Along an axis without images, no neighbour is missing.
     for flags, width in ((0b110, 40), (0b100, 50), (0b001, 30), (0b000, np.inf)):
         found[1, PERIODIC] = flags
         assert least_width(found[1:2]) == pytest.approx(width)
@@ -131,7 +131,7 @@ def test_distances_within_a_molecule_longer_than_half_the_cell(bonds, chain):
         text = r"in frame 0: \d+\.\d Å within the molecule, and \d+\.\d Å to the image"
         with pytest.warns(PacelineWarning, match=text):
             analysis.run()
-    # Another warning, about the molecule that the cell splits, has numbers, too.
+    # The warning about the split molecule also contains numbers.
     within, to_image = re.findall(r"(\d+\.\d) Å", analysis.results.provenance["warnings"])[-2:]
     assert (float(within), float(to_image)) == pytest.approx((34.2, 4.2))
 
@@ -143,7 +143,7 @@ def test_distances_that_are_right_are_silent(chain):
         DistanceMap(chain.atoms[:4]).run()
         DistanceMap(chain.atoms, pbc=False).run()
         AtomicDistances(chain.atoms[:3], chain.atoms[3:6]).run()
-        # Molecules of their own may be anywhere.
+        # Separate molecules may be in any image.
         DistanceMap(water.select_atoms("name OW")[::400]).run(stop=2)
         DistanceMap(paceline.Universe(datafiles.GRO).select_atoms("name OW")[::400]).run()
 

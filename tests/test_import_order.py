@@ -1,4 +1,4 @@
-"""Imports go one way, in the order in which a frame travels. Read from the sources alone."""
+"""Tests that imports go one way, in the order in which a frame travels, by the sources alone."""
 
 import ast
 import functools
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "paceline"
 CRATES = ROOT / "crates"
 
-#: Packages and modules may import those of earlier rows, and of their own.
+#: A package may import packages of earlier rows, and of its own row.
 ORDER = (
     ("_core", "errors"),
     ("_util",),
@@ -50,7 +50,7 @@ HEAVY = ("cli", "mdanalysis", "universe")
 
 @pytest.fixture(autouse=True)
 def no_garbage_collection():
-    """Parse without a finalizer of other tests within: CPython 3.11 may count its depth wrongly."""
+    """Disable finalizers during parsing: CPython 3.11 may count its recursion depth wrongly."""
     gc.disable()
     yield
     gc.enable()
@@ -66,7 +66,7 @@ def parsed(path: Path) -> ast.Module:
 
 @functools.cache
 def level(name: str) -> int | None:
-    """Row of a module, or of the package that it is in."""
+    """Return the row of a module, or of its package."""
     while name:
         for row, names in enumerate(ORDER):
             if name in names:
@@ -76,7 +76,7 @@ def level(name: str) -> int | None:
 
 
 def name_of(path: Path) -> str:
-    """Dotted name of a module within the package."""
+    """Return the dotted name of a module in the package."""
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__")
 
 
@@ -85,7 +85,7 @@ MODULES = {name_of(path): path for path in PYTHON_FILES} | {"_core": None}
 
 @functools.cache
 def imported(path: Path) -> set[str]:
-    """Modules of the package that a module imports, also inside functions."""
+    """Return the modules of the package that a module imports, also inside functions."""
     found = set()
     for name in python_imports(path, parsed(path)):
         package, _, inner = name.partition(".")
@@ -97,7 +97,7 @@ def imported(path: Path) -> set[str]:
 
 
 def python_imports(path: Path, tree: ast.AST) -> Iterator[str]:
-    """Dotted names of all that is imported, `from a import b` as a.b."""
+    """Yield the dotted names of all imports, with `from a import b` as a.b."""
     package = ("paceline", *path.relative_to(PACKAGE).parent.parts)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -109,7 +109,7 @@ def python_imports(path: Path, tree: ast.AST) -> Iterator[str]:
 
 
 def at_module_level(node: ast.AST) -> Iterator[ast.stmt]:
-    """Statements that run when the module is imported."""
+    """Yield the statements that run when the module is imported."""
     for child in ast.iter_child_nodes(node):
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
@@ -139,7 +139,7 @@ def test_python_imports_only_what_comes_before():
 
 
 def test_no_module_reaches_itself():
-    # A package's __init__ re-exports names of its modules, which may import the package's own.
+    # A package's __init__ re-exports names of its modules, which may import names of the package.
     graph = {name_of(path): imported(path) for path in PYTHON_FILES if path.stem != "__init__"}
     try:
         TopologicalSorter(graph).prepare()
@@ -148,7 +148,9 @@ def test_no_module_reaches_itself():
 
 
 def test_no_package_has_a_name_twice():
-    """Module `a.b` can only be reached as `a.b` where no other thing of the package is called b."""
+    """Check names: module `a.b` is reachable as `a.b` only if nothing else in the package is named
+    b.
+    """
     wrong = {}
     for path in PACKAGE.rglob("__init__.py"):
         modules = {one.stem for one in path.parent.iterdir()}
@@ -217,7 +219,7 @@ def test_rust_modules_form_no_circle():
 
 
 def rust_modules(source: Path) -> dict[str, set[str]]:
-    """Graph of a crate's modules: which other ones each uses, tests aside."""
+    """Return the graph of a crate's modules: the modules that each uses, without tests."""
     root = rust_code(source / "lib.rs")
     reexported = {
         name: module
@@ -235,13 +237,13 @@ def rust_modules(source: Path) -> dict[str, set[str]]:
 
 
 def rust_code(path: Path) -> str:
-    """Code of a file without its comments and without the tests at its end."""
+    """Return the code of a file without comments, and without the tests at its end."""
     code = re.sub(r"//.*", "", path.read_text(encoding="utf-8"))
     return re.split(r"#\[cfg\(test\)\]\s*(?:#\[.*\]\s*)?mod \w+ \{", code)[0]
 
 
 def rust_uses(code: str, depth: int) -> set[str]:
-    """Names from the crate's root: `crate::{module, other::Thing}`, or as many `super::`."""
+    """Return names relative to the crate root: `crate::{module, other::Thing}`, or `super::`."""
     start = r"(?<![\w:])(?:crate::|" + "super::" * depth + ")"
     names = set(re.findall(start + r"(\w+)", code))
     for group in re.finditer(start + r"\{", code):

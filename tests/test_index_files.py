@@ -1,4 +1,4 @@
-"""The saved index: found again, recognised by content, extended, rebuilt, never in the way."""
+"""Tests of the saved index: found again, recognised by content, extended, and rebuilt."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*(is cut|the header says)")
 
 @pytest.fixture
 def path(tmp_path):
-    """An XTC file of 10 frames and 1.6 MB, alone in its folder."""
+    """An XTC file of 10 frames and 1.6 MB, alone in a folder."""
     folder = tmp_path / "run"
     folder.mkdir()
     return Path(shutil.copy(datafiles.XTC, folder / "trajectory.xtc"))
@@ -29,7 +29,7 @@ def path(tmp_path):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    """The user's cache, which is empty."""
+    """The user's cache folder, which is empty."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return tmp_path / "cache" / "paceline"
 
@@ -44,7 +44,7 @@ def extents(trajectory):
 
 
 def agrees_with_a_scan(trajectory, path):
-    """Assert that an index holds what a scan of the whole file finds."""
+    """Check that an index equals a scan of the whole file."""
     scanned = open_file(path, refresh=True)
     assert scanned.index_origin == "scanned"
     np.testing.assert_array_equal(extents(trajectory), extents(scanned))
@@ -93,7 +93,7 @@ def test_a_copy_keeps_its_index(path, tmp_path):
     folder = tmp_path / "archive"
     folder.mkdir()
     for file in (path, index_of(path)):
-        # Without its times, which shutil.copy does not keep.
+        # The modification time differs, because shutil.copy does not preserve it.
         shutil.copy(file, folder)
     copied = folder / path.name
     os.utime(copied, (1, 1))
@@ -182,7 +182,7 @@ def test_damaged_times_are_read_again(path):
 
 
 def served_from_the_cache(path, cache):
-    """Assert that the index goes to the cache, and is found there."""
+    """Check that the index is saved in the cache, and found there."""
     first = open_file(path)
     assert first.index_origin == "scanned"
     assert Path(first.index_file).parent == cache
@@ -201,7 +201,7 @@ def test_a_folder_without_permission_to_write(path, cache):
 
 
 def test_a_place_that_cannot_be_written(path, cache):
-    # For root as well: a folder is in the place where the index would stand.
+    # This also stops root: the path of the index is a folder.
     index_of(path).mkdir()
     served_from_the_cache(path, cache)
     assert sorted(path.parent.iterdir()) == [index_of(path), path]
@@ -251,7 +251,7 @@ except KeyboardInterrupt:
 
 
 def test_ctrl_c_ends_a_long_scan(path):
-    # Behind ten frames a hole, in which the scan looks for the next frame for minutes.
+    # After ten frames there is a hole, which a scan for the next frame would search for minutes.
     try:
         os.truncate(path, 2**40)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Interaction fingerprints against loops over all frames, and what makes none."""
+"""Tests of interaction fingerprints against loops over all frames, and of excluded pairs."""
 
 import MDAnalysis
 import numpy as np
@@ -76,7 +76,7 @@ def test_a_fingerprint_is_a_table(universe, tmp_path):
 
 
 def test_residues_of_the_same_name_have_columns_of_their_own():
-    """A dimer, and residues of one segment whose numbers come again."""
+    """Check a dimer, and residues of one segment with repeated numbers."""
     made = MDAnalysis.Universe.empty(
         *(6, 6, 2), atom_resindex=range(6), residue_segindex=[0, 0, 1, 1, 1, 1], trajectory=True
     )

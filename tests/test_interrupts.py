@@ -1,4 +1,4 @@
-"""Ctrl-C at any line ends as Ctrl-C, and leaves nothing running, half done or lost."""
+"""Tests that Ctrl-C at any line ends a run, and leaves nothing running, incomplete or lost."""
 
 import argparse
 import errno
@@ -23,7 +23,7 @@ from paceline.performance.bench import run_command
 
 @pytest.fixture(autouse=True)
 def handlers():
-    """A signal that comes while handlers are put back leaves one of them."""
+    """Signal handlers. A signal during their restoration may leave one of them."""
     former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in former.items():
@@ -32,7 +32,7 @@ def handlers():
 
 @pytest.fixture
 def processes(monkeypatch):
-    """All that were started."""
+    """All processes that were started."""
     started = []
 
     class Known(subprocess.Popen):
@@ -103,7 +103,7 @@ def test_a_file_is_the_old_one_or_the_new_one(existing, tmp_path):
         found = {path.name: path.read_text() for path in tmp_path.iterdir()}
         assert set(existing) <= set(found) <= {"a", "b"}
         new = [name for name in found if name not in existing]
-        # Files that had no namesake come together.
+        # Files that did not exist before appear together.
         assert len(new) in (0, 2 - len(existing)), found
         assert all(found[name] == "" for name in new)
         prepare()

@@ -1,4 +1,4 @@
-"""LAMMPS's text dumps: the numbers of MDAnalysis, ids sorted, and files of any kind."""
+"""Tests of LAMMPS's text dumps: MDAnalysis's numbers, atoms sorted by id, and variants of files."""
 
 import bz2
 import gzip
@@ -57,7 +57,7 @@ pytestmark = [
 
 
 def unpacked(name: str, folder: Path) -> str:
-    """Copy a file of MDAnalysis's tests, without its compression: no index is left beside it."""
+    """Copy a file of MDAnalysis's tests, decompressed, so that no index is next to it."""
     path = Path(getattr(datafiles, name))
     content = path.read_bytes()
     if path.suffix == ".bz2":
@@ -67,10 +67,10 @@ def unpacked(name: str, folder: Path) -> str:
 
 
 def assert_same(ours, theirs):
-    """That two Timesteps hold the same, bit for bit.
+    """Check that two Timesteps are equal, bit for bit.
 
-    But where the corner of the cell has moved since the first frame, all atoms are elsewhere by as
-    much: MDAnalysis counts from the corner of each frame.
+    If the corner of the cell moved since the first frame, all positions differ by this motion,
+    because MDAnalysis subtracts the corner of each frame.
     """
     moved = ours.positions.astype(float) - theirs.positions
     if np.abs(moved).max() > 0 and ours.frame > 0:
@@ -89,7 +89,7 @@ def assert_same(ours, theirs):
 
 
 def assert_all_same(path, **options):
-    """That all frames are those of MDAnalysis; returns their number."""
+    """Check that all frames equal MDAnalysis's; return their number."""
     ours, theirs = Reader(str(path), **options), DumpReader(str(path), **options)
     for one, other in zip(ours, theirs, strict=True):
         assert_same(one, other)
@@ -127,7 +127,7 @@ def test_all_fields_and_gaps_between_ids(tmp_path):
     assert first.has_forces
 
 
-#: Units of lengths, velocities and forces of each style.
+#: Units of lengths, velocities and forces in each unit style.
 STYLES = {
     "real": ("Angstrom", "Angstrom/fs", "kcal/(mol*Angstrom)"),
     "metal": ("Angstrom", "Angstrom/ps", "eV/Angstrom"),
@@ -153,7 +153,7 @@ def test_units_are_converted(style, columns, tmp_path):
     )
     for one, same, other in zip(stated, named, theirs, strict=True):
         assert_same(one, same)
-        # The corner moves by 0.125, from which MDAnalysis counts, and scaled positions twice.
+        # The corner moves by 0.125 per frame. MDAnalysis subtracts it; for scaled positions, twice.
         moved = one.frame * 0.125 * (2 if "xs" in columns else 1)
         positions = (other.positions + moved) * length
         np.testing.assert_allclose(one.positions, positions, rtol=2e-7, atol=2e-6 * length)
@@ -342,11 +342,11 @@ def test_a_published_file_without_positions(tmp_path):
         Reader(unpacked("LAMMPSDUMP_nocoords", tmp_path))
 
 
-# Damage of frame 2, whose atoms are 0 to 59 of `lines`.
+# Damage of frame 2, whose atoms are lines 0 to 59.
 
 
 def in_frame_2(change):
-    """A file with its third frame changed, and where the frame begins."""
+    """Return a file with its third frame changed, and the offset of this frame."""
     frames = [frame_of(number) for number in range(N_FRAMES)]
     lines = frames[2].splitlines(keepends=True)
     change(lines)
@@ -543,7 +543,7 @@ def test_frames_come_at_least_five_times_as_fast(tmp_path):
 def test_columns_of_atoms_are_those_of_the_style_that_is_named(
     style, columns, charge, images, tmp_path
 ):
-    """`write_data` names it; MDAnalysis would take a type for a residue's number."""
+    """Check the column named by `write_data`; MDAnalysis would read a type as residue number."""
     data, dump = tmp_path / "one.data", tmp_path / "one.lammpstrj"
     lines = [f"{columns.format(k)} {k}.5 2 3{images}" for k in (1, 2, 3)]
     box = "0 9 xlo xhi\n0 9 ylo yhi\n0 9 zlo zhi\n"

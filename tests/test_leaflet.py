@@ -1,4 +1,6 @@
-"""Leaflets of membranes: of bilayers made by hand, and MDAnalysis's of membranes in files."""
+"""Tests of membrane leaflets: bilayers made by hand, and MDAnalysis's leaflets of membranes in
+files.
+"""
 
 import MDAnalysis
 import numpy as np
@@ -17,14 +19,14 @@ CELL = [60, 60, 80, 90, 90, 90]
 
 
 def bilayer(n=6, spacing=10.0, heights=(20.0, 60.0)):
-    """Lattices of headgroups in two layers, shape (2 n², 3)."""
+    """Return lattices of head groups in two layers, shape (2 n², 3)."""
     lattice = spacing * np.arange(n) + spacing / 2
     x, y = (axis.ravel() for axis in np.meshgrid(lattice, lattice))
     return np.concatenate([np.column_stack([x, y, np.full(n * n, z)]) for z in heights])
 
 
 def made(folder, frames, cell=CELL):
-    """A Universe of such positions."""
+    """Return a Universe with these positions."""
     frames = np.asarray(frames)
     universe = MDAnalysis.Universe.empty(frames.shape[1], trajectory=True)
     universe.add_TopologyAttr("names", ["P"] * frames.shape[1])
@@ -39,7 +41,7 @@ def made(folder, frames, cell=CELL):
 
 
 def components_of(universe, select, cutoff, pbc):
-    """Number of each atom's component in each frame, by the pairs of MDAnalysis."""
+    """Return the component number of each atom in each frame, from MDAnalysis's pairs."""
     atoms, rows = universe.select_atoms(select), []
     for ts in universe.trajectory:
         pairs = contact_matrix(atoms.positions, cutoff, box=ts.dimensions if pbc else None)
@@ -63,7 +65,9 @@ def test_a_bilayer(tmp_path):
 
 
 def test_components_are_numbered_by_their_first_atoms(tmp_path):
-    """Not by size, in MDAnalysis neither, other than its manual says."""
+    """Check the order of components: MDAnalysis does not sort by size either, unlike its manual
+    says.
+    """
     lipids = np.concatenate([[[30, 30, 5]], bilayer(4)])
     universe = made(tmp_path, [lipids])
     found = LeafletSeries(universe, "name P", 10.5).run()
@@ -75,7 +79,7 @@ def test_components_are_numbered_by_their_first_atoms(tmp_path):
 
 
 def test_lipids_that_change_sides(tmp_path):
-    """One by way of the middle; one that connects both layers meanwhile; and back."""
+    """Move one lipid to the other side, and another between the layers and back."""
     first = bilayer()
     middle, there, bridge = first.copy(), first.copy(), first.copy()
     middle[7, 2] = 40
@@ -102,7 +106,7 @@ def test_lipids_that_change_sides(tmp_path):
 @pytest.mark.parametrize("shift", [0, 38])
 @pytest.mark.parametrize("turned", [False, True])
 def test_the_upper_leaflet_has_its_heads_above_tails(shift, turned):
-    """Also where the membrane lies across the border of the cell."""
+    """Check a membrane that also lies across the boundary of the cell."""
     heads, tails = bilayer(heights=(20.0, 60.0)), bilayer(heights=(30.0, 50.0))
     if turned:
         heads, tails = np.roll(heads, 36, axis=0), np.roll(tails, 36, axis=0)
@@ -121,7 +125,7 @@ def test_the_upper_leaflet_has_its_heads_above_tails(shift, turned):
 
 
 def test_leaflets_keep_their_numbers_where_components_do_not(tmp_path):
-    """The first atom changes sides, and so the order of the components."""
+    """Move the first atom to the other side, which changes the order of components."""
     first = bilayer()
     other = first.copy()
     other[0, 2] = 60
@@ -132,7 +136,7 @@ def test_leaflets_keep_their_numbers_where_components_do_not(tmp_path):
 
 
 def test_nearest_images(tmp_path):
-    """A layer across the border of the cell is one with pbc, and two without."""
+    """Check a layer across the boundary of the cell: one leaflet with pbc, and two without."""
     lipids = bilayer(heights=(1.0, 41.0))
     lipids[:18, 2] = 79.0
     universe = made(tmp_path, [lipids])
@@ -144,7 +148,7 @@ def test_nearest_images(tmp_path):
 
 @pytest.fixture(scope="module")
 def martini():
-    """A bilayer of coarse-grained lipids and cholesterol, on MDAnalysis and on ours."""
+    """Coarse-grained lipids and cholesterol, by MDAnalysis and by paceline."""
     return tuple(kind(Martini_membrane_gro) for kind in (MDAnalysis.Universe, paceline.Universe))
 
 
@@ -171,7 +175,7 @@ def check_as_leaflet_finder(theirs, ours, select, cutoff, pbc):
 
 
 def test_leaflet_finder_itself(membrane_lipids):
-    """MDAnalysis's leaflets, by networkx; the components have paceline's order."""
+    """Compare with MDAnalysis's leaflets by networkx; components have paceline's order."""
     pytest.importorskip("networkx")
     theirs, universe, _ = membrane_lipids
     found = LeafletSeries(universe, "name P", 9.0).run()
@@ -227,7 +231,7 @@ def test_what_is_refused(tmp_path):
     lipids[3, 1] = np.nan
     with pytest.raises(AnalysisError, match="frame 0: positions are not all finite"):
         LeafletSeries(made(tmp_path, [lipids]), "name P").run()
-    # Kernels leave out frames of nothing but NaN: such a one is no single component.
+    # Kernels skip frames that contain only NaN; such a frame must not become one component.
     lost = np.full_like(lipids, np.nan)
     with pytest.raises(AnalysisError, match="frame 1: positions are not all finite"):
         LeafletSeries(made(tmp_path, [bilayer(2), lost]), "name P").run()

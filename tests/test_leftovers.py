@@ -1,4 +1,4 @@
-"""The next process removes files of a killed process, and none of a running one."""
+"""Tests that the next process removes files of a killed process, and none of a running process."""
 
 import os
 import signal
@@ -18,7 +18,8 @@ from paceline._util.leftovers import ScratchFolder, remove_leftovers
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="nothing is locked there")
 
-#: Runs on processes, and kills all of its session at once, which no process can tidy after.
+#: Script that runs on processes, and kills its whole session at once, so that no process can clean
+#: up.
 RUN = """
 import os, signal, sys, paceline
 backend, *files = sys.argv[1:]
@@ -32,7 +33,7 @@ paceline.TimeSeries(kill, atoms).run(backend=backend, n_workers=2)
 
 @pytest.fixture
 def temporary(tmp_path, monkeypatch):
-    """A temporary folder of its own."""
+    """A separate temporary folder."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -67,7 +68,7 @@ def test_folders_of_processes_that_run_are_left_alone(temporary):
     with ScratchFolder("attempts") as folder, ScratchFolder("dask") as second:
         code = "from paceline._util.leftovers import remove_leftovers; remove_leftovers()"
         assert run(code).returncode == 0
-        # Nobody can tell whose the other is, which is new.
+        # The owner of the other, new folder cannot be determined.
         assert set(temporary.iterdir()) == {Path(folder), Path(second), other}
     os.utime(other, (0, 0))
     remove_leftovers()
@@ -115,11 +116,11 @@ def test_semaphores_are_removed_that_no_process_has(monkeypatch, tmp_path):
         for path in left:
             path.write_bytes(bytes(32))
             os.utime(path, (time.time() - 60,) * 2)
-        # Some process may have the one whose maker's number is not known.
+        # A process may use the semaphore whose creator is unknown.
         monkeypatch.setattr(leftovers, "_mapped_semaphores", lambda: (seen, False))
         leftovers._remove_semaphores()
         assert [path.exists() for path in left] == [False, True]
-        # A container does not see who has them.
+        # Inside a container, the processes that use it are invisible.
         monkeypatch.setattr(leftovers, "_mapped_semaphores", lambda: (seen, True))
         monkeypatch.setattr(leftovers, "_ALL_PROCESSES", 0)
         leftovers._remove_semaphores()

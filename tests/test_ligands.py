@@ -1,4 +1,4 @@
-"""Ligands and their complexes: names, images, and what a battery computes of them."""
+"""Tests of ligands and their complexes: names, images, and what a battery computes."""
 
 import html
 import re
@@ -30,7 +30,7 @@ CELLS = [[40, 45, 50, 90, 90, 90], [40, 40, 40, 70, 80, 75]]
 
 
 def system(n_solvent=0, resname="LIG"):
-    """A chain of ten residues, a ligand of six heavy atoms and two hydrogens, and a solvent."""
+    """Return a chain of ten residues, a ligand of six heavy atoms and two hydrogens, and solvent."""
     sizes = [4] * 10 + [8] + [6] * n_solvent
     residues = np.repeat(np.arange(len(sizes)), sizes)
     universe = MDAnalysis.Universe.empty(
@@ -50,7 +50,9 @@ def system(n_solvent=0, resname="LIG"):
 
 
 def moving(leaving, cell):
-    """Positions of a complex that crosses the cell; the ligand leaves it, with `leaving`, Å."""
+    """Return positions of a complex across the cell face; with `leaving` (Å), the ligand moves
+    away.
+    """
     places = np.array([[1.2 * (k % 10), 1.3 * (k // 10), 0.4 * (k % 2)] for k in range(48)])
     places[40:] = [[1.2 * k, 9.0, 0.0] for k in range(8)]
     steps = np.linspace(0, 1, N_FRAMES)[:, None, None]
@@ -61,7 +63,7 @@ def moving(leaving, cell):
 
 @pytest.fixture(params=CELLS, ids=["right angles", "triclinic"])
 def made(request, tmp_path):
-    """Write a complex whose atoms are wrapped one by one; give the topology, path and positions."""
+    """Write a complex wrapped atom by atom; return topology, path and positions."""
 
     def make(leaving=0.0):
         universe, vectors = system(), triclinic_vectors(request.param).astype(np.float64)
@@ -94,7 +96,7 @@ def test_a_ligand_crosses_the_cell_with_its_protein(made):
 
 @pytest.mark.filterwarnings("ignore")
 def test_a_ligand_that_leaves_is_not_pulled_back(made):
-    """Its distance from the nearest atom of the first frame is that of the nearest image."""
+    """Check that the distance from the nearest atom of the first frame uses the nearest image."""
     topology, path, whole, vectors = made(leaving=14.0)
     found = positions(paceline.Universe(topology, path), unwrap(together="complexes"))
     gaps = np.linalg.norm(whole[0, :40, None] - whole[0, None, 40:], axis=2)
@@ -200,7 +202,7 @@ def test_the_command_line_keeps_complexes_together(made, tmp_path, run):
 
 @pytest.mark.filterwarnings("ignore")
 def test_wrap_keeps_complexes_together(made, tmp_path, run):
-    """The centre of the complex, and not that of each molecule, ends within the cell."""
+    """Check that the centre of the complex is within the cell, and not that of each molecule."""
     topology, path, whole, vectors = made()
     universe = paceline.Universe(topology, path)
     steps = {
@@ -403,7 +405,7 @@ def test_maps_hold_the_residues_with_most_pairs(adk_xtc, monkeypatch):
         name: (np.count_nonzero(every.columns[name]), every.columns[name].sum()) for name in every.y
     }
     most = sorted(pairs, key=pairs.get, reverse=True)[:7]
-    assert [*table.y] == [name for name in every.y if name in most]  # along the chain
+    assert [*table.y] == [name for name in every.y if name in most]  # in the order of the chain
     assert table.states.label == f"residue, 7 of {len(every.y)} with pairs"
     assert table.states.parts.tolist() == [*table.y]
 

@@ -1,4 +1,4 @@
-"""`import paceline` is light: what a script or a worker process pays before it does anything."""
+"""Tests that `import paceline` is fast: the cost for every script and worker process."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ from MDAnalysisTests.datafiles import H5MD_xvf
 import paceline
 from paceline import _core
 
-#: All that `import paceline` may load, beside NumPy and the standard library.
+#: All packages that `import paceline` may load, besides NumPy and the standard library.
 ALLOWED = {"paceline", "paceline._core"}
 
 PROBE = """
@@ -24,7 +24,7 @@ print(*sorted(set(sys.modules) - before))
 
 
 def loaded_by(statements: str) -> set[str]:
-    """Modules that a fresh interpreter prints."""
+    """Return the modules that a fresh interpreter prints."""
     command = [sys.executable, "-c", statements]
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
@@ -36,7 +36,7 @@ def test_import_loads_only_a_fixed_list():
 
 
 def test_workers_load_no_mdanalysis():
-    # The module of an analysis is what a worker process imports when it is sent its half.
+    # A worker process imports the module of an analysis when it receives the worker part.
     probe = "import sys; import paceline.analysis.rms; print(*sorted(sys.modules))"
     packages = {name.partition(".")[0] for name in loaded_by(probe)}
     heavy = {"MDAnalysis", "h5py", "loky", "matplotlib", "pandas", "scipy", "tqdm"}
@@ -84,7 +84,7 @@ def test_a_core_for_another_machine_is_named(content, tmp_path):
     assert "install it again on this one, with the Python that runs it" in done.stderr
 
 
-#: As where matplotlib is not installed: MDAnalysis without its analyses needs none either.
+#: Simulate a missing matplotlib. MDAnalysis without its analyses does not need it either.
 WITHOUT_MATPLOTLIB = """
 import contextlib
 import io
@@ -124,7 +124,7 @@ def test_figures_alone_need_matplotlib(adk, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["rmsd.csv"]
 
 
-#: As where MDAnalysis is not installed, nor what comes with it alone.
+#: Simulate a missing MDAnalysis, and packages that only it requires.
 WITHOUT_MDANALYSIS = """
 import contextlib
 import io
@@ -178,7 +178,7 @@ def test_files_are_read_and_converted_without_mdanalysis(adk, tmp_path):
 
 
 def test_analyses_are_found_by_their_names():
-    """By a shell that completes them, and as in `from paceline.analysis import RMSD`."""
+    """Check name completion by a shell, and `from paceline.analysis import RMSD`."""
     code = (
         "import sys, paceline.analysis\n"
         "names = dir(paceline.analysis)\n"

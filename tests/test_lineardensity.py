@@ -1,4 +1,6 @@
-"""Densities along axes: MDAnalysis's where its cell is right, and the true ones in any other."""
+"""Tests of densities along axes: MDAnalysis's where its cell is right, and correct ones in any
+cell.
+"""
 
 import warnings
 
@@ -14,7 +16,7 @@ from paceline.analysis.lineardensity import LinearDensity
 from paceline.engine.worker import Worker
 from paceline.errors import AnalysisError, SelectionError, UnsupportedError
 
-#: In cm³/mol of Å³, with MDAnalysis's number of Avogadro.
+#: Conversion from cm³/mol to Å³, with MDAnalysis's Avogadro constant.
 VOLUME = 6.02214129e23 * 1e-24
 CELLS = {
     "cube": (40, 40, 40, 90, 90, 90),
@@ -26,7 +28,7 @@ CELLS = {
 
 
 def make(folder, positions, cells, grouping=3):
-    """Topology and path of residues of so many atoms, of unequal masses and charges."""
+    """Write topology and trajectory of residues of this size, with unequal masses and charges."""
     n_atoms = positions.shape[1]
     n_residues = n_atoms // grouping
     universe = MDAnalysis.Universe.empty(
@@ -44,13 +46,13 @@ def make(folder, positions, cells, grouping=3):
 
 
 def assert_equal(found, wanted, rtol=1e-12):
-    """Check all results of all axes, and their types."""
+    """Check all results along all axes, and their types."""
     for axis in "xyz":
         ours, theirs = found.results[axis], wanted.results[axis]
         assert ours.keys() == theirs.keys()
         for name, value in theirs.items():
             assert np.asarray(ours[name]).dtype == np.asarray(value).dtype, name
-            # Theirs are differences of squares.
+            # MDAnalysis's deviations are differences of squares.
             atol = 1e-7 * np.max(theirs[name.removesuffix("_stddev")]) if "std" in name else 1e-15
             np.testing.assert_allclose(ours[name], value, rtol=rtol, atol=atol, err_msg=name)
 
@@ -83,7 +85,7 @@ def test_virtual_sites_are_of_the_fragment_of_their_water(tmp_path):
 @pytest.mark.parametrize("cell", ["cube", "rectangular"])
 def test_atoms_out_of_the_cell_are_counted_as_theirs(cell, grouping, tmp_path):
     random = np.random.default_rng(5)
-    # To 0.5 Å: many are on the border of two bins, or of the cell.
+    # Positions are multiples of 0.5 Å, so that many are on the edge of a bin or of the cell.
     positions = random.integers(-80, 160, (4, 900, 3)) / 2
     if grouping == "residues":
         positions = positions + random.uniform(0.1, 0.4, positions.shape)
@@ -91,16 +93,17 @@ def test_atoms_out_of_the_cell_are_counted_as_theirs(cell, grouping, tmp_path):
     theirs, ours = MDAnalysis.Universe(*files), paceline.Universe(*files)
     wanted = theirs_module.LinearDensity(theirs.atoms[::-1], grouping, 1.0).run()
     found = LinearDensity(ours.atoms[::-1], grouping, 1.0).run()
-    # Their volume is a product in single precision.
+    # MDAnalysis's volume is a product in single precision.
     assert_equal(found, wanted, rtol=1e-7)
 
 
 @pytest.mark.parametrize("grouping", ["atoms", "residues", "segments"])
 def test_a_group_that_changes_is_theirs(grouping, tmp_path):
     random = np.random.default_rng(10)
-    # Centers are rounded otherwise: atoms, which may be alone, are not on the border of bins.
+    # Centers are rounded differently; atoms, which may be alone, are therefore not on edges of
+    # bins.
     positions = random.integers(-40, 80, (5, 300, 3)) + random.uniform(0.1, 0.9, (5, 300, 3))
-    positions[2, :, 0] = -1.0  # nothing is above 20 Å
+    positions[2, :, 0] = -1.0  # no atom is above 20 Å
     files = make(tmp_path, positions, [CELLS["rectangular"]] * 5)
     theirs, ours = (
         kind(*files).select_atoms("prop x > 20 and not index 7", updating=True)
@@ -109,7 +112,7 @@ def test_a_group_that_changes_is_theirs(grouping, tmp_path):
     sizes = [len(theirs) for _ in theirs.universe.trajectory]
     assert sizes[2] == 0
     assert len(set(sizes)) > 3
-    # MDAnalysis has no centers of a group that is empty.
+    # MDAnalysis has no centers of an empty group.
     frames = [0, 1, 2, 3, 4] if grouping == "atoms" else [0, 1, 3, 4]
     paceline.register()
     try:
@@ -127,7 +130,7 @@ def test_a_group_that_changes_is_theirs(grouping, tmp_path):
 
 
 def test_edges_that_are_no_whole_number_of_bins(tmp_path):
-    # MDAnalysis divides the volume by a rounded number of bins: 4 of 7 Å in 33 Å, not 4.7.
+    # MDAnalysis divides the volume by a rounded number of bins: 4 bins of 7 Å in 33 Å, and not 4.7.
     positions = np.random.default_rng(6).uniform(0, 33, (3, 300, 3))
     files = make(tmp_path, positions, [[33, 40, 49, 90, 90, 90]] * 3)
     theirs, ours = MDAnalysis.Universe(*files), paceline.Universe(*files)
@@ -142,7 +145,7 @@ def test_edges_that_are_no_whole_number_of_bins(tmp_path):
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_lattice_is_evenly_dense_in_any_cell(cell, tmp_path):
-    """Atoms on a lattice of the cell: every bin is as dense as all, wherever images lie."""
+    """Check atoms on a lattice of the cell: every bin has the mean density, in any image."""
     n = 24
     fractions = (np.stack(np.meshgrid(*[np.arange(n)] * 3), -1).reshape(-1, 3) + 0.5) / n
     lengths = np.array(CELLS[cell][:3])
@@ -162,18 +165,18 @@ def test_a_lattice_is_evenly_dense_in_any_cell(cell, tmp_path):
     for axis, height in zip("xyz", heights, strict=True):
         one = found[axis]
         width = np.diff(one.hist_bin_edges).mean()
-        # Mass of each frame is all there, whatever the cell.
+        # In each frame, the total mass is found, in any cell.
         mean = one.mass_density.sum() * width / height
         assert mean == pytest.approx(mass * np.mean(np.reciprocal(volumes)) / VOLUME, rel=1e-5)
         mean = one.charge_density.sum() * width / height
         assert mean == pytest.approx(charge * np.mean(np.reciprocal(volumes)) / VOLUME, rel=1e-5)
-        # Whole bins hold whole layers of the lattice, give or take one at each end.
+        # Whole bins contain whole layers of the lattice, except one layer at each end.
         inside = one.mass_density[1 : int(height // width) - 1]
         np.testing.assert_allclose(inside, mean * mass / charge, rtol=0.6)
 
 
 def test_a_growing_cell_and_its_deviation(tmp_path):
-    """One atom, of mass 1 and charge -2, in the middle of a cube of 40, then of 50 Å."""
+    """Check one atom of mass 1 and charge -2 in the middle of a cube of 40, and then of 50 Å."""
     sides = np.array([40.0, 50.0])
     files = make(
         tmp_path,

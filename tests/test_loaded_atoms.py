@@ -1,4 +1,4 @@
-"""Universes that load some atoms: equal values of these, and errors for all others."""
+"""Tests of Universes that load some atoms: equal values for these, and errors for all others."""
 
 import pickle
 import warnings
@@ -39,7 +39,7 @@ def part(adk_in_water):
 
 @pytest.fixture
 def case(whole, part):
-    """The same Universe with all atoms and with some, the protein of the latter, and its water."""
+    """Return the Universe with all atoms and with some; protein and water of the latter."""
     whole.trajectory[0], part.trajectory[0]
     groups = part.select_atoms("protein"), part.select_atoms("resname SOL")
     return SimpleNamespace(
@@ -48,7 +48,7 @@ def case(whole, part):
 
 
 def same(one, other, atoms):
-    """Compare the frames of a reader of all atoms and of one that loads some."""
+    """Compare the frames of a reader of all atoms with those of a reader of some atoms."""
     assert one.frame == other.frame
     np.testing.assert_array_equal(one.time, other.time)
     assert one.data.keys() == other.data.keys()
@@ -293,7 +293,7 @@ def test_writers_refuse_the_universe(case, tmp_path, ending):
 def test_numpy_sees_nan_where_no_error_can_be_raised(case):
     shown = np.asarray(case.ts.positions)
     assert np.isnan(shown[case.water.ix]).all()
-    shown[:] = 5  # which the next frame replaces
+    shown[:] = 5  # the next frame replaces it
     case.part.trajectory.next()
     assert np.isnan(np.asarray(case.ts.positions)[case.water.ix]).all()
     case.ts.positions = shown * 0
@@ -329,7 +329,7 @@ def test_results_have_the_same_bits(adk_in_water, atoms):
 
 
 def test_checks_of_molecules_read_other_atoms(adk_in_water):
-    """Bonds between Cα lead over atoms that are not loaded."""
+    """Check bonds between Cα atoms, which are paths over atoms that are not loaded."""
     rmsds, messages = [], []
     for options in ({}, {"atoms": "name CA"}):
         universe = paceline.Universe(*adk_in_water, **options)

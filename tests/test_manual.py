@@ -1,4 +1,6 @@
-"""The code blocks of the README and the manual run, on small files under the names of the pages."""
+"""Tests that the code blocks of the README and the manual run, on small files with the pages'
+names.
+"""
 
 import contextlib
 import itertools
@@ -34,11 +36,11 @@ from paceline.backends.dask_cluster import LocalCluster
 from paceline.cli.command_line import _parser, main
 
 ROOT = Path(__file__).parents[1]
-#: A block of code: its language, and its lines.
+#: A code block: its language, and its lines.
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-#: Beginnings of the shell's lines that are run.
+#: Beginnings of shell lines that are run.
 COMMANDS = ("paceline ", "python -m paceline ", "mpirun -n 64 ", "sed ")
-#: Beginnings of other lines of the shell: what installs, and what needs a cluster.
+#: Beginnings of other shell lines: installation, and commands that need a cluster.
 OTHERS = ("make ", "pip install ", "sudo apt-get ", "python -m venv ", "mpio/bin/", "ln -s ")
 OTHERS += (
     "uv pip install ",
@@ -59,11 +61,11 @@ OTHERS += (
     "[ $? ",
     "python tests/",
 )
-#: Commands with --overwrite, which a reader adds who runs all lines of a page.
+#: Commands to which --overwrite is added, because a reader who runs all lines needs it.
 OVERWRITE = ("rmsd", "rmsf", "rdf", "convert", "join", "bench", "validate", "predict")
-#: Commands that take seconds with any file run on one page; on others their words are parsed.
+#: Slow commands, which run on one page. On other pages only their arguments are parsed.
 ONCE = {"advise": "docs/advise.md", "battery": "README.md", "bench": "docs/scaling.md"}
-#: Pages whose blocks take longest, and are left to `make test-all`.
+#: Pages whose blocks take longest; only `make test-all` runs them.
 SLOW = ("docs/advise.md", "docs/backends.md", "docs/drop-in.md", "docs/scaling.md")
 #: A script for MDAnalysis.
 SCRIPT = """
@@ -72,9 +74,9 @@ from MDAnalysis.analysis.rms import RMSD
 
 print(RMSD(mda.Universe("adk.psf", "adk.dcd"), select="name CA").run().results.rmsd[-1])
 """
-#: Packages that blocks need and the tests do not: such blocks are run where they are installed.
+#: Packages that blocks need, but not the tests. Such blocks run only if they are installed.
 FURTHER_PACKAGES = ("ase", "freud")
-#: Blocks that are not run, by page and a part of their text, and what runs the same.
+#: Blocks that are not run, by page and part of their text, and the test that runs the same.
 NOT_RUN = {
     ("docs/clusters.md", "--8<-- "): "test_slurm.py",
     ("docs/live.md", "--8<-- "): "test_live.py",
@@ -97,7 +99,7 @@ NOT_RUN = {
 
 def pages() -> list[str]:
     found = [ROOT / "README.md", ROOT / "packaging/pypi.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    # test_run_commands.py runs these, on other files.
+    # test_run_commands.py runs these pages on other files.
     others = {ROOT / "docs" / "how-do-i.md", *(ROOT / "docs" / "tutorials").iterdir()}
     found = [path for path in found if path not in others]
     return [str(path.relative_to(ROOT)) for path in found if BLOCK.search(path.read_text("utf-8"))]
@@ -109,7 +111,7 @@ def end_to_end(block):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory) -> Path:
-    """Folder of files under the names that the pages have for them."""
+    """Folder of files with the names used on the pages."""
     folder = tmp_path_factory.mktemp("files")
     for name, path in {
         "adk.psf": datafiles.PSF,
@@ -166,20 +168,20 @@ def files(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def client():
-    """Client of a cluster of Dask on this machine."""
+    """Client of a local Dask cluster."""
     with contextlib.closing(LocalCluster(2)) as cluster:
         yield cluster.client
 
 
 def write_protein(folder: Path) -> None:
-    """Write a raw trajectory of GROMACS's topology: molecules cross the borders of the cell."""
+    """Write a raw trajectory of GROMACS's topology, with molecules across the cell faces."""
     atoms = MDAnalysis.Universe(datafiles.TPR2020).atoms
     rng = np.random.default_rng(11)
     steps = rng.normal(size=(len(atoms), 3))
     steps *= 1.2 / np.linalg.norm(steps, axis=1, keepdims=True)
     places = rng.uniform(0, 60, (len(atoms), 3))
     for one, other in atoms.bonds.indices:
-        # Bonds of a topology begin at the lower number.
+        # Bonds of a topology begin at the lower index.
         places[other] = places[one] + steps[other]
     system = MDAnalysis.Merge(atoms)
     with MDAnalysis.Writer(str(folder / "md.trr"), len(atoms)) as writer:
@@ -194,7 +196,7 @@ def write_protein(folder: Path) -> None:
 
 
 def write_complex(folder: Path, adk: paceline.Universe) -> None:
-    """Write adenylate kinase with a ligand, a copy of one of its residues, and some water."""
+    """Write adenylate kinase with a ligand (a copy of one of its residues) and some water."""
     chain = adk.select_atoms("protein")
     water = MDAnalysis.Universe(datafiles.waterPSF, datafiles.waterDCD).atoms
     system = MDAnalysis.Merge(chain, adk.select_atoms("resid 40"), water)
@@ -213,7 +215,7 @@ def write_complex(folder: Path, adk: paceline.Universe) -> None:
 
 
 def write_hdf5(folder: Path, adk: paceline.Universe) -> None:
-    """Write HDF5 files as other programs do, most of which lack something."""
+    """Write HDF5 files like those of other programs, most of which lack some data."""
     positions = adk.trajectory.timeseries(order="fac", stop=20) / 10
     n_frames = len(positions)
     clock = {"step": np.arange(n_frames), "time": np.arange(n_frames) * 1000.0, "edges": None}
@@ -234,7 +236,7 @@ def write_hdf5(folder: Path, adk: paceline.Universe) -> None:
             writer.write(adk.atoms)
 
 
-#: Names that pages use without defining them, and what they are there.
+#: Names that pages use without a definition, and their values.
 PRESET = {
     "np": lambda: np,
     "pandas": lambda: pandas,
@@ -254,7 +256,7 @@ PRESET = {
 
 
 def run_python(code: str, names: dict, where: str) -> None:
-    """Run a block of Python; names that its page has not defined are those of other pages."""
+    """Run a Python block. Names that its page does not define are those of other pages."""
     for name, make in PRESET.items():
         if re.search(rf"(?<![.\w\"]){name}\b", code) and name not in names:
             names[name] = make()
@@ -262,12 +264,12 @@ def run_python(code: str, names: dict, where: str) -> None:
 
 
 def run_shell(lines: str, page: str) -> None:
-    """Run the lines of a block of the shell that are commands of paceline."""
+    """Run those lines of a shell block that are commands of paceline."""
     for line in lines.replace("\\\n", " ").splitlines():
         line = line.removeprefix("$ ").partition(" #")[0].strip()
         words = shlex.split(line, comments=True) if line.startswith(COMMANDS) else []
         if line.startswith("paceline "):
-            # As the shell does, with patterns that are not quoted.
+            # Expand unquoted patterns, like a shell.
             words = [one for word in line.split() for one in sorted(glob(word)) or [word]]
             words = shlex.split(" ".join(words))
             if words[1] in ONCE and page != ONCE[words[1]]:
@@ -304,7 +306,7 @@ def test_blocks_run(page, files, tmp_path, monkeypatch, request):
         if any(page == other and part in code for other, part in NOT_RUN):
             continue
         n_before = text.count("\n", 0, block.start()) + 1
-        # Pieces of an earlier split are in the way of another.
+        # Parts of an earlier split must not exist.
         for piece in tmp_path.glob("md.0*.xtc"):
             piece.unlink()
         if any(
@@ -340,7 +342,7 @@ def test_names_of_blocks_that_are_not_run_exist():
 
 
 def measured() -> dict[str, dict[str, float]]:
-    """Rows of benchmarks/measured.tsv, µs per frame by tool and case."""
+    """Return the rows of benchmarks/measured.tsv, µs per frame by tool and case."""
     cases = read_warm(ROOT / "benchmarks" / "measured.tsv")
     return {
         tool: {case: times[tool] for case, times in cases.items() if tool in times}
@@ -370,7 +372,7 @@ def test_times_on_the_first_pages_are_the_measured_ones():
         assert f"{ratio:.0f} times" in readme, case
 
 
-#: What people type into the manual's search.
+#: Typical queries for the search of the manual.
 SEARCHED = (
     "ligand RMSD",
     "equilibration",
@@ -384,7 +386,7 @@ SEARCHED = (
     "buried area",
     "figure style",
 )
-#: Pages of reference, to which a search need not lead.
+#: Reference pages, which a search need not find.
 REFERENCE = ("api", "developers", "experiments")
 
 

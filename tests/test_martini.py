@@ -1,4 +1,4 @@
-"""Systems of Martini's beads: names of lipids, proteins, water and ions, and their battery."""
+"""Tests of Martini systems: names of lipids, proteins, water and ions, and their battery."""
 
 import warnings
 
@@ -25,7 +25,7 @@ from paceline.transform.ligands import ligand_names
 
 
 def of_beads(residues):
-    """A Universe of residues, each a name and the names of its beads."""
+    """Return a Universe of residues, each given by its name and the names of its beads."""
     beads = [text.split() for _, text in residues]
     numbers = np.repeat(np.arange(len(residues)), [len(one) for one in beads])
     universe = MDAnalysis.Universe.empty(
@@ -37,7 +37,7 @@ def of_beads(residues):
     return universe
 
 
-#: Lipids of Martini 2 and 3, their first beads, and the one that counts.
+#: Lipids of Martini 2 and 3, their first beads, and the bead that counts.
 OF_LIPIDS = [
     ("POPC", "NC3 PO4 GL1 GL2 C1A D2A", "PO4"),
     ("POPE", "NH3 PO4 GL1 GL2 C1A D2A", "PO4"),
@@ -84,7 +84,7 @@ def test_water_and_ions_are_known():
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory):
-    """AdK as beads over the membrane, with water and ions, of five frames."""
+    """AdK as beads above the membrane, with water and ions, five frames."""
     folder = tmp_path_factory.mktemp("martini")
     atoms, membrane = MDAnalysis.Universe(PSF, DCD), MDAnalysis.Universe(Martini_membrane_gro)
     residues, groups = [], []
@@ -163,7 +163,7 @@ def test_masses_guessed_from_names_of_beads_are_not_used(system):
 
 
 def test_atoms_are_analysed_as_before(universe):
-    """A protein of atoms has no entry of beads."""
+    """Check that an atomistic protein has no entries for beads."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         battery = Battery.default(universe)
@@ -172,7 +172,7 @@ def test_atoms_are_analysed_as_before(universe):
 
 
 def test_lipids_without_phosphate_count_in_the_area(tmp_path):
-    """A third of the lipids are ceramides."""
+    """Check a membrane in which a third of the lipids are ceramides."""
     grid = 8.0 * np.stack(np.meshgrid(np.arange(6), np.arange(6)), axis=-1).reshape(-1, 2)
     kinds = {"DPPC": ("NC3 PO4 GL1 GL2 C1A C2A", 24, 20), "DPCE": ("AM1 AM2 T1A C2A", 16, 12)}
     residues, rows = [], []

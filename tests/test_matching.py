@@ -1,4 +1,4 @@
-"""Atoms that are taken for the same ones: another order, or other names, is said once."""
+"""Tests of atoms that are taken to be the same: other order or other names warn once."""
 
 import contextlib
 import warnings
@@ -45,14 +45,14 @@ def chains(tmp_path):
 
 @pytest.fixture
 def reordered():
-    """CA of adenylate kinase, and the same atoms in the opposite order."""
+    """CA of adenylate kinase, and the same atoms in reverse order."""
     universe = paceline.Universe(datafiles.PSF, datafiles.DCD)
     return universe, MDAnalysis.Merge(universe.select_atoms("name CA")[::-1])
 
 
 @contextlib.contextmanager
 def silent():
-    """Raise warnings of other names."""
+    """Turn warnings about other names into errors."""
     with warnings.catch_warnings():
         warnings.filterwarnings("error", ".*(in their order|its atoms have)", PacelineWarning)
         yield
@@ -64,7 +64,7 @@ def test_rmsd_from_the_same_atoms_in_another_order(reordered):
         rmsd = RMSD(universe, other, select="name CA")
     assert rmsd.run(stop=1).results.rmsd[0, 2] > 10
     assert "CA of GLY 214" in rmsd.results.provenance["warnings"]
-    # The right one, of the same atoms in the same order.
+    # The correct reference: the same atoms in the same order.
     right = other.atoms[::-1]
     found = RMSD(universe.select_atoms("name CA"), right, select=None)
     assert found.run(stop=1).results.rmsd[0, 2] < 1e-5
@@ -138,7 +138,7 @@ def test_files_of_the_same_names_are_silent(chains):
         paceline.Universe(datafiles.TPR, datafiles.GRO)
         paceline.Universe(datafiles.GRO)
         paceline.Universe(datafiles.PDB_small)
-        paceline.Universe(*chains)  # the chains' residues are the same, and so are all names
+        paceline.Universe(*chains)  # the chains have the same residues, and all names are equal
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Nothing of paceline needs what MDAnalysis 3.0 removes; the list is in docs/developers."""
+"""Tests that paceline needs nothing that MDAnalysis 3.0 removes; docs/developers has the list."""
 
 import re
 import sys
@@ -18,18 +18,18 @@ from paceline.analysis.rms import RMSF
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "developers" / "mdanalysis-3.md"
-#: Modules that 3.0 removes and MDAnalysis itself does not import.
+#: Modules that 3.0 removes, and that MDAnalysis itself does not import.
 GONE = (
     *(f"analysis.{name}" for name in ("psa", "encore", "hole2", "waterdynamics", "legacy")),
     *("analysis.hbonds", "topology.tables"),
 )
-#: Words on a change in 3.0, in the sources of MDAnalysis.
+#: Words about changes in 3.0, in the sources of MDAnalysis.
 OF_3 = re.compile(
     r"(?:remov|renam|chang)\w* (?!:)[^;:]{0,80}?(?<!\d\.)\b3\.0\b(?!\.[1-9])"
     r"|deprecated in version 3\.0",
     re.IGNORECASE,
 )
-#: Frames that lags and clusters of the analyses need.
+#: Number of frames that lags and clusters require.
 N_FRAMES = 12
 FILES = {
     "DCD": (datafiles.PSF, datafiles.DCD),
@@ -55,7 +55,7 @@ COMMANDS = {
 
 @pytest.fixture(autouse=True)
 def as_in_3(monkeypatch):
-    """MDAnalysis without what 3.0 removes, as far as that can be removed: the rest warns."""
+    """Remove from MDAnalysis what 3.0 removes, if possible; the rest raises warnings."""
     for name in GONE:
         monkeypatch.setitem(sys.modules, f"MDAnalysis.{name}", None)
     monkeypatch.setitem(MDAnalysis.Universe.__init__.__kwdefaults__, "to_guess", ())
@@ -84,7 +84,7 @@ def test_analyses(name, adk):
 
 @pytest.mark.parametrize("kind", FILES)
 def test_files(kind):
-    """Masses and types are guessed, where the topology lacks them."""
+    """Guess masses and types if the topology lacks them."""
     u = paceline.Universe(*FILES[kind])
     assert (u.atoms.masses >= 0).all()
     assert len(u.atoms.types) == len(u.atoms)

@@ -1,4 +1,4 @@
-"""MDAnalysis's own analyses, and its users', on our backends."""
+"""Tests of MDAnalysis's analyses, and of users' analyses, on paceline's backends."""
 
 import contextlib
 import functools
@@ -41,7 +41,7 @@ from paceline.errors import (
 
 
 class Ends(AnalysisBase):
-    """A user's own, which leaves much behind for the next part."""
+    """Analysis of a user that leaves much state for the next part."""
 
     _analysis_algorithm_is_parallelizable = True
 
@@ -80,7 +80,7 @@ def part(system):
 
 @pytest.fixture(scope="module")
 def expected(part):
-    """Results of MDAnalysis alone for each class, beginning from frame 11."""
+    """Return MDAnalysis's results for each class, starting at frame 11."""
 
     @functools.cache
     def of(name):
@@ -120,7 +120,7 @@ def test_none_that_mdanalysis_ships_is_forgotten():
 
 @pytest.fixture(scope="module")
 def alone(system, strands, tmp_path_factory):
-    """Compute each class by MDAnalysis alone, with its own reader, frame after frame."""
+    """Compute each class with MDAnalysis alone and its own reader, frame by frame."""
 
     @functools.cache
     def of(name):
@@ -163,7 +163,7 @@ def test_results_are_those_of_mdanalysis_alone(name, part, backend, expected):
     alone = expected(name)
     part.trajectory[11]
     found = SPLIT[name](part).run(start=2, backend=backend)
-    # Where MDAnalysis leaves it: a class's last step may look at the frame.
+    # The frame must be where MDAnalysis leaves it, because the last step of a class may use it.
     assert part.trajectory.ts.frame == 0
     np.testing.assert_array_equal(found.frames, alone.frames)
     np.testing.assert_array_equal(found.times, alone.times)
@@ -175,7 +175,7 @@ def test_results_are_those_of_mdanalysis_alone(name, part, backend, expected):
 @pytest.mark.parametrize("where", ["here", "processes"])
 @pytest.mark.parametrize("name", SPLIT)
 def test_results_where_nothing_but_register_is_called(name, where, part, expected, monkeypatch):
-    # On a busy machine anything may take so long that processes pay.
+    # On a busy machine, anything may take so long that processes would be used.
     monkeypatch.setattr(processes, "SAMPLE", 0.0)
     monkeypatch.setattr(processes, "WORTH", 0.0 if where == "processes" else np.inf)
     part.trajectory[11]
@@ -209,13 +209,13 @@ def test_theirs_and_ours_are_run_together(kind, alone, system, tmp_path, monkeyp
         np.testing.assert_array_equal(one.times, alone(name).times)
         assert_same(one.results, alone(name).results, rounding=SUMS.get(name))
     np.testing.assert_allclose(ours.results.rmsf, alone("RMSF").results.rmsf, rtol=1e-5)
-    # In this process: one pass for the classes in order, and one in which PCA prepares.
+    # In this process: one pass for the other classes, and one in which PCA prepares.
     n_passes = {None: 3, "threads": 3, "processes": 2}[kind]
     assert reads.count(50) <= n_passes
 
 
 def test_threads_parse_selections_one_at_a_time(part, monkeypatch):
-    """MDAnalysis has one parser, whose words another thread would take."""
+    """Check that threads wait, because MDAnalysis has a single parser."""
     inside, most = set(), []
     parse = selection.SelectionParser.parse_expression
 
@@ -254,7 +254,7 @@ def test_a_run_of_its_own_is_not_run_together(part):
 
 
 class Doubling(AnalysisBase):
-    """Needs the frame before, and changes what is in the frame."""
+    """Analysis that needs the previous frame, and changes the current frame."""
 
     def __init__(self, atoms):
         super().__init__(atoms.universe.trajectory)
@@ -283,7 +283,7 @@ def test_every_part_finds_a_users_analysis_as_it_was_given(part, backend):
     expected = Ends(ca(part)).run().results.distances
     found = Ends(ca(part)).run(backend=backend)
     assert found.results.distances == expected
-    # What comes back belongs to the user's own Universe: none was sent back.
+    # The results refer to the user's own Universe: no Universe was sent back.
     assert len(found.results.atoms) == 8
     assert all(atoms.universe is part for atoms in found.results.atoms)
 
@@ -318,7 +318,7 @@ def test_bits_do_not_depend_on_the_number_of_workers(part):
 
 
 class FromHere(Ends):
-    """Compares with the frame that the user has in front of them."""
+    """Analysis that compares with the user's current frame."""
 
     def _prepare(self):
         self.results.distances = []
@@ -389,7 +389,7 @@ def test_a_worker_opens_a_universe_once(part, nothing_overdue):
     found = AnalysisFromFunction(count, part.atoms).run(backend=backend).results.timeseries
     universes = {tuple(row[:2]) for row in found}
     workers = backend.timings.workers()
-    # All frames of one worker are seen by one Universe, though each part has its own analysis.
+    # One Universe per worker sees all its frames, although each part has its own analysis.
     assert len(universes) == len(workers) <= 2
     for worker in workers:
         assert worker.n_frames in found[:, 2]
@@ -423,7 +423,7 @@ def test_a_backend_needs_no_mdanalysis_until_then(monkeypatch):
 
 
 class Meeting(Ends):
-    """Each of two workers waits until the other has come."""
+    """Analysis in which two workers wait for each other."""
 
     def _single_frame(self):
         super()._single_frame()
@@ -450,7 +450,7 @@ def test_a_worker_that_lacks_the_job_is_sent_it(part, nothing_overdue, tmp_path)
     with ThreadPoolExecutor(2) as executor:
         backend = Pool(executor, 1)
         found = Meeting(ca(part), str(tmp_path)).run(backend=backend, n_parts=20)
-    # Sent whole once unasked; the second of the two calls that go out at a time wakes another.
+    # The whole analysis is sent once; the second of two parallel calls starts another worker.
     assert len(backend.timings.workers()) == 2
     assert found.results.distances == Ends(ca(part)).run().results.distances
 
@@ -516,7 +516,7 @@ def test_progress_is_pacelines_own(verbose, part, monkeypatch, capsys):
     monkeypatch.setattr("paceline.backends.mdanalysis.Progress", Watched)
     rms.RMSD(ca(part), verbose=True).run(backend=Serial(), verbose=verbose)
     assert shown == [(98, "frame", verbose), 13, 13, 12, 12, 12, 12, 12, 12]
-    # MDAnalysis's own bar is silent, or each worker would have one.
+    # MDAnalysis's own progress bar is disabled, because each worker would show one.
     shown = capsys.readouterr().err
     assert ("100%" in shown) == (verbose is True)
     assert "it/s" not in shown

@@ -1,4 +1,4 @@
-"""MDAnalysis's writers while paceline is registered: the same files, errors and warnings."""
+"""Tests of MDAnalysis's writers with paceline registered: the same files, errors and warnings."""
 
 import re
 import shutil
@@ -36,7 +36,7 @@ def system(name: str) -> mda.Universe:
 
 
 def nothing(ts: object) -> None:
-    """Leave a frame as it is."""
+    """Leave a frame unchanged."""
 
 
 def write(
@@ -49,7 +49,7 @@ def write(
     of: Callable[[mda.AtomGroup, int], object] = lambda group, frame: group,
     **options: object,
 ) -> None:
-    """Write frames, each of them after a change."""
+    """Write frames, each after a change."""
     group = universe.select_atoms(select)
     with mda.Writer(str(path), group.n_atoms, **options) as writer:
         for k, ts in enumerate(universe.trajectory[frames]):
@@ -58,9 +58,9 @@ def write(
 
 
 def both(name: str, folder: Path, ending: str, **asked: object) -> Iterator:
-    """Write a file with MDAnalysis alone, and one while paceline is registered.
+    """Write a file with MDAnalysis alone, and one with paceline registered.
 
-    Return their paths, the errors that were raised, and the registration.
+    Yield the paths, the raised errors, and the registration.
     """
     theirs, ours = folder / f"theirs.{ending}", folder / f"ours.{ending}"
     errors = []
@@ -78,7 +78,7 @@ def both(name: str, folder: Path, ending: str, **asked: object) -> Iterator:
 
 
 def assert_same_file(theirs: Path, ours: Path) -> None:
-    """Compare bytes; of HDF5 all groups, attributes, datasets and their layouts."""
+    """Compare bytes; for HDF5, compare all groups, attributes, datasets and layouts."""
     if theirs.suffix != ".h5md":
         assert theirs.read_bytes() == ours.read_bytes()
         return
@@ -157,12 +157,12 @@ def test_options_that_are_left_to_mdanalysis(ending, options, reason, tmp_path) 
 
 
 def once(frame: int, change: Callable[[object], object]) -> Callable[[object], object]:
-    """Make a change of one frame."""
+    """Return a function that changes one frame."""
     return lambda ts: change(ts) if ts.frame == frame else None
 
 
 def put(**values: object) -> Callable[[object], object]:
-    """Make a change of a Timestep's attributes."""
+    """Return a function that changes attributes of a Timestep."""
     return lambda ts: [setattr(ts, name, value) for name, value in values.items()]
 
 
@@ -178,7 +178,7 @@ def step(value: object) -> Callable[[object], object]:
     return lambda ts: ts.data.update(step=value)
 
 
-#: Reasons of frames that MDAnalysis encodes.
+#: Reasons why MDAnalysis encodes a frame.
 LEFT = {
     ("a cell without a volume", "xtc"): "which span no volume",
     ("a cell without a volume", "trr"): "which span no volume",
@@ -306,7 +306,7 @@ def test_an_error_of_the_script_leaves_the_frames_before(ending, tmp_path) -> No
 
 def test_writers_are_instances_of_mdanalysis_classes(tmp_path) -> None:
     class Own(XTCWriter):
-        """Writer of a script."""
+        """Writer of a user's script."""
 
     with paceline.register() as registration:
         with mda.Writer(str(tmp_path / "a.xtc"), 5) as writer:
@@ -343,7 +343,7 @@ def test_errors_of_constructors_are_those_of_mdanalysis(tmp_path) -> None:
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_groups_and_alignments_are_written(ending, tmp_path) -> None:
-    """`AtomGroup.write` with frames, `AlignTraj`, and a reader's own `Writer`."""
+    """Check `AtomGroup.write` with frames, `AlignTraj`, and `Writer` of a reader."""
     made = {}
     for register in (False, True):
         folder = tmp_path / str(register)
@@ -371,7 +371,7 @@ def test_files_that_are_not_regular_are_left_to_mdanalysis() -> None:
 
 
 def test_other_bytes_of_mdanalysis_are_kept(tmp_path, monkeypatch) -> None:
-    """A later MDAnalysis that writes another first frame writes the others, too."""
+    """Check that a later MDAnalysis, which writes another first frame, also writes the others."""
     monkeypatch.setattr(writers, "_cells", lambda dimensions: np.ones((1, writers.CELL_WIDTH)))
     theirs, ours, _, registration = both("adk", tmp_path, "xtc")
     assert_same_file(theirs, ours)
@@ -409,7 +409,7 @@ def test_velocities_of_an_earlier_frame_are_not_written(tmp_path) -> None:
 def test_a_closed_h5md_file_has_no_other_references(tmp_path) -> None:
     universe = system("adk").copy()
     path = str(tmp_path / "a.h5md")
-    for _ in range(2):  # HDF5 refuses to replace a file that is open
+    for _ in range(2):  # HDF5 refuses to replace an open file
         with paceline.register():
             writer = H5MDWriter(path, universe.atoms.n_atoms)
             for _ in universe.trajectory[:3]:

@@ -1,4 +1,4 @@
-"""Blocks and chunks as trajectories of MDTraj are those that MDTraj reads itself."""
+"""Tests that blocks and chunks as MDTraj trajectories equal what MDTraj reads."""
 
 import functools
 import sys
@@ -15,7 +15,7 @@ from paceline.mdtraj import iterload, topology, trajectory
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
-#: Triclinic and other cells, and none.
+#: Files with triclinic and other cells, and without cells.
 FILES = {
     "xtc": (datafiles.XTC, datafiles.GRO),
     "trr": (datafiles.TRR, datafiles.GRO),
@@ -26,7 +26,7 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def hdf5(tmp_path_factory):
-    """MDTraj's own HDF5, with a topology in it."""
+    """HDF5 in MDTraj's own format, with a topology."""
     path = tmp_path_factory.mktemp("hdf5") / "traj.h5"
     md = mdtraj.load(datafiles.XTC, top=datafiles.GRO, atom_indices=range(500))
     md.save(str(path))
@@ -34,7 +34,7 @@ def hdf5(tmp_path_factory):
 
 
 def assert_same(found, expected, *, times=True):
-    """Compare two trajectories of MDTraj to the last bits of single precision."""
+    """Compare two MDTraj trajectories up to the last bits of single precision."""
     assert found.xyz.dtype == expected.xyz.dtype == np.float32
     np.testing.assert_allclose(found.xyz, expected.xyz, rtol=3e-7, atol=1e-7)
     for name in ("unitcell_vectors", "unitcell_lengths", "unitcell_angles"):
@@ -54,7 +54,7 @@ def loaded_by_mdtraj(name):
     return mdtraj.load(path, top=top)
 
 
-# MDTraj's own `iterload` aborts the process for some TRR files with a stride and atom indices.
+# MDTraj's `iterload` aborts the process for some TRR files with a stride and atom indices.
 @pytest.mark.one_in(2)
 @pytest.mark.parametrize(
     "options",
@@ -76,7 +76,7 @@ def test_chunks_are_those_of_mdtraj(name, atoms, options):
     path, top = FILES[name]
     found = list(iterload(path, top=top, atom_indices=atoms, **options))
     assert len(found) == len(expected) > 0
-    # MDTraj numbers the frames of DCD files, and gives zeros for NetCDF files without times.
+    # MDTraj numbers the frames of DCD files, and returns zeros for NetCDF files without times.
     for ours, theirs in zip(found, expected, strict=True):
         theirs = theirs if atoms is None else theirs.atom_slice(atoms)
         assert_same(ours, theirs, times=name in ("xtc", "trr"))
@@ -128,11 +128,11 @@ def test_frames_are_skipped_as_in_mdtraj():
         assert [len(one) for one in found] == [len(one) for one in expected]
         for ours, theirs in zip(found, expected, strict=True):
             np.testing.assert_allclose(ours.xyz, theirs.xyz, rtol=3e-7, atol=1e-7)
-    # There MDTraj takes no notice of the stride and the atoms.
+    # In this case MDTraj ignores the stride and the atoms.
     [one] = iterload(datafiles.DCD, 0, **options, stride=3, skip=5, atom_indices=[0, 7])
     expected = mdtraj.load(datafiles.DCD, **options)[5::3].atom_slice([0, 7])
     assert_same(one, expected, times=False)
-    # Where the stride divides nothing, MDTraj repeats chunks of XTC files for ever.
+    # With such a stride, MDTraj repeats chunks of XTC files endlessly.
     lengths = [len(one) for one in iterload(datafiles.XTC, 4, top=datafiles.GRO, stride=3, skip=1)]
     assert lengths == [3]
 
@@ -175,7 +175,7 @@ def protein():
 
 @pytest.fixture
 def loaded(protein):
-    """Its frames as MDTraj reads them; some of its functions move the atoms."""
+    """The frames read by MDTraj; some of its functions move the atoms."""
     return loaded_by_mdtraj("xtc").atom_slice(protein.indices)
 
 

@@ -1,4 +1,6 @@
-"""One limit for all that a run holds: rows, records, series, matrices and frames."""
+"""Tests of the memory limit for everything that a run holds: rows, records, series, matrices and
+frames.
+"""
 
 import gc
 import pickle
@@ -23,7 +25,7 @@ from paceline.engine.worker import Worker
 from paceline.errors import UnsupportedError
 from paceline.transform import nojump
 
-#: Bytes of the positions of all frames.
+#: Size of the positions of all frames, bytes.
 POSITIONS = 98 * 3341 * 12
 
 
@@ -37,14 +39,14 @@ def positions(block):
 
 
 def high(block):
-    """Index and height of all atoms above the middle."""
+    """Return index and height of all atoms above the middle."""
     rows, columns = np.nonzero(block.positions[:, :, 2] > 0)
     counts = np.bincount(rows, minlength=len(block))
     return counts, np.column_stack([columns, block.positions[rows, columns, 2]])
 
 
-#: Prints by how many bytes the largest resident size of a run of many frames is beyond that of a
-#: run of a few, rows apart. A process has one such size, so that each analysis needs its own.
+#: Script that prints how much more memory (bytes, apart from rows) a run of many frames uses than a
+#: run of few. The maximum is per process, so that each analysis needs its own process.
 GROWTH = """
 import resource, sys, warnings
 import paceline
@@ -66,7 +68,7 @@ for stop in (400, None):
 print(largest[1] - largest[0] - (held[1] - held[0]))
 """
 #: Bytes by which larger blocks, the table of frames and the allocator may differ: 5 kB for each
-#: frame that the longer run has more, where positions take 40 kB, and of backbones 10 kB.
+#: additional frame. Positions take 40 kB per frame, and those of backbones 10 kB.
 SLACK = 16 * 2**20
 
 
@@ -96,7 +98,7 @@ def test_rows_beyond_the_limit_are_in_a_file(backend, atoms):
 
 @pytest.mark.parametrize("dtype", ["f8", "U3", "M8[D]", "i4, (2,)f4", "?"])
 def test_rows_of_any_kind_come_to_their_place_in_a_file(dtype, monkeypatch):
-    """Also where the system writes a few bytes at a time."""
+    """Check a system that writes only a few bytes per call."""
     write = result_arrays.write_at
     monkeypatch.setattr(result_arrays, "write_at", lambda file, data, at: write(file, data[:7], at))
     numbers = np.arange(42).reshape(7, 2, 3)
@@ -140,21 +142,21 @@ class WatchedMSD(EinsteinMSD):
 @pytest.mark.parametrize("transforms", [[], [nojump()]])
 @pytest.mark.parametrize("backend", ["serial", "threads"])
 def test_series_go_when_the_run_ends(backend, transforms, adk_in_water):
-    """Not later, when garbage happens to be collected."""
+    """Check that series are freed at the end of the run, and not only by garbage collection."""
     water = paceline.Universe(*adk_in_water).select_atoms("name OW")[:100]
     gc.disable()
     try:
         one = WatchedMSD(water).run(backend=backend, transforms=transforms)
         for thread in threading.enumerate():
             if re.fullmatch(r"paceline-\d+", thread.name):
-                thread.join(timeout=PATIENCE)  # its last task has a part of the series
+                thread.join(timeout=PATIENCE)  # the last task of a thread has a part of the series
         assert one.series() is None
     finally:
         gc.enable()
 
 
 def test_frames_and_results_count_together(atoms):
-    """Frames are kept for a second pass, unless rows take the memory."""
+    """Check that frames are kept for a second pass unless rows take the memory."""
 
     def second_pass(*others):
         one = RMSF(atoms, align=True)
@@ -206,7 +208,7 @@ def test_no_room_is_said_before_the_work(atoms, monkeypatch):
     )
     with pytest.raises(UnsupportedError, match=words):
         matrix.run(frames=frames, max_memory="2 MiB")
-    with pytest.raises(TypeError, match="not callable"):  # in memory there is room
+    with pytest.raises(TypeError, match="not callable"):  # there is enough memory
         matrix.run(frames=frames, max_memory="1 GiB", backend="serial")
 
 

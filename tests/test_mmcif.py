@@ -1,4 +1,4 @@
-"""Structures as mmCIF: equal to what was written, by a plain parser and by gemmi."""
+"""Tests of mmCIF structures: read back by a simple parser and by gemmi."""
 
 import re
 import warnings
@@ -13,7 +13,7 @@ from paceline import universe as universe_module
 from paceline.errors import PacelineWarning, UnsupportedError
 
 needs_gemmi = pytest.mark.skipif(find_spec("gemmi") is None, reason="gemmi is not installed")
-#: A value in quotes, or without them.
+#: A value, with or without quotes.
 TOKEN = re.compile(r"""(?:^|(?<=\s))(?:'(.*?)'|"(.*?)"|(\S+))(?=\s|$)""")
 
 
@@ -22,7 +22,7 @@ def tokens(line):
 
 
 def parsed(path):
-    """Single values, and columns of atoms, by a plain parser of what is written."""
+    """Parse the single values, and the columns of atoms, of a written file."""
     lines = path.read_text(encoding="utf-8").splitlines()
     assert lines[0] == "data_paceline"
     start = lines.index("loop_")
@@ -35,7 +35,7 @@ def parsed(path):
 
 
 def made(folder, residues, segments=None, cell=(40, 50, 60, 90, 80, 90), **attributes):
-    """A Universe on our reader, of residues: number, name, and names of atoms."""
+    """Return a Universe of paceline of residues: number, name, and names of atoms."""
     atoms = [names.split(",") for _, _, names in residues]
     places = np.repeat(np.arange(len(residues)), [len(one) for one in atoms])
     segments = [0] * len(residues) if segments is None else segments
@@ -96,7 +96,7 @@ def test_names_that_need_quotes_and_long_numbers(tmp_path):
 
 
 def test_residue_numbers_that_repeat_are_new(tmp_path):
-    """Programs would put residues of one number, name and chain together."""
+    """Check that residues get new numbers if number, name and chain are equal."""
     residues = [(1, "ALA", "N,CA"), (2, "SOL", "OW"), (3, "SOL", "OW"), (2, "SOL", "OW")]
     universe = made(tmp_path, residues)
     with pytest.warns(PacelineWarning, match="have the same numbers and names"):
@@ -137,7 +137,7 @@ def test_what_reading_needs_is_said(universe, tmp_path, monkeypatch):
 
 @needs_gemmi
 def test_gemmi_reads_a_large_system_in_order(tmp_path):
-    """More atoms and residues than PDB numbers, chains that take turns, numbers that repeat."""
+    """Check more atoms than PDB can number, alternating chains, and repeated numbers."""
     if "CIF" not in MDAnalysis._PARSERS:
         pytest.skip("MDAnalysis before 2.11")
     n = 36_000

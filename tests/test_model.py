@@ -1,6 +1,7 @@
-"""The model: its limits, its schedules beside the real scheduler's, its command, published times.
+"""Tests of the performance model: limits, schedules of the real scheduler, its command, published
+times.
 
-Published times are those of clusters that its constants were not fitted to.
+Published times are from clusters that were not used to fit the constants.
 """
 
 import csv
@@ -46,13 +47,13 @@ def test_where_nothing_is_shared_scaling_is_perfect(schedule, layout):
     for n in (2, 24, 1000):
         found = predict(COST, n_frames, n, schedule=schedule, layout=layout, block_frames=1)
         assert at_work(found) * n == pytest.approx(n_frames * COST.seconds)
-        # But for the last block, or the share that is a frame longer.
+        # The last block, or a share that is one frame longer, may add to the wait.
         assert 0 <= found.t_wait <= COST.seconds
 
 
 @pytest.mark.parametrize(("schedule", "layout"), WAYS)
 def test_more_workers_never_do_the_work_more_slowly(schedule, layout):
-    # Left to itself, paceline cuts smaller blocks for more workers, and so asks more often.
+    # By default, paceline uses smaller blocks for more workers, and so makes more requests.
     options = {"schedule": schedule, "layout": layout, "request_frames": 16}
     times = [
         at_work(predict(COST, 10**6, n, file_system=SLOW, per_node=24, **options))
@@ -90,7 +91,7 @@ def test_only_the_longest_queue_is_waited_in():
 
 
 def test_many_workers_take_as_long_as_what_they_share():
-    # 12 GB at 300 MB/s: 40 s, whoever reads them.
+    # Reading 12 GB at 300 MB/s takes 40 s, for any number of readers.
     slow = FileSystem(server_bandwidth=300e6)
     assert at_work(predict(COST, 10**6, 10_000, file_system=slow)) == pytest.approx(40, 1e-3)
 
@@ -115,7 +116,7 @@ def test_costs_of_a_run():
     cost = FrameCost.of(blocks)
     assert (cost.read, cost.decode) == pytest.approx((1e-4 / 16, 2e-4 / 16))
     assert cost.compute == pytest.approx(4e-4 / 32)
-    # Without opening.
+    # Time without opening files.
     assert cost.seconds == pytest.approx(1.6e-3 / 32)
     assert cost.bytes == 200
     with pytest.raises(UnsupportedError, match="no frames"):
@@ -176,7 +177,7 @@ class Clock:
 
 
 def assign_for_real(monkeypatch, blocks, slowness):
-    """Blocks in the order of the real scheduler, by a clock that is set."""
+    """Assign blocks in the order of the real scheduler, with a simulated clock."""
     clock = Clock()
     monkeypatch.setattr(scheduler, "time", clock)
     works = [SimpleNamespace(job=0, level=0, number=k, n_frames=1) for k in range(len(blocks))]
@@ -189,7 +190,7 @@ def assign_for_real(monkeypatch, blocks, slowness):
             heapq.heappush(events, (clock.now + taken, worker, work))
         patience = assigner.seconds_until_overdue() if idle else math.inf
         if clock.now + patience < events[0][0]:
-            # As computers add, an instant more may be needed.
+            # Because of rounding, slightly more time may be needed.
             clock.now = max(clock.now + patience, math.nextafter(clock.now, math.inf))
             continue
         clock.now, worker, work = heapq.heappop(events)
@@ -352,7 +353,7 @@ def test_files_are_written(tmp_path, capsys):
     lines = [line for line in table.read_text().splitlines() if not line.startswith("#")]
     assert len(lines) == 1 + 7
     assert "workers" in figure.read_text()
-    # Neither is replaced unasked.
+    # Neither file is replaced without --overwrite.
     assert main([*JOB, "-o", str(table)]) == 2
     assert "predicted.csv" in capsys.readouterr().err
 
@@ -381,7 +382,7 @@ def test_options_that_were_removed_are_refused_by_name(option, capsys):
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """Tables that the benchmark prints, by title; it draws its figure as well."""
+    """Tables that the benchmark prints, by title; it also draws its figure."""
     figure = tmp_path_factory.mktemp("model") / "model.svg"
     command = [sys.executable, "-m", "benchmarks", "model", "--tsv", "--figure", figure]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
@@ -395,7 +396,7 @@ def published(tmp_path_factory):
 
 
 def error_of(predicted, **wanted):
-    """Mean error of some rows, as a part of the measured times."""
+    """Return the mean error of some rows, relative to the measured times."""
     rows = [
         case
         for case in cases()
@@ -456,7 +457,7 @@ def test_one_h5md_file_is_predicted_from_the_other_cluster(published):
 
 
 def test_hdf5_parts_of_supermic_are_exchanged_in_the_source():
-    # The model uses their sum alone; it is the sum that fits the serial run.
+    # The model uses only their sum, which fits the serial run.
     for case in cases():
         if case.access == "phdf5":
             is_supermic = case.cluster == "SuperMIC"
@@ -468,7 +469,7 @@ def test_the_profile_holds_the_fitted_lock(published):
     assert FILE_SYSTEMS["lustre"].t_lock == pytest.approx(t_lock(), rel=0.02)
     locks = [float(row[2]) for row in published["constants"] if row[0] == "t_lock"]
     assert max(locks) < 1.15 * min(locks)
-    # A row with the constants given is the same with and without the package's formula.
+    # With given constants, a row is the same with and without the formula of the package.
     case = cases()[0]
     assert seconds(case, {LOCK: 22e-6}) == pytest.approx(at_work(case.predict(22e-6)))
 

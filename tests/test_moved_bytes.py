@@ -1,4 +1,4 @@
-"""Bytes lost or inserted in the middle of a file: reported at once, and never read as frames."""
+"""Tests of bytes lost or inserted in a file: reported at opening, and never read as frames."""
 
 import re
 import warnings
@@ -18,21 +18,21 @@ from paceline.mdanalysis.reader import Reader
 N_ATOMS, N_FRAMES, DT = 25, 40, 1.5
 CELL = [30.0, 31.0, 32.0, 90.0, 90.0, 90.0]
 
-#: Words of which a warning about damage has one.
+#: Phrases, one of which occurs in a warning about damage.
 WORDS = ("contradicts its header", "lost or inserted", "bytes were inserted", "damaged", "was cut")
-#: Formats whose damaged frames are found by the bytes of each frame, so that none is wrong.
+#: Formats in which the bytes of a damaged frame show the damage, so that no frame is wrong.
 STRICT = {*FORMATS, "without cells", "xtc", "trr", "dcd"}
 
 
 def positions() -> np.ndarray:
-    """Atoms that diffuse, Å, shape (n_frames, n_atoms, 3)."""
+    """Positions of diffusing atoms, Å, shape (n_frames, n_atoms, 3)."""
     random = np.random.default_rng(3)
     steps = random.normal(0, 0.2, (N_FRAMES, N_ATOMS, 3))
     return np.float32(random.uniform(2, 28, (N_ATOMS, 3)) + np.cumsum(steps, axis=0))
 
 
 def arrays() -> dict[str, np.ndarray]:
-    """The variables of an Amber NetCDF file."""
+    """Return the variables of an Amber NetCDF file."""
     lengths, angles = (np.tile(np.array(part), (N_FRAMES, 1)) for part in (CELL[:3], CELL[3:]))
     return {
         "time": DT * np.arange(N_FRAMES),
@@ -44,7 +44,7 @@ def arrays() -> dict[str, np.ndarray]:
 
 
 def write_netcdf(path: Path, kind: str) -> Path:
-    """An Amber NetCDF file of some kind."""
+    """Write an Amber NetCDF file of this kind."""
     found = arrays()
     without = {
         "without times": ("time",),
@@ -58,7 +58,7 @@ def write_netcdf(path: Path, kind: str) -> Path:
 
 
 def write_mdanalysis(path: Path) -> Path:
-    """A file of another format, as MDAnalysis writes it."""
+    """Write a file of another format with MDAnalysis."""
     universe = MDAnalysis.Universe.empty(N_ATOMS, trajectory=True, velocities=True)
     with MDAnalysis.Writer(str(path), N_ATOMS) as writer:
         for frame, atoms in enumerate(positions()):
@@ -72,7 +72,7 @@ def write_mdanalysis(path: Path) -> Path:
 
 
 def write_history(path: Path) -> Path:
-    """A HISTORY, as DL_POLY writes it."""
+    """Write a HISTORY as DL_POLY does."""
     lines = [
         "made up",
         f"{0:10}{1:10}{N_ATOMS:10}{N_FRAMES:21}{2 + N_FRAMES * (4 + 2 * N_ATOMS):21}",
@@ -88,7 +88,7 @@ def write_history(path: Path) -> Path:
 
 
 def write_h5md(path: Path, chunk: str) -> Path:
-    """An H5MD file."""
+    """Write an H5MD file."""
     trajectory = write_mdanalysis(path.with_suffix(".trr"))
     source = paceline.Universe(Topology(N_ATOMS), str(trajectory))
     paceline.Write(source.atoms, path, chunk=chunk).run(backend="serial", progress=False)
@@ -96,7 +96,7 @@ def write_h5md(path: Path, chunk: str) -> Path:
 
 
 def written(folder: Path, kind: str) -> Path:
-    """A whole file."""
+    """Write an undamaged file."""
     if kind in ("xtc", "trr", "dcd"):
         return write_mdanalysis(folder / f"a.{kind}")
     if kind == "HISTORY":
@@ -107,7 +107,7 @@ def written(folder: Path, kind: str) -> Path:
 
 
 def read_frame(reader: Reader, frame: int) -> tuple[float, np.ndarray] | None:
-    """Time and positions; None for a frame that is refused, with an error that names it."""
+    """Return time and positions of a frame; None if it is refused with an error that names it."""
     try:
         ts = reader[frame]
     except DamagedFileError as error:
@@ -119,7 +119,7 @@ def read_frame(reader: Reader, frame: int) -> tuple[float, np.ndarray] | None:
 
 
 def read_frames(path: Path) -> tuple[list[str], list[tuple[float, np.ndarray] | None]]:
-    """Warnings on opening, and time and positions of each frame; None for a refused one."""
+    """Return warnings at opening, and time and positions of each frame (None if refused)."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         reader = Reader(str(path))
@@ -128,7 +128,7 @@ def read_frames(path: Path) -> tuple[list[str], list[tuple[float, np.ndarray] | 
 
 
 def refused(path: Path) -> str:
-    """Why a file cannot be opened; empty where it can."""
+    """Return why a file cannot be opened; empty if it can."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -163,7 +163,7 @@ def test_bytes_in_the_middle(tmp_path, kind, change, n):
     for at in (size // 2, *random.integers(size // 4, 3 * size // 4, 5).tolist()):
         inserted = random.bytes(n)
         rest = inserted + whole[at:] if change == "insert" else whole[at + n :]
-        # An index of its content, not of that of the file before.
+        # The saved index must be that of this content, and not of the previous file.
         path.unlink()
         path.write_bytes(whole[:at] + rest)
         refusal = refused(path)
@@ -181,21 +181,21 @@ def test_bytes_in_the_middle(tmp_path, kind, change, n):
             wrong = [frame for frame, is_right in zip(frames, right, strict=True) if not is_right]
             assert wrong == [None] * len(wrong)
         if kind in STRICT or kind == "without both":
-            # But for the one before the damage, which may hold the first of the moved bytes.
+            # The frame before the damage may contain the first moved bytes.
             n_before = int(N_FRAMES * (at / size)) - 2
             assert all(right[:n_before])
             assert all(map(is_equal, frames[:n_before], expected))
 
 
 def record_size(path: Path) -> tuple[int, int]:
-    """First byte of the first record of a file, and bytes of a record."""
+    """Return the offset of the first record of a file, and the size of a record, bytes."""
     reader = Reader(str(path))
     offsets, sizes = reader.file.extents(np.array([0], dtype=np.uint64))
     return int(offsets[0]), int(sizes[0])
 
 
 def with_count(content: bytes, n: int) -> bytes:
-    """A file whose header has so many records, 0xffffffff for none."""
+    """Return a file with this number of records in its header; 0xffffffff for none."""
     return content[:4] + (n & 0xFFFFFFFF).to_bytes(4, "big") + content[8:]
 
 
@@ -213,13 +213,13 @@ def test_a_file_that_is_cut_or_being_written_is_no_more_than_cut(tmp_path, kind,
     assert f"is cut: {left % size} of {size} bytes are there; the 17 frames before" in cut
     assert all(map(is_equal, frames, expected[:17]))
     assert len(frames) == 17
-    # Where the header counts the whole frames, these bytes may be too many.
+    # If the header states the number of complete frames, these bytes may be excess bytes.
     assert ("inserted in frame 16" in cut) == (claimed == 17 and left in (1, 3))
     assert not any("contradicts" in text or "lost" in text for text in told)
 
 
 def test_records_filled_with_marks_or_zeros_are_no_contradiction(tmp_path):
-    """As a killed writer leaves them, which makes room before it writes."""
+    """Check records as left by a killed writer that allocates space before it writes."""
     path = written(tmp_path, "NETCDF3_64BIT_OFFSET")
     whole, (_, size) = path.read_bytes(), record_size(path)
     mark = np.full(size // 4, 9.969209968386869e36, dtype=">f4").tobytes()
@@ -244,7 +244,7 @@ def test_a_wrong_count_alone_is_no_contradiction(tmp_path, n, without):
 
 
 def test_runs_one_behind_another_may_be_cut(tmp_path):
-    """Times that begin again, with another distance: the cell still tells."""
+    """Check times that start again with another time step: the cell still shows the damage."""
     found = arrays()
     found["time"][20:] = 0.25 * np.arange(20)
     path = write_scipy(tmp_path / "a.nc", found)
@@ -254,7 +254,7 @@ def test_runs_one_behind_another_may_be_cut(tmp_path):
     assert len(frames) == N_FRAMES - 1
     assert None not in frames
     assert not any("lost" in text for text in told)
-    # Where nothing tells, that is said.
+    # If nothing shows the damage, the warning states this.
     del found["cell_lengths"], found["cell_angles"]
     path.write_bytes(write_scipy(tmp_path / "b.nc", found).read_bytes()[:-7])
     told, frames = read_frames(path)
@@ -290,7 +290,7 @@ def test_a_cell_that_was_never_written_is_none(tmp_path):
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_short_files(tmp_path, n):
-    """With too few frames to compare, the cell still tells, or a warning leaves it open."""
+    """Check files with too few frames to compare: the cell decides, or a warning remains."""
     path = write_scipy(tmp_path / "a.nc", {name: array[:n] for name, array in arrays().items()})
     content, (start, size) = path.read_bytes(), record_size(path)
     at = start + size // 2
@@ -336,7 +336,7 @@ def test_a_long_file_is_opened_with_few_reads(tmp_path):
             calls.append(Reader(str(path)).file.traffic[1])
     whole, cut, moved = calls
     assert cut - whole <= 6
-    # A search among 20,000 frames, two reads a step.
+    # A binary search among 20,000 frames, with two reads per step.
     assert moved - whole <= 6 + 2 * 15
 
 
@@ -352,7 +352,7 @@ def test_appended_to_fixed_space(tmp_path, n):
 
 @pytest.mark.parametrize("kind", ["xtc", "trr"])
 def test_a_frame_with_inserted_bytes_is_refused_whatever_is_selected(tmp_path, kind):
-    """Also atoms that are decoded alone."""
+    """Check that a damaged frame is refused for any selection of atoms."""
     path = written(tmp_path, kind)
     content = path.read_bytes()
     _, expected = read_frames(path)

@@ -1,6 +1,6 @@
-"""Ranks of MPI: the same bits, light ranks, and an end to every bad day.
+"""Tests of MPI ranks: the same bits, light ranks, and failures of every kind.
 
-`helpers.mpi` says how to choose another MPI.
+`helpers.mpi` describes how to choose another MPI.
 """
 
 import json
@@ -54,7 +54,7 @@ def test_same_bits(n_ranks, damaged, adk_in_water, tmp_path):
 
 @pytest.fixture
 def open_mpi(monkeypatch):
-    """Start ranks by Open MPI."""
+    """Start ranks with Open MPI."""
     if not Path(OPEN_MPI[0]).exists():
         pytest.skip("Open MPI is not installed: make .venv/open-mpi/bin/mpirun")
     monkeypatch.setattr("helpers.mpi.MPIEXEC", OPEN_MPI)
@@ -99,7 +99,7 @@ def test_what_would_wait_is_refused_under_open_mpi(words, said, open_mpi):
     assert said in err
 
 
-#: A script in which ranks put rows into a window of the first.
+#: Script in which ranks put rows into an MPI window of the first rank.
 ONE_SIDED = """
 import sys
 import paceline
@@ -133,7 +133,7 @@ def test_the_command_line_uses_all_ranks(adk, tmp_path):
     alone = subprocess.run([sys.executable, *map(str, arguments)], capture_output=True, check=True)
     assert b"threads: 48 frames" in alone.stderr
     wanted = table.read_bytes()
-    status, _, err = mpirun(4, *arguments)  # more than there are blocks
+    status, _, err = mpirun(4, *arguments)  # more ranks than blocks
     assert status == 0
     assert "mpi: 48 frames" in err
     assert len([line for line in err.splitlines() if "µs/frame" in line]) == 1
@@ -146,7 +146,8 @@ def test_ranks_are_light(adk_xtc, tmp_path):
     assert (status, err) == (0, "")
     lines = [line.split() for line in out.splitlines()]
     ranks = [tuple(map(int, numbers)) for word, *numbers in lines if word == "rank"]
-    # The first rank parsed the topology and opened the trajectory for all; workers open it once.
+    # The first rank parsed the topology and opened the trajectory for all; each worker opens it
+    # once.
     assert len(ranks) == 4
     assert sorted(ranks)[:3] == [(0, 0, 1, 0)] * 3
     facts = {word: int(number) for word, number in (line for line in lines if line[0] != "rank")}
@@ -176,7 +177,7 @@ def test_ranks_that_do_not_open_the_same(n_ranks, adk):
     assert mpirun(n_ranks, SCRIPTS / "opening_apart.py", *adk)[:2] == (0, "apart\n")
 
 
-#: A script for every rank, whose files only the first rank can find at first.
+#: Script for every rank; at first only the first rank can find its files.
 EACH_RANK = r"""
 import os, sys
 import MDAnalysis as mda
@@ -259,7 +260,7 @@ def test_a_slow_rank_is_named_and_why(adk, tmp_path):
         causes = {one["worker"].split(":", 1)[1]: one["cause"] for one in found["named"]}
         return causes.get(found["slow"])
 
-    # On a busy machine others may be as slow for once.
+    # On a busy machine, other ranks may occasionally be as slow.
     assert "computing" in map(named, range(10))
 
 
@@ -290,10 +291,10 @@ def test_interrupting_ends_all(adk):
     _, err = process.communicate(timeout=LONGEST)
     assert process.returncode != 0
     assert err.count("Traceback") == 0
-    # Where they are all at the same thing, the first rank cannot leave it alone.
+    # If all ranks are in a collective call, the first rank cannot leave alone.
     status, out, err = mpirun(3, *script("endless"), *adk, "interrupt")
     assert status != 0
-    # After it the launcher may tell of ranks that it killed.
+    # Then the launcher may report the ranks that it killed.
     assert out.startswith("begun\n")
     assert err.count("paceline: error: rank 0: KeyboardInterrupt") == 1
 
@@ -322,7 +323,7 @@ def test_without_mpi4py(tmp_path):
     assert err.count('pip install "paceline[mpi]" mpich') == 1
 
 
-#: mpi4py on an Open MPI whose library alone is installed, as other packages bring it.
+#: mpi4py with only the library of Open MPI, as other packages install it.
 LIBRARY_ALONE = """
 import os
 import types
@@ -364,7 +365,7 @@ def test_steps_of_slurm_whose_ranks_are_alone_are_refused():
 
 
 def refusal(told):
-    """Message of a command that a launcher of another MPI started in three copies."""
+    """Return the message of a command that a launcher of another MPI started three times."""
     done = subprocess.run(
         [sys.executable, "-c", COMMAND, "info", "x.xtc"],
         env=environment() | told,
@@ -377,7 +378,7 @@ def refusal(told):
 
 
 def library():
-    """Name of the MPI under test."""
+    """Return the name of the MPI under test."""
     code = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
     code += "print(MPI.Get_library_version())"
     done = subprocess.run(
@@ -400,7 +401,7 @@ def test_importing_paceline_loads_no_mpi():
         ({"PMI_SIZE": "1", "PMI_RANK": "0"}, (1, 0)),
         ({"OMPI_COMM_WORLD_SIZE": "3", "OMPI_COMM_WORLD_RANK": "2"}, (3, 2)),
         ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "7"}, (8, 7)),
-        # A batch script is one process, and so is what runs in a shell that srun opened.
+        # A batch script is one process, as is anything in a shell that srun opened.
         ({"SLURM_NTASKS": "8", "SLURM_PROCID": "0"}, (1, 0)),
         ({"SLURM_STEP_NUM_TASKS": "8", "SLURM_PROCID": "0", "SLURM_PTY_PORT": "7"}, (1, 0)),
         ({"PMI_SIZE": "many", "PMI_RANK": "0"}, (1, 0)),
@@ -431,7 +432,7 @@ def blocks(n):
 @pytest.mark.parametrize("options", [{}, {"fixed": True}, {"in_order": True}])
 def test_every_block_is_assigned_once(n_workers, options):
     shares, assigned = StealingPartition(blocks(30), n_workers, **options), []
-    # The first worker is the quickest by far, and the last does nothing until the end.
+    # The first worker is by far the fastest, and the last does nothing until the end.
     for worker in [*[0] * 40, *range(n_workers)] * 40:
         assigned.append([task.number for task in shares.take(worker, 1 + 16 * (worker % 3))])
     assert sorted(number for some in assigned for number in some) == list(range(30))
@@ -473,7 +474,7 @@ def test_a_batch_lasts_as_long_however_late_outcomes_are_noted(monkeypatch):
 
 
 class ReadAhead(Slow):
-    """A worker that waits for every second block, and with it for the next."""
+    """A worker that waits for every second block, and prefetches the next."""
 
     n_blocks = 0
 
@@ -521,7 +522,7 @@ def test_polls_that_move_bytes_stay_frequent_after_a_long_wait(n_bytes, most, mo
         return clock[0]
 
     monkeypatch.setattr(comm, "time", SimpleNamespace(perf_counter=tick, sleep=sleep))
-    # Each poll moves a few bytes; where nothing moves, longer sleeps leave others the processor.
+    # Each poll moves a few bytes; without traffic, longer sleeps free the processor.
     comm.wait_busy(SimpleNamespace(Test=lambda: next(polls, None) is None), n_bytes)
     assert most / 10 < clock[0] < most
 

@@ -1,4 +1,4 @@
-"""Ranks on two hosts: network namespaces of this machine, where the test may make some."""
+"""Tests of ranks on two hosts: network namespaces of this machine, if the test may create them."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ def ip(*words):
 
 @pytest.fixture
 def hosts():
-    """Two hosts, 10.77.0.1 and 10.77.0.2: what their names begin with."""
+    """Two hosts, 10.77.0.1 and 10.77.0.2; the value is the prefix of their names."""
     name = f"pl{os.getpid()}"
     spaces = [f"{name}-{k}" for k in (1, 2)]
     if not HYDRA.exists():
@@ -38,7 +38,7 @@ def hosts():
             ip("-n", space, "address", "add", f"10.77.0.{k}/24", "dev", "veth")
             for link in ("lo", "veth"):
                 ip("-n", space, "link", "set", link, "up")
-        # Until a new link's own address is found to be unique, MPI finds no way over it.
+        # MPI cannot use a new link until its address has been checked for duplicates.
         until(lambda: not any("tentative" in ip("-n", one, "address") for one in spaces))
         yield name
     except (OSError, subprocess.CalledProcessError) as reason:
@@ -68,7 +68,7 @@ def test_two_hosts(hosts, adk, tmp_path):
     script = ("-m", "paceline.mpi", SCRIPTS / "hosts.py")
     done = on_both(hosts, *script, *adk, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    # The first host is this one, under its own name.
+    # The first host is this machine, with its own name.
     assert f"{hosts}-2" in done.stdout.split()
     assert len(done.stdout.split()) == 2
 

@@ -1,4 +1,4 @@
-"""Mean squared displacements and diffusion coefficients."""
+"""Tests of mean squared displacements and diffusion coefficients."""
 
 import itertools
 import re
@@ -37,7 +37,7 @@ def alone(ca):
 
 
 def made(tmp_path, positions, dt=2.0, cells=None):
-    """A Universe of these positions, in a TRR file."""
+    """Return a Universe of these positions, in a TRR file."""
     n_atoms = positions.shape[1]
     resindex = np.arange(n_atoms) // 2
     one = MDAnalysis.Universe.empty(
@@ -62,7 +62,7 @@ def made(tmp_path, positions, dt=2.0, cells=None):
 
 @pytest.mark.parametrize("fft", [True, False])
 def test_uniform_motion(fft, tmp_path):
-    """The MSD of a particle with velocity v is v² τ²."""
+    """Check a particle with velocity v, whose MSD is v² τ²."""
     velocities = np.array([[1.0, 2.0, -3.0], [0.0, 0.5, 0.0]])
     times = 2.0 * np.arange(20)
     universe = made(tmp_path, 50 + times[:, None, None] * velocities)
@@ -81,7 +81,7 @@ def test_uniform_motion(fft, tmp_path):
 @pytest.mark.parametrize("fft", [True, False])
 def test_as_mdanalysis(fft, msd_type, adk):
     theirs, universe = MDAnalysis.Universe(*adk), paceline.Universe(*adk)
-    # Its FFT needs tidynamics, its sums nothing.
+    # MDAnalysis's FFT needs tidynamics; its direct sums do not.
     expected = msd.EinsteinMSD(theirs, "name CA", msd_type, fft=False).run(3, 90, 2)
     found = EinsteinMSD(universe, "name CA", msd_type, fft).run(3, 90, 2)
     tolerance = 1e-10 * expected.results.msds_by_particle.max()
@@ -108,7 +108,9 @@ def test_centers_of_mass(adk):
 
 
 def test_centers_of_water_with_virtual_sites(tmp_path):
-    """TPR files have no bonds of them: they are of their water, and weigh nothing."""
+    """Check virtual sites without bonds in a TPR file: they belong to their water, and have no
+    mass.
+    """
     made, whole = virtual_sites.write_waters(tmp_path / "water.trr", virtual_sites.TIP4P)
     universe = paceline.Universe(made._topology, str(tmp_path / "water.trr"))
     whole = whole.reshape(len(whole), -1, 4, 3)
@@ -154,7 +156,7 @@ def test_frames_that_were_left_out_count_in_no_pair(fft, damaged, adk_xtc):
             assert lag > 90
 
 
-@pytest.mark.full  # test_analyses runs it as well
+@pytest.mark.full  # test_analyses also runs it
 def test_bits_are_the_same_everywhere(where, ca, alone):
     found = EinsteinMSD(ca).run(**where, block_frames=32).results
     for name in ("timeseries", "msds_by_particle"):
@@ -182,7 +184,7 @@ class Interrupted(Exception):
 
 
 def test_it_resumes_amid_its_particles(ca, alone, tmp_path, monkeypatch):
-    """98 frames are 7 blocks of 16, and 214 atoms are 31 parts of 7."""
+    """The 98 frames have 7 blocks of 16, and the 214 atoms have 31 parts of 7."""
     do, done, path = Worker.run, [], tmp_path / "checkpoint"
 
     def failing(self, task):
@@ -205,7 +207,7 @@ def test_it_resumes_amid_its_particles(ca, alone, tmp_path, monkeypatch):
 
 
 def test_diffusion_of_random_walks(tmp_path):
-    """Steps of variance s² along each axis, dt apart, make D = s² / (2 dt)."""
+    """Check steps of variance s² along each axis every dt, which yield D = s² / (2 dt)."""
     rng = np.random.default_rng(8)
     steps = rng.normal(scale=0.5, size=(200, 100, 3))
     universe = made(tmp_path, 50 + steps.cumsum(axis=0))
@@ -213,7 +215,7 @@ def test_diffusion_of_random_walks(tmp_path):
     assert found.value == pytest.approx(0.25 / 4, abs=4 * found.error)
     assert 0.0005 < found.error < 0.01
     assert (found.start, found.stop, found.n_particles) == (4, 60, 100)
-    # Such errors are those of repeated simulations, though points are correlated.
+    # The errors equal those of repeated simulations, although points are correlated.
     every = []
     for _ in range(60):
         positions = rng.normal(scale=0.5, size=(200, 100, 3)).cumsum(axis=0)
@@ -228,7 +230,7 @@ def test_diffusion_of_random_walks(tmp_path):
 
 
 def test_atoms_of_a_molecule_are_not_independent(tmp_path):
-    """Pairs of atoms, each a residue, that walk together and shake: pairs count, not atoms."""
+    """Check pairs of atoms that move together, each a residue: pairs count, and not atoms."""
     rng = np.random.default_rng(5)
     centers = rng.normal(scale=0.5, size=(400, 10, 3)).cumsum(axis=0)
     atoms = np.repeat(centers, 2, axis=1) + rng.normal(scale=0.1, size=(400, 20, 3))
@@ -245,7 +247,7 @@ def test_atoms_of_a_molecule_are_not_independent(tmp_path):
         assert ("molecules" in run.results.findings) == guessed
     fragments = EinsteinMSD(with_bonds, compound="fragments", unwrap=None).run()
     assert fragments.diffusion_coefficient().n_molecules == 10
-    # A chain of residues without bonds is one molecule, if it is a protein.
+    # A chain of residues without bonds counts as one molecule if it is a protein.
     universe.residues.resnames = ["ALA"] * 10
     chain = EinsteinMSD(universe, fit_range=(None, None)).run().results
     assert str(chain.diffusion_coefficient).endswith("no interval: one molecule")
@@ -255,7 +257,7 @@ def test_atoms_of_a_molecule_are_not_independent(tmp_path):
     assert (found.n_molecules, found.n_blocks) == (1, 10)
     assert found == short.diffusion_coefficient(2, 36)
     assert np.isnan(short.diffusion_coefficient(2, 40).interval)
-    # One slope a block, of the whole group.
+    # One slope per block, for the whole group.
     blocks = []
     for k in range(10):
         block = EinsteinMSD(universe).run(start=40 * k, stop=40 * (k + 1))
@@ -277,7 +279,7 @@ def test_blocks_of_time_have_the_same_bits(backend, tmp_path):
 
 
 def test_what_all_molecules_have_in_common_shows_in_blocks(tmp_path):
-    """Twenty particles that all walk in the same way are one value, not twenty."""
+    """Check twenty particles with the same walk: they count as one value."""
     rng = np.random.default_rng(7)
     together = rng.normal(scale=0.5, size=(2000, 1, 3)).cumsum(axis=0)
     universe = made(tmp_path, 50 + together + rng.normal(scale=0.01, size=(2000, 40, 3)))
@@ -289,7 +291,7 @@ def test_what_all_molecules_have_in_common_shows_in_blocks(tmp_path):
 
 @pytest.mark.parametrize(("n_molecules", "fit_range"), [(20, (None, None)), (1, (4, 40))])
 def test_the_interval_of_diffusion_holds(n_molecules, fit_range):
-    """Coverage of 95 % by random walks, of 20 molecules, and of one by blocks of time."""
+    """Check the coverage of 95 % for random walks of 20 molecules, and of one by blocks of time."""
     held = diffusion_coverage(n_molecules, 60 if n_molecules > 1 else 300, fit_range)
     assert held >= 0.88
 
@@ -298,7 +300,7 @@ def test_a_note_on_the_size_of_the_cell(tmp_path):
     universe = made(tmp_path, np.random.default_rng(1).normal(size=(40, 4, 3)).cumsum(axis=0))
     found = EinsteinMSD(universe, fit_range=(None, None)).run().results
     note = found.findings["finite size"]
-    # Of L = 100 Å, 300 K and 0.85 mPa s: Yeh & Hummer 2004, eq. 12.
+    # For L = 100 Å, 300 K and 0.85 mPa s: Yeh & Hummer 2004, eq. 12.
     k = float(re.search(r"([0-9.e-]+)·10⁻⁵ cm²/s × ", note)[1])
     wanted = 1.380649e-23 * 300 * 2.837297 / (6 * np.pi * 0.85e-3 * 100e-10) * 1e4
     assert k * 300 / 0.85 * 1e-5 == pytest.approx(wanted, rel=0.005)
@@ -314,7 +316,9 @@ def test_a_note_on_the_size_of_the_cell(tmp_path):
 
 
 def jumping(tmp_path, gaps=()):
-    """Walks in leaning cells that vary, put back into the cell after each step; and the walks."""
+    """Return random walks wrapped into tilted, varying cells after each step, and the unwrapped
+    walks.
+    """
     t = np.arange(60)[:, None]
     lengths = [30, 33, 28] + 2 * np.sin(0.1 * t + [0, 1, 2])
     angles = [75, 100, 62] + 3 * np.cos(0.07 * t + [2, 1, 0])
@@ -334,7 +338,7 @@ def jumping(tmp_path, gaps=()):
 
 
 def mean_square(free, rows):
-    """Mean squared displacements by their definition, of some rows."""
+    """Return mean squared displacements by the definition, for some rows."""
     found = []
     for lag in range(len(free)):
         pairs = [(k, k + lag) for k in rows if k + lag in rows]
@@ -350,13 +354,15 @@ def test_shortest_steps_add_up_where_the_cell_varies(tmp_path):
         found = EinsteinMSD(universe, unwrap="tor").run(**options).results.timeseries
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
     lattice = EinsteinMSD(universe, unwrap="lattice").run().results.timeseries
-    assert np.abs(lattice - expected).max() > 20  # Å²: the cells' own changes
+    assert np.abs(lattice - expected).max() > 20  # Å²: changes of the cells
     moved = EinsteinMSD(universe).run(transforms=[nojump()]).results.timeseries
     np.testing.assert_allclose(lattice, moved, rtol=1e-4, atol=1e-3)
 
 
 def test_shortest_steps_in_an_triclinic_cell(adk_in_water):
-    """In a rhombic dodecahedron, images by rounding vector by vector are not the nearest ones."""
+    """Check a rhombic dodecahedron, in which rounding vector by vector does not find the nearest
+    image.
+    """
     universe = paceline.Universe(*adk_in_water)
     found = EinsteinMSD(universe, "name OW", unwrap="tor").run(stop=2).results.timeseries[1]
     water, positions, cells = universe.select_atoms("name OW"), [], []
@@ -381,7 +387,7 @@ def test_steps_after_an_unknown_position_are_unknown(scheme):
 
 def test_cells_that_change_by_more_than_half_are_named(tmp_path):
     cells = np.tile(np.float32([30, 30, 30, 90, 90, 61]), (9, 1))
-    cells[4:, 5] = 119  # the same lattice, by another vector
+    cells[4:, 5] = 119  # the same lattice, with another vector
     cells[7:, 2] = 50
     positions = np.random.default_rng(1).uniform(0, 20, (9, 4, 3))
     universe = made(tmp_path, positions, cells=cells)
@@ -397,7 +403,7 @@ def test_cells_that_change_by_more_than_half_are_named(tmp_path):
 
 @pytest.mark.parametrize("cell", [[30, 40, 50, 90, 90, 90], [40, 40, 40, 60, 60, 90]])
 def test_particles_that_jump_warn(cell, tmp_path):
-    """Once across a face of the cell; not if they move that far step by step, or are followed."""
+    """Check one jump across a face of the cell; steps or unwrapping do not warn."""
     positions = np.cumsum(np.full((40, 3, 3), 0.4), axis=0)
     free = made(tmp_path, positions, cells=[cell] * 40)
     with warnings.catch_warnings():
@@ -497,7 +503,7 @@ def test_shortest_steps_are_the_default_of_centers(ca, tmp_path):
         warnings.filterwarnings(
             "ignore", "EinsteinMSD: in more than 1% of the steps", PacelineWarning
         )
-        # Each residue is in several images, which "tor" follows, but whose center is elsewhere.
+        # Each residue is in several images. "tor" unwraps them, but their center is elsewhere.
         warnings.filterwarnings("ignore", ".*a molecule is broken", PacelineWarning)
         found = EinsteinMSD(universe, **residues).run()
     np.testing.assert_array_equal(found.results.timeseries, expected.timeseries)
@@ -509,7 +515,7 @@ def test_shortest_steps_are_the_default_of_centers(ca, tmp_path):
     with pytest.warns(PacelineWarning, match="undo them with unwrap='tor'"):
         assert EinsteinMSD(universe).run().results.provenance["unwrap"] is None
     assert as_they_are.timeseries[40] < 0.5 * expected.timeseries[40]
-    # Without a cell nothing jumps.
+    # Without a cell, no particle jumps.
     assert EinsteinMSD(ca, **residues).run().results.provenance["unwrap"] is None
 
 
@@ -517,7 +523,7 @@ def test_shortest_steps_are_the_default_of_centers(ca, tmp_path):
 @pytest.mark.parametrize("angles", [(90, 90, 90), (60, 60, 90)])
 def test_steps_that_are_too_long_to_tell_images_warn(scheme, angles, tmp_path):
     edge, steps = 30, np.random.default_rng(7).normal(0, 1, (40, 50, 3))
-    for size, wrong in ((1 / 16, False), (1 / 6, True)):  # of the edge
+    for size, wrong in ((1 / 16, False), (1 / 6, True)):  # relative to the edge
         positions = (steps * edge * size).cumsum(axis=0)
         positions -= np.floor(positions / edge) * edge if angles[0] == 90 else 0
         universe = made(tmp_path, positions, cells=[[edge] * 3 + [*angles]] * 40)
@@ -529,7 +535,7 @@ def test_steps_that_are_too_long_to_tell_images_warn(scheme, angles, tmp_path):
 
 
 def test_centers_that_were_unwrapped_before_warn(tmp_path):
-    """Molecules that move by more than half the cell do not jump."""
+    """Check that molecules that move by more than half the cell do not count as jumping."""
     steps = np.random.default_rng(3).normal(0, 12, (60, 6, 3))
     universe = made(tmp_path, steps.cumsum(axis=0), cells=[[30, 30, 30, 90, 90, 90]] * 60)
     words = r"particles? of 3 move by .* unwrapped before: then .* unwrap=None"
@@ -588,7 +594,7 @@ def test_frames_too_few_for_the_default_fit_have_an_msd(n_frames, ca):
 
 
 def test_damaged_frames_that_count_as_one_are_named(adk_xtc, tmp_path):
-    """Nothing in the file says how many frames were where no header is."""
+    """Check several frames without headers: the file does not state their number."""
     path = Path(shutil.copy(adk_xtc.trajectory, tmp_path / "two.xtc"))
     offsets = MDAnalysis.Universe(*adk_xtc).trajectory._xdr.offsets
     content = bytearray(path.read_bytes())
@@ -645,7 +651,7 @@ def test_times_that_are_not_equidistant(tmp_path):
 
 
 def at_times(folder, positions, times):
-    """A Universe of these positions at these times, ps, in a TRR file."""
+    """Return a Universe of these positions at these times (ps), in a TRR file."""
     universe = made(folder, positions)
     path = folder / "uneven.trr"
     with MDAnalysis.Writer(str(path), positions.shape[1]) as writer:
@@ -695,7 +701,7 @@ def test_times_over_many_decades_stay_apart(tmp_path):
 
 
 def test_left_out_frames_and_jumps_at_any_times(damaged, tmp_path):
-    """Pairs are those of the frames that are left, and jumps across the cell are undone."""
+    """Check that pairs use the remaining frames, and that jumps across the cell are undone."""
     ca = paceline.Universe(*damaged[0]).select_atoms("name CA")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -728,7 +734,7 @@ def test_frames_at_any_times_that_are_refused(ca, tmp_path):
 
 @pytest.mark.parametrize("late", [1, 3, 6])
 def test_the_first_time_out_of_step_is_named(late, tmp_path):
-    """A gap after it, as of a restart: the mean distance would blame an earlier frame."""
+    """Check a gap as after a restart; the mean time step would blame an earlier frame."""
     universe = made(tmp_path, np.random.default_rng(1).normal(size=(8, 2, 3)))
     path = tmp_path / "gap.trr"
     with MDAnalysis.Writer(str(path), 2) as writer:
@@ -741,7 +747,9 @@ def test_the_first_time_out_of_step_is_named(late, tmp_path):
 
 
 def test_times_that_single_precision_rounds(tmp_path):
-    """At 1 µs it tells 0.0625 ps apart: the first two frames seem to be 0.1875 ps apart."""
+    """Check times near 1 µs, where single precision has steps of 0.0625 ps: the first step seems to
+    be 0.1875 ps.
+    """
     universe = made(tmp_path, np.random.default_rng(1).normal(size=(50, 2, 3)))
     path = tmp_path / "late.trr"
     with MDAnalysis.Writer(str(path), 2) as writer:

@@ -1,4 +1,4 @@
-"""Neighbours within a cutoff against MDAnalysis."""
+"""Tests of neighbours within a cutoff against MDAnalysis."""
 
 from collections import Counter
 
@@ -87,7 +87,7 @@ def test_neighbors_of_other_residues_only(universe):
 
 @pytest.mark.parametrize("kind", ["residue", "segment", "chain", "fragment"])
 def test_neighbors_and_rdf_leave_out_the_same_pairs(kind, tmp_path):
-    """Two atoms of each of four residues, in two segments, three chains, and fragments of three."""
+    """Check two atoms of each of four residues, in two segments, three chains, and fragments."""
     made = MDAnalysis.Universe.empty(
         *(8, 4, 2),
         atom_resindex=[0, 0, 1, 1, 2, 2, 3, 3],

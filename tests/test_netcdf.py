@@ -1,4 +1,4 @@
-"""Amber NetCDF: the numbers of MDAnalysis, and files of every program at hand."""
+"""Tests of Amber NetCDF: MDAnalysis's numbers, and files of every available program."""
 
 import pickle
 import re
@@ -42,7 +42,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Reader has no dt information:UserWarning"),
 ]
 
-#: Units that programs state in place of Amber's, and each one in Amber's.
+#: Units that programs use instead of Amber's, and the size of each in Amber's unit.
 OTHER_UNITS = [
     dict(
         zip(UNITS, ("Femtosecond", "nanometer", "nm/ps", "kJ/mol/nm", "NM", "radian"), strict=True)
@@ -127,7 +127,7 @@ def test_files_of_the_netcdf_library(tmp_path, format, frame, kind):
 
 
 def check(ours, arrays):
-    """Assert that a reader gives these numbers, in MDAnalysis's units."""
+    """Check that a reader returns these numbers, in MDAnalysis's units."""
     for frame, found in enumerate(frames(ours)):
         assert found["time"] == pytest.approx(arrays["time"][frame])
         for name, expected in (
@@ -219,7 +219,7 @@ def test_arrays_that_are_cut_keep_the_frames_of_which_all_is_there(tmp_path):
     path = write_scipy(tmp_path / "a.nc", values(), frame=N_FRAMES)
     whole = frames(opened(path))
     content = path.read_bytes()
-    # The times stand last, 4 bytes each.
+    # The times are at the end, 4 bytes each.
     path.write_bytes(content[:-7])
     with pytest.warns(PacelineWarning, match="the header says 5 frames, the file has 3"):
         ours = Reader(path)
@@ -281,7 +281,7 @@ def test_what_is_not_read_is_refused_by_name(tmp_path, change, message):
 @pytest.mark.parametrize("kind", ["f4", "f8"])
 @pytest.mark.parametrize("units", OTHER_UNITS, ids=lambda units: units["coordinates"])
 def test_other_units_are_converted(tmp_path, writer, kind, units):
-    """In single precision, as MDAnalysis converts; times in double."""
+    """Check conversion in single precision, as in MDAnalysis; times are in double precision."""
     arrays = values()
     amber = frames(opened(writer(tmp_path / "amber.nc", arrays, kind=kind)))
     factors = {name: FACTORS[unit] for name, unit in units.items()}
@@ -302,7 +302,7 @@ def test_units_are_converted_alike_in_netcdf_3_and_4(tmp_path):
 @pytest.mark.parametrize("writer", [write_scipy, partial(write_netcdf4, format="NETCDF4")])
 @pytest.mark.parametrize("frame", [None, 1])
 def test_one_time_of_one_frame(tmp_path, writer, frame):
-    """A dimension of its own is not that of frames; MDAnalysis reads it all the same."""
+    """Check a time with its own dimension, which is not that of frames. MDAnalysis reads it."""
     arrays = values(1)
     time = arrays.pop("time")
     path = tmp_path / "a.nc"
@@ -373,7 +373,7 @@ def test_times_that_were_never_written(tmp_path):
 
 
 def add_time(path, time):
-    """Add a time that is of no frame's dimension; returns the kind of file."""
+    """Add a time without the dimension of frames; return the kind of file."""
     netcdf4 = pytest.importorskip("netCDF4")
     with netcdf4.Dataset(path, "a") as file:
         file.createDimension("one", 1)
@@ -432,7 +432,7 @@ def test_analyses(name):
         theirs = MDAnalysis.Universe(*SYSTEMS[name])
         assert isinstance(ours.trajectory, Reader)
         result = RMSD(ours, select="not name H*").run().results.rmsd
-        # The file behind MDAnalysis's own reader is ours to decode.
+        # Paceline decodes the file of MDAnalysis's own reader.
         again = RMSD(theirs, select="not name H*").run().results.rmsd
     np.testing.assert_array_equal(result, again)
     expected = rms.RMSD(theirs, select="not name H*").run().results.rmsd
@@ -469,7 +469,7 @@ def test_content_counts_and_not_the_name(tmp_path):
 
 
 def written(path, fields=7, has_cell=True):
-    """A file of our own, and its numbers in MDAnalysis's units, float32."""
+    """Write a file with paceline; return it and its numbers in MDAnalysis's units, float32."""
     arrays = {name: np.float32(v) for name, v in values().items()}
     names = ("coordinates", "velocities", "forces")
     moved = [arrays[name] if fields >> k & 1 else None for k, name in enumerate(names)]

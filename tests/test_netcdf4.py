@@ -1,4 +1,4 @@
-"""Amber files in NetCDF-4, which is HDF5: the numbers of NetCDF-3, and what the library says."""
+"""Tests of Amber files in NetCDF-4, which is HDF5: NetCDF-3's numbers, and the library's view."""
 
 import warnings
 
@@ -37,14 +37,14 @@ STORAGE = {
 
 
 def opened(path, **kwargs):
-    """A reader, and that it warns of nothing."""
+    """Return a reader, after checking that it does not warn."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", PacelineWarning)
         return Reader(path, **kwargs)
 
 
 class Stored(netCDF4.Dataset):
-    """A file whose variables are all stored in one way."""
+    """File in which all variables are stored in the same way."""
 
     def __init__(self, path, storage):
         super().__init__(path, "w", format="NETCDF4")
@@ -131,7 +131,7 @@ def test_restart_files(tmp_path):
 
 
 def write_integers(path, *, factor=1000.0, names=("compressedpos",), power=None, **attributes):
-    """Write a file of integers as cpptraj does; return its numbers."""
+    """Write a file of integers like cpptraj; return its numbers."""
     numbers = np.random.default_rng(1).integers(-(10**6), 10**6, (N_FRAMES, N_ATOMS, 3))
     with netCDF4.Dataset(path, "w") as file:
         file.Conventions, file.ConventionVersion = "AMBER", "1.0"
@@ -205,7 +205,7 @@ def test_a_file_without_times(tmp_path):
 
 
 def write_uneven(path, name, n_rows):
-    """A variable of fewer frames than the others have, as programs leave it that stop."""
+    """Write a variable with fewer frames than others, as left by interrupted programs."""
     arrays = values()
     write_netcdf4(path, {key: array for key, array in arrays.items() if key != name}, "NETCDF4")
     with netCDF4.Dataset(path, "a") as file:
@@ -233,7 +233,7 @@ def test_times_and_cells_are_those_of_every_frame_or_none(tmp_path):
 
 
 def change(path, *, attributes=(), **options):
-    """A file of which something is not as Amber has it."""
+    """Change a file so that it deviates from Amber's conventions."""
     write_netcdf4(path, values(), "NETCDF4", **options)
     with netCDF4.Dataset(path, "a") as file:
         for variable, name, value in attributes:

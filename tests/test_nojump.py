@@ -1,4 +1,4 @@
-"""Atoms followed across the faces of the cell: transformations that pass over all frames first."""
+"""Tests of unwrapping atoms across cell faces, which needs all frames before."""
 
 import pickle
 import threading
@@ -30,7 +30,7 @@ N_FRAMES, N_ATOMS = 150, 40
 
 
 def cells():
-    """Leaning cells whose lengths and angles vary."""
+    """Return tilted cells whose lengths and angles vary."""
     t = np.arange(N_FRAMES)[:, None]
     lengths = [30, 33, 28] + 2 * np.sin(0.1 * t + [0, 1, 2])
     angles = [75, 100, 62] + 3 * np.cos(0.07 * t + [2, 1, 0])
@@ -39,7 +39,7 @@ def cells():
 
 @pytest.fixture(scope="module")
 def walk(tmp_path_factory):
-    """Files of atoms that walk through many cells, and where they are without any jump, Å."""
+    """Files of atoms that move through many cells, and their unwrapped positions, Å."""
     folder = tmp_path_factory.mktemp("walk")
     steps = np.random.default_rng(11).uniform(-0.45, 0.45, (N_FRAMES, N_ATOMS, 3))
     along = 0.5 + np.cumsum(steps, axis=0)
@@ -69,7 +69,7 @@ def positions(block):
 
 
 def followed(atoms, transform=None, *, before=(), after=(), **options):
-    """Positions in each frame, without jumps."""
+    """Return the unwrapped positions in each frame."""
     series = paceline.TimeSeries(positions, atoms)
     series.run(transforms=[*before, transform or nojump(), *after], **options)
     return series.results.timeseries
@@ -143,7 +143,7 @@ def test_frames_that_are_passed_over_are_read_once(frames, atoms, tmp_path, monk
     read = sum(block.bytes for block in one.timings.blocks)
     assert read == 2 * frame_bytes * (one.frames[-1] + 1)
     assert one.results.rmsf.tobytes() == two.results.rmsf.tobytes()
-    # A leaf may hold no frame but its own.
+    # A leaf may contain only its own frame.
     monkeypatch.setattr(plan, "LARGEST_LEAF_BYTES", 12 * N_ATOMS)
     apart = RMSF(atoms, align=True).run(**options)
     assert len({block.job for block in apart.timings.blocks}) == 3
@@ -164,7 +164,7 @@ def test_blocks_have_room_for_frames_that_are_passed_over(kept, atoms, tmp_path,
 
 def test_frames_are_decoded_once_where_memory_allows(atoms, tmp_path):
     options = {"transforms": [nojump()], "backend": "serial", "checkpoint": tmp_path / "file"}
-    # Without a limit it depends on what else the machine does.
+    # Without a limit, the result depends on other processes of the machine.
     rmsd = RMSD(atoms).run(**options, max_memory="1 GiB")
     assert [block.bytes > 0 for block in rmsd.timings.blocks] == [True] * 10 + [False] * 10
     rmsd.run(**options, max_memory=0)
@@ -216,13 +216,13 @@ def test_states_of_blocks_that_are_collected_are_used_again(walk, atoms):
     relay.release(0)
     relay.release(1)
     moved += [apply(2), apply(3)]
-    # That of block 0, not that of block 1, which another attempt may be reading.
+    # The state of block 0 is freed, but not that of block 1, which another attempt may be reading.
     assert len(relay._states) == 2
     assert not relay._unused
     relay.release(2)
     moved.append(apply(4))
     assert np.array_equal(apply(4), moved[4])
-    # An attempt that comes too late, whose result does not count.
+    # An attempt that is too late, whose result does not count.
     assert np.array_equal(apply(2), frames[32:48])
     np.testing.assert_allclose(np.concatenate(moved), walk[1][:80], atol=2e-3)
 
@@ -249,7 +249,7 @@ def test_a_group_is_followed_and_the_others_stay(walk, atoms):
     np.testing.assert_allclose(found[:, 30:], walk[1][:, 30:], atol=2e-3)
     inside = [ts.positions.copy() for ts in atoms.universe.trajectory]
     assert np.array_equal(found[:, :30], np.array(inside)[:, :30])
-    # None of the atoms that are analysed is followed.
+    # None of the analysed atoms is unwrapped.
     assert np.array_equal(followed(atoms[:5], nojump("name B")), np.array(inside)[:, :5])
 
 
@@ -265,7 +265,7 @@ def test_threads_note_states_of_one_array(n_followed):
             for number in blocks:
                 assert follower.move_on(number, frames.copy(), cell, states[number]) == []
         except BaseException:
-            # Others wait for this block.
+            # Other threads wait for this block.
             follower.close()
             raise
 
@@ -290,7 +290,7 @@ def test_several_stages_and_analyses(walk, atoms):
 
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_scan_may_follow(kept, walk, atoms, tmp_path):
-    """In two passes, or in three where blocks do not pass images on."""
+    """Check two passes, or three if blocks do not pass images on."""
     one = PathLength(atoms)
     checkpoint = {"checkpoint": tmp_path / "file"} if kept else {}
     one.run(transforms=[nojump()], backend="serial", block_frames=16, **checkpoint)
@@ -328,7 +328,7 @@ def test_a_reference_frame_may_be_counted_from_the_end(atoms):
 
 
 def without_cells(walk, folder, frames):
-    """The same files, with frames that have no cell."""
+    """Write the files with some frames that have no cell."""
     universe = MDAnalysis.Universe(*walk[0])
     path = str(folder / "gaps.trr")
     with MDAnalysis.Writer(path, N_ATOMS) as writer:
@@ -341,7 +341,8 @@ def without_cells(walk, folder, frames):
 
 @pytest.mark.parametrize("block_frames", [1, 16, 64])
 def test_frames_that_are_left_out_are_passed_over(block_frames, walk, tmp_path):
-    # The first ones, a whole leaf and more, and the last one: but walks of two steps may be long.
+    # The first frames (more than a leaf) and the last one have no cell; steps over two frames may
+    # be long.
     gaps = [0, 1, *range(15, 40), 60, 64, 149]
     atoms = without_cells(walk, tmp_path, gaps)
     options = {"backend": "serial", "on_error": "skip", "block_frames": block_frames}
@@ -426,7 +427,7 @@ def test_atoms_that_are_thousands_of_cells_away_are_refused(backend, walk, tmp_p
 
 @pytest.mark.parametrize("options", [{"n_workers": 2}, {"backend": "processes"}])
 def test_frames_without_positions_change_no_cell(options, walk, tmp_path):
-    """As where GROMACS writes velocities more often than positions."""
+    """Check files in which GROMACS wrote velocities more often than positions."""
     universe, path = MDAnalysis.Universe(*walk[0]), str(tmp_path / "velocities.trr")
     with MDAnalysis.Writer(path, N_ATOMS) as writer:
         for ts in universe.trajectory[:32]:
@@ -446,8 +447,8 @@ def test_cells_that_change_by_more_than_half_are_named(block_frames, walk, tmp_p
     with MDAnalysis.Writer(path, N_ATOMS) as writer:
         for ts in universe.trajectory[:64]:
             lengths = [30, 30, 50 if 31 < ts.frame < 40 else 30]
-            # At the end of a leaf and within one, it leans to the other side; and from frame 50 on
-            # by a little more.
+            # The cell tilts to the other side at the end of a leaf and within one, and slightly
+            # more from frame 50 on.
             ts.dimensions = [
                 *lengths,
                 90,
@@ -502,7 +503,7 @@ def test_a_run_resumes_in_either_pass(
 
 
 def test_a_first_pass_resumes_with_other_workers(atoms, tmp_path, monkeypatch):
-    """Its blocks are those of the run that was killed, also where it has more frames."""
+    """Check that its blocks are those of the killed run, also if there are more frames."""
     wanted = followed(atoms, start=120)
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE", 0)
@@ -525,7 +526,7 @@ def test_a_first_pass_resumes_with_other_workers(atoms, tmp_path, monkeypatch):
 
 
 def moved(block):
-    """Displacements since two frames before."""
+    """Return displacements over two frames."""
     rows = np.arange(len(block))
     return block.positions - block.positions[np.maximum(rows - 2, 0)]
 
@@ -568,7 +569,7 @@ def test_blocks_grow_until_there_is_room_for_images(walk, atoms, monkeypatch, tm
         followed(atoms, step=2, **checkpoint)
     with pytest.raises(UnsupportedError, match="in 75 frames"):
         followed(atoms, frames=[*range(0, 147, 2), 149], **checkpoint)
-    # Images that blocks pass on once are not kept.
+    # Images that are passed on once are not kept.
     followed(atoms)
     followed(atoms, step=2)
 
@@ -595,7 +596,7 @@ def test_counts_of_the_first_pass_are_merged_as_they_come(atoms, tmp_path, monke
     options = {"transforms": [nojump()], "checkpoint": tmp_path / "file"}
     series.run(backend="serial", block_frames=16, **options)
     assert np.array_equal(series.results.timeseries, wanted)
-    # Of all blocks but the first, whose images are 0.
+    # Sizes for all blocks but the first, whose images are 0.
     assert sizes[-1] == (len(wanted), 9 * 6 * N_ATOMS)
     assert len(sizes) == 9
     assert max(sizes) == sizes[-1]
@@ -625,9 +626,10 @@ def test_what_cannot_be_followed_is_refused(walk, atoms, tmp_path):
 
 @pytest.fixture(scope="module")
 def molecules(tmp_path_factory):
-    """Molecules of three atoms, two bonds and two masses that walk; steps that are the shortest.
+    """Moving molecules of three atoms, two bonds and two masses, and their shortest steps.
 
-    Their centers are put back into a cell that leans and varies, and then their atoms.
+    First the centers of the molecules, and then their atoms, are wrapped into a tilted, varying
+    cell.
     """
     n, n_molecules = N_FRAMES, 12
     rng = np.random.default_rng(4)
@@ -658,7 +660,7 @@ def molecules(tmp_path_factory):
     return paceline.Universe(one._topology, path).atoms, expected
 
 
-#: What makes molecules whole and puts them into the cell, before they are followed.
+#: Transformations that make molecules whole and wrap them before unwrapping over time.
 WHOLE = (unwrap(), wrap(compound="fragments"))
 
 
@@ -682,7 +684,7 @@ def test_molecules_take_the_shortest_steps(where, molecules):
     tor = nojump(scheme="tor")
     found = followed(atoms, tor, before=WHOLE, backend="serial", max_memory=0)
     np.testing.assert_allclose(found, expected, atol=1e-3)
-    assert np.abs(found - followed(atoms, before=WHOLE)).max() > 3  # Å: the changes of the cell
+    assert np.abs(found - followed(atoms, before=WHOLE)).max() > 3  # Å: changes of the cell
     again = followed(atoms, tor, before=WHOLE, **where)
     assert np.array_equal(again, found)
 
@@ -708,7 +710,7 @@ def test_steps_of_molecules_depend_on_nothing_but_frames(options, molecules):
 
 
 def test_some_molecules_are_followed(molecules):
-    """Molecules of the atoms that are given or analysed, with all of their atoms."""
+    """Check that whole molecules of the given or analysed atoms are unwrapped."""
     atoms, expected = molecules
     some = followed(atoms[[4, 30]], nojump(scheme="tor"), before=WHOLE)
     np.testing.assert_allclose(some, expected[:, [4, 30]], atol=1e-3)
@@ -753,7 +755,7 @@ def test_molecules_go_on_after_frames_that_were_left_out(block_frames, molecules
     with pytest.warns(PacelineWarning, match="frames left out"):
         series.run(transforms=[*WHOLE, tor], step=5, on_error="skip")
     assert np.array_equal(series.results.timeseries, wanted[::5], equal_nan=True)
-    # As if only these frames were there.
+    # A file with only these frames.
     path = str(tmp_path / "kept.trr")
     with MDAnalysis.Writer(path, 36) as writer:
         for _ in source.trajectory[kept]:

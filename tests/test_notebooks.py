@@ -1,4 +1,4 @@
-"""Paceline in a notebook: what cells show, and what the stop button leaves."""
+"""Tests of paceline in a notebook: the output of cells, and the state after the stop button."""
 
 import json
 import os
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 
 
 class TestRepresentations:
-    """HTML of objects that end a cell."""
+    """Tests of the HTML of objects at the end of a cell."""
 
     def test_universe(self, adk_xtc):
         html = paceline.Universe(*adk_xtc)._repr_html_()
@@ -76,7 +76,7 @@ def test_adenylate_kinase_opens_as_the_first_steps_say(adk):
 
 @pytest.fixture(scope="class")
 def kernel():
-    """Call a real kernel: the text that a cell shows, or the name of its error."""
+    """Call a real kernel; return the text that a cell shows, or the name of its error."""
     manager, client = start_new_kernel()
 
     def run(code, stop_when=None):
@@ -104,7 +104,7 @@ def kernel():
     manager.shutdown_kernel(now=True)
 
 
-#: A run that ends on request, and what there is of threads, processes and signals.
+#: Run that ends on request, and lists of its threads, processes and signal handlers.
 SETUP = """
 import os, signal, threading, time, warnings
 warnings.simplefilter("ignore")  # MDAnalysis's bars want ipywidgets
@@ -123,7 +123,7 @@ def leftovers():
     return [*names, *(p.name() for p in psutil.Process().children(recursive=True)
                       if p.status() != "zombie" and "resource" not in " ".join(p.cmdline()))]
 """
-#: Waits for what a run left, as long as a busy machine may take to end it.
+#: Wait for the end of what a run left, with a long timeout for busy machines.
 ENDED = f"""
 until = time.monotonic() + {PATIENCE}
 while len(leftovers()) > n_before[0] and time.monotonic() < until:
@@ -133,7 +133,7 @@ len(leftovers()) <= n_before[0], n_before, leftovers()
 
 
 class TestStopButton:
-    """A run that is interrupted leaves a kernel in which the next one works."""
+    """Tests that after an interrupted run, the next one works in the same kernel."""
 
     @pytest.mark.parametrize(
         "backend", [pytest.param("threads", marks=pytest.mark.full), "processes"]
@@ -148,7 +148,7 @@ n_before = len(leftovers()), len(psutil.Process().children(recursive=True))""")
         )
         run = f"paceline.TimeSeries(slow, u.atoms).run(backend={backend!r}, block_frames=1)"
         assert "KeyboardInterrupt" in kernel(run, stop_when=(tmp_path / "begun").exists)
-        # It ended though no block did.
+        # The run ended although no block did.
         (tmp_path / "released").touch()
         assert (
             kernel("before == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))")
@@ -167,7 +167,7 @@ n_before = len(leftovers()), len(psutil.Process().children(recursive=True))""")
 
 @pytest.fixture
 def jupyter(monkeypatch, tmp_path):
-    """Run `python -m paceline -m jupyter`; the kernel that Jupyter finds meanwhile."""
+    """Run `python -m paceline -m jupyter`, and return the kernel that Jupyter finds meanwhile."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("JUPYTER_PATH", "/of/the/user")
     seen = []
@@ -187,7 +187,7 @@ def jupyter(monkeypatch, tmp_path):
 
 
 def test_kernels_begin_with_paceline(jupyter):
-    """While `python -m paceline -m jupyter` runs, with its options; and not afterwards."""
+    """Check that options apply while `python -m paceline -m jupyter` runs, and not afterwards."""
     plain = KernelSpecManager().get_kernel_spec("python3")
     for _ in range(2):
         ours, options = jupyter("-j", "3", "--strict")
@@ -208,7 +208,7 @@ def test_a_cache_that_cannot_be_written_is_named(jupyter, tmp_path, capsys):
 
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_a_kernel_takes_the_options_of_who_started_it(ranks, monkeypatch):
-    """On ranks of MPI as well: it is a process beside them."""
+    """Check MPI ranks as well: the kernel is a separate process."""
     given = []
     monkeypatch.setattr(command, "_run", lambda *arguments: given.append(arguments) or 0)
     monkeypatch.setattr(command, "launched", lambda: (ranks, 0))

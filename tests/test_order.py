@@ -1,4 +1,4 @@
-"""Order parameters: of directions that are known, and of lipids by the definition."""
+"""Tests of order parameters: known directions, and lipids by the definition."""
 
 import MDAnalysis
 import numpy as np
@@ -19,7 +19,7 @@ CELL = [10, 12, 14, 90, 90, 90]
 
 
 def made(folder, frames, names, bonds=None, cell=CELL, masses=None):
-    """A Universe of such positions."""
+    """Return a Universe with these positions."""
     universe = MDAnalysis.Universe.empty(len(names), trajectory=True)
     universe.add_TopologyAttr("names", names)
     if masses is not None:
@@ -36,7 +36,7 @@ def made(folder, frames, names, bonds=None, cell=CELL, masses=None):
     return paceline.Universe(universe._topology, path)
 
 
-#: A carbon, and hydrogens along z, across the border of the cell along -z, along x, and at 60°.
+#: A carbon, and hydrogens along z, along -z across the boundary of the cell, along x, and at 60°.
 SPOKES = np.array([[1, 1, 1], [1, 1, 2], [1, 1, 13.5], [9.5, 1, 1], [1, 1 + 0.75**0.5, 1.5]])
 
 
@@ -63,10 +63,10 @@ def test_along_an_axis_across_it_and_between(axis, wanted, tmp_path):
 
 
 def test_vectors_across_a_border(tmp_path):
-    """Along z by the nearest image, and aside without."""
+    """Check a vector along z to the nearest image, and another direction without images."""
     universe = made(tmp_path, [[[1, 1, 1], [9.5, 1, 13.5]]], ["C", "H"])
     ends = universe.atoms[:1], universe.atoms[1:]
-    # (-1.5, 0, -1.5) or (8.5, 0, 12.5).
+    # The vector is (-1.5, 0, -1.5), or (8.5, 0, 12.5) without images.
     assert OrderParameter(*ends).run().results.mean[0] == pytest.approx(0.25, abs=1e-6)
     plain = OrderParameter(*ends, pbc=False).run().results.mean[0]
     assert plain == pytest.approx(1.5 * 12.5**2 / (12.5**2 + 8.5**2) - 0.5, abs=1e-6)
@@ -78,7 +78,7 @@ def test_directions_of_no_order(tmp_path):
     frames = np.concatenate([np.zeros_like(directions), directions], axis=1)
     universe = made(tmp_path, frames, ["C"] * 400 + ["H"] * 400)
     found = OrderParameter(universe.atoms[:400], universe.atoms[400:]).run().results
-    # cos² has a variance of 4/45.
+    # The variance of cos² is 4/45.
     error = 1.5 * np.sqrt(4 / 45 / 12_000)
     assert abs(found.mean[0]) < 4 * error
     assert found.error[0] == pytest.approx(error, rel=0.5)
@@ -86,13 +86,13 @@ def test_directions_of_no_order(tmp_path):
 
 
 def test_carbons_and_their_hydrogens(tmp_path):
-    """By name, whatever the order of atoms; bonds of nitrogen and oxygen do not count."""
+    """Check names in any order of atoms; bonds of nitrogen and oxygen are ignored."""
     names = ["H2", "C2", "N", "C1", "H1", "HN", "H3", "O", "HO", "C2"]
     masses = [1.008, 12.011, 14.007, 12.011, 1.008, 1.008, 1.008, 15.999, 1.008, 12.011]
     positions = np.ones((10, 3))
     positions[1] = [5, 5, 5]
-    positions[0], positions[6] = [5, 5, 6], [6, 5, 5]  # of C2: 1 and -0.5
-    positions[3], positions[4] = [3, 3, 1], [3, 3, 13.2]  # of C1, across the border: 1
+    positions[0], positions[6] = [5, 5, 6], [6, 5, 5]  # C2: 1 and -0.5
+    positions[3], positions[4] = [3, 3, 1], [3, 3, 13.2]  # C1, across the boundary: 1
     positions[2], positions[5] = [7, 7, 7], [8, 7, 7]
     positions[7], positions[8] = [2, 9, 9], [2, 9, 8]
     positions[9] = [5, 9, 9]
@@ -107,7 +107,7 @@ def test_carbons_and_their_hydrogens(tmp_path):
     np.testing.assert_allclose(given.mean, [-0.5, 1], atol=1e-6)
     heavy = universe.select_atoms("name H1 H2 H3")
     universe.add_TopologyAttr("masses", np.where(np.isin(range(10), heavy.indices), 3.0, masses))
-    for known in (universe.atoms.masses, np.zeros(10)):  # none, as of types that nobody knows
+    for known in (universe.atoms.masses, np.zeros(10)):  # unknown types have no masses
         universe.atoms.masses = known
         with pytest.raises(SelectionError, match="no carbon of 10 atoms is bonded to a hydrogen"):
             SCH(universe.atoms)
@@ -121,7 +121,11 @@ def test_lipids_by_the_definition(membrane_lipids):
     found = SCH(ours.select_atoms(tails)).run().results
     names = theirs.atoms.names[bonds[:, 0]]
     is_pope = theirs.atoms.resnames[bonds[:, 0]] == "POPE"
-    assert list(found.labels[:3]) == ["C22", "C32", "C23"]  # as in the file, which has no bonds
+    assert list(found.labels[:3]) == [
+        "C22",
+        "C32",
+        "C23",
+    ]  # in the order of the file, which has no bonds
     assert len(found.labels) == 17 + 15
     for row, ts in zip(found.timeseries, theirs.trajectory, strict=True):
         first, second = theirs.atoms.positions[bonds].astype(float).transpose(1, 0, 2)
@@ -129,7 +133,7 @@ def test_lipids_by_the_definition(membrane_lipids):
         s = 1.5 * vectors[:, 2] ** 2 / (vectors**2).sum(axis=1) - 0.5
         wanted = [s[is_pope & (names == label)].mean() for label in found.labels]
         np.testing.assert_allclose(row, wanted, atol=1e-6)
-    # A fluid bilayer: ordered near the glycerol, hardly at the ends of the tails.
+    # A fluid bilayer is ordered near the glycerol, and hardly at the ends of the tails.
     order = dict(zip(found.labels, found.mean, strict=True))
     assert -0.3 < order["C35"] < -0.15
     assert -0.1 < order["C316"] < 0
@@ -195,7 +199,7 @@ def test_means_have_the_intervals_of_the_figure(membrane_lipids, tmp_path):
 
 
 def test_intervals_are_those_of_correlated_frames(tmp_path):
-    """Each direction stays for ten frames: one frame of ten is independent."""
+    """Check directions that persist for ten frames, so that one frame in ten is independent."""
     directions = np.random.default_rng(2).standard_normal((300, 1, 3)).repeat(10, axis=0)
     frames = np.concatenate([np.zeros_like(directions), directions], axis=1)
     universe = made(tmp_path, frames, ["C", "H"])

@@ -1,4 +1,4 @@
-"""Files that other programs wrote, read by us; ours, read by them."""
+"""Tests that paceline reads files of other programs, and that they read paceline's files."""
 
 import subprocess
 from pathlib import Path
@@ -17,14 +17,14 @@ from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
 
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc"]
-#: Rounding of a change of units, or of XTC's integers, Å.
+#: Rounding of a unit conversion, or of XTC's integers, Å.
 TOLERANCE = 2e-5
 needs_gromacs = needs_program("gmx")
 
 
 @pytest.fixture(scope="module")
 def protein(adk_in_water, tmp_path_factory) -> tuple[str, np.ndarray, np.ndarray]:
-    """A structure, positions (Å) that XTC holds exactly, and cells, of ten frames."""
+    """A structure, positions (Å) that XTC stores exactly, and cells, of ten frames."""
     folder = tmp_path_factory.mktemp("protein")
     universe = MDAnalysis.Universe(*adk_in_water)
     atoms = universe.select_atoms("protein")
@@ -35,7 +35,7 @@ def protein(adk_in_water, tmp_path_factory) -> tuple[str, np.ndarray, np.ndarray
 
 
 def read_by_us(structure: str, path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Positions (Å), cells and times (ps) of all frames."""
+    """Return positions (Å), cells and times (ps) of all frames."""
     universe = paceline.Universe(structure, str(path))
     assert isinstance(universe.trajectory, Reader)
     blocks = []
@@ -66,7 +66,7 @@ def test_mdtraj_writes(ending, protein, tmp_path):
     found, cells, times = read_by_us(structure, path)
     np.testing.assert_allclose(found, positions, rtol=0, atol=TOLERANCE)
     np.testing.assert_allclose(cells, dimensions, rtol=1e-5)
-    if ending != ".dcd":  # MDTraj writes no times into it
+    if ending != ".dcd":  # MDTraj writes no times to DCD
         np.testing.assert_allclose(times, trajectory.time)
 
 
@@ -100,7 +100,7 @@ def test_chemfiles_reads(ending, adk_in_water, protein, tmp_path):
             np.testing.assert_allclose(frame.cell.angles, cell[3:], rtol=1e-5)
 
 
-#: As CHARMM has them: one whose matrix looks like cosines, and others.
+#: Cells as in CHARMM, one with a shape matrix that looks like cosines.
 CELLS_OF_CHARMM = [
     ((4.159, 4.159, 4.159), (105.0, 105.0, 105.0)),
     ((61.2, 61.2, 61.2), (109.4712,) * 3),
@@ -180,7 +180,7 @@ def test_our_xtc_is_gromacs_s_but_for_the_last_bits_of_the_cell(adk_in_water, tm
 
 
 def without_cells(path: Path) -> bytes:
-    """An XTC file, its cells zeroed: ours went through lengths and angles, and back."""
+    """Return an XTC file with zero cells; paceline's cells were converted to angles and back."""
     content = bytearray(path.read_bytes())
     core = open_file(path)
     offsets, _ = core.extents(np.arange(core.n_frames, dtype=np.uint64))

@@ -1,4 +1,4 @@
-"""Files published beside the code: licences, metadata, templates, workflows."""
+"""Tests of files published with the code: licences, metadata, templates, workflows."""
 
 import importlib.util
 import os
@@ -16,7 +16,7 @@ FILES_WITH_ADDRESSES = (
     *(".zenodo.json", "CITATION.cff", "packaging/conda/recipe.yaml"),
     *("packaging/mdakit/metadata.yaml", ".github/ISSUE_TEMPLATE/config.yml", "mkdocs.yml"),
 )
-#: Files, and the pattern of the line of each that has the version.
+#: Files with the version, and the pattern of the line that contains it.
 FILES_WITH_VERSIONS = {
     ".zenodo.json": r'^  "version": "(.*)",$',
     "CITATION.cff": r"^version: (.*)$",
@@ -36,7 +36,7 @@ def test_licences_are_those_of_the_crates_that_are_linked():
     page = packaging("third_party").page()
     assert (ROOT / "THIRDPARTY.md").read_text(encoding="utf-8") == page, "make licences"
     assert "| pyo3 |" in page
-    assert "| molly |" not in page  # tests alone use it
+    assert "| molly |" not in page  # only tests use it
     assert "| uPlot | 1.6.32 | MIT |" in page
     assert "Leon Sorokin" in page
 
@@ -61,7 +61,7 @@ def test_the_page_of_pypi_is_the_readme_s_in_short_with_links_that_work_there():
     page = (ROOT / project["readme"]).read_text(encoding="utf-8")
     links = re.findall(r"\]\((.*?)\)", page)
     assert links
-    # PyPI shows the page alone, without the files that a relative link means.
+    # PyPI shows only the page, without the files to which relative links lead.
     assert all(link.startswith(tuple(project["urls"].values())) for link in links), links
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     assert page.split("\n\n")[:2] == readme.split("\n\n")[:2]
@@ -71,7 +71,7 @@ def test_the_page_of_pypi_is_the_readme_s_in_short_with_links_that_work_there():
 def test_an_image_is_built_without_what_git_ignores():
     left_out = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     for line in (ROOT / ".gitignore").read_text(encoding="utf-8").split():
-        # Without a leading slash git means every folder, and an image the one at the top.
+        # Without a leading slash, git matches every folder; an image matches only at the top.
         pattern = line.strip("/") if line.startswith("/") else f"**/{line.strip('/')}"
         assert pattern in left_out, f"{line} of .gitignore"
     assert ".git" in left_out
@@ -84,7 +84,7 @@ def test_an_image_is_built_from_what_a_wheel_needs():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     needed = {"Cargo.toml", "Cargo.lock", "pyproject.toml", "crates", "python"}
     assert sources == needed | {project["readme"], *project["license-files"]}
-    # Wheels in a mount of a stage were not those of its last step where the stage was in a cache.
+    # With a stage from the cache, wheels in a mount were not those of its last step.
     assert not any("--mount=from" in line for line in lines)
 
 
@@ -138,11 +138,11 @@ def test_workflows_call_targets_that_exist():
     assert n_calls >= 8
 
 
-#: Python 3.10, as far as the Makefile can tell.
+#: A stand-in for Python 3.10.
 OLDER_PYTHON = f"""#!/bin/sh
 exec {sys.executable} -c "import sys; sys.version_info = (3, 10); $2"
 """
-#: What pip says, at the end of much else, where there is no network.
+#: Output of pip without a network, after much other text.
 WITHOUT_NETWORK = """#!/bin/sh
 echo "ERROR: No matching distribution found for maturin" >&2
 exit 1
@@ -193,7 +193,7 @@ def test_tests_with_the_next_mdanalysis_are_skipped_by_name_without_a_network(tm
     )
 
 
-#: pip-audit where its database is out of reach: a failure only if it must be one.
+#: pip-audit without access to its database; this is a failure only if the audit is required.
 WITHOUT_DATABASE = """#!/bin/sh
 case "$*" in *--strict*) exit 1;; esac
 """

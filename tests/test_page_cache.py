@@ -1,4 +1,4 @@
-"""Parts of files in the page cache, and dropping them, where the system supports it."""
+"""Tests of the parts of files in the page cache, and of dropping them, where supported."""
 
 import mmap
 import os
@@ -10,7 +10,7 @@ from paceline._util import os_calls
 from paceline._util.os_calls import cached_share, cached_share_of_all, drop_from_cache
 from paceline.errors import UnsupportedError
 
-#: Bytes of half a file: many pages, as Linux may keep some of them as one.
+#: Half the size of a file, bytes: many pages, because Linux may combine pages.
 HALF = 4 << 20
 
 needs_mincore = pytest.mark.skipif(
@@ -26,7 +26,7 @@ def path(tmp_path):
 
 
 def dropped(path, ranges=None):
-    """Drop, or skip where a file system keeps all in memory."""
+    """Drop a file from the page cache, or skip if a file system keeps all in memory."""
     drop_from_cache(path, ranges)
     if cached_share(path) == 1:
         pytest.skip("files are kept in memory here")
@@ -40,7 +40,7 @@ def test_what_was_just_written_is_in_memory(path):
 
 @needs_mincore
 def test_a_whole_file_is_dropped(path):
-    dropped(path)  # though it was not yet on the disk
+    dropped(path)  # although it was not yet on the disk
     assert cached_share(path) == 0
 
 
@@ -96,7 +96,7 @@ def test_systems_that_cannot(path, monkeypatch):
 
 
 def test_an_interrupt_stays_one_wherever_it_comes(path):
-    """Whoever catches it at a call deep in here must not find another error in its place."""
+    """Check that an interrupt in a nested call is not replaced by another error."""
 
     def interrupted_at(n_lines):
         left = n_lines

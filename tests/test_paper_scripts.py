@@ -1,4 +1,4 @@
-"""Scripts of the papers on parallel analysis: the same bits with and without paceline."""
+"""Tests of scripts from papers on parallel analysis: the same bits with and without paceline."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ EVERY_RANK = (*OURS, "--every-rank")
 def result(
     folder: Path, script: str, *arguments: object, how: tuple[str, ...], ranks: bool = False
 ) -> tuple[np.ndarray, str]:
-    """Run a script of a paper; the array that it saves, and its errors and warnings."""
+    """Run a script of a paper; return the array that it saves, and its errors and warnings."""
     out = folder / "out.npy"
     out.unlink(missing_ok=True)
     command = [*(ON_RANKS if ranks else ()), sys.executable, *how, PAPERS / script]
@@ -64,7 +64,7 @@ def test_h5md_of_2021_without_an_mpi_build_of_h5py(adk, tmp_path):
     pytest.importorskip("mpi4py")
     path = tmp_path / "adk.h5md"
     paceline.Write(paceline.Universe(*adk).atoms, path).run()
-    # MDAnalysis's reader of DCD ignores the driver; that of H5MD fails.
+    # MDAnalysis's DCD reader ignores the driver; the H5MD reader fails.
     expected, _ = result(tmp_path, "h5md_2021.py", *adk, how=PLAIN)
     for how, ranks in ((OURS, False), (EVERY_RANK, True)):
         found, said = result(tmp_path, "h5md_2021.py", adk.topology, path, how=how, ranks=ranks)

@@ -1,4 +1,4 @@
-"""Principal component analysis against MDAnalysis and cases of known components."""
+"""Tests of principal component analysis against MDAnalysis, and with known components."""
 
 import inspect
 
@@ -13,7 +13,7 @@ import paceline
 from paceline.analysis.pca import PCA, cosine_content
 from paceline.errors import SelectionError, UnsupportedError
 
-#: MDAnalysis multiplies deviations, and moves atoms, in single precision: it is this far off, Å².
+#: Error of MDAnalysis, which multiplies deviations and moves atoms in single precision, Å².
 ANGSTROM_2 = 5e-4
 
 CASES = {
@@ -43,7 +43,7 @@ def test_it_is_mdanalysis_s(case, universe, theirs):
     np.testing.assert_allclose(
         ours.results.cumulated_variance, wanted.results.cumulated_variance, atol=1e-5
     )
-    # Components of distinct variances are the same but for their sign.
+    # Components with distinct variances are equal except for their sign.
     inner = ours.results.p_components[:, :3].T @ wanted.results.p_components[:, :3].real
     np.testing.assert_allclose(np.abs(inner), np.eye(3), atol=1e-3)
     assert ours.rmsip(wanted, 3) > 0.9999
@@ -65,7 +65,7 @@ def test_known_components():
     universe, start, directions, phase = oscillating()
     pca = PCA(universe, n_components=2, n_projected=2).run()
     np.testing.assert_allclose(pca.mean, start, atol=1e-5)
-    # The mean of cos² over whole periods is a half.
+    # The mean of cos² over whole periods is ½.
     np.testing.assert_allclose(pca.results.variance, [4.5 * 80 / 79, 0.5 * 80 / 79], rtol=1e-5)
     np.testing.assert_allclose(pca.results.cumulated_variance, [0.9, 1.0], rtol=1e-5)
     signs = np.sign(np.sum(pca.results.p_components.T * directions, axis=1))
@@ -75,7 +75,7 @@ def test_known_components():
     np.testing.assert_allclose(pca.transform(universe), expected, atol=1e-4)
     largest = np.abs(pca.results.p_components).argmax(axis=0)
     assert (pca.results.p_components[largest, [0, 1]] > 0).all()
-    # As MDAnalysis has it for a cosine.
+    # The result for a cosine is as in MDAnalysis.
     assert 0.0 <= cosine_content(pca.results.projection, 0) <= 1.0
 
 
@@ -145,7 +145,7 @@ def test_a_frame_is_projected_back():
     pca = PCA(universe).run()
     project = pca.project_single_frame(0)
     ts = project(universe.trajectory[20])
-    # A quarter of a period: nothing along the first component.
+    # After a quarter of a period, the displacement along the first component is zero.
     np.testing.assert_allclose(ts.positions, start, atol=1e-4)
 
 
@@ -198,7 +198,7 @@ def test_a_script_of_mdanalysis_goes_on_with_the_results(adk):
         ours, space, ts = components_of(adk)
     theirs, expected, other = components_of(adk)
     np.testing.assert_allclose(ours.cov, theirs.cov, atol=ANGSTROM_2)
-    # The covariance of MDAnalysis has the digits of single precision.
+    # MDAnalysis's covariance has single precision.
     assert not np.array_equal(ours.cov, theirs.cov)
     assert ours.results.p_components.shape == (60, 4)
     np.testing.assert_allclose(np.abs(space), np.abs(expected), atol=1e-2)

@@ -1,4 +1,4 @@
-"""Blocks cover the frames, and the tree of merges does not depend on how they are assigned."""
+"""Tests that blocks cover the frames, and that the tree of merges does not depend on workers."""
 
 import math
 import random

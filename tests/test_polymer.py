@@ -1,4 +1,6 @@
-"""Polymers: chains with known answers, MDAnalysis's persistence length, and refused chains."""
+"""Tests of polymers: chains with known results, MDAnalysis's persistence length, and refused
+chains.
+"""
 
 import importlib
 import re
@@ -19,7 +21,7 @@ from paceline.errors import AnalysisError, PacelineWarning, SelectionError, Unsu
 
 
 def walk(random, n_chains, n_bonds, length, cosine=None):
-    """Directions of bonds that are free, or at a fixed angle of a known cosine, summed up."""
+    """Return chains whose bonds have free directions, or a fixed angle with a known cosine."""
     bonds = np.empty((n_chains, n_bonds, 3))
     for k in range(n_bonds):
         free = random.normal(size=(n_chains, 3))
@@ -35,7 +37,9 @@ def walk(random, n_chains, n_bonds, length, cosine=None):
 
 
 def universe_of(folder, frames, bonds=None, order=None, cell=None):
-    """Universe of chains, (n_frames, n_chains, n_atoms, 3), whose atoms `order` mixes."""
+    """Return a Universe of chains, (n_frames, n_chains, n_atoms, 3), with atoms in the given
+    `order`.
+    """
     _, n_chains, n_atoms, _ = frames.shape
     n = n_chains * n_atoms
     order = np.arange(n) if order is None else order
@@ -65,7 +69,7 @@ def universe_of(folder, frames, bonds=None, order=None, cell=None):
 
 @pytest.fixture(scope="module")
 def ideal(tmp_path_factory):
-    """Freely jointed chains of 60 bonds of 2 Å, their atoms in no order."""
+    """Freely jointed chains of 60 bonds of 2 Å, with atoms in random order."""
     random = np.random.default_rng(3)
     frames = np.stack([walk(random, 40, 60, 2.0) for _ in range(12)])
     order = random.permutation(40 * 61)
@@ -95,7 +99,7 @@ def test_sizes_are_those_of_each_chain_by_brute_force(ideal):
     np.testing.assert_allclose(found.end_to_end, lengths, atol=1e-4)
     rg = Gyration(universe.atoms, compound="segments").run().results.rg
     np.testing.assert_allclose(found.rg, rg[:, chains], rtol=1e-12)
-    # Unweighted, of equal bonds: N (N + 2) / 6 (N + 1) of N bonds, over N.
+    # Without weights and with equal bonds, the ratio is N (N + 2) / 6 (N + 1) for N bonds, over N.
     plain = Polymer(universe.atoms, weights=None).run().results
     assert plain.ratio == pytest.approx(6 * 61 / 62, rel=0.1)
     np.testing.assert_allclose(
@@ -123,7 +127,7 @@ def test_ideal_chains_have_squares_that_grow_with_separation(ideal):
 
 @pytest.mark.parametrize("cosine", [0.8, 0.95])
 def test_a_known_persistence_length_is_within_its_interval(cosine, tmp_path):
-    """Freely rotating chains: C(n) = cosⁿ θ, and ⟨R²(n)⟩ by Flory's formula."""
+    """Check freely rotating chains: C(n) = cosⁿ θ, and ⟨R²(n)⟩ by Flory's formula."""
     random = np.random.default_rng(11)
     frames = np.stack([walk(random, 60, 100, 1.5, cosine) for _ in range(15)])
     found = PersistenceLength(universe_of(tmp_path, frames).atoms).run().results
@@ -159,7 +163,7 @@ def test_straight_chains(tmp_path):
     assert "persistence length: infinite" in str(run.results.provenance).replace("'", "")
     sizes = Polymer(universe.atoms, weights=None).run().results
     np.testing.assert_allclose(sizes.end_to_end, 47.5, rtol=1e-6)
-    assert sizes.ratio == pytest.approx(12 * 19 / 21, rel=1e-5)  # of N bonds 12 N / (N + 2)
+    assert sizes.ratio == pytest.approx(12 * 19 / 21, rel=1e-5)  # 12 N / (N + 2) for N bonds
 
 
 def test_chains_of_unequal_lengths(tmp_path):
@@ -200,7 +204,7 @@ def test_correlation_and_fit_are_those_of_mdanalysis():
             np.testing.assert_allclose(
                 found.bond_autocorrelation, wanted.bond_autocorrelation, atol=5e-6
             )
-            # MDAnalysis takes the length of bonds from the first frame.
+            # MDAnalysis uses the bond length of the first frame.
             assert found.lp / found.lb == pytest.approx(wanted.lp / wanted.lb, rel=1e-5)
             first = PersistenceLength(given).run(stop=1).results
             assert first.lb == pytest.approx(wanted.lb, rel=1e-5)
@@ -266,7 +270,7 @@ def test_atoms_at_one_place_are_an_error(tmp_path):
 
 
 def test_chains_of_groups_without_bonds(adk):
-    """Cα atoms have no bonds to each other, and are a chain in the order of the topology."""
+    """Check Cα atoms without bonds between them: a chain in the order of the topology."""
     universe = paceline.Universe(*adk)
     calpha = universe.select_atoms("name CA")
     with pytest.raises(SelectionError, match=r"214 selected atoms are not bonded .*--chains"):
@@ -279,7 +283,7 @@ def test_chains_of_groups_without_bonds(adk):
 
 
 def test_broken_chains_are_noted_and_made_whole(tmp_path):
-    """In a cell of 20 Å, chains side by side or not."""
+    """Check a cell of 20 Å, with adjacent chains or not."""
     whole = np.stack([walk(np.random.default_rng(k), 15, 29, 1.0) for k in range(4)])
     whole += np.random.default_rng(5).uniform(0, 20, (1, 15, 1, 3))
     cell = [20, 20, 20, 90, 90, 90]

@@ -1,4 +1,4 @@
-"""Progress is seen by those who wait, and by nobody else."""
+"""Tests that progress is shown only to users who wait."""
 
 import os
 import pty
@@ -17,7 +17,7 @@ from paceline._util.progress import Progress
 from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.rms import RMSF
 
-#: 0.6 s of work, by a clock that goes with the work.
+#: Work of 0.6 s, by a simulated clock.
 WORK = """
 import sys, time
 now = [1000.0]
@@ -32,7 +32,7 @@ with progress.Progress(1000, show={"None": None, "False": False}[sys.argv[2]]) a
 
 
 def on_terminal(patience, show):
-    """Text that a terminal shows."""
+    """Return the text on a terminal."""
     parent, child = pty.openpty()
     termios.tcsetwinsize(child, (24, 80))
     command = [sys.executable, "-c", WORK, str(patience), str(show)]
@@ -42,7 +42,7 @@ def on_terminal(patience, show):
     try:
         while data := os.read(parent, 4096):
             shown += data
-    except OSError:  # Linux's word for the end of a terminal
+    except OSError:  # the error on Linux at the end of a terminal
         pass
     os.close(parent)
     assert process.wait() == 0
@@ -100,7 +100,7 @@ def test_work_may_show_its_size_on_the_way(clock, capsys):
 
 
 def test_each_pass_has_its_own_time_left(clock, capsys):
-    """The time left is unknown, as the next pass may be slower."""
+    """Check that the remaining time is unknown, because the next pass may be slower."""
     with Progress(1000) as bar:
         for number, seconds in ((1, 0.1), (2, 10)):
             bar.begin_pass(number, 2, 1000)

@@ -1,4 +1,4 @@
-"""The page of promises names tests and benchmarks that exist."""
+"""Tests that the page of promises names tests and benchmarks that exist."""
 
 import ast
 import functools
@@ -8,13 +8,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGE = DOCS / "developers" / "promises.md"
-#: Rows of its tables: the promise, and what holds it.
+#: Table row: the promise, and the tests that verify it.
 ROW = re.compile(r"^\| (?!promise |---)(.+?) \| (.+) \|$", re.MULTILINE)
 
 
 @functools.cache
 def names_in(path: Path) -> set[str]:
-    """Names of the tests of a module, behind the names of their classes."""
+    """Return the names of the tests in a module, with the names of their classes."""
     found = set()
     nodes = [("", node) for node in ast.parse(path.read_text(encoding="utf-8")).body]
     for within, node in nodes:
@@ -26,14 +26,14 @@ def names_in(path: Path) -> set[str]:
 
 
 def missing(held: str, makefile: str) -> list[str]:
-    """Names in the second column of a row that stand for nothing."""
+    """Return the names in the second column of a row that do not exist."""
     tests = re.findall(r"`(test_\w+\.py)::([\w:]+)`", held)
     of_rust = re.findall(r"`(\w+)` in `([\w/.-]+\.rs)`", held)
     benchmarks = re.findall(r"`(?:python -m benchmarks[. ]|make )([\w-]+)`", held)
     files = re.findall(r"`(benchmarks/\w+\.tsv)`", held)
     if not (tests or of_rust or benchmarks):
         return ["a test or a benchmark"]
-    # Nothing but names of tests and benchmarks stands between backquotes.
+    # Only names of tests and benchmarks may be between backquotes.
     n_names = len(tests) + 2 * len(of_rust) + len(benchmarks) + len(files)
     found = [] if held.count("`") == 2 * n_names else [f"a name that can be read in: {held}"]
     for module, name in tests:
@@ -60,7 +60,7 @@ def test_named_tests_and_benchmarks_exist():
 
 
 def test_every_page_that_promises_something_is_linked():
-    # Pages of tables and of words promise nothing of their own.
+    # Pages of tables and terms contain no promises.
     silent = {"glossary.md", "recipes.md", "how-do-i.md"}
     links = set(re.findall(r"\]\(\.\./([^)#]+)", PAGE.read_text(encoding="utf-8")))
     pages = {path.name for path in DOCS.glob("*.md")} - silent

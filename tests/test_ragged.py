@@ -1,4 +1,4 @@
-"""Analyses that give any number of records per frame."""
+"""Tests of analyses with any number of records per frame."""
 
 import os
 import re
@@ -20,12 +20,12 @@ from paceline.engine.worker import Worker
 from paceline.errors import AnalysisError
 
 PAIR = np.dtype([("atom", "i4"), ("distance", "f4")])
-#: Unlike in each block: backwards, and each frame twice but for its neighbours.
+#: Frames in an unusual order: descending, and most of them twice.
 ODD = [*range(97, 0, -2), *range(0, 98, 2), 5, 5, -1]
 
 
 def far(block):
-    """Atoms farther than 25 Å from the center, which some frames do not have."""
+    """Return the atoms farther than 25 Å from the center; some frames have none."""
     distances = np.linalg.norm(
         block.positions - block.positions.mean(axis=1, keepdims=True), axis=2
     )
@@ -36,7 +36,7 @@ def far(block):
 
 
 def table(block):
-    """The same as rows of numbers."""
+    """Return the same as rows of numbers."""
     counts, records = far(block)
     return counts, np.column_stack([records["atom"], records["distance"]])
 
@@ -46,7 +46,7 @@ def nothing(block):
 
 
 def run(atoms, **options):
-    """Run both beside others; bits of all results, and the first one."""
+    """Run both with others; return the bits of all results, and the first analysis."""
     both = paceline.RaggedTimeSeries(far, atoms), paceline.RaggedTimeSeries(table, atoms)
     empty = paceline.RaggedTimeSeries(nothing, atoms)
     paceline.run([both[0], paceline.analysis.rms.RMSF(atoms), both[1], empty], **options)
@@ -156,7 +156,7 @@ def test_records_that_come_before_their_turn_wait_for_it(monkeypatch):
         return records.tolist(), records.ctypes.data == place
 
     assert collected([2, 0, 6, 4, 8], 10) == (list(range(10)), True)
-    # A rank's share.
+    # The share of a rank.
     assert collected([4, 8, 6], None) == (list(range(4, 10)), True)
     monkeypatch.setattr(collect, "AHEAD", 40)
     assert collected([4, 2, 6, 0, 8], 10) == (list(range(10)), False)
@@ -192,7 +192,7 @@ def test_a_run_resumes(large, backend, atoms, alone, tmp_path, monkeypatch):
     monkeypatch.setattr(result_arrays, "LARGE", large)
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE", 0)
-    # All is written again, cut small.
+    # Everything is written again, in small pieces.
     monkeypatch.setattr(checkpoint, "GROWTH", 1.0)
     monkeypatch.setattr(checkpoint, "ROWS_BYTES", 1000)
     do_block = Worker.run
@@ -240,7 +240,7 @@ def test_a_killed_run_resumes(adk_xtc, alone, tmp_path):
 
 
 class Farther:
-    """Records of the last stage that are above their mean, in the frames that have any."""
+    """Records of the last stage above their mean, in frames that have records."""
 
     def __init__(self, mean):
         self.mean = mean

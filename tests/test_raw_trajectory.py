@@ -1,4 +1,6 @@
-"""RMSD and RMSF of a raw solvated trajectory, transformed on the way, as MDAnalysis gives them."""
+"""Tests of RMSD and RMSF of a raw solvated trajectory, transformed during reading, as in
+MDAnalysis.
+"""
 
 import MDAnalysis
 import numpy as np
@@ -16,7 +18,7 @@ CA = "protein and name CA"
 
 @pytest.fixture(scope="module")
 def system(adk_in_water):
-    """With bonds; the protein is broken in its first frame."""
+    """System with bonds; the protein is broken in its first frame."""
     return datafiles.TPR, adk_in_water.trajectory
 
 
@@ -36,7 +38,7 @@ def theirs(system):
 
 @pytest.fixture(scope="module")
 def whole(theirs):
-    """The same Cα positions as a trajectory of their own, so that they are made whole once."""
+    """The whole Cα positions as a separate trajectory, so that they are made whole only once."""
     ca = theirs.select_atoms(CA)
     universe = MDAnalysis.Merge(ca)
     universe.load_new(theirs.trajectory.timeseries(ca, order="fac"), order="fac")
@@ -71,7 +73,7 @@ def test_another_universe_s_reference_is_taken_as_it_is(ours, whole):
 
 @pytest.fixture(scope="module")
 def fitted_rmsf(whole):
-    """RMSF of the whole positions, fitted to their first frame."""
+    """RMSF of the whole positions, superposed on their first frame."""
     whole.trajectory[0]
     first = MDAnalysis.Merge(whole.atoms)
     fitted = whole.copy()

@@ -1,4 +1,4 @@
-"""Radial distribution functions: the very counts of MDAnalysis, whatever the cell."""
+"""Tests of radial distribution functions: MDAnalysis's counts, in any cell."""
 
 import inspect
 import warnings
@@ -22,7 +22,7 @@ CELLS = {
     "none": None,
 }
 
-#: Options, and the parts of the atoms that are the groups.
+#: Options, and the slices of the atoms that are the groups.
 OPTIONS = {
     "defaults": ({}, slice(None), slice(None)),
     "short": ({"range": (0.0, 9.0), "nbins": 90}, slice(None), slice(None)),
@@ -60,7 +60,7 @@ def box(request, tmp_path_factory):
     path = folder / "box.xtc"
     with MDAnalysis.Writer(str(path), n_atoms) as writer:
         for size in (1.0, 1.013, 0.991):
-            # To 0.1 Å, as to the 0.01 Å of a file: many distances are on the border of two bins.
+            # Positions are multiples of 0.1 Å, so that many distances are on the edge of a bin.
             positions = random.uniform(-60, 110, (n_atoms, 3)).round(1)
             universe.atoms.positions = positions if cell else positions / 3
             if cell:
@@ -71,7 +71,7 @@ def box(request, tmp_path_factory):
 
 
 def with_norm(options, universe):
-    """Frames without a cell are refused; MDAnalysis divides by a volume of 0."""
+    """Check frames without a cell, which are refused; MDAnalysis divides by a volume of 0."""
     return options if universe.dimensions is not None else {**options, "norm": "none"}
 
 
@@ -138,7 +138,7 @@ def test_running_coordination_numbers(adk_in_water, damaged):
         wanted.append([(distances < edge).sum(axis=1).mean() for edge in rdf.results.edges[1:]])
     np.testing.assert_allclose(found, np.mean(wanted, axis=0), atol=1e-3)
     assert 4 < found[31] < 8
-    # Damaged frames do not count.
+    # Damaged frames are not counted.
     system, frames = damaged
     ca = paceline.Universe(*system).select_atoms("name CA")
     rdf = InterRDF(ca, ca, nbins=1, range=(0.0, 1.0), norm="none")
@@ -152,7 +152,7 @@ def test_parameters_are_theirs():
         wanted = inspect.signature(theirs.__init__).parameters
         found = inspect.signature(ours.__init__).parameters
         found = {name: one for name, one in found.items() if one.kind is not one.KEYWORD_ONLY}
-        # Theirs takes options of all analyses by their names.
+        # MDAnalysis's class also accepts the options of all analyses by name.
         assert list(found) == [name for name in wanted if name != "kwargs"] + ["verbose"]
         for name in set(found) - {"verbose"}:
             assert found[name].default == wanted[name].default
@@ -232,7 +232,7 @@ def test_groups_that_cannot_be_followed_are_refused(universe, adk):
         InterRDF(ca, ca, exclude_same="chain")
 
 
-#: Options of single atoms, and the parts of the atoms that make pairs of groups.
+#: Options for single atoms, and the slices of atoms that are pairs of groups.
 SITES = {
     "defaults": ({"range": (0.0, 14.987)}, [(slice(20), slice(100, 400))]),
     "few, and many": (
@@ -312,7 +312,7 @@ def test_sites_sum_up_to_the_coordination_number(adk_in_water):
 
 
 def two_atoms(tmp_path, distances, cell=None):
-    """Topology and trajectory of two atoms, at these distances along x (Å)."""
+    """Write topology and trajectory of two atoms at these distances along x (Å)."""
     universe = MDAnalysis.Universe.empty(2, trajectory=True)
     universe.add_TopologyAttr("names", ["A", "B"])
     path = str(tmp_path / "two.trr")
@@ -331,7 +331,7 @@ def test_bins_of_sites_are_truncated(tmp_path):
     atoms = paceline.Universe(*two_atoms(tmp_path, [1.5, 2, 2.5, 3, 4.75, 5, 6])).atoms
     found = InterRDF_s(None, [(atoms[:1], atoms[1:])], 3, (2.0, 5.0), "none").run()
     np.testing.assert_array_equal(found.results.count, [[[[2, 1, 1]]]])
-    # Unlike these, the end of the range is in the last bin.
+    # Here, unlike in the other class, the end of the range belongs to the last bin.
     whole = InterRDF(atoms[:1], atoms[1:], 3, (2.0, 5.0), "none").run()
     np.testing.assert_array_equal(whole.results.count, [2, 1, 2])
 
@@ -401,7 +401,7 @@ def test_sites_that_cannot_be_counted_are_refused(universe, adk, monkeypatch):
         InterRDF_s(universe, [(ca, ca)], exclude_same="chain")
     with pytest.raises(AnalysisError, match="frame 0: the frame has no cell, which norm='rdf'"):
         InterRDF_s(universe, [(ca, ca)]).run(backend="serial")
-    # 11 million pairs with 75 bins, which the run would hold several times.
+    # 11 million pairs with 75 bins, of which a run would need several copies.
     monkeypatch.setattr("paceline.analysis.rdf.free_memory", lambda: 2**35)
     words = r"11,162,281 pairs of atoms with 75 bins each take 40.2 GB of memory, and 34.4 GB are"
     with pytest.raises(UnsupportedError, match=words):
@@ -410,7 +410,7 @@ def test_sites_that_cannot_be_counted_are_refused(universe, adk, monkeypatch):
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory):
-    """Adenylate kinase in water with bonds: frames whose molecules cross the cell's faces."""
+    """Adenylate kinase in water with bonds, in frames with molecules across cell faces."""
     path = str(tmp_path_factory.mktemp("broken") / "broken.trr")
     universe = MDAnalysis.Universe(TPR, XTC)
     with MDAnalysis.Writer(path, len(universe.atoms)) as writer:
@@ -421,7 +421,7 @@ def broken(tmp_path_factory):
 
 
 def centers_counted(universe, groups, compounds, center, range, nbins):
-    """Count distances of centers of whole compounds, by MDAnalysis, in all frames."""
+    """Count distances between centers of whole compounds with MDAnalysis, in all frames."""
     count = np.zeros(nbins)
     for ts in universe.trajectory:
         positions = []
@@ -456,18 +456,18 @@ def test_centers_of_compounds_are_those_of_mdanalysis(selections, compounds, cen
     assert wanted.sum() > 20
     np.testing.assert_array_equal(found.results.count, wanted)
     if selections[0].startswith("name OW HW*") and center == "mass":
-        # Virtual sites have no mass. Without bonds, they are of the molecule of their residue.
+        # Virtual sites have no mass. Without bonds, they belong to the molecule of their residue.
         groups = [ours.select_atoms("resname SOL and resid 300-900")] * 2
         for kinds in (compounds, "fragments", "molecules"):
             found = InterRDF(*groups, compound=kinds, center=center, **options).run()
             np.testing.assert_array_equal(found.results.count, wanted)
-    # As they are, compounds that cross a face have other centers.
+    # Without unwrapping, compounds across a face have other centers.
     apart = InterRDF(*groups, compound=compounds, center=center, unwrap=False, **options).run()
     assert not np.array_equal(apart.results.count, wanted)
 
 
 def test_whole_molecules_need_no_bonds(broken):
-    """Molecules that a transformation makes whole, or that are one atom each."""
+    """Check molecules that a transformation makes whole, or that consist of one atom."""
     universe = paceline.Universe(*broken)
     water = universe.select_atoms("resname SOL and resid 300-900")
     options = {"compound": "residues", "range": (0.5, 12.0)}
@@ -494,7 +494,7 @@ def dimers(tmp_path):
     path = str(tmp_path / "dimers.dcd")
     with MDAnalysis.Writer(path, 4) as writer:
         universe.dimensions = [20, 20, 20, 90, 90, 90]
-        # Centers of mass at x = 19.5 and 3.7 + 20; the first molecule crosses the face.
+        # Centers of mass are at x = 19.5 and 3.7 + 20; the first molecule crosses the face.
         universe.atoms.positions = [[18, 5, 5], [0, 5, 5], [2.2, 5, 5], [4.2, 5, 5]]
         writer.write(universe.atoms)
     return universe, path
@@ -508,13 +508,13 @@ def test_centers_across_a_face(dimers):
     for center in ("mass", "geometry"):
         found = InterRDF(first, second, center=center, **options).run().results
         np.testing.assert_array_equal(found.bins[found.count > 0], [4.25])
-    # One pair of a molecule's mass with the other's heavy atom.
+    # The pair of a molecule's center and the heavy atom of the other molecule.
     found = InterRDF(first, atoms[3:], **{**options, "compound": ("fragments", None)}).run()
     np.testing.assert_array_equal(found.results.bins[found.results.count > 0], [4.75])
-    # Not whole, the first center is at 4.5 Å.
+    # If the molecule is not whole, its center is at 4.5 Å.
     found = InterRDF(first, second, unwrap=False, **options).run().results
     np.testing.assert_array_equal(found.bins[found.count > 0], [0.75])
-    # The number of compounds counts.
+    # The number of compounds is used.
     every = InterRDF(atoms, atoms, exclusion_block=(1, 1), **options).run()
     np.testing.assert_allclose(every.get_cdf()[-1], 1)
     shell = 4 / 3 * np.pi * (4.5**3 - 4.0**3)
@@ -555,7 +555,7 @@ def test_centers_that_are_not_known_are_refused(dimers, universe):
 
 def test_centers_of_compounds_without_bonds_are_refused(adk_in_water):
     protein = paceline.Universe(*adk_in_water).select_atoms("protein")
-    protein.universe.del_TopologyAttr("names")  # by which bonds would be known
+    protein.universe.del_TopologyAttr("names")  # bonds would be found by them
     words = "InterRDF, to make residues whole, needs bonds, and the topology has none"
     with pytest.raises(UnsupportedError, match=words):
         InterRDF(protein, protein, compound="residues", center="geometry")

@@ -1,4 +1,4 @@
-"""Loops over frames: blocks are decoded ahead on other threads, and show the same frames."""
+"""Tests of loops over frames: other threads decode blocks ahead, and the frames are the same."""
 
 import contextlib
 import gc
@@ -27,7 +27,7 @@ N_FRAMES = 300
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Files of 300 frames in which each frame is another."""
+    """Files of 300 different frames."""
     folder = tmp_path_factory.mktemp("long")
     universe = mda.Universe(PSF, DCD)
     first = universe.trajectory[0].positions.copy()
@@ -50,7 +50,7 @@ def paceline_writer(path: Path, n_atoms: int):
 
 
 def alone(universe, frame: int):
-    """Read a frame with no thread's help."""
+    """Read a frame without other threads."""
     ahead, universe.trajectory._read_ahead = universe.trajectory._read_ahead, None
     ts = universe.trajectory[frame].copy()
     universe.trajectory._read_ahead = ahead
@@ -95,10 +95,10 @@ def test_blocks_were_decoded_ahead(folder: Path, monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(type(universe.trajectory), "_read_alone", counted)
     assert sum(1 for _ in universe.trajectory) == N_FRAMES
-    assert len(singly) <= read_ahead.REGULAR + 2  # MDAnalysis goes back to the first at the end
+    assert len(singly) <= read_ahead.REGULAR + 2  # MDAnalysis returns to the first frame at the end
     singly.clear()
     assert sum(1 for _ in universe.trajectory[10:250:3]) == 80
-    assert len(singly) <= read_ahead.REGULAR + 2  # MDAnalysis goes back to the first at the end
+    assert len(singly) <= read_ahead.REGULAR + 2  # MDAnalysis returns to the first frame at the end
 
 
 def test_chain_of_files(folder: Path) -> None:
@@ -112,7 +112,7 @@ def test_chain_of_files(folder: Path) -> None:
 
 
 def test_arrays_are_reused_as_by_mdanalysis(folder: Path) -> None:
-    """One array of XTC frames; of DCD each frame its own, before MDAnalysis 3."""
+    """Check arrays: XTC frames share one; each DCD frame has its own before MDAnalysis 3."""
     xtc = paceline.Universe(PSF, folder / "md.xtc").trajectory
     assert len({id(ts.positions) for ts in xtc}) == 1
     dcd = [ts.positions for ts in paceline.Universe(PSF, folder / "md.dcd").trajectory]
@@ -193,7 +193,7 @@ def test_several_threads_each_with_a_universe(folder: Path) -> None:
 
 
 def _n_open(path: Path) -> int:
-    """How often this process has a file open."""
+    """Return how often this process has a file open."""
     n_open = 0
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):
@@ -202,14 +202,14 @@ def _n_open(path: Path) -> int:
 
 
 def test_open_files_are_few(folder: Path) -> None:
-    """However many loops were left in the middle."""
+    """Check the number of open files after many interrupted loops."""
     universes = [paceline.Universe(PSF, folder / "md.xtc") for _ in range(40)]
     for universe in universes:
         for ts in universe.trajectory:
             if ts.frame == 30:
                 break
     most = source.OPEN_READERS * (read_ahead._n_threads() + 1)
-    # Threads that read ahead let go of theirs later, on a busy machine.
+    # On a busy machine, threads that read ahead close their files later.
     until(lambda: _n_open(folder / "md.xtc") <= most)
     for universe in universes[::13]:
         assert [ts.frame for ts in universe.trajectory[31:60]] == list(range(31, 60))
@@ -217,7 +217,7 @@ def test_open_files_are_few(folder: Path) -> None:
 
 @pytest.mark.parametrize("backend", ["serial", "threads"])
 def test_a_universe_that_is_gone_leaves_no_file_open(backend: str, tmp_path: Path) -> None:
-    """So that the disk's room for a file that is deleted comes free."""
+    """Check that files are closed, so that a deleted file frees its disk space."""
     path = Path(shutil.copy(DCD, tmp_path))
     universe = paceline.Universe(PSF, path)
     RMSD(universe.select_atoms("name CA")).run(backend=backend)

@@ -1,4 +1,4 @@
-"""Our reader gives what MDAnalysis's own readers give, to the last bit."""
+"""Tests that paceline's reader returns the same bits as MDAnalysis's readers."""
 
 import pickle
 import shutil
@@ -48,7 +48,7 @@ pytestmark = [
 
 @pytest.fixture(params=["xtc", "dcd"])
 def path(request, tmp_path):
-    """An XTC file of 10 frames, a DCD file of 98, each with times that do not begin at 0."""
+    """An XTC file of 10 frames and a DCD file of 98, with times that do not begin at 0."""
     source = {"xtc": datafiles.XTC_multi_frame, "dcd": datafiles.DCD}[request.param]
     copied = tmp_path / f"trajectory.{request.param}"
     if request.param == "dcd":
@@ -72,7 +72,7 @@ def theirs(path):
 
 
 def same(ours, theirs):
-    """Assert that two Timesteps are equal to the last bit."""
+    """Check that two Timesteps are equal to the last bit."""
     np.testing.assert_array_equal(ours.positions, theirs.positions, strict=True)
     assert (ours.dimensions is None) == (theirs.dimensions is None)
     if ours.dimensions is not None:
@@ -146,14 +146,14 @@ def test_next_and_rewind(ours, theirs):
 
 
 def kept(reader):
-    """How many Timesteps, arrays of positions and cells whoever keeps each frame's ends up with."""
+    """Return which Timesteps, positions and cells are shared if each frame's are kept."""
     shown = [(ts, ts.positions, ts.dimensions) for ts in reader]
     for one in (reader[1], reader[0], reader.rewind() or reader.ts, next(reader)):
         shown.append((one, one.positions, one.dimensions))
     steps, positions, cells = zip(*shown, strict=True)
     arrays = [[id(part if part.base is None else part.base) for part in positions]]
     arrays += [[part.__array_interface__["data"] for part in cells if part is not None]]
-    # Which of them are the same as which, whatever their addresses.
+    # Only which objects are the same matters, and not their addresses.
     return [[some.index(one) for one in some] for some in ([id(ts) for ts in steps], *arrays)]
 
 
@@ -250,7 +250,7 @@ def test_times_asked_for(path, options):
 @pytest.mark.parametrize("sub", [[0, 1, 2], [1, 5, 8], [8, 3, 3, 0]], ids=str)
 def test_sub(tmp_path, sub):
     path = shutil.copy(datafiles.XTC_multi_frame, tmp_path)
-    # Beyond the first frame, XTCReader writes all atoms into an array for those of sub.
+    # After the first frame, XTCReader writes all atoms into an array for the atoms of sub.
     ours, whole = Reader(path, sub=sub), XTCReader(path)
     assert ours.n_atoms == len(sub)
     for one, other in zip(ours, whole, strict=True):
@@ -315,7 +315,7 @@ def test_timeseries_is_read_in_blocks(ours, theirs, monkeypatch):
     )
     found = ours.timeseries(atomgroup=group, order="fac")
     np.testing.assert_array_equal(found, expected, strict=True)
-    assert looked_at == [0]  # as MDAnalysis's ends
+    assert looked_at == [0]  # MDAnalysis's reader ends there, too
     with pytest.raises(ValueError, match="permutation of 'fac'"):
         ours.timeseries(order="xyz")
     with pytest.raises(ValueError, match="at least one atom"):
@@ -374,7 +374,7 @@ def test_a_damaged_second_frame_does_not_stop_opening(tmp_path):
     expected = Reader(path).dt
     offset, _ = Reader(path).file.extents(np.array([1], dtype=np.uint64))
     with open(path, "r+b") as file:
-        # Behind the header and the cell: the packed coordinates.
+        # The packed coordinates follow the header and the cell.
         file.seek(int(offset[0]) + 92)
         file.write(b"\xff" * 64)
     with warnings.catch_warnings():

@@ -1,17 +1,18 @@
-"""The tests that MDAnalysis publishes for its own readers, run on ours.
+"""Runs MDAnalysis's published tests of its readers on paceline's reader.
 
-Calls of `mda.Universe` in them make a `paceline.Universe`. Left out, because they look at what is
-MDAnalysis's own and not at what a reader gives:
+`mda.Universe` in these tests creates a `paceline.Universe`. The following tests are omitted,
+because they check internals of MDAnalysis:
 
 - `_GromacsReader_offsets` and `test_rewind_xdrtrj`: MDAnalysis's saved offsets, `_xdr`;
 - `test_write_istart`, `test_reader_set_dt`, `test_ts_time`, `test_dcd_writer_angle_cosines`: the
   header in `_file`;
 - `_XDRNoConversion`, `test_reader_copied_extra_attributes`: `convert_units=False`, which we refuse;
-- `test_with_statement`, `TestXTCReaderClass`: they name MDAnalysis's class (`test_context` here);
-- `BaseWriterTest`, `_GromacsWriter`, `test_write_*` and others: writers are MDAnalysis's;
-- `TestChainReaderContinuous.test_start_frames` looks at `_start_frames`; others there want a
-  warning of a gap in time, and refusals of what our chains allow (see `test_chain`);
-- `TestDCDReader.test_empty_dcd` wants an `OSError`: `test_a_file_without_frames_is_refused` here.
+- `test_with_statement`, `TestXTCReaderClass`: they name MDAnalysis's class (see `test_context`
+  below);
+- `BaseWriterTest`, `_GromacsWriter`, `test_write_*` and others: they test MDAnalysis's writers;
+- `TestChainReaderContinuous.test_start_frames` checks `_start_frames`; others there expect a
+  warning about a gap in time, or refusals of what paceline's chains allow (see `test_chain`);
+- `TestDCDReader.test_empty_dcd` expects an `OSError` (see `test_a_file_without_frames_is_refused`).
 """
 
 import shutil
@@ -32,13 +33,13 @@ import paceline
 from paceline.errors import PacelineError
 from paceline.mdanalysis.reader import _REUSES_DCD, Reader
 
-# They warn of what MDAnalysis will change, and DCD's header of frames that the file does not have.
+# They warn about future changes of MDAnalysis, and about the number of frames in a DCD header.
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 @pytest.fixture(scope="module", autouse=True)
 def ours_instead(tmp_path_factory):
-    """Let the published tests open copies of their files with our Universe."""
+    """Make the published tests open copies of their files with paceline's Universe."""
     folder = tmp_path_factory.mktemp("published")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MDAnalysis, "Universe", paceline.Universe)

@@ -1,4 +1,4 @@
-"""`paceline.register` and ``python -m paceline``: scripts written for MDAnalysis, unchanged."""
+"""Tests of `paceline.register` and ``python -m paceline`` with unchanged scripts for MDAnalysis."""
 
 import contextlib
 import functools
@@ -60,7 +60,7 @@ RUN, CALL = AnalysisBase.run, type(XTCReader).__call__
 
 @pytest.fixture(autouse=True)
 def nothing_is_left():
-    """Each test ends with MDAnalysis as it was."""
+    """Check that MDAnalysis is unchanged after each test."""
     yield
     assert AnalysisBase.run is RUN
     assert "__call__" not in vars(type(XTCReader))
@@ -111,7 +111,7 @@ def test_attributes_of_readers() -> None:
             if hasattr(theirs, name):
                 found, expected = getattr(ours, name), getattr(theirs, name)
                 if name in ("dt", "totaltime") and trajectory == H5MD_xvf:
-                    continue  # MDAnalysis takes 1 ps, and the file says 50
+                    continue  # MDAnalysis assumes 1 ps, and the file states 50
                 if name == "dimensions" and expected is not None:
                     np.testing.assert_allclose(found, expected)
                 else:
@@ -128,7 +128,7 @@ def test_attributes_of_readers() -> None:
     ("compression", "opts"), [("gzip", 4), ("gzip", 1), ("lzf", None), ("szip", ("nn", 8))]
 )
 def test_h5md_reader_has_the_attributes_of_mdanalysis(compression, opts, tmp_path: Path) -> None:
-    """A copy by the reader's own `Writer` has its contents and its compression."""
+    """Check that a copy by the reader's `Writer` has the same contents and compression."""
     path, copy = str(tmp_path / "a.h5md"), str(tmp_path / "copy.h5md")
     universe = mda.Universe(TPR_xvf, TRR_xvf)
     asked = {"compression": compression, "compression_opts": opts, "forces": False}
@@ -187,7 +187,7 @@ def test_h5md_is_opened_while_its_writer_still_has_a_name(tmp_path: Path) -> Non
         for _ in universe.trajectory:
             writer.write(universe.atoms)
         writer.close()
-        # The file stays open, though it says that it closes it.
+        # The file remains open, although the writer reports that it is closed.
         with pytest.warns(PacelineWarning, match="a writer of this script"):
             again = mda.Universe(TPR_xvf, path)
         for ts, other in zip(again.trajectory, universe.trajectory, strict=True):
@@ -299,7 +299,7 @@ def test_options_and_units_that_ours_lacks_are_left_to_mdanalysis(tmp_path: Path
         with pytest.warns(PacelineWarning, match="convert_units"):
             universe = mda.Universe(TPR_xvf, H5MD_xvf, convert_units=False)
         assert type(universe.trajectory) is H5MDReader
-        # MDAnalysis refuses them, in its own words.
+        # MDAnalysis refuses them with its own message.
         with pytest.warns(PacelineWarning, match="parsec"), pytest.raises(RuntimeError):
             mda.Universe(TPR_xvf, path)
     assert len(registration.left) == 2
@@ -330,7 +330,7 @@ def atoms(universe):
 
 
 class Radius(AnalysisBase):
-    """A user's analysis that cannot be split."""
+    """Analysis of a user that cannot be split."""
 
     def __init__(self, group):
         super().__init__(group.universe.trajectory)
@@ -416,7 +416,7 @@ def test_arguments_that_run_does_not_have_are_refused(wrong) -> None:
 
 @pytest.fixture
 def processes_never_pay(monkeypatch):
-    """However long an analysis takes, on a busy machine."""
+    """Never use processes, however long an analysis takes."""
     monkeypatch.setattr(processes, "WORTH", np.inf)
 
 
@@ -568,7 +568,7 @@ def test_errors_are_the_users_own() -> None:
 
 
 class Nested(AnalysisBase):
-    """Runs another analysis within its own frames."""
+    """Analysis that runs another analysis within its own frames."""
 
     def __init__(self, universe):
         super().__init__(universe.trajectory)
@@ -658,7 +658,7 @@ def test_a_command_in_place_of_a_script(tmp_path: Path) -> None:
     done = run(*PYTHON, "--select", "protein", "rmsd", PSF, DCD, cwd=tmp_path)
     said = "no option --select: those of a script or of a command come after its name, as in"
     assert (done.returncode, said in done.stderr) == (2, True)
-    # A script of that name is what was always meant.
+    # A script with this name takes precedence.
     (tmp_path / "info").write_text("print('a script')\n")
     assert run(*PYTHON, "-q", "info", DCD, cwd=tmp_path).stdout == "a script\n"
 
@@ -684,7 +684,7 @@ def test_errors_of_scripts(script: Path, tmp_path: Path) -> None:
 
 
 def test_example_prints_the_same(capsys, monkeypatch) -> None:
-    """RMSD, RMSF, contacts, hydrogen bonds and a loop, in sixty lines for MDAnalysis."""
+    """Run a script for MDAnalysis: RMSD, RMSF, contacts, hydrogen bonds and a loop."""
     example = str(Path(__file__).parents[1] / "examples" / "domains.py")
     monkeypatch.setattr(sys, "argv", [])
     assert run_script([example, PSF, DCD]) == 0

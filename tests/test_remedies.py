@@ -1,4 +1,4 @@
-"""Messages that name the remedy, and describe atoms by names and residues."""
+"""Tests that messages name the remedy, and describe atoms by names and residues."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""H5MD files written anew: the same numbers in another layout, and all else as it was."""
+"""Tests of repacked H5MD files: the same numbers in another layout, and nothing else changed."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ LAYOUTS = [
 
 
 def make(path, *, kind="<f4", n_frames=57, n_atoms=33, seed=1, **options):
-    """A file with a bit of everything, whose chunks mix frames and atoms."""
+    """Write a file with data of all kinds, whose chunks contain several frames and atoms."""
     values = np.random.default_rng(seed).normal(0, 10, (n_frames, n_atoms, 3)).astype(kind)
     with h5py.File(path, "w") as file:
         file.create_group("h5md").attrs["version"] = [1, 1]
@@ -76,7 +76,7 @@ def refuse_other_numbers(one, other):
 
 
 def refuse_difference(old, new):
-    """Everything but references, to the last bit."""
+    """Check that everything except references is equal, to the last bit."""
     with h5py.File(old) as old, h5py.File(new) as new:
         assert names_of(new) - names_of(old) == {
             "parameters",
@@ -127,7 +127,7 @@ def test_other_layouts_are_read(stored, tmp_path):
 
 
 def filters_of(path):
-    """Numbers and values of the filters of positions."""
+    """Return the numbers and parameters of the filters of positions."""
     with h5py.File(path) as file:
         created = file[POSITION].id.get_create_plist()
         stages = (created.get_filter(k) for k in range(created.get_nfilters()))
@@ -287,7 +287,9 @@ def test_what_cannot_be_repacked_is_named(tmp_path):
 
 
 def damage(path, chunk, byte=None):
-    """Change a byte of a chunk of the positions, that in its middle; all bytes of the file."""
+    """Change a byte of a chunk of the positions (default: in its middle); return all bytes of the
+    file.
+    """
     with h5py.File(path) as file:
         place = file[POSITION].id.get_chunk_info(chunk)
     data = bytearray(path.read_bytes())
@@ -297,7 +299,9 @@ def damage(path, chunk, byte=None):
 
 
 def test_damage_that_hdf5_does_not_see_is_found(tmp_path, monkeypatch):
-    """A filter of Zstandard for HDF5 gives any numbers for a damaged chunk, and no error."""
+    """Check a Zstandard filter for HDF5 that returns wrong numbers for a damaged chunk, without an
+    error.
+    """
     load_filters("zstd")
     path = tmp_path / "md.h5md"
     make(path, kind="<f8", compression=32015, compression_opts=(3,))

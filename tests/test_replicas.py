@@ -1,4 +1,4 @@
-"""Replicas of systems in groups: means between them, and differences between groups."""
+"""Tests of replicas in groups: means over replicas, and differences between groups."""
 
 import csv
 import re
@@ -23,7 +23,7 @@ ASKED = {
     "rmsf": {"select": "name CA", "align": True},
     "ramachandran": {"select": "resid 92-95"},
 }
-#: Residues that the mutant does not have.
+#: Residues that the mutant lacks.
 GONE = (100, 101, 102)
 
 
@@ -60,7 +60,7 @@ def test_results_are_those_of_each_battery(replicas, systems):
         together = replicas.groups["mutant"][1].analyses[name].results.table
         for title, column in analysis.results.table.columns.items():
             np.testing.assert_array_equal(together.columns[title], column)
-    # One run of all, in the stages that they need.
+    # All run together, in the required stages.
     timings, n_frames = replicas.timings, 2 * (21 + 22 + 23)
     assert timings.n_frames == n_frames
     assert sum(block.n_frames for block in timings.blocks) == 2 * n_frames
@@ -75,7 +75,7 @@ def test_each_replica_counts_once(replicas):
     assert means["wt"].n_replicas == 3
     difference = replicas.differences["gyration"]["Rg (Å)"]["mutant - wt"]
     assert difference.difference == pytest.approx(np.mean(others) - np.mean(own))
-    # Angles have none.
+    # Angles have no means.
     assert replicas.means["ramachandran"] == {}
     assert any(
         "No mean is given: it makes no sense" in remark
@@ -144,7 +144,7 @@ def test_one_replica_has_no_interval(systems, tmp_path):
 
 
 def test_atoms_of_other_systems_are_not_compared_by_their_indices(systems):
-    """One residue is labelled by indices, a map of CA by numbers of residues."""
+    """Check labels: a residue by its index, a map of CA by residue numbers."""
     asked = {
         "atoms": {"analysis": "rmsf", "select": "resid 120"},
         "map": {"analysis": "distance-map", "select": "name CA and resid 95-105"},
@@ -188,7 +188,7 @@ def of_residues(numbers, values):
 
 
 def test_chains_are_compared_with_chains():
-    """The second chain begins behind a row of NaN, and lacks a residue."""
+    """Check chains if the second one begins after a row of NaN, and lacks a residue."""
     nan = np.nan
     first = of_residues([1, 2, 3, nan, 1, 2, 3], np.arange(7.0))
     second = of_residues([2, 3, nan, 1, 3], np.arange(5.0))
@@ -199,7 +199,7 @@ def test_chains_are_compared_with_chains():
 
 
 def test_rows_that_share_keys_are_not_guessed():
-    """As pairs of residues of two chains, of which one lacks some."""
+    """Check pairs of residues of two chains, one of which lacks residues."""
     first, second = of_residues([1, 2, 1, 2], np.arange(4.0)), of_residues([1, 2, 2], np.ones(3))
     _, _, rows = align([first, first], ["residue"])
     assert [one.tolist() for one in rows] == [[0, 2, 1, 3]] * 2
@@ -208,7 +208,7 @@ def test_rows_that_share_keys_are_not_guessed():
 
 @pytest.mark.parametrize(("shift", "n_rows"), [(0.04, 5), (0.2, 0)])
 def test_bins_of_nearly_one_place_are_compared(shift, n_rows):
-    """As slices of cells that vary; others are not."""
+    """Check slices of varying cells, which are compared; others are not."""
     places = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
     first, second = (of_residues(places + by, places) for by in (0, shift))
     keys, _, rows = align([first, second], ["residue"])
@@ -250,10 +250,10 @@ def test_commands(systems, tmp_path, run, monkeypatch):
     means = pd.read_csv(tmp_path / "o" / "means.csv", comment="#")
     assert means["group"].tolist() == ["wt", "mutant"]
     assert means["replicas"].tolist() == [2, 3]
-    # Frames from 2 to 45 ps, of each trajectory.
+    # Frames from 2 to 45 ps of each trajectory.
     own = pd.read_csv(tmp_path / "o" / "replicas.csv", comment="#")
     assert own["frames"].tolist() == [20, 22, 20, 22, 5]
-    # The file that was written names them.
+    # The written file names them.
     again = tmp_path / "o" / "battery.toml"
     status, out, err = run(
         "run", again, "-o", tmp_path / "o2", "-b", "2", "-e", "45", "--n-workers", 1
@@ -322,7 +322,7 @@ def test_a_battery_of_one_system_takes_no_groups(universe, tmp_path, systems, ru
 
 
 def test_replicas_in_memory_and_with_one_mean_are_saved(tmp_path):
-    """A Universe without files is saved, and equal means are no exact ones."""
+    """Check a Universe without files, and that equal means are not exact."""
     positions = np.random.default_rng(1).normal(size=(30, 6, 3)).astype(np.float32)
     universes = []
     for _ in range(2):

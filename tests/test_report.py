@@ -1,4 +1,4 @@
-"""The report says of made-up runs what is known of them, and names who was slow in real ones."""
+"""Tests of the report: known facts about made-up runs, and the slow worker in real runs."""
 
 import json
 import math
@@ -13,12 +13,12 @@ from paceline.analysis.rms import RMSD
 from paceline.report import advice_of, report_of
 from paceline.timing import BlockTiming, DuplicateAttempt, Timings
 
-#: Seconds of the parts of a block of 100 frames, where nothing else is said.
+#: Default times of the parts of a block of 100 frames, seconds.
 USUAL = {"open": 0.0, "read": 0.1, "decode": 0.2, "transform": 0.0, "compute": 0.5}
 
 
 def block(number, worker, start, *, job=0, n_frames=100, rest=0.0, comm=0.0, **parts):
-    """A block that begins at a time in seconds; it ends when its parts are done."""
+    """Return a block that begins at a time (s), and ends when its parts end."""
     nanoseconds = {name: round(1e9 * value) for name, value in {**USUAL, **parts}.items()}
     return BlockTiming(
         job=job,
@@ -44,7 +44,7 @@ def timings(blocks, **options):
 
 
 def row_of_blocks(worker, n_blocks, *, first=0, begun=0.0, **options):
-    """Blocks of one worker, one right after another."""
+    """Return consecutive blocks of one worker."""
     blocks = []
     for k in range(n_blocks):
         blocks.append(block(first + k, worker, begun, **options))
@@ -101,7 +101,7 @@ def test_a_real_run_s_report_adds_up(where, universe):
     assert report.n_frames == 98
     assert report.n_workers <= made.n_workers
     assert report.bytes_used == 98 * 214 * 12
-    # CHARMM's DCD has a number a coordinate; of runs of atoms the gaps are read too, if small.
+    # CHARMM's DCD stores coordinates axis by axis; small gaps between runs of atoms are read, too.
     assert 1 <= report.read_per_used < 3341 / 214 * 1.1
     assert report.trajectory.endswith(".dcd")
     assert report.t_before + report.t_blocks + report.t_after == pytest.approx(report.t_total)
@@ -109,7 +109,7 @@ def test_a_real_run_s_report_adds_up(where, universe):
 
 
 def named(made):
-    """Stragglers of a run: worker, cause and rules."""
+    """Return the stragglers of a run: worker, cause and rules."""
     return [(one.worker, one.cause, one.rules) for one in report_of(made).stragglers]
 
 
@@ -126,9 +126,9 @@ BOTH = ("median", "fastest quarter")
         ({"compute": 2.0}, "computing"),
         ({"rest": 2.0}, "overhead"),
         ({"comm": 8.0}, "communicating"),
-        # All of it is twice as slow: the largest part shows it most.
+        # Everything is twice as slow, and the largest part shows it best.
         ({"read": 0.3, "decode": 0.6, "compute": 1.5}, "computing"),
-        # Less time goes into computing, which is the largest part all the same.
+        # Computing takes less time, but is still the largest part.
         ({"read": 2.0, "compute": 0.4}, "reading"),
     ],
 )
@@ -154,10 +154,11 @@ def test_the_rules_differ():
     def run(*paces):
         return timings([block(k, f"a:{k}:1", 0, compute=pace) for k, pace in enumerate(paces)])
 
-    # One is fast, the others are usual: by the papers' rule all of these are stragglers.
+    # One worker is fast, and the others are normal: by the rule of the papers, the others are
+    # stragglers.
     found = named(run(0.1, 0.6, 0.6, 0.6))
     assert found == [(f"a:{k}:1", "computing", ("fastest quarter",)) for k in (1, 2, 3)]
-    # 1.6 times the median, and 1.9 times the fastest.
+    # It took 1.6 times the median, and 1.9 times the fastest.
     assert named(run(0.38, 0.5, 0.5, 1.0)) == [("a:3:1", "computing", ("median",))]
     assert named(run(0.5, 0.5, 0.5, 0.85)) == []
 
@@ -166,10 +167,10 @@ def test_waiting_counts_while_there_are_blocks_to_be_dealt():
     blocks = [one for k in range(3) for one in row_of_blocks(f"a:{k}:1", 8, first=8 * k)]
     slow = [block(24, "b:1:1", 0), block(25, "b:1:1", 2.8), block(26, "b:1:1", 5.0)]
     assert named(timings([*blocks, *slow])) == [("b:1:1", "waiting", BOTH)]
-    # The same wait where all others had got their last block is nobody's fault.
+    # If all other workers had their last block, the same wait is no worker's fault.
     late = [block(24, "b:1:1", 0), block(25, "b:1:1", 6.5)]
     assert named(timings([*blocks, *late])) == []
-    # Until the first block a process may have to start; of an equal share that is part.
+    # A process may start until the first block; for equal shares this counts.
     late = row_of_blocks("b:1:1", 4, first=24, begun=5)
     assert named(timings([*blocks, *late])) == []
     assert named(timings([*blocks, *late], schedule="static")) == [("b:1:1", "waiting", BOTH)]
@@ -186,9 +187,9 @@ def test_who_hangs_at_its_only_block_is_named():
     assert named(made) == [("a:2:1", "hanging", BOTH)]
     (worker,) = (one for one in report_of(made).workers if one.worker == "a:2:1")
     assert (worker.n_blocks, worker.t_abandoned, worker.t_wait) == (0, 3.2, 0)
-    # Given up sooner than a block takes, it tells nothing.
+    # An attempt that was abandoned before the duration of a block gives no information.
     assert named(timings(blocks, abandoned=[attempt("a:2:1", 0, 0.7)])) == []
-    # Nobody knows who had it.
+    # The worker of the attempt is unknown.
     assert named(timings(blocks, abandoned=[attempt("", 0, 3.2)])) == []
 
 
@@ -199,7 +200,9 @@ def test_what_came_too_late_counts_with_its_parts():
 
 
 def test_frames_of_several_trajectories_are_not_compared():
-    """One worker had the large system's frames, another the small one's."""
+    """Check two trajectories: one worker had the frames of the large system, the other of the small
+    one.
+    """
     large, small = {"job": 0, "compute": 5.0}, {"job": 1, "compute": 0.05}
     blocks = [
         *row_of_blocks("a:1:1", 4, **large),
@@ -217,7 +220,7 @@ def kinds(made):
 
 
 def run_of(n_workers=2, n_blocks=8, **options):
-    """Workers that are alike, each with so many blocks."""
+    """Return a run of equal workers, each with this number of blocks."""
     made = {key: options.pop(key) for key in list(options) if hasattr(Timings(), key)}
     rows = (
         row_of_blocks(f"a:{k}:1", n_blocks, first=n_blocks * k, **options) for k in range(n_workers)
@@ -247,7 +250,7 @@ def test_advice_on_idle_workers():
     uneven = [*row_of_blocks("a:1:1", 4), *row_of_blocks("a:2:1", 3, first=4)]
     assert kinds(timings(uneven, n_workers=2)) == ["balance", "computing", "few blocks"]
     assert kinds(timings(uneven, schedule="static")) == ["balance", "computing", "static"]
-    # One worker of four came to all the blocks.
+    # Only one worker of four computed blocks.
     few = timings(row_of_blocks("a:1:1", 3), n_workers=4)
     assert kinds(few) == ["balance", "computing", "few blocks"]
     assert "3 blocks for 4 workers, of which 3 came to none" in advice_of(report_of(few))[-1].text
@@ -287,7 +290,7 @@ def test_advice_has_the_run_s_own_numbers():
     assert computing.numbers == pytest.approx({"share": 0.625, "t_blocks": 6.4})
 
 
-#: Runs in which one of four workers is slow, for the benchmark and here.
+#: Runs in which one of four workers is slow; the benchmark uses them, too.
 SLOWED = Path(__file__).parents[1] / "benchmarks" / "slowed.py"
 
 
@@ -302,13 +305,14 @@ def test_the_slow_worker_is_named_and_why(backend, slow, adk, tmp_path):
         env=os.environ | {"PYTHONWARNINGS": "ignore"},
         stdout=subprocess.PIPE,
     ) as process:
-        # On a busy machine others may be as slow for once: it is run again until it is seen.
+        # On a busy machine, other workers may be as slow; the run is repeated until the slow one is
+        # found.
         runs = map(json.loads, process.stdout)
         assert any(cause_named(run) == slow for run in runs)
         process.kill()
 
 
 def cause_named(run):
-    """Why the slow one is, as a run of that tells."""
+    """Return the cause for the slow worker in a run."""
     named = {one["worker"].split(":", 1)[1]: one["cause"] for one in run["named"]}
     return named.get(run["slow"])

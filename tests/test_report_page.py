@@ -1,4 +1,4 @@
-"""The page of a report: whole, by itself, and legible for runs of any size."""
+"""Tests of the page of a report: complete, self-contained, and legible for runs of any size."""
 
 import random
 import re
@@ -27,12 +27,12 @@ from paceline.report import advice_of, report_of
 from paceline.timing import BlockTiming, DuplicateAttempt, Timings
 
 MS = 1_000_000
-#: Elements that have no end.
+#: Elements without an end tag.
 VOID = {"meta", "link", "br", "img", "hr", "input"}
 
 
 class Page(HTMLParser):
-    """Checks that elements end where they should, and keeps what a reader sees and loads."""
+    """Parser that checks nesting of elements, and records visible text and loaded resources."""
 
     def __init__(self, text):
         super().__init__()
@@ -76,7 +76,7 @@ class Page(HTMLParser):
 
 
 def checked(text):
-    """A page, known to be well-formed and to need nothing else."""
+    """Return a parsed page, after checking that it is well-formed and self-contained."""
     page = Page(text)
     assert text.startswith("<!DOCTYPE html>")
     assert len(set(page.ids)) == len(page.ids)
@@ -93,7 +93,7 @@ def checked(text):
 
 
 def run_of(workers, n_blocks, *, slow=(), skew=0):
-    """Timings of blocks; clocks of hosts other than the first are ahead by `skew`, ns."""
+    """Return timings of blocks; clocks of all hosts but the first are ahead by `skew`, ns."""
     rng = random.Random(7)
     free = dict.fromkeys(workers, 0)
     dealt = 10**15
@@ -126,7 +126,7 @@ def run_of(workers, n_blocks, *, slow=(), skew=0):
 
 
 def workers_of(n_hosts, n_workers):
-    """Names, in a muddled order."""
+    """Return names of workers in random order."""
     names = [f"node{k % n_hosts:04d}.example.org:{900 + k}:{900 + k}" for k in range(n_workers)]
     random.Random(1).shuffle(names)
     return names
@@ -218,7 +218,7 @@ def test_thousands_of_blocks_of_one_worker_are_put_together():
 
 
 def test_a_host_of_another_clock_makes_a_page():
-    """A run brings its blocks to one clock; timings that were put together by hand may not."""
+    """Check unaligned clocks: a run aligns clocks, but timings made by hand may not."""
     other = run_of(workers_of(2, 4), 40, skew=5 * 10**17)
     assert checked(page_of(other)).count("svg") == 4
 
@@ -290,7 +290,7 @@ def test_another_ending_is_refused_by_name(name, tmp_path):
 
 @pytest.fixture
 def run(capsys):
-    """Run the command here: status, what it wrote, and what it said beside."""
+    """Run the command in this process: status, standard output, and standard error."""
 
     def run(*arguments):
         status = main([str(argument) for argument in arguments])

@@ -1,4 +1,4 @@
-"""Alternate locations, insertion codes, and numbers of residues that repeat."""
+"""Tests of alternate locations, insertion codes, and repeated residue numbers."""
 
 import csv
 import warnings
@@ -30,13 +30,13 @@ LOCATIONS = Path(datafiles.__file__).parent / "data" / "4E43.pdb"
 
 @pytest.fixture(scope="module")
 def located():
-    """Protease of HIV, with some side chains in two alternate locations."""
+    """HIV protease with some side chains in two alternate locations."""
     return paceline.Universe(LOCATIONS).select_atoms("protein")
 
 
 @pytest.fixture(scope="module")
 def inserted():
-    """A lactamase in which residues 163, 163A, … 163J follow each other."""
+    """A lactamase with consecutive residues 163, 163A, … 163J."""
     return paceline.Universe(datafiles.PDB_icodes).select_atoms("protein")
 
 
@@ -93,7 +93,7 @@ def test_residues_with_insertion_codes_have_their_own_neighbours(inserted):
     assert [*numbers.icodes[numbers.resids == 163]] == ["", *"ABCDEFGHIJ"]
     titles = [*found.results.table.columns]
     assert f"phi {numbers[numbers.resids == 163][1].resname} 163A (°)" in titles
-    # What MDAnalysis finds where numbers are consecutive is the same.
+    # Where residue numbers are consecutive, MDAnalysis finds the same.
     right = np.flatnonzero(~np.isin(numbers.resids, (163, 181)))
     phi = [residue.phi_selection() for residue in numbers[right][:20]]
     assert [group.indices.tolist() for group in phi] == [
@@ -124,7 +124,7 @@ def test_a_whole_chain_is_silent():
 
 
 def chains_of(universe):
-    """Two chains with the same numbers of residues."""
+    """Return two chains with the same residue numbers."""
     return universe.select_atoms("protein and resid 20-30 and not altLoc B")
 
 
@@ -189,7 +189,7 @@ def test_names_of_hydrogen_bonds_tell_chains_apart(tmp_path):
     assert len(names) == len(set(names)) > 4
     assert {name[0] for name in names} == {"A", "C"}
     assert {name.partition("… ")[2][0] for name in names} == {"A", "C"}
-    # Others that are not in the table may have the names of those in it, too.
+    # Residues outside the table may have the same names as residues in it.
     some = HydrogenBondAnalysis(universe.select_atoms("segid C"), **how).run()
     names = some.further_tables()["frequent"].columns["hydrogen bond"]
     assert {name[0] for name in names} == {"C"}
@@ -208,7 +208,7 @@ def test_an_analysis_of_mdanalysis_has_its_own_residues_and_a_warning(inserted):
     ("numbers", "shown"),
     [
         ([1, 2, 3, 4], [1, 2, 3, 4]),
-        ([1, 2, 4, 5], [1, 2, 4, 5]),  # one residue without the atom
+        ([1, 2, 4, 5], [1, 2, 4, 5]),  # one residue lacks the atom
         ([1, 2, 3, 60, 61], [1, 2, 3, np.nan, 60, 61]),
         ([10, 20, 30], [10, 20, 30]),
         ([5, 6, 1, 2], [5, 6, np.nan, 1, 2]),

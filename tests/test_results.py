@@ -1,4 +1,4 @@
-"""Results keep every bit on disk, say where they come from, and make figures."""
+"""Tests of results: all bits are saved, with their provenance, and figures are drawn."""
 
 import copy
 import pickle
@@ -58,7 +58,7 @@ def test_text_keeps_every_bit(rmsd, ending, delimiter, tmp_path):
     with path.open(encoding="utf-8") as file:
         comments = [line for line in file if line.startswith("#")]
     assert len(comments) == len(rmsd.results.provenance) + 3
-    # It rises all the time.
+    # The series rises all the time.
     assert comments[-2].startswith("# mean of RMSD (Å): ")
     assert comments[-1].endswith("not converged\n")
     read = pd.read_csv(path, comment="#", sep=delimiter, engine="python")
@@ -268,7 +268,7 @@ def test_figures_have_labels_with_units(rmsd, rmsf):
 
 
 class TestFigures:
-    """Lines of figures."""
+    """Tests of the lines of figures."""
 
     @staticmethod
     def lines_of(results):

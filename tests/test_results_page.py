@@ -1,4 +1,4 @@
-"""The page of results as a document: its structure, the numbers in it, and nothing from outside."""
+"""Tests of the page of results: its structure, its numbers, and that it loads nothing external."""
 
 import csv
 import json
@@ -20,7 +20,7 @@ from paceline.analysis.table import Table, fractions_of_frames
 from paceline.analysis.uncertainty import mean_of_series
 from paceline.performance.chart import MOST_POINTS, Chart, Curve, extreme_rows, script_json
 
-#: Elements without an end.
+#: Elements without an end tag.
 VOID = {"meta", "br", "hr", "img", "image", "use", "path", "rect", "circle", "line"}
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
 ASKED = {
@@ -32,7 +32,7 @@ ASKED = {
 
 
 class Page(HTMLParser):
-    """Elements of a page, whose nesting is checked."""
+    """Parser that checks the nesting of elements in a page."""
 
     def __init__(self, text):
         super().__init__()

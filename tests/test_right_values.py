@@ -1,4 +1,4 @@
-"""Cases in which files say little: paceline's values are the right ones."""
+"""Tests of files that state little: paceline's values must be right."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""RMSD and RMSF against MDAnalysis, MDTraj and plain NumPy, wherever they are computed."""
+"""Tests of RMSD and RMSF against MDAnalysis, MDTraj and NumPy, on all backends."""
 
 import inspect
 import warnings
@@ -15,17 +15,17 @@ import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.errors import AnalysisError, DamagedFileError, SelectionError, UnsupportedError
 
-# MDAnalysis superimposes in single precision in part: it is this far off.
+# Error of MDAnalysis, which superposes partly in single precision.
 ANGSTROM = 1e-5
 
 
 def unsorted(universe):
-    """Some atoms in no order, some of them twice."""
+    """Return some atoms in random order, some of them repeated."""
     atoms = universe.select_atoms("name CA").indices
     return universe.atoms[np.random.default_rng(3).choice(atoms, 150)]
 
 
-#: For each case what is analysed, and with which options, given a Universe and another of it.
+#: The analysis and its options for each case, as a function of a Universe and another one of it.
 CASES = {
     "defaults": lambda u, other: (u, {}),
     "atomgroup": lambda u, other: (u.select_atoms("name CA"), {}),
@@ -80,7 +80,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def expected(theirs):
-    """Results of MDAnalysis for each case; each computed once."""
+    """MDAnalysis's results for each case, each computed once."""
     other, known = theirs.copy(), {}
 
     def compute(case):
@@ -141,7 +141,7 @@ def test_rmsf_about_the_average_structure_sees_no_rigid_motion():
 
 
 def rigid():
-    """Thirty atoms that turn as a rigid body, of which the last one also moves to and fro."""
+    """Thirty atoms that rotate as a rigid body; the last one also oscillates."""
     rng = np.random.default_rng(5)
     start = rng.normal(0, 8, (30, 3))
     turns = Rotation.random(40, rng=rng).as_matrix()
@@ -229,7 +229,7 @@ def test_rmsd_is_mdtraj_s(adk_xtc):
     atoms = trajectory.topology.select("name CA")
     wanted = 10 * mdtraj.rmsd(trajectory, trajectory, frame=3, atom_indices=atoms)
     found = RMSD(paceline.Universe(*adk_xtc), select="name CA", ref_frame=3).run().results.rmsd
-    # In single precision, the least RMSD is a difference of large numbers: bad where it is small.
+    # In single precision, a small RMSD is inaccurate, because it is a difference of large numbers.
     near = wanted < 0.1
     np.testing.assert_allclose(found[~near, 2], wanted[~near], rtol=1e-3)
     np.testing.assert_allclose(found[near, 2], wanted[near], atol=0.02)

@@ -1,4 +1,4 @@
-"""Rotamers against MDTraj, counts by hand, and angles that atoms were placed at."""
+"""Tests of rotamers against MDTraj, counts by hand, and atoms placed at known angles."""
 
 import matplotlib
 import MDAnalysis
@@ -17,12 +17,12 @@ from paceline.errors import PacelineWarning, SelectionError
 
 matplotlib.use("Agg")
 
-#: Symmetric side chains, written out.
+#: Symmetric side chains.
 FOLDED = {("PHE", 2), ("TYR", 2), ("ASP", 2), ("GLU", 3), ("ARG", 5)}
 
 
 def angles_of_mdtraj(adk):
-    """Angles of MDTraj, degrees, by number of χ and index of the second atom, CA for χ1."""
+    """Return MDTraj's angles, degrees, by number of χ and index of the second atom (CA for χ1)."""
     trajectory = mdtraj.load_dcd(adk.trajectory, top=mdtraj.load_psf(adk.topology))
     found = {}
     for number in range(1, 6):
@@ -48,7 +48,7 @@ def test_populations_are_those_of_mdtraj_s_angles(adk):
         turn = 180 if is_folded else 360
         off = (found.angles[:, k] - angle + turn / 2) % turn - turn / 2
         np.testing.assert_allclose(off, 0, atol=2e-4)  # single precision
-        # Those of MDTraj, on the same side of a border.
+        # MDTraj's angles, on the same side of a limit.
         angle = found.angles[:, k] - off
         edges = [30, 150] if is_folded else [120, 240]
         states = np.digitize(angle, edges)
@@ -121,7 +121,7 @@ def test_states_are_thirds_of_the_turn(degrees, tmp_path):
 
 
 def residue(name, atoms, frames, tmp_path):
-    """A Universe of one residue, whose atoms have the positions of frames."""
+    """Return a Universe of one residue with these positions in each frame."""
     universe = MDAnalysis.Universe.empty(
         len(atoms), n_residues=1, atom_resindex=[0] * len(atoms), trajectory=True
     )
@@ -135,7 +135,7 @@ def residue(name, atoms, frames, tmp_path):
     return paceline.Universe(universe._topology, path)
 
 
-#: Atoms beside N, CA and CB that could end χ1, and the one that does.
+#: Atoms besides N, CA and CB that could define χ1, and the one that does.
 CHI1 = {
     "VAL": (["CG2", "CG1"], "CG1"),
     "ILE": (["CG2", "CG1"], "CG1"),
@@ -149,7 +149,7 @@ CHI1 = {
 @pytest.mark.parametrize("name", CHI1)
 def test_chi1_goes_to_the_atom_of_iupac(name, tmp_path):
     others, last = CHI1[name]
-    frame = [*chain(-60), chain(60)[3]]  # the first of the others is at -60°, the last at 60°
+    frame = [*chain(-60), chain(60)[3]]  # the first candidate is at -60°, the last at 60°
     universe = residue(name, ["N", "CA", "CB", *others], [frame] * 4, tmp_path)
     analysis = Rotamers(universe.atoms, max_chi=1).run()
     assert (others[1], analysis.ag4.names.tolist()) == (last, [last])
@@ -172,7 +172,7 @@ def test_chi1_goes_to_the_atom_of_iupac(name, tmp_path):
 )
 def test_symmetric_groups_are_folded(name, more, folded, tmp_path):
     first, second = ("OD1", "OD2") if name[-3:] in ("ASP", "ASH", "ASN") else ("CD1", "CD2")
-    # Frames that differ by the names of two equal atoms, which a turn by 180° exchanges.
+    # Frames differ by the names of two equivalent atoms, which a rotation by 180° exchanges.
     angles = [80, -100, 80, -100, 85, 80]
     frames = [[*chain(angle), chain(angle + 180)[3], *[[5, 5, 5]] * len(more)] for angle in angles]
     names = ["CA", "CB", "CG", first, second, *more]

@@ -1,4 +1,6 @@
-"""The tasks and tutorials of the manual: their commands run on real files and draw figures."""
+"""Tests of the tasks and tutorials of the manual: their commands run on real files and draw
+figures.
+"""
 
 import importlib.util
 import struct
@@ -13,11 +15,11 @@ spec = importlib.util.spec_from_file_location("run_commands", DOCS / "run_comman
 run_commands = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(run_commands)
 TEXTS = {page: (DOCS / page).read_text(encoding="utf-8") for page in run_commands.PAGES}
-#: Numbers of lines of prose that tutorials may have.
+#: Maximum number of prose lines of a tutorial.
 PROSE = 100
-#: Page whose two dozen figures take longest, and are left to `make test-all`.
+#: Page with two dozen figures, which takes longest; only `make test-all` runs it.
 SLOW = "tutorials/replicas.md"
-#: Beginning of an image by its ending.
+#: First bytes of an image, by extension.
 HEADS = {".png": b"\x89PNG", ".svg": b"<?xml"}
 
 

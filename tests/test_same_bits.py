@@ -1,4 +1,6 @@
-"""The same bits, whoever computes, in blocks of any size, alone or with others."""
+"""Tests that results have the same bits on any backend, in blocks of any size, alone or with
+others.
+"""
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ SIZES = [1, 17, 10**6, *(pytest.param(size, marks=pytest.mark.full) for size in 
 
 
 def analyses(universe):
-    """One of each kind, of atoms that overlap and are in no order."""
+    """Return an analysis of each kind, of overlapping atoms in random order."""
     ca = universe.select_atoms("name CA")
 
     def gyration(block):
@@ -52,7 +54,7 @@ def assert_same(found, wanted):
     scope="module", params=[pytest.param("DCD", marks=pytest.mark.full), "XTC", "damaged XTC"]
 )
 def system(request, adk, adk_xtc, damaged):
-    """A Universe, options of all runs of it, and what one thread computes, one by one."""
+    """A Universe, options for all runs, and the results of one thread, one by one."""
     files = {"DCD": adk, "XTC": adk_xtc, "damaged XTC": damaged[0]}[request.param]
     universe = paceline.Universe(*files)
     odd = [*range(97, 0, -2), *range(0, 98, 2), 5, 5, -1]

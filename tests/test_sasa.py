@@ -1,4 +1,4 @@
-"""Solvent-accessible surface against formulas, MDTraj, and a plain computation in a cell."""
+"""Tests of the solvent-accessible surface against formulas, MDTraj, and a direct computation."""
 
 import warnings
 
@@ -16,7 +16,7 @@ from paceline.errors import SelectionError
 
 
 def spheres(tmp_path, positions, elements, cell=None):
-    """A Universe of these atoms."""
+    """Return a Universe of these atoms."""
     universe = MDAnalysis.Universe.empty(len(positions), trajectory=True)
     universe.add_TopologyAttr("elements", elements)
     universe.atoms.positions = positions
@@ -42,7 +42,7 @@ def test_two_spheres(apart, tmp_path):
     radii = np.array([1.7 + 1.4, 1.2 + 1.4])
     direction = np.array([2.0, -1.0, 3.0]) / np.sqrt(14)
     u = spheres(tmp_path, [[4, 5, 6], [4, 5, 6] + apart * direction], ["C", "H"])
-    # A cap of each lies in the other, as high as its top is above the plane in which they meet.
+    # The cap of each sphere inside the other extends from the plane of intersection to the top.
     planes = (apart**2 + radii**2 - radii[::-1] ** 2) / (2 * apart)
     caps = 2 * np.pi * radii * np.clip(radii - planes, 0, 2 * radii)
     wanted = 4 * np.pi * radii**2 - caps
@@ -70,7 +70,7 @@ def test_counts_are_those_of_mdtraj(n_points, adk, universe):
     of_point = 4 * np.pi * np.array([theirs[one.element.symbol] + 1.4 for one in atoms]) ** 2
     points, theirs_points = (area / of_point * n_points for area in (found, wanted))
     np.testing.assert_allclose(points, points.round(), atol=1e-9)
-    # A point between two spheres may be in one of them by rounding.
+    # By rounding, a point between two spheres may lie in one of them.
     off = np.abs(points - theirs_points.round())
     assert off.max() <= 1 + 1e-9
     assert off.sum() <= 1e-5 * n_points * off.size
@@ -131,7 +131,7 @@ def test_a_group_alone_and_within_others(universe):
 
 
 def test_a_part_of_the_surface_of_some_atoms_is_that_of_mdtraj(adk, universe):
-    """MDTraj computes a file of the atoms that have the surface."""
+    """MDTraj computes a file with only the atoms that have the surface."""
     trajectory = mdtraj.load(adk.trajectory, top=adk.topology)[:2]
     surface = universe.select_atoms("resid 30-120")
     theirs = mdtraj.geometry.sasa._ATOMIC_RADII
@@ -143,7 +143,7 @@ def test_a_part_of_the_surface_of_some_atoms_is_that_of_mdtraj(adk, universe):
     numbers = np.searchsorted(surface.indices, part.indices)
     for column, residue in zip(found.T, part.residues, strict=True):
         atoms = numbers[part.resindices == residue.resindex]
-        # A point of a sphere may be in another one by rounding.
+        # By rounding, a point of a sphere may lie in another sphere.
         np.testing.assert_allclose(column, wanted[:, atoms].sum(axis=1), atol=0.7)
     alone = SASA(part, radii=radii, n_points=200).run(stop=2, backend="serial").results.sasa
     assert (alone > 1.3 * found.sum(axis=1)).all()
@@ -168,7 +168,7 @@ def test_what_is_wrong_is_named(universe, adk, tmp_path):
     changed.add_TopologyAttr("elements", ["C", "Xx"] + ["H"] * 3339)
     with pytest.raises(SelectionError, match=r"known of Xx \(.*give radii"):
         SASA(changed)
-    # As if masses were repartitioned, but for those of the carbons, which no element has then.
+    # Masses as after mass repartitioning, except those of the carbons, which then match no element.
     heavy.select_atoms("resid 5 and name H[AB]*").masses = 3.024
     with pytest.raises(SelectionError, match=r"known of atoms without an element \(CA, CB"):
         SASA(heavy)

@@ -1,4 +1,4 @@
-"""Saved tables are drawn again as their results are, and several make one figure."""
+"""Tests that saved tables are drawn like their results, and that several tables make one figure."""
 
 import json
 
@@ -45,7 +45,7 @@ RESULTS = {
 
 
 def artists_of(table):
-    """All that a figure shows: texts, lines and colours."""
+    """Return all that a figure shows: texts, lines and colours."""
     figure = Figure(layout="constrained")
     axes = draw(table, figure.subplots())
     figure.draw_without_rendering()
@@ -64,7 +64,7 @@ def test_saved_tables_make_the_same_figure(name, ending, universe, tmp_path):
     results = RESULTS[name](universe).run(stop=12).results
     path = tmp_path / f"{name}.{ending}"
     results.save(path)
-    if (name, ending) == ("dssp", "xvg"):  # it has numbers of residues alone
+    if (name, ending) == ("dssp", "xvg"):  # it has only residue numbers
         with pytest.warns(PacelineWarning, match="series in time are drawn"):
             table = read_saved(path).table()
         assert (list(table.y), table.x) == ([*results.table.y], "time (ps)")
@@ -121,7 +121,7 @@ def test_what_each_column_of_a_file_of_gromacs_is(tmp_path):
     found = read_saved(path).columns
     assert list(found) == ["time (ps)", "LJ (SR) (kJ/mol)", "T (K)"]
     np.testing.assert_array_equal(found["T (K)"], [np.nan, np.nan, 3])
-    # The label has units of two columns, and there are three.
+    # The label has units for two columns, but there are three columns.
     path.write_text(axes + legends + "0 1 2 3\n1 2 3 4\n")
     assert list(read_saved(path).columns) == ["time (ps)", "LJ (SR)", "T (K)", "column 4"]
     path.write_text('@ yaxis label "g(r)"\n@ s0 legend "O"\n@ s1 legend "O"\n0 1 2\n')
@@ -235,7 +235,7 @@ def test_further_figures_have_the_title(adk, tmp_path, run):
 
 
 def test_headers_are_short(universe, tmp_path):
-    """Numbers of parts at equal distances, means of residues and many titles are described."""
+    """Check headers: few numbers at equal distances, means of residues, and many titles."""
     results = {
         "rmsf": RMSF(universe.select_atoms("backbone")).run(stop=5).results,
         "ramachandran": Ramachandran(universe.select_atoms("protein")).run(stop=3).results,

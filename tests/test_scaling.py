@@ -1,4 +1,4 @@
-"""How time changes with the number of workers: the sums, the runs in turn, and what is refused."""
+"""Tests of the scaling benchmark: sums of times, the order of runs, and refused arguments."""
 
 import io
 import itertools
@@ -41,7 +41,7 @@ from paceline.timing import Timings
 
 @pytest.fixture
 def timings():
-    """Two of three workers do three blocks within 100 ms, 10 ms after the run began."""
+    """Timings: two of three workers compute three blocks in 100 ms, 10 ms after the start."""
     blocks = [
         block(0, "a", 15, 55, open=2, read=10, decode=20, compute=6),
         block(1, "b", 30, 90, read=20, decode=20, transform=5, compute=10),
@@ -62,14 +62,14 @@ def test_parts_of_a_run_add_up_to_it(timings):
     assert found["t_io mean (s)"] == pytest.approx(0.05 / 3)
     assert found["t_io max (s)"] == pytest.approx(0.03)
     assert found["t_startup mean (s)"] == pytest.approx((0.005 + 0.02) / 3)
-    # The third worker had nothing to do all the time.
+    # The third worker was idle all the time.
     assert found["t_wait max (s)"] == pytest.approx(0.1)
     assert found["t_overhead max (s)"] == pytest.approx(0.005)
     assert (found["frames"], found["blocks"], found["read (MB)"]) == (48, 3, 1.5)
 
 
 def runs_of(times, mode="strong"):
-    """Runs from {workers: time of each repeat}; the whole command takes 1 s longer."""
+    """Return runs from {workers: times of repeats}; the whole command takes 1 s longer."""
     return [
         ScalingRun(
             mode, "threads", n, repeat, {"t_total (s)": t, "t_command (s)": t + 1}, f"{repeat}"
@@ -80,7 +80,8 @@ def runs_of(times, mode="strong"):
 
 
 def test_speed_ups_are_of_runs_in_the_same_repeat():
-    # In the second repeat everything took three times as long: that is no spread of the speed-up.
+    # In the second repeat everything took three times as long, which is not a spread of the
+    # speed-up.
     one, two, four = points(runs_of({1: [8, 24], 2: [4, 12], 4: [4, 8]}))
     assert (one.columns["speed-up"], one.columns["efficiency"]) == (
         Statistics(1, 0, 2),
@@ -172,7 +173,7 @@ def test_numbers_of_workers():
 
 @pytest.fixture
 def run(capsys):
-    """Run `paceline bench scaling` here: status, what it wrote, and what it said beside."""
+    """Run `paceline bench scaling` in this process: status, standard output, and standard error."""
 
     def run(*arguments):
         try:
@@ -280,14 +281,14 @@ def pretended(monkeypatch):
 def test_runs_go_back_and_forth_over_the_numbers(adk, run, pretended):
     status, out, err = run("rmsd", *adk, "--workers", "1,2,4", "--repeats", "2")
     assert status == 0
-    # The first one is not counted.
+    # The first run is not counted.
     assert [n for n, _ in pretended.asked] == [4, 1, 2, 4, 4, 2, 1]
     assert pretended.shown == [True] + 6 * [False]
     assert {n for _, n in pretended.asked} == {None}
     told = pd.read_csv(io.StringIO(out), sep="\t")
     assert told["speed-up"].tolist() == [1, 2, 4]
     assert told["total (s)"].tolist() == [8, 4, 2]
-    # 9 + 5 + 3 s for the whole commands, twice; then less.
+    # Whole commands take 9 + 5 + 3 s, twice; then less remains.
     lefts = [line.rpartition("about ")[2] for line in err.splitlines() if " left" in line]
     assert lefts == ["25 s left", "20 s left", "17 s left", "14 s left", "9 s left"]
 

@@ -1,4 +1,4 @@
-"""Analyses whose rows depend on all frames before their own."""
+"""Tests of analyses whose rows depend on all previous frames."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ from paceline.transform import center
 
 
 def run(atoms, **options):
-    """Run them beside one of another kind; bits of all, and the first."""
+    """Run them with an analysis of another kind; return the bits of all, and the first analysis."""
     analyses = [PathLength(atoms), RMSF(atoms), seen_so_far(atoms), open_or_closed(atoms)]
     paceline.run(analyses, **options)
     way, rmsf, *series = (one.results for one in analyses)
@@ -56,7 +56,7 @@ def alone(atoms):
 
 
 def check_rows(analyses, positions, rows=slice(None)):
-    """Compare some rows with those of loops over the frames that were not left out."""
+    """Compare some rows with loops over the frames that were not skipped."""
     way, _, so_far, is_open = analyses
     np.testing.assert_allclose(way.results.lengths[rows], path_lengths(positions), rtol=1e-5)
     far = np.linalg.norm(positions, axis=2) > 26
@@ -110,7 +110,7 @@ def test_functions_may_fill_the_same_array_again(block_frames, atoms, positions)
 
 @pytest.mark.parametrize("n", range(1, 20))
 def test_states_are_those_of_the_tree(n):
-    """States before blocks equal those before the same values joined in a loop."""
+    """Check that states before blocks equal the states of the values joined in a loop."""
 
     def join(left, right):
         return f"({left}{right})" if left else right
@@ -331,7 +331,7 @@ def test_a_killed_run_resumes(adk_xtc, alone, tmp_path):
 
 
 def test_states_without_room_are_refused(atoms, monkeypatch):
-    """The error comes before all states have come, and its advice suffices."""
+    """Check that the error is raised early, and that its advice suffices."""
     one = seen_so_far(atoms)
     monkeypatch.setattr(collect, "STATES_BYTES", 4 * len(atoms))
     words = (

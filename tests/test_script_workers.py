@@ -1,4 +1,4 @@
-"""Workers that a script for MDAnalysis starts by itself: they read with paceline's reader."""
+"""Tests of workers that a script for MDAnalysis starts itself: they use paceline's reader."""
 
 import multiprocessing
 import os
@@ -28,7 +28,7 @@ def work(part):
 
 FILES = {files!r}
 """
-#: Name, packages that it needs, and script; each prints readers and sums of two workers.
+#: Name, required packages, and script; each prints the readers and sums of two workers.
 WAYS = {
     "spawn": """
         import multiprocessing
@@ -224,7 +224,7 @@ def test_no_folder_remains_when_a_script_ends(tmp_path: Path) -> None:
 
 def test_registration_needs_no_temporary_folder(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / str(os.getpid())).touch()  # like a file of events
+    (tmp_path / str(os.getpid())).touch()  # like an event file
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "missing"))
     with paceline.register() as registration:
         found = script_processes.ScriptOptions.from_environment()

@@ -1,4 +1,4 @@
-"""`python -m paceline.selftest`: what a user runs to know that an installation works."""
+"""Tests of `python -m paceline.selftest`, with which users check an installation."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from paceline import selftest
 
 @pytest.fixture
 def without(monkeypatch):
-    """Have packages count as not installed."""
+    """Make packages appear not installed."""
 
     def without(*packages):
         real = selftest.find_spec

@@ -1,4 +1,4 @@
-"""The slow file system that contention is tested with: what it counts, and what it makes slow."""
+"""Tests of the slow file system that simulates contention: its counts and delays."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def built():
 
 @pytest.fixture
 def folder(tmp_path):
-    """A slow folder with a file of a mebibyte, beside a file elsewhere."""
+    """A slow folder with a file of 1 MiB, next to a file elsewhere."""
     slow = tmp_path / "slow"
     slow.mkdir()
     (slow / "data").write_bytes(os.urandom(SIZE))
@@ -41,11 +41,11 @@ def folder(tmp_path):
 
 
 def quietest(measure, is_quiet):
-    """Measurement, and the factor by which the file system was slowed.
+    """Return the measurement, and the factor by which the file system was slowed.
 
-    As a busy machine delays anything, it is measured again where that did, and every second time
-    with twice as much to wait for, beside which such delays are smaller. Time that must pass is
-    looked at by every test itself: no machine is quicker than that.
+    A busy machine may delay anything. The measurement is then repeated, and every second time with
+    delays twice as long, so that other delays matter less. Every test itself checks minimum times,
+    since no machine can be faster.
     """
     for trial in range(16):
         times = 2 ** (trial // 2)
@@ -56,7 +56,7 @@ def quietest(measure, is_quiet):
 
 
 def run(slow, code, *arguments, **more):
-    """Output of a Python program."""
+    """Return the output of a Python program."""
     command = [sys.executable, "-W", "ignore", "-c", code, *map(str, arguments)]
     environment = os.environ | slow.environment() | {"PYTHONPATH": str(ROOT / "python")} | more
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
@@ -65,7 +65,7 @@ def run(slow, code, *arguments, **more):
 
 
 def counted(folder, code, *arguments, **settings):
-    """Calls of a program on files of a folder of this slowness."""
+    """Return the calls of a program on files of a folder with these settings."""
     with SlowFileSystem(folder, **settings) as slow:
         run(slow, code, *arguments)
         (found,) = slow.counts()
@@ -73,7 +73,7 @@ def counted(folder, code, *arguments, **settings):
 
 
 def test_counts_are_those_of_the_kernel(folder, adk_xtc):
-    """Also of what the C library reads for a stream: MDAnalysis's XTC reader has one."""
+    """Check reads by C streams, too, as in MDAnalysis's XTC reader."""
     trajectory = shutil.copy(adk_xtc.trajectory, folder)
     code = """
 import os, sys, MDAnalysis
@@ -91,15 +91,15 @@ print(told()[0] - reads - 1, told()[1] - bytes_read - own)
     with SlowFileSystem(folder) as slow:
         reads, bytes_read = run(slow, code, adk_xtc.trajectory, trajectory)
         (found,) = slow.counts()
-    # The kernel was asked for bytes once more, which told it of its own answer.
+    # The last read of the kernel returned the end of the file.
     assert found.reads == int(reads)
     assert 0 <= int(bytes_read) - found.bytes_read < 200
 
 
 def test_counts_are_those_of_our_own_reader(folder, adk_xtc):
-    """A worker process reads blocks, which it times, and the samples around them.
+    """Check a worker process that reads blocks, which it times, and samples.
 
-    There is one: of two, one may repeat a block that takes the other long, which then counts once.
+    There is one worker: with two, one may repeat a slow block of the other, which then counts once.
     """
     files = [shutil.copy(path, folder) for path in adk_xtc]
     code = """
@@ -123,7 +123,7 @@ if __name__ == "__main__":
 
 
 def samples_around(size, start, end):
-    """Numbers of the samples of a file on either side of these bytes, and of those among them."""
+    """Return the numbers of the samples around a byte range, and of those inside."""
     places = [(size - 4096) * k // 17 for k in range(18)]
     first = max(k for k in range(18) if places[k] <= start)
     last = min([k for k in range(18) if places[k] + 4096 >= end], default=17)
@@ -137,7 +137,7 @@ def samples_around(size, start, end):
 def test_ranks_open_a_file_once_and_compare_the_samples_around_their_shares(
     numbers, folder, adk, tmp_path
 ):
-    """At any number of ranks the first one alone knows all of the file."""
+    """Check that only the first rank reads all of the file, for any number of ranks."""
     universe = MDAnalysis.Universe(*adk)
     atoms = universe.select_atoms("name CA")
     topology, trajectory = tmp_path / "ca.pdb", folder / "ca.dcd"
@@ -168,15 +168,15 @@ def test_ranks_open_a_file_once_and_compare_the_samples_around_their_shares(
             else:
                 assert found == (1, 0)
         assert n_compared <= 18 + 2 * (n_ranks - 1)
-    # It opens and reads the same whatever their number.
+    # The first rank opens and reads the same for any number of ranks.
     assert len(of_first) == 1
 
 
 def test_samples_of_a_file_are_asked_for_together(folder, adk_xtc):
-    """A file is known again by 18 of them, which take about as long as a few requests."""
+    """Check that 18 samples, by which a file is recognised, take as long as a few requests."""
     trajectory = shutil.copy(adk_xtc.trajectory, folder)
     code = "import sys, paceline.trajectory.open; paceline.trajectory.open.open_file(sys.argv[1])"
-    counted(folder, code, trajectory)  # leaves an index
+    counted(folder, code, trajectory)  # saves an index
     found, times = quietest(
         lambda times: counted(folder, code, trajectory, latency=times * 20e-3),
         lambda found, times: found.reading < times * 9 * 20e-3,
@@ -233,12 +233,14 @@ if half:
 
 
 def test_processes_share_bandwidth(folder):
-    """Each reads the whole file: twice its bytes pass, unless it lies on two servers."""
+    """Check two processes that read the whole file: the time is twice as long, unless the file is
+    on two servers.
+    """
     bandwidth = 5e6
     ideal = 2 * SIZE / bandwidth
 
     def measure(servers, times):
-        """Seconds, in units of how slow it is."""
+        """Return seconds, in units of the slowness."""
         limits = {"bandwidth": bandwidth / times, "servers": servers, "stripe": 8192}
         with SlowFileSystem(folder, **limits) as slow:
             (printed,) = run(slow, READ_IN_TWO, folder / "data")
@@ -299,7 +301,7 @@ os.pread(file, 1 << 20, 0)
     )
     assert found.bytes_fetched == SIZE
     if announced:
-        assert found.reading < times * 0.1  # the rest
+        assert found.reading < times * 0.1  # the remaining time
     else:
         assert found.reading >= times * 0.2
 
@@ -365,7 +367,7 @@ def test_a_link_does_not_hide_a_file(folder):
 
 
 def test_threads_and_their_forks(folder):
-    """Threads read while others fork; nobody hangs, and everything is counted."""
+    """Check threads that read while others fork: no process hangs, and everything is counted."""
     code = """
 import os, sys, threading
 file = os.open(sys.argv[1], os.O_RDONLY)
@@ -390,7 +392,7 @@ for thread in threads:
 
 
 def test_other_programs_and_their_streams(folder):
-    """A process that becomes another program is slowed on, in C as well as in Python."""
+    """Check that a process remains slow after exec, in C and in Python."""
     code = "import os, sys; os.execvp('cksum', ['cksum', sys.argv[1]])"
     expected = subprocess.run(["cksum", folder / "data"], capture_output=True, text=True).stdout
 
@@ -401,11 +403,13 @@ def test_other_programs_and_their_streams(folder):
 
     found, times = quietest(measure, lambda found, times: found.reading > times * 0.15)
     assert found.bytes_read == SIZE
-    assert found.reading > times * 0.15  # the rest came while it computed
+    assert found.reading > times * 0.15  # the rest arrived while it computed
 
 
 def test_streams_have_descriptors_and_places(folder):
-    """numpy makes a stream of a descriptor, and C++ takes a stream's."""
+    """Check numpy, which opens a stream on a descriptor, and C++, which uses the descriptor of a
+    stream.
+    """
     code = """
 import ctypes, os, sys
 import numpy as np
@@ -478,7 +482,7 @@ def test_ranks_of_mpi_are_distinguished(folder):
 
 @pytest.mark.full
 def test_the_papers_way_and_ours_side_by_side(adk_xtc, tmp_path):
-    """The experiment in short: its times say nothing, its counts do."""
+    """Check the counts of a short experiment; its times are meaningless."""
     pytest.importorskip("mpi4py")
     if not any(map(shutil.which, (Path(sys.executable).parent / "mpiexec", "mpiexec"))):
         pytest.skip("there is no mpiexec")
@@ -495,7 +499,7 @@ def test_the_papers_way_and_ours_side_by_side(adk_xtc, tmp_path):
 
     shared, split, ours = (way.name for way in WAYS)
     opens = {(row["way"], row["ranks"]): row["opens"] for row in rows}
-    assert opens[shared, 2] - opens[shared, 1] >= 5  # topology, trajectory, offsets, their lock
+    assert opens[shared, 2] - opens[shared, 1] >= 5  # topology, trajectory, offsets, and their lock
     assert opens[ours, 2] - opens[ours, 1] <= 1
     locks = {(row["way"], row["ranks"]): row["locks"] for row in rows}
     assert locks[shared, 2] >= locks[split, 2] == 4

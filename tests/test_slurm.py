@@ -1,4 +1,4 @@
-"""The templates for batch systems: by a stand-in for srun, by PBS's variables, and by Slurm."""
+"""Tests of templates for batch systems: a stand-in for srun, PBS's variables, and Slurm."""
 
 import os
 import re
@@ -15,7 +15,7 @@ import paceline
 from paceline.analysis.rms import RMSD
 
 TEMPLATES = Path(__file__).parents[1] / "examples" / "slurm"
-#: Does what srun does for the templates, with the MPI of the tests.
+#: Stand-in for srun, with the MPI of the tests.
 SRUN = """#!/bin/bash
 while [[ "$1" == --* ]]; do shift; done
 exec {mpiexec} -n "$SLURM_NTASKS" "$@"
@@ -23,7 +23,7 @@ exec {mpiexec} -n "$SLURM_NTASKS" "$@"
 
 
 def run_by_stand_in(template, files, folder):
-    """Run a template as Slurm's batch shell would."""
+    """Run a template like Slurm's batch shell."""
     srun = folder / "srun"
     srun.write_text(SRUN.format(mpiexec=" ".join(MPIEXEC)))
     srun.chmod(0o755)
@@ -33,7 +33,7 @@ def run_by_stand_in(template, files, folder):
 
 
 def run_by_slurm(template, files, folder):
-    """Have Slurm run a template, on two cores."""
+    """Run a template with Slurm, on two cores."""
     options = ["--wait", "--nodes=1", "--ntasks-per-node=2", "--cpus-per-task=1"]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     subprocess.run(
@@ -45,7 +45,7 @@ def run_by_slurm(template, files, folder):
 
 
 def run_as_in_pbs(template, files, folder):
-    """Run a template of PBS as the shell of its job would, on two chunks of this machine."""
+    """Run a PBS template like the shell of its job, with two chunks on this machine."""
     template = TEMPLATES.parent / "pbs" / template.name
     (folder / "nodes").write_text("localhost\nlocalhost\n")
     mpiexec = folder / "mpiexec"
@@ -58,7 +58,7 @@ def run_as_in_pbs(template, files, folder):
 
 
 def takes_jobs():
-    """Ask Slurm about its queues."""
+    """Return whether Slurm has queues that accept jobs."""
     asked = subprocess.run(["sinfo", "--noheader"], capture_output=True, timeout=60)
     return asked.returncode == 0
 
@@ -93,7 +93,7 @@ def test_templates_are_valid_for_bash(path):
 
 
 def test_a_script_for_dask_needs_only_its_cluster_changed(adk, tmp_path):
-    """With a cluster of this machine in place of the queue's."""
+    """Check a script in which a local cluster replaces that of the queue."""
     script = (TEMPLATES / "dask_cluster.py").read_text()
     queue = re.search(r"SLURMCluster\(.*\) as", script).group()
     assert "from dask_jobqueue.slurm import SLURMCluster" in script

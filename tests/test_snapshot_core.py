@@ -1,4 +1,6 @@
-"""The core of snapshots: the same bytes of every method over MPI, and one error for all ranks."""
+"""Tests of the snapshot core: every method writes the same bytes over MPI, and all ranks get one
+error.
+"""
 
 import pickle
 

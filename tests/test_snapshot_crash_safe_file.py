@@ -1,8 +1,8 @@
-"""A program that is stopped while it adds a frame to an H5MD file leaves the frames before.
+"""Tests of a program that stops while it adds a frame to an H5MD file: earlier frames remain.
 
-All writes that make a frame count are noted, and done again one by one, each as far as to the next
-512 bytes, on the file as it was: whatever was done, HDF5's library, MDAnalysis and paceline read
-what was there, and the writer goes on.
+The writes of a frame are recorded. They are then repeated on the old file one by one, in steps of
+512 bytes. After each step, HDF5's library, MDAnalysis and paceline must read the earlier frames,
+and the writer must be able to continue.
 """
 
 import os
@@ -36,7 +36,7 @@ def values_of(frame, field):
 
 
 def add(file, contents, frame, note=lambda piece: None):
-    """Calls of the writer and all its ranks."""
+    """Make the calls of the writer on all its ranks."""
     cell = CELL if contents.has_cell else None
     path, starts = file.place(contents, Heading(frame, float(frame), cell))
     with open(path, "r+b") as atoms:
@@ -48,7 +48,7 @@ def add(file, contents, frame, note=lambda piece: None):
 
 
 def noted(path, contents, frames, monkeypatch, **room):
-    """Write frames; of those asked for, the file before it counted and the writes since."""
+    """Write frames; for the requested ones, return the file before and the recorded writes."""
     written = []
     write = Output.write
 
@@ -75,7 +75,7 @@ def noted(path, contents, frames, monkeypatch, **room):
 
 
 def prefixes(before, writes, path):
-    """Files of a program that is stopped after each of its writes, or within one."""
+    """Yield the files of a program that is stopped after each of its writes, or within one."""
     shutil.copy(before, path)
     pieces = []
     for offset, data in writes:
@@ -94,7 +94,7 @@ def prefixes(before, writes, path):
 
 
 def check(path, contents, n_frames, *, thorough):
-    """h5py and MDAnalysis read the frames that there were, and so does paceline, if thorough."""
+    """Check that h5py and MDAnalysis read the earlier frames, and paceline, too, if `thorough`."""
     names = ("position", "velocity", "force")[: len(contents.fields)]
     with h5py.File(path) as file:
         group = file["particles/trajectory"]
@@ -130,14 +130,14 @@ def check_goes_on(path, contents, n_frames):
     ("contents", "frames", "room"),
     [
         (ALL, [1], {}),
-        # A tree's only node becomes two, then the last of them does.
+        # The single node of a tree becomes two; later the last node is split, too.
         (FEW, [64, 121], {}),
         (ALL, [1, 4], {"n_frames": 5}),
         (FEW, [2], {"n_frames": 9}),
     ],
 )
 def test_whoever_stops_leaves_the_frames_before(tmp_path, monkeypatch, contents, frames, room):
-    # Steps and times have another chunk then, too.
+    # Steps and times also get another chunk then.
     monkeypatch.setattr(h5md_tree, "_ROWS", 8)
     path, left = tmp_path / "run.h5md", tmp_path / "left.h5md"
     for frame, before, writes in noted(path, contents, frames, monkeypatch, **room):

@@ -1,4 +1,4 @@
-"""Memory of a rank that writes or reads a snapshot: its buffer and little more, at any size."""
+"""Tests of the memory of a rank that writes or reads a snapshot: little more than its buffer."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ pytest.importorskip("mpi4py")
 needs_peak = pytest.mark.skipif(
     not (PROCESS / "clear_refs").exists(), reason="the system does not tell the peak of memory"
 )
-#: MB beyond the buffer.
+#: Allowed memory beyond the buffer.
 ALLOWED = 32 * MEBIBYTE
 
 
@@ -46,8 +46,8 @@ def test_memory_of_a_writer_does_not_grow_with_its_atoms(tmp_path, format):
         np.array(found_by("snapshot_memory.py", tmp_path / f"{cells}", format, cells, "4 MiB", 2))
         for cells in (nacl.LARGE, 93)
     ]
-    # Of 2.4 million ions more on each rank an index alone would take 19 MB; up to 8.7 MB
-    # have been seen while other tests ran.
+    # An index of 2.4 million more ions on each rank would take 19 MB; up to 8.7 MB were observed
+    # while other tests ran.
     assert (growth[1] - growth[0]).max() < 13
 
 
@@ -57,7 +57,7 @@ def test_static_properties_are_gathered_within_the_buffer():
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
     peaks = list(map(int, done.stdout.split()))
     assert peaks[1] < peaks[0] + 2**18
-    # The records that are sent and received come beside the buffer.
+    # Sent and received records are outside the buffer.
     assert max(peaks) < 4 * buffer
 
 
@@ -74,12 +74,12 @@ def test_a_reader_holds_its_atoms_and_the_buffer(tmp_path, format, order, cells,
     told = (tmp_path / "dump", format, order, cells, f"{buffer} MiB")
     growth, owned = found_by("snapshot_memory_reading.py", *told)
     assert max(growth) <= buffer * MEBIBYTE + ALLOWED
-    # A second copy of what one rank owns would not pass.
+    # A second copy of the atoms of one rank would exceed the limit.
     assert max(owned) > buffer * MEBIBYTE + ALLOWED
 
 
 def found_by(program, *told):
-    """Output of a program that runs on two ranks."""
+    """Return the output of a program on two ranks."""
     try:
         return on_ranks(2, EVERY_RANK, *told, programs=SCRIPTS / program)
     except Unavailable as reason:

@@ -1,4 +1,4 @@
-"""Frames appended to Amber NetCDF files of other programs."""
+"""Tests of frames appended to Amber NetCDF files of other programs."""
 
 import re
 

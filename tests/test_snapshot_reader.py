@@ -1,4 +1,4 @@
-"""Frames read to the ranks that own their atoms, under mpiexec."""
+"""Tests of frames that are read to the ranks that own their atoms, under mpiexec."""
 
 import json
 import shutil
@@ -18,13 +18,13 @@ FIELDS = ("positions", "velocities", "forces")
 
 
 def keep(path, frame, **whole):
-    """Leave what a frame holds beside its file, for the ranks to compare with."""
+    """Save the content of a frame next to its file, for comparison on the ranks."""
     held = {name: value for name, value in whole.items() if value is not None}
     np.savez(f"{path}.frame{frame}.npz", frame=frame, **held)
 
 
 def keep_timestep(path, universe, frame, step=None):
-    """Values that MDAnalysis reads."""
+    """Save the values that MDAnalysis reads."""
     ts = universe.trajectory[frame]
     fields = {name: getattr(ts, name) for name in FIELDS if getattr(ts, f"has_{name}")}
     keep(
@@ -40,7 +40,7 @@ def keep_timestep(path, universe, frame, step=None):
 
 @pytest.fixture(scope="module")
 def binaries(adk, adk_in_water, moving, tmp_path_factory) -> list[Path]:
-    """A file of each binary format, and what some of their frames hold."""
+    """A file of each binary format, and the content of some of their frames."""
     folder = tmp_path_factory.mktemp("binaries")
     files = []
 
@@ -52,7 +52,7 @@ def binaries(adk, adk_in_water, moving, tmp_path_factory) -> list[Path]:
         files.append(path)
 
     add(*adk_in_water, (0, 7))
-    # Its frames hold velocities, or forces as well, or neither.
+    # Frames contain velocities, or also forces, or neither.
     add(*moving, (0, 1, 2))
     add(*adk, (3,), step=lambda frame: 1000 * (frame + 1))
     add(datafiles.PRM_NCBOX, datafiles.TRJ_NCBOX, (0, 4), "box.nc", step=lambda frame: frame)
@@ -61,9 +61,9 @@ def binaries(adk, adk_in_water, moving, tmp_path_factory) -> list[Path]:
 
 
 def _shuffled(folder, name="shuffled.h5", atoms=None):
-    """An H5MD file whose frames have atoms in another order each, numbered from 0.
+    """Write an H5MD file whose frames have atoms in different orders, with ids from 0.
 
-    With `atoms`, those that all frames have: the others come and go.
+    With `atoms`, only these are in all frames; the others come and go.
     """
     held = numbers(n_frames=3, n_atoms=101)
     random = np.random.default_rng(5)
@@ -92,7 +92,7 @@ def _shuffled(folder, name="shuffled.h5", atoms=None):
 
 
 def _with_gaps(folder):
-    """The same, where atoms come and go and the numbers of the others have gaps."""
+    """Write such a file in which atoms come and go, and ids have gaps."""
     path = _shuffled(folder, "gaps.h5", np.setdiff1d(np.arange(101), [0, 5, 6, 40, 77, 100]))
     with h5py.File(path, "r+") as file:
         ids = file["particles/atoms/id/value"]
@@ -111,7 +111,7 @@ def _with_gaps(folder):
 
 
 def _written(folder):
-    """An H5MD file of our own `Writer`, which tells names, masses and charges."""
+    """Write an H5MD file with paceline's `Writer`, including names, masses and charges."""
     assert mpirun(2, SCRIPTS / "snapshot_writing.py", folder) == (0, "", "")
     path = folder / "sorted.h5md"
     with h5py.File(path) as file:
@@ -145,7 +145,7 @@ def test_atoms_of_every_format_come_to_their_owners(n_ranks, binaries):
 
 @pytest.fixture(scope="module")
 def unreadable(adk, adk_in_water, damaged, tmp_path_factory) -> list[str]:
-    """Files to be refused: a whole one, one without a cell, one with NaN, damaged and odd ones."""
+    """Files to refuse: a valid one, one without a cell, one with NaN, damaged and unusual ones."""
     folder = tmp_path_factory.mktemp("unreadable")
     nan = folder / "nan.dcd"
     universe = MDAnalysis.Universe(datafiles.GRO)
@@ -176,7 +176,7 @@ def test_what_cannot_be_read_is_refused_on_every_rank(n_ranks, unreadable):
 
 
 def keep_text(path, frame, lines, n_atoms, n_vectors, *, cell, time, step):
-    """Values of a frame's lines as Python reads them, double precision, ordered by id."""
+    """Save the values of a frame's lines, parsed by Python in double precision, sorted by id."""
     has_masses = len(lines[0].split()) > 2
     atoms = [
         lines[k : k + 1 + n_vectors] for k in range(0, n_atoms * (1 + n_vectors), 1 + n_vectors)
@@ -238,7 +238,9 @@ def keep_history(path):
 
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory) -> list[Path]:
-    """Files of DL_POLY's, in the order of the ids and in others, with lines that vary and not."""
+    """DL_POLY files in the order of ids and in other orders, with lines of equal and varying
+    lengths.
+    """
     folder = tmp_path_factory.mktemp("texts")
 
     def copied(source, name):

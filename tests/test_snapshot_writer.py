@@ -1,4 +1,4 @@
-"""Files written by ranks that hold the atoms in no order: as others read them."""
+"""Tests of files written by ranks whose atoms are in random order: other programs read them."""
 
 import contextlib
 import errno
@@ -53,7 +53,7 @@ def is_near(found, expected, digits=1e-6):
 
 
 def check_frames(reader, system, kind, numbers=range(N_FRAMES)):
-    """Frames of a reader of MDAnalysis's protocol are those that were given."""
+    """Check that the frames of a reader with MDAnalysis's interface are those that were written."""
     assert reader.n_frames == len(numbers)
     for row, number in enumerate(numbers):
         ts, expected = reader[row], system.frame_of(number)
@@ -78,7 +78,7 @@ def test_all_ways_make_the_same_bytes(written, system, kind):
 
 
 def bare(path):
-    """Numbers of an H5MD file, and where they are; the command line in it tells of the folder."""
+    """Return numbers and locations in an H5MD file; the command line in it contains the folder."""
     with h5py.File(path) as file:
         group = file["particles/trajectory"]
         values = [group[f"{name}/value"] for name in ("position", "velocity", "force")]
@@ -110,7 +110,9 @@ def test_mdanalysis_reads_a_config(written, system):
     expected = system.frame_of(N_FRAMES - 1)
     is_near(universe.atoms.positions, expected["positions"])
     is_near(universe.atoms.velocities, expected["velocities"])
-    is_near(universe.atoms.forces, 100 * expected["forces"])  # Da Å/ps², which MDAnalysis keeps
+    is_near(
+        universe.atoms.forces, 100 * expected["forces"]
+    )  # Da Å/ps², not converted by MDAnalysis
     is_near(universe.dimensions, system.BOX, 1e-5)
 
 
@@ -173,7 +175,7 @@ def test_layouts_of_h5md(written, system, name, dtype, contiguous):
 
 def test_what_cannot_be_written(tmp_path):
     status, out, err = mpirun(4, SCRIPTS / "snapshot_bad.py", tmp_path)
-    # Open MPI tells by itself of a disk that is full, once a call.
+    # Open MPI itself reports a full disk, once per call.
     ours = [line for line in err.splitlines() if "error in (p)write(v)" not in line]
     assert (status, out, ours) == (0, "refused\n", [])
 
@@ -196,11 +198,11 @@ def test_a_rank_ends_within_a_frame(tmp_path, system, how, kind, words):
     assert words in err
     path = tmp_path / f"{how}{system.ENDINGS[kind]}"
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the frame that was cut
+        warnings.simplefilter("ignore")  # about the truncated frame
         reader = Reader(str(path))
     for number in range(2):
         is_near(reader[number].positions, system.frame_of(number)["positions"])
-    # The next job goes on where this one was.
+    # The next job continues where this one ended.
     assert mpirun(2, SCRIPTS / "snapshot_going_on.py", path, kind, 2) == (0, "", "")
     with warnings.catch_warnings():
         warnings.simplefilter("error", PacelineWarning)

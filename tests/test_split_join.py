@@ -1,4 +1,4 @@
-"""Trajectories cut and put together by copying bytes: every frame, and nothing but whole files."""
+"""Tests of trajectories split and joined by copying bytes: every frame, and only complete files."""
 
 import errno
 import os
@@ -48,7 +48,7 @@ def water(adk_in_water, tmp_path) -> Path:
 
 
 def dcd_file(path: Path, n_frames: int, *, istart: int = 10, seed: int = 0, **variant) -> Path:
-    """A DCD file of 5 atoms and random positions, a frame each 5 steps from `istart` on."""
+    """Write a DCD file of 5 atoms with random positions, a frame every 5 steps from `istart` on."""
     positions = np.random.default_rng(seed).random((n_frames, 5, 3), dtype=np.float32)
     kind = DcdVariant(**variant)
     content = bytearray(dcd(positions, kind).content)
@@ -59,7 +59,7 @@ def dcd_file(path: Path, n_frames: int, *, istart: int = 10, seed: int = 0, **va
 
 
 def frames_of(*paths: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Positions, cells and times of all frames, as our reader gives them."""
+    """Return positions, cells and times of all frames, read by paceline."""
     readers = [Reader(str(path)) for path in paths]
     read = [(ts.positions.copy(), ts.triclinic_dimensions, ts.time) for r in readers for ts in r]
     positions, cells, times = zip(*read, strict=True)
@@ -181,7 +181,7 @@ def test_a_size_is_kept_and_used(water, tmp_path):
 
 
 def dcd_sizes(path: Path) -> tuple[int, int]:
-    """Bytes of the head and of a frame of a DCD file."""
+    """Return the sizes of the header and of a frame of a DCD file, bytes."""
     offsets, sizes = open_file(path).extents(np.zeros(1, dtype=np.uint64))
     return int(offsets[0]), int(sizes[0])
 
@@ -369,7 +369,7 @@ def test_continuous_joins_without_what_restarts_repeat(water, tmp_path, monkeypa
     second.write_bytes(file.content[file.borders[4] :])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # In any order of the files.
+        # The files may be given in any order.
         paceline.join([second, first], tmp_path / "all.xtc", continuous=True)
     assert (tmp_path / "all.xtc").read_bytes() == file.content
     monkeypatch.chdir(tmp_path)
@@ -424,7 +424,7 @@ def test_times_that_a_dcd_file_cannot_keep_warn(tmp_path):
 
 
 class TestCopying:
-    """Bytes, by every way that a system may offer."""
+    """Tests of copying by every method that a system may support."""
 
     CONTENT = np.random.default_rng(5).bytes(3 * 2**20 + 17)
 
@@ -532,7 +532,7 @@ def test_a_failing_rename_leaves_no_part_of_the_pieces(water, monkeypatch):
 
 @pytest.fixture
 def slow(monkeypatch):
-    """Copying that takes an hour; tells when it has begun."""
+    """Make copying take an hour, and report when it has begun."""
     begun = threading.Event()
 
     def copy(*operands):
@@ -546,7 +546,7 @@ def slow(monkeypatch):
 
 
 def test_ctrl_c_stops_at_once_and_leaves_nothing(water, slow, capsys, monkeypatch):
-    # When all threads are there: one that starts may turn it into an error.
+    # Wait until all threads exist, because a starting thread may turn the interrupt into an error.
     all_started, wait = threading.Event(), split_join.wait
 
     def waited(*arguments, **options):
@@ -597,9 +597,8 @@ def test_copying_takes_one_worker_at_least(n_workers, water):
     assert temporaries(water.parent) == []
 
 
-#: Prints how many calls that copy some bytes the work takes. Then has children that do it again and
-#: again, and kills each at a given call: "copy 3", or "name 1", the first that gives a
-#: file its final name.
+#: Script that prints how many calls copy bytes. Then child processes repeat the work, and each is
+#: killed at a given call: "copy 3", or "name 1", the first call that gives a file its final name.
 NURSERY = """
 import collections, os, signal, sys, threading, time
 from paceline.trajectory import split_join
@@ -638,7 +637,7 @@ for line in sys.stdin:
     os.waitpid(child, 0)
     print(flush=True)
 """
-#: Copies at which each command is killed.
+#: Number of copies at which each command is killed.
 KILLS = 12
 
 
@@ -662,7 +661,7 @@ def test_a_killed_process_leaves_no_part_under_a_final_name(what, water):
     )
 
     def n_whole() -> int:
-        """Final files since the last look, each of which must be whole."""
+        """Return the number of final files since the last check; each must be complete."""
         names = set(visible(folder)) - {"md.xtc"}
         for name in names:
             assert (folder / name).read_bytes() == expected[name], name
@@ -673,7 +672,7 @@ def test_a_killed_process_leaves_no_part_under_a_final_name(what, water):
     n_files = {"split": 3, "join": 1}[what]
     assert n_whole() == n_files
     assert temporaries(folder) == []
-    # While the work is done for the first time, and while it replaces what it made.
+    # During the first run, and while a run replaces the output of the first.
     calls = [f"name {k}" for k in range(1, 2 * n_files + 1)]
     calls += [f"copy {k}" for k in np.linspace(1, 2 * n_copies, KILLS, dtype=int)]
     found, n_left = set(), 0
@@ -682,7 +681,7 @@ def test_a_killed_process_leaves_no_part_under_a_final_name(what, water):
         nursery.stdin.flush()
         assert nursery.stdout.readline() == "\n"
         found.add(n_whole())
-        # What has no name yet stays.
+        # Files without a final name remain.
         assert len(temporaries(folder)) > n_left
         n_left = len(temporaries(folder))
     nursery.communicate()

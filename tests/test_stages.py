@@ -1,4 +1,4 @@
-"""Analyses that pass over the frames several times, each time with what they found before."""
+"""Tests of analyses with several passes over the frames; each pass uses earlier results."""
 
 import threading
 
@@ -17,7 +17,7 @@ from paceline.transform import center
 
 
 def run(atoms, **options):
-    """Run it beside analyses of one stage; numbers of all, and the analysis itself."""
+    """Run it with analyses of one stage; return the numbers of all, and the analysis itself."""
     one = Spread(atoms)
     rmsd, rmsf = RMSD(atoms), RMSF(atoms[::-1])
     paceline.run([rmsd, one, rmsf], **options)
@@ -36,7 +36,7 @@ def alone(atoms):
 
 
 def passes(analysis):
-    """Bytes that were read in each stage."""
+    """Return the number of bytes read in each stage."""
     return [
         sum(block.bytes for block in analysis.timings.blocks if block.job == job)
         for job in range(3)
@@ -71,7 +71,7 @@ def test_frames_are_decoded_once_where_memory_allows(backend, atoms, alone):
     kept = passes(run(atoms, backend=backend, max_memory="1 GB")[1])
     assert kept[0] >= every[0]
     assert kept[1:] == [0, 0]
-    # Two blocks of 16 frames fit, of 214 atoms and with their numbers.
+    # Two blocks of 16 frames of 214 atoms, with their numbers, fit into the limit.
     some = passes(run(atoms, backend=backend, max_memory=100_000, block_frames=16)[1])
     assert 0 < some[1] < every[1]
     assert FrameCache._of_runs == {}
@@ -217,7 +217,7 @@ def test_a_run_resumes_in_the_stage_that_it_reached(stage, atoms, alone, tmp_pat
     found, one = run(atoms, checkpoint=path)
     assert found == alone[0]
     assert not path.exists()
-    # Of each stage each block is there once, in order of time.
+    # Each block occurs once in each stage, in the order of time.
     blocks = one.timings.blocks
     assert sorted((block.job, block.block) for block in blocks) == [
         (job, number) for job in range(3) for number in range(7)

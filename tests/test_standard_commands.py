@@ -1,4 +1,4 @@
-"""Commands of structures, of liquids and of membranes."""
+"""Tests of commands for structures, for liquids and for membranes."""
 
 import itertools
 import shutil
@@ -53,12 +53,12 @@ from paceline.analysis.waterdynamics import SurvivalProbability
 from paceline.contract.catalogue import catalogue
 from paceline.timing import Timings
 
-#: Atoms of which an analysis is quick.
+#: Selections for which an analysis is fast.
 FEW = {"hbonds": "protein", "sasa": "resid 1-3", "contact-map": "resid 1-9", "msd": "name CA"}
 
 
 COMMANDS = [entry for entry in catalogue().values() if entry["has_command"]]
-#: Commands of one selection, whose class takes it and the options alone.
+#: Commands with one selection, whose class takes only the selection and options.
 SIMPLE = (
     *("gyration", "ramachandran", "chi", "dssp", "hbonds", "sasa", "pca", "contact-map"),
     *("rmsd-matrix", "rmsf"),
@@ -78,7 +78,7 @@ def test_each_computes_what_its_class_does(name, adk_xtc, tmp_path, run):
     if entry["fits"]:
         options["align"] = True
     if "correlation" in entry["further"]:
-        del options["tau_max"]  # of that table alone
+        del options["tau_max"]  # only for that table
     wanted = class_of(name)(universe.select_atoms(select), **options).run(stop=5)
     found = pd.read_csv(table, sep="\t", comment="#", float_precision="round_trip")
     pd.testing.assert_frame_equal(found, wanted.results.to_dataframe(), check_exact=True)
@@ -103,10 +103,10 @@ def groups_of(universe, *selections):
     return [universe.select_atoms(select) for select in selections]
 
 
-#: Of four frames.
+#: For four frames.
 FIT = ["--fit-range", 1, 3]
 
-#: Arguments of commands, and the analysis that they ask for.
+#: Arguments of commands, and the analysis that they request.
 ASKED = {
     "msd": (
         ["--select", "name CA", "--msd-type", "xy", "--compound", "residues", *FIT],
@@ -165,7 +165,7 @@ ASKED = {
 }
 
 
-#: Whose classes have tests of their own.
+#: Commands whose classes have their own tests.
 LONG = {"angles", "distance-map", "distances --between minimum"}
 
 
@@ -210,7 +210,7 @@ def test_a_density_is_written_for_other_programs(ending, adk_xtc, tmp_path, run)
     found = Grid(str(path))
     np.testing.assert_allclose(found.grid, density.grid, rtol=1e-6)
     np.testing.assert_allclose(found.delta, density.delta, rtol=1e-6)
-    assert run("density", *adk_xtc, *given)[0] == 2  # it exists
+    assert run("density", *adk_xtc, *given)[0] == 2  # the file exists
     assert "or .mrc" in run("density", *adk_xtc, *given[:-1], tmp_path / "grid.ccp5")[2]
 
 
@@ -221,7 +221,8 @@ def test_an_average_is_written_as_a_structure(adk_xtc, tmp_path, run):
     wanted = AverageStructure(universe, select="name CA").run().results
     found = MDAnalysis.Universe(str(path)).atoms
     np.testing.assert_allclose(found.positions, wanted.positions, atol=1e-3)
-    # About the average, of frames on the first one: as MDAnalysis's aligned trajectory.
+    # About the average of frames superposed on the first one, as in MDAnalysis's aligned
+    # trajectory.
     aligned = MDAnalysis.Universe(*adk_xtc)
     align.AlignTraj(aligned, aligned, select="name CA", in_memory=True).run()
     rmsf = rms.RMSF(aligned.select_atoms("name CA")).run().results.rmsf
@@ -340,7 +341,7 @@ def test_correlations_of_what_is_there(adk_xtc, tmp_path, run):
     status, _, err = run("hbonds", *adk_xtc, "-o", tmp_path / "no.csv", "--tau-max", 5)
     assert (status, "--tau-max is the longest lag of --correlation: give both" in err) == (2, True)
     assert not (tmp_path / "no.csv").exists()
-    # As long as there are frames, if fewer than by default.
+    # The maximum lag is the number of frames, if it is below the default.
     assert run("hbonds", *adk_xtc, *given, "--stop", 4, "--correlation", table) == (0, "", "")
     assert len(pd.read_csv(table, comment="#")) == 4
 
@@ -467,7 +468,7 @@ def test_align_writes_a_trajectory_and_its_rmsd(adk_xtc, tmp_path, run):
     np.testing.assert_array_equal(found, wanted.results.rmsd)
     assert found[4] == pytest.approx(0, abs=1e-5)
     assert figure.stat().st_size > 1000
-    assert run("align", *adk_xtc, *given)[0] == 2  # it exists
+    assert run("align", *adk_xtc, *given)[0] == 2  # the file exists
 
 
 @pytest.mark.parametrize(
@@ -564,7 +565,7 @@ def test_groups_that_change(adk_xtc, tmp_path, run):
     assert run("survival", *files, *given)[0] == 0
     wanted = SurvivalProbability(universe, text).run(2, 0, 5, None, True, 1).sp_timeseries
     np.testing.assert_array_equal(np.load(out)["sp_timeseries"], wanted)
-    # As many frames as there are.
+    # As many lags as frames.
     status, table, _ = run("survival", *files, "--select", text, "--end", 5)
     assert (status, len(table.splitlines())) == (0, 6)
     status, _, err = run("survival", *files, "--select", "around x")

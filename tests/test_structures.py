@@ -1,4 +1,4 @@
-"""Files of structures: equal to what was read, as MDAnalysis and MDTraj read them."""
+"""Tests of structure files: MDAnalysis and MDTraj read them back."""
 
 import MDAnalysis
 import mdtraj
@@ -43,7 +43,7 @@ def test_mdanalysis_reads_the_frames(ending, adk_in_water, protein, tmp_path, wh
 
 
 def frame(path, number, folder):
-    """Open a frame; MDAnalysis reads the first one of a GRO file only."""
+    """Open a frame; MDAnalysis reads only the first one of a GRO file."""
     if path.suffix == ".gro":
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
         size = int(lines[1]) + 3

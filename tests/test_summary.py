@@ -1,4 +1,4 @@
-"""Sentences on results: on the command line, in a shell, and where a table goes."""
+"""Tests of summary sentences: on the command line, in a shell, and next to a table."""
 
 import re
 import shutil
@@ -17,7 +17,7 @@ from paceline.contract.run_info import describe_frames
 
 
 def table_of(x, title, values, **options):
-    """A table of one column along another."""
+    """Return a table of one column as a function of another."""
     along = np.arange(len(values), dtype=float)
     return Table({x: along, title: np.array(values)}, x, {title: title}, title, **options)
 
@@ -120,7 +120,7 @@ def test_a_table_on_a_terminal_is_cut(adk, run_with_answer, monkeypatch, tmp_pat
     _, out, err = run_with_answer("chi", *adk, "--end", 3)
     assert max(map(len, out.splitlines())) <= 60
     assert "further columns not shown" in err
-    # All of it where stdout is asked for, nothing beside a figure.
+    # The whole table goes to stdout if requested; a figure prints nothing else.
     assert len(run_with_answer("rmsd", *adk, "-o", "-")[1].splitlines()) == 99
     plot = tmp_path / "rmsd.png"
     _, out, err = run_with_answer("rmsd", *adk, "--plot", plot)

@@ -1,4 +1,4 @@
-"""Calls of the operating system: in one module of each language, and as they are on Windows."""
+"""Tests of system calls: in one module of each language, and as on Windows."""
 
 import ast
 import os
@@ -23,7 +23,7 @@ WINDOWS = Path(__file__).parent / "helpers" / "windows"
 
 
 def names_of_posix():
-    """Modules and calls that Windows lacks: those that the helper hides."""
+    """Return modules and calls that Windows lacks: those that the helper hides."""
     tree = ast.parse((WINDOWS / "sitecustomize.py").read_text(encoding="utf-8"))
     values = {
         node.targets[0].id: node.value
@@ -97,7 +97,7 @@ def test_what_windows_lacks_is_refused_by_name(monkeypatch):
 
 
 def on_windows(*command, **variables):
-    """Run Python where POSIX is hidden, in this process and in its workers."""
+    """Run Python with POSIX hidden, in this process and in its workers."""
     paths = (WINDOWS, Path(__file__).parent, PACKAGE.parent, os.environ.get("PYTHONPATH", ""))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths)), **variables}
     environment["PYTHONWARNDEFAULTENCODING"] = "1"
@@ -107,7 +107,7 @@ def on_windows(*command, **variables):
     )
 
 
-#: Formats, backends, checkpoint and index, in a folder with the files that it is given.
+#: Formats, backends, checkpoint and index, in a folder with the given files.
 PROGRAM = """
 import sys
 import warnings
@@ -217,7 +217,7 @@ COMMAND = "import sys; from paceline.cli import main; sys.exit(main())"
 
 @pytest.mark.full
 def test_commands_as_on_windows(adk, tmp_path):
-    """Standard output that is a pipe knows 256 characters."""
+    """Check standard output to a pipe that supports 256 characters."""
     psf, dcd = adk
     xtc, csv = tmp_path / "a.xtc", tmp_path / "rmsd.csv"
     for arguments in (

@@ -1,4 +1,4 @@
-"""Batches of blocks: aligned, long enough, and the same numbers as block by block."""
+"""Tests of batches of blocks: aligned, long enough, and the same numbers as block by block."""
 
 import threading
 import time
@@ -35,7 +35,7 @@ def task(number, job=0):
 
 
 class SimpleTask(SimpleNamespace):
-    """As much of a `Task` as cutting takes, and `replace` can copy."""
+    """The part of a `Task` that splitting needs, and that `replace` can copy."""
 
     level = 0
 
@@ -53,13 +53,13 @@ class SimpleTask(SimpleNamespace):
 
 @dataclass(frozen=True)
 class Timing:
-    """As much of a `BlockTiming` as late results take."""
+    """The part of a `BlockTiming` that late results need."""
 
     comm: int
 
 
 class SimpleBlock(SimpleNamespace):
-    """As much of a `Task` as scheduling takes."""
+    """The part of a `Task` that scheduling needs."""
 
     job, level, n_frames, what = 0, 0, 1, "a block"
 
@@ -85,7 +85,7 @@ def result_of(batch, seconds_per_block):
 
 
 def cut(jobs, tasks, seconds_per_block):
-    """All batches, each done before the next one is assigned."""
+    """Return all batches, each completed before the next is assigned."""
     batches, found = TaskBatcher(jobs, tasks, 2), []
     for batch in batches:
         found.append(batch)
@@ -101,7 +101,7 @@ def test_runs_are_whole_subtrees_that_cover_all(n_blocks, seconds):
     for batch in found:
         assert len(batch.tasks) == 2**batch.level
         assert batch.tasks[0].number == batch.number << batch.level
-        # The smallest that takes long enough.
+        # It is the smallest batch that takes long enough.
         assert len(batch.tasks) == 1 or len(batch.tasks) / 2 * seconds < BATCH_SECONDS
 
 
@@ -111,7 +111,7 @@ def test_runs_are_short_until_the_pace_is_known_and_long_enough_after():
     assert [batch.level for batch in first] == [0] * 8
     batches.record(result_of(first[0], 0.001))
     rest = list(batches)
-    # Up to the first number that 256 divides they grow, as aligned as they can be.
+    # Batches grow up to the first number divisible by 256, with the largest possible alignment.
     assert [batch.level for batch in rest[:6]] == [3, 4, 5, 6, 7, 8]
     assert {batch.level for batch in rest[5:-3]} == {8}
 
@@ -197,7 +197,7 @@ def test_a_scheduler_assigns_batches_as_it_assigns_blocks():
 
 @dataclass(frozen=True)
 class Done:
-    """A result of one block, as the scheduler sees it."""
+    """Result of one block, as the scheduler receives it."""
 
     number: int
     job: int = 0
@@ -234,8 +234,8 @@ def test_blocks_that_a_broken_executor_did_not_take_are_assigned_again():
 
 
 def test_loky_is_given_no_cancelled_futures_to_end(monkeypatch):
-    """Its thread sets an exception in each future that is left, and ends with an error of its own
-    where that one was cancelled."""
+    """loky's thread sets an exception in each remaining future. It fails itself if the future was
+    cancelled."""
 
     futures, key = [], SimpleNamespace(key_alone=lambda: None)
 
@@ -292,7 +292,7 @@ def test_threads_record_what_came_while_the_last_result_was_collected(monkeypatc
             return SimpleNamespace(job=0, level=0, number=task.number, timings=[Timing(comm=5)])
 
     def assigned(scheduler, worker):
-        if released.is_set() and worker in late:  # its result has come
+        if released.is_set() and worker in late:  # its result has arrived
             ended.set()
         return assign(scheduler, worker)
 
@@ -309,7 +309,7 @@ def test_threads_record_what_came_while_the_last_result_was_collected(monkeypatc
 
 
 class InBatches(Backend):
-    """A backend in this thread that runs batches."""
+    """Backend that runs batches in this thread."""
 
     name = "batches"
     n_workers = 3

@@ -1,4 +1,4 @@
-"""Times that files know, times that they do not, and frames that are there twice."""
+"""Tests of known and unknown times in files, and of repeated frames."""
 
 import pickle
 import re
@@ -42,21 +42,21 @@ def top(tmp_path):
 
 
 def sounds(path, **options):
-    """A reader that warns of nothing."""
+    """Return a reader, after checking that it does not warn."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", PacelineWarning)
         return Reader(path, **options)
 
 
 def said_of(path, **options):
-    """Warnings of a reader."""
+    """Return the warnings of a reader."""
     with pytest.warns(PacelineWarning) as caught:
         Reader(path, **options)
     return [str(one.message) for one in caught]
 
 
 def diffusion(top, path, step=1, **options):
-    """Diffusion coefficient of the atoms, and what was said of the run."""
+    """Return the diffusion coefficient of the atoms, and the warnings of the run."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         universe = paceline.Universe(top, path, **options)
@@ -66,20 +66,20 @@ def diffusion(top, path, step=1, **options):
 
 
 def test_frames_microseconds_apart_may_be_in_femtoseconds(tmp_path, top):
-    """ProLIF's example has 6 ns between frames, written as 6e6 ps."""
+    """Check ProLIF's example, which has 6 ns between frames, written as 6e6 ps."""
     times = 1e5 + 6e6 * np.arange(40)
     path = write_xtc(tmp_path / "a.xtc", walk(), times)
     _, _, said = diffusion(top, path)
     expected = "its frames are 6 µs apart; if a program wrote times in fs, give the time"
     assert [expected in one for one in said] == [True]
     assert said[0].endswith("dt=6000 (--dt 6ns)")
-    # Every fourth frame of a long simulation is not a reason to warn.
+    # Every fourth frame of a long simulation is no reason for a warning.
     path = write_xtc(tmp_path / "b.xtc", walk(), times / 10)
     assert diffusion(top, path, step=4)[2] == []
     assert diffusion(top, tmp_path / "a.xtc", dt=6000.0)[2] == []
 
 
-# DCD files.
+# DCD files
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_frames_microseconds_apart_may_be_in_femtoseconds(tmp_path, top):
     ],
 )
 def test_dcd_files_of_lammps(tmp_path, top, units, delta, every, between):
-    """The step is in the units of the simulation, which the file does not state."""
+    """Check a step in the units of the simulation, which the file does not state."""
     path = write_dcd(tmp_path / "a.dcd", walk(), LAMMPS, delta=delta, every=every)
     (said,) = said_of(path)
     assert "LAMMPS wrote it, and its header has steps in the units of the simulation" in said
@@ -119,7 +119,7 @@ def test_diffusion_in_a_dcd_file_of_lammps(tmp_path, top):
     _, unknown, said = diffusion(top, path)
     assert any("times between them are counted in frames" in one for one in said)
     assert str(unknown).endswith("Å² per frame (95 %, 30 molecules)")
-    # A frame is 1 ps here.
+    # A frame counts as 1 ps here.
     assert unknown.value == pytest.approx(right.value, rel=1e-6)
 
 
@@ -163,14 +163,14 @@ def test_dcd_files_of_programs_that_know_no_times(tmp_path, top, title, delta, i
 
 
 def test_a_dcd_file_of_vmd_among_those_of_mdanalysis():
-    """The title of DCD_NAMD_TRICLINIC tells of VMD's plugin, and its step is 1."""
+    """Check DCD_NAMD_TRICLINIC, whose title names VMD's plugin, and whose step is 1."""
     for path in (datafiles.DCD, datafiles.DCD2, datafiles.DCD_NAMD_TRICLINIC):
         doubt = open_file(path).time_doubt
         assert (doubt is None) == (path != datafiles.DCD_NAMD_TRICLINIC)
 
 
 def test_a_dcd_file_of_lammps_among_those_of_mdanalysis():
-    """Its step of 1 is 1 fs: MDAnalysis reads 24.4 ps between its frames, and it is 0.5 ps."""
+    """Check a step of 1 (1 fs): MDAnalysis reads 24.4 ps between frames instead of 0.5 ps."""
     (said,) = said_of(datafiles.LAMMPSdcd2)
     assert "LAMMPS wrote it" in said
     assert sounds(datafiles.LAMMPSdcd2, units="real").dt == pytest.approx(0.5)
@@ -178,7 +178,7 @@ def test_a_dcd_file_of_lammps_among_those_of_mdanalysis():
         assert Reader(datafiles.LAMMPSdcd2).dt == pytest.approx(24.444105)
 
 
-# Dumps of LAMMPS.
+# Dumps of LAMMPS
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_times_that_a_dump_states(tmp_path, units, time, between):
 
 @pytest.mark.parametrize("origin", ["scanned", "loaded"])
 def test_steps_of_a_dump(tmp_path, origin):
-    """The times of steps are invented: those of LAMMPS's default step, where units are known."""
+    """Check times from steps: with known units, LAMMPS's default step is used."""
     path = write_dump(tmp_path / "a.dump", walk(8))
     if origin == "loaded":
         open_file(path, notes=False)
@@ -214,16 +214,16 @@ def test_steps_of_a_dump(tmp_path, origin):
     with pytest.warns(PacelineWarning):
         reader = Reader(path, units="real")
     np.testing.assert_allclose(reader.times(), 0.5 * np.arange(8))
-    # As in MDAnalysis, the time between steps.
+    # As in MDAnalysis, dt is the time between steps.
     np.testing.assert_allclose(sounds(path, dt=0.002).times(), np.arange(8))
 
 
 def test_an_index_of_former_versions_is_made_anew(tmp_path):
-    """An index of steps says nothing of the times of the file."""
+    """Check that an index with steps, which does not show the times of the file, is not used."""
     path = write_dump(tmp_path / "a.dump", walk(8), units="real", time=1000.0)
     (index,) = {open_file(path).index_file}
     content = bytearray(index.read_bytes())
-    # The layout's byte that tells whether frames state their times.
+    # The byte of the layout that states whether frames contain times.
     at = content.index(bytes([30, 0, 0, 0])) - 1
     assert content[at] == 5
     content[at] = 1
@@ -233,7 +233,7 @@ def test_an_index_of_former_versions_is_made_anew(tmp_path):
 
 
 def times_of(tmp_path, *arguments):
-    """Times in the table of a command, and what it says."""
+    """Return the times in the table of a command, and its messages."""
     table = tmp_path / "t.csv"
     assert main([*arguments, "-o", str(table), "--overwrite"]) == 0
     rows = [line.split(",") for line in table.read_text().splitlines() if line[:1] not in "#"]
@@ -241,7 +241,7 @@ def times_of(tmp_path, *arguments):
 
 
 def test_dt_of_commands_is_between_frames(tmp_path, top, capsys):
-    """Commands take dt as the time between frames, also of dumps, which count steps."""
+    """Check that commands use dt as the time between frames, also for dumps, which have steps."""
     files = {
         "dump": write_dump(tmp_path / "a.dump", walk(6)),
         "dcd": write_dcd(tmp_path / "a.dcd", walk(6), LAMMPS),
@@ -286,11 +286,11 @@ def test_commands_say_that_times_are_not_known(tmp_path, top, capsys):
     assert "not known: the file has numbers of steps only" in capsys.readouterr().out
 
 
-# Functions of time.
+# Functions of time
 
 
 def test_every_function_of_time_says_that_times_are_not_known(tmp_path):
-    """Unknown times give no diffusion coefficient and no conductivity of velocities."""
+    """Check that unknown times yield no diffusion coefficient and no conductivity."""
     from helpers.netcdf_files import values, write_scipy
 
     arrays = {name: array for name, array in values().items() if name != "time"}
@@ -343,7 +343,7 @@ def test_figures_have_frames_along_their_axis(tmp_path, top):
 
 @pytest.mark.parametrize("name", ["PDB_multiframe", "XYZ", "TRJ_bz2"])
 def test_times_that_mdanalysis_invents(name, capsys):
-    """It says so, and commands did not hand that on."""
+    """Check that commands report MDAnalysis's warning about times."""
     tops = {"PDB_multiframe": "PDB_multiframe", "XYZ": "XYZ", "TRJ_bz2": "PRM"}
     files = [getattr(datafiles, tops[name]), getattr(datafiles, name)]
     command = ["msd", *files, "--select", "index 0:5", "--end", "6", "--unwrap-particles", "none"]
@@ -356,7 +356,9 @@ def test_times_that_mdanalysis_invents(name, capsys):
 
 
 def test_times_that_mdanalysis_knows():
-    """Its readers of DCD and TRR know them; a Universe in memory was given them."""
+    """Check that MDAnalysis's DCD and TRR readers know times; a Universe in memory gets them as
+    arguments.
+    """
     universe = MDAnalysis.Universe(datafiles.PSF, datafiles.DCD)
     for one in (universe, universe.copy()):
         if one is not universe:
@@ -367,15 +369,15 @@ def test_times_that_mdanalysis_knows():
             EinsteinMSD(one, "name CA", unwrap=None).run(stop=10)
 
 
-# Frames that are there twice.
+# Repeated frames
 
 
 @pytest.fixture
 def restarted(tmp_path):
-    """A file to which a restart was appended, the same in two files, and what is right."""
+    """A file to which a restart was appended, the same in two files, and the right frames."""
     positions = walk(200)
     first, second = np.arange(120), np.arange(110, 200)
-    # Of frames that are there twice, the later ones are others.
+    # Repeated frames have different positions the second time.
     redone = positions[second] + np.float32(0.5)
     catted = np.concatenate([positions[first], redone])
     right = np.concatenate([positions[:110], redone])
@@ -412,12 +414,12 @@ def test_a_restart_that_was_appended(restarted, top, tmp_path, capsys):
 
 
 def _series(path):
-    """Positions of the first atom."""
+    """Return the positions of the first atom."""
     return Reader(path).timeseries(order="fac")[:, 0]
 
 
 def test_repeats_within_and_between_files(restarted, top, tmp_path):
-    """The first file of a chain has repeats of its own."""
+    """Check a chain whose first file itself has repeated frames."""
     catted, parts, right = restarted
     whole = Reader(right).timeseries(order="fac")
     third = write_xtc(tmp_path / "three.xtc", whole[150:], np.arange(150, 200) * 0.1)
@@ -431,7 +433,7 @@ def test_repeats_within_and_between_files(restarted, top, tmp_path):
 def test_stretches_of_one_file_between_those_of_another(tmp_path):
     positions, times = walk(60), np.arange(60.0)
     both = np.r_[0:20, 40:60]
-    # Back to 5 ps: what was there from then on is replaced.
+    # Back to 5 ps: all frames from then on are replaced.
     outer = np.r_[both, 50:60]
     first = write_xtc(tmp_path / "a.xtc", positions[outer], times[outer])
     inner = write_xtc(tmp_path / "b.xtc", positions[20:50], times[20:50])
@@ -442,7 +444,7 @@ def test_stretches_of_one_file_between_those_of_another(tmp_path):
 
 
 def test_frames_that_are_lost_are_named(tmp_path):
-    """A restart at other times than the frames that it replaces."""
+    """Check a restart at other times than the frames that it replaces."""
     times = np.r_[0:10, 5.5:8.5]
     path = write_xtc(tmp_path / "a.xtc", walk(len(times)), times)
     with pytest.warns(PacelineWarning, match=r"4 of .*a\.xtc.*6 to 9 ps.* has begun again"):
@@ -451,7 +453,7 @@ def test_frames_that_are_lost_are_named(tmp_path):
 
 
 def test_times_that_are_counted_are_not_compared(tmp_path):
-    """They begin at 0 in each file."""
+    """Check frame numbers as times: they begin at 0 in each file."""
     names = [write_dcd(tmp_path / f"{k}.dcd", walk(10), VMD) for k in range(2)]
     with pytest.warns(PacelineWarning, match="all frames are kept, in the order of the files"):
         assert Reader(names, continuous=True).n_frames == 20
@@ -466,7 +468,7 @@ def test_a_file_with_each_frame_twice(tmp_path):
 
 
 def test_an_error_about_times_names_the_frame(restarted, top):
-    """Rounded times of single precision add up to more than what is allowed for one."""
+    """Check rounded times in single precision, whose errors add up beyond the tolerance of one."""
     catted, _, _ = restarted
     universe = paceline.Universe(top, catted)
     with pytest.raises(UnsupportedError, match=r"frame 120 is at 11\.0 ps, and expected at 12"):
@@ -482,7 +484,7 @@ def test_one_frame_out_of_step_is_named(tmp_path, top, odd):
         EinsteinMSD(universe, unwrap=None).run(backend="serial")
 
 
-# Frames without positions.
+# Frames without positions
 
 
 def test_a_file_of_velocities_is_named(tmp_path, capsys):
@@ -510,7 +512,7 @@ def test_a_file_of_velocities_is_named(tmp_path, capsys):
 
 
 def test_pairs_of_readers_share_their_doubt(tmp_path):
-    """A chain is as little known as the file of it that knows least."""
+    """Check that the times of a chain are unknown if those of one file are."""
     known = write_xtc(tmp_path / "a.xtc", walk(5), np.arange(5.0))
     unknown = write_dcd(tmp_path / "b.dcd", walk(5), VMD)
     for files in pairwise([known, unknown, known]):
