@@ -1,4 +1,4 @@
-"""Trajectories that we write: equal what was read, by other programs' readers, or not there."""
+"""Tests of trajectories that paceline writes: other programs read the same, or there is no file."""
 
 import contextlib
 import itertools
@@ -273,7 +273,7 @@ def test_a_block_that_is_written_twice_is_there_once(ending, adk, tmp_path, monk
     def late(self, block, first):
         if first == 32:
             times.append(len(times))
-            if times[-1] == 0:  # until another has done it and the file has its name
+            if times[-1] == 0:  # until another worker has done it and the file is renamed
                 released.wait(PATIENCE)
                 try:
                     return compute(self, block, first)
@@ -446,7 +446,9 @@ def test_the_command_names_what_is_wrong(adk, adk_in_water, tmp_path, capsys):
 
 
 def test_an_output_that_is_read_is_refused(adk, tmp_path):
-    """Half of the frames would replace all, and a checkpoint the trajectory."""
+    """Check outputs that are inputs: half of the frames would replace all, and the checkpoint the
+    file.
+    """
     trajectory = Path(shutil.copy(adk.trajectory, tmp_path))
     before = trajectory.read_bytes()
     (tmp_path / "link.dcd").symlink_to(trajectory)

@@ -1,4 +1,4 @@
-"""The core's registry of formats, and its parsers of the headers that Python continues."""
+"""Tests of the core's registry of formats, and of its parsers of headers that Python continues."""
 
 import os
 
@@ -20,7 +20,7 @@ def test_formats_tell_what_they_hold():
     assert {name for name, format in formats.items() if format.precision} == {"XTC"}
     assert {name for name, format in formats.items() if format.is_text} == set(text)
     for format in formats.values():
-        # What is written can be read again.
+        # Fields that are written can also be read.
         assert format.writes & ~format.reads == 0
         assert not (format.equal_frames and format.mixed_fields)
 

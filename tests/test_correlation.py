@@ -1,4 +1,4 @@
-"""Autocorrelations of functions of the frames, of velocities, and of currents."""
+"""Tests of autocorrelations: of functions of frames, of velocities, and of currents."""
 
 import MDAnalysis
 import numpy as np
@@ -38,7 +38,7 @@ def signs(block):
 
 
 def by_definition(series, counts=None):
-    """Correlate series of shape (n_frames, n_series, n_dimensions)."""
+    """Correlate series of shape (n_frames, n_series, n_dimensions) by the definition."""
     n = len(series)
     counts = np.ones(n, bool) if counts is None else counts
     found = np.full(series.shape[:2], np.nan)
@@ -112,7 +112,7 @@ def test_what_is_refused(ca):
 
 
 def vibrating(tmp_path, n_frames=200, dt=0.01):
-    """Two atoms that vibrate at 4 and 10 THz, along x and z."""
+    """Write two atoms that vibrate at 4 and 10 THz, along x and z."""
     times = dt * np.arange(n_frames)
     velocities = np.zeros((n_frames, 2, 3))
     velocities[:, 0, 0] = 3 * np.cos(2 * np.pi * 4 * times)
@@ -121,7 +121,7 @@ def vibrating(tmp_path, n_frames=200, dt=0.01):
 
 
 def moving(tmp_path, velocities, dt, edges=50.0):
-    """Two atoms with these velocities, Å/ps, in cubic cells of such edges."""
+    """Write two atoms with these velocities, Å/ps, in cubic cells with these edges."""
     one = MDAnalysis.Universe.empty(2, trajectory=True, velocities=True)
     one.add_TopologyAttr("names", ["C", "C"])
     topology, path = tmp_path / "made.gro", tmp_path / "made.trr"
@@ -151,7 +151,7 @@ def test_vibrations(tmp_path):
     highest = peaks[np.argsort(spectrum[peaks])[::-1][:2]]
     np.testing.assert_allclose(frequencies[highest], [4, 10], atol=1e-6)
     assert spectrum.min() > -1e-9
-    # All frequencies, of both signs, make the mean square.
+    # The sum over all frequencies, of both signs, is the mean square.
     both = 2 * spectrum.sum() - spectrum[0] - spectrum[-1]
     assert both * frequencies[1] == pytest.approx(found.timeseries[0])
     periodogram = 0.01 / 200 * np.abs(np.fft.rfft(velocities, 400, axis=0)) ** 2
@@ -159,7 +159,7 @@ def test_vibrations(tmp_path):
     trapezoids = np.trapezoid(found.timeseries[:31], dx=0.01) / 3
     assert found.integral[30] == pytest.approx(trapezoids)
     assert found.integral[0] == 0
-    # Å²/ps are 10 times 10⁻⁵ cm²/s.
+    # 1 Å²/ps equals 10·10⁻⁵ cm²/s.
     table = found.to_dataframe()
     assert table.columns[-1] == "diffusion coefficient up to this time (10⁻⁵ cm²/s)"
     np.testing.assert_allclose(table.iloc[:, -1], 10 * found.integral)
@@ -168,7 +168,7 @@ def test_vibrations(tmp_path):
 
 @pytest.mark.parametrize("left_out", [[0], [49], [20, 21, 49], list(range(1, 50, 2))])
 def test_a_spectrum_of_frames_that_were_left_out(left_out, tmp_path):
-    """That of velocities which are 0 in these frames, over the others."""
+    """Check that the spectrum equals that of velocities which are 0 in skipped frames, scaled."""
     velocities = np.random.default_rng(2).standard_normal((50, 2, 3))
     edges = np.where(np.isin(np.arange(50), left_out), 0.0, 50.0)
     universe = moving(tmp_path, velocities, 0.1, edges)
@@ -184,14 +184,14 @@ def test_a_spectrum_of_frames_that_were_left_out(left_out, tmp_path):
 
 
 def ions(*arguments, charges=(1.0, -1.0)):
-    """Two ions that move."""
+    """Write two moving ions."""
     universe = moving(*arguments)
     universe.add_TopologyAttr("charges", charges)
     return universe
 
 
 def test_a_conductivity_by_hand(tmp_path):
-    """J of 2 e Å/ps for 0.5 ps, in 1 and in 8 nm³, at 300 K."""
+    """Check J of 2 e Å/ps for 0.5 ps, in 1 and in 8 nm³, at 300 K."""
     velocities = [[[1, 0, 0], [-1, 0, 0]]] * 2
     current = CurrentAutocorrelation(ions(tmp_path, velocities, 0.5, [10.0, 20.0])).run()
     assert current.volume == pytest.approx(4500)
@@ -208,7 +208,7 @@ def test_a_conductivity_by_hand(tmp_path):
 
 @pytest.mark.parametrize("fft", [True, False])
 def test_a_current_that_turns_has_a_closed_form(fft, tmp_path):
-    """Opposite ions on circles: C is 4 q² v² cos ωτ between any two frames."""
+    """Check opposite ions on circles: C is 4 q² v² cos ωτ between any two frames."""
     omega, dt, n = 2 * np.pi * 3, 0.002, 300
     times = dt * np.arange(n)
     turning = 5 * np.stack([np.cos(omega * times), np.sin(omega * times), 0 * times], axis=1)
@@ -217,7 +217,7 @@ def test_a_current_that_turns_has_a_closed_form(fft, tmp_path):
     found = CurrentAutocorrelation(universe, 350, fft=fft).run().results
     np.testing.assert_allclose(found.timeseries, 64 * np.cos(omega * times), atol=1e-4)
     np.testing.assert_allclose(found.by_axis.sum(axis=1), found.timeseries, atol=1e-9)
-    # Trapezoids of a cosine are its integral times x / tan x, with x = ω dt / 2.
+    # The trapezoidal rule for a cosine yields the integral times x / tan x, with x = ω dt / 2.
     x = omega * dt / 2
     integral = 64 * np.sin(omega * times) / omega * x / np.tan(x)
     in_si = (1.602176634e-19 * 1e-10) ** 2 / 1e-12 * integral
@@ -226,7 +226,7 @@ def test_a_current_that_turns_has_a_closed_form(fft, tmp_path):
 
 
 def test_independent_ions_conduct_as_they_diffuse(tmp_path):
-    """Nernst and Einstein: two ions of Langevin dynamics, q² D of each over V k_B T."""
+    """Check Nernst–Einstein: two ions of Langevin dynamics, q² D of each over V k_B T."""
     random, n, dt, friction = np.random.default_rng(4), 6000, 0.05, 2.0
     keep = np.exp(-friction * dt)
     kicks = 3 * np.sqrt(1 - keep**2) * random.standard_normal((n, 2, 3))
@@ -235,12 +235,12 @@ def test_independent_ions_conduct_as_they_diffuse(tmp_path):
     for row in range(1, n):
         velocities[row] = keep * velocities[row - 1] + kicks[row]
     current = CurrentAutocorrelation(ions(tmp_path, velocities, dt)).run()
-    # Whose velocities have a variance of 9 Å²/ps² along each axis, and D = 9 / friction.
+    # Velocities have a variance of 9 Å²/ps² along each axis, and D = 9 / friction.
     in_si = 2 * 1.602176634e-19**2 * 9 / friction * 1e-20 / 1e-12
     wanted = in_si / (current.volume * 1e-30 * 1.380649e-23 * 300)
     level = current.results.conductivity[60:80].mean()
     assert level == pytest.approx(wanted, rel=0.15)
-    # The interval holds it, up to a fifth of the run, and is drawn.
+    # The interval contains it up to a fifth of the run, and is drawn.
     interval = current.results.conductivity_interval
     assert interval.shape == (n,)
     assert np.isnan(interval[0])

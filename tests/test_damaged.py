@@ -1,4 +1,4 @@
-"""Damaged files: what is whole is read, and the rest is named; never wrong, short, or a crash."""
+"""Tests of damaged files: valid data is read, damage is reported, and nothing crashes."""
 
 import json
 import os
@@ -41,7 +41,7 @@ SUFFIXES = ["xtc", "dcd", "trr", "nc"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """In memory where possible: an index is saved, and forced to the disk, with each file."""
+    """A folder in memory if possible, because an index is saved and synced with each file."""
     if os.access("/dev/shm", os.W_OK):
         path = Path(tempfile.mkdtemp(prefix="paceline-", dir="/dev/shm"))
     else:
@@ -51,7 +51,7 @@ def folder(tmp_path_factory):
 
 
 def written(folder: Path, topology: str, trajectory: str, n_atoms: int, n_frames: int) -> bytes:
-    """The first atoms and frames of a real trajectory, as MDAnalysis writes them."""
+    """Return the first atoms and frames of a real trajectory, written by MDAnalysis."""
     path = folder / f"written{Path(str(trajectory)).suffix}"
     universe = MDAnalysis.Universe(topology, trajectory)
     atoms = universe.atoms[:n_atoms]
@@ -62,7 +62,7 @@ def written(folder: Path, topology: str, trajectory: str, n_atoms: int, n_frames
 
 
 def from_dcd(content: bytes) -> np.ndarray:
-    """Positions of MDAnalysis's DCD with a cell, shape (n_frames, n_atoms, 3)."""
+    """Return the positions in MDAnalysis's DCD with a cell, shape (n_frames, n_atoms, 3)."""
     (title,) = struct.unpack_from("<i", content, 92)
     (n_atoms,) = struct.unpack_from("<i", content, 92 + title + 8 + 4)
     frames = np.frombuffer(content[92 + title + 8 + 12 :], dtype="<f4")
@@ -72,7 +72,7 @@ def from_dcd(content: bytes) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def files(folder) -> dict[str, Trajectory]:
-    """Whole files, by the names that the rows below call them."""
+    """Undamaged files, by the names used in the rows below."""
     water = written(folder, datafiles.GRO, datafiles.XTC, 60, 10)
     toxin = written(folder, datafiles.PDB_sub_sol, datafiles.XTC_sub_sol, 48, 4)
     positions = from_dcd(written(folder, datafiles.PSF, datafiles.DCD, 30, 8))
@@ -116,7 +116,7 @@ def reader_of(core: "_core.Trajectory") -> "_core.Reader":
 def read(
     core: "_core.Trajectory", frames: Sequence[int], *, skip: bool
 ) -> tuple[np.ndarray, np.ndarray, list[tuple[int, str]]]:
-    """Positions, times, and rows left out, of some frames."""
+    """Return positions, times, and skipped rows, of some frames."""
     decoded = FrameBuffer.allocate(np.asarray(frames), core.n_atoms, ["positions"])
     decoded.positions[:] = -1
     extents = extents_in(0, core, decoded.frames.astype(np.uint64))
@@ -125,7 +125,7 @@ def read(
 
 
 def stored(file: Trajectory, content: bytes) -> np.ndarray:
-    """Positions that stand in `content` where those of the frames of `file` stand."""
+    """Return the positions in `content` at the offsets of the frames of `file`."""
     frames = [file.stored(file.frame(number, content)) for number in range(file.n_frames)]
     return np.array(frames)
 
@@ -143,7 +143,7 @@ def original(folder: Path, file: Trajectory) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Fault:
-    """Facts in an error: byte (from the frame's first, or the file's), expected, found."""
+    """Facts in an error: byte (from the start of the frame or file), expected, found."""
 
     at: int
     expected: str
@@ -152,22 +152,22 @@ class Fault:
 
 @dataclass(frozen=True)
 class Row:
-    """One damaged file, and what is to come of it.
+    """A damaged file, and the expected outcome.
 
     Attributes
     ----------
     file : str
-        Which whole file.
+        Name of the undamaged file.
     damage : callable
-        Makes of it what is tested.
+        Function that returns the damaged content.
     frames : sequence of int or None
-        For each frame of the damaged file the whole one's; None for a frame that is refused.
+        For each frame of the damaged file, the original frame; None for a frame that is refused.
     faults : dict of int to Fault
-        What is said of frames that are refused, where it is worth to be held.
+        Expected messages about refused frames, if they are checked.
     note : str
         Regular expression for the warning at opening; empty if there is none.
     refused : Fault or str
-        Where not even opening is possible; words where that is no matter of a byte.
+        Error if the file cannot be opened; a string if the error has no byte offset.
     """
 
     name: str
@@ -179,14 +179,14 @@ class Row:
     refused: Fault | str | None = None
 
 
-#: The frame that is damaged.
+#: The damaged frame.
 MIDDLE = 5
 ONE_OF_TEN = (*range(MIDDLE), None, *range(MIDDLE + 1, 10))
 ONE_OF_EIGHT = (*range(MIDDLE), None, *range(MIDDLE + 1, 8))
 
 
 def in_header(name: str, at: int, expected: str, found: str, **fields: object) -> Row:
-    """A frame of XTC whose header cannot be right."""
+    """An XTC frame with an invalid header."""
     return Row(
         name,
         "xtc",
@@ -198,7 +198,7 @@ def in_header(name: str, at: int, expected: str, found: str, **fields: object) -
 
 
 def marker(name: str, file: str, at: int, frame: int = MIDDLE, *, n_frames: int = 8) -> Row:
-    """A frame of DCD with a wrong record marker."""
+    """A DCD frame with a wrong record marker."""
     return Row(
         name,
         file,
@@ -210,7 +210,7 @@ def marker(name: str, file: str, at: int, frame: int = MIDDLE, *, n_frames: int 
 
 
 def trr_header(name: str, at: int, expected: str, found: str, **fields: object) -> Row:
-    """A frame of TRR whose header cannot be right."""
+    """A TRR frame with an invalid header."""
     return Row(
         name,
         "trr",
@@ -222,13 +222,13 @@ def trr_header(name: str, at: int, expected: str, found: str, **fields: object) 
 
 
 def netcdf_head(name: str, at: int, new: bytes, told: int, expected: str, found: str) -> Row:
-    """A NetCDF file whose header cannot be right."""
+    """A NetCDF file with an invalid header."""
     fault = Fault(told, expected, found)
     return Row(name, "nc", lambda file: file.with_bytes(at, new), refused=fault)
 
 
 def dcd_head(name: str, at: int, new: bytes, expected: str, found: str) -> Row:
-    """A DCD whose head cannot be right."""
+    """A DCD file with an invalid header."""
     fault = Fault(at, expected, found)
     return Row(name, "dcd", lambda file: file.with_bytes(at, new), refused=fault)
 
@@ -283,7 +283,7 @@ ROWS = [
         "1 of 10 frames is damaged",
     ),
     Row(
-        # What is behind the stated end is too short for a frame.
+        # The bytes after the stated end are too few for a frame.
         "fewer bytes",
         "xtc",
         lambda file: trajectory_bytes.xtc_with(
@@ -334,7 +334,7 @@ ROWS = [
         "1 of 10 frames is damaged: frame 5",
     ),
     Row(
-        # What begins as no frame ends where the next one begins.
+        # Bytes that do not begin like a frame end where the next frame begins.
         "magic of two frames",
         "xtc",
         lambda file: (
@@ -455,7 +455,7 @@ ROWS = [
     Row(
         "frames that are no records",
         "nc",
-        # The length of the dimension "frame": 1, not that of records.
+        # The length of the dimension "frame" is 1, instead of that of records.
         lambda file: file.with_bytes(28, big(1)),
         refused="expected a variable in the records, of which the header counts 8, found none",
     ),
@@ -466,7 +466,7 @@ ROWS = [
 
 
 def universe_of(path: Path, n_atoms: int) -> tuple[paceline.Universe, list[str]]:
-    """A Universe of atoms without names, and the warnings that opening it gave."""
+    """Return a Universe of atoms without names, and the warnings at opening."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         universe = paceline.Universe(Topology(n_atoms), str(path))
@@ -478,14 +478,14 @@ def positions_of(block: paceline.block.Block) -> np.ndarray:
 
 
 def check_error(error: DamagedFileError, path: Path, frame: int | None, start: int, fault: Fault):
-    """The parts of an error, and that its one line is made of them."""
+    """Check the attributes of an error, and that its message is made of them."""
     assert (error.path, error.frame) == (str(path), frame)
     of_frame = "" if frame is None else f"frame {frame}, "
     line = f"{path}: {of_frame}byte {error.offset}: expected {error.expected}, found {error.found}"
     assert str(error) == line
     assert fault.expected in error.expected
     assert fault.found in error.found
-    # Within packed positions, where the fault shows itself depends on them.
+    # Within packed positions, the offset at which a fault is found depends on the positions.
     assert error.offset == start + fault.at if fault.at else error.offset >= start
 
 
@@ -496,7 +496,7 @@ def check_frames(
     frames: Sequence[int | None],
     faults: dict[int, Fault],
 ) -> None:
-    """Every frame alone, then all at once and left out where damaged."""
+    """Read every frame alone, then all at once with damaged frames skipped."""
     assert core.n_frames == len(frames)
     starts, sizes = core.extents(np.arange(len(frames), dtype=np.uint64))
     expected = np.full((len(frames), *whole.shape[1:]), np.nan, dtype=np.float32)
@@ -520,7 +520,7 @@ def check_frames(
 
 
 def check_run(path: Path, whole: np.ndarray, frames: Sequence[int | None], note: str) -> None:
-    """An analysis, where MDAnalysis can open the file: it wants its first two frames."""
+    """Run an analysis, if MDAnalysis can open the file; it needs the first two frames."""
     universe, told = universe_of(path, whole.shape[1])
     assert bool(told) == bool(note)
     assert all(text.startswith(f"{path}: ") for text in told)
@@ -593,7 +593,9 @@ def test_a_cut_file_is_read_up_to_the_cut(name, files, folder):
 
 
 def check_change(path: Path, file: Trajectory, whole: np.ndarray, at: int, content: bytes) -> None:
-    """One changed byte: only its own frame may differ, in a way that the format cannot show."""
+    """Check one changed byte: only its own frame may differ, in a way that the format cannot
+    detect.
+    """
     path.write_bytes(content)
     frame = file.frame_of(at)
     core, refusal = opened_or_refused(path)
@@ -606,7 +608,7 @@ def check_change(path: Path, file: Trajectory, whole: np.ndarray, at: int, conte
     if core.n_atoms != file.n_atoms:
         return
     if file.suffix == ".nc" and frame is None and core.notes:
-        # A header without its last variable is whole, but its records do not fill the file.
+        # Without its last variable, a header is valid, but its records do not fill the file.
         return
     positions, _, skipped = read(core, range(core.n_frames), skip=True)
     damaged = {row for row, _ in skipped}
@@ -640,7 +642,7 @@ def test_a_changed_byte_harms_one_frame_at_most(name, files, folder):
         check_change(path, file, whole, at, content)
 
 
-#: Bytes of a frame before its positions.
+#: Size of the bytes of a frame before its positions.
 HEADERS = {
     "xtc": trajectory_bytes.XTC_PACKED,
     "dcd": 60,
@@ -728,7 +730,7 @@ def test_an_analysis_survives_changed_bytes(name, files, folder):
         "CDF-3",
     ],
 )
-@pytest.mark.timeout(method="thread")  # opening a pipe could not be interrupted
+@pytest.mark.timeout(method="thread")  # opening a pipe cannot be interrupted
 def test_what_is_no_trajectory_is_refused(make, error, message, tmp_path):
     path = tmp_path / "file.xtc"
     make(path)
@@ -769,7 +771,7 @@ except PermissionError as error:
     assert re.fullmatch(rf"\[Errno 13\] cannot open: .*: '{path}'\n", done.stdout)
 
 
-#: Opens and reads what it is given within 256 MiB beyond what importing took.
+#: Script that opens and reads files within 256 MiB, in addition to the memory for imports.
 LIMITED = """
 import json, resource, sys
 import numpy as np
@@ -800,13 +802,13 @@ print(json.dumps([said, int(most.split()[1])]))
 
 
 def absurd_files(files: dict[str, Trajectory]) -> dict[str, bytes]:
-    """Small files that tell of gigabytes."""
+    """Return small files whose headers state gigabytes."""
     xtc, dcd, fixed = files["xtc"], files["dcd"], files["dcd fixed"]
     trr, nc, wide = files["trr"], files["nc"], files["nc 5"]
     # The number of atoms follows the name of its dimension.
     at_atoms, at_atoms_wide = (file.content.index(b"atom") + 4 for file in (nc, wide))
     atoms = {"atoms": MOST, "atoms_again": MOST}
-    # 2**31 - 1 atoms, alike in one place and at most 9 bits each.
+    # 2**31 - 1 atoms at the same position, with at most 9 bits each.
     bytes_of_most = {"byte_count": MOST, "minimum": (0, 0, 0), "maximum": (0, 0, 0)}
     first = trajectory_bytes.xtc_with(xtc, 0, **atoms)
     one = trajectory_bytes.xtc_with(xtc, 0, **atoms, **bytes_of_most, small_index=9)
@@ -913,7 +915,7 @@ def test_a_file_that_grows_while_it_is_read_is_the_same(suffix, files, tmp_path)
     if suffix == "nc":
         grown[4:8] = big(file.n_frames + 1)
     if suffix == "dcd":
-        # The number of frames and the last step, as NAMD and LAMMPS write them with each frame.
+        # The number of frames and the last step, as updated by NAMD and LAMMPS with each frame.
         grown[8:12], grown[20:24] = i32(file.n_frames + 1), i32(1234)
 
     def grow(block: paceline.block.Block) -> np.ndarray:
@@ -935,7 +937,7 @@ def test_a_file_that_changes_while_it_is_indexed_is_noticed(files, tmp_path):
 
 
 def test_the_last_small_index_has_no_small_distances(tmp_path):
-    """It is a legal one, and small distances that follow it are not."""
+    """Check the last small index: it is valid, but small differences after it are not."""
     universe, path = MDAnalysis.Universe.empty(60, trajectory=True), tmp_path / "damaged.xtc"
     universe.atoms.positions = np.outer(np.arange(60), [1, 0.7, 0.2])
     universe.atoms.write(str(path))

@@ -30,7 +30,7 @@ CELLS = [[40, 45, 50, 90, 90, 90], [40, 40, 40, 70, 80, 75]]
 
 
 def system(n_solvent=0, resname="LIG"):
-    """Return a chain of ten residues, a ligand of six heavy atoms and two hydrogens, and solvent."""
+    """Return a chain of ten residues, a ligand of eight atoms (two hydrogens), and solvent."""
     sizes = [4] * 10 + [8] + [6] * n_solvent
     residues = np.repeat(np.arange(len(sizes)), sizes)
     universe = MDAnalysis.Universe.empty(

@@ -1,4 +1,4 @@
-"""Any function of a block, and which frames it is given."""
+"""Tests of any function of a block, and of the frames passed to it."""
 
 import pickle
 import threading
@@ -65,7 +65,7 @@ def test_threads_ask_for_residues_at_once():
     numbers, of_another = np.array([7, 8]), []
 
     class Slow:
-        """While one thread expands these to atoms, another one asks for them, too."""
+        """While one thread expands these to atoms, another thread requests them, too."""
 
         def __getitem__(self, rows):
             if not of_another:
@@ -213,7 +213,7 @@ def test_what_makes_no_table_makes_none_of_arrow(universe):
 
 
 class TestReduce:
-    """Two functions make one value of all frames."""
+    """Tests of two functions that compute one value of all frames."""
 
     @staticmethod
     def total(block):
@@ -249,7 +249,9 @@ class TestReduce:
 
     @pytest.mark.parametrize("block_frames", [1, 64])
     def test_no_function_sees_a_leaf_without_frames(self, block_frames, damaged):
-        """All 16 frames of the second leaf are damaged, and have no largest position."""
+        """Check that the second leaf, in which all 16 frames are damaged, is not passed to a
+        function.
+        """
         atoms = paceline.Universe(*damaged[0]).atoms[:3]
 
         def largest(**options):
@@ -270,7 +272,7 @@ class TestReduce:
 
 
 def test_a_merge_without_a_value_is_an_error(adk_xtc):
-    """Its result would be that of some of the frames."""
+    """Check that a merge without a value is an error, because the result would miss frames."""
     ca = paceline.Universe(*adk_xtc).select_atoms("name CA")
 
     def summed(block):
@@ -306,7 +308,7 @@ def test_frames_that_were_left_out_are_missing_in_any_dtype(dtype, damaged):
 
 
 def largest(block):
-    """Largest distance of each frame, of which there is none without positions."""
+    """Return the largest distance in each frame; without frames there is none."""
     if not np.isfinite(block.positions).all():
         raise ValueError("positions are missing")
     return np.abs(block.positions).max(axis=(1, 2))
@@ -315,7 +317,7 @@ def largest(block):
 @pytest.mark.parametrize("frames", [None, [*range(16, 33)]])
 @pytest.mark.parametrize("block_frames", [1, 16, 64])
 def test_no_function_sees_a_block_without_frames(block_frames, frames, damaged, where):
-    """The second leaf is damaged, and so may be the first block that comes."""
+    """Check that blocks without frames are not passed to a function; the first block may be one."""
     system, missing = damaged
     ca = paceline.Universe(*system).select_atoms("name CA")
     options = {"on_error": "skip", "frames": frames, "block_frames": block_frames, **where}
@@ -343,7 +345,7 @@ def test_a_block_without_frames_may_be_the_first_of_a_checkpoint(damaged, tmp_pa
         return largest(block)
 
     def run(**options):
-        # Both blocks without frames come before the first one with any.
+        # Both blocks without frames come before the first block with frames.
         frames = [*range(16, 32), *range(16, 32), *range(32, 48)]
         options |= {"on_error": "skip", "frames": frames, "block_frames": 16, "backend": "serial"}
         return paceline.TimeSeries(interrupted, ca).run(**options).results.timeseries
@@ -389,7 +391,7 @@ def test_masked_numbers_are_refused(universe):
         one = kind(function, universe)
         with pytest.raises(AnalysisError, match=message):
             one.run(backend="serial", block_frames=16)
-        one.run(start=3)  # none is masked
+        one.run(start=3)  # no atom is masked
 
 
 def test_records_that_cannot_be_missing_are_an_error(damaged):

@@ -1,4 +1,4 @@
-"""Timings add up, can be read elsewhere, and name who was slow."""
+"""Tests that timings add up, can be read by other programs, and name slow workers."""
 
 import json
 import re
@@ -59,7 +59,9 @@ def test_no_worker_sends_for_longer_than_the_run_takes(where, universe):
 
 
 def test_results_that_are_on_their_way_together_are_counted_once():
-    """Blocks of the first worker at 5 to 9 s and 12 to 13 s, of the other one at 7 to 11 s."""
+    """Check overlapping transfers: blocks of one worker at 5 to 9 s and 12 to 13 s, of the other at
+    7 to 11 s.
+    """
     second = 10**9
     times = {"a": [(0, 5, 4), (5, 6, 1), (6, 8, 0), (8, 12, 1)], "b": [(0, 7, 3), (7, 9, 2)]}
     blocks = [
@@ -81,7 +83,7 @@ def test_every_frame_is_counted_once(timings):
 
 @pytest.mark.parametrize("make", [lambda ca: PCA(ca, n_projected=2), RMSD])
 def test_several_passes_have_the_same_workers_and_frames(make, universe, tmp_path):
-    """Threads are started for each pass: two of 98 frames were 196 frames on four workers."""
+    """Check several passes, each with new threads: workers and frames are counted once."""
     analysis = make(universe.select_atoms("name CA"))
     timings = analysis.run(backend="threads", n_workers=2, block_frames=16).timings
     assert sum(block.n_frames for block in timings.blocks) == analysis.stages * 98
@@ -95,7 +97,7 @@ def test_several_passes_have_the_same_workers_and_frames(make, universe, tmp_pat
     assert ("Frames count once in each pass" in page) == (analysis.stages > 1)
     again = Timings.from_csv(tmp_path / "run.csv")
     assert (again.n_frames, again.n_chosen) == (98, 98)
-    # Files of earlier versions do not say how many were chosen.
+    # Files of earlier versions do not contain the number of chosen frames.
     lines = (tmp_path / "run.csv").read_text().splitlines(keepends=True)
     (tmp_path / "old.csv").write_text("".join(one for one in lines if "n_chosen" not in one))
     assert Timings.from_csv(tmp_path / "old.csv").n_frames == analysis.stages * 98
@@ -110,7 +112,7 @@ def test_a_thread_that_hangs_is_another_worker(monkeypatch):
     monkeypatch.setattr("paceline.engine.worker._at_work", {first})
     assert names.of(0) == "host:1:2"
     assert names.of(1) == "host:1:2"
-    # The system has given the id of a thread that has ended to another one.
+    # The system has reused the id of a thread that has ended.
     assert names.of(2) == "host:1:2.2"
 
 
@@ -120,7 +122,7 @@ def test_csv_has_a_line_a_block_and_is_read_back_exactly(timings, tmp_path):
     table = pandas.read_csv(path, comment="#")
     rows = table.to_dict("records")
     assert [BlockTiming(**row) for row in rows] == timings.blocks
-    # Repr: of what is not known, NaN is unlike NaN.
+    # repr is compared, because NaN is not equal to NaN.
     assert repr(Timings.from_csv(path)) == repr(timings)
     with pytest.raises(FileExistsError, match=r"blocks\.csv"):
         timings.to_csv(path)
@@ -158,7 +160,7 @@ def test_csv_takes_a_number_of_workers_of_numpy_s(universe, tmp_path):
 
 
 class Ahead(Threads):
-    """On a host whose clock has run away since it was compared."""
+    """Backend on a host whose clock has drifted since it was compared."""
 
     def run(self, jobs, works):
         for outcome in super().run(jobs, works):
@@ -189,7 +191,7 @@ def test_clocks_of_other_hosts_are_compared_by_the_quickest_result(monkeypatch):
 
     clocks = record.HostClocks()
     assert stamps(clocks._own, 5, 9, 1000) == (5, 9)
-    # 7 on the way, then 3, then 20.
+    # Transfer times are 7, then 3, then 20.
     assert stamps("a", 10_000, 10_100, 1107) == (1007, 1107)
     assert stamps("a", 10_000, 10_200, 1203) == (1003, 1203)
     assert stamps("a", 10_000, 10_300, 1320) == (1003, 1303)
@@ -197,7 +199,7 @@ def test_clocks_of_other_hosts_are_compared_by_the_quickest_result(monkeypatch):
 
 
 class Elsewhere(ThreadPoolExecutor):
-    """An executor whose workers are on a host with another clock."""
+    """Executor whose workers are on a host with another clock."""
 
     def submit(self, function, /, *given, **named):
         def called():
@@ -221,7 +223,7 @@ def test_an_executor_on_another_host_has_times_of_this_one(universe):
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """Text that `to_csv` writes of two blocks and an attempt."""
+    """Text that `to_csv` writes for two blocks and an attempt."""
     path = tmp_path_factory.mktemp("saved") / "blocks.csv"
     blocks = [block(k, "node1:1:1", k, 1) for k in range(2)]
     attempt = hung(1, "node2:1:1", 1, 1)
@@ -282,7 +284,7 @@ def test_a_csv_of_something_else_is_refused(old, new, words, saved, tmp_path):
 
 def test_a_cut_csv_is_refused_wherever_it_is_cut(saved, tmp_path):
     path = tmp_path / "blocks.csv"
-    for length in range(len(saved) - 2):  # without the last line's end it is whole
+    for length in range(len(saved) - 2):  # it is complete even without the final line end
         path.write_text(saved[:length])
         with pytest.raises(TimingsError):
             Timings.from_csv(path)
@@ -302,7 +304,7 @@ def test_chrome_trace_is_what_perfetto_reads(timings, tmp_path):
         assert isinstance(event["pid"], int)
         assert event["ts"] >= 0
         assert event["dur"] >= 0
-    # Slices of one row lie one after another or one in another; Perfetto drops others.
+    # Slices of a row follow each other or are nested; Perfetto drops other slices.
     for row in names:
         blocks = [e for e in slices if e["tid"] == row and e["name"].startswith("block")]
         blocks.sort(key=lambda event: event["ts"])
@@ -335,7 +337,7 @@ def block(number, worker, start, length, n_frames=100):
 
 
 def hung(number, worker, start, length):
-    """An attempt that never came."""
+    """An attempt whose result never arrived."""
     return DuplicateAttempt(
         replace(block(number, worker, start, length), compute=0, calls=0), False
     )

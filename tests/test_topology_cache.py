@@ -1,4 +1,4 @@
-"""Large topologies that were parsed before open fast, as if they were parsed anew."""
+"""Tests that cached large topologies open fast, and equal newly parsed ones."""
 
 import json
 import os
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:MDAnalysis")
 
 
 def topology_files() -> list[str]:
-    """Files of MDAnalysisTests whose parser's topologies are kept."""
+    """Return files of MDAnalysisTests whose topologies are cached."""
     found = set()
     for name in datafiles.__all__:
         path = getattr(datafiles, name)
@@ -41,7 +41,7 @@ def topology_files() -> list[str]:
 
 
 def few_of(paths: list[str]) -> list:
-    """Mark most large files, and most of GROMACS's many versions of TPR, as many cases."""
+    """Mark most large files, and most TPR files of GROMACS versions, to run only in full tests."""
     full = [path for k, path in enumerate(paths) if k % 5 and path.endswith(".tpr")]
     full += [path for path in paths if os.path.getsize(path) > 300_000]
     many = pytest.mark.full
@@ -50,7 +50,7 @@ def few_of(paths: list[str]) -> list:
 
 @pytest.fixture(autouse=True)
 def all_sizes(monkeypatch, tmp_path):
-    """Keep small topologies as well, and other tests' out of the user's folder."""
+    """Cache small topologies as well, in a test folder."""
     monkeypatch.setattr(topology_cache, "_LEAST_SIZE", 1)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
 
@@ -83,7 +83,7 @@ def cache_of(path: str) -> Path:
 
 
 def assert_same(found: Topology, expected: Topology) -> None:
-    """Compare all of two topologies: values, types, guessed flags and indices."""
+    """Compare two topologies completely: values, types, guessed flags and indices."""
     assert vars(found).keys() == vars(expected).keys()
     assert found.tt.size == expected.tt.size
     for name in ("_AR", "_RS"):
@@ -125,7 +125,7 @@ def test_a_cached_open_equals_a_fresh_one(path, tmp_path, parsed):
     with warnings.catch_warnings(record=True) as expected_warnings:
         warnings.simplefilter("always")
         try:
-            # Some have no coordinates, or those of several atoms that differ.
+            # Some files have no coordinates, or coordinates of several atoms that differ.
             expected = MDAnalysis.Universe(path, all_coordinates=False, topology_format=None)
         except Exception:
             pytest.skip("MDAnalysis cannot open it alone")
@@ -141,7 +141,7 @@ def test_a_cached_open_equals_a_fresh_one(path, tmp_path, parsed):
         assert found.kwargs == expected.kwargs
         if hasattr(expected, "trajectory"):
             np.testing.assert_array_equal(found.atoms.positions, expected.atoms.positions)
-    # The fresh one, and the first of ours.
+    # MDAnalysis parsed it, and paceline once.
     assert parsed == [Path(path).name] * 2
     assert cache_of(path).exists()
 
@@ -187,7 +187,7 @@ def test_options_of_the_parser_are_part_of_the_key(tmp_path, parsed):
         expected = MDAnalysis.Universe(pdb, **options)
         for one in found:
             assert_same(one._topology, expected._topology)
-    # What cannot be compared is not kept.
+    # A topology that cannot be compared is not cached.
     del parsed[:]
     for _ in range(2):
         paceline.Universe(pdb, unknown=np.zeros(2))
@@ -231,7 +231,7 @@ def test_another_content_is_parsed_anew(gro):
     paceline.Universe(gro)
     path = Path(gro)
     state = path.stat()
-    # Of the same size, at the same time, with the same name.
+    # The new file has the same size, time and name.
     path.write_bytes(path.read_bytes().replace(b"HW1", b"HW2"))
     os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
     assert set(paceline.Universe(gro).atoms.names) == {"OW", "HW2"}
@@ -283,7 +283,7 @@ def test_where_it_cannot_be_kept_beside_the_file(gro, tmp_path, parsed):
     assert kept.suffix == ".paceline-topology"
     assert_same(paceline.Universe(gro)._topology, expected._topology)
     assert len(parsed) == 1
-    # Nowhere at all:
+    # No location can be used:
     kept.unlink()
     kept.mkdir()
     for _ in range(2):
@@ -344,14 +344,14 @@ def test_threads_and_warnings(gro, tmp_path):
 
 
 def parts(path: Path) -> tuple[dict, list[np.ndarray]]:
-    """The head and the arrays of a cache."""
+    """Return the header and the arrays of a cache."""
     with np.load(path, allow_pickle=False) as file:
         arrays = [file[f"arr_{k}"] for k in range(len(file.files) - 1)]
         return json.loads(str(file["head"])), arrays
 
 
 def write(path: Path, head: dict, arrays: list[np.ndarray], *, compress: bool = False) -> None:
-    """Write a cache whose checksums are right."""
+    """Write a cache with valid checksums."""
     with open(path, "wb") as file:
         save = np.savez_compressed if compress else np.savez
         save(file, *arrays, head=np.array(json.dumps(head)))
@@ -359,7 +359,7 @@ def write(path: Path, head: dict, arrays: list[np.ndarray], *, compress: bool = 
 
 @pytest.fixture
 def kept(tmp_path):
-    """A topology with bonds, what MDAnalysis makes of it, and its cache."""
+    """A topology with bonds, MDAnalysis's result, and the cache."""
     pdb = shutil.copy(datafiles.CONECT, tmp_path)
     expected = MDAnalysis.Universe(pdb)._topology
     assert len(expected.bonds.values) > 10
@@ -371,7 +371,7 @@ def kept(tmp_path):
 
 
 def assert_parsed_anew(kept, parsed) -> None:
-    """Check that the cache is not believed, and that it is mended."""
+    """Check that the cache is not used, and that it is replaced."""
     pdb, expected, _ = kept
     del parsed[:]
     assert_same(paceline.Universe(pdb)._topology, expected)
@@ -391,7 +391,7 @@ def test_cut_and_changed_bytes(kept, parsed):
         changed = bytearray(whole)
         changed[place] ^= 1 << int(random.integers(8))
         cache.write_bytes(changed)
-        # Fields of the archive that have no meaning here may change: dates, for example.
+        # Unused fields of the archive, such as dates, may change.
         for _ in range(2):
             assert_same(paceline.Universe(pdb)._topology, expected)
         n_parsed += len(parsed) - 1
@@ -421,7 +421,7 @@ def _pickles(cache, head, arrays):
 
 
 def _compressed(cache, head, arrays):
-    """A small file of which much memory would be filled."""
+    """Return a small file that would expand to much memory."""
     write(cache, head, [*arrays, np.zeros(10**7)], compress=True)
 
 
@@ -435,7 +435,7 @@ def _harm():
 
 
 def _changed_array(part: str, change):
-    """Change the array of one part."""
+    """Return a function that changes the array of one part."""
 
     def damage(cache, head, arrays):
         name, _, field = part.partition(".")
@@ -449,7 +449,7 @@ def _changed_array(part: str, change):
 
 
 def _changed_head(change):
-    """Change the head."""
+    """Return a function that changes the header."""
 
     def damage(cache, head, arrays):
         change(head)
@@ -518,7 +518,7 @@ def test_wrong_contents_with_a_right_checksum(kept, parsed, damage):
 
 
 def test_the_second_open_is_faster(tmp_path):
-    """By far, whatever the machine does meanwhile; the benchmark holds the target."""
+    """Check for a large difference only, on any machine; the benchmark checks the target."""
     u = MDAnalysis.Universe.empty(
         30_000, 10_000, atom_resindex=np.arange(30_000) // 3, trajectory=True
     )
@@ -530,7 +530,7 @@ def test_the_second_open_is_faster(tmp_path):
     u.atoms.write(tmp_path / "water.xtc")
     taken = []
     for _ in range(4):
-        # Of this thread alone: on a busy machine the same work may take ten times as long.
+        # CPU time of this thread: on a busy machine, elapsed time may be ten times as long.
         begun = time.thread_time()
         paceline.Universe(tmp_path / "water.gro", tmp_path / "water.xtc")
         taken.append(time.thread_time() - begun)

@@ -1,4 +1,4 @@
-"""Transformations, beside those of MDAnalysis."""
+"""Tests of transformations against those of MDAnalysis."""
 
 import contextlib
 import pickle
@@ -33,11 +33,11 @@ from paceline.errors import (
 )
 from paceline.transform import broken_molecules, compounds, links
 
-#: Å; a few units in the last place of single precision at the positions that occur here.
+#: Rounding error, Å: some units in the last place of positions in single precision.
 ROUNDING = 4e-5
 
 EVERY = slice(None)
-#: Of those in water, where MDAnalysis takes its time.
+#: Frames of the system in water, for which MDAnalysis is slow.
 SOME = slice(0, 10, 6)
 
 CELLS = [
@@ -66,7 +66,7 @@ def theirs(system):
 
 
 def made_up(cell, *, wrapped=False):
-    """Branched chains of up to 40 atoms, all atoms in any image or in the cell, five frames."""
+    """Return branched chains of up to 40 atoms in any image, or wrapped, in five frames."""
     random = np.random.default_rng(5)
     n_molecules = 12
     sizes = random.integers(1, 41, n_molecules)
@@ -105,7 +105,7 @@ def made_up(cell, *, wrapped=False):
 
 
 def frames_of(universe, atoms, frames=EVERY):
-    """Positions and cells as the core decodes them."""
+    """Return positions and cells as decoded by the core."""
     positions, dimensions = [], []
     for ts in universe.trajectory[frames]:
         positions.append(ts.positions[atoms])
@@ -115,7 +115,7 @@ def frames_of(universe, atoms, frames=EVERY):
 
 
 def transformed(universe, steps, wanted=None, frames=EVERY):
-    """Positions of the wanted atoms, as a run would see them, Å."""
+    """Return positions of the wanted atoms after transformations, as in a run, Å."""
     wanted = universe.atoms.indices if wanted is None else wanted
     atoms = wanted
     for step in reversed(steps):
@@ -130,7 +130,7 @@ def transformed(universe, steps, wanted=None, frames=EVERY):
 
 
 def by_mdanalysis(universe, *steps, wanted=None, frames=EVERY):
-    """The same of MDAnalysis's transformations, which change positions where they stand."""
+    """Return the same with MDAnalysis's transformations, which change positions in place."""
     wanted = universe.atoms.indices if wanted is None else wanted
     found = []
     for ts in universe.trajectory[frames]:
@@ -158,7 +158,7 @@ def test_unwrap_is_mdanalysis_s_in_water(ours, theirs):
     before, _ = frames_of(ours, wanted, SOME)
     moved = (np.abs(found - before) > 1).any(axis=2).sum(axis=1)
     assert (moved > 50).all()
-    # What did not move has kept its bits.
+    # Positions that did not move have the same bits.
     assert np.array_equal(found[np.abs(found - before) < 1], before[np.abs(found - before) < 1])
 
 
@@ -172,7 +172,7 @@ def test_unwrap_makes_molecules_whole(cell):
     start = [fragment[0].index for fragment in universe.atoms.fragments]
     before, _ = frames_of(universe, universe.atoms.indices)
     assert np.array_equal(found[:, start], before[:, start])
-    # Each atom is at an image of itself.
+    # Each atom is at an image of its position.
     for found_frame, before_frame in zip(found, before, strict=True):
         moved = (found_frame - before_frame) @ np.linalg.inv(triclinic_vectors(cell).astype(float))
         assert np.abs(moved - moved.round()).max() < 1e-5
@@ -180,8 +180,8 @@ def test_unwrap_makes_molecules_whole(cell):
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_unwrap_is_mdanalysis_s_where_that_is_whole(cell):
-    # MDAnalysis looks no further than the next cell, and not at all where every atom lies within
-    # half a cell of the first one: of such molecules it leaves bonds broken.
+    # MDAnalysis searches only adjacent cells, and does nothing if all atoms are within half a cell
+    # of the first one. It leaves bonds of such molecules broken.
     universe = made_up(cell, wrapped=True)
     expected = by_mdanalysis(universe, transformations.unwrap(universe.atoms))
     found = transformed(universe, [transform.unwrap()])
@@ -208,9 +208,9 @@ def test_unwrap_needs_only_molecules_that_are_wanted(ours):
 
 @pytest.fixture(scope="module", params=CELLS)
 def chains(request, tmp_path_factory):
-    """Two chains side by side, and a ligand at the second, each in any image, from frame to frame.
+    """Two adjacent chains, and a ligand near the second one, each in any image in each frame.
 
-    An ion is far from them. Without the images, positions are those of the attribute `complex`.
+    An ion is far from them. The attribute `complex` contains the positions without the images.
     """
     random = np.random.default_rng(7)
     universe = MDAnalysis.Universe.empty(10, 8, atom_resindex=[0, 1, 2, 3, 4, 5, 6, 6, 6, 7])
@@ -238,7 +238,7 @@ def chains(request, tmp_path_factory):
 
 
 def test_unwrap_puts_molecules_of_a_complex_side_by_side(chains):
-    """Whichever of its atoms is analysed, and whatever images molecules are in."""
+    """Check that the result depends neither on the analysed atoms nor on images of molecules."""
     together = transform.unwrap(together="resname ALA GLY LIG")
     series = paceline.TimeSeries(lambda block: block.positions, chains.atoms[:9])
     with warnings.catch_warnings():
@@ -259,7 +259,7 @@ def test_chains_that_are_apart_warn(chains):
         one.run(transforms=[transform.unwrap()])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # Only one of them is analysed.
+        # Only one of the chains is analysed.
         other = paceline.TimeSeries(lambda block: block.positions, chains.atoms[:3])
         other.run(transforms=[transform.unwrap()])
         one.run(transforms=[transform.unwrap("index 0"), transform.unwrap("resname LIG")])
@@ -275,7 +275,7 @@ def test_a_molecule_without_neighbours_warns():
 
 
 def lattices(*corners, n=12):
-    """A Universe of cubes of atoms 3 Å apart, each a molecule along a line, in a cell of 400 Å."""
+    """Return a Universe of cubes of atoms 3 Å apart, one molecule per cube, in a cell of 400 Å."""
     plane = np.stack(np.unravel_index(np.arange(n**3), (n,) * 3), axis=1)
     plane[:, 1] = np.where(plane[:, 0] % 2, n - 1 - plane[:, 1], plane[:, 1])
     plane[:, 2] = np.where(np.arange(n**3) // n % 2, n - 1 - plane[:, 2], plane[:, 2])
@@ -294,7 +294,7 @@ def lattices(*corners, n=12):
 
 
 def test_molecules_far_from_a_complex_join_it_by_few_pairs(monkeypatch):
-    """Not by all pairs within that distance, nor by those of molecules that are joined already."""
+    """Check that few pairs are searched, and not all pairs within the distance."""
     universe = lattices((0, 0, 0), (36, 0, 0), (0, 0, 100))
     found, core = [], links._core.NearPairs
 
@@ -353,7 +353,7 @@ def test_only_chains_in_contact_across_faces_warn(corners, apart):
 def test_unwrap_of_a_group_leaves_other_molecules():
     universe = made_up(CELLS[0])
     inside, outside = universe.residues[:4].atoms, universe.residues[4:].atoms
-    # One atom names its molecule.
+    # One atom identifies its molecule.
     named = universe.residues[:4].atoms.groupby("resids")
     group = sum((atoms[-1:] for atoms in named.values()), universe.atoms[:0])
     found = transformed(universe, [transform.unwrap(group)])
@@ -405,7 +405,7 @@ def test_wrap_is_mdanalysis_s_in_water(compound, ours, theirs):
 
 
 class Shifted:
-    """A transformation of somebody else."""
+    """A transformation of another package."""
 
     def __init__(self, by):
         self.by = np.float32(by)
@@ -438,7 +438,7 @@ def test_wrap_needs_only_compounds_that_are_wanted():
 
 
 def tumbling():
-    """Positions that rotate and drift, in memory, and a structure like them."""
+    """Positions that rotate and drift, in memory, and a similar structure."""
     universe = MDAnalysis.Universe(datafiles.PSF, datafiles.DCD)
     random = np.random.default_rng(3)
     positions, _ = frames_of(universe, universe.atoms.indices)
@@ -473,7 +473,7 @@ def test_a_fit_takes_a_weight_of_each_atom():
         transformed(universe, [transform.fit(atoms, first, weights=weights)])
         for weights in ("mass", 3 * atoms.masses)
     )
-    # Relative to their mean, but for their last bits.
+    # Only ratios of weights matter, except for the last bits.
     assert_close(by_mass, by_number)
     with pytest.raises(ValueError, match="428 atoms"):
         transformed(universe, [transform.fit(atoms, weights=[1.0, 2.0])])
@@ -491,7 +491,7 @@ def test_a_fit_starts_from_the_first_frame(ours):
     unwrapped = transformed(ours, [transform.unwrap()], ca.indices)
     assert_close(found[0], unwrapped[0])
     assert np.abs(found[4] - unwrapped[4]).max() > 1
-    # The trajectory stays where it was.
+    # The trajectory is unchanged.
     ours.trajectory[4]
     step = transform.fit(ca)
     step.prepare(ca.indices, ours, [])
@@ -546,7 +546,7 @@ def test_frames_without_a_cell_are_named(ours):
     lengths_and_angles[3, 0] = np.nan
     dimensions = _core.cells_of_dimensions(lengths_and_angles)
     positions[0] = np.nan
-    dimensions[0] = np.nan  # a frame that was left out
+    dimensions[0] = np.nan  # a skipped frame
     for step in (transform.unwrap(), transform.center("all"), transform.wrap()):
         found = positions.copy()
         prepared = step.prepare(universe.atoms.indices, universe, [])
@@ -571,14 +571,14 @@ def test_a_first_frame_without_a_cell_is_no_reference(universe):
 
 @pytest.fixture(scope="module")
 def rings(tmp_path_factory):
-    """A ring that goes through the cell in every tenth of 80 frames, and a whole molecule."""
+    """A ring that extends through the cell in every tenth of 80 frames, and a whole molecule."""
     universe = MDAnalysis.Universe.empty(6, atom_resindex=[0] * 4 + [1] * 2, n_residues=2)
     universe.add_TopologyAttr("bonds", [(0, 1), (1, 2), (2, 3), (3, 0), (4, 5)])
     universe.add_TopologyAttr("names", ["A", "B", "C", "D", "E", "F"])
     whole = [[1, 1, 1], [3, 1, 1], [3, 3, 1], [1, 3, 1], [5, 5, 0], [5, 5, 19]]
     positions = np.array([whole] * 80, dtype=np.float32)
     positions[::10, 1:4, 0] = [6, 11, 16]
-    # The longest bond of all.
+    # The longest bond.
     positions[50, 1:4, 1] = [1, 4, 1]
     dimensions = np.float32([[20, 30, 20, 90, 90, 90]] * 80)
     universe.load_new(positions, dimensions=dimensions)
@@ -594,7 +594,7 @@ LONG_BONDS = (
 
 
 def long_bonds_of(rings, atoms="all", transforms=(), **options):
-    """Warnings of a run, and its rows."""
+    """Return the warnings of a run, and its rows."""
     series = paceline.TimeSeries(lambda block: block.positions, rings.select_atoms(atoms))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
@@ -618,7 +618,9 @@ def test_only_frames_and_molecules_of_the_run_warn(rings):
 @pytest.mark.parametrize("steps", ["unwrap nojump", "nojump unwrap"])
 @pytest.mark.parametrize("backend", ["threads", "processes"])
 def test_long_bonds_warn_whatever_an_earlier_pass_sees(steps, backend, rings):
-    """Threads follow atoms in the only pass, processes in one before it."""
+    """Check threads, which unwrap atoms in the only pass, and processes, which do so in a pass
+    before.
+    """
     steps = [getattr(transform, name)() for name in steps.split()]
     (told,), _ = long_bonds_of(rings, transforms=steps, backend=backend, block_frames=16)
     assert re.search(LONG_BONDS, told)
@@ -646,13 +648,13 @@ def test_long_bonds_are_kept_in_a_checkpoint(rings, tmp_path):
 
 def test_missing_bonds_are_named(ours):
     everything = MDAnalysis.Universe(datafiles.GRO)
-    everything.residues.resnames = "LIG"  # by standard names they would be known
+    everything.residues.resnames = "LIG"  # standard names would identify them
     everything.select_atoms("name OW").names = "O1"
     with pytest.raises(UnsupportedError, match=r"has none; load a topology.*guess_bonds"):
         transform.unwrap().atoms(everything.atoms.indices, everything)
     with pytest.raises(UnsupportedError, match="wrap by fragments needs bonds"):
         transform.wrap(compound="fragments").atoms(everything.atoms.indices, everything)
-    # As in a PDB file that lists the bonds of its ligand alone.
+    # As in a PDB file that lists only the bonds of its ligand.
     everything.add_TopologyAttr("bonds", [(0, 1), (47680, 47679)])
     with pytest.raises(UnsupportedError, match=r"no bonds for 213 residues \(LIG 2, LIG 3, LIG 4"):
         transform.unwrap().atoms(np.arange(3341), everything)
@@ -671,7 +673,7 @@ def test_divided_residues_are_named(ours):
 
 
 def four_sites(masses, bonds, residues=(0, 0, 0, 0, 1, 1, 1, 1)):
-    """Two waters, of four sites each, by whatever a topology says of them."""
+    """Return two waters with four sites each, with the given data in the topology."""
     made = MDAnalysis.Universe.empty(8, n_residues=max(residues) + 1, atom_resindex=residues)
     made.add_TopologyAttr("names", ["OW", "HW1", "HW2", "MW"] * 2)
     made.add_TopologyAttr("resnames", ["SOL"] * len(made.residues))
@@ -727,7 +729,7 @@ def test_bonds_are_found_anew_where_the_topology_changes():
 
     assert found() == ([*O_H, (0, 3), (4, 7)], [0, 0, 0, 0, 4, 4, 4, 4])
     universe.delete_bonds([(0, 1)])
-    universe.add_bonds([(1, 2)])  # as many as before, in the same list
+    universe.add_bonds([(1, 2)])  # the same number as before, in the same list
     assert found() == ([*O_H[1:], (1, 2), (0, 3), (4, 7)], [0, 0, 0, 0, 4, 4, 4, 4])
     universe.delete_bonds([(1, 2)])
     assert found() == ([*O_H[1:], (4, 7)], [0, 1, 0, 3, 4, 4, 4, 4])
@@ -744,7 +746,7 @@ def test_bonds_are_found_anew_where_the_topology_changes():
 
 
 def test_bonds_of_sites_in_the_topology_are_kept():
-    """Amber's topologies have them: OPC water."""
+    """Check OPC water: Amber's topologies contain these bonds."""
     universe = MDAnalysis.Universe(datafiles.PRM19SBOPC)
     sites = universe.select_atoms("name EPW")
     assert (len(sites), sites.masses.any()) == (6, False)
@@ -800,7 +802,7 @@ def test_sites_move_with_their_water(model, where, tmp_path):
 
 
 def ring(places, edge, *, closed):
-    """Atoms along x, 1 Å apart, in a cell; the last one is bonded to the first if `closed`."""
+    """Return atoms along x, 1 Å apart, in a cell; if `closed`, the last is bonded to the first."""
     n = len(places)
     universe = MDAnalysis.Universe.empty(n, trajectory=True)
     universe.atoms.positions = np.array([[x % edge, 1, 1] for x in places], dtype=float)
@@ -810,7 +812,7 @@ def ring(places, edge, *, closed):
 
 
 def broken_in(universe, *groups, transforms=()):
-    """Atoms and distance by which the look finds a molecule broken in the frame, or None."""
+    """Return the atoms and the distance of a broken molecule in the frame, or None."""
     needs = broken_molecules._Wants([("RMSD", group) for group in groups], [], [])
     known = compounds.known_bonds(universe)
     found = links.find_links(universe, known, list(groups))
@@ -830,12 +832,12 @@ def test_a_broken_molecule_is_found():
     chain = ring(range(16, 24), 20, closed=False)
     every = chain.atoms.indices
     assert broken_in(chain, every) == (3, 4, 19.0)
-    # Each group counts by itself, and by its own atoms.
+    # Each group is checked separately, by its own atoms.
     assert broken_in(chain, np.array([2]), np.array([6])) is None
     assert broken_in(chain, np.arange(4), np.arange(4, 8)) is None
     assert broken_in(chain, np.arange(4), np.array([2, 7])) == (3, 7, 16.0)
     assert broken_in(chain, np.array([7, 2, 7, 0])) == (2, 7, 15.0)
-    # As are a molecule within the cell, one through it, bonded to its own image, and no cell.
+    # A molecule within the cell, one bonded to its own image, and a frame without a cell.
     assert broken_in(ring(range(8), 20, closed=False), every) is None
     assert broken_in(ring(range(20), 20, closed=True), np.arange(20)) is None
     chain.dimensions = None
@@ -969,7 +971,7 @@ def test_velocities_do_not_turn(ours):
 
 @contextlib.contextmanager
 def warned_of_broken():
-    """Collect warnings of molecules that are broken."""
+    """Collect warnings about broken molecules."""
     said = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -978,7 +980,9 @@ def warned_of_broken():
 
 
 class TestBrokenMolecules:
-    """A run warns of them where an analysis or a transformation needs whole ones."""
+    """Tests of warnings about broken molecules, if an analysis or a transformation needs whole
+    ones.
+    """
 
     @pytest.mark.parametrize("kind", [paceline.Universe, MDAnalysis.Universe])
     def test_in_any_frame(self, kind, drifting):
@@ -1006,7 +1010,7 @@ class TestBrokenMolecules:
         [
             {"stop": 2},
             {"transforms": [transform.unwrap()]},
-            # Whole in the first frame, and followed from there.
+            # Whole in the first frame, and unwrapped from there.
             {"transforms": [transform.nojump()]},
         ],
     )

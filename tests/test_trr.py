@@ -1,4 +1,4 @@
-"""TRR: MDAnalysis's numbers, of any mix of fields; what GROMACS reads and writes; damage."""
+"""Tests of TRR: MDAnalysis's numbers for any combination of fields; GROMACS; and damage."""
 
 import shutil
 import struct
@@ -40,7 +40,7 @@ pytestmark = [
 
 
 def real_frame(number, *, double=False, fields=FIELDS, box=True, n_atoms=N_ATOMS) -> bytes:
-    """A TRR frame, by nothing but the format's description: nm, nm/ps, kJ/(mol nm)."""
+    """Return a TRR frame, made by the description of the format: nm, nm/ps, kJ/(mol nm)."""
     width, code = (8, ">f8") if double else (4, ">f4")
     random = np.random.default_rng(number)
     cell = [[5.5, 0, 0], [0.25, 6, 0], [1, 2 / 3, 7 + number / 7]] if box else []
@@ -49,7 +49,7 @@ def real_frame(number, *, double=False, fields=FIELDS, box=True, n_atoms=N_ATOMS
     box_size, *sizes = (block.size * width for block in blocks)
     head = (1993, 13, 12, b"GMX_trn_file", 0, 0, box_size, 0, 0, 0, 0, *sizes, n_atoms, 7 * number)
     content = struct.pack(">3i12s12ii", *head, 0)
-    # Neighbours that 32 bits cannot tell apart.
+    # Values that differ by less than the precision of 32 bits.
     content += np.array([1e6 + number / 1000, lambda_of(number)]).astype(code).tobytes()
     return content + b"".join(block.astype(code).tobytes() for block in blocks)
 
@@ -64,7 +64,7 @@ def trr(path, frames) -> str:
 
 
 def same(ours, theirs, *, box=True):
-    """Assert that two Timesteps are equal to the last bit."""
+    """Check that two Timesteps are equal to the last bit."""
     for field in FIELDS:
         held = getattr(theirs, f"has_{field}")
         assert getattr(ours, f"has_{field}") == held
@@ -103,7 +103,7 @@ def test_every_mix_of_fields_bit_for_bit(double, tmp_path):
     assert len(ours) == len(theirs) == 17
     for one, other in zip(ours, theirs, strict=True):
         same(one, other)
-        # MDAnalysis keeps 32 bits of the time, whatever the file has.
+        # MDAnalysis rounds the time to 32 bits.
         assert np.float32(one.time) == other.time
     expected = 1e6 + np.arange(16) / 1000
     found = [ts.time for ts in ours[1:]]
@@ -112,7 +112,7 @@ def test_every_mix_of_fields_bit_for_bit(double, tmp_path):
 
 
 def test_a_frame_without_a_box_has_no_dimensions(tmp_path):
-    # MDAnalysis shows whatever its memory held.
+    # Without a box, MDAnalysis returns uninitialised memory.
     frames = [real_frame(0), real_frame(1, box=False), real_frame(2)]
     path = trr(tmp_path / "boxes.trr", frames)
     ours, theirs = Reader(path), TRRReader(path)
@@ -124,7 +124,7 @@ def test_a_frame_without_a_box_has_no_dimensions(tmp_path):
 
 @pytest.fixture(scope="module")
 def system(tmp_path_factory):
-    """Names of a topology and a trajectory; velocities in even frames, forces in every fourth."""
+    """Topology and trajectory; velocities in even frames, and forces in every fourth frame."""
     folder = tmp_path_factory.mktemp("trr")
     universe = MDAnalysis.Universe.empty(N_ATOMS, trajectory=True)
     universe.add_TopologyAttr("masses", np.arange(1.0, N_ATOMS + 1))
@@ -218,7 +218,7 @@ def test_few_atoms_are_read_without_the_others(tmp_path):
     series.run(backend="serial")
     (read,) = {worker.bytes for worker in series.timings.workers()}
     size = Path(path).stat().st_size
-    # The first frame tells what the others hold.
+    # The first frame determines the content of the others.
     assert read < size / 9 + 8 * 3 * 4096
 
 
@@ -270,7 +270,7 @@ def test_changed_bytes_never_change_other_frames(frames, tmp_path):
     size = len(frames[0])
     random = np.random.default_rng(3)
     for trial in range(40):
-        # Half of the changes hit headers.
+        # Half of the changes are in headers.
         frame = random.integers(1, 6)
         at = frame * size + random.integers(84 if trial % 2 else size)
         content = bytearray(whole)
@@ -321,7 +321,7 @@ def written_by_mdanalysis(path, timesteps) -> bytes:
 def test_the_bytes_are_those_of_mdanalysis(cell, tmp_path):
     random = np.random.default_rng(5)
     timesteps, ours = [], b""
-    # Where there are no positions, MDAnalysis writes velocities and forces of zero.
+    # For frames without positions, MDAnalysis writes velocities and forces of zero.
     for number in (1, 3, 5, 7):
         held = [bool(number >> bit & 1) for bit in range(3)]
         arrays = [

@@ -1,4 +1,4 @@
-"""Scripts of users are checked against the package's types."""
+"""Tests that scripts of users are checked against the types of the package."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ from importlib.resources import files
 
 import pytest
 
-#: A script, and the types that a checker reveals, line by line.
+#: A script, and the types that a checker infers, line by line.
 SCRIPT = """\
 import numpy as np
 import paceline

@@ -1,4 +1,4 @@
-"""Means of series, and whether their errors are what they say."""
+"""Tests of means of series, and of the coverage of their errors."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from paceline.analysis.uncertainty import (
 
 
 def autoregressive(rng, correlation, n):
-    """A series of mean 0 and variance 1 whose neighbours have a correlation: of known g."""
+    """Return a series with mean 0, variance 1 and a given correlation of neighbours: g is known."""
     noise = rng.standard_normal(n) * np.sqrt(1 - correlation**2)
     noise[0] = rng.standard_normal()
     return lfilter([1], [1, -correlation], noise)
@@ -29,9 +29,9 @@ def test_the_inefficiency_of_autoregressive_series(correlation):
     rng = np.random.default_rng(3)
     g = inefficiency(correlation)
     found = [mean_of_series(autoregressive(rng, correlation, int(1000 * g))) for _ in range(30)]
-    # An estimate is never below 1, so that of independent values it is above that on average.
+    # An estimate is at least 1, so that for independent values its mean is above 1.
     assert np.mean([one.inefficiency for one in found]) == pytest.approx(g, rel=0.15)
-    # Two estimates of one error.
+    # Two estimates of the same error.
     errors = [one.block_error / one.error for one in found]
     assert np.median(errors) == pytest.approx(1, abs=0.15)
 
@@ -106,7 +106,7 @@ def test_the_scale_does_not_matter():
 
 @pytest.mark.parametrize("n_replicas", [2, 3, 8])
 def test_the_interval_between_replicas_holds_in_95_of_100(n_replicas):
-    """Each replica is a short series that wanders about a mean of its own: frames tell nothing."""
+    """Check replicas that are short series, each around its own mean."""
     rng = np.random.default_rng(4)
     of_replicas = rng.normal(0, 1, (n_replicas, 4000))
     means = of_replicas + rng.normal(0, 0.01, (50, n_replicas, 4000)).mean(axis=0)
@@ -139,7 +139,7 @@ def test_replicas_that_are_few_missing_or_alike():
 
 
 def test_replicas_of_one_value_have_no_interval():
-    """Two equal means may be chance: what they vary by is not known, and is not 0."""
+    """Check two equal means: their spread is unknown, and not 0."""
     alike = mean_of_replicas([2.0, 2.0])
     for other in ([3.0, 3.0], [2.5, 3.5]):
         both = difference_of_groups(alike, mean_of_replicas(other))

@@ -1,4 +1,4 @@
-"""`paceline.Universe` is an MDAnalysis Universe, and runs see what it shows."""
+"""Tests that `paceline.Universe` is an MDAnalysis Universe, and that runs use its state."""
 
 import pickle
 import shutil
@@ -32,14 +32,14 @@ from paceline.universe import _USUAL_PARTS
 pytestmark = [
     pytest.mark.filterwarnings("ignore:DCDReader currently makes:DeprecationWarning"),
     pytest.mark.filterwarnings("ignore:.*the header says 500 frames"),
-    # Of MDAnalysis's writers and topologies.
+    # Warnings of MDAnalysis's writers and topologies.
     pytest.mark.filterwarnings("ignore::UserWarning:MDAnalysis"),
 ]
 
 
 @pytest.fixture(scope="module")
 def adk_in_water(adk_in_water, tmp_path_factory):
-    """Its first 5000 atoms: of every Universe the topology is read anew."""
+    """The first 5000 atoms, because the topology is read for every Universe."""
     folder = tmp_path_factory.mktemp("less_water")
     names = [str(folder / name) for name in ("adk_oplsaa.gro", "adk_oplsaa.xtc")]
     atoms = MDAnalysis.Universe(*adk_in_water).atoms[:5000]
@@ -57,7 +57,7 @@ def files(request, adk, adk_in_water, adk_parts):
 
 @pytest.fixture(scope="module")
 def adk_parts(adk, tmp_path_factory):
-    """Its frames in two files, at 0, 1, 2 … ps: there MDAnalysis's chains count right."""
+    """Frames in two files, at 0, 1, 2 … ps, which MDAnalysis's chains count correctly."""
     folder = tmp_path_factory.mktemp("parts")
     source = MDAnalysis.Universe(*adk)
     names = []
@@ -98,7 +98,7 @@ def readers_of(universe):
     return getattr(universe.trajectory, "readers", [universe.trajectory])
 
 
-# What may be given as a trajectory
+# Accepted trajectories
 
 
 @pytest.mark.parametrize(
@@ -390,7 +390,7 @@ def test_a_damaged_member_of_a_chain_is_named(adk_in_water, tmp_path):
         paceline.Universe(adk_in_water.topology, [adk_in_water.trajectory, damaged])
 
 
-# What runs see
+# State of a Universe in a run
 
 
 @pytest.mark.parametrize(
@@ -428,7 +428,7 @@ def test_other_formats_are_read_by_mdanalysis(name):
     assert type(ours.trajectory) is type(theirs.trajectory)
     with pytest.warns(PacelineWarning, match=type(theirs.trajectory).__name__) as caught:
         result = RMSD(ours).run().results.rmsd
-    # Of dumps a second one says that times are not known.
+    # For dumps, a second warning states that times are unknown.
     found = [w for w in caught if w.category is PacelineWarning]
     assert {w.filename for w in found} == {__file__}
     assert sum("times" not in str(w.message) for w in found) <= 1
@@ -483,7 +483,7 @@ def test_memory_keeps_edits(adk):
 
 
 def average_of_frames():
-    """Make a transformation of frames in order: a function that says so."""
+    """Return a transformation that must get frames in order, and states this."""
     seen = []
 
     def average(ts):
@@ -507,7 +507,7 @@ def test_a_run_leaves_the_present_frame(how, adk_in_water):
         universe.trajectory.add_transformations(NoJump())
     if how == "marked":
         universe.trajectory.add_transformations(average_of_frames())
-    # What follows atoms would go wrong from another frame than the first.
+    # Unwrapping would be wrong if it started at another frame than the first.
     frame = 0 if how in ("followed", "marked") else 3
     before = universe.trajectory[frame].positions.copy()
     for _ in range(2):
@@ -516,7 +516,7 @@ def test_a_run_leaves_the_present_frame(how, adk_in_water):
         np.testing.assert_array_equal(universe.trajectory.ts.positions, before)
 
 
-# What is refused
+# Refused arguments
 
 
 def test_groups_that_update_are_refused(adk):

@@ -1,4 +1,4 @@
-"""`paceline validate`: every kind of finding, and files of real programs that are sound."""
+"""Tests of `paceline validate`: every kind of finding, and valid files of real programs."""
 
 import os
 import shutil
@@ -24,13 +24,13 @@ SUFFIXES = ("xtc", "trr", "dcd", "ncdf")
 DATA_OF_FUZZING = Path(__file__).parents[1] / "fuzz" / "seeds"
 DATA = Path(MDAnalysisTests.__file__).parent / "data"
 
-#: Files of MDAnalysisTests that are not clean, and why: whether they are bad, and what is said.
+#: Files of MDAnalysisTests with findings: whether the finding is an error, and its message.
 NOT_CLEAN = {
-    # CHARMM's header counts the frames that were planned; the other was written wrongly.
+    # CHARMM's header states the planned number of frames; the other header is wrong.
     "adk_dims.dcd": (False, "the header says 500 frames, the file has 98"),
     "test.dcd": (False, "the header says 4 frames, the file has 5"),
     "empty.dcd": (True, "expected a trajectory"),
-    # cpptraj writes zeros, or no variable, where it knows of no times.
+    # cpptraj writes zeros, or no variable, if it has no times.
     "bala.ncdf": (False, "all frames have the same time, 0 ps"),
     "tz2.truncoct.nc": (False, "all frames have the same time, 0 ps"),
     "cpptraj_traj.nc": (False, "the file holds no times; its frames count as 1 ps apart; give dt="),
@@ -39,7 +39,7 @@ NOT_CLEAN = {
 
 
 def positions(n_frames=N_FRAMES):
-    """Atoms that stay in the cell."""
+    """Return positions of atoms that stay in the cell."""
     return np.random.default_rng(1).uniform(0, 50, (n_frames, N_ATOMS, 3)).astype(np.float32)
 
 
@@ -68,13 +68,13 @@ def write(path, frames, *, times=None, cells=None, **fields):
 
 
 def findings(path, **options):
-    """Frame, whether it is bad, and what is said."""
+    """Return findings: frame, whether it is an error, and the message."""
     verdict = paceline.validate(path, n_workers=2, progress=False, **options)
     return [(finding.frame, finding.bad, finding.what) for finding in verdict.findings]
 
 
 def judged(times=None, **columns):
-    """Message about frames of which workers found this."""
+    """Return the message for these results of the workers."""
     n = len(times) if times is not None else len(next(iter(columns.values())))
     rows = np.zeros(n, dtype=ROW)
     rows["step"], rows["cell"], rows["broken"] = np.arange(n), CELL, -1
@@ -86,7 +86,7 @@ def judged(times=None, **columns):
 
 
 def real_files():
-    """All trajectories of MDAnalysisTests that are of our formats."""
+    """Return all trajectories of MDAnalysisTests in paceline's formats."""
     endings = (".xtc", ".dcd", ".trr", ".ncdf", ".nc")
     return sorted(path for path in DATA.rglob("*") if path.suffix.lower() in endings)
 
@@ -185,7 +185,7 @@ def test_a_broken_marker_is_found_once(frame, tmp_path):
     variant = trajectory_bytes.DcdVariant(wide=True, big_endian=True)
     file = trajectory_bytes.dcd(positions(), variant)
     path = tmp_path / "a.dcd"
-    # the marker in front of z
+    # the marker before z
     at = file.borders[frame + 1] - (8 + 4 * N_ATOMS + 8)
     path.write_bytes(file.with_bytes(at, b"\x01"))
     [finding] = paceline.validate(path, progress=False).findings
@@ -210,7 +210,7 @@ def test_numbers_that_are_not_finite_are_bad(suffix, value, tmp_path):
 def test_velocities_and_forces_are_judged_too(field, tmp_path):
     values = positions()
     values[2, 5, 1] = np.nan
-    # They may be as large as they like.
+    # Values may be arbitrarily large.
     values[6, 5, 1] = 1e20
     path = write(tmp_path / "a.trr", positions(), **{field: values})
     assert findings(path) == [(2, True, f"{field} are not finite, first that of atom 5")]
@@ -218,7 +218,7 @@ def test_velocities_and_forces_are_judged_too(field, tmp_path):
 
 @pytest.mark.parametrize("seed", ["box-only", "mixed", "no-box", "sparse"])
 def test_a_frame_may_hold_anything(seed, tmp_path):
-    # Two bytes of a seed tell the fuzzer what to do with the file behind them.
+    # The first two bytes of a seed control the fuzzer; the file follows.
     content = (DATA_OF_FUZZING / "trr" / seed).read_bytes()[2:]
     path = tmp_path / "a.trr"
     path.write_bytes(content)
@@ -243,7 +243,7 @@ def test_a_coordinate_far_out_is_found_without_a_cell():
 
 
 def test_molecules_that_diffused_far_are_not_out_of_reason(tmp_path):
-    # What random walks of 1 µs in water reach, one frame each 10 ns: up to 3000 Å.
+    # Random walks in water reach up to 3000 Å in 1 µs; one frame every 10 ns.
     random = np.random.default_rng(4)
     steps = random.normal(0, np.sqrt(2 * 0.23 * 1e4), (100, 300, 3))
     walk = np.concatenate([np.zeros((1, 300, 3)), steps.cumsum(axis=0)])
@@ -253,10 +253,10 @@ def test_molecules_that_diffused_far_are_not_out_of_reason(tmp_path):
 
 
 def test_the_reach_of_frames_around_counts_as_much_as_that_of_most():
-    # The last third was not wrapped.
+    # The last third of the frames was not wrapped.
     reach = np.where(np.arange(90) < 60, 50.0, 3000.0)
     assert judged(reach=reach) == []
-    # But not where it is beyond anything.
+    # Here the positions are impossibly far away.
     reach[60:] = 2e5
     assert len(judged(reach=reach)) == 30
 
@@ -334,7 +334,7 @@ def test_gaps_are_remarks():
     assert judged(2.0 ** np.arange(20)) == [
         (-1, False, "the time between frames varies from 1 to 262144 ps")
     ]
-    # Single precision, far from 0.
+    # Single precision, at large times.
     assert judged(np.float32(4e6) + np.arange(50, dtype=np.float32)) == []
 
 
@@ -351,7 +351,7 @@ def test_times_that_say_nothing():
     assert judged([0, 10, np.nan, np.inf, 40]) == [
         (2, True, "the time is not finite; the same in the next 1 frame")
     ]
-    # Then the steps are all there is.
+    # In this case only steps are available.
     assert judged([np.nan] * 4, step=[0, 1, 1, 2])[1] == (
         2,
         True,
@@ -379,7 +379,7 @@ def test_millions_of_frames_are_judged_quickly():
         _ = [row["reach"] for row in rows]
         ratios.append(judged_in / (time.thread_time() - begun))
         assert len(found) == 300 + 299
-    # A loop that looks at one number of each frame takes as long; one that judges takes far longer.
+    # Reading one number of each frame takes about as long; judging each frame takes much longer.
     assert min(ratios) < 8
 
 
@@ -451,7 +451,7 @@ HEADER = ["file", "frame", "byte", "time (ps)", "verdict", "what"]
 class TestCommand:
     @pytest.fixture
     def run(self, capsys):
-        """Run the command here: status, lines of the table, and what was said beside."""
+        """Run the command in this process: status, lines of the table, and standard error."""
 
         def run(*arguments):
             status = main(["validate", *map(str, arguments)])

@@ -1,4 +1,4 @@
-"""Values of atoms and residues as B-factors, scripts that colour them, and views in notebooks."""
+"""Tests of atom and residue values as B-factors, of colouring scripts, and of notebook views."""
 
 import pickle
 import sys
@@ -156,7 +156,7 @@ def test_values_are_pickled_with_their_structure(rmsf, tmp_path):
 
 
 class View:
-    """What is called of py3Dmol."""
+    """Record of calls of py3Dmol."""
 
     def __init__(self):
         self.calls = []

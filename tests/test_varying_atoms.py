@@ -1,4 +1,4 @@
-"""Dumps whose number of atoms varies by frame: read one by one, and refused by analyses."""
+"""Tests of dumps whose number of atoms varies: read frame by frame, and refused by analyses."""
 
 import json
 import pickle
@@ -22,12 +22,12 @@ pytestmark = [
 
 
 def frames_of(counts=COUNTS, columns=COLUMNS):
-    """Text of frames of so many atoms; ids have gaps, and begin elsewhere in each frame."""
+    """Return the text of frames with these numbers of atoms; ids have gaps, and differ by frame."""
     return [frame_of(k, columns, ids=range(k + 1, k + 1 + 2 * n, 2)) for k, n in enumerate(counts)]
 
 
 def numbers_of(text, columns=COLUMNS):
-    """Positions and velocities of a frame, in the order of ids, by NumPy alone."""
+    """Return positions and velocities of a frame in the order of ids, parsed by NumPy."""
     rows = np.array([line.split() for line in text.splitlines()[9:]], dtype=float)
     names = columns.split()
     if "id" in names:

@@ -1,4 +1,4 @@
-"""Water bridges: those of MDAnalysis, those of a search of all pairs, and what each means."""
+"""Tests of water bridges: MDAnalysis's, those of a search of all pairs, and each kind."""
 
 import itertools
 
@@ -25,11 +25,11 @@ CELLS = {"rectangular": (20, 24, 22, 90, 90, 90), "triclinic": (24, 22, 20, 80, 
 
 @pytest.mark.parametrize("limits", [(3.0, 150), (3.5, 120)])
 def test_bridges_are_those_of_mdanalysis(limits):
-    """Of adenylate kinase in water, atoms, distances and angles; theirs repeat some bonds."""
+    """Compare atoms, distances and angles; MDAnalysis repeats some bonds."""
     groups = "resid 10-15", "protein and not resid 10-15"
     distance, angle = limits
     universe = MDAnalysis.Universe(TPR, XTC)
-    # Theirs takes ten seconds to find the hydrogens of all water.
+    # MDAnalysis takes ten seconds to find the hydrogens of all water.
     near = universe.select_atoms("resname SOL and same residue as around 7 resid 10-15")
     water = f"resid {' '.join(map(str, near.residues.resids))} and resname SOL"
     theirs = WaterBridgeAnalysis(
@@ -74,7 +74,7 @@ def test_bridges_are_those_of_mdanalysis(limits):
 
 
 def system(n_water, positions, cell=None):
-    """A ligand and a residue, each an acceptor and a donor with its hydrogen, and water."""
+    """Return a ligand and a residue, each an acceptor and a donor with its hydrogen, and water."""
     sizes = [3] * (2 + n_water)
     universe = MDAnalysis.Universe.empty(
         sum(sizes), len(sizes), atom_resindex=np.repeat(range(len(sizes)), sizes), trajectory=True
@@ -93,8 +93,8 @@ def system(n_water, positions, cell=None):
 
 
 X, Y = np.eye(3)[:2]
-#: Directions of the hydrogens of a water, and places from its oxygen of other atoms: of each case;
-#: with the bridges, by atoms and number of the water.
+#: For each case: directions of the hydrogens of a water, positions of other atoms relative to its
+#: oxygen, and the bridges, given by atoms and number of the water.
 CASES = {
     "donates twice": ((X, Y), {0: 2.8 * X, 3: 2.8 * Y}, [(0, 3)]),
     "accepts twice": ((-X, -Y), {1: 2.8 * X, 2: 1.8 * X, 4: 2.8 * Y, 5: 1.8 * Y}, [(1, 4)]),
@@ -113,7 +113,7 @@ CASES = {
 
 
 def placed(case, oxygen, *, second=None):
-    """Positions of a case; atoms without a place, and the second water, are far from others."""
+    """Return the positions of a case; atoms without a position, and water 2, are far away."""
     hydrogens, places, _ = CASES[case]
     positions = np.array([[6.0 * k, 40, 40] for k in range(12)])
     waters = [(6, oxygen, hydrogens)]
@@ -129,7 +129,7 @@ def placed(case, oxygen, *, second=None):
 
 @pytest.mark.parametrize("shift", [0.0, 48.0])
 def test_bridges_of_each_kind(shift):
-    """Also across the faces of the cell, where atoms are wrapped one by one."""
+    """Check bridges across cell faces, too, with atoms wrapped one by one."""
     frames = [placed(case, np.full(3, 10.0) - shift * X) for case in CASES]
     frames = np.array(frames)
     if shift:
@@ -147,7 +147,7 @@ def test_bridges_of_each_kind(shift):
 
 
 def test_pairs_of_residues_count_once_a_frame():
-    """Two waters are two bridges of the same atoms, in one frame of the two."""
+    """Check that two waters in a frame make two bridges between the same atoms."""
     mirrored = 2.8 * (X + Y), (-X, -Y)
     frames = [
         placed("donates twice", np.full(3, 10.0), second=mirrored),
@@ -169,7 +169,7 @@ def test_pairs_of_residues_count_once_a_frame():
 
 
 def nearest(vectors, cell):
-    """Shortest of all images of vectors."""
+    """Return the shortest image of each vector."""
     edges = triclinic_vectors(cell).astype(np.float64)
     vectors = vectors - np.round(vectors @ np.linalg.inv(edges)) @ edges
     images = np.array([*itertools.product((-1, 0, 1), repeat=3)]) @ edges
@@ -179,7 +179,7 @@ def nearest(vectors, cell):
 
 
 def searched(positions, cell, first, second, waters):
-    """Bridges of molecules of water of one frame by all pairs: keys, and the best bond of each."""
+    """Return the water bridges of one frame from all pairs: keys, and the best bond of each."""
     oxygens = np.arange(0, len(positions), 3)
     bonds = {}
     for donor, acceptor in itertools.permutations(range(len(oxygens)), 2):
@@ -208,7 +208,7 @@ def searched(positions, cell, first, second, waters):
 
 @pytest.mark.parametrize("cell", CELLS)
 def test_bridges_are_those_of_all_pairs(cell):
-    """Of groups that share molecules; many bonds are of the same two by several hydrogens."""
+    """Check groups that share molecules; many molecules are bonded by several hydrogens."""
     random, n = np.random.default_rng(5), 100
     frames = []
     for _ in range(2):

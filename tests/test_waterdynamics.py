@@ -1,4 +1,4 @@
-"""Survival probability: that of the kit waterdynamics, and what it means."""
+"""Tests of survival probability against the kit waterdynamics, and by the definition."""
 
 import importlib
 import warnings
@@ -18,7 +18,7 @@ N_FRAMES = 40
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Topology and trajectory: particles that come to and leave the plane x = 0."""
+    """Topology and trajectory of particles that cross the plane x = 0."""
     n_atoms, random = 60, np.random.default_rng(5)
     universe = MDAnalysis.Universe.empty(
         n_atoms, n_atoms // 3, atom_resindex=np.repeat(range(n_atoms // 3), 3), trajectory=True
@@ -41,7 +41,7 @@ def files(tmp_path_factory):
 
 
 def survival_by_mdanalysis(universe, text, tau_max, step, intermittency, residues, frames):
-    """Survival probability by the functions of MDAnalysis that the kit calls, of all frames."""
+    """Return the survival probability by the MDAnalysis functions that the kit calls."""
     sets = []
     for _ in universe.trajectory[frames]:
         atoms = universe.select_atoms(text)
@@ -90,7 +90,7 @@ def test_survival_is_that_of_the_kit(files, intermittency, step):
 def test_bits_do_not_depend_on_blocks(files):
     universe = paceline.Universe(*files)
     wanted = SurvivalProbability(universe, TEXT).run(8, intermittency=3, backend="serial")
-    # An absence begins in one block and ends in the next one.
+    # An absence begins in one block and ends in the next.
     for block_frames in (1, 7):
         ours = SurvivalProbability(universe, TEXT, tau_max=8, intermittency=3)
         paceline.run(ours, block_frames=block_frames, n_workers=2)
@@ -109,7 +109,7 @@ def test_the_longest_lag_is_that_of_a_short_run(files):
     paceline.run(ours, stop=10)
     assert ours.tau_timeseries == list(range(10))
     assert ours.results.provenance["tau_max"] == 9
-    # A run that goes on must find what was asked for, not what the last run made of it.
+    # A resumed run must use the user's parameters, and not those that the last run computed.
     assert ours.parameters()["tau_max"] is None
     assert ours.run(9, stop=10).sp_timeseries == ours.run(stop=10, tau_max=9).sp_timeseries
     again = SurvivalProbability(paceline.Universe(*files), TEXT).run(stop=10, step=3)
@@ -136,7 +136,7 @@ def test_what_makes_no_survival_is_refused(files):
 
 @pytest.fixture(scope="module")
 def square(tmp_path_factory):
-    """Four atoms in known places: which of them are at z > 0 in each of 8 frames."""
+    """Four atoms with known positions: which are at z > 0 in each of 8 frames."""
     path = tmp_path_factory.mktemp("square")
     is_in = np.array([[1, 1, 0, 0, 1, 1, 1, 1], [0, 1, 0, 1, 1, 0, 0, 0], [0] * 8, [1] * 8], bool)
     universe = MDAnalysis.Universe.empty(4, 2, atom_resindex=[0, 0, 1, 1], trajectory=True)
@@ -165,7 +165,7 @@ def test_residence_times_of_a_known_case(square):
     stayed = run.time_correlation("continuous", tau_max=2).correlation
     three = is_in[:, 2:] * is_in[:, 1:-1] * is_in[:, :-2]
     assert stayed.tolist() == [1, expected[1], three.sum() / is_in[:, :6].sum()]
-    # The second residue is there all the time.
+    # The second residue is always there.
     of_residues = run.time_correlation("continuous", tau_max=1, residues=True)
     assert of_residues.correlation[1] == (1 + 4 + 7) / (6 + 7)
 
@@ -222,7 +222,7 @@ def test_gaps_and_lags_that_make_no_sense_are_refused(square):
 @pytest.mark.parametrize("step", [1, 4])
 @pytest.mark.parametrize("residues", [False, True])
 def test_survival_where_frames_were_left_out(damaged, adk_xtc, step, residues):
-    """An origin counts up to the frame before the next one that was left out."""
+    """Check that an origin counts up to the frame before the next skipped frame."""
     (files, missing), text, tau_max = damaged, "prop x > 0 and name CA CB", 6
     whole = SelectedAtoms(paceline.Universe(*adk_xtc).select_atoms(text, updating=True))
     found = whole.run(backend="serial").results

@@ -1,4 +1,4 @@
-"""Figures of the page "Where tools disagree": what both tools find, and what is right."""
+"""Tests of the page "Where tools disagree": the results of both tools, and the right result."""
 
 import warnings
 from pathlib import Path
@@ -64,9 +64,9 @@ from paceline.mdanalysis.reader import Reader
 from paceline.transform import nojump, unwrap
 
 PAGE = Path(__file__).parents[1] / "docs" / "where-tools-disagree.md"
-#: Who is right.
+#: Which tools are right.
 BY_DEFINITION, OURS_AND_THEIRS = "both, by definition", "paceline and MDAnalysis"
-#: In cm³/mol of Å³.
+#: Conversion from cm³/mol to Å³.
 VOLUME = 6.02214076e23 * 1e-24
 needs_parallel = pytest.mark.skipif(
     not hasattr(lineardensity.LinearDensity, "get_supported_backends")
@@ -76,14 +76,14 @@ needs_parallel = pytest.mark.skipif(
 
 
 def check_row(case, *cells):
-    """Check that the page's table has a row of this case, which ends with these cells."""
+    """Check that the table of the page has a row for this case that ends with these cells."""
     (row,) = (line for line in PAGE.read_text().splitlines() if line.startswith(f"| {case}"))
     found = [cell.strip() for cell in row.strip("| ").split("|")][1:]
     assert found == [*cells]
 
 
 def superposed(mobile, reference, weights):
-    """Smallest weighted RMSD of two structures, Å, by Kabsch's method."""
+    """Return the smallest weighted RMSD of two structures, Å, by Kabsch's method."""
     mobile = mobile - np.average(mobile, axis=0, weights=weights)
     reference = reference - np.average(reference, axis=0, weights=weights)
     left, singular, right = np.linalg.svd((mobile * weights[:, None]).T @ reference)
@@ -217,7 +217,7 @@ def test_letters_of_dssp_at_breaks_of_the_chain(universe, adk):
 
 @pytest.fixture
 def growing(tmp_path):
-    """Atoms anywhere in a cube that grows from 40 to 50 Å with them: topology, path and sides."""
+    """Write atoms in a cube growing from 40 to 50 Å; return topology, path and edges."""
     inside = np.random.default_rng(3).random((500, 3))
     made = MDAnalysis.Universe.empty(len(inside), trajectory=True)
     made.add_TopologyAttr("masses", np.ones(len(inside)))
@@ -295,7 +295,7 @@ def test_radius_of_gyration_of_mdtraj():
 
 
 def glycines(positions):
-    """Two glycines with the names of the PDB, the second the last of its chain, as MDTraj's."""
+    """Return two glycines with PDB names for MDTraj; the second is the last of its chain."""
     topology = mdtraj.Topology()
     chain = topology.add_chain()
     names = ("N", "H", "CA", "HA2", "HA3", "C", "O", "OXT")
@@ -308,7 +308,7 @@ def glycines(positions):
 
 @pytest.mark.filterwarnings("ignore:frames are read by MDAnalysis", "ignore:Reader has no dt")
 def test_side_chains_at_the_ends_of_a_chain(tmp_path):
-    # The first's HA3 is at the origin, the second's OXT 3 Å away; all else is far from the other.
+    # HA3 of the first is at the origin, OXT of the second 3 Å away; all other atoms are far apart.
     positions = np.zeros((15, 3))
     positions[:, 0] = [-14, -15, -12, -11, 0, -20, -21, 30, 31, 32, 34, 35, 40, 41, 3]
     theirs = glycines(positions)
@@ -323,7 +323,7 @@ def test_side_chains_at_the_ends_of_a_chain(tmp_path):
 
 
 def frames_of(positions, cells=None, elements="C"):
-    """Frames (Å) of separate atoms, as MDTraj's and as a Universe in memory of single precision."""
+    """Return frames (Å) of separate atoms for MDTraj, and as a Universe in memory."""
     positions = np.asarray(positions, dtype=np.float32)
     topology = mdtraj.Topology()
     for _ in range(positions.shape[1]):
@@ -341,7 +341,7 @@ def frames_of(positions, cells=None, elements="C"):
 
 
 def in_file(made, tmp_path, suffix="trr"):
-    """The same frames in a file that paceline reads."""
+    """Write the same frames to a file that paceline reads."""
     path = str(tmp_path / f"made.{suffix}")
     with MDAnalysis.Writer(path, len(made.atoms)) as writer:
         for _ in made.trajectory:
@@ -420,7 +420,7 @@ def test_surface_of_atoms_at_a_border(tmp_path):
     theirs, made = frames_of([[[1, 15, 15], [29, 15, 15]]], [cell])
     found = SASA(in_file(made, tmp_path).atoms, n_points=20_000).run().results.total[0]
     other = 100 * mdtraj.shrake_rupley(theirs).sum()
-    # 2 Å apart through the border: each loses a cap of the height R - 1.
+    # The spheres are 2 Å apart across the boundary: each loses a cap of the height R - 1.
     radius = 1.7 + 1.4
     right = 2 * (4 * np.pi * radius**2 - 2 * np.pi * radius * (radius - 1))
     assert found == pytest.approx(right, rel=1e-3)
@@ -441,7 +441,7 @@ def test_rdf_of_atoms_with_themselves(tmp_path):
 
 
 def test_rdf_of_a_group_that_changes(tmp_path):
-    # Above the plane z = 10 Å one atom, and then three; each has one neighbour below it.
+    # One atom is above the plane z = 10 Å, and later three; each has one neighbour below it.
     above = np.array([[5.0, 5, 11], [17, 5, 5], [29, 5, 5]])
     below = np.column_stack([above[:, 0], [8.0] * 3, [8.0] * 3])
     frames = np.array([np.concatenate([above, below])] * 2)
@@ -459,7 +459,7 @@ def test_rdf_of_a_group_that_changes(tmp_path):
 
 @pytest.mark.filterwarnings("ignore")
 def test_sites_of_a_group_that_changes(tmp_path):
-    # Above the plane z = 10 Å is one atom, and then another; each is 3 Å from the third.
+    # One atom is above the plane z = 10 Å, and then another; each is 3 Å from the third.
     frames = np.array([[[5.0, 5, 11], [5, 15, 5], [5, 5, 8]], [[5, 15, 5], [5, 5, 11], [5, 5, 8]]])
     _, made = frames_of(frames, [[40, 40, 40, 90, 90, 90]] * 2)
     ours, how = in_file(made, tmp_path), {"nbins": 1, "range": (0.0, 5.0)}
@@ -474,7 +474,7 @@ def test_sites_of_a_group_that_changes(tmp_path):
 
 
 def test_rdf_in_a_cell_that_varies(tmp_path):
-    # An atom anywhere about another, as in an ideal gas: g is 1.
+    # One atom is uniformly distributed around another, as in an ideal gas, so that g is 1.
     inside = np.random.default_rng(7).random((2, 20_001, 3))
     inside[:, 0] = 0.5
     sides = np.array([20.0, 40.0])
@@ -515,7 +515,7 @@ def test_linear_density_in_other_cells(case, cell, binsize, tmp_path):
         results = kind(universe(made._topology, path).atoms, binsize=binsize).run().results
         hexagonal = cell[5] == 60
         axis, edge = (results.z, cell[2]) if hexagonal else (results.x, cell[0])
-        # Whole bins, of which the first and the last may share an atom with those outside.
+        # Only whole bins; the first and the last one may share an atom with the outside.
         found.append(axis.mass_density[1 : int(edge // binsize) - 1].mean() / right)
     check_row(case, f"{100 * (1 - found[0]):.0f} % too thin", "right", "paceline")
     assert found[1] == pytest.approx(1, rel=0.01)
@@ -629,7 +629,12 @@ def test_acceptors_of_oplss_force_fields():
         "paceline",
     )
     gromacs = HydrogenBondAnalysis(protein, acceptors_sel=POLAR_ACCEPTORS, criterion="gromacs")
-    assert gromacs.run(stop=4).results.counts.tolist() == [165, 160, 159, 164]  # gmx hbond 2022.5
+    assert gromacs.run(stop=4).results.counts.tolist() == [
+        165,
+        160,
+        159,
+        164,
+    ]  # by gmx hbond 2022.5
 
 
 def test_origins_of_mrc_files(tmp_path):
@@ -691,7 +696,9 @@ def test_counts_of_repeated_frames():
 
 
 def crossing(path, edges):
-    """An atom that moves along x by 1 Å a frame, in cubes of these edges: on both tools."""
+    """Write an atom that moves along x by 1 Å per frame, in cubes with these edges; read by both
+    tools.
+    """
     made, x = MDAnalysis.Universe.empty(1, trajectory=True), 0.5
     with MDAnalysis.Writer(str(path), 1) as writer:
         for edge in edges:
@@ -744,7 +751,7 @@ def test_displacements_in_a_rhombic_dodecahedron():
         f'{texts[1]} (`unwrap="tor"`), {texts[2]} (`unwrap="lattice"`)',
         'paceline, by "tor", and GROMACS',
     )
-    assert found[1] == pytest.approx(204.458, abs=0.002)  # gmx msd 2022.5
+    assert found[1] == pytest.approx(204.458, abs=0.002)  # by gmx msd 2022.5
 
 
 def along_x(block):
@@ -819,7 +826,7 @@ def test_survival_of_residues_with_one_number(tmp_path):
     made.load_new(np.where(turns[:, :, None], 1.0, -1.0) * np.ones(3))
     universe, text = in_file(made, tmp_path), "prop z > 0"
     found = SurvivalProbability(universe, text).run(1, residues=True).sp_timeseries[1]
-    # As the kit finds them.
+    # Sets as found by the kit.
     sets = [set(made.select_atoms(text).residues.resids) for _ in made.trajectory]
     theirs = autocorrelation(sets, 1)[1][1]
     kit = f"{theirs:g} (the kit waterdynamics)"
@@ -894,7 +901,7 @@ def test_distances_from_frames_that_are_nan():
 
 
 class TestComparison:
-    """Report of `make compare` on differences, for cases whose numbers are given."""
+    """Tests of the report of `make compare` on differences, for given numbers."""
 
     @pytest.fixture
     def compared(self, tmp_path):
@@ -952,7 +959,9 @@ class TestComparison:
 
 
 def test_hydrogens_that_gmx_order_rebuilds(membrane_lipids):
-    """Its manual: S_CD = 2/3 S_xx + 1/3 S_yy, of axes along and across the neighbouring carbons."""
+    """Check S_CD = 2/3 S_xx + 1/3 S_yy of its manual, with axes along and across the neighbouring
+    carbons.
+    """
     theirs, ours, _ = membrane_lipids
     found = SCH(ours.select_atoms("resname POPE and name C2? C21?")).run().results
     for label, name in (("a carbon of a chain, C24", "C24"), ("a double bond's, C210", "C210")):

@@ -1,4 +1,6 @@
-"""Looks at every frame: broken molecules, chains in other images, and what is not superposed."""
+"""Tests of the check of every frame: broken molecules, chains in other images, missing
+superposition.
+"""
 
 import warnings
 
@@ -21,13 +23,13 @@ from paceline.errors import PacelineWarning
 
 CELL = [80.0, 84.0, 90.0, 90.0, 90.0, 90.0]
 TRICLINIC = [95.0, 95.0, 95.0, 60.0, 60.0, 90.0]
-#: Frames in which the protein crosses a face of the cell: not the first, the middle or the last.
+#: Frames in which the protein crosses a cell face; not the first, the middle or the last.
 CROSSING = [3, 4, 7, 9]
 
 
 @pytest.fixture(scope="module", params=[CELL, TRICLINIC], ids=["right angles", "triclinic"])
 def crossing(request, tmp_path_factory):
-    """Adenylate kinase, 31 frames; its topology, the file, and the same frames whole."""
+    """Adenylate kinase, 31 frames: its topology, the file, and the same frames made whole."""
     folder = tmp_path_factory.mktemp("crossing")
     universe = MDAnalysis.Universe(datafiles.PSF, datafiles.DCD)
     whole = universe.trajectory.timeseries(order="fac")[:31].astype(np.float64)
@@ -44,7 +46,7 @@ def crossing(request, tmp_path_factory):
 
 
 def told(run, words):
-    """Run, and return the warnings that have some words."""
+    """Run an analysis, and return the warnings that contain some words."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run()
@@ -52,7 +54,7 @@ def told(run, words):
 
 
 def images_differ(universe, whole, indices, frame):
-    """True if atoms are in different images: positions differ from the whole ones by turns."""
+    """Return true if atoms are in different images: positions differ by more than a rotation."""
     by = universe.trajectory[frame].positions[indices] - whole[frame][indices]
     return bool((np.abs(by - by[0]) > 1).any())
 
@@ -76,7 +78,7 @@ def test_breaks_between_the_frames_that_were_looked_at_are_counted(crossing, sel
 
 
 def test_results_of_whole_molecules_keep_their_bits(crossing):
-    """Whoever looks along, and whatever atoms are decoded for it."""
+    """Check that the bits do not depend on the check, nor on atoms decoded for it."""
     topology, path, _ = crossing
     universe = paceline.Universe(topology, path)
     ends = universe.select_atoms("name CA and resid 1 100 214")
@@ -102,13 +104,13 @@ def test_bonds_are_guessed_where_the_topology_has_none(crossing, select):
     universe = paceline.Universe(topology, path)
     universe.del_TopologyAttr("bonds")
     chosen = universe.select_atoms(select)
-    universe.del_TopologyAttr("resnames")  # by which bonds would be known
+    universe.del_TopologyAttr("resnames")  # bonds would be found by them
     rmsd = RMSD(chosen)
     (text,) = told(rmsd.run, "is broken across the cell")
     assert "in 4 of 31 frames, first in frame 3" in text
     assert "a topology that has bonds" in text
     assert "guessed by distances" in text
-    # Nothing is guessed of what is far apart.
+    # Bonds of distant atoms are not guessed.
     rmsd = RMSD(universe, select="name CA and resid 1 41 81 121 161 201")
     assert told(rmsd.run, "broken") == []
     assert (
@@ -118,7 +120,7 @@ def test_bonds_are_guessed_where_the_topology_has_none(crossing, select):
 
 
 def test_water_is_not_broken_by_guesses():
-    """Molecules of a liquid move apart, which is no break."""
+    """Check that molecules of a liquid that move apart do not count as broken."""
     universe = paceline.Universe(datafiles.GRO, datafiles.XTC)
     water = universe.select_atoms("resname SOL")[:4000]
     assert told(Gyration(water).run, "broken") == []
@@ -142,16 +144,16 @@ def test_default_dssp_needs_whole_residues(crossing):
     expected = DSSP(paceline.Universe(topology, whole.astype(np.float32))).run().results.dssp
     n_wrong = (found.results.dssp != expected).sum()
     found.run(transforms=[transform.unwrap()])
-    # Positions of the file are rounded.
+    # Positions in the file are rounded.
     assert n_wrong > 10 * (found.results.dssp != expected).sum()
-    # By the rules of mkdssp all distances are those of nearest images.
+    # By the rules of mkdssp, all distances are to nearest images.
     images = DSSP(universe, variant="dssp4")
     assert told(images.run, "broken") == []
 
 
 @pytest.fixture(scope="module")
 def turning(crossing, tmp_path_factory):
-    """The whole frames, each turned further about z by 7 degrees."""
+    """The whole frames, each rotated by a further 7 degrees about z."""
     topology, _, whole = crossing
     universe = MDAnalysis.Universe(topology, whole.astype(np.float32))
     path = str(tmp_path_factory.mktemp("turning") / "turning.xtc")
@@ -169,7 +171,7 @@ def test_atoms_that_turn_warn(turning, kind, where):
     (text,) = told(lambda: kind(ca).run(**where), words)
     assert f"the atoms of {kind.__name__} {words}" in text
     number = int(text.split(words)[1].split()[0])
-    # By MDAnalysis, of all atoms: those looked at are fewer.
+    # MDAnalysis uses all atoms; the check uses fewer.
     from MDAnalysis.analysis.rms import RMSD as Theirs
 
     theirs = MDAnalysis.Universe(*turning)
@@ -189,7 +191,7 @@ def test_atoms_that_turn_warn(turning, kind, where):
 
 @pytest.fixture(scope="module")
 def ligand(tmp_path_factory):
-    """A chain of 40 atoms, and a ligand of six at its end that jumps by the cell."""
+    """A chain of 40 atoms, and a ligand of six atoms at its end that moves by a cell vector."""
     random = np.random.default_rng(6)
     residues = [k // 4 for k in range(40)] + [10] * 6
     universe = MDAnalysis.Universe.empty(46, 11, atom_resindex=residues)
@@ -242,7 +244,7 @@ def test_batteries_make_molecules_whole(crossing, tmp_path):
     found = battery.analyses["rmsd"]
     np.testing.assert_allclose(found.results.rmsd[:, 2], expected.results.rmsd[:, 2], atol=5e-3)
     assert found.provenance["transforms"].startswith("unwrap(")
-    # What needs a superposition has one; what takes distances does not turn.
+    # Analyses that need a superposition have one; analyses of distances ignore rotation.
     battery.run(transforms=[transform.fit("name CA")])
     done = {name: one.provenance["transforms"] for name, one in battery.analyses.items()}
     assert "fit(" in done.pop("rmsf")
@@ -259,7 +261,7 @@ def test_batteries_make_molecules_whole(crossing, tmp_path):
 
 
 def test_bits_of_what_needs_no_whole_molecules_are_kept():
-    """Molecules of water are not made whole for the sake of a protein."""
+    """Check that molecules of water are not made whole if only a protein is analysed."""
     universe = paceline.Universe(datafiles.TPR, datafiles.XTC)
     oxygens = "name OW"
     described = {
@@ -288,7 +290,7 @@ def test_the_command_unwraps_by_default(crossing, tmp_path, run):
 
 
 def test_a_battery_of_a_pdb_file_with_few_bonds(tmp_path, run):
-    """Disulfides alone are known there, and all others by names."""
+    """Check a PDB file that lists only disulfides; all other bonds are found by names."""
     universe = MDAnalysis.Universe(datafiles.PSF, datafiles.DCD)
     for name in ("bonds", "angles", "dihedrals", "impropers"):
         universe.del_TopologyAttr(name)

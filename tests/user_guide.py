@@ -2,16 +2,17 @@
 
     python tests/user_guide.py FOLDER [PATTERN …] [--frames 100000]
 
-FOLDER has the notebooks, as doc/source/examples/analysis of MDAnalysis's UserGuide; nothing in it
-is changed. PATTERN, as "rms*", chooses some by name. Each notebook runs unchanged in a plain
-kernel, and again in one that `python -m paceline -m jupyter` starts. It prints a table for the
-manual: whether the outputs of all cells are equal, the seconds that the cells took, and the
-processor's seconds of the kernel and its processes, start included; --verbose shows the outputs
-that differ.
+FOLDER contains the notebooks, like doc/source/examples/analysis in MDAnalysis's UserGuide; it is
+not changed. PATTERN, such as "rms*", selects notebooks by name. Each notebook runs unchanged in a
+plain kernel, and again in a kernel that `python -m paceline -m jupyter` starts. The script prints a
+table for the manual: whether the outputs of all cells are equal, the seconds of the cells, and the
+CPU seconds of the kernel and its processes, including the start. --verbose prints outputs that
+differ.
 
-With --frames, the notebooks' trajectories of MDAnalysisTests (`DCD`, `XTC`, `waterDCD`, `TRZ`) are
-XTC files that repeat their frames; those of `DCD` have 13 kB each, those of `XTC` 170 kB. Data that
-a notebook would download, of adenylate kinase too, are `DCD` in any case.
+With --frames, the trajectories of MDAnalysisTests in the notebooks (`DCD`, `XTC`, `waterDCD`,
+`TRZ`) are replaced by XTC files that repeat their frames. Frames of `DCD` have 13 kB, those of
+`XTC` 170 kB. Data that a notebook would download are always replaced by `DCD`; both are adenylate
+kinase.
 """
 
 import argparse
@@ -40,14 +41,14 @@ from paceline.__main__ import kernels
 
 #: Parts of outputs that differ from run to run: addresses, names of temporary files, seconds.
 CHANGING = re.compile(r"0x[0-9a-f]{6,}|/tmp/\S+|\d+(\.\d+)? ?m?s\b|\d+\.\d+ seconds|[0-9a-f]{32}")
-#: Numbers of texts, and by how much they may differ: the rounding of single precision.
+#: Numbers in texts; they may differ by rounding in single precision.
 NUMBER = re.compile(r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?")
 TOLERANCE = 2e-6
-#: Kinds of output that say nothing beside a text or an image: widgets have names of their own.
+#: Kinds of output that are ignored next to a text or an image: widgets have unique names.
 WIDGETS = ("application/vnd.jupyter.widget-view+json", "text/html")
-#: Trajectories that can have more frames, and their topologies.
+#: Trajectories that can be made longer, and their topologies.
 TOPOLOGIES = {"DCD": "PSF", "XTC": "GRO", "waterDCD": "waterPSF", "TRZ": "TRZ_psf"}
-#: Code before the first cell of a notebook: files in the place of others.
+#: Code before the first cell of a notebook, which replaces files.
 FIRST_CELL = """
 import sys, types
 from MDAnalysis.tests import datafiles
@@ -59,12 +60,14 @@ downloads.datasets.fetch_adk_equilibrium = lambda adk=adk: adk
 sys.modules |= {{one.__name__: one for one in (downloads, downloads.datasets)}}
 del sys, types, datafiles, downloads, adk
 """
-#: A cell that takes longer is an error.
+#: Time after which a cell counts as an error.
 SECONDS_OF_A_CELL = 3600
 
 
 class Outcome(NamedTuple):
-    """Outputs of each cell, seconds in cells, the processor's, and the error that ended it."""
+    """Outputs of each cell, seconds of the cells, CPU seconds, and the error that ended the
+    notebook.
+    """
 
     outputs: list[list[str]]
     seconds: float
@@ -73,7 +76,7 @@ class Outcome(NamedTuple):
 
 
 def run(path: Path, registered: bool, longer: Callable[[str], str] | None) -> Outcome:
-    """Run the cells of a notebook in a folder of its own, with longer trajectories."""
+    """Run the cells of a notebook in a separate folder, with longer trajectories."""
     notebook = nbformat.read(path, as_version=4)
     cells, used = notebook.cells, cpu_of_children()
     with tempfile.TemporaryDirectory() as folder, kernels([]) if registered else nullcontext():
@@ -101,13 +104,13 @@ def run(path: Path, registered: bool, longer: Callable[[str], str] | None) -> Ou
 
 
 def cpu_of_children() -> float:
-    """Processor seconds of processes that have ended, and of their own that have."""
+    """Return the CPU seconds of child processes that have ended, including their children."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def first_cell(cells: list[Any], longer: Callable[[str], str] | None) -> Any:
-    """Make the cell that gives a notebook longer trajectories, and what it would download."""
+    """Return the cell that provides longer trajectories, and data that would be downloaded."""
     code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
     code = code.replace("adk_equilibrium", " DCD ")
     used = [name for name in TOPOLOGIES if longer and re.search(rf"\b{name}\b", code)]
@@ -116,7 +119,7 @@ def first_cell(cells: list[Any], longer: Callable[[str], str] | None) -> Any:
 
 
 def repeat_frames(name: str, n_frames: int, folder: Path) -> str:
-    """Write the frames of a trajectory again and again, so many, as XTC; the file's name."""
+    """Write a number of repeated frames of a trajectory as XTC; return the name of the file."""
     import MDAnalysis as mda
     from MDAnalysisTests import datafiles
 
@@ -138,7 +141,7 @@ def repeat_frames(name: str, n_frames: int, folder: Path) -> str:
 
 
 def outputs_of(cell: Any) -> list[str]:
-    """Results, prints and images of a cell; standard error has warnings and progress."""
+    """Return results, prints and images of a cell, without standard error."""
     found, printed = [], ""
     for output in cell.get("outputs", []):
         if output.output_type == "stream":
@@ -152,7 +155,7 @@ def outputs_of(cell: Any) -> list[str]:
 
 
 def alike(one: list[str], other: list[str]) -> bool:
-    """Compare outputs of a cell: numbers to single precision, images to a thousandth."""
+    """Compare the outputs of a cell: numbers in single precision, images to a thousandth."""
     return len(one) == len(other) and all(map(alike_texts, one, other))
 
 
@@ -177,7 +180,7 @@ def alike_texts(one: str, other: str) -> bool:
 
 
 def compare(plain: Outcome, ours: Outcome) -> tuple[str, list[int]]:
-    """Say in a few words how the outputs compare, and where they differ."""
+    """Return a short description of how the outputs compare, and the cells that differ."""
     if plain.error:
         return (f"stops without paceline too: {plain.error}"[:150]), []
     if ours.error:
@@ -194,7 +197,7 @@ def compare(plain: Outcome, ours: Outcome) -> tuple[str, list[int]]:
 
 
 def main() -> int:
-    """Run the notebooks, print the table; 1 where one differs."""
+    """Run the notebooks, and print the table; return 1 if an output differs."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("patterns", nargs="*", default=["*"])
@@ -207,7 +210,7 @@ def main() -> int:
 
 
 def print_table(arguments: argparse.Namespace, longer: Callable[[str], str] | None) -> int:
-    """Run the notebooks that were asked for; 1 where one differs."""
+    """Run the requested notebooks; return 1 if an output differs."""
     print(
         "| notebook | outputs | plain, s | with paceline, s | plain, CPU s | with paceline, CPU s |"
     )
@@ -220,7 +223,7 @@ def print_table(arguments: argparse.Namespace, longer: Callable[[str], str] | No
         ours = run(path, True, longer) if not plain.error else plain
         words, different = compare(plain, ours)
         if different:
-            # Numbers by chance differ in every run.
+            # Random numbers differ in every run.
             _, by_chance = compare(plain, run(path, False, longer))
             if set(different) <= set(by_chance):
                 words, different = "equal, but for what differs in each plain run, too", []

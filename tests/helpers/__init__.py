@@ -1,1 +1,1 @@
-"""Files, programs and calls that several test modules need."""
+"""Files, programs and calls that several test modules use."""

@@ -1,4 +1,4 @@
-"""Every native analysis with atoms and parameters that a run may have, for tests of all of them."""
+"""Every native analysis with typical atoms and parameters, for tests of all analyses."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -44,35 +44,35 @@ from paceline.analysis.waterdynamics import SurvivalProbability
 
 
 class Case(NamedTuple):
-    """How to make an analysis of a Universe, the arrays of its results, and its frames."""
+    """How to create an analysis of a Universe, the arrays of its results, and its frames."""
 
     make: Callable[[Any], Any]
     results: Callable[[Any], list[np.ndarray]]
-    #: Takes frames at equal distances in time alone.
+    #: True if frames must be at equal distances in time.
     equidistant: bool = False
-    #: Takes frames in increasing order alone.
+    #: True if frames must be in increasing order.
     in_order: bool = False
 
 
 def mean_distance(r, r0):
-    """Mean of contacts' distances, Å."""
+    """Return the mean distance of contacts, Å."""
     return r.mean()
 
 
 def heights(block):
-    """Heights of every tenth atom, Å."""
+    """Return the heights of every tenth atom, Å."""
     return block.positions[:, ::10, 2]
 
 
 def speeds(block):
-    """Speeds of every tenth atom by differences of neighbours, Å/ps."""
+    """Return the speeds of every tenth atom from differences of neighbouring frames, Å/ps."""
     rows = np.arange(len(block))
     before, after = np.maximum(rows - 2, 0), np.minimum(rows + 1, len(block) - 1)
     moved = block.positions[after, ::10] - block.positions[before, ::10]
     return np.linalg.norm(moved, axis=2) / (block.times[after] - block.times[before])[:, None]
 
 
-#: Of adenylate kinase; atoms overlap and are in no order.
+#: Analyses of adenylate kinase; groups overlap, and atoms are in random order.
 ANALYSES = {
     "AverageStructure": Case(
         lambda u: AverageStructure(u, select="backbone", weights="mass", ref_frame=5),

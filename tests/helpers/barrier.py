@@ -1,4 +1,4 @@
-"""A place where workers of a test wait for one another, so that none does all the work."""
+"""Barrier at which workers of a test wait for one another, so that no worker does all the work."""
 
 import os
 import threading
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def meet(folder: Path | str, n_workers: int = 2) -> None:
-    """Wait until so many threads, of whatever processes, have come to a folder."""
+    """Wait until this number of threads, of any processes, have registered in a folder."""
     os.makedirs(folder, exist_ok=True)
     Path(folder, f"{os.getpid()}-{threading.get_ident()}").touch()
     while len(os.listdir(folder)) < n_workers:

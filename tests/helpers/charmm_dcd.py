@@ -1,4 +1,4 @@
-"""DCD files as CHARMM writes them."""
+"""DCD files as written by CHARMM."""
 
 import struct
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def shape_matrix(lengths, angles):
-    """The six numbers that CHARMM keeps of a cell: its symmetric matrix, row by row."""
+    """Return the six numbers that CHARMM stores for a cell: its symmetric matrix, row by row."""
     cosines = np.cos(np.radians(angles))
     metric = np.outer(lengths, lengths)
     for (i, j), cosine in zip(((1, 2), (0, 2), (0, 1)), cosines, strict=True):
@@ -17,7 +17,7 @@ def shape_matrix(lengths, angles):
 
 
 def write_dcd(path, version, cells):
-    """Two atoms in each of these cells, behind a header of this version of CHARMM's."""
+    """Write two atoms in each of these cells, with this version of CHARMM in the header."""
 
     def record(content):
         marker = struct.pack("<i", len(content))

@@ -1,4 +1,4 @@
-"""Disks that are full."""
+"""Simulation of full disks."""
 
 import contextlib
 import os
@@ -12,10 +12,10 @@ _NO_MODULES = "PYTHONDONTWRITEBYTECODE"
 
 @contextlib.contextmanager
 def full_disk(room: int = 64) -> Iterator[None]:
-    """Limit what a file may hold, bytes, in this process and in those that it starts.
+    """Limit the size of files, bytes, in this process and its children.
 
-    Python compiles no modules meanwhile: it would keep the part that fits, and fail to import it
-    ever after.
+    Python must not compile modules meanwhile: it would save a truncated file, and fail to import it
+    later.
     """
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     written, told = sys.dont_write_bytecode, os.environ.get(_NO_MODULES)

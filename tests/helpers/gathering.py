@@ -1,9 +1,9 @@
-"""Print how many bytes it takes one rank to gather static properties, beside its atoms.
+"""Print the memory that one rank needs to gather static properties, in addition to its atoms.
 
     python gathering.py BUFFER N_ATOMS …
 
-It is a program, since what other threads of a process allocate would count as well: that of a Dask
-client takes 256 KiB whenever it hears of its cluster.
+A separate program is needed, because allocations of other threads would count as well: a Dask
+client allocates 256 KiB whenever it receives a message from its cluster.
 """
 
 import sys
@@ -16,7 +16,7 @@ from paceline.snapshot.local_atoms import LocalAtoms, gather_properties
 
 
 def peak_of_gathering(n_atoms: int, buffer: int) -> int:
-    """Gather those of atoms that the rank has all, in no order."""
+    """Gather the properties of all atoms on one rank, in random order."""
     ids = 1 + np.random.default_rng(1).permutation(n_atoms)
     names = np.where(ids % 2, b"Na+     ", b"Cl-     ").view(np.uint8).reshape(-1, 8)
     positions, masses = np.zeros((n_atoms, 3), np.float32), ids / 7
@@ -52,5 +52,5 @@ def peak_of_gathering(n_atoms: int, buffer: int) -> int:
 
 if __name__ == "__main__":
     buffer, *numbers = map(int, sys.argv[1:])
-    peak_of_gathering(1, buffer)  # what is imported counts not
+    peak_of_gathering(1, buffer)  # imports do not count
     print(*(peak_of_gathering(n_atoms, buffer) for n_atoms in numbers))

@@ -1,4 +1,4 @@
-"""H5MD files as each program writes them, to the letter, and numbers to put into them."""
+"""H5MD files in the exact form of each program, and numbers for them."""
 
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ OUR_UNITS = {
 
 
 class Numbers(NamedTuple):
-    """Contents of a trajectory, in the units of its file."""
+    """Content of a trajectory, in the units of its file."""
 
     position: np.ndarray
     velocity: np.ndarray
@@ -62,7 +62,7 @@ def write_element(
     time_unit: str | None = None,
     **storage: Any,
 ) -> h5py.Group:
-    """A time-dependent element; `step` and `time` are numbers, or datasets to be linked to."""
+    """Write a time-dependent element; `step` and `time` are numbers, or datasets to link."""
     group = parent.create_group(name)
     group.create_dataset("value", data=values, **storage)
     if unit is not None:
@@ -76,10 +76,10 @@ def write_element(
 
 
 def write_simple(path: Path, *, units: Any = OUR_UNITS, group="atoms", **changes: Any) -> Path:
-    """Positions, velocities, forces and vectors of a box, of all frames; `changes` as told below.
+    """Write positions, velocities, forces and box vectors of all frames; see below for `changes`.
 
-    Each of "position", "velocity", "force" may be an array or None; "dtype", "boundary" and
-    keywords of h5py for its datasets may be there too.
+    "position", "velocity" and "force" may each be an array or None; `changes` may also contain
+    "dtype", "boundary", and h5py's keywords for the datasets.
     """
     held = numbers()._asdict() | {k: v for k, v in changes.items() if k in Numbers._fields}
     storage = {k: v for k, v in changes.items() if k not in (*Numbers._fields, "boundary", "dtype")}
@@ -102,9 +102,9 @@ def write_simple(path: Path, *, units: Any = OUR_UNITS, group="atoms", **changes
 
 
 def write_gromacs(path: Path, held: Numbers, molecules: Any = ()) -> Path:
-    """GROMACS 2026: mdrun, with velocities and forces at every second frame.
+    """Write a file like mdrun of GROMACS 2026, with velocities and forces in every second frame.
 
-    `molecules` are (name, count, atoms): of atoms a dictionary of arrays by the module's names.
+    `molecules` are (name, count, atoms), where atoms is a dictionary of arrays by property.
     """
     n_atoms = held.position.shape[1]
     text = "S32"
@@ -164,14 +164,14 @@ def _write_gromacs_topology(file: h5py.File, molecules: Any) -> None:
 
 
 def write_bonds(path: Path, bonds: Any) -> None:
-    """GROMACS writes those of the whole system."""
+    """Write the bonds of the whole system, like GROMACS."""
     with h5py.File(path, "a") as file:
         file["connectivity/bonds"] = np.asarray(bonds, dtype=np.int64)
         file["connectivity"].attrs["bond_count"] = np.int64(len(bonds))
 
 
 def write_lammps(path: Path, held: Numbers, group="all") -> Path:
-    """LAMMPS's dump h5md, with position, image, velocity, species and charge: no units."""
+    """Write a file like LAMMPS's dump h5md: position, image, velocity, species, charge, no unit."""
     n_frames, n_atoms, _ = held.position.shape
     with h5py.File(path, "w") as file:
         about = file.create_group("h5md")
@@ -185,7 +185,7 @@ def write_lammps(path: Path, held: Numbers, group="all") -> Path:
         box = particles.create_group("box")
         box.attrs["dimension"] = np.int32(3)
         box.attrs["boundary"] = np.array([b"periodic"] * 3, dtype="S9")
-        # ch5md: chunks of the first axis of the sample, and of all others whole.
+        # In ch5md, chunks divide only the first axis of a sample.
         first = 256 if n_atoms // 4 > 256 else n_atoms
         diagonals = np.diagonal(held.edges, axis1=1, axis2=2)
         clock: dict = {}
@@ -214,9 +214,10 @@ def write_lammps(path: Path, held: Numbers, group="all") -> Path:
 
 
 def write_espresso(path: Path, held: Numbers, ids: np.ndarray, units: Any = None) -> Path:
-    """ESPResSo: atoms in the order in which the ranks have them, which `ids` tell, frame by frame.
+    """Write a file like ESPResSo, with atoms in the order of the ranks; `ids` contains it, by
+    frame.
 
-    Of each frame the first `len(ids[frame])` places are written, from our numbers of those atoms.
+    The first `len(ids[frame])` slots of each frame are written, with the numbers of these atoms.
     """
     units = units or {}
     n_places = max(map(len, ids))

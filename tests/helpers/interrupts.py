@@ -1,4 +1,4 @@
-"""Ctrl-C at every line of ours that a function comes to, and of what waits or cleans up for us."""
+"""Ctrl-C at every line of paceline that a function executes, and in waiting or cleanup code."""
 
 import signal
 import sys
@@ -11,17 +11,17 @@ TRACED = {"paceline", "concurrent", "contextlib", "subprocess", "tempfile", "thr
 
 
 class Interrupt:
-    """SIGINT at the n-th of the lines that are reached while this is entered.
+    """SIGINT at the n-th line that is executed inside the context.
 
     Parameters
     ----------
     countdown : int
-        The line, from 1; one that is reached again does not count.
+        Number of the line, from 1. A line that is executed again does not count.
 
     Attributes
     ----------
     where : str or None
-        The line at which the signal came.
+        The line at which the signal was sent.
     """
 
     def __init__(self, countdown: int):
@@ -52,23 +52,23 @@ class Interrupt:
 
 
 def _deletes(frame: FrameType | None) -> bool:
-    """True while an object is being deleted: Python then ignores exceptions."""
+    """Return true while an object is being deleted, when Python ignores exceptions."""
     while frame is not None and frame.f_code.co_name != "__del__":
         frame = frame.f_back
     return frame is not None
 
 
 def at_every_line(work: Callable[[], Any], check: Callable[[], None]) -> int:
-    """Interrupt work at its first line, its second, and so on; the number of its lines.
+    """Interrupt work at its first line, its second, and so on; return the number of lines.
 
     Parameters
     ----------
     work : callable
-        Raises KeyboardInterrupt, and nothing else, wherever it is interrupted.
+        Must raise only KeyboardInterrupt, wherever it is interrupted.
     check : callable
-        Called after each.
+        Called after each interrupt.
     """
-    work()  # what it imports is none of its lines
+    work()  # imports do not count as its lines
     check()
     n_lines = 0
     while True:

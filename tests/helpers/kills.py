@@ -1,8 +1,8 @@
-"""Kill what writes files at random moments (`kill -9`), look at what is left, and go on.
+"""Kill processes that write files at random moments (`kill -9`), check the files, and continue.
 
-Nothing may stand under a final name but a whole file, or the one of before. The same work is then
-done again, or resumed, and gives what it gives undisturbed, bit for bit. It removes temporary files
-of the killed one where the manual says so; the others are hidden and end at random.
+A final name may refer only to a complete file, or to the previous file. The work is then repeated
+or resumed, and must give the same bits as without a kill. It removes temporary files of the killed
+process where the manual promises it; other temporary files are hidden, with random extensions.
 """
 
 import contextlib
@@ -36,10 +36,10 @@ from paceline.hdf5.repack import repack
 from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.open import open_file
 
-#: What may come of a killed process: nothing has its final name; the file of before has; all files
-#: are there; or some of several.
+#: Outcomes after a kill: no file has its final name; the previous file has it; all files exist; or
+#: some of several files exist.
 ALLOWED = ("nothing", "as before", "whole", "some")
-#: A process may be killed so often before the next one is left alone.
+#: Number of kills before the next process is left to finish.
 MOST_KILLS = 3
 N_SNAPSHOTS = 30
 SNAPSHOTS = {"HISTORY": ".HISTORY", "H5MD": ".h5md", "NetCDF": ".nc", "DCD": ".dcd"} | {
@@ -49,7 +49,7 @@ _TEMPORARY = re.compile(r"\..+\.[0-9a-f]{8,16}")
 
 
 class Killed(NamedTuple):
-    """Outcome of one killed process, or of the next one in its folder."""
+    """Outcome of a killed process, or of the next process in its folder."""
 
     kind: str
     outcome: str
@@ -57,19 +57,19 @@ class Killed(NamedTuple):
 
 
 class Wrong(Exception):
-    """Wrong outcome, described in words."""
+    """Wrong outcome, with a description."""
 
 
 class Job(NamedTuple):
-    """Something to be killed."""
+    """Work to be killed."""
 
-    #: Does it all, or what is left of it, in a folder.
+    #: Does the work, or the remaining part, in a folder.
     work: Callable[[Path], None]
-    #: Files that it makes.
+    #: Output files.
     outputs: tuple[str, ...]
-    #: Makes what it needs there.
+    #: Creates the input files.
     prepare: Callable[[Path], None] = lambda folder: None
-    #: The next one removes what a killed one left.
+    #: True if the next process removes the temporary files of a killed one.
     removes: bool = False
 
 
@@ -170,7 +170,7 @@ KINDS = (*JOBS, *(f"snapshots, {kind}" for kind in SNAPSHOTS))
 
 
 def same_file(one: Path, other: Path) -> bool:
-    """Tell whether two files hold the same; those of HDF5, tables and pages also tell of times."""
+    """Return whether two files have equal content, ignoring times in HDF5, tables and pages."""
     if one.suffix == ".h5md":
         with contextlib.suppress(OSError, KeyError), h5py.File(one) as a, h5py.File(other) as b:
             names: list[str] = []
@@ -188,7 +188,7 @@ def same_file(one: Path, other: Path) -> bool:
 
 
 def _begin(work: Callable[[Path], None], folder: Path):
-    """Start a piece of work in a process, and wait until it has begun."""
+    """Start the work in a process, and wait until it has begun."""
     context = multiprocessing.get_context("fork")
     begun, begins = os.pipe()
 
@@ -207,7 +207,7 @@ def _begin(work: Callable[[Path], None], folder: Path):
 
 
 class FileJobs:
-    """Processes that make files: one kind."""
+    """Kind of job whose processes write files."""
 
     def __init__(self, kind: str, folder: Path):
         self.job, self.folder, self.before = JOBS[kind], folder, folder / "before"
@@ -223,7 +223,9 @@ class FileJobs:
             raise RuntimeError(f"{kind}: undisturbed it ends with {process.exitcode}, {missing=}")
 
     def kill(self, place: Path, n_kills: int, random: np.random.Generator) -> Iterator[str]:
-        """Kill one after another, each of which goes on, and leave the next alone."""
+        """Kill processes one after another, each of which continues the work; let the last one
+        finish.
+        """
         shutil.copytree(self.before, place, dirs_exist_ok=True)
         for _ in range(n_kills):
             process = _begin(self.job.work, place)
@@ -240,7 +242,7 @@ class FileJobs:
         self._check_left(place)
 
     def _what_is_there(self, place: Path) -> str:
-        """An outcome; no output may be there in part."""
+        """Return the outcome; an incomplete output is an error."""
         there = [name for name in self.job.outputs if (place / name).exists()]
         new = [name for name in there if same_file(place / name, self.folder / name)]
         for name in set(there) - set(new):
@@ -252,7 +254,7 @@ class FileJobs:
         return {0: "nothing", len(self.job.outputs): "whole"}.get(len(new), "some")
 
     def _check_left(self, place: Path) -> None:
-        """Raise where anything but hidden temporary files is left, or one that should be gone."""
+        """Raise if anything but hidden temporary files is left, or a file to be removed."""
         known = {path.name for path in self.folder.iterdir()}
         found = {path.name for path in place.iterdir()} - known
         wrong = [name for name in found if self.job.removes or not _TEMPORARY.fullmatch(name)]
@@ -261,7 +263,7 @@ class FileJobs:
 
 
 class SnapshotJobs:
-    """Two ranks that write snapshots: one format."""
+    """Kind of job in which two ranks write snapshots in one format."""
 
     def __init__(self, kind: str, folder: Path):
         self.kind = kind.partition(", ")[2]
@@ -278,13 +280,13 @@ class SnapshotJobs:
         self.each = [path.read_bytes() for path in each.iterdir()]
 
     def _start(self, path: Path, *more: Path) -> tuple[subprocess.Popen, list[int]]:
-        """Write frames, after those that are there; returns the processes of the ranks, too."""
+        """Write further frames; return also the processes of the ranks."""
         words = SCRIPTS / "snapshot_series.py", path, self.kind, N_SNAPSHOTS, *more
         process = start(2, *words)
         return process, [int(process.stdout.readline().split()[1]) for _ in range(2)]
 
     def kill(self, place: Path, n_kills: int, random: np.random.Generator) -> Iterator[str]:
-        """Kill a rank of one job after another, each of which goes on, and leave the next alone."""
+        """Kill a rank of each job; the next job continues, and the last one finishes."""
         path = place / self.path.name
         for _ in range(n_kills):
             process, ranks = self._start(path)
@@ -308,7 +310,7 @@ class SnapshotJobs:
             raise Wrong(f"left: {left}")
 
     def _n_whole(self, path: Path, n_announced: int) -> int:
-        """Number of frames that can be read: each whole, and all that were announced."""
+        """Return the number of readable frames; all announced frames must be complete."""
         if not path.exists():
             found: list[bytes] = []
         elif self.kind == "CONFIG":
@@ -330,7 +332,7 @@ class SnapshotJobs:
 
 
 def _read_snapshots(path: Path) -> list[bytes]:
-    """Numbers of all frames."""
+    """Return the numbers of all frames."""
     with warnings.catch_warnings(action="ignore"):
         return [
             b"".join(
@@ -343,7 +345,7 @@ def _read_snapshots(path: Path) -> list[bytes]:
 
 
 def survey(seed: int, n: int, kinds: tuple[str, ...] = KINDS) -> Iterator[Killed]:
-    """Kill so many processes, those of all kinds in turn."""
+    """Kill a number of processes, of all kinds in turn."""
     random = np.random.default_rng(seed)
     jobs: dict[str, FileJobs | SnapshotJobs] = {}
     done = turn = 0

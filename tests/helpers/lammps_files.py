@@ -1,4 +1,4 @@
-"""LAMMPS's text dumps, made up."""
+"""Made-up text dumps of LAMMPS."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ N_FRAMES, N_ATOMS = 5, 60
 ORTHOGONAL = "pp pp pp"
 TRICLINIC = "xy xz yz pp pp pp"
 CONVENTIONS = ("x y z", "xs ys zs", "xu yu zu", "xsu ysu zsu")
-#: Bounds of the cell, and tilts behind them.
+#: Bounds of the cell, followed by tilts.
 BOUNDS = np.array([[-3.25, 9.5, 1.75], [0.5, 11.25, -2.5], [-1e-3, 8.0, 0.625]])
 
 
@@ -21,7 +21,7 @@ def frame_of(
     ids: Sequence[int] = range(1, N_ATOMS + 1),
     before: str = "",
 ) -> str:
-    """Text of one frame, its atoms in any order."""
+    """Return the text of one frame, with atoms in any order."""
     random = np.random.default_rng(number)
     rows = BOUNDS + 0.125 * number
     lines = [f"{before}ITEM: TIMESTEP", f"{100 * number}", "ITEM: NUMBER OF ATOMS", f"{len(ids)}"]
@@ -42,11 +42,11 @@ def frame_of(
 
 
 def dump(columns: str = "id type x y z", n_frames: int = N_FRAMES, **options) -> str:
-    """Text of a file."""
+    """Return the text of a file."""
     return "".join(frame_of(number, columns, **options) for number in range(n_frames))
 
 
 def write(path: Path, text: str) -> Path:
-    """Write a file as LAMMPS does, whatever the machine's ends of lines are."""
+    """Write a file with the line ends of LAMMPS on any machine."""
     path.write_bytes(text.encode())
     return path

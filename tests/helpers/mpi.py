@@ -1,6 +1,6 @@
 """Start Python on ranks of MPI.
 
-`mpiexec` is that of the wheel `mpich` by default. For another MPI say, for example,
+By default, `mpiexec` is that of the wheel `mpich`. Another MPI is selected, for example, by
 PACELINE_MPIEXEC="/opt/openmpi/bin/mpirun --map-by :OVERSUBSCRIBE".
 """
 
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-#: Seconds that a program on ranks may take: where they are more than the cores, and other tests
-#: run, it takes ten times as long as alone.
+#: Timeout of a program on ranks, seconds. With more ranks than cores, and other tests running, a
+#: program may take ten times as long as alone.
 LONGEST = 1200.0
 #: Programs that tests run on ranks.
 SCRIPTS = Path(__file__).parents[1] / "mpi"
@@ -28,7 +28,7 @@ def find_mpiexec():
 
 
 MPIEXEC = find_mpiexec()
-#: Open MPI beside the default one, as `make test-all` installs it.
+#: Open MPI in addition to the default MPI, as installed by `make test-all`.
 OPEN_MPI = [str(Path(sys.prefix, "open-mpi", "bin", "mpirun")), "--map-by", ":OVERSUBSCRIBE"]
 needs_mpi = pytest.mark.skipif(
     shutil.which(MPIEXEC[0]) is None or find_spec("mpi4py") is None,
@@ -37,7 +37,7 @@ needs_mpi = pytest.mark.skipif(
 
 
 def environment():
-    """That of the tests, with the MPI that mpiexec belongs to."""
+    """Return the environment of the tests, with the MPI of mpiexec."""
     changed = {
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
@@ -55,7 +55,7 @@ def environment():
 
 
 def start(n_ranks, *arguments, **options):
-    """Start Python on ranks; `options` are variables of its environment, None for unset ones."""
+    """Start Python on ranks; `options` are environment variables, None to unset one."""
     command = [*MPIEXEC, "-n", str(n_ranks), sys.executable, *map(str, arguments)]
     pipe = subprocess.PIPE
     variables = {
@@ -65,7 +65,7 @@ def start(n_ranks, *arguments, **options):
 
 
 def mpirun(n_ranks, *arguments, **options):
-    """Status, output and errors of Python on so many ranks."""
+    """Return status, output and errors of Python on this number of ranks."""
     process = start(n_ranks, *arguments, **options)
     try:
         out, err = process.communicate(timeout=LONGEST)

@@ -1,8 +1,8 @@
-"""Change bytes of sound files at random, and look at what comes of it.
+"""Change bytes of valid files at random, and check the outcome.
 
-Each changed file is opened, read frame by frame, validated and analysed in a child process, whose
-memory and time are limited. A child does many files; one that dies, hangs or grows is followed by
-another, which goes on behind the file that did it.
+Each changed file is opened, read frame by frame, validated and analysed in a child process with
+limits of memory and time. A child processes many files. If it dies, hangs or uses too much memory,
+the next child continues after the file that caused this.
 """
 
 import contextlib
@@ -28,10 +28,10 @@ from helpers.trials import ALLOWED, CheckpointTrial, Forbidden, IndexTrial, Traj
 from helpers.waiting import PATIENCE
 from paceline.hdf5 import sandbox
 
-#: Memory that a file of some kB may take beyond that of the process, bytes: the process that calls
-#: HDF5's library has a limit of its own.
+#: Memory that a file of some kB may use, in addition to that of the process, bytes. The process
+#: that calls HDF5's library has its own limit.
 MEMORY = 1200 << 20
-#: Changes that keep the size of a file, and the others.
+#: Changes that keep the size of a file, and other changes.
 IN_PLACE = ("flip", "flip", "byte", "number", "zero")
 SHIFTING = ("insert", "delete", "cut", "twice")
 TRIALS = dict.fromkeys(MAKERS, TrajectoryTrial) | {
@@ -47,17 +47,17 @@ class Found(NamedTuple):
     kind: str
     number: int
     outcome: str
-    #: Words about it.
+    #: Message.
     what: str
-    #: The changed bytes, where the outcome is not allowed.
+    #: The changed content, if the outcome is not allowed.
     content: bytes = b""
 
 
 def changed(content: bytes, borders: tuple[int, ...], random: np.random.Generator) -> bytes:
     """Make one to three changes, half of them near the beginning of the file or of a frame.
 
-    A file that cannot be opened shows little, so most files without frames of their own keep their
-    size.
+    A file that cannot be opened tests little; most files without separate frames therefore keep
+    their size.
     """
     for _ in range(random.choice([1, 1, 1, 2, 3])):
         size = len(content)
@@ -96,7 +96,7 @@ def changed(content: bytes, borders: tuple[int, ...], random: np.random.Generato
 
 
 def mutation(kind: str, sound: SoundFile, seed: int, number: int) -> bytes:
-    """The changed bytes of a number, which are the same each time."""
+    """Return the changed content of a number; it is the same each time."""
     random = np.random.default_rng([seed, zlib.crc32(kind.encode()), number])
     while (content := changed(sound.content, sound.borders, random)) == sound.content:
         pass
@@ -104,11 +104,11 @@ def mutation(kind: str, sound: SoundFile, seed: int, number: int) -> bytes:
 
 
 def _child(pipe: Connection, kind: str, seed: int, first: int, stop: int, folder: Path) -> None:
-    """Judge changed files one after another; send the number of each before, and what came."""
+    """Judge changed files; send the number of each before, and then its outcome."""
     os.setsid()
     trial = TRIALS[kind](kind, folder)
     resource.setrlimit(resource.RLIMIT_AS, (_virtual_memory() + 3 * MEMORY,) * 2)
-    # Of what is started for any file of the kind.
+    # Start everything that any file of this kind needs.
     trial.judge(folder, trial.sound.content, np.random.default_rng(0))
     base = _peak()
     for number in range(first, stop):
@@ -134,7 +134,7 @@ def _child(pipe: Connection, kind: str, seed: int, first: int, stop: int, folder
 
 
 def _peak() -> int:
-    """Most memory so far, of this process and the one that opens HDF5 files, bytes."""
+    """Return the peak memory of this process and of the one that opens HDF5 files, bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
     helper = sandbox._helper._process
     if helper is not None:
@@ -149,7 +149,7 @@ def _virtual_memory() -> int:
 
 
 def survey(seed: int, n: int, kinds: tuple[str, ...] = KINDS) -> Iterator[Found]:
-    """Judge so many changed files, as many of each kind."""
+    """Judge this number of changed files, equally many of each kind."""
     context = multiprocessing.get_context("fork")
     for place, kind in enumerate(kinds):
         next_one, stop = 0, n // len(kinds) + (place < n % len(kinds))
@@ -175,7 +175,7 @@ def survey(seed: int, n: int, kinds: tuple[str, ...] = KINDS) -> Iterator[Found]
 
 
 def _followed(pipe: Connection, process, kind: str, first: int) -> Iterator[Found]:
-    """Findings of a child, up to its end; the last one tells an early end."""
+    """Yield the findings of a child; the last one reports an early end."""
     number, begun = None, time.monotonic()
     try:
         while True:

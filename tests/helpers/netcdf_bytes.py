@@ -1,4 +1,4 @@
-"""Amber NetCDF files, byte by byte."""
+"""Amber NetCDF files, written byte by byte."""
 
 import struct
 from dataclasses import dataclass, field
@@ -8,26 +8,26 @@ import numpy as np
 
 from helpers.trajectory_bytes import Trajectory
 
-#: Tags of lists, and types of values, as the format numbers them.
+#: Tags of lists, and types of values, by their numbers in the format.
 DIMENSIONS, VARIABLES, ATTRIBUTES = 10, 11, 12
 CHAR, FLOAT, DOUBLE = 2, 5, 6
 
 
 class Variable(NamedTuple):
-    """One that has a part in each record."""
+    """Variable with an entry in each record."""
 
     name: bytes
     units: bytes
-    #: Places of its dimensions, but for the frames', in `Coding.dimensions`.
+    #: Indices of its dimensions, except that of frames, in `Coding.dimensions`.
     dimensions: list[int]
     kind: int
-    #: Of all frames, shape (n_frames, …).
+    #: Numbers of all frames, shape (n_frames, …).
     numbers: np.ndarray
     scale_factor: float | None = None
 
     @property
     def rows(self) -> np.ndarray:
-        """Its bytes, shape (n_frames, n_bytes)."""
+        """Return its bytes, shape (n_frames, n_bytes)."""
         n_frames = len(self.numbers)
         code = {FLOAT: ">f4", DOUBLE: ">f8"}[self.kind]
         return self.numbers.reshape(n_frames, -1).astype(code).view(np.uint8)
@@ -35,7 +35,7 @@ class Variable(NamedTuple):
 
 @dataclass(frozen=True)
 class Coding:
-    """How a header of one version of the format is written."""
+    """Encoding of a header in one version of the format."""
 
     version: int
     count: str = field(init=False)
@@ -70,7 +70,7 @@ class Coding:
         return content + self.n(variable.rows.shape[1]) + struct.pack(self.offset, begin)
 
     def header(self, n_records: int, n_atoms: int, variables: list[Variable], start: int) -> bytes:
-        """All that stands before the first record, which is at `start`."""
+        """Return all bytes before the first record, which is at `start`."""
         sizes = {b"frame": 0, b"atom": n_atoms}
         sizes |= dict.fromkeys((b"spatial", b"cell_spatial", b"cell_angular"), 3)
         dimensions = [self.text(name) + self.n(size) for name, size in sizes.items()]
@@ -89,7 +89,7 @@ class Coding:
 def netcdf(
     positions: np.ndarray, *, version: int = 2, motion: bool = True, n_claimed: int | None = None
 ) -> Trajectory:
-    """Write positions, Å, shape (n_frames, n_atoms, 3), with velocities where `motion`."""
+    """Write positions, Å, shape (n_frames, n_atoms, 3), with velocities if `motion`."""
     n_frames, n_atoms, _ = positions.shape
     times, ones = 2.5 * np.arange(n_frames), np.ones((n_frames, 1))
     variables = [

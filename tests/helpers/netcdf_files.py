@@ -1,4 +1,4 @@
-"""Amber's NetCDF files as scipy and netCDF4 write them, and numbers to put into them."""
+"""Amber NetCDF files as written by scipy and netCDF4, and numbers for them."""
 
 import warnings
 from pathlib import Path
@@ -30,7 +30,7 @@ RECORD = 4 + 3 * N_ATOMS * 12 + 48
 
 
 def values(n_frames=N_FRAMES, n_atoms=N_ATOMS):
-    """Numbers of all variables, in Amber's units, f64."""
+    """Return the numbers of all variables, in Amber's units, f64."""
     random = np.random.default_rng(7)
     return {
         "time": 100.25 + 0.1 * np.arange(n_frames),
@@ -48,7 +48,7 @@ def dimensions_of(name, restart=False):
 
 
 def fill(file, arrays, *, kind="f4", scale=None, units=UNITS, frame=None, restart=False, extra=()):
-    """Give an open NetCDF file, of scipy or netCDF4, Amber's conventions and these arrays."""
+    """Write Amber's conventions and these arrays to an open NetCDF file of scipy or netCDF4."""
     file.Conventions = "AMBERRESTART" if restart else "AMBER"
     file.ConventionVersion = "1.0"
     n_frames, n_atoms, _ = next(
@@ -92,14 +92,14 @@ def write_netcdf4(path, arrays, format, **kwargs):
 
 
 def opened(path, **kwargs):
-    """A reader, and that it warns of nothing."""
+    """Return a reader, after checking that it does not warn."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", PacelineWarning)
         return Reader(path, **kwargs)
 
 
 def frames(reader):
-    """Numbers of all frames."""
+    """Return the numbers of all frames."""
     return [
         {
             "time": ts.time,

@@ -13,7 +13,7 @@ def hang(path, options=None):
 
 
 def hang_visibly(path, options=None):
-    """Leave a file `hanging` beside it when it begins."""
+    """Hang, after creating a file `hanging` next to `path`."""
     Path(path).with_name("hanging").touch()
     hang(path)
 
@@ -46,7 +46,7 @@ class Killing:
 
 
 def break_off(path):
-    """End in the middle of an answer, of which much is on its way already."""
+    """Exit in the middle of an answer, after much of it was sent."""
     return [bytes(1 << 20), Killing()]
 
 

@@ -1,4 +1,4 @@
-"""Runs of a scaling measurement that nobody does."""
+"""Simulated runs of a scaling measurement."""
 
 import json
 
@@ -10,7 +10,7 @@ MS = 10**6
 
 
 def block(number, worker, start, end, **parts):
-    """A block of 16 frames; times in ms."""
+    """Return a block of 16 frames; times are in ms."""
     named = dict.fromkeys(("wait", "open", "read", "decode", "transform", "compute", "comm"), 0)
     named |= {name: value * MS for name, value in parts.items()}
     first = 16 * number
@@ -21,9 +21,9 @@ def block(number, worker, start, end, **parts):
 
 
 class Pretended:
-    """Runs that nobody does, of an analysis that takes 8 s on one worker.
+    """Simulated runs of an analysis that takes 8 s on one worker.
 
-    `answer` has, for some of them by number, what they tell instead, or what they raise.
+    For some runs, by number, `answer` contains other results, or an exception to raise.
     """
 
     def __init__(self, monkeypatch):

@@ -1,4 +1,4 @@
-"""Analyses whose rows depend on all frames before, and the same by loops over frames."""
+"""Analyses whose rows depend on all previous frames, and the same as loops over frames."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ import paceline
 
 
 class Way:
-    """Length of the way of each atom: sums of single precision, whose bits tell of their order."""
+    """Path length of each atom: sums in single precision, whose bits depend on their order."""
 
     def scan(self, block):
         steps = np.linalg.norm(np.diff(block.positions, axis=0), axis=2)
@@ -23,7 +23,7 @@ class Way:
 
 
 class PathLength(paceline.AnalysisBase):
-    """Length of the way of each atom until each frame, Å."""
+    """Path length of each atom up to each frame, Å."""
 
     stages = 2
 
@@ -35,7 +35,7 @@ class PathLength(paceline.AnalysisBase):
 
 
 def path_lengths(positions):
-    """The same of positions in all frames."""
+    """Return the same for positions in all frames."""
     steps = np.diff(positions.astype(float), axis=0, prepend=positions[:1])
     return np.linalg.norm(steps, axis=2).cumsum(axis=0)
 
@@ -45,18 +45,18 @@ def is_far(block):
 
 
 def seen(block):
-    """Atoms that were far."""
+    """Return the atoms that were far."""
     return is_far(block).any(axis=0)
 
 
 def either(left, right):
-    """Join two; it changes the first, as `merge` may."""
+    """Join two states; this changes the first, as `merge` may."""
     left |= right
     return left
 
 
 def n_seen(block, before):
-    """How many atoms have been far so far; it changes the state, as `compute` may."""
+    """Return how many atoms have been far so far; this changes the state, as `compute` may."""
     found = np.zeros(block.positions.shape[1], bool) if before is None else before
     counts = []
     for far in is_far(block):
@@ -70,7 +70,7 @@ def seen_so_far(atoms):
 
 
 def opening(block):
-    """State after the block, given that before it: closed or open, and which it was."""
+    """Return the state after a block from that before: open or closed, and the last change."""
     return np.array([_go_on(block, False)[-1], _go_on(block, True)[-1]])
 
 

@@ -1,4 +1,4 @@
-"""One of each analysis class that MDAnalysis ships."""
+"""One analysis of each class that MDAnalysis provides."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,7 +29,7 @@ from MDAnalysis.analysis import (
 from MDAnalysis.analysis.base import AnalysisFromFunction
 from MDAnalysisTests.datafiles import DCD, PSF, RNA_PDB, RNA_PSF
 
-#: One of each class that MDAnalysis ships as parallelisable, of `protein`.
+#: One analysis of each parallelisable class of MDAnalysis, for `protein`.
 SPLIT = {
     "AnalysisFromFunction": lambda u: AnalysisFromFunction(gyration, u.atoms),
     "AtomicDistances": lambda u: atomicdistances.AtomicDistances(ca(u)[:5], ca(u)[5:10]),
@@ -60,13 +60,13 @@ SPLIT = {
 
 #: Names of bases in `strands`.
 BASES = {"a_name": "ADE", "c_name": "CYT", "g_name": "GUA", "u_name": "URA"}
-#: The same, of `strands`.
+#: Further analyses, for `strands`.
 OF_STRANDS = {
     "WatsonCrickDist": lambda u: nucleicacids.WatsonCrickDist(*pairs(u), **BASES),
     "MinorPairDist": lambda u: nucleicacids.MinorPairDist(*pairs(u, (2, 19), (16, 4)), **BASES),
     "MajorPairDist": lambda u: nucleicacids.MajorPairDist(*pairs(u, (1, 4), (11, 8)), **BASES),
 }
-#: One of each class that needs all frames in order, of `protein`. `AlignTraj` writes a file.
+#: One analysis of each class that needs all frames in order. `AlignTraj` writes a file.
 ORDERED = {
     "AlignTraj": lambda u: align.AlignTraj(u, u, select="name CA", filename="aligned.xtc"),
     "AverageStructure": lambda u: align.AverageStructure(u, u, select="name CA"),
@@ -80,13 +80,14 @@ ORDERED = {
     ),
 }
 EVERY = SPLIT | OF_STRANDS | ORDERED
-#: They sum over frames, and MDAnalysis merges one sum a part: how much the order may matter.
+#: Classes that sum over frames, and how much the order may matter. MDAnalysis merges one sum per
+#: part.
 SUMS = {
     "DensityAnalysis": 1e-13,
     "InterRDF": 1e-13,
     "InterRDF_s": 1e-13,
     "LinearDensity": 1e-13,
-    "PersistenceLength": 2e-6,  # sums of single precision
+    "PersistenceLength": 2e-6,  # sums in single precision
 }
 
 
@@ -99,18 +100,18 @@ def gyration(atoms):
 
 
 def neutral(universe):
-    """Residues without charge."""
+    """Return residues without charge."""
     return sum(one.atoms for one in universe.residues if abs(one.charge) < 1e-6)
 
 
 def pairs(universe, ones=(0, 21), others=(1, 22)):
-    """Two groups of nucleotides."""
+    """Return two groups of nucleotides."""
     rna = universe.select_atoms("segid RNAA").residues
     return rna[list(ones)], rna[list(others)]
 
 
 def protein(folder: Path) -> tuple:
-    """Write the first 30 residues of adenylate kinase, in a cell; a topology, and 98 frames."""
+    """Write the first 30 residues of adenylate kinase, in a cell: a topology, and 98 frames."""
     whole = MDAnalysis.Universe(PSF, DCD)
     part = whole.select_atoms("resid 1:30")
     path = folder / "part.xtc"
@@ -122,7 +123,7 @@ def protein(folder: Path) -> tuple:
 
 
 def strands(folder: Path) -> tuple:
-    """Write RNA whose atoms move at random; a topology, and 20 frames."""
+    """Write RNA whose atoms move at random: a topology, and 20 frames."""
     universe = MDAnalysis.Universe(RNA_PSF, RNA_PDB)
     path, rng = folder / "strands.xtc", np.random.default_rng(3)
     at = universe.atoms.positions
@@ -134,7 +135,7 @@ def strands(folder: Path) -> tuple:
 
 
 def assert_same(found, expected, *, rounding):
-    """The same bits; or, of what is summed by parts, the same but for rounding."""
+    """Check equal bits, or equality up to rounding for results that are sums of parts."""
     if isinstance(expected, Mapping):
         assert found.keys() == expected.keys()
         for key in expected:

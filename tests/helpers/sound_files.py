@@ -1,4 +1,4 @@
-"""Small sound files of every format, to be damaged; each is made the first time it is asked for."""
+"""Small valid files of every format, which tests damage. Each is made on first use."""
 
 import shutil
 import tempfile
@@ -24,10 +24,10 @@ GZIP = {"compression": "gzip", "shuffle": True, "fletcher32": True}
 
 
 class SoundFile(NamedTuple):
-    """A file without a fault, and where its frames are.
+    """A valid file, and the offsets of its frames.
 
-    `borders` has the first byte of each frame, then the end of the file; it is empty where bytes
-    of a frame have no place of their own.
+    `borders` contains the first byte of each frame, and the end of the file. It is empty if the
+    data of a frame is not contiguous.
     """
 
     kind: str
@@ -37,7 +37,7 @@ class SoundFile(NamedTuple):
 
 
 def positions(n_atoms: int = N_ATOMS) -> np.ndarray:
-    """Atoms that move a little from frame to frame, Å."""
+    """Return positions of atoms that move a little from frame to frame, Å."""
     random = np.random.default_rng(1)
     first = random.uniform(0, 30, (n_atoms, 3))
     return (first + random.normal(0, 1, (N_FRAMES, n_atoms, 3)).cumsum(axis=0)).astype(np.float32)
@@ -95,7 +95,7 @@ def _written(write: Callable[[Path], object], name: str) -> Callable[[Path], Sou
 
 
 def _latest(path: Path) -> None:
-    """Write the newest structures of HDF5, whose metadata have checksums."""
+    """Write the newest HDF5 structures, whose metadata have checksums."""
     write_simple(path.with_name("earlier"), **CHUNKS)
     with h5py.File(path, "w", libver="latest") as new, h5py.File(path.with_name("earlier")) as old:
         for name in old:
@@ -139,7 +139,7 @@ def _text(name: str, lines, width: int) -> Callable[[Path], SoundFile]:
 
 
 def _joined_history():
-    """Lines of a file in which frames hold different fields, so that it has an index."""
+    """Return lines of a file in which frames have different fields, so that it needs an index."""
     yield from dlpoly_files.history(0, 2)
     for frame in range(2, dlpoly_files.N_FRAMES):
         yield from dlpoly_files.frame_of(frame, frame % 3)
@@ -154,7 +154,7 @@ def _lammps(columns: str, box: str) -> Callable[[Path], SoundFile]:
     return made
 
 
-#: How each kind is made, in a folder of its own.
+#: Function that creates each kind, in a separate folder.
 MAKERS: dict[str, Callable[[Path], SoundFile]] = {
     "xtc": _xtc(N_ATOMS),
     "xtc, plain floats": _xtc(7),
@@ -190,7 +190,7 @@ MAKERS: dict[str, Callable[[Path], SoundFile]] = {
 
 
 def sound_file(kind: str) -> SoundFile:
-    """Make the file of a kind."""
+    """Return the file of a kind."""
     folder = Path(tempfile.mkdtemp())
     try:
         return MAKERS[kind](folder)._replace(kind=kind)

@@ -1,4 +1,4 @@
-"""An analysis of three stages: of a merged result, of rows, and merged again."""
+"""Analysis with three stages: a merged result, rows, and a merged result."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ class Total:
 
 
 class Deviation:
-    """Root mean square distance from given positions, of each frame."""
+    """Root mean square distance of each frame from given positions."""
 
     def __init__(self, positions):
         self.positions = positions
@@ -27,7 +27,7 @@ class Deviation:
 
 
 class Largest:
-    """Largest distance from any of given rows."""
+    """Largest distance from any of the given rows."""
 
     def __init__(self, rows):
         self.limit = np.nanmean(rows)
@@ -40,7 +40,7 @@ class Largest:
 
 
 class Spread(paceline.AnalysisBase):
-    """Deviation from the mean, and how many coordinates are beyond its mean: three stages."""
+    """Deviation from the mean, and number of coordinates beyond its mean, in three stages."""
 
     stages = 3
 

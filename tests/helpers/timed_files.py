@@ -1,4 +1,4 @@
-"""Files that say little, or something else, of the times of their frames."""
+"""Files with missing or misleading times of their frames."""
 
 import struct
 from pathlib import Path
@@ -12,13 +12,13 @@ VMD = ("Created by DCD plugin", "REMARKS Created 01 May, 2025 at 12:00")
 
 
 def walk(n_frames: int = 40, n_atoms: int = 30) -> np.ndarray:
-    """Positions of atoms that walk at random, float32, shape (n_frames, n_atoms, 3), Å."""
+    """Return random walks of atoms, float32, shape (n_frames, n_atoms, 3), Å."""
     steps = np.random.default_rng(7).normal(size=(n_frames, n_atoms, 3))
     return np.cumsum(steps, axis=0).astype(np.float32)
 
 
 def write_topology(path: Path, n_atoms: int = 30) -> str:
-    """Write a structure of so many atoms."""
+    """Write a structure with this number of atoms."""
     universe = MDAnalysis.Universe.empty(n_atoms, trajectory=True)
     universe.add_TopologyAttr("names", ["C"] * n_atoms)
     universe.atoms.write(str(path))
@@ -34,7 +34,7 @@ def write_dcd(
     first: int = 0,
     every: int = 1,
 ) -> str:
-    """Write a DCD file with this title, and `delta` as the length of a step in its header."""
+    """Write a DCD file with this title, and with `delta` as the step length in its header."""
     n_frames, n_atoms, _ = positions.shape
     integers = [n_frames, first, every, n_frames * every, *[0] * 15, 24]
     head = bytearray(struct.pack("<4s20i", b"CORD", *integers))
@@ -50,7 +50,7 @@ def write_dcd(
 def write_dump(
     path: Path, positions: np.ndarray, *, every: int = 500, units: str = "", time: float = 0.0
 ) -> str:
-    """Write a dump of LAMMPS: `units` that it states, and the `time` between frames in them."""
+    """Write a LAMMPS dump that states `units`; `time` is the time between frames in these units."""
     lines = [f"ITEM: UNITS\n{units}"] if units else []
     for number, frame in enumerate(positions):
         lines += [f"ITEM: TIME\n{number * time:.17g}"] if time else []

@@ -1,4 +1,4 @@
-"""An analysis that only tests have, declared as those of the package are."""
+"""Analysis that exists only in tests, declared like those of the package."""
 
 from typing import Any, Literal
 
@@ -18,13 +18,13 @@ class ToyExtent(AnalysisBase):
     atomgroup : AtomGroup
         The atoms.
     axis : {"x", "y", "z"}
-        Axis along which the extent is measured. It is one of the laboratory.
+        Axis of the laboratory along which the extent is measured.
     least : float
-        Least extent that counts, Å. Smaller ones are 0.
+        Smallest extent that counts, Å. Smaller extents become 0.
     factor : int
         Factor of all extents.
     pbc : bool
-        It changes nothing.
+        Has no effect.
 
     Attributes
     ----------

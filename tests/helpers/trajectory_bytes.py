@@ -1,4 +1,4 @@
-"""Small trajectories of real positions, and what can be wrong with them."""
+"""Small trajectories of real positions, and ways to damage them."""
 
 import struct
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-#: Names, offsets in a frame and `struct` codes of the fields of an XTC frame of over 9 atoms.
+#: Names, offsets in a frame and `struct` codes of the fields of an XTC frame of more than 9 atoms.
 XTC_FIELDS = {
     "magic": (0, "i"),
     "atoms": (4, "i"),
@@ -25,20 +25,20 @@ XTC_PACKED = 92
 
 @dataclass(frozen=True)
 class Trajectory:
-    """The bytes of a whole file, and where its frames are.
+    """The bytes of a whole file, and the offsets of its frames.
 
     Attributes
     ----------
     content : bytes
     borders : tuple of int
-        Start of each frame, then the end of the file.
+        Start of each frame, and the end of the last.
     fields : tuple of int
         Offsets of the fields of a frame from its first byte.
     n_atoms : int
     suffix : str
     stored : callable or None
-        Positions, float32, Å, that the bytes of a frame hold at the places of the whole file's;
-        None where a frame's places depend on what it holds.
+        Function that returns the positions (float32, Å) in the bytes of a frame; None if the layout
+        of a frame depends on its content.
     """
 
     content: bytes
@@ -53,12 +53,12 @@ class Trajectory:
         return len(self.borders) - 1
 
     def frame_of(self, at: int) -> int | None:
-        """Frame that holds the byte `at`; None for the header of the file."""
+        """Return the frame that contains the byte `at`; None for the header of the file."""
         frame = int(np.searchsorted(self.borders, at, side="right")) - 1
         return None if frame < 0 else frame
 
     def frame(self, number: int, content: bytes) -> bytes:
-        """The bytes of `content` where this file has the frame."""
+        """Return the bytes of `content` at the offsets of a frame in this file."""
         return content[self.borders[number] : self.borders[number + 1]]
 
     def cut(self, at: int) -> bytes:
@@ -68,12 +68,12 @@ class Trajectory:
         return self.content[:at] + new + self.content[at + len(new) :]
 
     def without(self, frame: int) -> tuple[bytes, bytes]:
-        """The file before and behind a frame."""
+        """Return the file before and after a frame."""
         return self.content[: self.borders[frame]], self.content[self.borders[frame + 1] :]
 
 
 def xtc(content: bytes) -> Trajectory:
-    """Find the frames of a whole XTC file, by nothing but the format's description."""
+    """Find the frames of a whole XTC file, directly by the description of the format."""
     borders, at = [], 0
     while at < len(content):
         borders.append(at)
@@ -85,7 +85,7 @@ def xtc(content: bytes) -> Trajectory:
 
 
 def xtc_with(file: Trajectory, frame: int, **fields: object) -> bytes:
-    """The file with other values in a frame's header; `small_index=3` is "small index"."""
+    """Return the file with other values in a frame header; `small_index=3` is "small index"."""
     return _with_fields(XTC_FIELDS, file, frame, fields)
 
 
@@ -100,7 +100,7 @@ def _with_fields(known: dict, file: Trajectory, frame: int, fields: dict[str, ob
 
 
 def xtc_range(content: bytes, at: int) -> tuple[np.ndarray, np.ndarray]:
-    """Least and largest positions, Å, that the header of the frame at `at` allows."""
+    """Return the minimum and maximum positions, Å, in the header of the frame at `at`."""
     (precision,) = struct.unpack_from(">f", content, at + 56)
     limits = np.array(struct.unpack_from(">6i", content, at + 60), dtype=np.float32).reshape(2, 3)
     with np.errstate(all="ignore"):
@@ -110,7 +110,7 @@ def xtc_range(content: bytes, at: int) -> tuple[np.ndarray, np.ndarray]:
 
 @dataclass(frozen=True)
 class DcdVariant:
-    """How a DCD file is written."""
+    """Variant of a DCD file."""
 
     big_endian: bool = False
     wide: bool = False
@@ -174,7 +174,7 @@ def _dcd_positions(frame: bytes, n_atoms: int, variant: DcdVariant) -> np.ndarra
     return np.column_stack(columns).astype(np.float32)
 
 
-#: Names, offsets in a frame and `struct` codes of the fields of a TRR frame's header.
+#: Names, offsets in a frame and `struct` codes of the fields in the header of a TRR frame.
 TRR_FIELDS = {
     "magic": (0, "i"),
     "length": (4, "i"),
@@ -220,7 +220,7 @@ def trr(positions: np.ndarray, *, double: bool = False) -> Trajectory:
 
 
 def _trr_frame(number: int, positions: np.ndarray, code: str) -> bytes:
-    """Every other frame has velocities, every third one forces."""
+    """Return a frame; every other frame has velocities, and every third one forces."""
     box = np.diag([3, 3.1, 3.2 + number])
     velocities = positions / 7 if number % 2 == 0 else positions[:0]
     forces = -positions if number % 3 == 0 else positions[:0]
@@ -234,12 +234,14 @@ def _trr_frame(number: int, positions: np.ndarray, code: str) -> bytes:
 
 
 def trr_with(file: Trajectory, frame: int, **fields: object) -> bytes:
-    """The file with other values in a frame's header; `length_again=3` is "length again"."""
+    """Return the file with other values in the header of a frame; `length_again=3` is "length
+    again".
+    """
     return _with_fields(TRR_FIELDS, file, frame, fields)
 
 
 def byte_changes(file: Trajectory, n: int, seed: int) -> Iterator[tuple[int, bytes]]:
-    """Files that differ from `file` in one byte: where, and the whole of it."""
+    """Yield files that differ from `file` in one byte: the offset, and the whole content."""
     random = np.random.default_rng(seed)
     for at in random.integers(len(file.content), size=n):
         new = file.content[at] ^ int(random.integers(1, 256))
@@ -247,7 +249,7 @@ def byte_changes(file: Trajectory, n: int, seed: int) -> Iterator[tuple[int, byt
 
 
 def plain_xtc_frame(n_atoms: int) -> bytes:
-    """A frame of at most 9 atoms, which stand as floats."""
+    """Return a frame of at most 9 atoms, which are stored as floats."""
     numbers = (0.0,) * 9, (1.0,) * (3 * n_atoms)
     return struct.pack(
         f">3if9fi{3 * n_atoms}f", 1995, n_atoms, 0, 0.0, *numbers[0], n_atoms, *numbers[1]

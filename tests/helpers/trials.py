@@ -1,4 +1,4 @@
-"""Judge what comes of a changed file: trajectories, saved indexes, and checkpoints."""
+"""Judge the outcome for changed files: trajectories, saved indexes, and checkpoints."""
 
 import contextlib
 import io
@@ -21,15 +21,14 @@ from paceline.cli import main as command_line
 from paceline.errors import AnalysisError, PacelineError, PacelineWarning, WorkerError
 from paceline.mdanalysis.reader import Reader
 
-#: What may come of a changed file: refused by name; read, with words about it; read, and only
-#: `validate` has words about it; read as before; read with other numbers, which the format cannot
-#: show.
+#: Outcomes for a changed file: refused with its name; read with a warning; read with a warning only
+#: from `validate`; read as before; read with other numbers, which the format cannot detect.
 ALLOWED = ("refused", "told", "told by validate", "equal", "unseen")
-#: Most frames of a changed file that are looked at one by one.
+#: Maximum number of frames of a changed file that are read one by one.
 MOST_FRAMES = 200
-#: Bytes before the border of a frame that is recognised by them.
+#: Number of bytes before the end of a frame by which it is recognised.
 _TAIL = 16
-#: Times (ps) beyond this are of no trajectory here.
+#: Times (ps) beyond this value do not occur in these trajectories.
 ABSURD = 1e9
 OPTIONS = {"h5md, lammps": {"units": "Angstrom, ps"}}
 TEXT = ("history", "history, edited", "config", "lammps", "lammps, scaled")
@@ -38,11 +37,11 @@ TOPOLOGIES = ("h5md, gromacs", "hdf5, mdtraj", "history", "config")
 
 
 class Forbidden(Exception):
-    """An outcome that is not allowed, and words about it, which begin with it."""
+    """An outcome that is not allowed; its message begins with it."""
 
 
 def check_error(error: BaseException, path: Path) -> str:
-    """Raise `Forbidden` unless an error is one of ours, or the system's, and names the file."""
+    """Raise `Forbidden` unless an error is of paceline or the system, and names the file."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, WorkerError):
         raise Forbidden(f"a worker ended: {text}")
@@ -54,7 +53,7 @@ def check_error(error: BaseException, path: Path) -> str:
 
 
 class Frame(NamedTuple):
-    """Numbers of one frame, each as its bits."""
+    """Numbers of one frame, as bits."""
 
     positions: np.ndarray | None
     velocities: np.ndarray | None
@@ -84,7 +83,7 @@ def _bits(array: np.ndarray) -> bytes:
 
 
 def possible(dimensions: np.ndarray) -> bool:
-    """Tell whether six numbers can be a cell."""
+    """Return whether six numbers can be a cell."""
     lengths, angles = dimensions[:3], dimensions[3:]
     return bool(
         np.isfinite(dimensions).all()
@@ -94,13 +93,14 @@ def possible(dimensions: np.ndarray) -> bool:
 
 
 class Reading(NamedTuple):
-    """All that reading a file gave."""
+    """Everything that reading a file returned."""
 
     frames: list[Frame | None]
     starts: list[int]
     #: Warnings, and errors of single frames.
     words: list[str]
-    #: Of HDF5 files, by field: offset and size of chunks or of the whole, and the numbers in one.
+    #: For HDF5 files, by field: offsets and sizes of chunks or of the whole, and the numbers in
+    #: one.
     places: dict[str, tuple[np.ndarray, np.ndarray, int]]
 
 
@@ -137,7 +137,7 @@ def _places(file) -> dict[str, tuple[np.ndarray, np.ndarray, int]]:
 
 @contextlib.contextmanager
 def heard(words: list[str]) -> Iterator[None]:
-    """Keep what is warned of; what is no warning of ours is `Forbidden`."""
+    """Collect warnings; a warning of another package is `Forbidden`."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -160,7 +160,7 @@ class TrajectoryTrial:
         self.remarks = {f.what for f in paceline.validate(path, **self.options).findings}
 
     def judge(self, folder: Path, content: bytes, random: np.random.Generator) -> tuple[str, str]:
-        """Outcome, and words about it."""
+        """Return the outcome, and its message."""
         path = folder / self.sound.name
         path.write_bytes(content)
         n_before = len(self.whole.words)
@@ -191,7 +191,7 @@ class TrajectoryTrial:
         return any(word.rpartition("/")[2] == old.rpartition("/")[2] for old in self.whole.words)
 
     def _check_validated(self, path: Path, *, refused: bool) -> list[str]:
-        """Validate; returns what is said that is not said of the sound file."""
+        """Validate the file; return messages that the valid file does not cause."""
         words: list[str] = []
         with heard(words):
             verdict = paceline.validate(path, n_workers=2, progress=False, **self.options)
@@ -200,11 +200,11 @@ class TrajectoryTrial:
         return [f.what for f in verdict.findings if f.what not in self.remarks]
 
     def _check_analysed(self, path: Path, found: Reading) -> None:
-        """Analyse blocks, which must hold what frames held, one by one."""
+        """Analyse blocks, which must contain the same numbers as single frames."""
         words: list[str] = []
         with heard(words):
             reader = Reader(str(path), **self.options)
-            if reader.n_atoms == 0:  # which `validate` calls bad
+            if reader.n_atoms == 0:  # an error for `validate`
                 return
             universe = MDAnalysis.Universe.empty(reader.n_atoms)
             universe.trajectory = reader
@@ -225,7 +225,7 @@ class TrajectoryTrial:
         rows = series.results.timeseries
         for number, (frame, row) in enumerate(zip(found.frames, rows, strict=True)):
             if frame is None:
-                continue  # the damage may be in what the analysis needs not
+                continue  # the damage may be in data that the analysis does not need
             if frame.positions is None:
                 if number not in out:
                     raise Forbidden(f"frame {number} has no positions, but a row of an analysis")
@@ -238,7 +238,7 @@ class TrajectoryTrial:
                     raise Forbidden(f"frame {number}: an analysis sees other numbers")
 
     def _run_command(self, path: Path, random: np.random.Generator) -> None:
-        """Run one of the commands that take the file alone."""
+        """Run one of the commands that need only the file."""
         output = path.with_name("output")
         shutil.rmtree(output, ignore_errors=True)
         output.mkdir()
@@ -270,7 +270,7 @@ class TrajectoryTrial:
             lines = said.strip().splitlines()
             last = next((k for k, line in enumerate(lines) if _is_last_line(line)), None)
             text = "\n".join(lines[-3:]) if last is None else "\n".join(lines[last:])
-            # Wrong arguments are ValueErrors; MDAnalysis parses topologies.
+            # Wrong arguments raise ValueError; MDAnalysis parses topologies.
             foreign = last is None and f"ValueError: {path.parent}" not in said
             if foreign and "-s" not in words:
                 raise Forbidden(f"{words[0]}: a foreign error: {said[-600:]}")
@@ -280,14 +280,14 @@ class TrajectoryTrial:
     def _check_frames(
         self, found: Reading, told: list[str], findings: list[str], content: bytes
     ) -> None:
-        """Raise for numbers that cannot be, and for lost or changed frames without a word."""
+        """Raise for impossible numbers, and for lost or changed frames without a warning."""
         whole = self.whole
         for number, frame in enumerate(found.frames):
             if frame is None:
                 continue
             if not (abs(frame.time) < ABSURD or told or findings):
                 raise Forbidden(f"garbage: frame {number} has the time {frame.time}")
-            # That a cell spans no volume is for `validate` to say, and for what needs a volume.
+            # Only `validate`, and analyses that need a volume, report a cell without volume.
             cell = np.full(6, 90) if frame.dimensions is None else frame.dimensions
             if not (np.isfinite(cell).all() if findings else possible(cell) or told):
                 raise Forbidden(f"garbage: frame {number} has the cell {cell}")
@@ -295,8 +295,8 @@ class TrajectoryTrial:
                 if field is not None and not (np.isfinite(field).all() or told or findings):
                     raise Forbidden(f"garbage: frame {number} has numbers that are not finite")
         if not any(frame and frame.positions is not None for frame in found.frames):
-            return  # a name was changed, and what needs positions is an error
-        # A file that ends behind a frame is whole, whatever else was changed.
+            return  # a name was changed, and analyses of positions raise an error
+        # A file that ends after a frame is complete, whatever else was changed.
         end = whole.starts[len(found.frames) :][:1]
         cut = end and content.endswith(self.sound.content[end[0] - _TAIL : end[0]])
         if len(found.frames) < len(whole.frames) and not (told or findings or cut):
@@ -309,12 +309,12 @@ class TrajectoryTrial:
             raise Forbidden(f"wide: {differ} numbers changed without a word")
 
     def _check_untouched(self, found: Reading, content: bytes) -> None:
-        """Raise where a frame differs whose bytes, and those of the header, are as they were."""
+        """Raise if a frame differs although its bytes, and those of the header, did not change."""
         old, borders = self.sound.content, self.sound.borders
         if len(content) != len(old) or not borders:
             return
         differs = np.frombuffer(content, np.uint8) != np.frombuffer(old, np.uint8)
-        # Fixed atoms are in the first frame alone.
+        # Only the first frame contains fixed atoms.
         shared = borders[1] if self.sound.kind == "dcd, fixed atoms" else borders[0]
         if differs[:shared].any():
             return
@@ -328,30 +328,30 @@ class TrajectoryTrial:
                 raise Forbidden(f"another frame: {number} differs, though none of its bytes does")
 
     def _is_header_changed(self, content: bytes) -> bool:
-        """True if a file of the same size has another header, which may mean other units."""
+        """Return whether a file of the same size has another header, which may mean other units."""
         old, borders = self.sound.content, self.sound.borders
         start = borders[0] if borders else 0
         return len(content) == len(old) and content[:start] != old[:start]
 
     def _n_touched(self, content: bytes) -> float:
-        """The most numbers that these changes may reach unseen."""
+        """Return the maximum number of values that these changes may affect undetected."""
         old = self.sound.content
         if self.sound.kind.startswith("xtc"):
-            # A bit that is another one changes what follows in its frame.
+            # A changed bit changes everything after it in its frame.
             return np.inf if len(content) == len(old) else 3 * 60 * 2
-        # Positions in LAMMPS's dumps count from a corner of their frame's cell.
+        # Positions in LAMMPS dumps are relative to a corner of the cell of their frame.
         pairs = zip(_cells_of_dump(content), _cells_of_dump(old), strict=False)
         moved = 3 * 60 * sum(one != other for one, other in pairs)
         if len(content) != len(old):
-            # A number of text may have more digits, or fewer, in lines of any length.
+            # In lines of any length, a number may have more or fewer digits.
             return moved + (20 if self.sound.kind in TEXT else 0)
         differs = np.frombuffer(content, np.uint8) != np.frombuffer(old, np.uint8)
-        # A number of a shape matrix makes all six numbers of a cell; fixed atoms are in all frames.
+        # An element of a shape matrix affects all six cell numbers; fixed atoms are in all frames.
         reach = len(self.whole.frames) if self.sound.kind == "dcd, fixed atoms" else 6
         return moved + reach * int(np.count_nonzero(differs))
 
     def _n_moved(self, found: Reading) -> int:
-        """Numbers whose address leads elsewhere in the file, where no others are."""
+        """Return how many numbers have an address that leads elsewhere in the file."""
         starts, sizes = (
             np.concatenate([np.empty(0, np.uint64), *(one[k] for one in found.places.values())])
             for k in (0, 1)
@@ -369,7 +369,7 @@ class TrajectoryTrial:
         for one, other in zip(found.frames, self.whole.frames, strict=False):
             if one is None:
                 continue
-            # One number in the head of a DCD file makes the times of all its frames.
+            # One number in the header of a DCD determines the times of all frames.
             n_fields = 4 if self.sound.kind.startswith("dcd") else 5
             for a, b in zip(one[:n_fields], other[:n_fields], strict=True):
                 if a is None or b is None or a.shape != b.shape:
@@ -380,7 +380,7 @@ class TrajectoryTrial:
 
 
 def _cells_of_dump(content: bytes) -> list[bytes]:
-    """Lines of the cell in each frame of a LAMMPS dump; none of another file."""
+    """Return the lines of the cell in each frame of a LAMMPS dump; none for another file."""
     return [part.partition(b"ITEM: ATOMS")[0] for part in content.split(b"ITEM: BOX BOUNDS")[1:]]
 
 
@@ -394,7 +394,7 @@ def _row(block) -> np.ndarray:
 
 
 class IndexTrial:
-    """A sound trajectory whose saved index is changed."""
+    """A valid trajectory with a changed saved index."""
 
     def __init__(self, kind: str, folder: Path):
         trajectory = sound_file("xtc")
@@ -405,7 +405,7 @@ class IndexTrial:
         self.sound = SoundFile(kind, self.index.name, self.index.read_bytes())
 
     def judge(self, folder: Path, content: bytes, random: np.random.Generator) -> tuple[str, str]:
-        """Outcome, and words about it: a changed index is no excuse for anything."""
+        """Return the outcome and its message; a changed index must not cause any error."""
         self.index.write_bytes(content)
         found = read(self.path, {})
         if found.words:
@@ -418,7 +418,7 @@ class IndexTrial:
 
 
 class CheckpointTrial:
-    """A run that was interrupted, whose checkpoint is changed, and that goes on."""
+    """An interrupted run with a changed checkpoint, which is then resumed."""
 
     def __init__(self, kind: str, folder: Path):
         trajectory = sound_file("xtc")
@@ -451,7 +451,7 @@ class CheckpointTrial:
         return [_bits(array) for array in (rmsd.rmsd, rmsf.rmsf, series.timeseries)]
 
     def judge(self, folder: Path, content: bytes, random: np.random.Generator) -> tuple[str, str]:
-        """Outcome, and words about it."""
+        """Return the outcome, and its message."""
         self.checkpoint.write_bytes(content)
         words: list[str] = []
         try:

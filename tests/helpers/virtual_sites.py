@@ -24,9 +24,9 @@ N_WATERS = 30
 
 
 def write_waters(path, model, cell=(20, 22, 24, 80, 75, 95), n_frames=40):
-    """Write waters that drift and turn, each atom in the cell by itself.
+    """Write waters that move and rotate, with each atom wrapped separately.
 
-    Returns a Universe without coordinates, and positions of whole waters without jumps, shape
+    Return a Universe without coordinates, and the unwrapped positions of whole waters, shape
     (n_frames, n_atoms, 3).
     """
     names, masses, charges, places = model
@@ -44,7 +44,7 @@ def write_waters(path, model, cell=(20, 22, 24, 80, 75, 95), n_frames=40):
     universe.add_TopologyAttr(
         "bonds", [(n * k, n * k + hydrogen) for k in range(N_WATERS) for hydrogen in (1, 2)]
     )
-    # Further than across the cell in all frames, and by less than half of it in one.
+    # Waters move by more than the cell in total, and by less than half of it per frame.
     starts, steps = random.uniform(0, 20, (N_WATERS, 3)), random.uniform(-2, 2, (N_WATERS, 3))
     turned = [Rotation.random(n_frames, random_state=k).apply for k in range(N_WATERS)]
     whole = np.empty((n_frames, N_WATERS, n, 3))

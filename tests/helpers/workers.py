@@ -1,7 +1,7 @@
-"""Kill a worker process of one short run after another (`kill -9`), each at a random moment.
+"""Kill a worker process of short runs (`kill -9`), each at a random moment.
 
-Each run must end by itself, with what it gives undisturbed, bit for bit, and its process after the
-last one.
+Each run must end by itself, with the same bits as an undisturbed run; the process must end after
+the last run.
 """
 
 import contextlib
@@ -29,16 +29,17 @@ from helpers.waiting import until
 from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.transform import nojump
 
-#: What may come of a killed worker.
+#: Allowed outcomes after a kill.
 ALLOWED = ("same bits",)
-#: A run that takes longer hangs, seconds: undisturbed it takes some tenths of one, and as long as
-#: its workers' imports once they are killed, many seconds on a busy machine.
+#: Seconds after which a run counts as hanging. An undisturbed run takes some tenths of a second.
+#: After a kill, a run waits for the imports of new workers, which takes many seconds on a busy
+#: machine.
 LONGEST = 60.0
 
-#: Of so many runs, one starts its workers anew, which import what they need for some seconds.
+#: In one of this many runs, workers start anew; their imports take some seconds.
 AT_START, IMPORTS = 4, 1.5
 
-#: Runs the analyses of a kind, and returns the file that they make.
+#: Function that runs the analyses of a kind, and returns their output file.
 _Work = Callable[[Path], Path]
 
 
@@ -51,7 +52,7 @@ class Killed(NamedTuple):
 
 
 def _large_results(folder: Path) -> Path:
-    """Rows of 10 kB a frame, and of 180 kB a block: more than a pipe holds."""
+    """Rows of 10 kB per frame, and of 180 kB per block: more than a pipe can buffer."""
     atoms = paceline.Universe(PSF, DCD).select_atoms("protein and name CA C N O")
 
     def positions(block: Any) -> np.ndarray:
@@ -65,7 +66,7 @@ def _large_results(folder: Path) -> Path:
 
 
 def _large_states(folder: Path) -> Path:
-    """States of 140 kB for each block, and steps as large from each block before."""
+    """States of 140 kB for each block, and steps of the same size from each previous block."""
     path = folder / "a.h5md"
     atoms = paceline.Universe(GRO, [XTC] * 3).select_atoms("all")
     writer = paceline.Write(atoms, path, overwrite=True, compress="zstd:1")
@@ -86,7 +87,7 @@ def _kill_one(after: float, choice: float) -> None:
 
 
 def loky_workers() -> list[int]:
-    """Find the processes that loky has started."""
+    """Return the processes that loky has started."""
     pids = []
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error):
@@ -104,12 +105,12 @@ def end_workers() -> None:
 
 
 def _child(pipe: Connection, kind: str, seeds: list[int], folder: Path) -> None:
-    """Run once undisturbed, and once for each seed; tell of each."""
+    """Run once undisturbed, and once for each seed; send the outcome of each."""
     os.setsid()
     warnings.simplefilter("ignore")
     work = WORK[kind]
     (folder / "whole").mkdir(parents=True)
-    work(folder / "whole")  # which starts the workers
+    work(folder / "whole")  # starts the workers
     begun = time.monotonic()
     whole = work(folder / "whole")
     seconds = time.monotonic() - begun
@@ -149,7 +150,7 @@ def survey(seed: int, n: int, kinds: tuple[str, ...] = KINDS) -> Iterator[Killed
 
 
 def _followed(kind: str, seeds: list[int], folder: Path) -> Iterator[tuple[str, str]]:
-    """Yield what a process tells of its runs; it is ended if it hangs."""
+    """Yield the outcomes that a process sends; end the process if it hangs."""
     context = multiprocessing.get_context("fork")
     pipe, end = context.Pipe()
     process = context.Process(target=_child, args=(end, kind, list(seeds), folder))

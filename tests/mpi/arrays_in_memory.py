@@ -1,4 +1,4 @@
-"""Under paceline.mpi: blocks of an array that one rank has give the bits of one thread."""
+"""Under paceline.mpi: blocks of an array on one rank give the same bits as one thread."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Under paceline.mpi or on every rank: MDAnalysis's own analyses, and files that it alone reads."""
+"""Under paceline.mpi or on every rank: MDAnalysis's analyses, and files that only it reads."""
 
 import contextlib
 import pickle
@@ -25,7 +25,7 @@ warnings.simplefilter("ignore")
 #: Classes of Universes.
 KINDS = MDAnalysis.Universe, paceline.Universe
 universe = paceline.Universe(*sys.argv[1:3])
-# So that each rank has a share.
+# With this schedule, each rank has a share.
 where = backends.MPI(schedule="static")
 
 
@@ -42,7 +42,7 @@ for _ in range(2):
     with pytest.raises(AnalysisError, match="ValueError: in a frame"):
         AnalysisFromFunction(raises, universe.trajectory, universe.atoms).run(backend=where)
 
-# All classes: those that can be split on all ranks, the others in the process that runs them.
+# All classes: those that can be split run on all ranks, the others in the process that calls them.
 files = pickle.loads(Path(sys.argv[3]).read_bytes())
 with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
     for name, make in shipped.EVERY.items():

@@ -1,4 +1,4 @@
-"""Under paceline.mpi: what ranks make of a file that is given other contents once it was opened."""
+"""Under paceline.mpi: a file whose content changes after it was opened."""
 
 import shutil
 import sys
@@ -10,7 +10,7 @@ from paceline.analysis.rms import RMSF
 from paceline.errors import FileChangedError
 from paceline.mdanalysis.universe_trajectory import FileTrajectory
 
-# The first rank does not see what others do, as where another host has another file.
+# Disable the check on the first rank, as if another host had another file.
 FileTrajectory.verify = lambda self: None
 topology, path, *contents = sys.argv[1:]
 universe = paceline.Universe(topology, path)

@@ -1,4 +1,4 @@
-"""Every rank reads its share of the frames, each at once with the others: its own are right."""
+"""Every rank reads its share of the frames at the same time, and checks it."""
 
 import sys
 

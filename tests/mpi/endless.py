@@ -1,4 +1,4 @@
-"""Under paceline.mpi: a run that somebody must end. How is the second argument."""
+"""Under paceline.mpi: an endless run that must be ended in the way of the second argument."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ def work(block):
 
 
 def interrupted(*arguments):
-    """While the other ranks send what they have."""
+    """Raise an interrupt while the other ranks send their results."""
     raise KeyboardInterrupt
 
 

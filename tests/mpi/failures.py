@@ -1,4 +1,4 @@
-"""Under paceline.mpi: a script survives errors, and threads that hang."""
+"""Under paceline.mpi: a script continues after errors, and after threads that hang."""
 
 import contextlib
 import errno
@@ -31,7 +31,7 @@ def raised(function, atoms=atoms, kind=paceline.TimeSeries, **options):
 
 
 class Odd(Exception):
-    """Cannot be opened again where it is sent to."""
+    """Exception that cannot be unpickled on the receiving rank."""
 
     def __init__(self, one, two):
         super().__init__(one + two)
@@ -42,12 +42,12 @@ def odd(block):
 
 
 def hangs_once(block):
-    """On any rank but the first."""
+    """Hang on any rank but the first."""
     if os.getpid() != first:
         with contextlib.suppress(FileExistsError):
             open(mark, "x").close()
             time.sleep(1000)
-    while not os.path.exists(mark):  # the first rank must not do it all before others come
+    while not os.path.exists(mark):  # the first rank must not do all the work before others arrive
         time.sleep(0.01)
     return block.times
 
@@ -58,7 +58,7 @@ assert "Odd: very odd" in str(error)
 error = raised(lambda block: block.times if block.frames[0] < 48 else block.positions[:, 0])
 assert isinstance(error, AnalysisError), error
 assert "as from the other blocks" in str(error)
-for at in (16, 48, 96):  # records that come before their turn are compared late
+for at in (16, 48, 96):  # records that arrive early are compared later
 
     def records(block, at=at):
         kind = np.float32 if block.frames[0] < at else np.float64
@@ -70,14 +70,14 @@ for at in (16, 48, 96):  # records that come before their turn are compared late
 
 
 def unnamed_files():
-    """Number of files of this rank that have no name."""
+    """Return the number of anonymous files of this rank."""
     folder = "/proc/self/fd"
     names = [f"{folder}/{name}" for name in os.listdir(folder)] if os.path.exists(folder) else []
     return sum("(deleted)" in os.readlink(name) for name in names if os.path.islink(name))
 
 
 def many(block):
-    """More records of a block than memory may hold."""
+    """Return more records of a block than the memory limit allows."""
     counts = np.full(len(block), 20_000)
     return counts, np.zeros(counts.sum())
 
@@ -128,7 +128,7 @@ assert "when blocks were merged: ArithmeticError: no sum" in str(error)
 
 
 class Unopened:
-    """Cannot be opened on other ranks, and that is known only when all blocks are done."""
+    """Object that other ranks cannot unpickle; the error occurs when all blocks are done."""
 
     def __init__(self):
         self.first = first
@@ -183,7 +183,7 @@ for threads in (1, 2):
     assert os.path.exists(mark)
     os.unlink(mark)
     hung = [attempt.timing for attempt in analysis.timings.abandoned if not attempt.came]
-    # On a busy machine others may look as if they hung.
+    # On a busy machine, other workers may also seem to hang.
     assert any(f":{first}:" not in timing.worker for timing in hung), hung
     assert all(timing.worker.startswith(f"{socket.gethostname()}:") for timing in hung), hung
 print("went on")

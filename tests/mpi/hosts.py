@@ -1,4 +1,4 @@
-"""Under paceline.mpi: the hosts that took part, whose results must be those of one."""
+"""Under paceline.mpi: results of several hosts must equal those of one."""
 
 import os
 import sys
@@ -16,7 +16,9 @@ frames = 8 * list(range(98))
 
 
 def meets(n_ranks, name):
-    """A function that waits until so many ranks are at it, so that none does all the work."""
+    """Return a function that waits until this number of ranks call it, so that none does all the
+    work.
+    """
     place = os.path.join(folder, name)
     os.makedirs(place, exist_ok=True)
 

@@ -1,4 +1,4 @@
-"""On every rank: how long results were on their way, where the first rank is slow to take them."""
+"""On every rank: time during which results wait because the first rank is slow to receive them."""
 
 import sys
 import time
@@ -22,7 +22,7 @@ series = paceline.TimeSeries(lambda block: block.positions, atoms)
 timings = series.run(backend="mpi", block_frames=1, frames=10 * list(range(98))).timings
 assert 0 < timings.t_comm <= timings.t_total
 assert all(block.comm >= 0 for block in timings.blocks)
-# For over a frame's 5 ms, or nothing was late.
+# The wait must exceed the 5 ms of a frame; otherwise nothing was late.
 assert max(worker.t_comm for worker in timings.workers()) > 0.005
 for worker in timings.workers():
     assert 0 <= worker.t_comm <= timings.t_total, (worker.t_comm, timings.t_total)

@@ -1,4 +1,4 @@
-"""Under paceline.mpi: what each of four ranks loads and reads, and what they do together."""
+"""Under paceline.mpi: modules and files that each of four ranks loads and reads."""
 
 import os
 import sys
@@ -13,10 +13,10 @@ universe = paceline.Universe(*sys.argv[1:3])
 
 
 def look(block):
-    """Process, how much it loaded that is heavy, and how often it opened and has open the file."""
+    """Return process, number of heavy modules, and how often it opened the file and has it open."""
     from paceline.contract.source import _core
 
-    # All wait for one another, so that none does all the work.
+    # All ranks wait for one another, so that no rank does all the work.
     open(os.path.join(folder, str(os.getpid())), "w").close()
     while len(os.listdir(folder)) < 4:
         time.sleep(0.01)

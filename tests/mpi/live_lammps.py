@@ -1,7 +1,7 @@
-"""On every rank: LAMMPS, its own sorted files, and all of ours of the same steps.
+"""On every rank: LAMMPS with its own sorted files, and all files of paceline of the same steps.
 
 The first rank prints how many atoms changed their rank, how many were out of order, and how many
-frames it found in each of our files while they were open.
+frames it found in each file of paceline while the files were open.
 """
 
 import contextlib

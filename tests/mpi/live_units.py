@@ -1,4 +1,4 @@
-"""On every rank: the same argon in three systems of units, from which the same numbers come."""
+"""On every rank: the same argon in three unit styles, which must yield the same numbers."""
 
 import sys
 from pathlib import Path
@@ -14,7 +14,7 @@ from lammps_atoms import UNITS, lennard_jones, own_atoms
 BOLTZMANN = 0.0083144626
 SIGMA, EPSILON, MASS = 3.405, 0.996, 39.948  # Å, kJ/mol, u
 ARGON = lennard_jones(SIGMA, EPSILON, MASS)
-#: Reduced: the lattice's constant, time of a step, temperature.
+#: In reduced units: lattice constant, time step, temperature.
 LATTICE, STEP, HOT = (4 / 0.8442) ** (1 / 3), 0.005, 1.44
 
 INPUT = """
@@ -38,7 +38,7 @@ world = MPI.COMM_WORLD
 
 
 def start(units):
-    """LAMMPS with the same atoms, twenty steps on."""
+    """Return LAMMPS with the same atoms after twenty steps."""
     ours = UNITS.get(units, ARGON)
     length, time, energy = SIGMA / ours.length, ARGON.time / ours.time, EPSILON / ours.energy
     engine = lammps(comm=world, cmdargs=["-log", "none", "-screen", "none"])
@@ -59,7 +59,7 @@ def start(units):
 
 
 def gathered(engine, units):
-    """All atoms on every rank, in order of their ids."""
+    """Return all atoms on every rank, in order of their ids."""
     own = own_atoms(engine, ["Ar"], ARGON if units == "lj" else None)
     order = np.argsort(np.concatenate(world.allgather(own["ids"])))
     for name in ("ids", "positions", "velocities", "forces", "masses"):
@@ -76,7 +76,7 @@ for units in ("real", "metal", "lj"):
     then = gathered(engine, units)
     engine.close()
 
-    # Velocity Verlet, in Å, ps, u and kJ/mol (100 u Å²/ps²): each number fits all others.
+    # Velocity Verlet in Å, ps, u and kJ/mol (100 u Å²/ps²): all numbers must be consistent.
     step = then["time"] - first["time"]
     mass = first["masses"][:, None]
     moved = step * first["velocities"] + step**2 * 50 * first["forces"] / mass
@@ -98,7 +98,7 @@ for other in found[1:]:
     for name in ("positions", "velocities", "forces", "masses", "box", "time"):
         apart = np.asarray(other[name] - found[0][name])
         if name == "positions":
-            # On a face of the cell a last digit says which of two faces it is.
+            # For an atom on a cell face, the last digit decides between the two faces.
             apart -= np.rint(apart @ np.linalg.inv(cell)) @ cell
         assert np.abs(apart).max() < 1e-4 * np.abs(found[0][name]).max(), name
 if world.rank == 0:

@@ -1,6 +1,6 @@
-"""A script of the first rank that calls, by a module beside it, what waits for the other ranks.
+"""Script of the first rank that calls, through another module, functions that wait for other ranks.
 
-The words are the call and, for one by a function on the workers, files of a trajectory.
+The arguments are the call and, for a call by a function on the workers, files of a trajectory.
 """
 
 import sys

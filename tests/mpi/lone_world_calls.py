@@ -1,11 +1,11 @@
-"""Functions that `lone_world` calls: they name mpi4py, which the script does not."""
+"""Functions that `lone_world` calls. They import mpi4py, and the script does not."""
 
 import numpy as np
 from mpi4py import MPI
 
 
 def place():
-    """Facts that a rank knows by itself."""
+    """Return facts that a rank knows without communication."""
     comm = MPI.COMM_WORLD
     assert comm == MPI.COMM_WORLD
     assert comm != MPI.COMM_SELF

@@ -1,4 +1,4 @@
-"""A script of the first rank that itself names mpi4py, and calls what waits for the other ranks."""
+"""Script of the first rank that imports mpi4py, and calls a function that waits for other ranks."""
 
 from mpi4py.MPI import COMM_WORLD
 

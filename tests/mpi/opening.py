@@ -1,6 +1,6 @@
-"""On every rank: Universes that all ranks open together, while one rank alone can find the files.
+"""On every rank: Universes that all ranks open together, while only one rank can find the files.
 
-Names of files lead through each process's working directory, which holds none on other ranks.
+File names are relative to the working directory of each process, which has no files on other ranks.
 """
 
 import os
@@ -23,7 +23,7 @@ opened: list[str] = []
 
 
 def note(event: str, arguments: tuple[object, ...]) -> None:
-    """Count what Python opens of these files."""
+    """Count how often Python opens these files."""
     if event == "open" and str(arguments[0]) in map(str, [topology, *trajectory]):
         opened.append(str(arguments[0]))
 
@@ -45,7 +45,7 @@ def make(way: str) -> MDAnalysis.Universe:
 
 
 def check(way: str) -> None:
-    """Open, and compare all frames with those that each rank finds by itself."""
+    """Open the files, and compare all frames with those that each rank reads alone."""
     os.chdir(folder if world.rank == 0 else empty)
     opened.clear()
     universe = make(way)

@@ -1,4 +1,4 @@
-"""On every rank: ranks that do not open the same, which are told so or each open by themselves."""
+"""On every rank: ranks that open different files, which get an error or open them separately."""
 
 import shutil
 import sys
@@ -22,7 +22,7 @@ opening.REQUIRED, opening.OPTIONAL = 1.0, 0.3
 
 
 def errors(*names: str, registered: bool = False, skip: int = -1) -> list[str]:
-    """Error of each rank that opens these files, but one that does not."""
+    """Return the error of each rank that opens these files, except one rank that does not."""
     found, comm = "", None if registered else world.Dup()
     try:
         if world.rank != skip:
@@ -64,7 +64,7 @@ with tempfile.TemporaryDirectory() as folder:
         assert type(universe.trajectory).__name__ == "Reader"
         assert universe.trajectory.n_frames == 98
 
-    # As under --every-rank, where a script need not open together.
+    # Ranks under --every-rank, in which a script need not open together.
     for rank in range(world.size):
         with paceline.register(), on_ranks(world, required=False):
             names_and_frames(own)
@@ -74,7 +74,7 @@ with tempfile.TemporaryDirectory() as folder:
             world.Barrier()
             names_and_frames(trajectory)
             world.Barrier()
-    # Some rank changes what it shows.
+    # A rank changes the state of its Universe.
     universe = MDAnalysis.Universe(topology, trajectory)
     moved = paceline.Universe(
         *(topology, trajectory),

@@ -1,4 +1,4 @@
-"""Under paceline.mpi: each rank's share of a file, and the calls by which it read it."""
+"""Under paceline.mpi: the share of a file that each rank read, and its read calls."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""Under paceline.mpi: every way to deal and to collect gives the bits of one thread."""
+"""Under paceline.mpi: every schedule and every collection gives the same bits as one thread."""
 
 import sys
 from pathlib import Path
@@ -28,7 +28,7 @@ def gyration(block):
 
 
 def far(block):
-    """Atoms far from the middle, which some frames do not have."""
+    """Return atoms far from the middle; some frames have none."""
     rows, atoms = np.nonzero(np.linalg.norm(block.positions, axis=2) > 33)
     return np.bincount(rows, minlength=len(block)), block.positions[rows, atoms]
 
@@ -62,13 +62,15 @@ def numbers(where, **options):
 
 
 def moved(block):
-    """Moves since two frames before, or since the first."""
+    """Return displacements over two frames, or since the first frame."""
     before = np.maximum(np.arange(len(block)) - 2, 0)
     return block.positions - block.positions[before]
 
 
 def followed(where, **options):
-    """Positions in two passes: what one rank finds in the first, others go on from; and moves."""
+    """Return positions after two passes, in which ranks continue from each other's results, and
+    displacements.
+    """
     found = []
     for one in (
         paceline.TimeSeries(lambda block: block.positions, oxygens),
@@ -80,7 +82,7 @@ def followed(where, **options):
 
 
 def correlated(where, **options):
-    """Displacements of parts of the atoms, atoms that are chosen anew, and lengths of ways."""
+    """Return displacements of parts of the atoms, updating groups, and path lengths."""
     msd = EinsteinMSD(oxygens[:500], unwrap="tor")
     high = oxygens.select_atoms("prop z > 20", updating=True)
     found = []
@@ -99,7 +101,7 @@ def written(where, name):
 
 
 def written_as_h5md(where, name):
-    """In place, and in chunks that the first rank is sent."""
+    """Write in place, and in chunks that are sent to the first rank."""
     sound, files = ca[:100], []
     for compress in ("none", "gzip:1"):
         path = folder / f"{name}-{compress[:4]}.h5md"

@@ -1,4 +1,4 @@
-"""On every rank: those of one host have large results in one memory, each its own to change."""
+"""On every rank: ranks of one host share large results, and may change them separately."""
 
 import os
 import socket
@@ -38,7 +38,7 @@ def series():
 
 
 def mapping_of(array):
-    """Inode and proportional share (bytes) of the mapping that an array is in."""
+    """Return inode and proportional share (bytes) of the memory mapping of an array."""
     inside, inode = False, ""
     for line in Path("/proc/self/smaps").read_text().splitlines():
         words = line.split()
@@ -51,7 +51,7 @@ def mapping_of(array):
 
 
 def memory_files():
-    """Files in memory that are mapped, and that are open."""
+    """Return the files in memory that are mapped, and those that are open."""
     links = [os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.is_symlink()]
     mapped = Path("/proc/self/maps").read_text().count("paceline-results")
     return mapped, sum("paceline-results" in link for link in links)
@@ -65,7 +65,7 @@ world.Barrier()
 facts = world.allgather((socket.gethostname(), *mapping_of(values)))
 world.Barrier()
 for host in {one[0] for one in facts}:
-    # The first rank of all has its own.
+    # The first rank of all has its own copy.
     inodes, shares = zip(*(one[1:] for one in facts[1:] if one[0] == host), strict=True)
     if how in ("shared", "kept in a file"):
         assert len(set(inodes)) == 1

@@ -1,4 +1,4 @@
-"""On every rank: how often all ranks talk for a frame that is written, and for one that is read."""
+"""On every rank: number of collective calls to write a frame, and to read a frame."""
 
 import collections
 import json
@@ -16,7 +16,7 @@ FIELDS = ("positions",)
 
 
 class Counting:
-    """A communicator that counts calls in which all ranks have a part."""
+    """A communicator that counts collective calls."""
 
     def __init__(self, comm):
         self._comm = comm
@@ -29,7 +29,7 @@ class Counting:
 
 
 def counted(comm, act):
-    """The calls of something that ranks do together."""
+    """Return the collective calls of a function."""
     whole, comm.intracomm = comm.intracomm, Counting(comm.intracomm)
     act()
     calls, comm.intracomm = comm.intracomm.calls, whole
@@ -37,20 +37,20 @@ def counted(comm, act):
 
 
 def both(path):
-    """Calls for the second frame that is written, and for it when it is read."""
+    """Return the calls to write the second frame, and to read it."""
     with Writer(world, path, N_ATOMS, overwrite=True) as writer:
         writer.write(**own_frame(world, 0, FIELDS, N_ATOMS))
         given = own_frame(world, 1, FIELDS, N_ATOMS)
         written = counted(writer._comm, lambda: writer.write(**given))
     with Reader(world, path) as reader:
         read = counted(reader._comm, lambda: reader.read(1, grid=(1, 1, world.size)))
-    # On all ranks the same, or they would wait for each other.
+    # The calls must be the same on all ranks, or ranks would wait for each other.
     assert len(set(world.allgather(json.dumps([written, read], sort_keys=True)))) == 1
     return written, read
 
 
 found = both(sys.argv[1])
-# What ranks say that is not the same still comes to all, in order.
+# Different values of ranks still arrive at all ranks, in order.
 with Reader(world, sys.argv[1]) as reader:
     errors = reader._errors
     assert errors.share(lambda: world.rank // 3) == [rank // 3 for rank in range(world.size)]

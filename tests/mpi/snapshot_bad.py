@@ -1,4 +1,4 @@
-"""Unwritable frames raise the same error on every rank, and the file keeps its contents."""
+"""On every rank: an invalid frame raises the same error on all ranks; the file is unchanged."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ CONFIG = folder / "CONFIG"
 
 
 def error_of(function):
-    """The error that all ranks have; one that only some have fails the test."""
+    """Return the error of all ranks; an error of only some ranks fails the test."""
     try:
         function()
         found = "none"
@@ -43,7 +43,7 @@ def content(path):
 
 
 def refused(words, path, given, follows=True):
-    """A frame is refused in these words; the file is as it was, and takes another frame."""
+    """Check that a frame is refused with these words, and that the file is unchanged and usable."""
     before = content(path)
     with Writer(world, path, N_ATOMS, append=True) as writer:
         found = error_of(lambda: writer.write(**given))
@@ -59,7 +59,7 @@ def refused(words, path, given, follows=True):
 
 
 def with_first(name, value):
-    """A frame that has something else for one rank's first atom."""
+    """Return a frame with another value for the first atom of one rank."""
     values = good[name].astype("U20") if name == "names" else good[name].copy()
     if rank == fullest:
         values[0] = value
@@ -67,12 +67,12 @@ def with_first(name, value):
 
 
 def on_one(**changes):
-    """A frame of which one rank says something else."""
+    """Return a frame in which one rank passes other values."""
     return good | (changes if rank == fullest else {})
 
 
 class Broken:
-    """Object like an array that raises an error of its own."""
+    """Object like an array that raises its own error."""
 
     def __array__(self, *_, **__):
         raise RuntimeError("no numbers today")
@@ -85,7 +85,7 @@ good = own_frame(world, 3, FIELDS["HISTORY"])
 fullest = int(np.argmax(world.allgather(len(good["ids"]))))
 taken, first = world.bcast((good["ids"][-1], good["ids"][0]), root=fullest)
 
-# What one rank gives, or says.
+# Wrong values of one rank.
 for words, given in (
     (f"{first} is missing", with_first("ids", taken)),
     ("expected ids from 1 to 500, found 0", with_first("ids", 0)),
@@ -125,7 +125,7 @@ for words, given in (
 ):
     refused(words, HISTORY, given)
 
-# What a file cannot hold, or its frames do not.
+# Values that a file, or its frames, cannot represent.
 bare = good | {"velocities": None}
 turned = [[0, 9, 0], [9, 0, 0], [0, 0, 9]]
 forces = good | {"forces": good["positions"]}
@@ -144,7 +144,7 @@ for words, path, given in (
 refused("expected finite masses", NETCDF, with_first("masses", np.nan), False)
 refused(f"{first}", DCD, with_first("positions", [0, 0, np.nan]) | {"velocities": None}, False)
 
-# What cannot be made.
+# Impossible options.
 for words, options in (
     ("FileExistsError", {}),
     ("disagree about n_atoms", {"append": True, "n_atoms": 500 + (rank == 1)}),
@@ -180,19 +180,19 @@ for words, name in (
     found = error_of(lambda name=name: Writer(world, folder / name, N_ATOMS, append=True))
     assert words in found, found
 
-# Room for too little.
+# Too little space.
 before = content(HISTORY)
 with Writer(world, HISTORY, N_ATOMS, append=True, buffer="1 kB") as writer:
     found = error_of(lambda: writer.write(**good))
     assert "a buffer of 1000 bytes is not enough" in found, found
 assert content(HISTORY) == before
 
-# Room for too much.
+# Too much space.
 with Writer(world, folder / "much.h5md", N_ATOMS, n_frames=2**62) as writer:
     found = error_of(lambda: writer.write(**good))
     assert "no room for 4611686018427387904 frames" in found, found
 
-# An error that all ranks have lets go of what they have together.
+# After an error of all ranks, shared resources are released.
 try:
     with Writer(world, HISTORY, N_ATOMS, append=True, writers=np.int64(2)) as writer:
         writer.write(**with_first("ids", 0))
@@ -200,7 +200,7 @@ except UnwritableError:
     pass
 assert not writer._comm.is_open, "a communicator is left behind"
 
-# Records that lie over the header, or over each other.
+# Records that overlap the header, or each other.
 data = content(NETCDF)
 begin = _core.netcdf_header(NETCDF, data).variables["time"].begin.to_bytes(8, "big")
 for other in (64, int.from_bytes(begin, "big") + 8):
@@ -214,7 +214,7 @@ for other in (64, int.from_bytes(begin, "big") + 8):
 if rank == 0:
     NETCDF.write_bytes(data)
 
-# A DCD file of CHARMM's own, whose cells are of another kind.
+# A DCD file of CHARMM, whose cells have another form.
 data = content(DCD)
 if rank == 0:
     DCD.write_bytes(data[:84] + (40).to_bytes(4, "little") + data[88:])
@@ -226,7 +226,7 @@ world.Barrier()
 if rank == 0:
     DCD.write_bytes(data)
 
-# A folder has the name.
+# The name belongs to a folder.
 for kind in ENDINGS:
     path = folder / f"folder{ENDINGS[kind]}"
     path.mkdir(exist_ok=True)
@@ -235,7 +235,7 @@ for kind in ENDINGS:
         assert "IsADirectoryError" in found or "one configuration" in found, found
         assert str(path) in found, found
 
-# Another writer has the file.
+# Another writer has the file open.
 for path in (*SERIES, CONFIG, folder / "both.dcd"):
     linked = path.with_name("link" + path.suffix) if path.exists() else path
     if rank == 0 and linked != path:
@@ -259,7 +259,7 @@ for path, kind in ((HISTORY, "HISTORY"), (H5MD, "H5MD")):
     given["names"] = np.where(given["ids"] == 77, "K+", given["names"])
     refused("expected atom 77 to be 'Na+', found 'K+'", path, given, follows=False)
 
-# What H5MD holds once.
+# Data that H5MD stores once.
 for name in ("masses", "charges", "names"):
     changed = own_frame(world, 4, FIELDS["H5MD"])
     other = "K+" if name == "names" else 1.5
@@ -279,7 +279,7 @@ for name in ("masses", "charges", "names"):
         words = f"expected atom 77 to have, as its {name}, "
         refused(words, H5MD, other, follows=False)
 
-# What a killed job left, of more than a frame.
+# The remains of a killed job, larger than a frame.
 for path, kind in zip(SERIES, ("HISTORY", "H5MD", "NetCDF", "DCD"), strict=True):
     before = content(path)
     if kind != "H5MD":
@@ -290,7 +290,7 @@ for path, kind in zip(SERIES, ("HISTORY", "H5MD", "NetCDF", "DCD"), strict=True)
         world.Barrier()
         write_frames(path, kind, [3], append=True)
         assert content(path) == expected, kind
-    # Another file takes the name, or none has it.
+    # The name now belongs to another file, or to none.
     with Writer(world, path, N_ATOMS, append=True) as writer:
         given = own_frame(world, 4, FIELDS[kind])
         for replace in (lambda path=path: path.write_bytes(b"another"), lambda: None):
@@ -307,12 +307,12 @@ for path, kind in zip(SERIES, ("HISTORY", "H5MD", "NetCDF", "DCD"), strict=True)
         path.write_bytes(before)
     world.Barrier()
 
-# What a frame cost shows its numbers.
+# The cost of a frame shows its numbers.
 with Writer(world, folder / "cost.HISTORY", N_ATOMS) as writer:
     writer.write(**good)
     assert "n_batches=1" in repr(writer.costs[0]), writer.costs
 
-# The disk is full, as far as these processes may fill it.
+# The disk is full, by a limit on these processes.
 for kind in ENDINGS:
     path = CONFIG if kind == "CONFIG" else SERIES[["HISTORY", "H5MD", "NetCDF", "DCD"].index(kind)]
     before, given = content(path), own_frame(world, 3, FIELDS[kind])
@@ -330,7 +330,7 @@ for kind in ENDINGS:
     assert content(path) != before
 assert not [name for name in os.listdir(folder) if name.startswith(".")]
 
-# A warning that is an error is one on all ranks, and the next frame follows.
+# A warning turned into an error is raised on all ranks, and the next frame can be written.
 with warnings.catch_warnings():
     warnings.simplefilter("error", PacelineWarning)
     with Writer(world, folder / "uneven.dcd", N_ATOMS) as writer:
@@ -342,7 +342,7 @@ with warnings.catch_warnings():
         writer.write(**own_frame(world, 2, FIELDS["DCD"]))
         assert writer.n_frames == 3
 
-# An error of a frame that is written meanwhile comes with the next call.
+# An error of a frame that is written in the background is raised by the next call.
 writer = Writer(world, folder / "later.dcd", N_ATOMS, wait=False)
 writer.write(**own_frame(world, 0, FIELDS["DCD"]))
 writer.write(**own_frame(world, 1, FIELDS["DCD"], step=rank))

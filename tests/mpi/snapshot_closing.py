@@ -1,4 +1,4 @@
-"""The system says only at closing that it could not write: all ranks have the error."""
+"""The system reports a write error only at closing: all ranks must raise it."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from paceline.snapshot import Writer
 world = MPI.COMM_WORLD
 folder, method = Path(sys.argv[1]), sys.argv[2]
 path = folder / "run.dcd"
-#: Of ranks that write.
+#: A rank that writes.
 failing = 0 if method == "serial" else 1
 
 

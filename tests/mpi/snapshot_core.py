@@ -1,4 +1,4 @@
-"""Frames written by the core over MPI: `snapshot_core.py folder`; prints what rank 0 found."""
+"""Frames written by the core over MPI: `snapshot_core.py folder`; prints the findings of rank 0."""
 
 import sys
 from pathlib import Path
@@ -20,7 +20,7 @@ folder = Path(sys.argv[1])
 
 
 def atoms_of(ids, dtype):
-    """Atoms that any rank makes alike from their ids."""
+    """Return the same atoms on any rank, given their ids."""
     columns = [ids[:, None] * scale + np.arange(3) / 7 for scale in (0.01, -0.3, 17.0)]
     names = np.where(ids % 2, b"Na+     ", b"Cl-     ").astype("S8")
     return (
@@ -33,7 +33,7 @@ def atoms_of(ids, dtype):
 
 
 def own_ids(seed):
-    """Ids in no order, on no rank for good; rank 1 has none."""
+    """Return ids in random order on changing ranks; rank 1 has none."""
     random = np.random.default_rng(seed)
     ids = 1 + random.permutation(N_ATOMS)
     ranks = random.integers(size, size=N_ATOMS)
@@ -41,7 +41,7 @@ def own_ids(seed):
 
 
 def write(form, atoms, **options):
-    """Check and write one frame; the file's bytes, and what it cost this rank."""
+    """Check and write one frame; return the bytes of the file, and the cost of this rank."""
     path = folder / "frame"
     if rank == 0:
         path.write_bytes(b"")
@@ -61,7 +61,7 @@ def write(form, atoms, **options):
 
 
 def same_bytes():
-    """Every method makes what one process makes of all atoms in order."""
+    """Check that every method writes the same bytes as one process with all atoms in order."""
     everything = np.arange(1, N_ATOMS + 1)
     forms = (("HISTORY", 7, "<f4"), ("CONFIG", 1, "<f4"), ("DCD", 1, "<f4"), ("arrays", 7, ">f8"))
     for seed, (kind, fields, dtype) in enumerate(forms):
@@ -85,7 +85,7 @@ def same_bytes():
 
 
 def refusals():
-    """One error for all ranks, of which the text is the same."""
+    """Check that all ranks raise the same error with the same text."""
     form = _core.SnapshotFormat("HISTORY", 7)
     told = []
     for change in (twice, out_of_range, not_finite, one_less):
@@ -118,7 +118,7 @@ def one_less(atoms):
 
 
 def large():
-    """More bytes than any MPI sends at once without the other's help."""
+    """Check more bytes than any MPI sends at once without a handshake."""
     send = np.full(size * 3_000_000, rank, dtype=np.uint8)
     receive = np.empty_like(send)
     counts = np.full(size, 3_000_000, dtype=np.uint64)

@@ -15,7 +15,7 @@ all_gather = Comm.all_gather
 
 
 def slow(self, data):
-    """The program is at its end long before the frame is written."""
+    """Write slowly, so that the program ends long before the frame is written."""
     time.sleep(0.1)
     return all_gather(self, data)
 

@@ -1,4 +1,4 @@
-"""Continue a file: where it ends, the number of its frames, is given to see that it is so."""
+"""Continue a file; the argument is the number of its frames, which is checked."""
 
 import sys
 

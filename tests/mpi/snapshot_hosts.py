@@ -1,4 +1,6 @@
-"""On ranks of several hosts: who writes and who reads is spread over them, and frames are whole."""
+"""On ranks of several hosts: writers and readers are distributed over hosts, and frames are
+complete.
+"""
 
 import sys
 from pathlib import Path
@@ -16,7 +18,7 @@ n_hosts = len(set(names))
 
 
 def hosts_of(ranks):
-    """Names of hosts on which some ranks are, one a host."""
+    """Return the names of the hosts of some ranks, without repeats."""
     assert len(ranks) == n_hosts
     return sorted(names[rank] for rank in ranks)
 

@@ -1,4 +1,4 @@
-"""A rank that ends within a frame, in one way or another, when two frames are whole."""
+"""A rank that ends during a frame, in several ways, when two frames are complete."""
 
 import os
 import signal
@@ -21,14 +21,14 @@ exchange, wait_busy = Comm.exchange, comm.wait_busy
 
 
 def pressed(request, n_bytes=0):
-    """Ctrl-C, while atoms are on their way."""
+    """Raise Ctrl-C while atoms are being sent."""
     if last and n_bytes:
         raise KeyboardInterrupt
     wait_busy(request, n_bytes)
 
 
 def ends(self, send, send_counts, receive, receive_counts):
-    """In the middle of a frame: others have sent what they have."""
+    """End in the middle of a frame, after others have sent their atoms."""
     exchange(self, send, send_counts, receive, receive_counts)
     if not last:
         return

@@ -1,9 +1,9 @@
-"""Write one snapshot; the first rank prints by how many MB each came to hold more than its ions."""
+"""Write one snapshot; the first rank prints the memory of each rank beyond its ions, in MB."""
 
 import json
 import sys
 
-# Its code is no memory of a writer.
+# The code of h5py does not count as memory of a writer.
 import h5py  # noqa: F401
 from mpi4py import MPI
 
@@ -14,7 +14,7 @@ from paceline.snapshot import Writer
 path, format, cells, buffer, ranks_with_ions = sys.argv[1:]
 comm = MPI.COMM_WORLD
 cells, parts = int(cells), int(ranks_with_ions)
-# Where one rank has them all, it is not the one that writes.
+# If one rank has all ions, it is not the rank that writes.
 grid, place = MPI.Compute_dims(parts, 3), comm.size - 1 - comm.rank
 ions = nacl.ions_of(cells, grid, place) if place < parts else nacl.ions_of(1)[:0]
 

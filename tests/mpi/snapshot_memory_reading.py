@@ -1,9 +1,9 @@
-"""Read a snapshot; the first rank prints by how many MB each came to hold more than its atoms."""
+"""Read a snapshot; the first rank prints the memory of each rank beyond its atoms, in MB."""
 
 import json
 import sys
 
-# Its code is no memory of a reader.
+# The code of h5py does not count as memory of a reader.
 import h5py
 import numpy as np
 from mpi4py import MPI
@@ -25,7 +25,7 @@ def write():
 
 
 def permute():
-    """Say that the ions are in no order, and that every third number is left out."""
+    """Write ids in random order, without every third id."""
     with h5py.File(path, "r+") as file:
         (particles,) = file["particles"].values()
         numbers = np.random.default_rng(1).permutation(n_ions)

@@ -1,4 +1,4 @@
-"""On every rank: frames are read, and each atom comes to the rank that owns it."""
+"""On every rank: frames are read, and each rank gets the atoms that it owns."""
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ FIELDS = ("positions", "velocities", "forces")
 
 
 def domains(positions, vectors, centred):
-    """Ranks whose domains hold the positions, by the inverse of the cell."""
+    """Return the ranks whose domains contain the positions, by the inverse of the cell."""
     parts = positions.astype(float) @ np.linalg.inv(vectors)
     parts = (parts + 0.5 if centred else parts) % 1.0
     cells = np.minimum((parts * GRIDS[size]).astype(int), np.array(GRIDS[size]) - 1)
@@ -24,7 +24,7 @@ def domains(positions, vectors, centred):
 
 
 def stripes(positions):
-    """Ranks whose stripes, 3 Å wide, hold the positions."""
+    """Return the ranks whose stripes, 3 Å wide, contain the positions."""
     return np.floor(positions[:, 0] / 3.0).astype(np.int64) % size
 
 
@@ -42,7 +42,7 @@ def same(found, expected, what):
 
 
 def check(snapshot, whole, owners, what):
-    """Make sure that a snapshot is those atoms of a whole frame that are this rank's."""
+    """Check that a snapshot contains the atoms of a whole frame that this rank owns."""
     own = owners == rank
     assert len(snapshot) == own.sum(), (what, len(snapshot), own.sum())
     same(snapshot.ids, whole["ids"][own], what)
@@ -64,7 +64,7 @@ def check(snapshot, whole, owners, what):
 
 
 def read_all(path, options):
-    """Each frame of which there is an answer, in all three ways."""
+    """Read each frame with a saved answer, with all three kinds of owners."""
     with Reader(world, path, **options) as reader:
         centred = reader.format in ("CONFIG", "HISTORY")
         for answer in sorted(Path(path).parent.glob(f"{Path(path).name}.frame*.npz")):
@@ -84,7 +84,7 @@ def read_all(path, options):
 
 
 for path in sys.argv[1:]:
-    # Less than the text of a frame, or of many atoms.
+    # A buffer smaller than the text of a frame, or of many atoms.
     buffer = 50_000 if path.endswith(("CONFIG", "HISTORY")) else 200_000
     for options in ({}, {"readers": 1}, {"readers": size, "buffer": buffer}):
         read_all(path, options)

@@ -1,4 +1,4 @@
-"""On every rank: what cannot be read is refused, on all of them alike."""
+"""On every rank: unreadable frames are refused with the same error on all ranks."""
 
 import contextlib
 import sys
@@ -14,7 +14,7 @@ xtc, no_cell, odd, damaged, twice, gaps = sys.argv[1:]
 
 
 def refused(kind, words, act, *arguments, **options):
-    """Make sure that all ranks raise the same, of this kind and in these words."""
+    """Check that all ranks raise the same error, of this kind and with these words."""
     said = None
     try:
         act(*arguments, **options)
@@ -56,11 +56,11 @@ with Reader(world, xtc) as reader:
     refused("AnalysisError", "of shape ()", read, owner=lambda x: 0)
     refused("AnalysisError", "KeyError: 'lost'", read, owner=lambda x: {}["lost"])
     refused("AnalysisError", "read-only", read, owner=lambda x: x.sort())
-    # It goes on.
+    # The reader can continue.
     assert world.allreduce(len(read(-1))) == reader.n_atoms
 refused("ValueError", "the reader is closed", read)
 
-# An error that all ranks have lets go of what they have together.
+# After an error of all ranks, shared resources are released.
 with contextlib.suppress(ValueError), Reader(world, xtc) as reader:
     reader.read(10)
 assert not reader._comm.is_open, "a communicator is left behind"

@@ -1,7 +1,7 @@
-"""Write a number of frames, after those that the file has; each rank tells its process first.
+"""Append a number of frames to a file; each rank first prints its process id.
 
-Then the first rank tells of each frame that is whole. With a folder as the last argument it copies
-the file there after each.
+The first rank then reports each complete frame. With a folder as the last argument, it copies the
+file there after each frame.
 """
 
 import os
@@ -17,7 +17,7 @@ world = MPI.COMM_WORLD
 path, kind, n_frames, *folder = sys.argv[1:]
 os.write(1, b"process %d\n" % os.getpid())
 world.Barrier()
-# A configuration replaces the one before.
+# A configuration replaces the previous one.
 options = {"overwrite": True} if kind == "CONFIG" else {"append": True}
 with Writer(world, path, N_ATOMS, **options) as writer:
     for frame in range(0 if kind == "CONFIG" else writer.n_frames, int(n_frames)):

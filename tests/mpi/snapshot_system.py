@@ -1,4 +1,4 @@
-"""A small system whose atoms wander between ranks: the same numbers at any number of ranks."""
+"""A small system whose atoms move between ranks, with the same numbers for any number of ranks."""
 
 import numpy as np
 from mpi4py import MPI
@@ -8,7 +8,7 @@ from paceline.snapshot import Writer
 N_ATOMS = 500
 BOX = [20.0, 25.0, 30.0, 90.0, 80.0, 70.0]
 NAMES = np.array(["Na+", "Cl-"])
-#: What each format holds.
+#: Fields of each format.
 FIELDS = {
     "CONFIG": ("positions", "velocities", "forces"),
     "HISTORY": ("positions", "velocities"),
@@ -30,7 +30,7 @@ def time_of(frame):
 
 
 def frame_of(frame, n_atoms=N_ATOMS):
-    """Positions, velocities and forces of all atoms, ordered by id."""
+    """Return positions, velocities and forces of all atoms, ordered by id."""
     random = np.random.default_rng(frame)
     scales = {"positions": 10.0, "velocities": 3.0, "forces": 400.0}
     return {
@@ -40,7 +40,7 @@ def frame_of(frame, n_atoms=N_ATOMS):
 
 
 def facts_of(n_atoms=N_ATOMS):
-    """Names, masses and charges of all atoms."""
+    """Return names, masses and charges of all atoms."""
     kinds = np.arange(n_atoms) % 2
     return {
         "names": NAMES[kinds],
@@ -50,7 +50,7 @@ def facts_of(n_atoms=N_ATOMS):
 
 
 def own_ids(comm, frame, n_atoms=N_ATOMS):
-    """Ids of this rank's atoms, in no order: from frame to frame others, and sometimes none."""
+    """Return the ids of this rank's atoms in random order; they change from frame to frame."""
     random = np.random.default_rng(1000 + frame)
     ids = random.permutation(n_atoms) + 1
     cuts = np.sort(random.integers(0, n_atoms + 1, comm.Get_size() - 1))
@@ -58,7 +58,7 @@ def own_ids(comm, frame, n_atoms=N_ATOMS):
 
 
 def own_frame(comm, frame, fields, n_atoms=N_ATOMS, **changed):
-    """Arguments of a rank for `write`."""
+    """Return the arguments of a rank for `write`."""
     ids = own_ids(comm, frame, n_atoms)
     everything = {name: frame_of(frame, n_atoms)[name] for name in fields} | facts_of(n_atoms)
     own = {name: values[ids - 1] for name, values in everything.items()}
@@ -71,6 +71,6 @@ def write_frames(path, kind, frames, comm=MPI.COMM_WORLD, n_atoms=N_ATOMS, **opt
         for frame in frames:
             given = own_frame(comm, frame, FIELDS[kind], n_atoms)
             writer.write(**given)
-            # What was given is the caller's again.
+            # The caller may change its arrays again.
             given["ids"][:], given["positions"][:] = 0, np.nan
     return writer

@@ -1,4 +1,4 @@
-"""Every format in every way: into a folder, for others to compare."""
+"""On every rank: write every format by every method to a folder, for comparison."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ folder, all_ways = Path(sys.argv[1]), len(sys.argv) > 2
 ways = {"sorted": {}, "later": {"wait": False}}
 if all_ways:
     ways |= {method: {"method": method} for method in ("serial", "direct", "mpiio")}
-    # A buffer so small that there are many batches.
+    # The buffer is so small that there are many batches.
     ways |= {"mpiio_later": {"method": "mpiio", "wait": False}}
     ways |= {"batches": {"buffer": "20 kB"}, "one": {"writers": 1, "sync": True}}
 for kind, ending in ENDINGS.items():

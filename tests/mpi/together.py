@@ -1,4 +1,4 @@
-"""On every rank: each calls run, and each has the results or the error."""
+"""On every rank: each rank calls run, and gets the results or the error."""
 
 import sys
 
@@ -13,7 +13,7 @@ from paceline.analysis.diffusionmap import DistanceMatrix
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends.mpi import gather
 
-# So that these small results come in several messages, and clocks are compared.
+# Small limits, so that these results need several messages, and clocks are compared.
 gather.ROUND, paceline.backends.mpi.comm.MOST_BYTES = 500, 1000
 paceline.backends.mpi.comm.Comm.has_one_clock = lambda self: False
 world = MPI.COMM_WORLD
@@ -44,7 +44,7 @@ for comm in (None, world, world.Split(rank % 2, rank)):
         begun, ended = rmsd.timings.start - 10**6, rmsd.timings.end + 10**6
         assert all(begun < one.start < one.end < ended for one in rmsd.timings.blocks)
 
-# Every rank takes part in each stage, also where one fails between two.
+# Every rank takes part in each stage, even if one fails between two stages.
 spread = Spread(ca).run(backend="serial").results.spread
 assert np.array_equal(Spread(ca).run(backend="mpi").results.spread, spread)
 pairs = DistanceMatrix(ca).run(backend="serial").results.dist_matrix
@@ -67,7 +67,7 @@ def errors_are(words, found):
 
 
 errors_are("ValueError: late", error_of(lambda: paceline.TimeSeries(raises_late, ca)))
-# Only the first rank's file is written; that it exists is found there alone.
+# Only the file of the first rank is written, and only there its existence is checked.
 errors_are("exists", error_of(lambda: paceline.Write(ca, sys.argv[3])))
 errors_are("no frames", error_of(lambda: RMSD(ca), start=98))
 
@@ -87,7 +87,7 @@ errors_are("in finish", error_of(lambda: Unfinished(raises_late, ca), stop=10))
 
 
 def reopened(of):
-    """An error that its own rank alone can open."""
+    """Return an error that only its own rank can unpickle."""
     from mpi4py import MPI
 
     if MPI.COMM_WORLD.Get_rank() != of:
@@ -105,7 +105,7 @@ class FinishedBadly(Unfinished):
         raise Unopened
 
 
-# No rank waits for one that could not open the error.
+# No rank waits for a rank that could not unpickle the error.
 found = error_of(lambda: FinishedBadly(raises_late, ca), stop=10)
 assert found == ("Unopened: " if rank == 0 else "ImportError: no such module here"), found
 assert error_of(lambda: RMSD(ca)) is None

@@ -1,4 +1,4 @@
-"""On every rank: SIGTERM comes to all, as at the end of a job's time."""
+"""On every rank: SIGTERM at the end of the job's time."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ checkpoint.INTERVAL, checkpoint.SHARE = 0.0, 0
 
 
 def end():
-    """Once something has been kept."""
+    """End the job after something was saved."""
     while not (os.path.exists(path) and os.path.getsize(path) > 10_000):
         time.sleep(0.01)
     os.kill(os.getpid(), signal.SIGTERM)

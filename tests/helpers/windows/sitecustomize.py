@@ -1,9 +1,10 @@
-"""Windows as far as paceline's own Python code meets it, on Linux: on PYTHONPATH, in each process.
+"""Simulation on Linux of Windows's limits for paceline's Python code; on PYTHONPATH of each
+process.
 
-Calls that Windows lacks are gone, and modules of POSIX cannot be imported. Files that this process
-has open, or mapped into memory, are neither renamed nor replaced nor deleted; no folder can be
-opened, there is no /proc, and no file has a colon in its name. What paceline opens by descriptor
-must ask for bytes as they are. The standard library, which chooses by `os.name`, stays as it is.
+Calls that Windows lacks are removed, and modules of POSIX cannot be imported. Files that this
+process has open or mapped cannot be renamed, replaced or deleted. Folders cannot be opened, /proc
+does not exist, and file names have no colon. Files that paceline opens by descriptor must be opened
+in binary mode. The standard library depends on `os.name`, and is not changed.
 """
 
 import builtins
@@ -39,14 +40,14 @@ CALLS = {
         *("sigwait", "sigtimedwait", "sigpending", "siginterrupt"),
     ),
 }
-#: The value that O_BINARY has there, which changes nothing here (O_LARGEFILE).
+#: Value of O_BINARY, which has no effect here (O_LARGEFILE).
 O_BINARY = 0x8000
 OPEN = open
 PACKAGE = f"{os.sep}paceline{os.sep}"
 
 
 def files_in_use():
-    """Paths of all files that this process has open or mapped."""
+    """Return the paths of all files that this process has open or mapped."""
     paths = set()
     for number in os.listdir("/proc/self/fd"):
         try:
@@ -59,7 +60,7 @@ def files_in_use():
 
 
 def guarded(name):
-    """Make a call of `os` refuse files in use, as Windows does."""
+    """Make a call of `os` refuse files in use, like Windows."""
     call = getattr(os, name)
 
     def refuse(*paths, **options):
@@ -90,7 +91,7 @@ def library(name, *arguments, call=ctypes.CDLL, **options):
 
 
 def without_proc(call):
-    """Make a call find no file of Linux's own."""
+    """Make a call find no files in /proc."""
 
     def find(path, *arguments, **options):
         if isinstance(path, str | os.PathLike) and os.fspath(path).startswith(("/proc/", "/sys/")):
