@@ -84,16 +84,16 @@ __all__ = [
 ]
 
 BEGINNING_SHARE: Final[float]
-"""Largest share of a chunk of deflate alone that is inflated without the rest."""
+"""Maximum fraction of a deflate-only chunk that is decompressed without the rest."""
 
 BEGINNING_SPARE: Final[int]
-"""Bytes that are read beyond that share."""
+"""Additional bytes that are read beyond that fraction."""
 
 GAP_BYTES: Final[int]
-"""Bytes between wanted ones that are read with them."""
+"""Maximum gap between wanted bytes that is read together with them, bytes."""
 
 KEPT_BYTES: Final[int]
-"""Bytes of unpacked chunks that a reader keeps."""
+"""Maximum size of decompressed chunks that a reader keeps, bytes."""
 
 __version__: Final[str]
 _Arrays: TypeAlias = tuple[
@@ -117,9 +117,9 @@ _SnapshotAtoms: TypeAlias = tuple[
 
 @final
 class ChunkEncoder:
-    """Encodes the chunks of one dataset of (frames, atoms, 3)."""
+    """Encodes the chunks of one dataset of shape (frames, atoms, 3)."""
     def __getnewargs_ex__(self, /) -> tuple[tuple[str, tuple[int, int, int]], dict]:
-        """Return the arguments that `new` was given, for pickle."""
+        """Return the arguments of `new`, for pickle."""
     def __new__(
         cls,
         /,
@@ -134,12 +134,12 @@ class ChunkEncoder:
         what: str = ...,
     ) -> ChunkEncoder: ...
     def check(self, /, values: NDArray[float32]) -> None:
-        """Refuse numbers that are not finite, as `encode` and `write` do."""
+        """Refuse numbers that are not finite, like `encode` and `write`."""
     def encode(self, /, values: NDArray[float32]) -> tuple[bytes, NDArray[uint64]]:
-        """All chunks of frames, one after another, and the size of each."""
+        """Encode all chunks of frames. Return the chunks one after another, and the size of each."""
     @property
     def step(self, /) -> float | None:
-        """Return the step that stored numbers are multiples of; None where they are not rounded."""
+        """Return the rounding step of stored numbers; None if numbers are not rounded."""
     def write(
         self,
         /,
@@ -149,8 +149,8 @@ class ChunkEncoder:
         *,
         lead: SupportsIndex = 0,
     ) -> None:
-        """Write frames into a file that exists, to the chunks at `offsets`, in the first of which
-        `lead` frames stand before them.
+        """Write frames to the chunks at `offsets` of an existing file. `lead` frames precede them in
+        the first chunk.
         """
 
 @final
@@ -179,13 +179,13 @@ class ChunkReader:
         skip: bool,
         whole: bool = False,
     ) -> tuple[int, int, int, int, list[tuple[int, str]]]:
-        """Read and decode a block into the arrays given."""
+        """Read and decode a block into the given arrays."""
     def read_ahead(self, /, slices: SupportsLenAndGetItem[_Slice | None]) -> None:
-        """Ask for the bytes of a block that will be read soon."""
+        """Prefetch the bytes of a block that will be read soon."""
 
 @final
 class ContactMap:
-    """Frames in which two groups of columns have atoms within a cutoff (Å)."""
+    """Counts of frames in which two groups have atoms within a cutoff (Å)."""
     def __new__(
         cls,
         /,
@@ -197,13 +197,13 @@ class ContactMap:
     def count(
         self, /, positions: NDArray[float32], cells: NDArray[float64], counts: NDArray[uint64]
     ) -> tuple[int, str] | None:
-        """Add a block's contacts to `counts`, one for each pair of groups; the first row that
-        cannot be counted, and why.
+        """Add the contacts of a block to `counts`, one count for each pair of groups. Return the
+        first row that cannot be counted, with the reason.
         """
 
 @final
 class Correlation:
-    """A function of the time between frames, of series of particles."""
+    """Function of the lag time, computed from series of particles."""
     def __new__(
         cls,
         /,
@@ -218,11 +218,13 @@ class Correlation:
     def compute(
         self, /, series: NDArray[float32] | NDArray[float64]
     ) -> tuple[NDArray[float64], NDArray[float64]]:
-        """The function of each particle, a number for each distance in time, and the sum of all."""
+        """Compute the function of each particle, a number for each lag, and the sum over all
+        particles.
+        """
 
 @final
 class DcdHeader:
-    """The header of a DCD file."""
+    """Header of a DCD file."""
     @property
     def big_endian(self, /) -> bool: ...
     @property
@@ -231,23 +233,23 @@ class DcdHeader:
     def frame_size(self, /) -> int: ...
     @property
     def integers(self, /) -> list[int]:
-        """The 20 integers behind "CORD"."""
+        """The 20 integers after "CORD"."""
     @property
     def marker_size(self, /) -> int:
-        """Bytes of a record marker."""
+        """Size of a record marker, bytes."""
     @property
     def n_atoms(self, /) -> int: ...
     @property
     def n_fixed(self, /) -> int: ...
     @property
     def size(self, /) -> int:
-        """Bytes of the header."""
+        """Size of the header, bytes."""
 
 @final
 class Encoder:
     """Encodes the frames of one file."""
     def __getnewargs__(self, /) -> tuple[str, int, float | None, bool, int]:
-        """Return the arguments that `new` was given, for pickle."""
+        """Return the arguments of `new`, for pickle."""
     def __new__(
         cls,
         /,
@@ -258,7 +260,7 @@ class Encoder:
         fields: SupportsIndex,
     ) -> Encoder: ...
     def encode(self, /, block: _Arrays) -> bytes:
-        """The bytes of all frames of a block."""
+        """Encode all frames of a block."""
     @property
     def format(self, /) -> str:
         """Name of the format."""
@@ -273,66 +275,70 @@ class Encoder:
     ) -> bytes:
         """Return the bytes before the first frame."""
     def write(self, /, path: str | PathLike[str], first: SupportsIndex, block: _Arrays) -> None:
-        """Write all frames of a block into a file that exists, as its frames from `first` on."""
+        """Write all frames of a block into an existing file. The first one becomes frame `first` of
+        the file.
+        """
 
 @final
 class FileFormat:
-    """A format of trajectories: its names, its files' names, and what they can hold."""
+    """Format of trajectories: its names, its file names, and its abilities."""
     @property
     def aliases(self, /) -> list[str]:
-        """Its other names in MDAnalysis, and those of its variants."""
+        """Other names of the format in MDAnalysis, and names of its variants."""
     @property
     def appends(self, /) -> bool:
-        """Frames can be copied as bytes into another file, or appended to one."""
+        """True if the bytes of frames can be copied into another file, or appended to a file."""
     @property
     def equal_frames(self, /) -> bool:
-        """All frames have the same size, so that each has its place before it is encoded."""
+        """True if all frames have the same size, so that the offset of a frame is known before
+        encoding.
+        """
     @property
     def extensions(self, /) -> list[str]:
-        """Endings of its files' names, in small letters, without the point."""
+        """Extensions of its file names, in lower case, without the dot."""
     @property
     def file_names(self, /) -> list[str]:
-        """Names of its files that have no ending."""
+        """Names of its files without an extension."""
     @property
     def holds_lambda(self, /) -> bool:
-        """Each frame holds λ of a free-energy run."""
+        """True if each frame contains λ of a free-energy calculation."""
     @property
     def is_text(self, /) -> bool:
-        """Lines of text."""
+        """True if files are text."""
     @property
     def mdanalysis_name(self, /) -> str:
-        """Its name in MDAnalysis."""
+        """Name of the format in MDAnalysis."""
     @property
     def mixed_fields(self, /) -> bool:
-        """Each frame may hold other fields than the one before."""
+        """True if the fields may differ from frame to frame."""
     @property
     def name(self, /) -> str: ...
     @property
     def one_time_step(self, /) -> bool:
-        """The header holds one time between frames for all of them."""
+        """True if the header contains a single time step for all frames."""
     @property
     def precision(self, /) -> bool:
-        """The precision of positions can be chosen."""
+        """True if the precision of positions can be chosen."""
     @property
     def reads(self, /) -> int:
-        """Fields that its frames may hold, one bit a field."""
+        """Fields that frames may contain, as bits."""
     @property
     def times_are_steps(self, /) -> bool:
-        """Times are numbers of steps: how long a step is, only the user can tell."""
+        """True if times are step numbers, so that the user must supply the time step."""
     @property
     def turned_cells(self, /) -> bool:
-        """A cell may lie in any way: frames hold its vectors."""
+        """True if frames contain cell vectors, so that cells may have any orientation."""
     @property
     def writes(self, /) -> int:
-        """Fields that `Encoder` writes; 0 where it does not write the format."""
+        """Fields that `Encoder` can write, as bits; 0 if it cannot write the format."""
 
 @final
 class HistoryHeader:
-    """The head of a HISTORY."""
+    """Header of a HISTORY."""
     @property
     def frame_head_size(self, /) -> int | None:
-        """Bytes of a frame before its atoms, and of the whole frame; None where lines vary in length
-        or no frame has been looked at.
+        """Bytes of a frame before its atoms, and bytes of the whole frame. None if lines vary in
+        length, or no frame was parsed.
         """
     @property
     def frame_size(self, /) -> int | None: ...
@@ -340,23 +346,23 @@ class HistoryHeader:
     def imcon(self, /) -> int: ...
     @property
     def level(self, /) -> int:
-        """keytrj: 0 positions, 1 velocities too, 2 forces too, 3 compressed."""
+        """keytrj: 0 positions; 1 also velocities; 2 also forces; 3 compressed."""
     @property
     def n_atoms(self, /) -> int: ...
     @property
     def n_frames(self, /) -> int | None:
-        """Frames as the head counts them; None where it does not, or counts none."""
+        """Number of frames in the header; None if it is missing or 0."""
     @property
     def size(self, /) -> int:
-        """Bytes before the first frame."""
+        """Size of the bytes before the first frame."""
 
 @final
 class HydrogenBonds:
     """Finds hydrogen bonds in the frames of a block.
 
-    Donors and hydrogens are pairs, or within a distance (Å) of each other in each frame. With
-    `parts`, a number of each donor, one of each acceptor, and a table of those between which bonds
-    are. `criterion` is its name and two numbers.
+    Donors and hydrogens are pairs; with `within` (Å), they are paired by distance in each
+    frame. `parts` contains the class of each donor, the class of each acceptor, and a table of
+    the allowed pairs of classes. `criterion` contains a name and two numbers.
     """
     def __new__(
         cls,
@@ -375,17 +381,20 @@ class HydrogenBonds:
         frames: NDArray[int64],
         atoms: NDArray[int64],
     ) -> tuple[NDArray[int64], NDArray[float64], tuple[int, str] | None]:
-        """Records of the bonds: frame, donor, hydrogen and acceptor, distance (Å) and angle (degrees).
+        """Return records of the bonds: frame, donor, hydrogen and acceptor, distance (Å) and angle
+        (degrees).
 
-        `frames` holds the frame number of each row, `atoms` the atom index of each column.
+        `frames` contains the frame number of each row, and `atoms` the atom index of each
+        column.
         """
 
 @final
 class NearPairs:
-    """Finds pairs of two groups, or each pair of one once, within `cutoff` (Å).
+    """Finds pairs of atoms within `cutoff` (Å) in two groups, or in one group, where each pair
+    counts once.
 
-    Atoms of the same index make no pair, nor those of the same label. `indices` and `labels` are
-    those of both groups, also where these are the same.
+    Two atoms with the same index or the same label are not a pair. `indices` and `labels`
+    contain one array per group, even if the groups are the same.
     """
     def __new__(
         cls,
@@ -401,80 +410,84 @@ class NearPairs:
     def count(
         self, /, positions: NDArray[float32], cells: NDArray[float64], counts: NDArray[int32]
     ) -> tuple[int, str] | None:
-        """Count the neighbours of each atom of the first group; of one group, pairs count for both."""
+        """Count the neighbours of each atom of the first group. Within one group, each pair counts
+        for both atoms.
+        """
     def find(
         self, /, positions: NDArray[float32], cells: NDArray[float64]
     ) -> tuple[NDArray[int64], NDArray[uint64], tuple[int, str] | None]:
-        """Records of the pairs: indices of both atoms, int32, and distances (Å), float64."""
+        """Return records of the pairs: indices of both atoms (int32), and distances (Å, float64)."""
 
 @final
 class NetcdfHeader:
-    """The header of a NetCDF file in a classic format."""
+    """Header of a NetCDF file in a classic format."""
     @property
     def attributes(self, /) -> dict[str, bytes | tuple[float, ...]]: ...
     @property
     def dimensions(self, /) -> dict[str, int]:
-        """Lengths by name; 0 of the records."""
+        """Lengths by name; 0 for the record dimension."""
     @property
     def n_records(self, /) -> int | None:
-        """None where the size of the file tells."""
+        """Number of records; None if it follows from the size of the file."""
     @property
     def record_size(self, /) -> int: ...
     @property
     def size(self, /) -> int:
-        """Bytes of the header."""
+        """Size of the header, bytes."""
     @property
     def variables(self, /) -> dict[str, NetcdfVariable]: ...
     @property
     def version(self, /) -> int:
-        """1, 2 or 5."""
+        """Version of the format: 1, 2 or 5."""
 
 @final
 class NetcdfVariable:
-    """A variable of a NetCDF file."""
+    """Variable of a NetCDF file."""
     @property
     def attributes(self, /) -> dict[str, bytes | tuple[float, ...]]: ...
     @property
     def begin(self, /) -> int:
-        """Offset, in the first record if it is in records."""
+        """Offset of the variable, or of its entry in the first record, bytes."""
     @property
     def dimensions(self, /) -> list[str]:
         """Names of its dimensions."""
     @property
     def in_records(self, /) -> bool:
-        """Each record holds an entry of it."""
+        """True if each record contains an entry of the variable."""
     @property
     def kind(self, /) -> str:
-        """NumPy's name of its numbers' type."""
+        """NumPy name of the type of its numbers."""
     @property
     def size(self, /) -> int:
-        """Bytes of an entry, or of the whole variable where it is not in records."""
+        """Size of an entry, or of the whole variable if it is not in records, bytes."""
 
 @final
 class NoJump:
-    """Atoms followed across the faces of the cell."""
+    """Unwrapping of atoms across the faces of the cell."""
     def __new__(cls, /, n_atoms: SupportsIndex, atoms: NDArray[int64]) -> NoJump: ...
     def check(
         self, /, positions: NDArray[float32], cells: NDArray[float64]
     ) -> list[tuple[int, str]]:
-        """Refuse rows without a cell or with positions that are not finite, which become NaN."""
+        """Refuse rows without a cell, or with positions that are not finite. Their positions become
+        NaN.
+        """
     def move_to(
         self, /, images: NDArray[int16], positions: NDArray[float32], cells: NDArray[float64]
     ) -> list[tuple[int, str]]:
-        """Move atoms (Å) to their images, which are those of each frame or of the first; the rows that
-        could not be changed, and why.
+        """Move atoms (Å) to their images, given for each frame or for the first frame. Return the rows
+        that could not be changed, with reasons.
         """
     def scan(
         self, /, positions: NDArray[float32], cells: NDArray[float64], rows: NDArray[int64]
     ) -> tuple[NDArray[int16], NDArray[int16]]:
-        """Count images over frames, relative to the first of them; note them in some rows."""
+        """Count images over frames, relative to the first frame. Record the images in some rows."""
 
 @final
 class NoJumpFollower:
-    """Atoms that are moved to their images, block after block, from the first frame of a trajectory on."""
+    """Unwrapping of atoms block by block, from the first frame of a trajectory."""
     def __new__(cls, /, task: NoJump, skip_damaged: bool) -> NoJumpFollower: ...
     def close(self, /) -> None:
-        """Release the threads that wait; no other block is moved."""
+        """Release waiting threads. No further block is moved."""
     def move_on(
         self,
         /,
@@ -483,13 +496,14 @@ class NoJumpFollower:
         cells: NDArray[float64],
         begin: NDArray[int16] | None = None,
     ) -> list[tuple[int, str]] | None:
-        """Move atoms (Å) in block `number` as those before it are moved, and note images in the first row
-        that is changed; the rows that could not be, and why. None if the follower was closed.
+        """Move atoms (Å) in block `number` after those in earlier blocks, and record the images in its
+        first valid row. Return the rows that could not be changed, with reasons; None if the
+        follower was closed.
         """
 
 @final
 class PairRmsd:
-    """RMSDs of frames from one another."""
+    """RMSDs between pairs of frames."""
     def __new__(
         cls, /, n_atoms: SupportsIndex, weights: NDArray[float64] | None, *, superposition: bool
     ) -> PairRmsd: ...
@@ -501,13 +515,13 @@ class PairRmsd:
         cutoff: SupportsFloat | SupportsIndex,
         out: NDArray[float32] | NDArray[float64],
     ) -> None:
-        """Fill the RMSD (Å) of each of the first frames from each of the second. Those that are not
-        larger than the cutoff become 0.
+        """Fill the RMSD (Å) of each of the first frames from each of the second. RMSDs that are at
+        most the cutoff become 0.
         """
 
 @final
 class Rdf:
-    """Bins of the distances between two groups of columns, or within one."""
+    """Histogram of the distances between two groups of columns, or within one group."""
     def __new__(
         cls,
         /,
@@ -520,8 +534,8 @@ class Rdf:
     def count(
         self, /, positions: NDArray[float32], cells: NDArray[float64], counts: NDArray[uint64]
     ) -> tuple[float, tuple[int, str] | None]:
-        """Add the distances in a block's frames to `counts`; the sum of the cells' volumes (Å³),
-        or the first row that cannot be counted, and why.
+        """Add the distances in the frames of a block to `counts`. Return the sum of the cell
+        volumes (Å³), or the first row that cannot be counted, with the reason.
         """
 
 @final
@@ -540,27 +554,31 @@ class Reader:
     def read(
         self, /, extents: _Extents, block: _Block, *, required: SupportsIndex, skip: bool
     ) -> tuple[int, int, int, int, list[tuple[int, str]]]:
-        """Read and decode a block into the arrays given."""
+        """Read and decode a block into the given arrays."""
     def read_ahead(self, /, extents: _Extents) -> None:
-        """Ask for the bytes of a block that will be read soon."""
+        """Prefetch the bytes of a block that will be read soon."""
 
 @final
 class RowKernel:
     """Computes a row of numbers for each frame of a block.
 
-    Constructors take `columns`, those of the analysis's atoms in the block (None: all in order);
-    other indices count these atoms.
+    `columns` of constructors are the columns of the analysis's atoms in the block (None: all
+    columns in order). Other indices refer to these atoms.
     """
     @staticmethod
     def angles(
         columns: NDArray[int64] | None, n_angles: SupportsIndex, periodic: bool
     ) -> RowKernel:
-        """Angles (degrees) at the second of three groups of `n_angles` atoms, which follow each other."""
+        """Compute angles (degrees) at the second of three groups. Each group has `n_angles` atoms;
+        groups follow each other.
+        """
     @staticmethod
     def atomic_distances(
         columns: NDArray[int64] | None, n_pairs: SupportsIndex, periodic: bool
     ) -> RowKernel:
-        """Distances (Å) between two groups of `n_pairs` atoms, which follow each other, pair by pair."""
+        """Compute distances (Å) between the atoms of two groups, pair by pair. Each group has
+        `n_pairs` atoms; groups follow each other.
+        """
     @staticmethod
     def center_distance(
         columns: NDArray[int64] | None,
@@ -568,7 +586,9 @@ class RowKernel:
         weights: NDArray[float64] | None,
         periodic: bool,
     ) -> RowKernel:
-        """Distance (Å) between the centers of two groups of such `sizes`, which follow each other."""
+        """Compute the distance (Å) between the centers of two groups with these `sizes`. The
+        groups follow each other.
+        """
     @staticmethod
     def components(
         columns: NDArray[int64] | None,
@@ -576,11 +596,15 @@ class RowKernel:
         cutoff: SupportsFloat | SupportsIndex,
         periodic: bool,
     ) -> RowKernel:
-        """Numbers of the connected components that pairs of atoms within `cutoff` (Å) make."""
+        """Compute the number of the connected component of each atom. Two atoms are connected
+        within `cutoff` (Å).
+        """
     def compute(
         self, /, positions: NDArray[float32], cells: NDArray[float64], out: NDArray[float64]
     ) -> tuple[int, str] | None:
-        """Fill a row for each frame; the first that cannot be computed, and why."""
+        """Fill a row for each frame. Return the first frame that cannot be computed, with the
+        reason.
+        """
     @staticmethod
     def contacts(
         columns: NDArray[int64] | None,
@@ -590,8 +614,8 @@ class RowKernel:
         periodic: bool,
         beta: SupportsFloat | SupportsIndex | None,
     ) -> RowKernel:
-        """Fractions of contacts: pairs of atoms of references, `sizes` of each, and the limit (Å) of
-        each pair; with `beta` (Å⁻¹), a soft one.
+        """Compute fractions of contacts. Pairs of atoms are sorted by reference, with `sizes`
+        pairs and one limit (Å) per pair. With `beta` (Å⁻¹), the soft definition is used.
         """
     @staticmethod
     def density_profiles(
@@ -600,15 +624,15 @@ class RowKernel:
         compounds: tuple[NDArray[int64], NDArray[float64]] | None,
         n_bins: SupportsIndex,
     ) -> RowKernel:
-        """Densities of mass and charge in `n_bins` bins along x, y, z; then the end of the last bin
-        (Å) and the volume of a bin along each axis (Å³).
+        """Compute densities of mass and charge in `n_bins` bins along x, y, z. They are followed
+        by the end of the last bin (Å) and the volume of a bin (Å³), along each axis.
 
-        Mass and charge of each atom; with compounds (of each atom, the index of its compound and
-        its mass), of each compound.
+        `weights` are mass and charge of each atom. With compounds (index of the compound and
+        mass of each atom), they are those of each compound.
         """
     @staticmethod
     def dihedrals(columns: NDArray[int64] | None, quadruples: NDArray[int64]) -> RowKernel:
-        """Dihedral angles (degrees) of four atoms each, given one after another."""
+        """Compute dihedral angles (degrees), each from four consecutive atoms."""
     @staticmethod
     def dipole(
         columns: NDArray[int64] | None,
@@ -616,8 +640,9 @@ class RowKernel:
         summed: str,
         needs_cell: str | None,
     ) -> RowKernel:
-        """Dipole moment of positions (units of charge × Å), or current of velocities (× Å/ps); and
-        the volume of the cell (Å³), where something `needs_cell`. Both names are for messages.
+        """Compute the dipole moment from positions (units of charge × Å), or the current from
+        velocities (× Å/ps). With `needs_cell`, also compute the volume of the cell (Å³). Both
+        names occur in messages.
         """
     @staticmethod
     def distance_matrix(
@@ -626,43 +651,46 @@ class RowKernel:
         n_second: SupportsIndex | None,
         periodic: bool,
     ) -> RowKernel:
-        """Distances (Å) between all atoms of two groups, which follow each other, or of one group."""
+        """Compute distances (Å) between all atoms of two groups that follow each other, or within
+        one group.
+        """
     @staticmethod
     def dssp(
         columns: NDArray[int64] | None, donors: NDArray[bool_], has_hydrogens: bool
     ) -> RowKernel:
-        """Helices (bit 1) and strands (bit 2) of residues.
+        """Find helices (bit 1) and strands (bit 2).
 
-        Atoms are the N of each residue, then each CA, C and O, and each H if it `has_hydrogens`.
+        Atoms are all N, then all CA, all C and all O, and all H if `has_hydrogens` is true.
         """
     @staticmethod
     def dssp_letters(
         columns: NDArray[int64] | None, donors: NDArray[bool_], polyproline: bool
     ) -> RowKernel:
-        """Numbers of the letters of residues, - H B E G I T S, and P if it is to look for
-        `polyproline`.
+        """Find the secondary structure of residues as numbers of the letters - H B E G I T S. With
+        `polyproline`, also P.
 
-        Atoms are the N of each residue, then each CA, C and O.
+        Atoms are all N, then all CA, all C and all O.
         """
     @staticmethod
     def gyration(
         columns: NDArray[int64] | None, sizes: NDArray[int64], weights: NDArray[float64] | None
     ) -> RowKernel:
-        """Radii of gyration and shapes of compounds, whose atoms follow each other, `sizes` of each.
+        """Compute radii of gyration and shapes of compounds. Compounds follow each other, with
+        `sizes` atoms each.
 
-        Of each: radius of gyration, radii about x, y, z (Å), moments (Å²), asphericity and shape
-        parameter.
+        Values of each compound: radius of gyration, radii about x, y, z (Å), moments (Å²),
+        asphericity and shape parameter.
         """
     @staticmethod
     def minimum_distance(
         columns: NDArray[int64] | None, sizes: tuple[SupportsIndex, SupportsIndex], periodic: bool
     ) -> RowKernel:
-        """Least distance (Å) between two groups, which follow each other, and the indices of its
-        atoms.
+        """Compute the minimum distance (Å) between two groups that follow each other, and the
+        indices of the two atoms.
         """
     @property
     def n_columns(self, /) -> int:
-        """Numbers of a row."""
+        """Number of values in a row."""
     @staticmethod
     def order(
         columns: NDArray[int64] | None,
@@ -670,14 +698,14 @@ class RowKernel:
         axis: SupportsLenAndGetItem[SupportsFloat | SupportsIndex],
         periodic: bool,
     ) -> RowKernel:
-        """Order parameters of vectors from the first half of the atoms to the second, along an axis:
-        means over such numbers of vectors.
+        """Compute order parameters along an axis. Vectors extend from the first half of the atoms
+        to the second half. Each mean is over `sizes` vectors.
         """
     @staticmethod
     def pair_distances(
         columns: NDArray[int64] | None, pairs: NDArray[int64], periodic: bool
     ) -> RowKernel:
-        """Distances (Å) of two atoms each, given one after another."""
+        """Compute distances (Å), each between two consecutive atoms."""
     @staticmethod
     def projection(
         columns: NDArray[int64] | None,
@@ -685,8 +713,8 @@ class RowKernel:
         directions: NDArray[float64],
         reference: NDArray[float64] | None = None,
     ) -> RowKernel:
-        """Displacements (Å) from mean positions, along directions: rows, of all coordinates. With
-        `reference`, each frame is superposed on it first.
+        """Compute displacements (Å) from mean positions along directions, one direction per row.
+        With `reference`, each frame is first superposed on it.
         """
     @staticmethod
     def rmsd(
@@ -694,9 +722,10 @@ class RowKernel:
         groups: SupportsGetItem[int, tuple[NDArray[float64], NDArray[float64] | None]],
         superposition: bool,
     ) -> RowKernel:
-        """RMSDs (Å) of groups, which follow each other; the others follow the motion of the first.
+        """Compute RMSDs (Å) of groups that follow each other. The first group is superposed; the
+        others move with it.
 
-        Of each group: reference positions (Å), and weights or None.
+        Each group consists of reference positions (Å), and weights or None.
         """
     @staticmethod
     def sasa(
@@ -707,18 +736,18 @@ class RowKernel:
         output: NDArray[uint32],
         n_parts: SupportsIndex,
     ) -> RowKernel:
-        """Solvent-accessible areas (Å²), summed up in `n_parts`.
+        """Compute solvent-accessible areas (Å²), summed into `n_parts` values.
 
-        Atoms have `radii` (Å), without the probe's. `output`, shape (n, 2), are pairs of an atom
-        and of the part that its area is added to.
+        `radii` (Å) are those of the atoms, without the probe. `output`, shape (n, 2), contains
+        pairs of an atom and the value to which its area is added.
         """
 
 @final
 class SelectedAtoms:
     """Finds the atoms of an updating group in the frames of a block.
 
-    `nodes` are selections, of which later ones need earlier ones. `n_atoms` of `n_universe` atoms
-    are read; `complete` where groups have no others.
+    `nodes` are selections; a selection may depend only on earlier ones. `n_atoms` of
+    `n_universe` atoms are read. `complete` is true if groups contain only atoms that are read.
     """
     def __new__(
         cls,
@@ -742,11 +771,11 @@ class SelectedAtoms:
     def find(
         self, /, positions: NDArray[float32], cells: NDArray[float64]
     ) -> tuple[NDArray[int64], NDArray[int64], tuple[int, str] | None]:
-        """Indices of the atoms among those that are read."""
+        """Return the indices of the selected atoms among the atoms that are read."""
 
 @final
 class SitePairs:
-    """Bins of the distance of each atom of a group to each of another, for pairs of groups."""
+    """Histograms of the distances between single atoms, for pairs of groups."""
     def __new__(
         cls,
         /,
@@ -761,14 +790,14 @@ class SitePairs:
     def find(
         self, /, positions: NDArray[float32], cells: NDArray[float64]
     ) -> tuple[NDArray[uint32], float, tuple[int, str] | None]:
-        """Of each distance within the bins, in all frames, the index among the bins of all pairs of
-        atoms; the sum of the cells' volumes (Å³); or the first row that cannot be counted, and
-        why.
+        """Return the index of the bin of each distance within the range, in all frames, and the
+        sum of the cell volumes (Å³). Indices count the bins of all pairs of atoms. If a row
+        cannot be counted, return the first such row and the reason.
         """
 
 @final
 class SnapshotCost:
-    """Cost of a frame to one rank: seconds, and numbers of things."""
+    """Cost of a frame on one rank: times in seconds, and counts."""
     def __repr__(self, /) -> str: ...
     @property
     def bytes_sent(self, /) -> int: ...
@@ -793,9 +822,9 @@ class SnapshotCost:
 
 @final
 class SnapshotFormat:
-    """Records that a format makes of atoms. It can be pickled."""
+    """Encoding of atoms in a format. It can be pickled."""
     def __getnewargs_ex__(self, /) -> tuple[tuple[str, int], dict]:
-        """Return the arguments that `new` was given, for pickle."""
+        """Return the arguments of `new`, for pickle."""
     def __new__(
         cls,
         /,
@@ -810,20 +839,21 @@ class SnapshotFormat:
         dtype: str = ...,
     ) -> SnapshotFormat: ...
     def encode(self, /, section: SupportsIndex, atoms: _SnapshotAtoms) -> bytes:
-        """The bytes of atoms in one section, in the order in which they are given."""
+        """Encode atoms into the bytes of one section, in the given order."""
     def encode_into(
         self, /, section: SupportsIndex, atoms: _SnapshotAtoms, out: NDArray[uint8]
     ) -> None:
-        """Write the same bytes over those of `out`."""
+        """Encode atoms like `encode`, into the array `out`."""
     @property
     def sections(self, /) -> list[int]:
-        """Bytes of an atom in each section of a frame."""
+        """Return the size of an atom in each section of a frame, bytes."""
 
 @final
 class Superposed:
-    """Positions of some columns, as they are or after a superposition.
+    """Positions of some columns, with or without superposition.
 
-    With `fit`: columns that are superposed, their reference positions (Å), and weights or None.
+    `fit` contains the columns that are superposed, their reference positions (Å), and weights
+    or None.
     """
     def __new__(
         cls,
@@ -834,19 +864,19 @@ class Superposed:
     def add_to_covariance(
         self, /, positions: NDArray[float32], mean: NDArray[float64], products: NDArray[float64]
     ) -> int:
-        """Add a leaf's frames to mean (Å) and products of deviations (Å²), of the upper triangle,
-        row by row; the number of frames.
+        """Add the frames of a leaf to means (Å) and sums of products of deviations (Å²). Products
+        fill the upper triangle, row by row. Return the number of frames.
         """
     def add_to_moments(
         self, /, positions: NDArray[float32], mean: NDArray[float64], squares: NDArray[float64]
     ) -> tuple[int, float]:
-        """Add a leaf's frames to mean (Å) and sums of squared deviations (Å²); the number of frames,
-        and the sum of their RMSDs (Å).
+        """Add the frames of a leaf to means (Å) and sums of squared deviations (Å²). Return the
+        number of frames, and the sum of their RMSDs (Å).
         """
 
 @disjoint_base
 class Trajectory:
-    """A trajectory file and its frame index."""
+    """Trajectory file and its frame index."""
     def __new__(
         cls,
         /,
@@ -867,75 +897,71 @@ class Trajectory:
         """
     @property
     def damaged(self, /) -> list[int]:
-        """Frames that a scan found to be damaged; none where frames are found by arithmetic."""
+        """Frames that a scan found damaged; empty if frame offsets were computed and not scanned."""
     @property
     def dt(self, /) -> float | None:
-        """Time between frames as the header has it, ps; None where only frames tell."""
+        """Time between frames in the header, ps; None if the header does not contain it."""
     def extents(self, /, frames: NDArray[uint64]) -> tuple[NDArray[uint64], NDArray[uint64]]: ...
     @property
     def fields(self, /) -> int:
-        """Return the fields that frames may hold, one bit a field."""
+        """Return the fields that frames may contain, as bits."""
     @property
     def fingerprint(self, /) -> str: ...
     @property
     def first(self, /) -> float:
-        """Return the number that the first frame counts as where times are numbers of frames."""
+        """Return the number of the first frame, if times are frame numbers."""
     @property
     def format(self, /) -> str: ...
     @property
     def frames_counted(self, /) -> bool:
-        """True where the file has no times, and frames are counted."""
+        """True if the file contains no times, so that times are frame numbers."""
     def head(self, /, first: SupportsIndex, n_frames: SupportsIndex) -> bytes:
-        """Return the bytes that a file of `n_frames` of these frames, from number `first` on, begins
-        with.
-        """
+        """Return the header of a file with `n_frames` of these frames, starting at frame `first`."""
     @property
     def index_file(self, /) -> Path | None:
-        """Return the path at which the index is saved, if it is."""
+        """Return the path of the saved index; None if it is not saved."""
     @property
     def index_origin(self, /) -> str:
-        """How the index came about."""
+        """Origin of the index: read, scanned or computed."""
     @property
     def layout(self, /) -> bytes: ...
     def layout_of(self, /, frame: SupportsIndex) -> tuple[bytes, int]:
-        """Return how one frame is coded, and its number of atoms."""
+        """Return the layout of one frame, as bytes, and its number of atoms."""
     @property
     def n_atoms(self, /) -> int: ...
     @property
     def n_frames(self, /) -> int: ...
     @property
     def notes(self, /) -> list[str]:
-        """Return the notes on the file that a user should be told."""
+        """Return notes on the file for the user."""
     @property
     def path(self, /) -> str: ...
     @property
     def samples(self, /) -> bytes:
-        """Return what workers need to recognise the parts of the file that they read."""
+        """Return samples of the file, with which workers verify the parts that they read."""
     @property
     def size(self, /) -> int:
-        """Bytes of the file when it was indexed."""
+        """Size of the file when it was indexed, bytes."""
     @property
     def time_doubt(self, /) -> str | None:
-        """Why times are not known; None where they are."""
+        """Reason why times are unknown; None if they are known."""
     def times(self, /) -> tuple[NDArray[float64], NDArray[int64]]:
         """Time (ps) and step of every frame."""
     @property
     def traffic(self, /) -> tuple[int, int]:
-        """Bytes and calls that opening took of the trajectory."""
+        """Number of bytes and of calls for opening the trajectory."""
     @property
     def traits(self, /) -> list[tuple[str, str]]:
-        """Return the traits that files must have in common for the frames of one to continue those of
-        the other: name and value.
-        """
+        """Return the traits that two files must share to be parts of one trajectory: name and value."""
     @property
     def varying(self, /) -> str | None:
-        """Return in a sentence how the number of atoms varies; None where it does not."""
+        """Return a message that describes how the number of atoms varies; None if it is constant."""
     def verify(self, /) -> None:
-        """Raise FileChangedError where the file of this name is not the one that was opened."""
+        """Raise FileChangedError if the file at this path is not the file that was opened."""
 
 @final
 class Transform:
-    """A change of all frames of a block, in place."""
+    """Transformation of all frames of a block, in place."""
     def apply(
         self,
         /,
@@ -943,9 +969,9 @@ class Transform:
         cells: NDArray[float64],
         vectors: SupportsGetItem[int, NDArray[float32]],
     ) -> tuple[list[tuple[int, str]], list[tuple[int, int, list[int], float]]]:
-        """Change positions (Å) of frames with these cells, and with them what turns with a frame: its
-        cell, and `vectors` of its atoms. The rows that could not be changed, and why; and rows with
-        bonds that are longer than half the cell afterwards.
+        """Change the positions (Å) of frames with these cells. A rotation also changes the cells
+        and `vectors` of the atoms. Return the rows that could not be changed, with reasons, and
+        the rows that then have bonds longer than half the cell.
         """
     @staticmethod
     def center(
@@ -955,7 +981,7 @@ class Transform:
         point: SupportsLenAndGetItem[SupportsFloat | SupportsIndex] | None,
         wrap: bool,
     ) -> Transform:
-        """A group of atoms brought to a point (Å; None: the middle of the cell), the others with it."""
+        """Translate all atoms so that a group is at a point (Å; None: the middle of the cell)."""
     @staticmethod
     def fit(
         n_atoms: SupportsIndex,
@@ -965,10 +991,10 @@ class Transform:
         rotation: bool,
         normal: SupportsIndex | None,
     ) -> Transform:
-        """All atoms moved as a rigid body, so that a group of them lies on its reference (Å)."""
+        """Move all atoms as a rigid body that superposes a group on its reference (Å)."""
     @staticmethod
     def unwrap(n_atoms: SupportsIndex, bonds: NDArray[int64]) -> Transform:
-        """Molecules made whole along their bonds."""
+        """Make molecules whole along their bonds."""
     @staticmethod
     def wrap(
         n_atoms: SupportsIndex,
@@ -976,11 +1002,13 @@ class Transform:
         sizes: NDArray[int64],
         weights: NDArray[float64] | None,
     ) -> Transform:
-        """Compounds brought back into the cell: `sizes` are those of neighbours in `atoms`."""
+        """Wrap compounds into the cell. Compounds follow each other in `atoms`, with `sizes` atoms
+        each.
+        """
 
 @final
 class Voxels:
-    """Voxels of a grid, in which atoms are counted."""
+    """Grid of voxels in which atoms are counted."""
     def __new__(
         cls,
         /,
@@ -992,16 +1020,16 @@ class Voxels:
     def find(
         self, /, positions: NDArray[float32]
     ) -> tuple[NDArray[uint32], tuple[int, str] | None]:
-        """The voxel of each atom that is on the grid, in all frames; or the first row that cannot
-        be counted, and why.
+        """Return the voxel of each atom on the grid, in all frames, or the first row that cannot
+        be counted, with the reason.
         """
 
 @final
 class Whole:
-    """Groups of atoms, of whose molecules no two parts may be in different images.
+    """Groups of atoms, and the check that the parts of a molecule are not in different images.
 
-    `links` are pairs of atoms, and the number of bonds between each two; `contacts` are of
-    different molecules.
+    `links` are pairs of atoms, with the number of bonds between them. `contacts` are pairs of
+    atoms in different molecules.
     """
     def __new__(
         cls,
@@ -1015,14 +1043,15 @@ class Whole:
     def look(
         self, /, positions: NDArray[float32], cells: NDArray[float64], frames: NDArray[int64]
     ) -> tuple[NDArray[int64], NDArray[float64]] | None:
-        """Records of frames of these numbers, as a ragged analysis has them: 0 for a molecule that is
-        broken, 1 for contacts that are, in frames without the first; 0; the columns of two atoms,
-        and their distance, Å. None where there are no records.
+        """Return records of the frames with these numbers, in the form of a ragged analysis. A
+        record contains 0 for a broken molecule or 1 for a broken contact (only in frames
+        without a broken molecule); 0; the columns of two atoms; and their distance (Å). Return
+        None if there are no records.
         """
 
 class _Block(Protocol):
-    """Arrays that a block goes into; none for a field that is not wanted. With one for validity,
-    the fields need none.
+    """Output arrays of a block; None for a field that is not wanted. With an array for validity,
+    fields may be None.
     """
     @property
     def positions(self) -> NDArray[float32] | None: ...
@@ -1067,7 +1096,7 @@ class _Communicator(Protocol):
     def write_at(self) -> Callable[[str, NDArray[uint64], int, memoryview], None]: ...
 
 class _Dataset(Protocol):
-    """Dataset of numbers of an HDF5 file, and how its bytes are laid out."""
+    """Dataset of numbers in an HDF5 file, and the layout of its bytes."""
     @property
     def name(self) -> str: ...
     @property
@@ -1084,7 +1113,7 @@ class _Dataset(Protocol):
     def fill(self) -> SupportsGetItem[int, SupportsIndex]: ...
 
 class _DecodedAtoms(Protocol):
-    """Some atoms of a frame, as `paceline.snapshot.reader` decodes them."""
+    """Atoms of a frame, as decoded by `paceline.snapshot.reader`."""
     @property
     def ids(self) -> NDArray[int64] | None: ...
     @property
@@ -1113,7 +1142,7 @@ class _Element(Protocol):
     def scale(self) -> SupportsFloat | SupportsIndex: ...
 
 class _Extents(Protocol):
-    """Frames of one file: number, first byte and size of each."""
+    """Frames of one file: number, offset and size of each."""
     @property
     def frames(self) -> NDArray[uint64]: ...
     @property
@@ -1122,7 +1151,7 @@ class _Extents(Protocol):
     def sizes(self) -> NDArray[uint64]: ...
 
 class _Filter(Protocol):
-    """Stage through which a chunk's bytes went."""
+    """Filter of a dataset, such as compression."""
     @property
     def number(self) -> SupportsIndex: ...
     @property
@@ -1131,7 +1160,7 @@ class _Filter(Protocol):
     def values(self) -> SupportsGetItem[int, SupportsIndex]: ...
 
 class _FrameInfo(Protocol):
-    """Frame of a file, as `paceline.snapshot.stored_frame` has it."""
+    """Frame of a file, as returned by `paceline.snapshot.stored_frame`."""
     @property
     def path(self) -> str | PathLike[str]: ...
     @property
@@ -1170,7 +1199,7 @@ class _Slice(Protocol):
     def masks(self) -> NDArray[uint32]: ...
 
 class _TextFrame(Protocol):
-    """Range of a frame of text."""
+    """Range of a frame in a text file."""
     @property
     def layout(self) -> bytes | bytearray: ...
     @property
@@ -1183,32 +1212,34 @@ class _TextFrame(Protocol):
 def accumulate_rows(
     rows: NDArray[float64], mean: NDArray[float64], squares: NDArray[float64]
 ) -> int:
-    """Add a leaf's rows to mean and sums of squared deviations; the number of rows."""
+    """Add the rows of a leaf to means and sums of squared deviations. Return the number of rows."""
 
 def allow_wide(allowed: bool) -> bool:
-    """Allow kernels instruction sets beyond the base build's, as by default, or not; whether they use
-    them. Results are the same: this is for measurements.
+    """Allow kernels to use instruction sets beyond those of the base build (default), or forbid it.
+    Return whether kernels use them. For measurements: results do not change.
     """
 
 def amber_factor(unit: str, like: str) -> float | None:
-    """Factor that converts numbers in a unit to our unit of the same quantity as `like`."""
+    """Return the factor that converts a unit to paceline's unit of the same quantity. `like` is a unit
+    of this quantity.
+    """
 
 def cells_of_dimensions(dimensions: NDArray[float32]) -> NDArray[float64]:
-    """Cells of lengths (Å) and angles (degrees) as rows of `FrameBuffer.cells`, their vectors in double
-    precision, so that lengths and angles come out of them again as they went in; zeros where lengths
-    and angles span no volume.
+    """Convert lengths (Å) and angles (degrees) to rows of `FrameBuffer.cells`, with vectors in double
+    precision. Lengths and angles computed from these vectors are exactly the input. Rows are zero
+    if lengths and angles span no volume.
     """
 
 def cells_of_vectors(
     vectors: NDArray[float64], periodic: SupportsLenAndGetItem[bool]
 ) -> NDArray[float64]:
-    """Cells of vectors (Å) as rows of `FrameBuffer.cells`, with which of them are periodic."""
+    """Convert vectors (Å) and periodicity to rows of `FrameBuffer.cells`."""
 
 def cells_without_noise(cells: NDArray[float64]) -> NDArray[float64]:
-    """Cells of which upright ones have the vectors of their lengths and angles, without noise."""
+    """Replace the vectors of upright cells by the vectors of their lengths and angles, without noise."""
 
 def centered(positions: NDArray[float64]) -> NDArray[float64]:
-    """Positions relative to their mean, which is summed up in order, as NumPy does along the first
+    """Return positions relative to their mean. The mean is summed in order, like NumPy along the first
     axis.
     """
 
@@ -1218,28 +1249,28 @@ def centers(
     sizes: NDArray[int64],
     weights: NDArray[float64],
 ) -> NDArray[float32]:
-    """Weighted means (Å) of groups of atoms in each frame, shape (frames, groups, 3): `atoms` follow
-    each other, `sizes` of each group, and have one weight each.
+    """Return the weighted centers (Å) of groups of atoms in each frame, shape (frames, groups, 3).
+    `atoms` are sorted by group, with `sizes` atoms in each group, and one weight per atom.
     """
 
 def check_snapshot(
     comm: _Communicator, format: SnapshotFormat, n_atoms: SupportsIndex, atoms: _SnapshotAtoms
 ) -> None:
-    """Refuse a frame that cannot be written, on all ranks together."""
+    """Refuse a frame that cannot be written. The call is collective."""
 
 def copy_atoms(positions: NDArray[float32], atoms: NDArray[int64], out: NDArray[float32]) -> None:
-    """Copy atoms of each frame of a block to another one."""
+    """Copy atoms of each frame of a block to another block."""
 
 def count_indices(indices: NDArray[uint32], counts: NDArray[uint64]) -> None:
-    """Add 1 to the count at each of some indices."""
+    """Add 1 to the count at each index."""
 
 def dcd_header(
     path: str | PathLike[str], head: bytes, file_size: SupportsIndex | None = None
 ) -> DcdHeader:
-    """Parse the header of a DCD file; without the size of the file, as if it went on for ever."""
+    """Parse the header of a DCD file. If `file_size` is None, the file is assumed to be long enough."""
 
 def detect_format(path: str | PathLike[str]) -> str | None:
-    """The format of a file by its first bytes; None where it is none of ours."""
+    """Return the format of a file, found by its first bytes; None if it is unknown."""
 
 def dlpoly_config_head(
     title: str,
@@ -1277,29 +1308,31 @@ def dlpoly_history_head(
 def dlpoly_imcon(
     cell: SupportsLenAndGetItem[SupportsLenAndGetItem[SupportsFloat | SupportsIndex]] | None,
 ) -> int:
-    """DL_POLY's periodic boundary of a cell (Å)."""
+    """Return the key of DL_POLY's periodic boundary (imcon) for a cell (Å)."""
 
 def fingerprint_of(samples: bytes) -> str:
-    """Return the fingerprint of the file that samples are of."""
+    """Return the fingerprint of the file with these samples."""
 
 def formats() -> list[FileFormat]:
-    """The formats of the core, in the order in which messages list them."""
+    """Return the formats of the core, in the order of messages."""
 
 def fragments(n_atoms: SupportsIndex, bonds: NDArray[int64]) -> NDArray[int64]:
-    """Return the first atom of each atom's fragment."""
+    """Return the first atom of the fragment of each atom."""
 
 def history_header(
     path: str | PathLike[str], head: bytes, file_size: SupportsIndex | None = None
 ) -> HistoryHeader:
-    """Parse the head of a HISTORY, and the beginning of its first frame if there is one."""
+    """Parse the header of a HISTORY, and the beginning of its first frame if there is one."""
 
 def lattices(cells: NDArray[float64]) -> NDArray[float64]:
-    """The same, periodic along all vectors: those that are not are too long for any step."""
+    """Return cells without noise that are periodic along all vectors. Non-periodic vectors become
+    longer than any displacement.
+    """
 
 def links(
     n_atoms: SupportsIndex, bonds: NDArray[int64], wanted: NDArray[int64], longest: SupportsIndex
 ) -> tuple[NDArray[int64], NDArray[int64], NDArray[int64]]:
-    """Find the paths of at most `longest` bonds between wanted atoms."""
+    """Find the paths of at most `longest` bonds between the wanted atoms."""
 
 def merge_covariance(
     left_count: SupportsIndex,
@@ -1309,7 +1342,7 @@ def merge_covariance(
     right_mean: NDArray[float64],
     right_products: NDArray[float64],
 ) -> int:
-    """Merge the co-moments of the right into those of the left; the number of frames of both."""
+    """Merge the co-moments of the right side into the left side. Return the number of frames of both."""
 
 def merge_moments(
     left_count: SupportsIndex,
@@ -1319,11 +1352,11 @@ def merge_moments(
     right_mean: NDArray[float64],
     right_squares: NDArray[float64],
 ) -> int:
-    """Merge the moments of the right into those of the left; the number of frames of both."""
+    """Merge the moments of the right side into the left side. Return the number of frames of both."""
 
 def molecule_steps(centers: NDArray[float64], cells: NDArray[float64]) -> NDArray[int64]:
-    """Steps of molecules' centers (Å) from the first frame to each, in whole numbers of 2⁻²⁴ Å, given the
-    cells, none of which is missing.
+    """Return the sums of cell vectors that unwrap the centers of molecules (Å) from the first frame to
+    each frame, in units of 2⁻²⁴ Å. Every frame must have a cell.
     """
 
 def move_molecules(
@@ -1333,8 +1366,8 @@ def move_molecules(
     sizes: NDArray[int64],
     steps: NDArray[int64],
 ) -> None:
-    """Move molecules in some rows of a block (Å) by such steps: `atoms` follow each other, `sizes` of each
-    molecule.
+    """Translate molecules in some rows of a block (Å) by the sums that `molecule_steps` returns.
+    `atoms` are sorted by molecule, with `sizes` atoms each.
     """
 
 def netcdf_header(
@@ -1350,7 +1383,7 @@ def pack_chunk(
     method: str,
     level: SupportsIndex | None = None,
 ) -> bytes:
-    """One chunk of numbers of `width` bytes, as they are stored, shuffled and compressed."""
+    """Encode one chunk of numbers of `width` bytes: shuffle and compress it."""
 
 def put_tile(
     matrix: NDArray[float32] | NDArray[float64],
@@ -1359,10 +1392,10 @@ def put_tile(
     first: SupportsIndex,
     second: SupportsIndex,
 ) -> None:
-    """Put a tile of frames from `first` and `second` on in a matrix of `n_frames`."""
+    """Copy a tile into a matrix of `n_frames`. `first` and `second` are its first row and column."""
 
 def read_integers(path: str | PathLike[str], dataset: _Dataset, slice: _Slice) -> NDArray[int64]:
-    """Rows of a dataset of (rows, integers), one after another; each chunk is read once."""
+    """Read rows of a dataset of shape (rows, integers), one after another. Each chunk is read once."""
 
 def read_snapshot(
     comm: _Communicator,
@@ -1379,21 +1412,21 @@ def read_snapshot(
     readers: SupportsGetItem[int, SupportsIndex],
     buffer: SupportsIndex,
 ) -> tuple[list[NDArray[uint8] | None], tuple[float, float, float, int, int, int, int]] | None:
-    """Read one frame: this rank's atoms, or None where another rank failed."""
+    """Read one frame. Return the atoms of this rank, or None if another rank failed."""
 
 def read_text_head(
     path: str | PathLike[str], frame: SupportsIndex, text: _TextFrame
 ) -> tuple[int, float, list[list[float]] | None, int, bool]:
-    """Read the data before the atoms of a frame of text."""
+    """Read the header of a text frame, which precedes the atoms."""
 
 def samples_of(path: str | PathLike[str]) -> bytes:
-    """Return the samples that a file, all of it, is recognised by."""
+    """Return samples of a whole file, by which the file can be verified later."""
 
 def upright_cells(cells: NDArray[float64]) -> NDArray[bool_]:
-    """Mask of cells whose vectors are those of their lengths and angles, but for noise."""
+    """Return a mask of upright cells: apart from noise, lengths and angles determine their vectors."""
 
 def verify(path: str | PathLike[str], fingerprint: str) -> None:
-    """Raise FileChangedError where a file does not begin with what it was recognised by."""
+    """Raise FileChangedError if a file does not begin with the bytes of its fingerprint."""
 
 def write_snapshot(
     comm: _Communicator,
@@ -1408,4 +1441,4 @@ def write_snapshot(
     buffer: SupportsIndex,
     sync: bool,
 ) -> SnapshotCost:
-    """Write a frame that `check_snapshot` found good, on all ranks together."""
+    """Write a frame that `check_snapshot` has accepted. The call is collective."""

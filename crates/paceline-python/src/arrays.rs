@@ -1,4 +1,4 @@
-//! Arrays of NumPy as arguments and results, with the types that the stub shows for them.
+//! NumPy arrays as arguments and results, with their types in the stub.
 
 use std::ops::{Deref, DerefMut};
 
@@ -13,12 +13,12 @@ use pyo3::prelude::*;
 use pyo3::types::PyNone;
 use pyo3::{PyTypeInfo, type_hint_identifier, type_hint_subscript, type_hint_union};
 
-/// Types of numbers in arrays.
+/// Type of the numbers in an array.
 pub(super) trait Number: Element + Copy {
     /// Name of the type in NumPy.
     const NAME: &'static str;
 
-    /// Type of an array of such numbers.
+    /// Type of an array of these numbers.
     const ARRAY: PyStaticExpr = type_hint_subscript!(
         type_hint_identifier!("numpy.typing", "NDArray"),
         type_hint_identifier!("numpy", Self::NAME)
@@ -38,7 +38,7 @@ numbers! {
     u64: "uint64", f32: "float32", f64: "float64",
 }
 
-/// Declares an argument: an array whose numbers follow each other, the last axis fastest.
+/// Declare an argument type: a C-contiguous array.
 macro_rules! argument {
     ($(#[doc = $doc:literal])* $Array:ident, $Borrowed:ident, $as_slice:ident) => {
         $(#[doc = $doc])*
@@ -78,12 +78,12 @@ macro_rules! argument {
 }
 
 argument! {
-    /// An array that is only read.
+    /// Array that is only read.
     Array, PyReadonlyArray, as_slice
 }
 
 argument! {
-    /// An array that is changed.
+    /// Array that is changed.
     ArrayMut, PyReadwriteArray, as_slice_mut
 }
 
@@ -102,7 +102,7 @@ pub(super) type ArrayMut2<'py, T> = ArrayMut<'py, T, Ix2>;
 pub(super) type ArrayMut3<'py, T> = ArrayMut<'py, T, Ix3>;
 pub(super) type ArrayMutDyn<'py, T> = ArrayMut<'py, T, IxDyn>;
 
-/// Indices or numbers of things: an array of int64 without negative numbers.
+/// Indices or counts: an int64 array without negative numbers.
 pub(super) struct Indices(pub(super) Vec<usize>);
 
 impl FromPyObject<'_, '_> for Indices {
@@ -126,19 +126,26 @@ impl Deref for Indices {
 
 pub(super) fn indices(values: &[i64]) -> PyResult<Vec<usize>> {
     let index = |&value: &i64| {
-        usize::try_from(value).map_err(|_| PyValueError::new_err(format!("{value} is no index")))
+        usize::try_from(value).map_err(|_| {
+            PyValueError::new_err(format!("expected an index of at least 0, found {value}"))
+        })
     };
     values.iter().map(index).collect()
 }
 
 pub(super) fn numbers(values: &[i64]) -> PyResult<Vec<u32>> {
     let number = |&value: &i64| {
-        u32::try_from(value).map_err(|_| PyValueError::new_err(format!("{value} is no number")))
+        u32::try_from(value).map_err(|_| {
+            PyValueError::new_err(format!(
+                "expected a number from 0 to 2³² − 1, found {value}"
+            ))
+        })
     };
     values.iter().map(number).collect()
 }
 
-/// Columns of an analysis's atoms in a block; None where these are all atoms, in order.
+/// Columns of the analysis's atoms in a block; None if the block contains exactly these atoms, in
+/// order.
 pub(super) struct Columns(Option<Vec<usize>>);
 
 impl FromPyObject<'_, '_> for Columns {
@@ -153,7 +160,7 @@ impl FromPyObject<'_, '_> for Columns {
 }
 
 impl Columns {
-    /// Return all columns, of which there must be `n_atoms`.
+    /// Return all columns. Their number must be `n_atoms`.
     pub(super) fn all(self, n_atoms: usize) -> PyResult<Vec<usize>> {
         match self.0 {
             None => Ok((0..n_atoms).collect()),
@@ -165,7 +172,7 @@ impl Columns {
         }
     }
 
-    /// Return the columns of some atoms, given by their indices among all.
+    /// Return the columns of some atoms, given by their indices among the analysis's atoms.
     pub(super) fn of<T: TryFrom<usize>>(&self, atoms: &[usize]) -> PyResult<Vec<T>> {
         let column_of = |&atom: &usize| {
             let column = match &self.0 {
@@ -174,13 +181,13 @@ impl Columns {
             };
             column
                 .and_then(|column| T::try_from(column).ok())
-                .ok_or_else(|| PyValueError::new_err(format!("there is no atom {atom}")))
+                .ok_or_else(|| PyValueError::new_err(format!("atom {atom} is out of range")))
         };
         atoms.iter().map(column_of).collect()
     }
 }
 
-/// A result: an array of numbers that follow each other.
+/// Result: a C-contiguous array of numbers.
 pub(super) struct NewArray<T, const N: usize> {
     values: Vec<T>,
     shape: [usize; N],

@@ -1,4 +1,4 @@
-//! The parts of an H5MD file's frames: chunks of numbers, and vectors of cells.
+//! Encoding of the data of an H5MD file: chunks of numbers, and cell vectors.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use paceline_formats::hdf5_chunks::encode::{self, Compression, Float, Settings};
 use paceline_formats::writer::{with_room, write_chunks};
 use paceline_formats::{CELL_WIDTH, CellRow, UnitCell};
 
-/// Encodes the chunks of one dataset of (frames, atoms, 3).
+/// Encodes the chunks of one dataset of shape (frames, atoms, 3).
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct ChunkEncoder(encode::ChunkEncoder);
 
@@ -57,7 +57,7 @@ impl ChunkEncoder {
         encoder.map(ChunkEncoder).map_err(Failure::unwritable)
     }
 
-    /// Return the arguments that `new` was given, for pickle.
+    /// Return the arguments of `new`, for pickle.
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> Result<(Arguments, Bound<'py, PyDict>)> {
         let settings = self.0.settings();
         let dtype = match settings.float {
@@ -80,20 +80,20 @@ impl ChunkEncoder {
         Ok(((dtype, (settings.frames, settings.atoms, 3)), named))
     }
 
-    /// Return the step that stored numbers are multiples of; None where they are not rounded.
+    /// Return the rounding step of stored numbers; None if numbers are not rounded.
     #[getter]
     fn step(&self) -> Option<f64> {
         self.0.step()
     }
 
-    /// Refuse numbers that are not finite, as `encode` and `write` do.
+    /// Refuse numbers that are not finite, like `encode` and `write`.
     fn check(&self, py: Python<'_>, values: Array3<'_, f32>) -> Result<()> {
         let (n_atoms, values) = (atoms_of(&values)?, &*values);
         py.detach(|| self.0.check(values, n_atoms))
             .map_err(Failure::row)
     }
 
-    /// All chunks of frames, one after another, and the size of each.
+    /// Encode all chunks of frames. Return the chunks one after another, and the size of each.
     fn encode<'py>(
         &self,
         py: Python<'py>,
@@ -107,8 +107,8 @@ impl ChunkEncoder {
         })
     }
 
-    /// Write frames into a file that exists, to the chunks at `offsets`, in the first of which
-    /// `lead` frames stand before them.
+    /// Write frames to the chunks at `offsets` of an existing file. `lead` frames precede them in
+    /// the first chunk.
     #[pyo3(signature = (path, offsets, values, *, lead=0))]
     fn write(
         &self,
@@ -124,7 +124,7 @@ impl ChunkEncoder {
     }
 }
 
-/// Name of the numbers' type and shape of a chunk.
+/// Name of the type of the numbers, and shape of a chunk.
 type Arguments = (&'static str, (usize, usize, usize));
 
 fn compression(method: &str, level: Option<i32>) -> Result<Compression> {
@@ -138,7 +138,7 @@ fn compression(method: &str, level: Option<i32>) -> Result<Compression> {
     }
 }
 
-/// One chunk of numbers of `width` bytes, as they are stored, shuffled and compressed.
+/// Encode one chunk of numbers of `width` bytes: shuffle and compress it.
 #[pyfunction]
 #[pyo3(signature = (data, *, width, shuffle, method, level=None))]
 pub(super) fn pack_chunk<'py>(
@@ -166,9 +166,9 @@ fn atoms_of(values: &Array3<'_, f32>) -> Result<usize> {
     }
 }
 
-/// Cells of lengths (Å) and angles (degrees) as rows of `FrameBuffer.cells`, their vectors in double
-/// precision, so that lengths and angles come out of them again as they went in; zeros where lengths
-/// and angles span no volume.
+/// Convert lengths (Å) and angles (degrees) to rows of `FrameBuffer.cells`, with vectors in double
+/// precision. Lengths and angles computed from these vectors are exactly the input. Rows are zero
+/// if lengths and angles span no volume.
 #[pyfunction]
 pub(super) fn cells_of_dimensions(dimensions: Array2<'_, f32>) -> Result<NewArray<f64, 2>> {
     let (cells, rest) = dimensions.as_chunks::<6>();
@@ -180,7 +180,7 @@ pub(super) fn cells_of_dimensions(dimensions: Array2<'_, f32>) -> Result<NewArra
     Ok(NewArray::new(rows, [cells.len(), CELL_WIDTH]))
 }
 
-/// Cells of vectors (Å) as rows of `FrameBuffer.cells`, with which of them are periodic.
+/// Convert vectors (Å) and periodicity to rows of `FrameBuffer.cells`.
 #[pyfunction]
 pub(super) fn cells_of_vectors(
     vectors: Array3<'_, f64>,
@@ -198,13 +198,13 @@ pub(super) fn cells_of_vectors(
     Ok(NewArray::new(rows, [matrices.len(), CELL_WIDTH]))
 }
 
-/// Cells of which upright ones have the vectors of their lengths and angles, without noise.
+/// Replace the vectors of upright cells by the vectors of their lengths and angles, without noise.
 #[pyfunction]
 pub(super) fn cells_without_noise(cells: Array2<'_, f64>) -> Result<NewArray<f64, 2>> {
     each_cell(&cells, |cell| cell.without_noise())
 }
 
-/// Mask of cells whose vectors are those of their lengths and angles, but for noise.
+/// Return a mask of upright cells: apart from noise, lengths and angles determine their vectors.
 #[pyfunction]
 pub(super) fn upright_cells(cells: Array2<'_, f64>) -> Result<NewArray<bool, 1>> {
     let (cells, _) = cells.as_chunks::<CELL_WIDTH>();
@@ -212,7 +212,8 @@ pub(super) fn upright_cells(cells: Array2<'_, f64>) -> Result<NewArray<bool, 1>>
     Ok(found.collect::<Vec<_>>().into())
 }
 
-/// The same, periodic along all vectors: those that are not are too long for any step.
+/// Return cells without noise that are periodic along all vectors. Non-periodic vectors become
+/// longer than any displacement.
 #[pyfunction]
 pub(super) fn lattices(cells: Array2<'_, f64>) -> Result<NewArray<f64, 2>> {
     each_cell(&cells, |cell| cell.lattice())

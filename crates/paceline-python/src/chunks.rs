@@ -26,7 +26,7 @@ pub(super) struct ChunkReader {
 
 attributes! {
     #[name = "_Filter"]
-    /// Stage through which a chunk's bytes went.
+    /// Filter of a dataset, such as compression.
     struct PyFilter {
         number: u32,
         name: String,
@@ -44,7 +44,7 @@ attributes! {
 
 attributes! {
     #[name = "_Dataset"]
-    /// Dataset of numbers of an HDF5 file, and how its bytes are laid out.
+    /// Dataset of numbers in an HDF5 file, and the layout of its bytes.
     pub(super) struct PyDataset {
         name: String,
         dtype: PyDtype,
@@ -129,7 +129,7 @@ impl SliceArrays<'_> {
     }
 }
 
-/// Rows of a dataset of (rows, integers), one after another; each chunk is read once.
+/// Read rows of a dataset of shape (rows, integers), one after another. Each chunk is read once.
 #[pyfunction]
 pub(super) fn read_integers(
     py: Python<'_>,
@@ -142,7 +142,7 @@ pub(super) fn read_integers(
     Ok(py.detach(read)?.into())
 }
 
-/// Positions, velocities and forces in this order.
+/// One value each for positions, velocities and forces.
 type OfFields<T> = [Option<T>; 3];
 
 fn slices_of<'a>(arrays: &'a OfFields<SliceArrays<'_>>) -> OfFields<Slice<'a>> {
@@ -150,7 +150,7 @@ fn slices_of<'a>(arrays: &'a OfFields<SliceArrays<'_>>) -> OfFields<Slice<'a>> {
     arrays.map(|arrays| arrays.as_ref().map(SliceArrays::as_slices))
 }
 
-/// A block whose frames' numbers are known, for messages.
+/// Block with frame numbers, which messages contain.
 struct NumberedBlock<'py> {
     frames: Array1<'py, i64>,
     arrays: BlockArrays<'py>,
@@ -198,7 +198,11 @@ impl ChunkReader {
                 order: order.to_vec(),
             }),
             (None, None) => None,
-            _ => return Err(Failure::argument("ids and id_order go together")),
+            _ => {
+                return Err(Failure::argument(
+                    "ids and id_order must be passed together",
+                ));
+            }
         };
         let chunks = py.detach(|| {
             let source = Arc::new(open_verified(&path, samples)?);
@@ -209,13 +213,13 @@ impl ChunkReader {
         })
     }
 
-    /// Ask for the bytes of a block that will be read soon.
+    /// Prefetch the bytes of a block that will be read soon.
     fn read_ahead(&self, py: Python<'_>, slices: OfFields<SliceArrays<'_>>) -> Result<()> {
         let slices = slices_of(&slices);
         Ok(py.detach(|| self.lock()?.read_ahead(slices))?)
     }
 
-    /// Read and decode a block into the arrays given.
+    /// Read and decode a block into the given arrays.
     #[pyo3(signature = (slices, block, *, ids=None, required, skip, whole=false))]
     #[expect(clippy::too_many_arguments, reason = "all but two are named")]
     fn read(
@@ -245,6 +249,6 @@ impl ChunkReader {
     fn lock(&self) -> error::Result<MutexGuard<'_, Chunks>> {
         self.chunks
             .try_lock()
-            .map_err(|_| Error::Argument("a reader belongs to one worker at a time".into()))
+            .map_err(|_| Error::Argument("only one worker at a time may use a reader".into()))
     }
 }

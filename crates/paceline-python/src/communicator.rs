@@ -1,4 +1,4 @@
-//! The communicator of ranks as Python has it.
+//! Communicator between ranks, implemented in Python.
 
 use std::ffi::{c_char, c_int};
 use std::path::Path;
@@ -15,12 +15,12 @@ use super::hints::{INT, callable, from_python, protocol};
 use paceline_formats::error::{self, Error};
 use paceline_snapshot::{Communicator, Reduce};
 
-/// A `paceline.backends.mpi.comm.Comm`.
+/// Object of the class `paceline.backends.mpi.comm.Comm`.
 pub(super) struct PyCommunicator {
     comm: Py<PyAny>,
     rank: usize,
     size: usize,
-    /// Exception of the first call that raised one.
+    /// Exception of the first call that failed.
     raised: Mutex<Option<PyErr>>,
 }
 
@@ -55,7 +55,7 @@ from_python! {
 }
 
 impl PyCommunicator {
-    /// Return the exception that a call raised, if one did.
+    /// Return the exception of the first call that failed, if any.
     pub(super) fn raised(self) -> Option<PyErr> {
         self.raised
             .into_inner()
@@ -171,13 +171,13 @@ impl Communicator for PyCommunicator {
     }
 }
 
-/// Let Python read bytes while a function runs.
+/// Give Python read access to bytes while a function runs.
 fn lend<T>(
     py: Python<'_>,
     bytes: &[u8],
     function: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
 ) -> PyResult<T> {
-    // Python only reads through a view made with PyBUF_READ.
+    // Python can only read through a view created with PyBUF_READ.
     view(
         py,
         bytes.as_ptr().cast_mut(),
@@ -187,7 +187,7 @@ fn lend<T>(
     )
 }
 
-/// Let Python change bytes while a function runs.
+/// Give Python write access to bytes while a function runs.
 fn lend_mut<T>(
     py: Python<'_>,
     bytes: &mut [u8],
@@ -202,12 +202,12 @@ fn lend_mut<T>(
     )
 }
 
-/// Call a function with a memoryview of bytes that the caller has borrowed, for reading or, where
-/// `access` is PyBUF_WRITE, mutably.
+/// Call a function with a memoryview of bytes that the caller has borrowed. The view is writable if
+/// `access` is PyBUF_WRITE; the borrow must then be mutable.
 ///
-/// MPI so takes atoms from where they are packed, and puts them where they are read from; copies
-/// into and out of objects of Python's own took 2 % of the time of a frame, and as much memory
-/// again.
+/// MPI thus sends atoms directly from packed memory, and receives them into memory from which they
+/// are read. Copies to and from Python objects took 2 % of the time of a frame, and twice the
+/// memory.
 fn view<T>(
     py: Python<'_>,
     start: *mut u8,
@@ -215,10 +215,10 @@ fn view<T>(
     access: c_int,
     function: impl FnOnce(&Bound<'_, PyAny>) -> PyResult<T>,
 ) -> PyResult<T> {
-    // SAFETY: `start` and `len` are those of a slice that the caller has borrowed, with the right
-    // to change it if `access` says so, for longer than this call; a slice is never longer than an
-    // isize counts. Nothing of Python reaches the memory after this call: the view is released
-    // below, which fails while anything still uses its memory, and then the process ends.
+    // SAFETY: `start` and `len` describe a slice that the caller has borrowed for longer than this
+    // call, mutably if `access` is PyBUF_WRITE. The length of a slice always fits into isize.
+    // Python cannot access the memory after this call: the view is released below; if anything
+    // still uses its memory, the release fails, and the process aborts.
     let view = unsafe {
         let view = ffi::PyMemoryView_FromMemory(start.cast::<c_char>(), len as isize, access);
         Bound::from_owned_ptr_or_err(py, view)?

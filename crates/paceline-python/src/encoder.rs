@@ -1,4 +1,4 @@
-//! Encodes blocks of frames, for Python to write or into a file.
+//! Encoding of blocks of frames, as bytes for Python or directly into a file.
 
 use std::path::PathBuf;
 
@@ -16,8 +16,8 @@ use paceline_formats::{Fields, Series};
 
 /// Encodes the frames of one file.
 #[pyclass(frozen, module = "paceline._core")]
-// Each block makes an encoder of its own of these, which takes 0 to 4 % more time than one kept for
-// all blocks of a thread.
+// Each block creates an encoder from these fields. This takes 0 to 4 % more time than one encoder
+// per thread.
 pub(super) struct Encoder {
     format: String,
     n_atoms: usize,
@@ -47,7 +47,7 @@ impl Encoder {
         Ok(encoder)
     }
 
-    /// Return the arguments that `new` was given, for pickle.
+    /// Return the arguments of `new`, for pickle.
     fn __getnewargs__(&self) -> (&str, usize, Option<f32>, bool, u8) {
         (
             &self.format,
@@ -76,13 +76,14 @@ impl Encoder {
         Ok(self.encoder()?.head(&series))
     }
 
-    /// The bytes of all frames of a block.
+    /// Encode all frames of a block.
     fn encode(&self, py: Python<'_>, block: Arrays<'_>) -> Result<Vec<u8>> {
         let block = self.block(&block)?;
         Ok(py.detach(|| block.encode(&mut *self.encoder()?))?)
     }
 
-    /// Write all frames of a block into a file that exists, as its frames from `first` on.
+    /// Write all frames of a block into an existing file. The first one becomes frame `first` of
+    /// the file.
     fn write(&self, py: Python<'_>, path: PathBuf, first: u64, block: Arrays<'_>) -> Result<()> {
         let block = self.block(&block)?;
         Ok(py.detach(|| block.write(&mut *self.encoder()?, &path, first))?)
@@ -110,7 +111,7 @@ impl Encoder {
         self.make().map_err(refused)
     }
 
-    /// The arrays of a block, of the shapes that the encoder expects.
+    /// Check the shapes of the arrays of a block, and borrow them.
     fn block<'a>(&self, arrays: &'a Arrays<'_>) -> Result<Block<'a>> {
         let Arrays((positions, velocities, forces, cells, times, steps, lambdas)) = arrays;
         let n_frames = times.len();
@@ -134,10 +135,10 @@ impl Encoder {
         })
     }
 
-    /// An encoder for the format by the name that [`Format::name`](paceline_formats::Format::name) gives it.
+    /// Create an encoder for the format with this [`Format::name`](paceline_formats::Format::name).
     ///
     /// # Errors
-    /// A sentence on what cannot be written.
+    /// A message if this content cannot be written.
     fn make(&self) -> std::result::Result<Box<dyn paceline_formats::Encoder>, String> {
         let mut settings = EncoderSettings::new(&self.format, self.n_atoms);
         settings.precision = self.precision;
@@ -146,14 +147,14 @@ impl Encoder {
         STANDARD.encoder(&settings)
     }
 
-    /// True if a block may lack some of the fields.
+    /// Return true if a block may lack some of the fields.
     fn mixed(&self) -> bool {
         let format = STANDARD.named(&self.format);
         format.is_some_and(|format| format.abilities().mixed_fields)
     }
 
-    /// The numbers of a field, which must be there if it is written and only then; blocks for a
-    /// format whose frames may differ in what they hold may lack it.
+    /// Return the numbers of a field. The field must be present exactly if it is written. In a
+    /// format whose frames may have different fields, a block may lack it.
     fn numbers<'a>(
         &self,
         name: &str,

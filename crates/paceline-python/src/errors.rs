@@ -1,4 +1,4 @@
-//! Errors on their way to Python, whose classes and their order `paceline.errors` declares.
+//! Conversion of errors to the exceptions that `paceline.errors` declares.
 
 use std::path::PathBuf;
 
@@ -9,10 +9,11 @@ use pyo3::prelude::*;
 use paceline_formats::error::Error;
 use paceline_formats::writer;
 
-/// An error that a call from Python ends with.
+/// Error of a call from Python.
 pub(super) enum Failure {
     Core(Error),
-    /// Row of its block that a format cannot hold, if it is one row, and why.
+    /// The format cannot represent the data: the row in its block, if it is one row, and the
+    /// reason.
     Unwritable(Option<usize>, String),
     Python(PyErr),
 }
@@ -21,17 +22,17 @@ pub(super) enum Failure {
 pub(super) type Result<T> = std::result::Result<T, Failure>;
 
 impl Failure {
-    /// Refuse an argument.
+    /// Return the failure for an invalid argument.
     pub(super) fn argument(reason: impl Into<String>) -> Self {
         Failure::Core(Error::Argument(reason.into()))
     }
 
-    /// Refuse what a format cannot hold.
+    /// Return the failure for data that a format cannot represent.
     pub(super) fn unwritable(reason: impl Into<String>) -> Self {
         Failure::Unwritable(None, reason.into())
     }
 
-    /// Refuse a row of a block that a format cannot hold.
+    /// Return the failure for a row of a block that a format cannot represent.
     pub(super) fn row((row, reason): (usize, String)) -> Self {
         Failure::Unwritable(Some(row), reason)
     }
@@ -84,12 +85,12 @@ impl From<Failure> for PyErr {
     }
 }
 
-/// Make an exception of a class of `paceline.errors`.
+/// Create an exception of a class in `paceline.errors`.
 fn ours<'py>(py: Python<'py>, name: &str, text: &str) -> PyResult<Bound<'py, PyAny>> {
     py.import("paceline.errors")?.getattr(name)?.call1((text,))
 }
 
-/// Make the exception of `paceline.errors` or the built-in one that says the same as an error.
+/// Convert an error to the equivalent exception of `paceline.errors`, or of Python.
 fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
     let text = error.to_string();
     let damaged = |path: PathBuf, frame: Option<u64>, offset: Option<u64>, expected, found| {
@@ -128,12 +129,13 @@ fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
             action,
             source,
         } => {
-            // With a number, Python makes a FileNotFoundError, PermissionError, … of it: the first
-            // one, or on Windows, where the system's numbers are not errno's, the last one.
+            // Given an error number, Python creates FileNotFoundError, PermissionError or another
+            // subclass. The first argument is the errno. On Windows, the system's error numbers
+            // differ from errno, and are the last argument.
             return Ok(match source.raw_os_error() {
                 Some(number) => {
                     let reason = format!("{action}: {source}");
-                    // Python says the number itself.
+                    // Python appends the number itself.
                     let reason = reason.replace(&format!(" (os error {number})"), "");
                     PyOSError::new_err((number, reason, path.into_os_string(), number))
                 }

@@ -1,4 +1,4 @@
-//! The formats that the core knows, with what they can hold.
+//! Formats of trajectories in the core, and their abilities.
 
 use pyo3::prelude::*;
 
@@ -6,7 +6,7 @@ use paceline_formats::Format;
 use paceline_formats::format::Abilities;
 use paceline_formats::registry::STANDARD;
 
-/// A format of trajectories: its names, its files' names, and what they can hold.
+/// Format of trajectories: its names, its file names, and its abilities.
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct FileFormat {
     format: &'static dyn Format,
@@ -20,98 +20,99 @@ impl FileFormat {
         self.format.name()
     }
 
-    /// Its name in MDAnalysis.
+    /// Name of the format in MDAnalysis.
     #[getter]
     fn mdanalysis_name(&self) -> &'static str {
         self.format.mdanalysis_name()
     }
 
-    /// Its other names in MDAnalysis, and those of its variants.
+    /// Other names of the format in MDAnalysis, and names of its variants.
     #[getter]
     fn aliases(&self) -> Vec<&'static str> {
         self.format.aliases().to_vec()
     }
 
-    /// Endings of its files' names, in small letters, without the point.
+    /// Extensions of its file names, in lower case, without the dot.
     #[getter]
     fn extensions(&self) -> Vec<&'static str> {
         self.format.extensions().to_vec()
     }
 
-    /// Names of its files that have no ending.
+    /// Names of its files without an extension.
     #[getter]
     fn file_names(&self) -> Vec<&'static str> {
         self.format.file_names().to_vec()
     }
 
-    /// Fields that its frames may hold, one bit a field.
+    /// Fields that frames may contain, as bits.
     #[getter]
     fn reads(&self) -> u8 {
         self.abilities.reads.bits()
     }
 
-    /// Fields that `Encoder` writes; 0 where it does not write the format.
+    /// Fields that `Encoder` can write, as bits; 0 if it cannot write the format.
     #[getter]
     fn writes(&self) -> u8 {
         self.abilities.writes.bits()
     }
 
-    /// Each frame may hold other fields than the one before.
+    /// True if the fields may differ from frame to frame.
     #[getter]
     fn mixed_fields(&self) -> bool {
         self.abilities.mixed_fields
     }
 
-    /// All frames have the same size, so that each has its place before it is encoded.
+    /// True if all frames have the same size, so that the offset of a frame is known before
+    /// encoding.
     #[getter]
     fn equal_frames(&self) -> bool {
         self.abilities.equal_frames
     }
 
-    /// The header holds one time between frames for all of them.
+    /// True if the header contains a single time step for all frames.
     #[getter]
     fn one_time_step(&self) -> bool {
         self.abilities.one_time_step
     }
 
-    /// Each frame holds λ of a free-energy run.
+    /// True if each frame contains λ of a free-energy calculation.
     #[getter]
     fn holds_lambda(&self) -> bool {
         self.abilities.lambda
     }
 
-    /// A cell may lie in any way: frames hold its vectors.
+    /// True if frames contain cell vectors, so that cells may have any orientation.
     #[getter]
     fn turned_cells(&self) -> bool {
         self.abilities.turned_cells
     }
 
-    /// The precision of positions can be chosen.
+    /// True if the precision of positions can be chosen.
     #[getter]
     fn precision(&self) -> bool {
         self.abilities.precision
     }
 
-    /// Frames can be copied as bytes into another file, or appended to one.
+    /// True if the bytes of frames can be copied into another file, or appended to a file.
     #[getter]
     fn appends(&self) -> bool {
         self.abilities.appends
     }
 
-    /// Lines of text.
+    /// True if files are text.
     #[getter]
     fn is_text(&self) -> bool {
         self.abilities.is_text
     }
 
-    /// Times are numbers of steps: how long a step is, only the user can tell.
+    /// True if times are step numbers, so that the user must supply the time step.
     #[getter]
     fn times_are_steps(&self) -> bool {
         self.abilities.times_are_steps
     }
 }
 
-/// The formats of the core, in the order in which messages list them.
+/// Return the formats of the core, in the order of messages.
 #[pyfunction]
 pub(super) fn formats() -> Vec<FileFormat> {
     STANDARD

@@ -1,5 +1,5 @@
-//! The headers of files that Python continues, parsed as the decoders parse them, and the heads of
-//! DL_POLY's files that it writes.
+//! Headers of files that Python continues, parsed as by the decoders, and headers of DL_POLY files
+//! that Python writes.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use pyo3::{PyTypeInfo, type_hint_subscript, type_hint_union};
 
 use super::errors::{Failure, Result};
 
-/// The error of a header of which `len` bytes were given.
+/// Return the error of a header, of which `len` bytes were parsed.
 fn damaged(path: &Path, len: usize, fault: Fault) -> Error {
     let fault = match fault {
         Fault::Short { needed } => {
@@ -28,23 +28,23 @@ fn damaged(path: &Path, len: usize, fault: Fault) -> Error {
     Error::damaged(path, None, 0, len as u64, fault)
 }
 
-/// The header of a DCD file.
+/// Header of a DCD file.
 #[pyclass(frozen, get_all, module = "paceline._core")]
 pub(super) struct DcdHeader {
     big_endian: bool,
-    /// Bytes of a record marker.
+    /// Size of a record marker, bytes.
     marker_size: u8,
-    /// The 20 integers behind "CORD".
+    /// The 20 integers after "CORD".
     integers: Vec<i32>,
     n_atoms: usize,
     n_fixed: usize,
-    /// Bytes of the header.
+    /// Size of the header, bytes.
     size: u64,
     first_frame_size: u64,
     frame_size: u64,
 }
 
-/// Parse the header of a DCD file; without the size of the file, as if it went on for ever.
+/// Parse the header of a DCD file. If `file_size` is None, the file is assumed to be long enough.
 #[pyfunction]
 #[pyo3(signature = (path, head, file_size=None))]
 pub(super) fn dcd_header(path: PathBuf, head: &[u8], file_size: Option<u64>) -> Result<DcdHeader> {
@@ -62,24 +62,24 @@ pub(super) fn dcd_header(path: PathBuf, head: &[u8], file_size: Option<u64>) -> 
     })
 }
 
-/// The head of a HISTORY.
+/// Header of a HISTORY.
 #[pyclass(frozen, get_all, module = "paceline._core")]
 pub(super) struct HistoryHeader {
-    /// keytrj: 0 positions, 1 velocities too, 2 forces too, 3 compressed.
+    /// keytrj: 0 positions; 1 also velocities; 2 also forces; 3 compressed.
     level: u8,
     imcon: u8,
     n_atoms: usize,
-    /// Frames as the head counts them; None where it does not, or counts none.
+    /// Number of frames in the header; None if it is missing or 0.
     n_frames: Option<u64>,
-    /// Bytes before the first frame.
+    /// Size of the bytes before the first frame.
     size: u64,
-    /// Bytes of a frame before its atoms, and of the whole frame; None where lines vary in length
-    /// or no frame has been looked at.
+    /// Bytes of a frame before its atoms, and bytes of the whole frame. None if lines vary in
+    /// length, or no frame was parsed.
     frame_head_size: Option<u64>,
     frame_size: Option<u64>,
 }
 
-/// Parse the head of a HISTORY, and the beginning of its first frame if there is one.
+/// Parse the header of a HISTORY, and the beginning of its first frame if there is one.
 #[pyfunction]
 #[pyo3(signature = (path, head, file_size=None))]
 pub(super) fn history_header(
@@ -101,7 +101,7 @@ pub(super) fn history_header(
     })
 }
 
-/// Value of an attribute: text as bytes, numbers as a tuple.
+/// Value of an attribute: bytes for text, a tuple for numbers.
 struct Value(Py<PyAny>);
 
 impl<'a, 'py> IntoPyObject<'py> for &'a Value {
@@ -125,39 +125,40 @@ impl<'a, 'py> IntoPyObject<'py> for &'a Value {
     }
 }
 
-/// A variable of a NetCDF file.
+/// Variable of a NetCDF file.
 #[pyclass(frozen, get_all, module = "paceline._core")]
 pub(super) struct NetcdfVariable {
     /// Names of its dimensions.
     dimensions: Vec<String>,
-    /// NumPy's name of its numbers' type.
+    /// NumPy name of the type of its numbers.
     kind: &'static str,
     attributes: HashMap<String, Value>,
-    /// Each record holds an entry of it.
+    /// True if each record contains an entry of the variable.
     in_records: bool,
-    /// Bytes of an entry, or of the whole variable where it is not in records.
+    /// Size of an entry, or of the whole variable if it is not in records, bytes.
     size: u64,
-    /// Offset, in the first record if it is in records.
+    /// Offset of the variable, or of its entry in the first record, bytes.
     begin: u64,
 }
 
-/// The header of a NetCDF file in a classic format.
+/// Header of a NetCDF file in a classic format.
 #[pyclass(frozen, get_all, module = "paceline._core")]
 pub(super) struct NetcdfHeader {
-    /// 1, 2 or 5.
+    /// Version of the format: 1, 2 or 5.
     version: u8,
-    /// None where the size of the file tells.
+    /// Number of records; None if it follows from the size of the file.
     n_records: Option<u64>,
-    /// Lengths by name; 0 of the records.
+    /// Lengths by name; 0 for the record dimension.
     dimensions: HashMap<String, u64>,
     attributes: HashMap<String, Value>,
     variables: HashMap<String, Py<NetcdfVariable>>,
-    /// Bytes of the header.
+    /// Size of the header, bytes.
     size: u64,
     record_size: u64,
 }
 
-/// Factor that converts numbers in a unit to our unit of the same quantity as `like`.
+/// Return the factor that converts a unit to paceline's unit of the same quantity. `like` is a unit
+/// of this quantity.
 #[pyfunction]
 pub(super) fn amber_factor(unit: &str, like: &str) -> Option<f64> {
     units::factor(unit, like)
@@ -206,7 +207,7 @@ fn text(name: &[u8]) -> String {
     }
 }
 
-/// NumPy's name of a type by the number that files give it.
+/// Return the NumPy name of a type, given its number in the file.
 fn kind_of(kind: u32) -> &'static str {
     match kind {
         1 => ">i1",
@@ -235,11 +236,11 @@ fn attributes(py: Python<'_>, all: &[Attribute<'_>]) -> Result<HashMap<String, V
     Ok(made)
 }
 
-/// The values of an attribute as a tuple of int or float.
+/// Return the values of an attribute as a tuple of int or float.
 fn numbers(py: Python<'_>, kind: &str, attribute: &Attribute<'_>) -> PyResult<Py<PyAny>> {
     let width = width(attribute.kind).unwrap_or(1) as usize;
     let values = attribute.values.chunks_exact(width).map(|bytes| {
-        // At the end of 8 bytes that repeat the sign.
+        // The value is at the end of 8 bytes; the others repeat its sign.
         let negative = kind.contains('i') && bytes[0] >= 0x80;
         let mut wide = [if negative { 0xff } else { 0 }; 8];
         wide[8 - width..].copy_from_slice(bytes);
@@ -259,7 +260,7 @@ fn numbers(py: Python<'_>, kind: &str, attribute: &Attribute<'_>) -> PyResult<Py
 
 // Heads of DL_POLY's files, for Python to write.
 
-/// DL_POLY's periodic boundary of a cell (Å).
+/// Return the key of DL_POLY's periodic boundary (imcon) for a cell (Å).
 #[pyfunction]
 #[pyo3(signature = (cell))]
 pub(super) fn dlpoly_imcon(cell: Option<Cell>) -> Result<i64> {

@@ -1,4 +1,4 @@
-//! Types that the stub gives names: protocols and aliases, which `paceline-stubs` writes out.
+//! Named types of the stub: protocols and aliases that `paceline-stubs` writes.
 
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyTypeError;
@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::type_hint_identifier;
 use pyo3::types::PyString;
 
-/// A text in a type.
+/// Return a string literal for use in a type.
 pub(super) const fn text(value: &'static str) -> PyStaticExpr {
     PyStaticExpr::Constant {
         value: PyStaticConstant::Str(value),
@@ -17,10 +17,10 @@ pub(super) const fn text(value: &'static str) -> PyStaticExpr {
 /// Any object.
 pub(super) const OBJECT: PyStaticExpr = type_hint_identifier!("builtins", "object");
 
-/// A whole number that Python is called with.
+/// Integer that is passed to Python.
 pub(super) const INT: PyStaticExpr = type_hint_identifier!("builtins", "int");
 
-/// The type of a function that Python gives.
+/// Return the type of a callable.
 macro_rules! callable {
     ([$($argument:expr),* $(,)?] -> $result:expr) => {
         pyo3::type_hint_subscript!(
@@ -31,7 +31,7 @@ macro_rules! callable {
     };
 }
 
-/// The type of one of some texts.
+/// Return the type of a string with one of these values.
 macro_rules! literal {
     ($($text:literal),* $(,)?) => {
         pyo3::type_hint_subscript!(
@@ -41,7 +41,7 @@ macro_rules! literal {
     };
 }
 
-/// The type of objects with such attributes, and with those of another type.
+/// Declare a protocol: objects with these attributes, and optionally those of another protocol.
 macro_rules! protocol {
     ($name:literal $(($base:expr))?, $doc:expr, $($field:ident: $hint:expr),* $(,)?) => {
         pyo3::type_hint_subscript!(
@@ -56,7 +56,7 @@ macro_rules! protocol {
     };
 }
 
-/// A type that the stub gives a name.
+/// Declare a named type of the stub.
 macro_rules! alias {
     ($name:literal, $hint:expr) => {
         pyo3::type_hint_subscript!(
@@ -67,7 +67,7 @@ macro_rules! alias {
     };
 }
 
-/// Declares an argument that is converted as another type, and has a narrower type in the stub.
+/// Declare an argument that is converted like another type, and has a narrower type in the stub.
 macro_rules! narrowed {
     ($(#[doc = $doc:literal])* $vis:vis struct $Name:ident $(<$lifetime:lifetime>)? ($Inner:ty): $hint:expr) => {
         $(#[doc = $doc])*
@@ -81,7 +81,8 @@ macro_rules! narrowed {
     };
 }
 
-/// Declares a struct that is made of an object's attributes, and the protocol of such objects.
+/// Declare a struct that is read from the attributes of an object, and the protocol of such
+/// objects.
 macro_rules! attributes {
     (
         #[name = $name:literal]
@@ -115,7 +116,7 @@ macro_rules! attributes {
     };
 }
 
-/// Implements the conversion from Python, with the type that the stub shows.
+/// Implement the conversion from Python, with the type in the stub.
 macro_rules! from_python {
     ([] $Name:ty, $hint:expr, |$object:ident| $body:expr) => {
         $crate::hints::from_python! { ['py] $Name, $hint, |$object| $body }
@@ -133,7 +134,7 @@ macro_rules! from_python {
     };
 }
 
-/// Convert an attribute of an object.
+/// Read and convert an attribute of an object.
 pub(super) fn attribute<'py, T>(
     object: Borrowed<'_, 'py, PyAny>,
     name: &Bound<'py, PyString>,

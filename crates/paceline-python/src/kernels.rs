@@ -1,4 +1,4 @@
-//! Declares kernels as Python calls them: each once, by its arguments and its result.
+//! Declaration of kernels for Python: each is declared once, by its arguments and result.
 
 use pyo3::prelude::*;
 
@@ -9,7 +9,7 @@ use paceline_formats::error;
 use paceline_kernels::placement::{Basis, PlacedFrames};
 use paceline_kernels::row_kernel::Frames;
 
-/// Arguments that a kernel uses while the interpreter is released.
+/// Arguments that a kernel reads while the interpreter is released.
 pub(super) trait Lend {
     type Lent<'a>
     where
@@ -40,7 +40,7 @@ impl<T: Number, D: Dimension> Lend for ArrayMut<'_, T, D> {
     }
 }
 
-/// Call a kernel with the frames of a block, with the interpreter released.
+/// Call a kernel with the frames of a block, while the interpreter is released.
 pub(super) fn in_frames<T: Send>(
     py: Python<'_>,
     positions: &Array3<'_, f32>,
@@ -56,11 +56,11 @@ pub(super) fn in_frames<T: Send>(
     Ok(computed?)
 }
 
-/// Declares a class of kernels.
+/// Declare a class of kernels.
 ///
-/// Blocks of `new` and `static` make the kernel of arguments, for `__new__` and static methods;
-/// those of `frames` compute the frames of a block with the interpreter released, given the kernel,
-/// the frames as it takes them, and how these were placed; `methods` are written out.
+/// A `new` or `static` block creates the kernel from arguments, for `__new__` and static methods. A
+/// block of `frames` computes the frames of a block while the interpreter is released; it gets the
+/// kernel, the converted frames, and their placements. `methods` are copied unchanged.
 macro_rules! kernels {
     (
         $(#[$about:meta])*

@@ -1,5 +1,5 @@
-//! The only place that knows Python. Each call checks its arguments, takes slices, releases the
-//! interpreter, calls plain Rust, and converts the error.
+//! Python bindings, the only crate that uses Python. Each call checks its arguments, borrows
+//! slices, releases the interpreter, calls plain Rust, and converts the error.
 
 mod arrays;
 mod chunk_encoder;
@@ -74,16 +74,16 @@ mod _core {
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
-    /// Bytes between wanted ones that are read with them.
+    /// Maximum gap between wanted bytes that is read together with them, bytes.
     #[pymodule_export]
     const GAP_BYTES: u64 = source::GAP;
-    /// Bytes of unpacked chunks that a reader keeps.
+    /// Maximum size of decompressed chunks that a reader keeps, bytes.
     #[pymodule_export]
     const KEPT_BYTES: usize = chunks::KEPT_BYTES;
-    /// Largest share of a chunk of deflate alone that is inflated without the rest.
+    /// Maximum fraction of a deflate-only chunk that is decompressed without the rest.
     #[pymodule_export]
     const BEGINNING_SHARE: f64 = chunks::BEGINNING_SHARE;
-    /// Bytes that are read beyond that share.
+    /// Additional bytes that are read beyond that fraction.
     #[pymodule_export]
     const BEGINNING_SPARE: u64 = chunks::BEGINNING_SPARE;
 }

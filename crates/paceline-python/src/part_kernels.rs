@@ -1,4 +1,4 @@
-//! Kernels over parts of what the frames of a trajectory gave: pairs of frames, series of particles.
+//! Kernels over results from all frames of a trajectory: pairs of frames, and series of particles.
 
 use pyo3::prelude::*;
 
@@ -9,7 +9,7 @@ use paceline_kernels::correlation::{self, Correlated};
 use paceline_kernels::{Columns, rmsd_matrix};
 
 kernels! {
-    /// RMSDs of frames from one another.
+    /// RMSDs between pairs of frames.
     pub(super) struct PairRmsd(rmsd_matrix::PairRmsd);
 
     new {
@@ -20,8 +20,8 @@ kernels! {
     }
 
     methods {
-        /// Fill the RMSD (Å) of each of the first frames from each of the second. Those that are not
-        /// larger than the cutoff become 0.
+        /// Fill the RMSD (Å) of each of the first frames from each of the second. RMSDs that are at
+        /// most the cutoff become 0.
         fn fill(
             &self,
             py: Python<'_>,
@@ -47,22 +47,22 @@ kernels! {
     }
 }
 
-/// Distances of pairs of frames: a tile, or the matrix of all pairs; with one axis, of those above
-/// its diagonal.
+/// Distances of pairs of frames: a tile, or the matrix of all pairs. With one axis, only the pairs
+/// above the diagonal.
 #[derive(FromPyObject)]
 pub(super) enum Distances<'py> {
     Single(ArrayMutDyn<'py, f32>),
     Double(ArrayMutDyn<'py, f64>),
 }
 
-/// Distances of some frames from others.
+/// Distances between two sets of frames.
 #[derive(FromPyObject)]
 pub(super) enum Tile<'py> {
     Single(Array2<'py, f32>),
     Double(Array2<'py, f64>),
 }
 
-/// Put a tile of frames from `first` and `second` on in a matrix of `n_frames`.
+/// Copy a tile into a matrix of `n_frames`. `first` and `second` are its first row and column.
 #[pyfunction]
 pub(super) fn put_tile(
     py: Python<'_>,
@@ -82,7 +82,7 @@ pub(super) fn put_tile(
     }
 }
 
-/// Copy atoms of each frame of a block to another one.
+/// Copy atoms of each frame of a block to another block.
 #[pyfunction]
 pub(super) fn copy_atoms(
     py: Python<'_>,
@@ -95,7 +95,7 @@ pub(super) fn copy_atoms(
     Ok(py.detach(|| columns.copy(positions, n_atoms, out))?)
 }
 
-/// Put a tile in a matrix of its type.
+/// Copy a tile into a matrix of the same type.
 fn put<T: Number>(
     py: Python<'_>,
     mut matrix: ArrayMutDyn<'_, T>,
@@ -109,7 +109,7 @@ fn put<T: Number>(
     Ok(py.detach(|| rmsd_matrix::put_tile(all, shape, tile, rows, columns))?)
 }
 
-/// A function of the time between frames, of series of particles.
+/// Function of the lag time, computed from series of particles.
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct Correlation {
     task: correlation::Correlation,
@@ -123,7 +123,7 @@ enum Series<'py> {
     Double(Array3<'py, f64>),
 }
 
-/// Rows of particles, and their sum.
+/// Rows of particles, and the sum of the rows.
 type RowsAndSum = (NewArray<f64, 2>, NewArray<f64, 1>);
 
 #[pymethods]
@@ -142,7 +142,7 @@ impl Correlation {
             "displacement" => Correlated::Displacement,
             "product" => Correlated::Product,
             other => {
-                return Err(Failure::argument(format!("{other:?} is no correlation")));
+                return Err(Failure::argument(format!("unknown correlation {other:?}")));
             }
         };
         let task = correlation::Correlation::new(correlated, n_frames, width, &axes, &gaps, fft);
@@ -152,7 +152,8 @@ impl Correlation {
         })
     }
 
-    /// The function of each particle, a number for each distance in time, and the sum of all.
+    /// Compute the function of each particle, a number for each lag, and the sum over all
+    /// particles.
     fn compute(&self, py: Python<'_>, series: Series<'_>) -> Result<RowsAndSum> {
         let n_particles = match &series {
             Series::Single(series) => series.shape()[1],

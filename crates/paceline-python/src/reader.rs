@@ -26,7 +26,7 @@ pub(super) struct Reader {
 
 attributes! {
     #[name = "_Extents"]
-    /// Frames of one file: number, first byte and size of each.
+    /// Frames of one file: number, offset and size of each.
     struct ExtentArrays<'py> {
         frames: Array1<'py, u64>,
         offsets: Array1<'py, u64>,
@@ -46,8 +46,8 @@ impl ExtentArrays<'_> {
 
 attributes! {
     #[name = "_Block"]
-    /// Arrays that a block goes into; none for a field that is not wanted. With one for validity,
-    /// the fields need none.
+    /// Output arrays of a block; None for a field that is not wanted. With an array for validity,
+    /// fields may be None.
     pub(super) struct BlockArrays<'py> {
         positions: Option<ArrayMut3<'py, f32>>,
         velocities: Option<ArrayMut3<'py, f32>>,
@@ -62,7 +62,7 @@ attributes! {
 }
 
 impl BlockArrays<'_> {
-    /// Read a block into the arrays, checking each frame where there is an array for that.
+    /// Read a block into the arrays. Check each frame if there is an array for validity.
     pub(super) fn read(
         &mut self,
         py: Python<'_>,
@@ -116,7 +116,8 @@ fn slice_of<'a>(array: &'a mut Option<ArrayMut3<'_, f32>>) -> &'a mut [f32] {
     array.as_deref_mut().unwrap_or_default()
 }
 
-/// Nanoseconds reading and decoding, bytes and calls, rows left out and why.
+/// Nanoseconds of reading and of decoding, number of bytes and of calls, and skipped rows with
+/// reasons.
 pub(super) type Cost = (u64, u64, u64, u64, Vec<(usize, String)>);
 
 fn cost_of(report: BlockReport) -> Cost {
@@ -147,7 +148,7 @@ impl Reader {
         fields: u8,
     ) -> Result<Self> {
         let Some(layout) = STANDARD.layout(layout) else {
-            return Err(Failure::argument("these bytes are no layout"));
+            return Err(Failure::argument("these bytes are not a layout"));
         };
         let atoms = match atoms {
             None => Atoms::all(layout.n_atoms()),
@@ -162,13 +163,13 @@ impl Reader {
         })
     }
 
-    /// Ask for the bytes of a block that will be read soon.
+    /// Prefetch the bytes of a block that will be read soon.
     fn read_ahead(&self, py: Python<'_>, extents: ExtentArrays<'_>) -> Result<()> {
         let extents = extents.as_slices();
         Ok(py.detach(|| self.lock()?.read_ahead(extents))?)
     }
 
-    /// Read and decode a block into the arrays given.
+    /// Read and decode a block into the given arrays.
     #[pyo3(signature = (extents, block, *, required, skip))]
     fn read(
         &self,
@@ -188,18 +189,18 @@ impl Reader {
     fn lock(&self) -> error::Result<MutexGuard<'_, BlockReader>> {
         self.blocks
             .try_lock()
-            .map_err(|_| Error::Argument("a reader belongs to one worker at a time".into()))
+            .map_err(|_| Error::Argument("only one worker at a time may use a reader".into()))
     }
 }
 
-// Only what is still the file that was opened.
+// Only a file that did not change since it was opened is accepted.
 
 pub(super) fn samples_from(samples: &[u8]) -> error::Result<Samples> {
     Samples::from_bytes(samples)
-        .ok_or_else(|| Error::Argument("these bytes are no samples of a file".into()))
+        .ok_or_else(|| Error::Argument("these bytes are not samples of a file".into()))
 }
 
-/// Open the file that samples are of, to compare what is read with them.
+/// Open the file of some samples. Later reads are compared with the samples.
 pub(super) fn open_verified(
     path: &Path,
     samples: &[u8],

@@ -1,4 +1,4 @@
-//! Kernels that give any number of records for each frame, on NumPy arrays.
+//! Kernels that return any number of records for each frame, on NumPy arrays.
 
 use pyo3::prelude::*;
 
@@ -11,19 +11,19 @@ use paceline_kernels::near_pairs::{Pair, PairList};
 use paceline_kernels::select::{Center, Comparison, Group, Node, Selected};
 use paceline_kernels::transform::Refused;
 
-/// Numbers of records of each frame; all records, one after another or in rows; the first frame that
-/// cannot be computed, and why.
+/// Number of records of each frame, all records one after another or in rows, and the first frame
+/// that cannot be computed, with the reason.
 type Found<T, const N: usize> = (NewArray<i64, 1>, NewArray<T, N>, Option<Refused>);
 
-/// Numbers of a record of a hydrogen bond.
+/// Number of values in the record of a hydrogen bond.
 const BOND: usize = 6;
 
 kernels! {
     /// Finds hydrogen bonds in the frames of a block.
     ///
-    /// Donors and hydrogens are pairs, or within a distance (Å) of each other in each frame. With
-    /// `parts`, a number of each donor, one of each acceptor, and a table of those between which bonds
-    /// are. `criterion` is its name and two numbers.
+    /// Donors and hydrogens are pairs; with `within` (Å), they are paired by distance in each
+    /// frame. `parts` contains the class of each donor, the class of each acceptor, and a table of
+    /// the allowed pairs of classes. `criterion` contains a name and two numbers.
     pub(super) struct HydrogenBonds(Task);
 
     new {
@@ -54,9 +54,11 @@ kernels! {
     }
 
     frames {
-        /// Records of the bonds: frame, donor, hydrogen and acceptor, distance (Å) and angle (degrees).
+        /// Return records of the bonds: frame, donor, hydrogen and acceptor, distance (Å) and angle
+        /// (degrees).
         ///
-        /// `frames` holds the frame number of each row, `atoms` the atom index of each column.
+        /// `frames` contains the frame number of each row, and `atoms` the atom index of each
+        /// column.
         find(
             |task, block, _|, frames: Array1<'_, i64>, atoms: Array1<'_, i64>
         ) -> Found<f64, 2> {
@@ -67,7 +69,8 @@ kernels! {
             let (mut counts, mut records) = (Vec::new(), Vec::new());
             let refused = task.find(block, &mut counts, |row, bonds| {
                 if row == 0 {
-                    // About as many in each frame; what is not written to takes no memory.
+                    // Most frames have a similar number of bonds. Reserved memory that is not
+                    // written is not allocated by the system.
                     records.reserve(BOND * (bonds.len() + bonds.len() / 8) * frames.len());
                 }
                 for &(places, distance, angle) in bonds {
@@ -81,7 +84,7 @@ kernels! {
     }
 }
 
-/// Make a criterion of its name and two numbers.
+/// Create a criterion from its name and two numbers.
 fn criterion_of((name, distance, other): (String, f64, f64)) -> Result<Criterion> {
     Ok(match &name[..] {
         "mdanalysis" => Criterion::DonorHydrogenAcceptor {
@@ -100,28 +103,29 @@ fn criterion_of((name, distance, other): (String, f64, f64)) -> Result<Criterion
             distance,
             slope: other,
         },
-        _ => return Err(Failure::argument(format!("{name} is no criterion"))),
+        _ => return Err(Failure::argument(format!("unknown criterion {name}"))),
     })
 }
 
-/// A number of each atom of two groups.
+/// One number for each atom of two groups.
 type NumbersOfPair<'py> = (Array1<'py, i64>, Array1<'py, i64>);
 
-/// Pairs of two groups, or of one, without those of like indices or labels.
+/// Pairs of atoms in two groups, or in one, excluding pairs with equal indices or labels.
 pub(super) struct UnlikePairs {
     list: PairList,
     is_one_group: bool,
     n_first: usize,
-    /// Of the atoms of both groups.
+    /// Indices of the atoms of both groups.
     indices: [Vec<u32>; 2],
     labels: Option<[Vec<u32>; 2]>,
 }
 
 kernels! {
-    /// Finds pairs of two groups, or each pair of one once, within `cutoff` (Å).
+    /// Finds pairs of atoms within `cutoff` (Å) in two groups, or in one group, where each pair
+    /// counts once.
     ///
-    /// Atoms of the same index make no pair, nor those of the same label. `indices` and `labels` are
-    /// those of both groups, also where these are the same.
+    /// Two atoms with the same index or the same label are not a pair. `indices` and `labels`
+    /// contain one array per group, even if the groups are the same.
     pub(super) struct NearPairs(UnlikePairs);
 
     new {
@@ -156,7 +160,7 @@ kernels! {
     }
 
     frames {
-        /// Records of the pairs: indices of both atoms, int32, and distances (Å), float64.
+        /// Return records of the pairs: indices of both atoms (int32), and distances (Å, float64).
         find(|task, block, _|) -> Found<u64, 1> {
             let (mut counts, mut records) = (Vec::new(), Vec::new());
             let refused = task.list.find(block, |_, pairs| {
@@ -177,7 +181,8 @@ kernels! {
     }
 
     methods {
-        /// Count the neighbours of each atom of the first group; of one group, pairs count for both.
+        /// Count the neighbours of each atom of the first group. Within one group, each pair counts
+        /// for both atoms.
         fn count(
             &self,
             py: Python<'_>,
@@ -212,7 +217,7 @@ impl UnlikePairs {
         [self.indices[0][i as usize], self.indices[1][j as usize]]
     }
 
-    /// True for two atoms that are not the same, and have no label in common.
+    /// Return true if two atoms differ in their indices and in their labels.
     fn makes_pair(&self, i: u32, j: u32) -> bool {
         let [first, second] = self.ends(i, j);
         let alike = |[one, other]: &[Vec<u32>; 2]| one[i as usize] == other[j as usize];
@@ -220,19 +225,19 @@ impl UnlikePairs {
     }
 }
 
-/// Kind of a selection, the numbers of those that it needs, its own numbers, whether nearest images
-/// count, and atoms or labels.
+/// Kind of a selection, numbers of the selections that it depends on, its parameters, whether it
+/// uses nearest images, and atoms or labels.
 type NodeArguments<'py> = (String, Vec<usize>, Vec<f64>, bool, Option<Array1<'py, i64>>);
 
-/// Number of the base group's selection, how many atoms it has if these stay, and the selections
+/// Number of the selection of the base group, its number of atoms if constant, and the selections
 /// applied to it.
 type GroupArguments = (usize, Option<usize>, Vec<usize>);
 
 kernels! {
     /// Finds the atoms of an updating group in the frames of a block.
     ///
-    /// `nodes` are selections, of which later ones need earlier ones. `n_atoms` of `n_universe` atoms
-    /// are read; `complete` where groups have no others.
+    /// `nodes` are selections; a selection may depend only on earlier ones. `n_atoms` of
+    /// `n_universe` atoms are read. `complete` is true if groups contain only atoms that are read.
     pub(super) struct SelectedAtoms(Selected);
 
     new {
@@ -251,7 +256,7 @@ kernels! {
     }
 
     frames {
-        /// Indices of the atoms among those that are read.
+        /// Return the indices of the selected atoms among the atoms that are read.
         find(|task, block, _|) -> Found<i64, 1> {
             let (mut counts, mut atoms) = (Vec::new(), Vec::new());
             let refused = task.find(block, &mut counts, &mut atoms)?;
@@ -286,7 +291,7 @@ fn node_of((kind, inputs, values, periodic, list): &NodeArguments<'_>) -> Result
         "or" => Node::Or(pair()?),
         "not" => Node::Not(of()?),
         "global" => Node::Global(of()?),
-        // Of a base group whose atoms change there is no number.
+        // The number of atoms is None if the base group varies.
         "group" => Node::Group(Group {
             base: of()?,
             n_base: values.first().map(|&n| n as usize),
@@ -334,7 +339,7 @@ fn node_of((kind, inputs, values, periodic, list): &NodeArguments<'_>) -> Result
                 "<=" => Comparison::LessOrEqual,
                 "!=" => Comparison::NotEqual,
                 "==" => Comparison::Close(value(3)? as f32),
-                _ => return Err(Failure::argument(format!("{kind} is no selection"))),
+                _ => return Err(Failure::argument(format!("unknown selection {kind}"))),
             },
             axis: value(0)? as usize,
             absolute: value(1)? != 0.0,

@@ -1,4 +1,4 @@
-//! Kernels that give a row of numbers for each frame, on NumPy arrays.
+//! Kernels that compute a row of numbers for each frame, on NumPy arrays.
 
 use pyo3::prelude::*;
 
@@ -29,12 +29,13 @@ type WeightedGroup<'py> = (Array2<'py, f64>, Option<Array1<'py, f64>>);
 kernels! {
     /// Computes a row of numbers for each frame of a block.
     ///
-    /// Constructors take `columns`, those of the analysis's atoms in the block (None: all in order);
-    /// other indices count these atoms.
+    /// `columns` of constructors are the columns of the analysis's atoms in the block (None: all
+    /// columns in order). Other indices refer to these atoms.
     pub(super) struct RowKernel(Box<dyn row_kernel::RowKernel>);
 
     static {
-        /// Angles (degrees) at the second of three groups of `n_angles` atoms, which follow each other.
+        /// Compute angles (degrees) at the second of three groups. Each group has `n_angles` atoms;
+        /// groups follow each other.
         angles(columns: Columns, n_angles: usize, periodic: bool) {
             let columns = columns.all(n_angles.saturating_mul(3))?;
             let (first, rest) = columns.split_at(n_angles);
@@ -42,14 +43,16 @@ kernels! {
             Angles::new(first, second, third, periodic)
         }
 
-        /// Distances (Å) between two groups of `n_pairs` atoms, which follow each other, pair by pair.
+        /// Compute distances (Å) between the atoms of two groups, pair by pair. Each group has
+        /// `n_pairs` atoms; groups follow each other.
         atomic_distances(columns: Columns, n_pairs: usize, periodic: bool) {
             let columns = columns.all(n_pairs.saturating_mul(2))?;
             let (first, second) = columns.split_at(n_pairs);
             AtomicDistances::new(first, second, periodic)
         }
 
-        /// Distance (Å) between the centers of two groups of such `sizes`, which follow each other.
+        /// Compute the distance (Å) between the centers of two groups with these `sizes`. The
+        /// groups follow each other.
         center_distance(
             columns: Columns,
             sizes: (usize, usize),
@@ -66,7 +69,8 @@ kernels! {
             CenterDistance::new(groups, periodic)
         }
 
-        /// Distances (Å) between all atoms of two groups, which follow each other, or of one group.
+        /// Compute distances (Å) between all atoms of two groups that follow each other, or within
+        /// one group.
         distance_matrix(
             columns: Columns,
             n_first: usize,
@@ -78,25 +82,26 @@ kernels! {
             DistanceMatrix::new(first, n_second.map(|_| second), periodic)
         }
 
-        /// Least distance (Å) between two groups, which follow each other, and the indices of its
-        /// atoms.
+        /// Compute the minimum distance (Å) between two groups that follow each other, and the
+        /// indices of the two atoms.
         minimum_distance(columns: Columns, sizes: (usize, usize), periodic: bool) {
             let columns = columns.all(sizes.0.saturating_add(sizes.1))?;
             let (first, second) = columns.split_at(sizes.0);
             MinimumDistance::new(first, second, periodic)
         }
 
-        /// Radii of gyration and shapes of compounds, whose atoms follow each other, `sizes` of each.
+        /// Compute radii of gyration and shapes of compounds. Compounds follow each other, with
+        /// `sizes` atoms each.
         ///
-        /// Of each: radius of gyration, radii about x, y, z (Å), moments (Å²), asphericity and shape
-        /// parameter.
+        /// Values of each compound: radius of gyration, radii about x, y, z (Å), moments (Å²),
+        /// asphericity and shape parameter.
         gyration(columns: Columns, sizes: Indices, weights: Option<Array1<'_, f64>>) {
             let columns = columns.all(sizes.iter().sum())?;
             gyration::Gyration::new(&columns, &sizes, weights.as_deref())
         }
 
-        /// Fractions of contacts: pairs of atoms of references, `sizes` of each, and the limit (Å) of
-        /// each pair; with `beta` (Å⁻¹), a soft one.
+        /// Compute fractions of contacts. Pairs of atoms are sorted by reference, with `sizes`
+        /// pairs and one limit (Å) per pair. With `beta` (Å⁻¹), the soft definition is used.
         contacts(
             columns: Columns,
             pairs: Indices,
@@ -110,34 +115,34 @@ kernels! {
             Contacts::new(distances, &limits, &sizes, switch)
         }
 
-        /// Dihedral angles (degrees) of four atoms each, given one after another.
+        /// Compute dihedral angles (degrees), each from four consecutive atoms.
         dihedrals(columns: Columns, quadruples: Indices) {
             Dihedrals::new(&columns.of::<usize>(&quadruples)?)
         }
 
-        /// Helices (bit 1) and strands (bit 2) of residues.
+        /// Find helices (bit 1) and strands (bit 2).
         ///
-        /// Atoms are the N of each residue, then each CA, C and O, and each H if it `has_hydrogens`.
+        /// Atoms are all N, then all CA, all C and all O, and all H if `has_hydrogens` is true.
         dssp(columns: Columns, donors: Array1<'_, bool>, has_hydrogens: bool) {
             let n_kinds = if has_hydrogens { 5 } else { 4 };
             let columns = columns.all(n_kinds * donors.len())?;
             dssp::Dssp::new(&columns, &donors, has_hydrogens)
         }
 
-        /// Numbers of the letters of residues, - H B E G I T S, and P if it is to look for
-        /// `polyproline`.
+        /// Find the secondary structure of residues as numbers of the letters - H B E G I T S. With
+        /// `polyproline`, also P.
         ///
-        /// Atoms are the N of each residue, then each CA, C and O.
+        /// Atoms are all N, then all CA, all C and all O.
         dssp_letters(columns: Columns, donors: Array1<'_, bool>, polyproline: bool) {
             let columns = columns.all(4 * donors.len())?;
             Letters::new(&columns, &donors, polyproline)
         }
 
-        /// Densities of mass and charge in `n_bins` bins along x, y, z; then the end of the last bin
-        /// (Å) and the volume of a bin along each axis (Å³).
+        /// Compute densities of mass and charge in `n_bins` bins along x, y, z. They are followed
+        /// by the end of the last bin (Å) and the volume of a bin (Å³), along each axis.
         ///
-        /// Mass and charge of each atom; with compounds (of each atom, the index of its compound and
-        /// its mass), of each compound.
+        /// `weights` are mass and charge of each atom. With compounds (index of the compound and
+        /// mass of each atom), they are those of each compound.
         density_profiles(
             columns: Columns,
             weights: Array2<'_, f64>,
@@ -146,7 +151,7 @@ kernels! {
         ) {
             let (weights, rest) = weights.as_chunks();
             if !rest.is_empty() {
-                return Err(Failure::argument("expected a mass and a charge each"));
+                return Err(Failure::argument("expected a mass and a charge for each atom or compound"));
             }
             let compounds = compounds.map(|(compounds, masses)| {
                 let pairs = compounds.iter().copied().zip(masses.iter().copied());
@@ -156,8 +161,9 @@ kernels! {
             Profiles::new(&columns.all(n_atoms)?, weights, compounds, n_bins)
         }
 
-        /// Dipole moment of positions (units of charge × Å), or current of velocities (× Å/ps); and
-        /// the volume of the cell (Å³), where something `needs_cell`. Both names are for messages.
+        /// Compute the dipole moment from positions (units of charge × Å), or the current from
+        /// velocities (× Å/ps). With `needs_cell`, also compute the volume of the cell (Å³). Both
+        /// names occur in messages.
         dipole(
             columns: Columns,
             charges: Array1<'_, f64>,
@@ -168,15 +174,16 @@ kernels! {
             Dipole::new(&columns, &charges, summed, needs_cell)
         }
 
-        /// Numbers of the connected components that pairs of atoms within `cutoff` (Å) make.
+        /// Compute the number of the connected component of each atom. Two atoms are connected
+        /// within `cutoff` (Å).
         components(columns: Columns, n_atoms: usize, cutoff: f64, periodic: bool) {
             let columns = columns.all(n_atoms)?.into_iter().map(u32::try_from);
             let columns = columns.collect::<std::result::Result<_, _>>().map_err(PyErr::from)?;
             Components::new(columns, cutoff, periodic)
         }
 
-        /// Order parameters of vectors from the first half of the atoms to the second, along an axis:
-        /// means over such numbers of vectors.
+        /// Compute order parameters along an axis. Vectors extend from the first half of the atoms
+        /// to the second half. Each mean is over `sizes` vectors.
         order(columns: Columns, sizes: Indices, axis: [f64; 3], periodic: bool) {
             let n_vectors: usize = sizes.iter().sum();
             let columns = columns.all(n_vectors.saturating_mul(2))?;
@@ -184,8 +191,8 @@ kernels! {
             Order::new([from, to], &sizes, axis, periodic)
         }
 
-        /// Displacements (Å) from mean positions, along directions: rows, of all coordinates. With
-        /// `reference`, each frame is superposed on it first.
+        /// Compute displacements (Å) from mean positions along directions, one direction per row.
+        /// With `reference`, each frame is first superposed on it.
         #[pyo3(signature = (columns, mean, directions, reference=None))]
         projection(
             columns: Columns,
@@ -203,14 +210,15 @@ kernels! {
             projection::Projection::new(atoms, &mean, &directions)
         }
 
-        /// Distances (Å) of two atoms each, given one after another.
+        /// Compute distances (Å), each between two consecutive atoms.
         pair_distances(columns: Columns, pairs: Indices, periodic: bool) {
             PairDistances::new(&columns.of::<usize>(&pairs)?, periodic)
         }
 
-        /// RMSDs (Å) of groups, which follow each other; the others follow the motion of the first.
+        /// Compute RMSDs (Å) of groups that follow each other. The first group is superposed; the
+        /// others move with it.
         ///
-        /// Of each group: reference positions (Å), and weights or None.
+        /// Each group consists of reference positions (Å), and weights or None.
         rmsd(columns: Columns, groups: Vec<WeightedGroup<'_>>, superposition: bool) {
             let sizes = groups.iter().map(|(reference, _)| reference.len() / 3);
             let columns = columns.all(sizes.sum())?;
@@ -223,10 +231,10 @@ kernels! {
             rmsd::Rmsd::new(&groups.collect::<Vec<_>>(), superposition)
         }
 
-        /// Solvent-accessible areas (Å²), summed up in `n_parts`.
+        /// Compute solvent-accessible areas (Å²), summed into `n_parts` values.
         ///
-        /// Atoms have `radii` (Å), without the probe's. `output`, shape (n, 2), are pairs of an atom
-        /// and of the part that its area is added to.
+        /// `radii` (Å) are those of the atoms, without the probe. `output`, shape (n, 2), contains
+        /// pairs of an atom and the value to which its area is added.
         sasa(
             columns: Columns,
             radii: Array1<'_, f64>,
@@ -241,13 +249,14 @@ kernels! {
     }
 
     methods {
-        /// Numbers of a row.
+        /// Number of values in a row.
         #[getter]
         fn n_columns(&self) -> usize {
             self.0.n_columns()
         }
 
-        /// Fill a row for each frame; the first that cannot be computed, and why.
+        /// Fill a row for each frame. Return the first frame that cannot be computed, with the
+        /// reason.
         fn compute(
             &self,
             py: Python<'_>,
@@ -262,8 +271,8 @@ kernels! {
     }
 }
 
-/// Allow kernels instruction sets beyond the base build's, as by default, or not; whether they use
-/// them. Results are the same: this is for measurements.
+/// Allow kernels to use instruction sets beyond those of the base build (default), or forbid it.
+/// Return whether kernels use them. For measurements: results do not change.
 #[pyfunction]
 pub(super) fn allow_wide(allowed: bool) -> bool {
     let (base, all) = (Instructions::Base, Instructions::Avx512);

@@ -1,4 +1,4 @@
-//! Writes frames whose atoms are spread over ranks.
+//! Writing of frames whose atoms are distributed over ranks.
 
 use std::path::PathBuf;
 
@@ -19,11 +19,11 @@ narrowed! {
 }
 
 narrowed! {
-    /// Name of how ranks write together.
+    /// Name of the method by which ranks write a frame.
     pub(super) struct MethodName(String): literal!("serial", "direct", "mpiio", "sorted")
 }
 
-/// Records that a format makes of atoms. It can be pickled.
+/// Encoding of atoms in a format. It can be pickled.
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct SnapshotFormat {
     made_of: (String, u8, (f64, f64, f64), String),
@@ -47,9 +47,9 @@ impl SnapshotFormat {
             "CONFIG" => text(false)?,
             "HISTORY" => text(true)?,
             "DCD" if held == Fields::POSITIONS => Box::new(Arrays::coordinates(float)),
-            "DCD" => return Err(Failure::unwritable("DCD holds positions and nothing else")),
+            "DCD" => return Err(Failure::unwritable("a DCD file can contain only positions")),
             "arrays" => Box::new(Arrays::new(held, float, factors.into())),
-            _ => return Err(Failure::argument(format!("there is no format {kind}"))),
+            _ => return Err(Failure::argument(format!("unknown format {kind}"))),
         };
         Ok(SnapshotFormat {
             made_of: (kind, fields, factors, dtype),
@@ -57,7 +57,7 @@ impl SnapshotFormat {
         })
     }
 
-    /// Return the arguments that `new` was given, for pickle.
+    /// Return the arguments of `new`, for pickle.
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> Result<((&str, u8), Bound<'py, PyDict>)> {
         let (kind, fields, factors, dtype) = &self.made_of;
         let named = PyDict::new(py);
@@ -66,13 +66,13 @@ impl SnapshotFormat {
         Ok(((kind, *fields), named))
     }
 
-    /// Bytes of an atom in each section of a frame.
+    /// Return the size of an atom in each section of a frame, bytes.
     #[getter]
     fn sections(&self) -> Vec<usize> {
         self.records.sections().to_vec()
     }
 
-    /// The bytes of atoms in one section, in the order in which they are given.
+    /// Encode atoms into the bytes of one section, in the given order.
     fn encode<'py>(
         &self,
         py: Python<'py>,
@@ -87,7 +87,7 @@ impl SnapshotFormat {
         })?)
     }
 
-    /// Write the same bytes over those of `out`.
+    /// Encode atoms like `encode`, into the array `out`.
     fn encode_into(
         &self,
         py: Python<'_>,
@@ -107,10 +107,10 @@ impl SnapshotFormat {
 }
 
 impl SnapshotFormat {
-    /// Bytes of an atom in a section.
+    /// Return the size of an atom in a section, bytes.
     fn size(&self, section: usize) -> Result<usize> {
         let size = self.records.sections().get(section).copied();
-        size.ok_or_else(|| Failure::argument(format!("there is no section {section}")))
+        size.ok_or_else(|| Failure::argument(format!("section {section} is out of range")))
     }
 }
 
@@ -168,7 +168,7 @@ impl AtomArrays<'_> {
         match given.all(|vectors| wide(vectors) == atoms.is_wide()) {
             true => Ok(atoms),
             false => Err(Failure::argument(
-                "positions, velocities and forces must have one dtype",
+                "positions, velocities and forces must have the same dtype",
             )),
         }
     }
@@ -214,7 +214,7 @@ fn misfit(name: &str, expected: &[usize], found: &[usize]) -> Failure {
     ))
 }
 
-/// Cost of a frame to one rank: seconds, and numbers of things.
+/// Cost of a frame on one rank: times in seconds, and counts.
 #[pyclass(frozen, get_all, module = "paceline._core")]
 pub(super) struct SnapshotCost {
     communicate: f64,
@@ -266,7 +266,7 @@ impl From<Cost> for SnapshotCost {
     }
 }
 
-/// Refuse a frame that cannot be written, on all ranks together.
+/// Refuse a frame that cannot be written. The call is collective.
 #[pyfunction]
 pub(super) fn check_snapshot(
     py: Python<'_>,
@@ -280,7 +280,7 @@ pub(super) fn check_snapshot(
     checked.map_err(|failure| failed(comm, failure))
 }
 
-/// Write a frame that `check_snapshot` found good, on all ranks together.
+/// Write a frame that `check_snapshot` has accepted. The call is collective.
 #[pyfunction]
 #[pyo3(signature = (
     comm, path, format, starts, n_atoms, atoms, *, method, writers, buffer, sync
@@ -301,7 +301,7 @@ pub(super) fn write_snapshot(
 ) -> Result<SnapshotCost> {
     let MethodName(name) = method;
     let Some(method) = Method::from_name(&name) else {
-        return Err(Failure::argument(format!("there is no method {name}")));
+        return Err(Failure::argument(format!("unknown method {name}")));
     };
     let atoms = atoms.as_atoms()?;
     let job = Job {

@@ -1,4 +1,4 @@
-//! Frames of a file to the ranks that own their atoms.
+//! Distribution of the atoms of a file to the ranks that own them.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -23,36 +23,36 @@ use paceline_snapshot::reading::{
     POSITIONS, ReadingCost, Settings, Text, distribute, widths,
 };
 
-/// Exception that Python raised while the core called it.
+/// Exception raised by Python code that the core called.
 type Raised = Mutex<Option<PyErr>>;
 
 attributes! {
     #[name = "_FrameInfo"]
-    /// Frame of a file, as `paceline.snapshot.stored_frame` has it.
+    /// Frame of a file, as returned by `paceline.snapshot.stored_frame`.
     pub(super) struct Frame {
         path: PathBuf,
         frame: u64,
-        /// Fields that it holds, one bit a field.
+        /// Fields of the frame, as bits.
         field_bits: u8,
         has_names: bool,
         has_masses: bool,
         has_charges: bool,
         /// Capacity for atoms in the file.
         n_places: u64,
-        /// Range of the frame, if it is text: the core decodes it.
+        /// Range of the frame in a text file, which the core decodes; None for other files.
         text: Option<TextFrameLocation>,
         read: Read,
     }
 }
 
 narrowed! {
-    /// Function that gives the atoms from a first index to before a last in the file.
+    /// Function that returns the atoms of a range of indices in the file: first index, and end.
     struct Read(Py<PyAny>): callable!([INT, INT] -> Decoded::INPUT_TYPE)
 }
 
 attributes! {
     #[name = "_TextFrame"]
-    /// Range of a frame of text.
+    /// Range of a frame in a text file.
     pub(super) struct TextFrameLocation {
         layout: PyBackedBytes,
         samples: PyBackedBytes,
@@ -62,11 +62,13 @@ attributes! {
 }
 
 impl TextFrameLocation {
-    /// Open the file, if it is still the one that was opened.
+    /// Open the file, and check that it did not change since it was opened before.
     fn open(&self, moment: &Moment) -> error::Result<Text> {
         let layout = STANDARD.layout(&self.layout);
         let Some(&layout) = layout.as_ref().and_then(Layout::downcast::<dlpoly::Layout>) else {
-            return Err(Error::Argument("these bytes are no layout of text".into()));
+            return Err(Error::Argument(
+                "these bytes are not a layout of text".into(),
+            ));
         };
         let source = open_verified(&moment.path, &self.samples)?;
         let frame = self.offset..self.offset.saturating_add(self.size);
@@ -74,11 +76,11 @@ impl TextFrameLocation {
     }
 }
 
-/// Data before the atoms of a frame: its step, its time (ps), the vectors of its cell (Å), the
-/// fields that atoms hold, one bit a field, and whether they have masses and charges.
+/// Header of a frame: step, time (ps), cell vectors (Å), fields as bits, and whether there are
+/// masses and charges.
 type Head = (i64, f64, Option<[[f64; 3]; 3]>, u8, bool);
 
-/// Read the data before the atoms of a frame of text.
+/// Read the header of a text frame, which precedes the atoms.
 #[pyfunction]
 pub(super) fn read_text_head(
     py: Python<'_>,
@@ -93,27 +95,29 @@ pub(super) fn read_text_head(
     Ok((head.step, head.time, head.cell, fields, text.has_masses()))
 }
 
-/// Rule for which rank owns an atom.
+/// Rule that determines the owner rank of an atom.
 #[derive(FromPyObject)]
 pub(super) enum Whose {
-    /// Domains along each vector; the vectors, Å; whether the cell is centred on the origin.
+    /// Number of domains along each vector, the cell vectors (Å), and whether the cell is centred
+    /// on the origin.
     Grid([u32; 3], [[f64; 3]; 3], bool),
     #[pyo3(transparent)]
     Function(RanksOf),
 }
 
 narrowed! {
-    /// Function that gives ranks of ids and of the bytes of positions.
+    /// Function that returns ranks, given ids and the bytes of positions.
     pub(super) struct RanksOf(Py<PyAny>): callable!([i64::ARRAY, u8::ARRAY] -> i64::ARRAY)
 }
 
-/// Bytes of all atoms in each column that is there.
+/// Bytes of all atoms in each present column.
 type Columns = Vec<Option<NewArray<u8, 1>>>;
 
-/// Seconds reading, sorting and communicating; messages, bytes sent, batches and the most memory.
+/// Seconds of reading, sorting and communicating; numbers of messages, bytes sent and batches;
+/// maximum memory (bytes).
 type Cost = (f64, f64, f64, u64, u64, u64, usize);
 
-/// Read one frame: this rank's atoms, or None where another rank failed.
+/// Read one frame. Return the atoms of this rank, or None if another rank failed.
 #[pyfunction]
 #[pyo3(signature = (comm, frame, whose, *, n_atoms, readers, buffer))]
 pub(super) fn read_snapshot(
@@ -203,7 +207,7 @@ fn owners_of<'a>(
     })
 }
 
-/// Keep what Python raised for those who called the core.
+/// Store an exception of Python for the caller of the core.
 fn keep<T>(raised: &Raised, called: PyResult<T>) -> error::Result<T> {
     called.map_err(|error| {
         *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
@@ -211,8 +215,8 @@ fn keep<T>(raised: &Raised, called: PyResult<T>) -> error::Result<T> {
     })
 }
 
-/// A reader's access to the atoms of a frame. Text is opened when atoms are first asked for: then
-/// all ranks wait for what becomes of it.
+/// Atoms of a frame for a reading rank. Text is opened at the first request for atoms, so that all
+/// ranks learn about an error.
 struct Hand<'a> {
     frame: &'a Frame,
     moment: &'a Moment,
@@ -240,9 +244,9 @@ impl AtomSource for Hand<'_> {
 
 attributes! {
     #[name = "_DecodedAtoms"]
-    /// Some atoms of a frame, as `paceline.snapshot.reader` decodes them.
+    /// Atoms of a frame, as decoded by `paceline.snapshot.reader`.
     struct Decoded<'py> {
-        /// None where they are in order.
+        /// Ids of the atoms; None if they are in order.
         ids: Option<Array1<'py, i64>>,
         vectors: [Option<Array2<'py, f32>>; 3],
         names: Option<Array2<'py, u8>>,
@@ -278,7 +282,7 @@ impl Decoded<'_> {
 }
 
 impl Hand<'_> {
-    /// Append what Python decodes.
+    /// Append atoms that Python decoded.
     fn decode(&self, places: Range<u64>, table: &mut AtomTable) -> error::Result<()> {
         let read = Python::attach(|py| {
             let read = self.frame.read.0.bind(py);
@@ -289,7 +293,7 @@ impl Hand<'_> {
     }
 }
 
-/// A user's function of positions.
+/// User's function that assigns atoms to ranks by id and position.
 struct Function<'a> {
     function: &'a Py<PyAny>,
     raised: &'a Raised,

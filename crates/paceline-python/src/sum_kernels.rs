@@ -1,4 +1,4 @@
-//! Kernels that give one result for all frames, on NumPy arrays.
+//! Kernels that compute one result for all frames, on NumPy arrays.
 
 use pyo3::prelude::*;
 
@@ -8,7 +8,7 @@ use super::kernels::kernels;
 use paceline_kernels::transform::Refused;
 use paceline_kernels::{contacts, covariance, density, moments, projection, rdf, site_pairs};
 
-/// Merge the co-moments of the right into those of the left; the number of frames of both.
+/// Merge the co-moments of the right side into the left side. Return the number of frames of both.
 #[pyfunction]
 pub(super) fn merge_covariance(
     py: Python<'_>,
@@ -35,7 +35,7 @@ pub(super) fn merge_covariance(
     Ok(count)
 }
 
-/// Add a leaf's rows to mean and sums of squared deviations; the number of rows.
+/// Add the rows of a leaf to means and sums of squared deviations. Return the number of rows.
 #[pyfunction]
 pub(super) fn accumulate_rows(
     py: Python<'_>,
@@ -49,7 +49,7 @@ pub(super) fn accumulate_rows(
     Ok(count)
 }
 
-/// Merge the moments of the right into those of the left; the number of frames of both.
+/// Merge the moments of the right side into the left side. Return the number of frames of both.
 #[pyfunction]
 pub(super) fn merge_moments(
     py: Python<'_>,
@@ -76,7 +76,7 @@ pub(super) fn merge_moments(
     Ok(count)
 }
 
-/// Add 1 to the count at each of some indices.
+/// Add 1 to the count at each index.
 #[pyfunction]
 pub(super) fn count_indices(
     py: Python<'_>,
@@ -88,7 +88,7 @@ pub(super) fn count_indices(
 }
 
 kernels! {
-    /// Voxels of a grid, in which atoms are counted.
+    /// Grid of voxels in which atoms are counted.
     pub(super) struct Voxels(density::Voxels);
 
     new {
@@ -98,8 +98,8 @@ kernels! {
     }
 
     methods {
-        /// The voxel of each atom that is on the grid, in all frames; or the first row that cannot
-        /// be counted, and why.
+        /// Return the voxel of each atom on the grid, in all frames, or the first row that cannot
+        /// be counted, with the reason.
         fn find(
             &self,
             py: Python<'_>,
@@ -115,7 +115,7 @@ kernels! {
 }
 
 kernels! {
-    /// Frames in which two groups of columns have atoms within a cutoff (Å).
+    /// Counts of frames in which two groups have atoms within a cutoff (Å).
     pub(super) struct ContactMap(contacts::ContactMap);
 
     new {
@@ -125,19 +125,19 @@ kernels! {
     }
 
     frames {
-        /// Add a block's contacts to `counts`, one for each pair of groups; the first row that
-        /// cannot be counted, and why.
+        /// Add the contacts of a block to `counts`, one count for each pair of groups. Return the
+        /// first row that cannot be counted, with the reason.
         count(|task, frames, _|, counts: ArrayMut1<'_, u64>) -> Option<Refused> {
             task.count(frames, counts)
         }
     }
 }
 
-/// Columns of a group, and a label of each: two atoms of the same label make no pair.
+/// Columns of a group, and labels. Two atoms with the same label are not a pair.
 type LabelledColumns<'py> = (Indices, Option<Array1<'py, u32>>);
 
 kernels! {
-    /// Bins of the distances between two groups of columns, or within one.
+    /// Histogram of the distances between two groups of columns, or within one group.
     pub(super) struct Rdf(rdf::Rdf);
 
     new {
@@ -156,8 +156,8 @@ kernels! {
     }
 
     frames {
-        /// Add the distances in a block's frames to `counts`; the sum of the cells' volumes (Å³),
-        /// or the first row that cannot be counted, and why.
+        /// Add the distances in the frames of a block to `counts`. Return the sum of the cell
+        /// volumes (Å³), or the first row that cannot be counted, with the reason.
         count(|task, frames, placed|, counts: ArrayMut1<'_, u64>) -> (f64, Option<Refused>) {
             let (positions, dimensions) = (&placed.positions, &placed.dimensions);
             Ok(match task.count(positions, frames.n_atoms(), dimensions, counts)? {
@@ -169,7 +169,7 @@ kernels! {
 }
 
 kernels! {
-    /// Bins of the distance of each atom of a group to each of another, for pairs of groups.
+    /// Histograms of the distances between single atoms, for pairs of groups.
     pub(super) struct SitePairs(site_pairs::SitePairs);
 
     new {
@@ -188,9 +188,9 @@ kernels! {
     }
 
     frames {
-        /// Of each distance within the bins, in all frames, the index among the bins of all pairs of
-        /// atoms; the sum of the cells' volumes (Å³); or the first row that cannot be counted, and
-        /// why.
+        /// Return the index of the bin of each distance within the range, in all frames, and the
+        /// sum of the cell volumes (Å³). Indices count the bins of all pairs of atoms. If a row
+        /// cannot be counted, return the first such row and the reason.
         find(|task, frames, placed|) -> (NewArray<u32, 1>, f64, Option<Refused>) {
             Ok(match task.find(frames)? {
                 Ok((found, volume)) => (found.into(), volume + placed.volume(), None),
@@ -204,9 +204,10 @@ kernels! {
 type FitArrays<'py> = (Indices, Array2<'py, f64>, Option<Array1<'py, f64>>);
 
 kernels! {
-    /// Positions of some columns, as they are or after a superposition.
+    /// Positions of some columns, with or without superposition.
     ///
-    /// With `fit`: columns that are superposed, their reference positions (Å), and weights or None.
+    /// `fit` contains the columns that are superposed, their reference positions (Å), and weights
+    /// or None.
     pub(super) struct Superposed(projection::Superposed);
 
     new {
@@ -222,8 +223,8 @@ kernels! {
     }
 
     methods {
-        /// Add a leaf's frames to mean (Å) and sums of squared deviations (Å²); the number of frames,
-        /// and the sum of their RMSDs (Å).
+        /// Add the frames of a leaf to means (Å) and sums of squared deviations (Å²). Return the
+        /// number of frames, and the sum of their RMSDs (Å).
         fn add_to_moments(
             &self,
             py: Python<'_>,
@@ -240,8 +241,8 @@ kernels! {
             Ok((count, rmsd?))
         }
 
-        /// Add a leaf's frames to mean (Å) and products of deviations (Å²), of the upper triangle,
-        /// row by row; the number of frames.
+        /// Add the frames of a leaf to means (Å) and sums of products of deviations (Å²). Products
+        /// fill the upper triangle, row by row. Return the number of frames.
         fn add_to_covariance(
             &self,
             py: Python<'_>,
@@ -260,7 +261,7 @@ kernels! {
     }
 }
 
-/// Positions relative to their mean, which is summed up in order, as NumPy does along the first
+/// Return positions relative to their mean. The mean is summed in order, like NumPy along the first
 /// axis.
 #[pyfunction]
 pub(super) fn centered(positions: Array2<'_, f64>) -> Result<NewArray<f64, 2>> {

@@ -1,4 +1,4 @@
-//! A trajectory file and its frame index.
+//! Trajectory file and its frame index.
 
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
@@ -26,11 +26,11 @@ type ExtentArrays = (NewArray<u64, 1>, NewArray<u64, 1>);
 type TimeArrays = (NewArray<f64, 1>, NewArray<i64, 1>);
 
 narrowed! {
-    /// Function that is called with the bytes that are done, and all bytes.
+    /// Function that is called with the number of scanned bytes, and of all bytes.
     struct Progress(Py<PyAny>): callable!([INT, INT] -> OBJECT)
 }
 
-/// A trajectory file and its frame index.
+/// Trajectory file and its frame index.
 #[pyclass(frozen, subclass, module = "paceline._core")]
 pub(super) struct Trajectory {
     index: Index,
@@ -60,7 +60,8 @@ impl Trajectory {
         progress: Option<Progress>,
     ) -> Result<Self> {
         let refused = Mutex::new(None);
-        // Runs in this thread now and then, so that Ctrl-C ends a long scan.
+        // The callback runs in this thread from time to time, so that Ctrl-C interrupts a long
+        // scan.
         let report = |done: u64, total: u64| {
             Python::attach(|py| {
                 let told = py.check_signals().and_then(|()| match &progress {
@@ -121,13 +122,13 @@ impl Trajectory {
             .map(|counts| counts.to_vec().into())
     }
 
-    /// Return in a sentence how the number of atoms varies; None where it does not.
+    /// Return a message that describes how the number of atoms varies; None if it is constant.
     #[getter]
     fn varying(&self) -> Option<String> {
         self.index.varying()
     }
 
-    /// Return how one frame is coded, and its number of atoms.
+    /// Return the layout of one frame, as bytes, and its number of atoms.
     fn layout_of<'py>(&self, py: Python<'py>, frame: u64) -> Result<(Bound<'py, PyBytes>, usize)> {
         self.check_frames(&[frame])?;
         let layout = py.detach(|| self.index.layout_of(&FileSource::open(&self.path)?, frame))?;
@@ -139,13 +140,13 @@ impl Trajectory {
         self.index.n_frames()
     }
 
-    /// Return the fields that frames may hold, one bit a field.
+    /// Return the fields that frames may contain, as bits.
     #[getter]
     fn fields(&self) -> u8 {
         self.index.layout().fields().bits()
     }
 
-    /// Bytes of the file when it was indexed.
+    /// Size of the file when it was indexed, bytes.
     #[getter]
     fn size(&self) -> u64 {
         self.index.fingerprint().size()
@@ -156,7 +157,7 @@ impl Trajectory {
         self.index.fingerprint().to_string()
     }
 
-    /// Return what workers need to recognise the parts of the file that they read.
+    /// Return samples of the file, with which workers verify the parts that they read.
     #[getter]
     fn samples<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.index.samples().to_bytes())
@@ -167,25 +168,25 @@ impl Trajectory {
         PyBytes::new(py, &self.index.layout().to_bytes())
     }
 
-    /// Return the notes on the file that a user should be told.
+    /// Return notes on the file for the user.
     #[getter]
     fn notes(&self) -> Vec<String> {
         self.index.notes().to_vec()
     }
 
-    /// Frames that a scan found to be damaged; none where frames are found by arithmetic.
+    /// Frames that a scan found damaged; empty if frame offsets were computed and not scanned.
     #[getter]
     fn damaged(&self) -> Vec<u64> {
         self.index.damaged().to_vec()
     }
 
-    /// Return the path at which the index is saved, if it is.
+    /// Return the path of the saved index; None if it is not saved.
     #[getter]
     fn index_file(&self) -> Option<PathBuf> {
         self.index.index_file().map(PathBuf::from)
     }
 
-    /// How the index came about.
+    /// Origin of the index: read, scanned or computed.
     #[getter]
     fn index_origin(&self) -> &'static str {
         match self.index.origin() {
@@ -197,32 +198,32 @@ impl Trajectory {
         }
     }
 
-    /// Time between frames as the header has it, ps; None where only frames tell.
+    /// Time between frames in the header, ps; None if the header does not contain it.
     #[getter]
     fn dt(&self) -> Option<f64> {
         self.index.layout().dt()
     }
 
-    /// Return the number that the first frame counts as where times are numbers of frames.
+    /// Return the number of the first frame, if times are frame numbers.
     #[getter]
     fn first(&self) -> f64 {
         self.index.layout().first()
     }
 
-    /// Why times are not known; None where they are.
+    /// Reason why times are unknown; None if they are known.
     #[getter]
     fn time_doubt(&self) -> Option<String> {
         let clock = self.index.layout().clock();
         clock.doubt().map(str::to_owned)
     }
 
-    /// True where the file has no times, and frames are counted.
+    /// True if the file contains no times, so that times are frame numbers.
     #[getter]
     fn frames_counted(&self) -> bool {
         matches!(self.index.layout().clock(), Clock::Counted(_))
     }
 
-    /// Bytes and calls that opening took of the trajectory.
+    /// Number of bytes and of calls for opening the trajectory.
     #[getter]
     fn traffic(&self) -> (u64, u64) {
         let traffic = self.index.traffic();
@@ -242,15 +243,13 @@ impl Trajectory {
         Ok((times.times.into(), times.steps.into()))
     }
 
-    /// Return the traits that files must have in common for the frames of one to continue those of
-    /// the other: name and value.
+    /// Return the traits that two files must share to be parts of one trajectory: name and value.
     #[getter]
     fn traits(&self) -> Vec<(&'static str, String)> {
         self.index.layout().traits()
     }
 
-    /// Return the bytes that a file of `n_frames` of these frames, from number `first` on, begins
-    /// with.
+    /// Return the header of a file with `n_frames` of these frames, starting at frame `first`.
     fn head<'py>(&self, py: Python<'py>, first: u64, n_frames: u64) -> Result<Bound<'py, PyBytes>> {
         let head = py.detach(|| {
             self.index
@@ -259,7 +258,7 @@ impl Trajectory {
         Ok(PyBytes::new(py, &head?))
     }
 
-    /// Raise FileChangedError where the file of this name is not the one that was opened.
+    /// Raise FileChangedError if the file at this path is not the file that was opened.
     fn verify(&self, py: Python<'_>) -> Result<()> {
         Ok(py.detach(|| {
             let source = FileSource::open(&self.path)?;
@@ -280,7 +279,7 @@ impl Trajectory {
     }
 }
 
-/// The format of a file by its first bytes; None where it is none of ours.
+/// Return the format of a file, found by its first bytes; None if it is unknown.
 #[pyfunction]
 pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> Result<Option<&'static str>> {
     Ok(py.detach(|| -> error::Result<_> {
@@ -289,7 +288,7 @@ pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> Result<Option<&'st
     })?)
 }
 
-/// Return the samples that a file, all of it, is recognised by.
+/// Return samples of a whole file, by which the file can be verified later.
 #[pyfunction]
 pub(super) fn samples_of(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyBytes>> {
     let samples = py.detach(|| {
@@ -299,17 +298,17 @@ pub(super) fn samples_of(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyBy
     Ok(PyBytes::new(py, &samples?.to_bytes()))
 }
 
-/// Return the fingerprint of the file that samples are of.
+/// Return the fingerprint of the file with these samples.
 #[pyfunction]
 pub(super) fn fingerprint_of(samples: &[u8]) -> Result<String> {
     Ok(samples_from(samples)?.fingerprint.to_string())
 }
 
-/// Raise FileChangedError where a file does not begin with what it was recognised by.
+/// Raise FileChangedError if a file does not begin with the bytes of its fingerprint.
 #[pyfunction]
 pub(super) fn verify(py: Python<'_>, path: PathBuf, fingerprint: &str) -> Result<()> {
     let Ok(fingerprint) = fingerprint.parse::<Fingerprint>() else {
-        return Err(Failure::argument("this text is no fingerprint"));
+        return Err(Failure::argument("this text is not a fingerprint"));
     };
     Ok(py.detach(|| STANDARD.verify(&FileSource::open(&path)?, &fingerprint))?)
 }

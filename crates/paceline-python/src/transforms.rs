@@ -15,8 +15,8 @@ use paceline_kernels::wrap::Center;
 use paceline_kernels::wrap::Wrap;
 use paceline_kernels::{transform, unwrap};
 
-/// Weighted means (Å) of groups of atoms in each frame, shape (frames, groups, 3): `atoms` follow
-/// each other, `sizes` of each group, and have one weight each.
+/// Return the weighted centers (Å) of groups of atoms in each frame, shape (frames, groups, 3).
+/// `atoms` are sorted by group, with `sizes` atoms in each group, and one weight per atom.
 #[pyfunction]
 pub(super) fn centers(
     py: Python<'_>,
@@ -32,8 +32,8 @@ pub(super) fn centers(
     Ok(NewArray::new(found?, [n_frames, sizes.len(), 3]))
 }
 
-/// Steps of molecules' centers (Å) from the first frame to each, in whole numbers of 2⁻²⁴ Å, given the
-/// cells, none of which is missing.
+/// Return the sums of cell vectors that unwrap the centers of molecules (Å) from the first frame to
+/// each frame, in units of 2⁻²⁴ Å. Every frame must have a cell.
 #[pyfunction]
 pub(super) fn molecule_steps(
     py: Python<'_>,
@@ -57,8 +57,8 @@ pub(super) fn molecule_steps(
     ))
 }
 
-/// Move molecules in some rows of a block (Å) by such steps: `atoms` follow each other, `sizes` of each
-/// molecule.
+/// Translate molecules in some rows of a block (Å) by the sums that `molecule_steps` returns.
+/// `atoms` are sorted by molecule, with `sizes` atoms each.
 #[pyfunction]
 pub(super) fn move_molecules(
     py: Python<'_>,
@@ -76,17 +76,17 @@ pub(super) fn move_molecules(
 }
 
 kernels! {
-    /// A change of all frames of a block, in place.
+    /// Transformation of all frames of a block, in place.
     pub(super) struct Transform(Box<dyn transform::Transform>);
 
     static {
-        /// Molecules made whole along their bonds.
+        /// Make molecules whole along their bonds.
         unwrap(py: Python<'_>, n_atoms: usize, bonds: Array2<'_, i64>) {
             let bonds = pairs(&bonds)?;
             py.detach(|| Unwrap::new(n_atoms, &bonds))
         }
 
-        /// A group of atoms brought to a point (Å; None: the middle of the cell), the others with it.
+        /// Translate all atoms so that a group is at a point (Å; None: the middle of the cell).
         center(
             n_atoms: usize,
             atoms: Indices,
@@ -97,7 +97,8 @@ kernels! {
             Center::new(n_atoms, &atoms, weights.as_deref(), point, wrap)
         }
 
-        /// Compounds brought back into the cell: `sizes` are those of neighbours in `atoms`.
+        /// Wrap compounds into the cell. Compounds follow each other in `atoms`, with `sizes` atoms
+        /// each.
         wrap(
             n_atoms: usize,
             atoms: Indices,
@@ -107,7 +108,7 @@ kernels! {
             Wrap::new(n_atoms, &atoms, &sizes, weights.as_deref())
         }
 
-        /// All atoms moved as a rigid body, so that a group of them lies on its reference (Å).
+        /// Move all atoms as a rigid body that superposes a group on its reference (Å).
         fit(
             n_atoms: usize,
             atoms: Indices,
@@ -125,9 +126,9 @@ kernels! {
     }
 
     methods {
-        /// Change positions (Å) of frames with these cells, and with them what turns with a frame: its
-        /// cell, and `vectors` of its atoms. The rows that could not be changed, and why; and rows with
-        /// bonds that are longer than half the cell afterwards.
+        /// Change the positions (Å) of frames with these cells. A rotation also changes the cells
+        /// and `vectors` of the atoms. Return the rows that could not be changed, with reasons, and
+        /// the rows that then have bonds longer than half the cell.
         fn apply(
             &self,
             py: Python<'_>,
@@ -165,11 +166,11 @@ pub(super) fn check_atoms(shape: &[usize], n_atoms: usize) -> Result<()> {
     )))
 }
 
-/// Atoms followed across the faces of the cell.
+/// Unwrapping of atoms across the faces of the cell.
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct NoJump(nojump::NoJump);
 
-/// Images in the last frame, and in the frames that were asked for.
+/// Images in the last frame, and in the requested frames.
 type Scanned = (NewArray<i16, 2>, NewArray<i16, 3>);
 
 #[pymethods]
@@ -179,7 +180,8 @@ impl NoJump {
         Ok(Self(nojump::NoJump::new(n_atoms, &atoms)?))
     }
 
-    /// Refuse rows without a cell or with positions that are not finite, which become NaN.
+    /// Refuse rows without a cell, or with positions that are not finite. Their positions become
+    /// NaN.
     fn check(
         &self,
         py: Python<'_>,
@@ -192,7 +194,7 @@ impl NoJump {
         Ok(py.detach(|| transform::apply_in_cells(&self.0, positions, cells, &mut notes))?)
     }
 
-    /// Count images over frames, relative to the first of them; note them in some rows.
+    /// Count images over frames, relative to the first frame. Record the images in some rows.
     fn scan(
         &self,
         py: Python<'_>,
@@ -216,8 +218,8 @@ impl NoJump {
         ))
     }
 
-    /// Move atoms (Å) to their images, which are those of each frame or of the first; the rows that
-    /// could not be changed, and why.
+    /// Move atoms (Å) to their images, given for each frame or for the first frame. Return the rows
+    /// that could not be changed, with reasons.
     fn move_to(
         &self,
         py: Python<'_>,
@@ -236,7 +238,7 @@ impl NoJump {
     }
 }
 
-/// Atoms that are moved to their images, block after block, from the first frame of a trajectory on.
+/// Unwrapping of atoms block by block, from the first frame of a trajectory.
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct NoJumpFollower(nojump::Follower);
 
@@ -247,8 +249,9 @@ impl NoJumpFollower {
         Self(nojump::Follower::new(task.0.clone(), skip_damaged))
     }
 
-    /// Move atoms (Å) in block `number` as those before it are moved, and note images in the first row
-    /// that is changed; the rows that could not be, and why. None if the follower was closed.
+    /// Move atoms (Å) in block `number` after those in earlier blocks, and record the images in its
+    /// first valid row. Return the rows that could not be changed, with reasons; None if the
+    /// follower was closed.
     #[pyo3(signature = (number, positions, cells, begin=None))]
     fn move_on(
         &self,
@@ -268,13 +271,13 @@ impl NoJumpFollower {
         Ok(py.detach(|| change_placed(positions, n_atoms, cells, Some(Basis::Own), change))?)
     }
 
-    /// Release the threads that wait; no other block is moved.
+    /// Release waiting threads. No further block is moved.
     fn close(&self) {
         self.0.close();
     }
 }
 
-/// Return the first atom of each atom's fragment.
+/// Return the first atom of the fragment of each atom.
 #[pyfunction]
 pub(super) fn fragments(
     py: Python<'_>,
@@ -290,7 +293,7 @@ pub(super) fn fragments(
 pub(super) fn pairs(bonds: &Array2<'_, i64>) -> Result<Vec<[usize; 2]>> {
     if bonds.shape()[1] != 2 {
         return Err(Failure::argument(format!(
-            "expected two atoms a bond, found an array of shape {:?}",
+            "expected two atoms per bond, found an array of shape {:?}",
             bonds.shape()
         )));
     }

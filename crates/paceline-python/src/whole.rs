@@ -1,4 +1,4 @@
-//! Looks for molecules whose parts are in different images, on NumPy arrays.
+//! Search for molecules whose parts are in different images, on NumPy arrays.
 
 use pyo3::prelude::*;
 
@@ -9,13 +9,13 @@ use super::kernels::{in_frames, kernels};
 use super::transforms::{check_atoms, pairs};
 use paceline_kernels::whole;
 
-/// Pairs of atoms, the bonds of the path between each two, and atoms to be decoded for these.
+/// Pairs of linked atoms, the number of bonds of each link, and further atoms to decode.
 type Links = (NewArray<i64, 2>, NewArray<i64, 1>, NewArray<i64, 1>);
 
 /// Number of records of each frame, and the records.
 type Records = (NewArray<i64, 1>, NewArray<f64, 2>);
 
-/// Find the paths of at most `longest` bonds between wanted atoms.
+/// Find the paths of at most `longest` bonds between the wanted atoms.
 #[pyfunction]
 pub(super) fn links(
     py: Python<'_>,
@@ -40,10 +40,10 @@ pub(super) fn links(
 }
 
 kernels! {
-    /// Groups of atoms, of whose molecules no two parts may be in different images.
+    /// Groups of atoms, and the check that the parts of a molecule are not in different images.
     ///
-    /// `links` are pairs of atoms, and the number of bonds between each two; `contacts` are of
-    /// different molecules.
+    /// `links` are pairs of atoms, with the number of bonds between them. `contacts` are pairs of
+    /// atoms in different molecules.
     pub(super) struct Whole(whole::Whole);
 
     new {
@@ -65,9 +65,10 @@ kernels! {
     }
 
     methods {
-        /// Records of frames of these numbers, as a ragged analysis has them: 0 for a molecule that is
-        /// broken, 1 for contacts that are, in frames without the first; 0; the columns of two atoms,
-        /// and their distance, Å. None where there are no records.
+        /// Return records of the frames with these numbers, in the form of a ragged analysis. A
+        /// record contains 0 for a broken molecule or 1 for a broken contact (only in frames
+        /// without a broken molecule); 0; the columns of two atoms; and their distance (Å). Return
+        /// None if there are no records.
         fn look(
             &self,
             py: Python<'_>,
