@@ -215,9 +215,9 @@ def test_xtc_refuses_ranges_and_plain_floats_beyond_it():
         ({"format": "XTC", "n_atoms": 2**31}, "XTC holds at most 2147483647 atoms"),
         ({"format": "DCD", "n_atoms": 2**29}, "DCD holds 1 to 536870911 atoms"),
         ({"format": "DCD", "n_atoms": 0}, "DCD holds 1 to 536870911 atoms"),
-        ({"format": "DCD", "precision": 1000.0}, "DCD has no precision"),
+        ({"format": "DCD", "precision": 1000.0}, "the precision of DCD cannot be chosen"),
         ({"format": "XTC", "fields": POSITIONS | VELOCITIES}, "XTC holds no velocities"),
-        ({"format": "DCD", "fields": 0}, "nothing to write"),
+        ({"format": "DCD", "fields": 0}, "no fields to write"),
         ({"format": "PDB"}, "paceline does not write PDB"),
     ],
 )

@@ -191,7 +191,7 @@ def test_units_reach_workers_and_what_is_written(tmp_path, capsys):
         (None, "id x y z vx vy vz", {}, "unit of velocities is not stated.* Å/ps, as MDAnalysis"),
         (None, "id x y z fx fy fz", {}, r"unit of forces is not stated.* kJ/\(mol·Å\), as MDAn"),
         (None, ALL, {}, r'velocities and forces is not stated.*units="real" \(--units real\)'),
-        ("lj", "id x y z", {}, "numbers have no unit .units lj.: they are left as they are"),
+        ("lj", "id x y z", {}, "numbers have no unit .units lj.: they are not converted"),
         ("metal", ALL, {"units": "real"}, "in units real, as units= .* says, and not in metal"),
     ],
 )

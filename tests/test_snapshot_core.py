@@ -22,7 +22,7 @@ def test_methods_make_the_same_bytes_and_ranks_the_same_errors(n_ranks, tmp_path
     assert (status, err) == (0, "")
     twice, out_of_range, infinite, disagreeing = out.splitlines()
     assert twice.startswith(
-        "expected each id from 1 to 3000 once, found 3000 ids: 40 is missing, and 41 is there more "
+        "expected each id from 1 to 3000 once, found 3000 ids: 40 is missing, and 41 occurs more "
         "than once, on rank"
     )
     assert out_of_range.endswith("expected ids from 1 to 3000, found 3001")

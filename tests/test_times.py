@@ -125,7 +125,7 @@ def test_diffusion_in_a_dcd_file_of_lammps(tmp_path, top):
 
 def test_units_are_for_dcd_files_of_lammps(tmp_path):
     path = write_dcd(tmp_path / "a.dcd", walk(), VMD)
-    with pytest.raises(UnsupportedError, match=r"DCD files that LAMMPS wrote.*give dt"):
+    with pytest.raises(UnsupportedError, match=r"DCD files of LAMMPS.*pass dt"):
         Reader(path, units="real")
     path = write_dcd(tmp_path / "b.dcd", walk(), LAMMPS)
     with pytest.raises(UnsupportedError, match=r"units= .*must be one of lj, real"):

@@ -199,7 +199,7 @@ fn what_a_registry_does_not_know_is_refused_by_name() {
     precise.precision = Some(1.0);
     assert_eq!(
         refused(&WITH_TOY, &precise),
-        "TOY has no precision to choose"
+        "the precision of TOY cannot be chosen"
     );
 }
 
