@@ -436,15 +436,9 @@ mod tests {
     fn what_breaks_off_or_points_before_the_start_is_refused() {
         let refused = |stream: &[u8]| inflate_lzf(stream, &mut [0; 4]).unwrap_err();
         assert_eq!(refused(&[0, 1]), "a stream of 1 bytes");
-        assert_eq!(refused(&[1, 1]), "a stream that breaks off after 0 bytes");
-        assert_eq!(
-            refused(&[0, 1, 224]),
-            "a stream that breaks off after 1 bytes"
-        );
-        assert_eq!(
-            refused(&[0, 1, 32]),
-            "a stream that breaks off after 1 bytes"
-        );
+        assert_eq!(refused(&[1, 1]), "a stream that ends after 0 bytes");
+        assert_eq!(refused(&[0, 1, 224]), "a stream that ends after 1 bytes");
+        assert_eq!(refused(&[0, 1, 32]), "a stream that ends after 1 bytes");
         assert_eq!(
             refused(&[0, 1, 32, 1]),
             "a reference to 2 bytes back after 1 bytes"
@@ -504,7 +498,7 @@ mod tests {
             assert_eq!(refused(&stream[..n]), expected, "{n} bytes");
         }
         let longer = [&stream[..], &[0]].concat();
-        assert_eq!(refused(&longer), "a stream with 1 bytes behind its end");
+        assert_eq!(refused(&longer), "a stream with 1 bytes after its end");
         let with_block = |block: u32| {
             let mut stream = stream.clone();
             stream[8..12].copy_from_slice(&block.to_be_bytes());
@@ -515,6 +509,6 @@ mod tests {
         assert!(with_block(u32::MAX).contains("after 0 bytes"));
         let mut huge = stream.clone();
         huge[12..16].fill(0xff);
-        assert_eq!(refused(&huge), "a stream that breaks off after 0 bytes");
+        assert_eq!(refused(&huge), "a stream that ends after 0 bytes");
     }
 }

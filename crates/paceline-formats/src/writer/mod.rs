@@ -351,7 +351,7 @@ mod tests {
         let written = arrays.rows(0, 2).write(&mut encoder, &path, 0);
         std::fs::remove_file(&path).unwrap();
         assert!(
-            matches!(&written, Err(Failure::Frame(1, reason)) if reason.contains("no place")),
+            matches!(&written, Err(Failure::Frame(1, reason)) if reason.contains("offsets of such frames")),
             "{written:?}"
         );
     }

@@ -248,7 +248,7 @@ fn numbers_of_any_width_are_packed_as_they_are() {
     }
     for (bytes, width) in [(&plain[..7], 4), (&[], 4), (&plain, 0)] {
         let refused = pack_chunk(bytes, width, true, Compression::Lz4, &mut room);
-        assert!(refused.unwrap_err().contains("are no numbers of"));
+        assert!(refused.unwrap_err().contains("are not a whole number of"));
     }
 }
 
@@ -282,7 +282,7 @@ fn what_no_dataset_has_is_refused() {
             shuffle: true,
             ..PLAIN(1, 5)
         })
-        .contains("name a compression")
+        .contains("choose a compression")
     );
     for precision in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         let settings = Settings {
