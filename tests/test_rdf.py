@@ -401,7 +401,7 @@ def test_sites_that_cannot_be_counted_are_refused(universe, adk, monkeypatch):
         InterRDF_s(universe, [(ca, ca)], exclude_same="chain")
     with pytest.raises(AnalysisError, match="frame 0: the frame has no cell, which norm='rdf'"):
         InterRDF_s(universe, [(ca, ca)]).run(backend="serial")
-    # 11 million pairs with 75 bins, of which a run would need several copies.
+    # 11 million pairs with 75 bins; a run would need several copies of the counts.
     monkeypatch.setattr("paceline.analysis.rdf.free_memory", lambda: 2**35)
     words = r"11,162,281 pairs of atoms with 75 bins each take 40.2 GB of memory, and 34.4 GB are"
     with pytest.raises(UnsupportedError, match=words):

@@ -209,7 +209,7 @@ fn not_finite(word: &[u8]) -> Option<(f64, usize)> {
 // Numbers in the form of `G20.10`, parsed without a branch per digit.
 //
 // ```text
-// columns   0 to 4    blanks; -, where there is one; 0, where no digit stands before the point
+// columns   0 to 4    blanks, a minus sign if negative, and 0 if no digit precedes the point
 //           5 to 15   ten digits and a point
 //          16 to 19   blanks, or an exponent such as E-01
 // ```

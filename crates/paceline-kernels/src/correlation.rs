@@ -59,8 +59,8 @@ struct Transforms {
 }
 
 impl Correlation {
-    /// Create a function for series with `width` numbers per value, of which only `axes` are used.
-    /// `gaps` contains the frames that were skipped, ascending.
+    /// Create a function for series with `width` numbers per value. Only the numbers at `axes` are
+    /// used. `gaps` contains the skipped frames, ascending.
     ///
     /// # Errors
     /// [`Error::Argument`] if there are no frames or axes, an axis is `width` or larger, or gaps

@@ -161,8 +161,8 @@ impl Far {
 by_widest! {
     /// As [`Far::shorten`].
     ///
-    /// |d ± s|² is d² + (s² ± 2 d·s). No digits are lost: a folded image that is not the nearest
-    /// one is about half a cell away.
+    /// |d ± s|² is d² + (s² ± 2 d·s). There is no cancellation: if a rounded image is not the
+    /// nearest, it is about half a cell away.
     fn shorten(far: &Far, cell: &Triclinic, out: &mut [f64]) {
         let [x, y, z] = far.images.each_ref().map(|numbers| &numbers[..far.n]);
         let mut changes = [0.0; FAR];

@@ -16,7 +16,7 @@ use pyo3::{PyTypeInfo, type_hint_subscript, type_hint_union};
 
 use super::errors::{Failure, Result};
 
-/// Return the error of a header, of which `len` bytes were parsed.
+/// Return the error for a damaged header. `len` is the number of bytes that were parsed.
 fn damaged(path: &Path, len: usize, fault: Fault) -> Error {
     let fault = match fault {
         Fault::Short { needed } => {

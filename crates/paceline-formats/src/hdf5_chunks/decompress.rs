@@ -294,11 +294,11 @@ fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) {
 // LZ4, in the form of HDF5's registered filter. All numbers are big-endian.
 //
 // ```text
-// u64   bytes of the chunk
-// u32   bytes of a block; the last one is shorter where they do not divide the chunk
-// of each block:
-// u32   bytes that follow
-//       LZ4's block format, or, where as many bytes follow as the block has, the block itself
+// u64   size of the chunk, bytes
+// u32   size of a block, bytes; the last block may be shorter
+// for each block:
+// u32   size of the data that follow, bytes
+//       LZ4 block format; if the size equals that of the block, the uncompressed block
 // ```
 
 /// Maximum expansion of one byte.

@@ -188,7 +188,7 @@ impl ChunkEncoder {
         &self.settings
     }
 
-    /// Return the rounding step, of which stored numbers are multiples; `None` without rounding.
+    /// Return the rounding step; stored numbers are multiples of it. `None` without rounding.
     pub fn step(&self) -> Option<f64> {
         self.step
     }

@@ -132,9 +132,9 @@ enum Found {
     Nothing,
 }
 
-/// Size of frames up to which a scan reads whole buffers; of longer frames, only headers are read.
-/// Whole buffers, read from the page cache, took 0.8 of the time for frames of 13 kB, and 13 times
-/// as long for frames of 165 kB. From a disk, times were equal for frames of 13 kB.
+/// Maximum size of frames that a scan reads completely. For longer frames, a scan reads only
+/// headers. Complete frames, read from the page cache, took 0.8 of the time for frames of 13 kB,
+/// and 13 times as long for frames of 165 kB. From a disk, times were equal for frames of 13 kB.
 const STREAM_BELOW: u64 = 64 << 10;
 const BUFFER: usize = 1 << 20;
 

@@ -92,7 +92,7 @@ impl LammpsDecoder {
         let bad = |expected: String, found: &str| Err(Fault::bad(head.len, expected, found));
         if head.n_atoms != self.layout.n_atoms() as u64 {
             if self.layout.ids == Ids::Varying {
-                // For complete frames, the index knows the number of lines.
+                // The scan has checked the number of lines of complete frames.
                 return bad(format!("{} lines of atoms", head.n_atoms), "others");
             }
             let expected = format!("a frame of {} atoms", self.layout.n_atoms());

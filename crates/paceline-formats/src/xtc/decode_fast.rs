@@ -12,9 +12,8 @@
 //! next group before unpacking a group, had no effect. Compiled for AVX2 and BMI2, decoding takes
 //! 1.0 to 1.07 of the time (Zen 5).
 //!
-//! If one atom in 15 is wanted, half of the time is spent on finding the groups, each of which
-//! begins where the previous one ends. The other half is spent on unpacking groups with wanted
-//! atoms.
+//! If one atom in 15 is wanted, half of the time is spent on finding the groups: each group begins
+//! where the previous one ends. The other half is spent on unpacking groups with wanted atoms.
 
 use super::decode::{Packed, Place, RUN_MAX, SMALL_MIN, Wanted};
 use super::mixed_radix::{Digits, FAR, FAR_FAST, SMALL, SMALL_FAST};

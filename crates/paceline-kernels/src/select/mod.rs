@@ -88,7 +88,7 @@ pub enum Node {
         /// Measure distances to the nearest images.
         periodic: bool,
     },
-    /// Atoms whose coordinate meets a comparison with a number.
+    /// Atoms selected by comparing a coordinate with a number.
     Coordinate {
         /// 0 for x, 1 for y, 2 for z.
         axis: usize,
