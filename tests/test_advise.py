@@ -405,7 +405,7 @@ def test_command_line_for_pairs(capsys, monkeypatch):
         ([PSF, DCD, "--select", "name XX"], 2, "no atoms match 'name XX'"),
         ([PSF, DCD, "--select", "name ("], 2, "cannot be read as a selection"),
         ([PSF, "missing.dcd"], 2, "missing.dcd"),
-        ([PSF, DCD, "--begin", "98"], 2, "frames go from 0 to 97"),
+        ([PSF, DCD, "--begin", "98"], 2, "frame numbers are 0 to 97"),
     ],
 )
 def test_errors_of_the_command_line(capsys, arguments, status, message):

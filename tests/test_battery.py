@@ -283,7 +283,7 @@ def test_figures_of_batteries_have_options(tmp_path, adk_xtc, run, replicas):
     code, _, err = run(*given, "--overwrite", "--title", "one")
     assert (code, "--title" in err) == (2, True)
     code, _, err = run("rmsd", topology, trajectory, "--no-stats")
-    assert (code, "--no-stats is of a figure: give --plot" in err) == (2, True)
+    assert (code, "--no-stats needs a figure: add --plot" in err) == (2, True)
 
 
 def test_the_page_repeats_warnings_of_opening_files(tmp_path, run_with_answer):

@@ -302,7 +302,7 @@ def test_rdf_of_centers_and_of_sites(adk, universe, run):
     assert np.array_equal(table(out)[:, 1:].T, wanted.results.rdf[0].reshape(25, -1))
     status, _, err = run("rdf", *adk, *options, "--sites", "--compound", "residues")
     assert status
-    assert "--sites takes each atom by itself: leave --compound out" in err
+    assert "--sites treats each atom separately: omit --compound" in err
 
 
 def test_the_reference_may_be_a_file(adk, adk_xtc, universe, tmp_path, run):
@@ -367,7 +367,7 @@ def test_times_in_ps_as_in_gromacs(arguments, frames, adk, run):
         (["-b", "40", "-e", "20"], "the last time, 20 ps, is before the first, 40 ps"),
         (["--ref", "500"], "reference frame 500: the trajectory has 98 frames"),
         (["-b", "3", "-e", "5", "-dt", "50"], "no frame has a time that is a multiple of 50 ps"),
-        (["--dt", "5"], "-dt 5 takes only frames so many ps apart"),
+        (["--dt", "5"], "-dt 5 uses only frames at this interval in ps"),
     ],
 )
 def test_times_that_contradict_or_are_none_are_refused(arguments, words, adk, run):
@@ -438,7 +438,7 @@ def test_plot_and_timings(adk, tmp_path, run):
     [
         (["--select", "nam CA"], 2, "Unknown selection token"),
         (["--select", "name XYZ"], 2, "no atoms match"),
-        (["--begin", "200"], 2, "frames go from 0 to 97"),
+        (["--begin", "200"], 2, "frame numbers are 0 to 97"),
         (["--begin", "200ps"], 2, "from 1 to 98 ps"),
         (["--begin", "2.5"], 2, "a frame number or a time such as 100ps"),
         (["--step", "0"], 2, "at least 1"),
@@ -739,7 +739,7 @@ def test_advise_and_bench_take_s_and_f(adk, run):
         (["rmsd", "a.tpr", "b.xtc", "-f", "a.xtc"], "the trajectory is given twice"),
         (["convert", "md.tpr", "out.xtc"], "found the topology md.tpr alone"),
         (["convert", "md.gro", "out.xtc"], "md.gro alone: only a structure, such as GRO or PDB, "),
-        (["convert", "md.gro", "out.xtc"], "needs no trajectory, and its output is named with -o"),
+        (["convert", "md.gro", "out.xtc"], "needs no trajectory, and then -o must name the output"),
         (["convert", "md.xtc"], "expected [TOPOLOGY] TRAJECTORY... OUTPUT, or"),
         (["convert", "-f", "md.xtc", "out.xtc"], "name the output with -o"),
         (["convert", "a.xtc", "md.tpr", "out.xtc"], "expected a trajectory, found md.tpr"),
@@ -797,7 +797,7 @@ def test_a_structure_alone_may_have_models(adk, universe, tmp_path, run):
     [
         (["rmsd", "{psf}"], "adk.psf alone: only a structure, such as GRO or PDB, needs no traj"),
         (["battery", "{psf}"], "adk.psf alone: only a structure"),
-        (["battery", "{gro}", "--replicas"], "--replicas and --group take trajectories, found"),
+        (["battery", "{gro}", "--replicas"], "--replicas and --group need trajectories, found"),
         (["advise", "{gro}"], "found the topology {gro} alone"),
         (["bench", "scaling", "rmsd", "{gro}"], "found the topology {gro} alone"),
         (["survival", "{gro}", "--select", "name CA"], "is more than the 1 frame of the run"),
@@ -825,7 +825,7 @@ def test_batteries_of_a_structure(adk_in_water, tmp_path, run):
 def test_swapped_files_are_recognised_by_their_content(adk, tmp_path, run):
     odd = shutil.copy(adk.trajectory, tmp_path / "trajectory.out")
     assert "which is a trajectory" in run("rmsd", odd, odd)[2]
-    assert f"--fit takes {adk.topology} for its selection" in run("rmsd", "--fit", *adk)[2]
+    assert f"--fit reads {adk.topology} as its selection" in run("rmsd", "--fit", *adk)[2]
 
 
 @pytest.mark.parametrize(
@@ -843,13 +843,13 @@ def test_swapped_files_are_recognised_by_their_content(adk, tmp_path, run):
         (["rmsd", "a.psf", "a.dcd", "-fit"], "no option -fit: did you mean --fit?"),
         (
             ["rmsd", "a.psf", "a.dcd", "-skip", "10"],
-            "no option -skip: in place of that of GROMACS,",
+            "no option -skip: instead of this GROMACS option,",
         ),
-        (["rmsd", "a.psf", "a.dcd", "-nobackup"], "in place of that of GROMACS, --overwrite"),
-        (["rmsd", "a.psf", "a.dcd", "-xvg", "none"], "in place of that of GROMACS, -o TABLE.csv"),
+        (["rmsd", "a.psf", "a.dcd", "-nobackup"], "instead of this GROMACS option, --overwrite"),
+        (["rmsd", "a.psf", "a.dcd", "-xvg", "none"], "this GROMACS option, -o TABLE.csv"),
         (
             ["convert", "a.xtc", "b.xtc", "-pbc", "mol"],
-            "that of GROMACS, --unwrap makes molecules whole",
+            "this GROMACS option, --unwrap makes molecules whole",
         ),
         (["rmsd", "a.psf", "a.dcd", "--backend", "thread"], "did you mean threads?"),
         (["gyrate"], "no command 'gyrate': gmx gyrate is 'paceline gyration'"),
@@ -1265,7 +1265,7 @@ def test_selections_that_are_wrong_are_named(arguments, words, adk, run):
 @pytest.mark.parametrize("option", ["--align", "--together", "--fit", "--center"])
 def test_an_option_that_takes_a_file_for_its_selection(option, adk, run):
     status, _, err = run("rmsf", option, *adk)
-    assert (status, f"{option} takes {adk.topology} for its selection" in err) == (2, True), err
+    assert (status, f"{option} reads {adk.topology} as its selection" in err) == (2, True), err
 
 
 def test_a_command_of_the_same_letters_is_meant(run):
@@ -1375,7 +1375,7 @@ def test_other_shells_show_what_options_are_for(shell, tmp_path):
     if shell == "fish":
         asked["_ARGCOMPLETE_DFS"] = between
     (option,) = completed("paceline rmsd --sel", tmp_path, **asked)
-    assert option.startswith(f"--select{between}atoms, in MDAnalysis's words")
+    assert option.startswith(f"--select{between}atoms: a selection of MDAnalysis")
     commands = completed("paceline re", tmp_path, **asked)
     assert [one.partition(between)[0] for one in commands] == ["repack", "report"]
     assert all(len(one.partition(between)[2]) > 10 for one in commands)

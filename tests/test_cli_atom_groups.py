@@ -115,7 +115,7 @@ def test_groups_of_an_index_file(index_file, run, adk):
     # Groups are accepted wherever --select is, and in other selections.
     status, out, err = run("rmsf", *files, "--select", "Tail", "--fit", "Core")
     assert (status, [line.split("\t")[0] for line in out.splitlines()[1:]]) == (0, ["3339", "3340"])
-    assert "group Tail is taken in the order of the topology" in err
+    assert "atoms of group Tail are used in the order of the topology" in err
     status, out, _ = run("rmsd", *files, "--select", "Core", "--group", "sorted")
     assert out.splitlines()[0] == "frame\ttime (ps)\tRMSD (Å)\tRMSD of sorted (Å)"
     rdf = ("rdf", *files, "--norm", "none", "--backend", "serial")
@@ -209,19 +209,19 @@ def test_both_meanings_of_a_word_can_be_said(index_file, adk):
 def test_numbers_without_an_index_file_are_refused(run, adk):
     status, _, err = run("rmsd", *adk, "--select", "4")
     assert status == 2
-    assert "which only an index file (-n) gives; groups without one: System, Protein" in err
+    assert "only an index file (-n) numbers groups; groups without an index file: System" in err
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[ A ]\n1 2 11\n", "line 2: expected a number of an atom, 1 to 10, found '11'"),
-        ("[ A ]\n0\n", "line 2: expected a number of an atom, 1 to 10, found '0'"),
-        ("[ A ]\n-1\n", "line 2: expected a number of an atom, 1 to 10, found '-1'"),
-        ("[ A ]\n1\n2 x 3\n", "line 3: expected a number of an atom, 1 to 10, found 'x'"),
-        ("[ A ]\n" + "9" * 5000, "line 2: expected a number of an atom, 1 to 10, found '999"),
+        ("[ A ]\n1 2 11\n", "line 2: expected an atom number, 1 to 10, found '11'"),
+        ("[ A ]\n0\n", "line 2: expected an atom number, 1 to 10, found '0'"),
+        ("[ A ]\n-1\n", "line 2: expected an atom number, 1 to 10, found '-1'"),
+        ("[ A ]\n1\n2 x 3\n", "line 3: expected an atom number, 1 to 10, found 'x'"),
+        ("[ A ]\n" + "9" * 5000, "line 2: expected an atom number, 1 to 10, found '999"),
         ("1 2\n[ A ]\n", "line 1: expected the name of a group, such as [ Protein ], found '1'"),
-        ("[ A ]\n1\n[ A ]\n", "line 3: expected a name that line 1 does not have, found a second"),
+        ("[ A ]\n1\n[ A ]\n", "line 3: expected a name other than that in line 1, found a second"),
         ("[ A\n1\n", "line 1: expected a name without blanks or brackets, in brackets, such as"),
         ("[ my group ]\n1\n", "line 1: expected a name without blanks"),
         ("[ ]\n1\n", "line 1: expected a name without blanks"),
@@ -246,7 +246,7 @@ def test_damaged_index_files_end_with_status_1(run, adk, tmp_path):
     status, out, err = run("rmsd", *adk, "-n", path, "--select", "A")
     assert (status, out) == (1, "")
     assert err.endswith(
-        f"paceline: error: {path}: line 2: expected a number of an atom, 1 to 3341, found '5000'\n"
+        f"paceline: error: {path}: line 2: expected an atom number, 1 to 3341, found '5000'\n"
     )
     assert run("rmsd", *adk, "-n", tmp_path / "none.ndx")[0] == 2
 

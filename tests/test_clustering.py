@@ -399,9 +399,9 @@ def test_no_room_is_said_before_the_work(ca, monkeypatch):
     many = np.arange(120_000) % 98
     one = Clustering(ca[:1], cutoff=1.0)
     assert one.stored_bytes(120_000) == 120_000 * (12 + 15_000)
-    with pytest.raises(UnsupportedError, match=r"Clustering: the results take .* free"):
+    with pytest.raises(UnsupportedError, match=r"Clustering: the results need .* free"):
         one.run(frames=many)
-    with pytest.raises(UnsupportedError, match=r"Clustering: the results take .* free"):
+    with pytest.raises(UnsupportedError, match=r"Clustering: the results need .* free"):
         Clustering(ca[:1], method="k-medoids", n_clusters=2).run(frames=many[:40_000])
 
 

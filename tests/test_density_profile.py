@@ -244,7 +244,7 @@ def test_command_draws_all_groups(run, tmp_path):
     assert all(name in picture for name in ("resname POPE", "name P", "protein"))
     status, _, err = run("density-profile", *files, "--select", "name P", "--group", "name P")
     assert status != 0
-    assert "has a profile already" in err
+    assert "occurs twice" in err
     status, _, err = run("density-profile", *files, "--select", "name P", "--quantity", "charge")
     assert status != 0
     assert "--quantity" in err

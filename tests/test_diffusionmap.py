@@ -236,7 +236,7 @@ def test_large_ones_are_in_a_file(ca, superposed, monkeypatch):
 def test_no_room_is_said_before_the_work(ca, monkeypatch):
     usage = shutil.disk_usage("/")._replace(free=10**9)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
-    with pytest.raises(UnsupportedError, match=r"DistanceMatrix: the results take .* free"):
+    with pytest.raises(UnsupportedError, match=r"DistanceMatrix: the results need .* free"):
         DistanceMatrix(ca).run(frames=np.arange(20_000) % 98)
 
 

@@ -227,7 +227,7 @@ def test_results_without_room_are_refused(universe, monkeypatch):
     matrix = DistanceMatrixSeries(universe.atoms)
     room = SimpleNamespace(free=10**9)
     monkeypatch.setattr(result_arrays.shutil, "disk_usage", lambda folder: room)
-    words = r"DistanceMatrixSeries: the results take 4\.37 GB, and 1 GB are free in .*TMPDIR"
+    words = r"DistanceMatrixSeries: the results need 4\.37 GB, but 1 GB are free in .*TMPDIR"
     with pytest.raises(UnsupportedError, match=words):
         matrix.run()
 

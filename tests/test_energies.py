@@ -733,7 +733,7 @@ def test_the_command(written, tmp_path, run):
     assert "--terms: there is no 'potentail': did you mean 'Potential Energy'?" in err
     no_times = written(series(0, 100).replace("Time (ps)", "Wall"), "no.csv")
     status, _, err = run("energy", no_times, "-b", 10)
-    assert (status, "there is no time in ps (step): give numbers of rows" in err) == (2, True)
+    assert (status, "there is no time in ps (step): use row numbers" in err) == (2, True)
 
 
 def test_the_command_prints_its_answer(written, tmp_path, run_with_answer):

@@ -78,7 +78,7 @@ def run_cli(capsys, *argv: str) -> tuple[int, str, list[str]]:
         (["--group", "name XX"], 2, "--group: no atoms match 'name XX'"),
         (["--ref", "GRO"], 2, "214 atoms .* cannot be compared with 0 atoms .*: choose atoms"),
         (["--ref", "nowhere.pdb"], 2, "nowhere.pdb"),
-        (["--begin", "98"], 2, "--begin 98: frames go from 0 to 97; a time .* unit: --begin 98ps$"),
+        (["--begin", "98"], 2, "frame numbers are 0 to 97; a time .* unit: --begin 98ps$"),
         (["--begin", "9", "--end", "9"], 2, "no frames to analyse: the trajectory has 98, none w"),
         (["--begin", "9ns"], 2, "no frame lies between the times asked for"),
         (["-o", "FOLDER/there.csv"], 2, "there.csv exists: it is replaced only with --overwrite"),
@@ -568,7 +568,7 @@ def test_what_kills_every_worker_is_an_error_and_the_next_run_works(atoms):
     def die(block):
         os.kill(os.getpid(), signal.SIGKILL)
 
-    message = r"^workers were killed 3 times while they were at frames 0 to 15: "
+    message = r"^workers were killed 3 times while they processed frames 0 to 15: "
     with (
         pytest.warns(PacelineWarning, match="was killed"),
         pytest.raises(WorkerError, match=message),

@@ -144,7 +144,7 @@ def test_a_halo_is_for_rows(universe):
     records = paceline.RaggedTimeSeries(lambda block: block, universe.atoms)
     for one in (reduction, records):
         one.halo = (1, 1)
-        with pytest.raises(UnsupportedError, match=r"a halo is for analyses that give a row"):
+        with pytest.raises(UnsupportedError, match=r"a halo is only possible for analyses"):
             one.run()
 
 

@@ -52,7 +52,7 @@ def test_filters_that_only_we_bring_are_named(tmp_path):
 def test_what_only_hdf5_reads_is_said_with_its_reason(tmp_path):
     path = write_simple(tmp_path / "a.h5md", chunks=(2, N_ATOMS, 3), scaleoffset=3)
     facts = {one.heading: one.text for one in facts_of(str(path))}
-    assert "read through HDF5's library, slower: its filter" in facts["positions"]
+    assert "read by the HDF5 library, which is slower: its filter" in facts["positions"]
     assert "scaleoffset" in facts["positions"]
     assert facts["bytes read for each used"] == "unknown"
     assert facts["repacking"].startswith("pays: paceline repack")

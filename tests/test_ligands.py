@@ -138,8 +138,8 @@ CHOICES = {
         0,
         "ligands: taken: none; not taken: 1 GOL (a lipid or an additive by name);",
     ),
-    "one": ("LIG", 0, "the ligand is resname LIG (--ligand chooses another)"),
-    "bulk": ("LIG", 30, "the ligand is resname LIG (--ligand chooses another)"),
+    "one": ("LIG", 0, "the ligand is resname LIG (--ligand sets another)"),
+    "bulk": ("LIG", 30, "the ligand is resname LIG (--ligand sets another)"),
 }
 
 

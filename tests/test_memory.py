@@ -204,7 +204,7 @@ def test_no_room_is_said_before_the_work(atoms, monkeypatch):
     monkeypatch.setattr(Worker, "run", None)
     matrix, frames = DistanceMatrix(atoms[:100]), np.arange(2000) % 98
     words = (
-        r"DistanceMatrix: the results take \d+(\.\d+)? MB, and 10 MB are free .*max_memory.*TMPDIR"
+        r"DistanceMatrix: the results need \d+(\.\d+)? MB, but 10 MB are free .*max_memory.*TMPDIR"
     )
     with pytest.raises(UnsupportedError, match=words):
         matrix.run(frames=frames, max_memory="2 MiB")
@@ -215,7 +215,7 @@ def test_no_room_is_said_before_the_work(atoms, monkeypatch):
 def test_a_full_disk_is_said_with_the_first_block(atoms, tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     words = (
-        r"results take 3\.93 MB in a file of this folder, which has .* free; .*larger max_memory"
+        r"results need 3\.93 MB in a file in this folder, which has .* free; .*larger max_memory"
     )
     with full_disk(), pytest.raises(OSError, match=words) as caught:
         paceline.TimeSeries(positions, atoms).run(max_memory=0, backend="serial")

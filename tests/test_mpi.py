@@ -309,7 +309,7 @@ def test_the_end_of_the_walltime_leaves_a_checkpoint(adk, tmp_path):
 def test_commands_that_would_be_many_copies_are_refused(adk):
     status, out, err = mpirun(3, "-c", COMMAND, "rmsd", *adk, "--backend", "threads")
     assert (status, out) == (2, "")
-    assert err.count("--backend threads would use one of the 3 processes") == 1
+    assert err.count("--backend threads would use only one of the 3 processes") == 1
     status, out, err = mpirun(2, "-c", COMMAND, "rmsd", "--nonsense")
     assert (status, out) == (2, "")
     assert err.count("error: ") == 1

@@ -620,7 +620,7 @@ def test_what_cannot_be_followed_is_refused(walk, atoms, tmp_path):
         followed(atoms, frames=[3, 2])
     with pytest.raises(UnsupportedError, match="nojump is given twice"):
         followed(atoms, before=[nojump()])
-    with pytest.raises(UnsupportedError, match="nojump needs all frames, and advice is about some"):
+    with pytest.raises(UnsupportedError, match="nojump needs all frames, but advice reads"):
         paceline.advise(RMSD(atoms), transforms=[nojump()])
 
 

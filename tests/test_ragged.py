@@ -172,7 +172,7 @@ def test_a_disk_that_fills_while_the_file_grows(atoms, alone, tmp_path, monkeypa
         return far(block)
 
     series = paceline.RaggedTimeSeries(noted, atoms)
-    words = rf"results take \d.* in a file of this folder, which has .* free; .*{tmp_path}"
+    words = rf"results need \d.* in a file in this folder, which has .* free; .*{tmp_path}"
     with full_disk(room), pytest.raises(OSError, match=words):
         series.run(block_frames=16, backend="serial")
     assert 16 < sum(done) < 98

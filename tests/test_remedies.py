@@ -30,7 +30,7 @@ def protein():
     ("given", "words"),
     [
         (("info", TRZ), "MDAnalysis reads this format (TRZReader)"),
-        (("gyration", PSF, DCD, "--group", "protein"), "in one run each, and 'paceline plot'"),
+        (("gyration", PSF, DCD, "--group", "protein"), "for each group with --select; 'paceline"),
         (("rmsd", PSF, DCD, "--skip", "2"), "no option --skip: --step N takes every Nth frame"),
         (("rmsd", PSF, DCD, "--skip=2"), "--step N takes every Nth frame"),
         (("rmsd", PSF, DCD, "--unwrap"), "leave unwrap (--unwrap) out"),

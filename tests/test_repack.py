@@ -257,7 +257,7 @@ def test_the_command_says_what_is_gained(tmp_path, capsys):
     assert cli.main(["repack", str(path), "--chunk", "frame"]) == 0
     told = capsys.readouterr().err
     assert f"/{POSITION}: the first 5 % of the atoms reads " in told
-    assert "as many bytes as before; --for, --chunk" in told
+    assert "as many bytes as before; use --for, --chunk" in told
 
 
 def test_what_cannot_be_repacked_is_named(tmp_path):

@@ -238,4 +238,4 @@ def test_areas_of_residues_are_mapped(adk, tmp_path, run):
     assert rows.columns[2] == "ILE 20 (Å²)"
     assert "SASA (Å²)" in figure.read_text("utf-8")
     status, _, err = run(*words, "--residues", tmp_path / "b.csv")
-    assert (status, "give --compound residues" in err) == (2, True)
+    assert (status, "use --compound residues" in err) == (2, True)

@@ -148,7 +148,7 @@ def test_measurements_have_some_options_of_figures(adk, run):
     given = "rmsd", *adk, "--plot", "a.png"
     for name in ("--time-unit", "ns"), ("--no-stats",):
         code, _, err = run(*given, *name)
-        assert (code, f"{name[0]} is of the analysis's figure" in err) == (2, True)
+        assert (code, f"{name[0]} is for the analysis's figure" in err) == (2, True)
     assert run(*given, "--style", "none-such")[0] == 2
 
 
@@ -302,7 +302,7 @@ def test_more_workers_than_cpus_are_said(adk, run, pretended, monkeypatch):
     monkeypatch.setattr(bench, "available_cpus", lambda: 2)
     _, _, err = run("rmsd", *adk, "--workers", "1,2,4,64", "--repeats", "1")
     assert "4, 64 workers share 2 CPUs" in err
-    assert "1000 frames make 63 blocks: more workers than that have nothing to do" in err
+    assert "1000 frames make 63 blocks: additional workers are idle" in err
 
 
 def test_other_results_are_an_error(adk, tmp_path, run, pretended):
@@ -357,10 +357,10 @@ def test_a_real_interrupt_ends_the_run_that_goes_on(adk, tmp_path):
         (["--plot", "a.docx"], "a.docx: figures are saved as"),
         (["--cold", "--copies"], "not allowed with argument"),
         (["--backend", "serial"], "invalid choice: 'serial'"),
-        (["--launcher", "srun"], "say --backend mpi, too"),
+        (["--launcher", "srun"], "add --backend mpi"),
         (["--backend", "mpi", "--launcher", "/no/mpirun"], "there is no command /no/mpirun"),
-        (["--checkpoint", "a"], "--checkpoint is not for runs that are measured"),
-        (["--timings"], "--timings is not for runs that are measured"),
+        (["--checkpoint", "a"], "--checkpoint cannot be used in a measurement"),
+        (["--timings"], "--timings cannot be used in a measurement"),
     ],
 )
 def test_what_cannot_be_done_is_refused(arguments, words, adk, run):
@@ -395,7 +395,7 @@ def test_a_launcher_is_looked_for(monkeypatch):
 def test_ranks_that_measure_are_refused(adk, run, monkeypatch):
     monkeypatch.setattr(bench, "launched", lambda: (4, 0))
     status, _, err = run("rmsd", *adk)
-    assert (status, "start paceline bench by itself" in err) == (2, True)
+    assert (status, "start paceline bench without mpirun" in err) == (2, True)
 
 
 def test_options_count_before_and_after_the_analysis(adk, run, pretended):

@@ -336,7 +336,7 @@ def test_states_without_room_are_refused(atoms, monkeypatch):
     monkeypatch.setattr(collect, "STATES_BYTES", 4 * len(atoms))
     words = (
         r"n_seen: states of 5 of 7 blocks take 1\.07 kB, and there is room for 856 bytes in all: "
-        r"give fewer and larger blocks, block_frames=32 or more"
+        r"use fewer and larger blocks, block_frames=32 or more"
     )
     with pytest.raises(UnsupportedError, match=words):
         one.run(backend="serial", block_frames=16)
@@ -370,9 +370,9 @@ class Ragged(PathLength):
 @pytest.mark.parametrize(
     ("kind", "words"),
     [
-        (Halo, "Halo has scan and a halo: keep in the state"),
-        (OnePass, "two passes over the frames are needed, and there is 1 in all: set stages = 2"),
-        (ThenParts, "two passes over the frames are needed, and there are 2 .* set stages = 3"),
+        (Halo, "Halo has scan and a halo: store what it needs"),
+        (OnePass, "two passes over the frames, but there is 1 in all: set stages = 2"),
+        (ThenParts, "two passes over the frames, but there are 2 .* set stages = 3"),
         (NoMerge, "NoMerge: its worker part has scan, but no merge"),
         (Ragged, "has scan and compute_records, and a scan gives a row for each frame"),
     ],

@@ -339,7 +339,7 @@ def test_correlations_of_what_is_there(adk_xtc, tmp_path, run):
             np.testing.assert_array_equal(found["lag time (ps)"], wanted.tau)
         assert run(command, *adk_xtc, *select, *given, "--correlation", figure) == (0, "", "")
     status, _, err = run("hbonds", *adk_xtc, "-o", tmp_path / "no.csv", "--tau-max", 5)
-    assert (status, "--tau-max is the longest lag of --correlation: give both" in err) == (2, True)
+    assert (status, "longest lag of --correlation: add --correlation" in err) == (2, True)
     assert not (tmp_path / "no.csv").exists()
     # The maximum lag is the number of frames, if it is below the default.
     assert run("hbonds", *adk_xtc, *given, "--stop", 4, "--correlation", table) == (0, "", "")
@@ -428,7 +428,7 @@ def test_membranes(adk_xtc, tmp_path, run):
     status, _, err = run("order", "-s", path, "-f", path, "--select", "name C1A")
     assert (status, "SCH needs bonds" in err) == (2, True)
     status, _, err = run("order", "-s", path, "-f", path, *options[:4], "--hydrogens", "name H*")
-    assert (status, "--select-2 is of other vectors" in err) == (2, True)
+    assert (status, "--select-2 for other vectors" in err) == (2, True)
     carbons, means = tmp_path / "sch.csv", tmp_path / "means.csv"
     options = ["--select", "resname LYS", "--axis", "x", "--means", means]
     assert run("order", *adk_xtc, *options, "-e", 4, "-o", carbons) == (0, "", "")
@@ -542,7 +542,7 @@ def test_densities_along_axes_and_dielectric_constants(tmp_path, run):
                 *("--select", "name N", "--select-2", "name CA"),
                 *("--select-3", "name CB", "--select-4", "name CG"),
             ],
-            "as many atoms each, not 214, 214, 194",
+            "equally many atoms, found 214, 214, 194",
         ),
     ],
 )
@@ -609,7 +609,7 @@ def test_default_atoms_follow_the_system(name, taken, run, tmp_path):
     rna = (RNA_PSF, RNA_PDB)
     status, out, err = run(name, *rna)
     assert status == 0
-    assert f"those of '{taken}' are taken" in err
+    assert f"'{taken}' is used instead" in err
     assert run(name, *rna, "--select", taken) == (0, out, "")
 
 
@@ -622,11 +622,11 @@ def test_default_atoms_of_a_system_that_has_none_of_them(run, tmp_path):
 
 def test_default_atoms_that_are_not_there_say_what_to_give(adk_xtc, run):
     status, _, err = run("bilayer", *adk_xtc)
-    assert (status, ", the default: give --select" in err) == (2, True)
+    assert (status, ", the default: set --select" in err) == (2, True)
 
 
 def test_fit_takes_the_default_atoms_of_the_system(run):
     rna = (RNA_PSF, RNA_PDB)
     status, _, err = run("gyration", *rna, "--select", "nucleic", "--fit")
     assert status == 0
-    assert "--fit: the system has no atoms of 'protein and name CA'" in err
+    assert "--fit: the default, 'protein and name CA', finds no atoms" in err

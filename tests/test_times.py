@@ -70,7 +70,7 @@ def test_frames_microseconds_apart_may_be_in_femtoseconds(tmp_path, top):
     times = 1e5 + 6e6 * np.arange(40)
     path = write_xtc(tmp_path / "a.xtc", walk(), times)
     _, _, said = diffusion(top, path)
-    expected = "its frames are 6 µs apart; if a program wrote times in fs, give the time"
+    expected = "its frames are 6 µs apart; if a program wrote times in fs, set the time"
     assert [expected in one for one in said] == [True]
     assert said[0].endswith("dt=6000 (--dt 6ns)")
     # Every fourth frame of a long simulation is no reason for a warning.
@@ -394,7 +394,7 @@ def restarted(tmp_path):
 
 def test_a_restart_that_was_appended(restarted, top, tmp_path, capsys):
     catted, _, right = restarted
-    with pytest.warns(PacelineWarning, match=r"frame 120 is at 11 ps, behind frame 119 at 11\.9"):
+    with pytest.warns(PacelineWarning, match=r"frame 120 at 11 ps follows frame 119 at 11\.9"):
         wrong = RMSF(paceline.Universe(top, catted).atoms).run(backend="serial")
     ours = paceline.Universe(top, catted, continuous=True)
     assert ours.trajectory.n_frames == 200

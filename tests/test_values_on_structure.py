@@ -187,7 +187,7 @@ def test_commands_write_values(adk, tmp_path, run):
     status, _, err = run("rmsf", *files, "-o", tmp_path / "rmsf.pml")
     assert (status, "rmsf.pdb exists" in err) == (2, True)
     status, _, err = run("sasa", *files, "-o", tmp_path / "sasa.pdb")
-    assert (status, "give --compound residues, or atoms" in err) == (2, True)
+    assert (status, "use --compound residues, or atoms" in err) == (2, True)
     sasa = ["sasa", *files, "--compound", "residues", "--n-points", "20"]
     assert run(*sasa, "-o", tmp_path / "sasa.pdb")[0] == 0
     assert run("rmsd", *files, "-o", tmp_path / "rmsd.pdb")[0] == 2

@@ -102,7 +102,7 @@ def test_what_needs_one_number_of_atoms_is_refused(path, tmp_path):
 
 def test_commands_say_it(path, tmp_path, capsys):
     assert main(["info", path]) == 0
-    assert "3 to 7, which vary from frame to frame" in capsys.readouterr().out
+    assert "3 to 7, varying from frame to frame" in capsys.readouterr().out
     assert main(["info", "--json", path]) == 0
     assert json.loads(capsys.readouterr().out)["files"][0]["atoms"] == [3, 7]
     assert main(["validate", path]) == 0

@@ -1,4 +1,4 @@
-"""Commands of analyses, made from the catalogue."""
+"""Commands of single analyses, made from the catalogue of analyses."""
 
 import argparse
 from collections.abc import Callable
@@ -21,31 +21,31 @@ from paceline.cli.parser import CommandParser, Commands
 from paceline.contract.catalogue import Entry, catalogue
 from paceline.errors import UnsupportedError, warn
 
-#: Width of bins of distances by default, Å.
+#: Default width of the bins of distances, Å.
 BIN = 0.1
-#: Functions that read the values of options, by their names in declarations.
+#: Functions that convert the values of options, by the names used in declarations.
 READERS = {"int": int, "float": float, "positive": positive, "lag": lag}
 
 
 class Command(NamedTuple):
-    """A command, and the analysis that it runs, as the catalogue describes it."""
+    """Command with its catalogue entry, which describes the analysis."""
 
     entry: Entry
 
     @property
     def name(self) -> str:
-        """Name of the command, and of the analysis in a battery."""
+        """Name of the command; a battery uses the same name for the analysis."""
         name: str = self.entry["name"]
         return name
 
     @property
     def select(self) -> tuple[str, ...]:
-        """Default selections in the order in which they are tried; none where one is required."""
+        """Default selections in the order of trial; empty if --select is required."""
         first = self.entry["select"]
         return (first, *self.entry["select_otherwise"]) if first else ()
 
     def parser(self, commands: Commands) -> CommandParser:
-        """Add a parser with help and examples, and without arguments."""
+        """Add a parser that has help and examples, but no arguments."""
         lines = [f"  paceline {self.name} {example}" for example in self.entry["examples"]]
         parser = commands.add_parser(
             self.name,
@@ -81,7 +81,7 @@ class Command(NamedTuple):
                 "--no-align",
                 dest="align",
                 action="store_false",
-                help="take positions as they are, or as --fit leaves them",
+                help="leave positions unchanged, or as --fit leaves them",
             )
             parser.set_defaults(align=None)
         parser.set_defaults(
@@ -90,7 +90,7 @@ class Command(NamedTuple):
         return parser
 
     def analysis_of(self, args: argparse.Namespace) -> Any:
-        """Open the Universe, and make the analysis that arguments ask for."""
+        """Open the Universe, and make the analysis that the arguments describe."""
         from paceline.analysis.known_classes import class_of
         from paceline.cli import special_analyses
         from paceline.cli.analysis_steps import open_universe, selected
@@ -110,12 +110,12 @@ class Command(NamedTuple):
 
 
 def command_of(name: str) -> Command:
-    """Find the command of an analysis of the catalogue."""
+    """Return the command of an analysis of the catalogue."""
     return Command(catalogue()[name])
 
 
 def add_option(parser: CommandParser, keyword: str, flag: str, **given: Any) -> None:
-    """Add the option of a keyword: arguments of argparse, as the catalogue has them."""
+    """Add the option of a keyword; `given` are arguments of argparse from the catalogue."""
     if given.get("action") != "append":
         given = {key: tuple(one) if isinstance(one, list) else one for key, one in given.items()}
     if "type" in given:
@@ -124,7 +124,7 @@ def add_option(parser: CommandParser, keyword: str, flag: str, **given: Any) -> 
 
 
 def run_analysis_command(args: argparse.Namespace) -> None:
-    """Run the analysis that `args.analysis_of` makes, and write its results."""
+    """Make the analysis with `args.analysis_of`, run it, and write its results."""
     from paceline.cli.analysis_steps import run_and_report
 
     run_and_report(args, args.analysis_of(args))
@@ -138,7 +138,7 @@ def add_rmsd(commands: Commands) -> CommandParser:
 
 
 def rmsd_of(args: argparse.Namespace) -> Any:
-    """Open the Universe, and make the analysis that arguments ask for."""
+    """Open the Universe, and make the analysis that the arguments describe."""
     from paceline.analysis.rms import RMSD
     from paceline.cli.analysis_steps import open_universe, reference_and_frame
 
@@ -163,14 +163,14 @@ def add_rdf(commands: Commands) -> CommandParser:
 
 
 def add_pair_arguments(section: Any) -> None:
-    """Add the pairs of atoms that are counted, and how."""
+    """Add the options that choose the pairs of atoms and how they are counted."""
     choices = {one["name"]: one["choices"] for one in catalogue()["rdf"]["parameters"]}
     add = section.add_argument
     add(
         "--select-2",
         metavar="TEXT",
-        help="atoms of the second group [those of --select]; of the same atoms, none makes a pair "
-        "with itself",
+        help="atoms of the second group [the atoms of --select]; if both groups are equal, no "
+        "atom is paired with itself",
     )
     add(
         "--range",
@@ -178,9 +178,9 @@ def add_pair_arguments(section: Any) -> None:
         type=float,
         default=(0.0, 15.0),
         metavar="Å",
-        help="where the first bin begins and the last one ends, Å [0 15]",
+        help="start of the first bin and end of the last bin, Å [0 15]",
     )
-    add("--nbins", type=positive, metavar="N", help="number of bins [those of 0.1 Å]")
+    add("--nbins", type=positive, metavar="N", help="number of bins [bins of 0.1 Å]")
     add(
         "--norm",
         choices=choices["norm"],
@@ -192,42 +192,44 @@ def add_pair_arguments(section: Any) -> None:
         nargs=2,
         type=positive,
         metavar="N",
-        help="leave out pairs within molecules: atoms of a molecule in the first and second group",
+        help="leave out pairs within molecules: number of atoms of a molecule in the first and in "
+        "the second group",
     )
     add(
         "--exclude-same",
         choices=choices["exclude_same"],
-        help="leave out pairs of atoms in the same one",
+        help="leave out pairs of atoms in the same residue, segment, chain or fragment",
     )
     compounds = ("residues", "segments", "molecules", "fragments")
     add(
         "--compound",
         choices=compounds,
-        help="take centers of mass of these instead of atoms; they are made whole along bonds",
+        help="use centers of mass of these units instead of atoms; units are made whole along "
+        "bonds",
     )
     add(
         "--compound-2",
         choices=(*compounds, "atoms"),
-        help="as --compound, for the second group [that of --compound]",
+        help="--compound of the second group [the value of --compound]",
     )
-    add("--geometry", action="store_true", help="take means of positions, not centers of mass")
+    add("--geometry", action="store_true", help="use centers of geometry, not centers of mass")
     add(
         "--sites",
         action="store_true",
-        help="one function for each pair of atoms, of which there may be 100 in a table; a .npz "
-        "file has all",
+        help="one function for each pair of atoms; a table can contain 100 pairs, a .npz file any "
+        "number",
     )
 
 
 def rdf_analysis_of(args: argparse.Namespace) -> object:
-    """Open the Universe, and make the analysis that arguments ask for."""
+    """Open the Universe, and make the analysis that the arguments describe."""
     from paceline.cli.analysis_steps import open_universe
 
     return rdf_of(open_universe(args), args)
 
 
 def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
-    """Make the analysis of a Universe that arguments ask for."""
+    """Make the analysis that the arguments describe for an opened Universe."""
     from paceline.analysis.rdf import InterRDF, InterRDF_s
     from paceline.cli.analysis_steps import selected
     from paceline.performance.number_format import many
@@ -247,18 +249,18 @@ def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
         }
         wrong = [name for name, value in given.items() if value]
         if wrong:
-            raise UnsupportedError(f"--sites takes each atom by itself: leave {wrong[0]} out")
+            raise UnsupportedError(f"--sites treats each atom separately: omit {wrong[0]}")
         return InterRDF_s(universe, [(first, second)], exclude_same=args.exclude_same, **bins)
     kinds = args.compound, args.compound_2 or args.compound
     compounds = [None if kind == "atoms" else kind for kind in kinds]
     if blocks is None and args.exclude_same is None and compounds[0] == compounds[1]:
         n_shared = len(first & second)
         if first == second:
-            blocks = (1, 1)  # no pairs of an atom with itself, which would dwarf all others
+            blocks = (1, 1)  # exclude pairs of an atom with itself, which would exceed all others
         elif n_shared and not any(compounds) and args.range[0] <= 0:
             warn(
-                f"InterRDF: --select and --select-2 share {many(n_shared, 'atom')}, and pairs of "
-                "an atom with itself count at r = 0: begin --range above 0, or give --exclude-same"
+                f"InterRDF: --select and --select-2 share {many(n_shared, 'atom')}, and each of "
+                "them is counted with itself at r = 0: begin --range above 0, or use --exclude-same"
             )
     return InterRDF(
         first,

@@ -1,4 +1,4 @@
-"""Steps of commands that analyse: open the system, run over the frames asked for, save results."""
+"""Steps of all analysis commands: open the system, run over frames, and save the results."""
 
 import argparse
 import contextlib
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from paceline.analysis.results import Results
     from paceline.cli.atom_groups import GroupUniverse
 
-#: Endings of files of several structures.
+#: Filename extensions of files that contain several structures.
 STRUCTURES = (".pdb", ".gro", ".xyz")
-#: Endings of further tables.
+#: Filename extensions of further tables.
 FURTHER = (".csv", ".tsv")
-#: Frames that were left out, of which each has a line.
+#: Maximum number of left-out frames that are printed, one line each.
 MOST_LEFT_OUT = 20
 
 
 def open_universe(args: argparse.Namespace) -> Any:
-    """Open the Universe of the command, once its outputs are known to be possible."""
+    """Open the Universe of a command, after checking that its output files can be written."""
     structures = args.structures
     further = further_files(args)
     check_distinct(
@@ -60,13 +60,13 @@ def open_universe(args: argparse.Namespace) -> Any:
 
 
 def further_files(args: argparse.Namespace) -> dict[str, Path]:
-    """Files of further tables that are asked for, by the names of these."""
+    """Return the files of the requested further tables, by the names of the tables."""
     paths = {name: vars(args)[name] for name in args.further}
     return {name: path for name, path in paths.items() if path is not None}
 
 
 def check_outputs(args: argparse.Namespace, table: Path | None, files: Sequence[str] = ()) -> None:
-    """Raise where a table, or a file of another ending of `files`, or the figure cannot be made."""
+    """Raise an error if the table or the figure cannot be written; `files` are other extensions."""
     if table not in (None, STDOUT):
         check_ending(table, files)
         check_output(table, overwrite=args.overwrite)
@@ -80,16 +80,16 @@ def check_outputs(args: argparse.Namespace, table: Path | None, files: Sequence[
 
 
 def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
-    """Open topology and trajectory, with the groups of the index file; `options` are of it."""
-    from paceline.cli.atom_groups import GroupUniverse  # not where a trajectory is converted alone
+    """Open topology and trajectory with the groups of the index file; `options` of the Universe."""
+    from paceline.cli.atom_groups import GroupUniverse  # converting a trajectory does not need it
 
     if vars(args).get("guess_bonds"):
         options["guess_bonds"] = True
     universe = GroupUniverse(args.topology, *args.trajectory, **chain_options(args), **options)
     if args.dt is not None and type(universe.trajectory).__name__ == "DumpReader":
         raise UnsupportedError(
-            f"{universe.trajectory.filename}: MDAnalysis reads it, and takes --dt for the time "
-            "between steps; unpack it, and paceline reads it"
+            f"{universe.trajectory.filename}: MDAnalysis reads this file and uses --dt as the "
+            "time between steps; unpack the file, so that paceline can read it"
         )
     with kept_warnings(universe.opening_warnings):
         use_index_file(args, universe)
@@ -98,19 +98,19 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
 
 
 def choose_defaults(args: argparse.Namespace, universe: "GroupUniverse") -> None:
-    """Replace default selections that find no atoms by the next ones that do, and warn of it."""
+    """Replace each default selection without atoms by the next one with atoms, and warn of it."""
     for name in ("select", "fit", "center"):
         default = vars(args).get(name)
         if not isinstance(default, DefaultSelection):
             continue
         found = next((text for text in default.alternatives if _finds(universe, text)), None)
         if found is None:
-            continue  # `selected` says so
+            continue  # `selected` raises the error
         if found != default:
             atoms = many(len(universe.select_atoms(found)), "atom")
             warn(
-                f"--{name}: the system has no atoms of '{default}', the default; those of "
-                f"'{found}' are taken, {atoms}: --{name} chooses others"
+                f"--{name}: the default, '{default}', finds no atoms; '{found}' is used instead, "
+                f"{atoms}: --{name} sets another selection"
             )
         vars(args)[name] = str(found)
 
@@ -119,12 +119,12 @@ def _finds(universe: "GroupUniverse", text: str) -> bool:
     """Check whether a selection finds atoms."""
     try:
         return len(universe.select_atoms(text)) > 0
-    except (AttributeError, SelectionError):  # the topology lacks names; no such group
+    except (AttributeError, SelectionError):  # topology without names, or unknown group
         return False
 
 
 def use_index_file(args: argparse.Namespace, universe: "GroupUniverse") -> None:
-    """Take groups from the index file, if one was given."""
+    """Use the groups of the index file, if the command line has one."""
     if args.index is not None:
         from paceline.cli.atom_groups import read_index_file
 
@@ -132,14 +132,14 @@ def use_index_file(args: argparse.Namespace, universe: "GroupUniverse") -> None:
 
 
 def reference_of(universe: "GroupUniverse", path: str) -> "GroupUniverse":
-    """Open a structure to compare with, of which groups have the same names."""
+    """Open a reference structure that has the same index file."""
     reference = type(universe)(path)
     reference.use_index_file(universe.index_file)
     return reference
 
 
 def reference_and_frame(universe: "GroupUniverse", ref: str) -> tuple["GroupUniverse | None", int]:
-    """Take a frame of the trajectory itself as the reference, or open a structure file."""
+    """Return a reference Universe from a structure file, or a frame number of the trajectory."""
     is_frame = ref.lstrip("-").isdigit()
     return (None, int(ref)) if is_frame else (reference_of(universe, ref), 0)
 
@@ -159,36 +159,36 @@ def reference_at(universe: "GroupUniverse", ref: str) -> "GroupUniverse":
 
 
 def chain_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Keywords for a Universe: how it takes its trajectories."""
-    # MDAnalysis's own readers know `continuous` for chains of files alone, and none of HDF5's.
+    """Return the keywords of a Universe that describe how trajectories are read."""
+    # MDAnalysis's readers accept `continuous` only for chains of files, and no HDF5 keywords.
     continuous = {"continuous": True} if args.continuous else {}
     dt = {} if args.dt is None else {"dt": FrameInterval(args.dt)}
     return {**continuous, **dt, **hdf5_options(args)}
 
 
 def selected(universe: Any, text: str, *, updating: bool = False) -> Any:
-    """Select at least one atom; `SelectionError` where that is not possible.
+    """Select at least one atom; raise `SelectionError` if that is impossible.
 
-    With `updating`, atoms are selected anew in each frame, and may be none.
+    With `updating`, atoms are selected again in each frame, and the selection may be empty.
     """
     try:
         atoms = universe.select_atoms(text, updating=updating)
     except AttributeError as error:
-        if "coordinates" in str(error):  # of a selection by distance
+        if "coordinates" in str(error):  # a selection by distance needs coordinates
             check_positions(universe.trajectory, repr(text))
-        # MDAnalysis's way to say that a topology has no residues' names, for one.
+        # MDAnalysis raises this if, for example, the topology has no residue names.
         raise SelectionError(
-            f"{text!r} needs an attribute that the topology lacks ({error}): give another "
+            f"{text!r} needs an attribute that the topology lacks ({error}): use another "
             "--select, such as all, or another topology"
         ) from None
     if len(atoms) == 0 and not updating:
-        advice = ", the default: give --select" if isinstance(text, DefaultSelection) else ""
+        advice = ", the default: set --select" if isinstance(text, DefaultSelection) else ""
         raise SelectionError(f"no atoms match {str(text)!r}{advice}")
     return atoms
 
 
 def transforms_of(args: argparse.Namespace) -> list[Any]:
-    """Make the transformations asked for, in the order in which they make sense."""
+    """Make the requested transformations, in the order in which they are applied."""
     chosen: list[object] = []
     together = COMPLEXES if args.together is None else args.together
     together = None if together == "none" else together
@@ -200,7 +200,7 @@ def transforms_of(args: argparse.Namespace) -> list[Any]:
     if args.center is not None:
         chosen.append(transform.center(args.center))
     if args.wrap:
-        unwraps |= not getattr(args, "no_unwrap", True)  # batteries do so by themselves
+        unwraps |= not getattr(args, "no_unwrap", True)  # batteries unwrap by default
         together = together if unwraps else None
         chosen.append(transform.wrap(compound="fragments", together=together))
     if args.fit is not None:
@@ -209,17 +209,17 @@ def transforms_of(args: argparse.Namespace) -> list[Any]:
 
 
 def frames_between(trajectory: Any, begin: Bound, end: Bound) -> np.ndarray:
-    """Frame numbers between two bounds, in increasing order.
+    """Return the frame numbers between two bounds, in increasing order.
 
-    An end that is a frame is itself left out, one that is a time is not. `ValueError` is raised
-    where the first frame does not exist, where no frame has a time between the bounds, or where
-    these are swapped.
+    An end given as a frame number is excluded; an end given as a time is included. Raises
+    `ValueError` if the first frame does not exist, if no frame has a time between the bounds, or if
+    the bounds are in the wrong order.
     """
     first, earliest = _split(begin, -np.inf)
     last, latest = _split(end, np.inf)
     if first is not None and first >= trajectory.n_frames:
         raise ValueError(
-            f"--begin {first}: frames go from 0 to {trajectory.n_frames - 1}; a time needs its "
+            f"--begin {first}: frame numbers are 0 to {trajectory.n_frames - 1}; a time needs a "
             f"unit: --begin {first}ps"
         )
     numbers = np.arange(trajectory.n_frames)[first:last]
@@ -231,7 +231,7 @@ def frames_between(trajectory: Any, begin: Bound, end: Bound) -> np.ndarray:
 
 
 def frames_of(trajectory: object, args: argparse.Namespace) -> np.ndarray:
-    """Frame numbers that arguments ask for, in increasing order."""
+    """Return the frame numbers that the arguments select, in increasing order."""
     numbers = frames_between(trajectory, args.begin, args.end)
     if args.every is None:
         return numbers[:: args.step]
@@ -239,10 +239,10 @@ def frames_of(trajectory: object, args: argparse.Namespace) -> np.ndarray:
 
 
 def _apart(times: np.ndarray, numbers: np.ndarray, every: float) -> np.ndarray:
-    """Mask of the frames whose times (ps) are multiples of `every` behind the first.
+    """Mask of the frames whose times (ps) are multiples of `every` after the first time.
 
-    As in GROMACS, multiples count from the trajectory's first frame or, if that is left out, from
-    0 ps. `ValueError` is raised where no frame is left.
+    As in GROMACS, the first time is that of the trajectory's first frame. If this frame is not
+    analysed, the first time is 0 ps. Raises `ValueError` if no frame remains.
     """
     origin = times[0] if len(numbers) and numbers[0] == 0 else 0.0
     chosen = times[numbers] - origin
@@ -254,7 +254,7 @@ def _apart(times: np.ndarray, numbers: np.ndarray, every: float) -> np.ndarray:
 
 
 def _split(bound: Bound, no_time: float) -> tuple[int | None, float]:
-    """The frame and the time of a bound, one of which says nothing."""
+    """Return the frame and the time of a bound; only one of them is set."""
     if bound is None:
         return None, no_time
     kind, value = bound
@@ -262,27 +262,27 @@ def _split(bound: Bound, no_time: float) -> tuple[int | None, float]:
 
 
 def _between(times: np.ndarray, earliest: float, latest: float) -> np.ndarray:
-    """Mask of the times (ps) between two, these included."""
+    """Mask of the times (ps) from `earliest` to `latest`, both included."""
     known = times[np.isfinite(times)]
     if len(known) == 0:
-        raise ValueError("no frame lies between the times asked for: none has a time")
+        raise ValueError("no frame lies between the requested times: no frame has a time")
     slack = rounding_of(known)
     inside = (times >= earliest - slack) & (times <= latest + slack)
     if not inside.any():
         raise ValueError(
-            "no frame lies between the times asked for: those of the trajectory go from "
+            "no frame lies between the requested times: times of the trajectory are "
             f"{known.min():g} to {known.max():g} ps"
         )
     return inside
 
 
 def _checkpoint(args: argparse.Namespace) -> contextlib.AbstractContextManager[Checkpoint | None]:
-    """Open the checkpoint, if one is asked for, until results are saved: a disk may be full."""
+    """Open the requested checkpoint until the results are saved, since the disk may be full."""
     return contextlib.nullcontext() if args.checkpoint is None else Checkpoint(args.checkpoint)
 
 
 def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
-    """Run an analysis and write the results that were asked for."""
+    """Run an analysis and write the requested results."""
     if args.output is not None and args.output.suffix.lower() in ON_STRUCTURE:
         from paceline.analysis.structures import check_structure
 
@@ -302,20 +302,20 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
     paths = (args.output, args.plot, args.structures, *further, args.report)
     say_results(analysis.results, *paths, left_out=left_out)
     if failed is not None:
-        raise UnsupportedError(f"{failed}; other results are written") from failed
+        raise UnsupportedError(f"{failed}; all other results are written") from failed
 
 
 def _of_all_figures(args: argparse.Namespace) -> dict[str, Any]:
-    """Options of figures that do not depend on what they show."""
+    """Return the figure options that all kinds of figures have."""
     return {name: vars(args)[name] for name in OF_ALL}
 
 
 def _further(
     args: argparse.Namespace, analysis: Any
 ) -> tuple[dict[Path, "Results"], ValueError | None]:
-    """Make the further results that are asked for; and the error of correlations, if any.
+    """Make the requested further results; also return the error of the correlation, if any.
 
-    What a run has computed is not lost where only its end shows that there is no correlation.
+    If the correlation turns out to be impossible at the end, all other results are still saved.
     """
     files, failed = further_files(args), None
     if not files:
@@ -331,18 +331,18 @@ def _further(
 
 
 def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
-    """Run a battery and write all results into the folder that was asked for."""
+    """Run a battery and write all results into the requested folder."""
     check_style(args.style)
     outputs = battery.outputs(args.output)
     check_distinct(args.report, args.checkpoint, *outputs)
     if args.output.exists() and not args.output.is_dir():
-        raise UnsupportedError(f"{args.output} is a file: results go to a folder (-o)")
+        raise UnsupportedError(f"{args.output} is a file: -o must name a folder for the results")
     for path in outputs:
         if path.parent.exists():
             check_output(path, overwrite=args.overwrite)
     check_report(args)
     if args.no_unwrap and (args.unwrap or args.together is not None):
-        raise UnsupportedError("--no-unwrap contradicts --unwrap and --together: give one of them")
+        raise UnsupportedError("--no-unwrap contradicts --unwrap and --together: use one of them")
     options = {"max_memory": args.max_memory, "unwrap": not args.no_unwrap}
     with _checkpoint(args) as kept:
         run_analysis(args, battery, is_battery=True, checkpoint=kept, **options)
@@ -362,10 +362,10 @@ def run_analysis(
     frames: np.ndarray | None = None,
     **options: object,
 ) -> None:
-    """Run an analysis or a battery over the frames asked for, and list what was left out.
+    """Run an analysis or a battery over the requested frames, and print the left-out frames.
 
-    `is_battery` is also True for replicas of one. The frames are those of arguments unless they
-    are given. `options` are further ones of `paceline.run`.
+    `is_battery` is True for a battery and for its replicas. `frames` replaces the frames that the
+    arguments select. `options` are further keywords of `paceline.run`.
     """
     analysis.run(
         backend=args.backend,
@@ -395,7 +395,7 @@ def run_analysis(
 
 
 def _say_complexes(analyses: Mapping[str, Any]) -> None:
-    """Print the molecules that were kept side by side by default."""
+    """Print the molecules that unwrap kept side by side by default."""
     some = [
         one
         for one in analyses.values()
@@ -405,13 +405,13 @@ def _say_complexes(analyses: Mapping[str, Any]) -> None:
     if found:
         print(
             f"paceline: unwrap kept side by side, by their contacts in the first frame: {found} "
-            "(--together chooses others)",
+            "(use --together for other molecules)",
             file=sys.stderr,
         )
 
 
 def save_results(args: argparse.Namespace, results: Any) -> str:
-    """Write results where they are wanted; return what a terminal does not show of the table."""
+    """Write results to the requested files; describe the part of the table that is not shown."""
     if args.plot is not None:
         save_figure(args, results)
     if args.structures is not None:
@@ -419,7 +419,7 @@ def save_results(args: argparse.Namespace, results: Any) -> str:
     if args.output not in (None, STDOUT):
         results.save(args.output, overwrite=args.overwrite)
         return ""
-    with contextlib.suppress(BrokenPipeError):  # the reader has enough
+    with contextlib.suppress(BrokenPipeError):  # the reader of the pipe has stopped reading
         if args.output is None and sys.stdout.isatty():
             return "" if args.plot is not None else show_table(results)
         results.write_table(sys.stdout, delimiter="\t")
@@ -428,12 +428,12 @@ def save_results(args: argparse.Namespace, results: Any) -> str:
 
 
 def save_figure(args: argparse.Namespace, results: "Results") -> None:
-    """Draw the figure that is asked for, with its options."""
+    """Draw the requested figure."""
     results.save_figure(args.plot, overwrite=args.overwrite, **vars(FigureOptions.of(args)))
 
 
 def check_report(args: argparse.Namespace) -> None:
-    """Raise where the report that is asked for cannot be made."""
+    """Raise an error if the requested report cannot be written."""
     if args.report is None:
         return
     from paceline.performance.report import check_report_ending
@@ -444,7 +444,7 @@ def check_report(args: argparse.Namespace) -> None:
 
 
 def save_report(args: argparse.Namespace, timings: Any) -> None:
-    """Write the report that is asked for, if one is."""
+    """Write the report if one is requested."""
     if args.report is None:
         return
     save = timings.to_csv if _is_table(args.report) else timings.report

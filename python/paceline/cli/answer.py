@@ -1,4 +1,4 @@
-"""Answer of a command on stderr, and its table on a terminal."""
+"""Output of analysis commands: messages on stderr, and the table on a terminal."""
 
 import shutil
 import sys
@@ -12,21 +12,21 @@ from paceline.performance.number_format import aligned, many, shortened
 if TYPE_CHECKING:
     from paceline.analysis.results import Results
 
-#: Value of -o for the whole table on stdout.
+#: Value of -o that prints the whole table to stdout.
 STDOUT = Path("-")
-#: Rows of a table that a terminal shows, and characters of a cell.
+#: Maximum number of table rows that a terminal shows, and of characters per cell.
 MOST_ROWS, MOST_CHARACTERS = 20, 40
-#: Characters of the names of the files that were read, and replicas that have a line each.
+#: Maximum number of characters for the names of the files, and of replicas with a line each.
 MOST_OF_FILES, MOST_RUNS = 80, 3
 
 
 def say(text: str) -> None:
-    """Print a line of paceline on stderr."""
+    """Print one line with the prefix "paceline:" on stderr."""
     print(f"paceline: {text}", file=sys.stderr)
 
 
 def say_results(results: "Results", *paths: Path | None, left_out: str = "") -> None:
-    """Print what was read, the answer, and where results are; `left_out` is about the table."""
+    """Print input, summary and output files; `left_out` is the part of the table not shown."""
     _say_read(results.provenance)
     for sentence in results.summary():
         say(sentence)
@@ -36,7 +36,7 @@ def say_results(results: "Results", *paths: Path | None, left_out: str = "") -> 
 
 
 def say_battery(battery: Any, *paths: Path | None) -> None:
-    """Print what was read, the answer of each analysis, and where further files are."""
+    """Print the input, the summary of each analysis, and the output files."""
     runs = {f"{one.provenance['trajectory']}": one for one in battery.analyses.values()}
     for one in [*runs.values()][:MOST_RUNS]:
         _say_read({**one.results.provenance, "atoms": ""})
@@ -66,7 +66,7 @@ def _say_read(facts: dict[str, Any]) -> None:
 
 
 def show_table(results: "Results") -> str:
-    """Print the beginning of a table on a terminal; return what is left out, and how to get it."""
+    """Print the first rows of a table on a terminal; return a note about the rest."""
     table = results.whole_table()
     titles = [*table.columns]
     n_rows = max(map(len, table.columns.values()))

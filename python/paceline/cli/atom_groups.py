@@ -1,4 +1,4 @@
-"""Groups of atoms by name: of GROMACS's index files, and GROMACS's default groups."""
+"""Named groups of atoms, as in GROMACS: groups of index files, and the default groups."""
 
 import difflib
 import inspect
@@ -28,10 +28,10 @@ _ION = (
     "resname LI LI+ LIT NA NA+ SOD K K+ POT RB RB+ RUB CS CS+ CES MG MG2+ CA CA2+ CAL Cal ZN ZN2+ "
     "CU CU1 CU2+ F F- CL CL- CLA BR BR- I I- IB+ MK OH ION"
 )
-#: Water, and that of Martini.
+#: Water in all-atom force fields and in Martini.
 _WATER = f"water or resname {MARTINI_WATERS}"
 
-#: GROMACS's default groups, in its order, as selections of MDAnalysis.
+#: GROMACS's default groups in GROMACS's order, as MDAnalysis selections.
 DEFAULT_GROUPS = {
     "System": "all",
     "Protein": "protein",
@@ -53,17 +53,17 @@ DEFAULT_GROUPS = {
     "Other": f"not (protein or {_WATER} or {_DNA} or {_RNA} or {_ION})",
     "Water_and_ions": f"{_WATER} or {_ION}",
 }
-#: Groups of whole residues that need no group of their own for each residue's name.
+#: Residues that get no group by residue name: protein, water and nucleic acids.
 _LARGE = f"protein or {_WATER} or {_DNA} or {_RNA}"
-#: Parameters, which no group's name can be.
+#: Names of parameters of `select_atoms`, which cannot be names of groups there.
 _TAKEN = inspect.signature(MDAnalysis.AtomGroup.select_atoms).parameters
-#: Names of groups that an error lists.
+#: Maximum number of group names in an error message.
 _LISTED = 40
-#: Digits of the largest number of an atom.
+#: Maximum number of digits of an atom number.
 _DIGITS = 10
 
 
-#: What MDAnalysis says of a selection that ends too early, with the word that should follow.
+#: MDAnalysis's message about an incomplete selection, with the word it expected next.
 _ENDS = re.compile(
     r"(?:Selection failed: ')?(?:Unknown selection|Unexpected) token: 'None'"
     r"(?: Expected: '(.*)')?'?"
@@ -76,28 +76,29 @@ def _describe_end(found: re.Match) -> str:
 
 @dataclass(frozen=True)
 class IndexFile:
-    """Groups of an index file."""
+    """Groups of atoms from an index file."""
 
     path: str
-    #: Atoms of the system that it numbers.
+    #: Number of atoms of the system that the file numbers.
     n_atoms: int
-    #: Indices of atoms, from 0, in the order of the file.
+    #: Indices of the atoms of each group, from 0, in the order of the file.
     groups: dict[str, np.ndarray]
 
 
 @dataclass
 class _Group:
-    """Group that is being read: the line of its name, and its numbers from 1."""
+    """Group while it is read: the line of its name, and its atom numbers from 1."""
 
     line: int
     numbers: list[int] = field(default_factory=list)
 
 
 def read_index_file(path: str | os.PathLike, n_atoms: int) -> IndexFile:
-    """Read an index file of a system of `n_atoms`.
+    """Read an index file of a system with `n_atoms` atoms.
 
-    Raises `DamagedFileError` where a line is neither the name of a group nor numbers of atoms, a
-    group has the name of another, or an atom twice, or a number is not one of the system.
+    Raises `DamagedFileError` if a line contains neither the name of a group nor atom numbers, if
+    two groups have the same name, if a group contains an atom twice, or if an atom number is
+    outside the system.
     """
     path = os.fspath(path)
     text = Path(path).read_text(encoding="utf-8", errors="surrogateescape")
@@ -111,7 +112,7 @@ def read_index_file(path: str | os.PathLike, n_atoms: int) -> IndexFile:
         if words[0].startswith("["):
             name = _name_of(path, where, " ".join(words))
             if name in groups:
-                expected = f"a name that line {groups[name].line} does not have"
+                expected = f"a name other than that in line {groups[name].line}"
                 raise DamagedFileError.in_object(path, where, expected, f"a second [ {name} ]")
             groups[name] = last = _Group(number)
         elif last is None:
@@ -133,7 +134,7 @@ def read_index_file(path: str | os.PathLike, n_atoms: int) -> IndexFile:
 
 
 def _name_of(path: str, where: str, line: str) -> str:
-    """Read the name of a group between brackets."""
+    """Read the name of a group, which stands in brackets."""
     name = line.removeprefix("[").removesuffix("]").strip()
     if not line.endswith("]") or not name or set(name) & set(" []()"):
         expected = "a name without blanks or brackets, in brackets, such as [ Protein ]"
@@ -142,42 +143,43 @@ def _name_of(path: str, where: str, line: str) -> str:
 
 
 def _numbers(path: str, where: str, words: list[str], n_atoms: int) -> list[int]:
-    """Read the numbers of atoms of a line."""
+    """Read the atom numbers in a line."""
     numbers = []
     for word in words:
         is_number = word.isascii() and word.isdecimal() and len(word) <= _DIGITS
         number = int(word) if is_number else 0
         if not 1 <= number <= n_atoms:
-            expected = f"a number of an atom, 1 to {n_atoms}"
+            expected = f"an atom number, 1 to {n_atoms}"
             raise DamagedFileError.in_object(path, where, expected, repr(word[:60]))
         numbers.append(number)
     return numbers
 
 
 class GroupUniverse(Universe):  # numpydoc ignore=PR01
-    """A Universe of which `select_atoms` also knows groups of GROMACS, by their names.
+    """Universe with named groups of atoms, as in GROMACS.
 
-    A selection may be the name of a group, its number in the index file, or contain ``group NAME``.
+    The text for `select_atoms` may be the name of a group, the number of a group in the index file,
+    or a selection that contains ``group NAME``.
     """
 
     _index: IndexFile | None = None
     _residues: list[str] | None = None
 
     def use_index_file(self, index: IndexFile | None) -> None:
-        """Take groups from an index file, in place of the default ones."""
+        """Use the groups of an index file instead of the default groups."""
         self._index = index
 
     @property
     def index_file(self) -> IndexFile | None:
-        """Index file whose groups are known, if one is."""
+        """Index file in use; None for the default groups."""
         return self._index
 
     def select_atoms(self, *selections: str, **groups: object) -> Any:
-        """Select atoms; see `MDAnalysis.Universe.select_atoms`."""
+        """Select atoms as `MDAnalysis.Universe.select_atoms` does, or by the name of a group."""
         return self.select_within(self.atoms, *selections, **groups)
 
     def select_within(self, atoms: Atoms, *selections: str, **groups: Any) -> Any:
-        """Select among some atoms of this Universe."""
+        """Select atoms from a part of this Universe."""
         found: dict[str, Any] = {}
         for text in selections:
             check_selection(text)
@@ -186,7 +188,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         try:
             return atoms.select_atoms(*texts, **groups, **found)
         except SelectionError:
-            raise  # it says all
+            raise  # the message is complete
         except MDAnalysis.SelectionError as error:
             for text in selections:
                 if len(text.split()) == 1:
@@ -200,7 +202,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
     def _with_aliases(
         self, text: str, given: Mapping[str, object], found: dict[str, object]
     ) -> str:
-        """Say `group NAME` for groups, with names that MDAnalysis allows; add atoms to `found`."""
+        """Replace names of groups by names that MDAnalysis allows; add their atoms to `found`."""
         words = self.as_selection(text).replace("(", " ( ").replace(")", " ) ").split()
         if "group" not in words:
             return text
@@ -212,7 +214,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         return " ".join(words)
 
     def as_selection(self, text: str) -> str:
-        """Turn the name or the number of a group into a selection."""
+        """Convert the name or the number of a group to a selection."""
         name = text.strip()
         if len(name.split()) != 1:
             return text
@@ -225,17 +227,17 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
             return text
         if _is_selection(name, self.atoms):
             raise SelectionError(
-                f"{name!r} is a group of {self._index.path} and a selection of MDAnalysis: "
-                f"say 'group {name}' or '({name})'"
+                f"{name!r} is a group of {self._index.path} and also a selection of MDAnalysis: "
+                f"write 'group {name}' or '({name})'"
             )
         return f"group {name}"
 
     def _numbered(self, number: str) -> str:
-        """Name of the group of a number in the index file."""
+        """Return the name of the group with this number in the index file."""
         if self._index is None:
             raise SelectionError(
-                f"{number!r} is the number of a group, which only an index file (-n) gives; groups "
-                f"without one: {self._listed()}"
+                f"{number!r} is a group number, but only an index file (-n) numbers groups; groups "
+                f"without an index file: {self._listed()}"
             )
         names = list(self._index.groups)
         if int(number) >= len(names):
@@ -243,36 +245,36 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         return names[int(number)]
 
     def named_group(self, name: str) -> Any:
-        """Get the atoms of a group; `SelectionError` where there is none of this name."""
+        """Return the atoms of a group; raise `SelectionError` if the group does not exist."""
         if self._index is not None:
             if name not in self._index.groups:
-                raise self._unknown(name, "is no group")
+                raise self._unknown(name, "is not a group")
             return self._indexed(name, self._index)
         if name in DEFAULT_GROUPS:
             return self.atoms.select_atoms(DEFAULT_GROUPS[name])
         if name in self._residue_groups():
             return self.atoms[self.atoms.resnames == name]
-        raise self._unknown(name, "is no group")
+        raise self._unknown(name, "is not a group")
 
     def _indexed(self, name: str, index: IndexFile) -> object:
-        """Atoms of a group of the index file."""
+        """Return the atoms of a group of the index file."""
         if index.n_atoms != len(self.atoms):
             raise SelectionError(
-                f"{name!r} is a group of {index.path}, which numbers {index.n_atoms} atoms: "
+                f"{name!r} is a group of {index.path}, which is for {index.n_atoms} atoms, but "
                 f"{self.filename} has {len(self.atoms)}"
             )
         indices = index.groups[name]
         if (np.diff(indices) < 0).any():
-            warn(f"{index.path}: group {name} is taken in the order of the topology, not its own")
+            warn(f"{index.path}: atoms of group {name} are used in the order of the topology")
         return self.atoms[np.sort(indices)]
 
     def _residue_groups(self) -> list[str]:
-        """Names of residues that are neither protein, nucleic acid nor water."""
+        """Return the names of residues that are neither protein, nucleic acid nor water."""
         if self._residues is None:
             try:
                 others = self.atoms.select_atoms(f"not ({_LARGE})").residues
                 names = list(dict.fromkeys(others.resnames)) if len(others) else []
-            except AttributeError:  # the topology has no names of residues
+            except AttributeError:  # topology without residue names
                 names = []
             self._residues = [
                 name for name in names if name and not _is_selection(name, self.atoms)
@@ -280,14 +282,14 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         return self._residues
 
     def groups(self) -> Iterator[tuple[str, int]]:
-        """Yield the names of all groups, and their numbers of atoms."""
+        """Yield the name and the number of atoms of each group."""
         if self._index is not None:
             yield from ((name, len(indices)) for name, indices in self._index.groups.items())
             return
         for name in dict.fromkeys([*DEFAULT_GROUPS, *self._residue_groups()]):
             try:
                 n_atoms = len(self.named_group(name))
-            except AttributeError:  # asks for names that the topology does not have
+            except AttributeError:  # the group needs names that the topology lacks
                 continue
             if n_atoms:
                 yield name, n_atoms
@@ -298,7 +300,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         return ", ".join(names[:_LISTED]) + more
 
     def _unknown(self, name: str, what: str) -> SelectionError:
-        """Make the error about a name, with those that there are."""
+        """Make the error about an unknown name; its message lists the existing groups."""
         near = difflib.get_close_matches(name, [known for known, _ in self.groups()], 1)
         if has_attribute(self.atoms, "names") and name in self.atoms.names:
             near = [f"'name {name}'"]
@@ -308,7 +310,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
 
 
 def _is_selection(text: str, atoms: Atoms) -> bool:
-    """Check whether MDAnalysis understands a text as a selection."""
+    """Check whether MDAnalysis can parse a text as a selection."""
     try:
         atoms[:0].select_atoms(text)
     except (MDAnalysis.SelectionError, AttributeError):

@@ -1,4 +1,4 @@
-"""Commands of several analyses: their list; run and battery, in one pass."""
+"""Commands that run several analyses in one pass (run, battery), and the list of analyses."""
 
 import argparse
 import os
@@ -43,7 +43,7 @@ examples:
   paceline run battery.toml -s md.tpr -f md.xtc -o results
   paceline run battery.toml -s md.tpr -f md.part*.xtc --continuous -b 10ns
 
-battery.toml has a table of each analysis, named as its files are to be:
+battery.toml has one table for each analysis; the name of the table is the name of its files:
 
   [rmsd]
   select = "backbone"
@@ -57,7 +57,7 @@ battery.toml has a table of each analysis, named as its files are to be:
   files = ["md.edr"]
   terms = ["potential", "temperature"]
 
-It may name the systems, too, whose trajectories are replicas (paceline run battery.toml):
+The file may also name the systems. Their trajectories are replicas (paceline run battery.toml):
 
   [groups.wt]
   topology = "wt.tpr"
@@ -83,9 +83,9 @@ def add_analyses(commands: Commands) -> CommandParser:
     parser = commands.add_parser(
         "analyses",
         help="list all analyses",
-        description="List all analyses: the name in batteries, which most commands have too, the "
-        "class below paceline.analysis, what it computes, and what it needs; as JSON also "
-        "parameters and results, with types, units and defaults.",
+        description="List all analyses. For each analysis: its name in batteries, which is usually "
+        "also its command, its class in paceline.analysis, its results, and its requirements. JSON "
+        "output also contains parameters and results, with types, units and defaults.",
         epilog=ANALYSES_EXAMPLES,
     )
     parser.usage = "%(prog)s [options]"
@@ -112,16 +112,16 @@ def add_run(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "run",
-        help="several analyses in one pass, as a file describes them",
-        description="Run the analyses that a TOML file describes in one pass over the trajectory, "
-        "and write a table and a figure of each, and one page of all results.",
+        help="run the analyses that a file describes, in one pass",
+        description="Run the analyses that a TOML file describes, in one pass over the trajectory. "
+        "Write a table and a figure for each analysis, and one page with all results.",
         epilog=RUN_EXAMPLES,
     )
     parser.section("files").add_argument(
         "battery", type=Path, metavar="BATTERY", help="file that describes the analyses, TOML"
     )
     _add_arguments(parser, run_run, FileForm(topology="required", alone=True, needed=False))
-    files = r"(\[options\]) (.*)"  # which the battery may name itself
+    files = r"(\[options\]) (.*)"  # optional, because the battery file may name the files
     parser.usage = re.sub(files, r"\1 BATTERY [\2]", parser.usage or "")
     return parser
 
@@ -130,17 +130,17 @@ def add_battery(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "battery",
-        help="the usual analyses of what the system holds, in one pass",
+        help="run the usual analyses of the molecules in a system, in one pass",
         description="Run the usual analyses of protein, nucleic acid, ligands, lipids and water, "
-        "whichever the system holds, in one pass over the trajectory, and write a table and a "
-        "figure of each, and one page of all results.",
+        "as far as the system contains them, in one pass over the trajectory. Write a table and a "
+        "figure for each analysis, and one page with all results.",
         epilog=BATTERY_EXAMPLES,
     )
     _add_arguments(parser, run_battery, FileForm(topology="required", alone=True))
     parser.section("atoms").add_argument(
         "--ligand",
         metavar="TEXT",
-        help="atoms of the ligand, or none [residues that are ligands by name, size and number]",
+        help="atoms of the ligand, or none [found by residue name, size and number]",
     )
     return parser
 
@@ -151,7 +151,7 @@ def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> Comman
     add(
         "--replicas",
         action="store_true",
-        help="each trajectory is a replica, not the continuation of the one before",
+        help="treat each trajectory as a replica, not as the continuation of the previous one",
     )
     add(
         "--group",
@@ -159,21 +159,21 @@ def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> Comman
         action="append",
         default=[],
         metavar="FILE",
-        help="compare with these replicas: [TOPOLOGY] TRAJECTORY..., by default of the same "
+        help="compare with these replicas: [TOPOLOGY] TRAJECTORY..., by default with the same "
         "topology; may be repeated",
     )
     add(
         "--names",
         nargs="+",
         metavar="NAME",
-        help="names of the groups [their folders, where these differ]",
+        help="names of the groups [names of their folders, if these differ]",
     )
     add(
         "--energies",
         nargs="+",
         metavar="FILE",
-        help="energies of the simulation, as 'paceline energy' reads them, at the times of the "
-        "frames",
+        help="files with energies of the simulation, as for 'paceline energy'; energies at the "
+        "times of the frames are used",
     )
     add_index_argument(parser)
     add_frame_arguments(parser)
@@ -181,8 +181,8 @@ def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> Comman
     parser.section("transformations").add_argument(
         "--no-unwrap",
         action="store_true",
-        help="take molecules as they are; by default those that must be whole are made so, where "
-        "the topology has bonds",
+        help="do not unwrap molecules; by default analyses that need whole molecules unwrap them, "
+        "if the topology has bonds",
     )
     add = parser.section("output").add_argument
     add(
@@ -191,7 +191,7 @@ def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> Comman
         type=Path,
         default=Path("results"),
         metavar="FOLDER",
-        help="folder of tables, figures and index.html [%(default)s]",
+        help="folder for tables, figures and index.html [%(default)s]",
     )
     add("--overwrite", action="store_true", help="replace files that exist")
     add_figure_arguments(parser, OF_ALL)
@@ -210,8 +210,8 @@ def run_run(args: argparse.Namespace) -> None:
     asked, groups = read_battery_file(args.battery)
     if groups and (args.topology or args.trajectory or args.group or args.names):
         raise UnsupportedError(
-            f"{args.battery} names its own systems, as [groups.{next(iter(groups))}]: leave these "
-            "tables out, or give no other files"
+            f"{args.battery} names its own systems, as [groups.{next(iter(groups))}]: remove these "
+            "tables, or omit files from the command line"
         )
     if not groups and not args.topology:
         raise UnsupportedError(f"expected {args.form.by_place}, or [groups.NAME] in {args.battery}")
@@ -231,7 +231,7 @@ def run_battery(args: argparse.Namespace) -> None:
         found = ", ".join(battery.ligands)
         if args.ligand is None and len(battery.ligands) == 1 and found not in said:
             said.add(found)
-            answer.say(f"the ligand is {found} (--ligand chooses another)")
+            answer.say(f"the ligand is {found} (--ligand sets another)")
         return battery
 
     _run(args, {}, make)
@@ -256,21 +256,21 @@ def _run(args: argparse.Namespace, groups: Mapping[str, Any], make: Any) -> None
             args.topology, args.trajectory = group.topology, files
             batteries[name].append(make(system_of(args)))
             if args.energies is not None or batteries[name][-1].energies is not None:
-                raise UnsupportedError("--energies are of one trajectory, and not of replicas")
+                raise UnsupportedError("--energies needs a single trajectory, not replicas")
     run_battery_of(args, Replicas(batteries))
 
 
 def _groups_of(args: argparse.Namespace) -> dict[str, Any]:
-    """Find the groups of replicas that arguments name; none where there is one trajectory."""
+    """Return the groups of replicas that the arguments name; empty for a single trajectory."""
     from paceline.analysis.battery_file import ReplicaFiles, replicas_named
 
     if not (args.group or args.replicas):
         if args.names:
-            raise UnsupportedError("--names are of groups: give --group or --replicas, too")
+            raise UnsupportedError("--names needs groups: use --group or --replicas, too")
         return {}
     if not args.trajectory:
         raise UnsupportedError(
-            f"--replicas and --group take trajectories, found {args.topology} alone"
+            f"--replicas and --group need trajectories, found only {args.topology}"
         )
     found = [ReplicaFiles(args.topology, replicas_named(args.trajectory))]
     for files in args.group:
@@ -282,13 +282,13 @@ def _groups_of(args: argparse.Namespace) -> dict[str, Any]:
     names = args.names or _names_of(found)
     if len(names) != len(found) or len(set(names)) < len(names):
         raise UnsupportedError(
-            f"expected {len(found)} names, each another one, found {' '.join(names)} (--names)"
+            f"expected {len(found)} different names, found {' '.join(names)} (--names)"
         )
     return dict(zip(names, found, strict=True))
 
 
 def _names_of(groups: Sequence[Any]) -> list[str]:
-    """Name groups by the first folder in which they differ, or by numbers."""
+    """Name groups by the first folder in which their paths differ, or by numbers."""
     folders = []
     for group in groups:
         paths = [Path(path).absolute().parent for files in group.replicas for path in files]

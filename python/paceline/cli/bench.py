@@ -1,4 +1,4 @@
-"""Runs of the command bench, their tables and notes."""
+"""Runs of the command `bench`, with their tables and notes."""
 
 import argparse
 import json
@@ -46,28 +46,28 @@ from paceline.performance.number_format import amount, many
 from paceline.performance.record import host_of
 from paceline.trajectory.open import files_named, open_files
 
-#: So much of a file may be in memory where it was dropped: others may look at it.
+#: Maximum fraction of a file in memory after it was dropped; other programs may read the file.
 DROPPED = 0.01
-#: Runs that are shorter than this mean little, seconds.
+#: Minimum time of a run for a meaningful measurement, s.
 SHORT = 0.5
 
-#: Descriptions of what is done with the trajectory's files before each run.
+#: Descriptions of how the trajectory's files are prepared before each run.
 STATES = {
-    "warm": "left as the run before left it",
+    "warm": "left in the state after the previous run",
     "cold": "trajectory dropped from this machine's memory before each run",
     "copies": "a new copy of the trajectory for each run, dropped from this machine's memory",
 }
 
-#: Packages that a backend stands on.
+#: Packages that a backend requires.
 _OF_BACKEND = {"processes": ("loky",), "dask": ("dask", "distributed"), "mpi": ("mpi4py",)}
 
 
 @contextmanager
 def _ready(state: str, files: Sequence[str]) -> Iterator[tuple[list[str] | None, float]]:
-    """Prepare a run: files to read instead of the trajectory's, and the share of them in memory.
+    """Prepare a run: yield copies of the files, if any, and the fraction of files in memory.
 
-    The share is that of this machine; NaN where it is unknown. Copies, which are made with their
-    frame index, are deleted afterwards.
+    The fraction refers to this machine; it is NaN if unknown. Copies are made with their frame
+    index, and deleted after the run.
     """
     if state != "copies":
         yield None, _dropped(files) if state == "cold" else _cached(files)
@@ -79,39 +79,39 @@ def _ready(state: str, files: Sequence[str]) -> Iterator[tuple[list[str] | None,
 
 
 def _cached(files: Sequence[str]) -> float:
-    """Share of files that is in memory; NaN where the system does not say."""
+    """Fraction of files in memory; NaN if the system does not report it."""
     share = cached_share_of_all(files)
     return math.nan if share is None else share
 
 
 def _dropped(files: Sequence[str]) -> float:
-    """Drop files from memory; return the share that stays there."""
+    """Drop files from memory; return the fraction that is still in memory."""
     for path in files:
         drop_from_cache(path)
     kept = _cached(files)
-    if kept > DROPPED:  # not so of NaN
+    if kept > DROPPED:  # False if NaN
         raise UnsupportedError(
-            f"{files[0]}: {100 * kept:.0f} % of the trajectory stay in memory though they were "
-            "dropped: it is on a file system in memory, or in use by another program"
+            f"{files[0]}: {100 * kept:.0f} % of the trajectory is still in memory although it was "
+            "dropped: its file system is in memory, or another program uses the file"
         )
     return kept
 
 
 def _copy(path: str, stack: ExitStack) -> str:
-    """Copy a file into a folder of its own beside it."""
+    """Copy a file into a temporary folder in the same directory."""
     folder = Path(path).absolute().parent
     room, needed = shutil.disk_usage(folder).free, os.path.getsize(path)
     if needed > room:
         raise UnsupportedError(
-            f"{path}: a copy beside it takes {needed / 1e9:.1f} GB, of which {room / 1e9:.1f} GB "
-            "are free"
+            f"{path}: a copy in the same folder needs {needed / 1e9:.1f} GB, but only "
+            f"{room / 1e9:.1f} GB are free"
         )
     made = tempfile.TemporaryDirectory(dir=folder, prefix=".paceline-")
     return str(shutil.copy(path, Path(stack.enter_context(made)) / Path(path).name))
 
 
 def measure(args: argparse.Namespace) -> None:
-    """Do all runs; write and print what was asked for."""
+    """Do all runs; write and print the requested outputs."""
     _check(args)
     bench = Bench(args)
     with Stopping():
@@ -126,8 +126,8 @@ def measure(args: argparse.Namespace) -> None:
 
 
 def one_run(args: argparse.Namespace, begun: float) -> None:
-    """Run the analysis, and print in one line of JSON what it took since `begun`, s."""
-    # The process that starts such runs does without MDAnalysis.
+    """Run the analysis; print its measurements since `begun` (s) as one line of JSON."""
+    # The parent process, which starts these runs, does not import MDAnalysis.
     from paceline.cli.analysis_steps import run_analysis
 
     asked = json.loads(args.one_run)
@@ -135,7 +135,7 @@ def one_run(args: argparse.Namespace, begun: float) -> None:
     args.timings, args.n_workers = False, None
     vars(args).update(vars(FigureOptions()))
     args.trajectory = asked["trajectory"] or args.trajectory
-    # The number of ranks is the launcher's.
+    # The launcher sets the number of ranks.
     is_mpi = args.backend == "mpi"
     args.backend = make_backend(args.backend, None if is_mpi else asked["workers"])
     n_workers = args.backend.n_workers
@@ -159,7 +159,7 @@ def one_run(args: argparse.Namespace, begun: float) -> None:
 
 
 class Bench:
-    """All runs of one measurement."""
+    """All runs of one measurement of the scaling."""
 
     def __init__(self, args: argparse.Namespace):
         self._args = args
@@ -173,36 +173,36 @@ class Bench:
         self.state = "cold" if args.cold else "copies" if args.copies else "warm"
         self.runs: list[ScalingRun] = []
         self.hosts: set[str] = set()
-        #: Answer of the run that is not counted.
+        #: Measurements of the first run, which is not counted.
         self.first: JsonObject = {}
         self._first_seconds = 0.0
-        #: Of each number of frames.
+        #: Digest of the results for each number of frames.
         self._digests: dict[float, str] = {}
         self.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
     @property
     def planned(self) -> int:
-        """Number of runs."""
+        """Planned number of runs."""
         return len(self.modes) * len(self.counts) * self._args.repeats
 
     @property
     def how_far(self) -> str:
-        """Runs that were done, of how many."""
+        """Number of completed runs, and of planned runs."""
         return f"{len(self.runs)} of {self.planned} runs"
 
     def begin(self) -> None:
-        """Do the run that is not counted: it makes indexes, and counts what there is to measure."""
+        """Do the first run, which is not counted: it makes indexes and determines sizes."""
         n = self.counts[-1]
         _say(
-            f"{_size(self.files)}; first a run with {_workers(n, self.backend)} that is not "
-            f"counted, then {many(self.planned, 'run')}"
+            f"{_size(self.files)}; the first run, with {_workers(n, self.backend)}, is not "
+            f"counted; then {many(self.planned, 'run')}"
         )
         self.first, self._first_seconds = self._once(n, None, show=True)
         self._digests[self.first["values"]["frames"]] = self.first["digest"]
         if self.first["backend"] != self.backend:
             raise UnsupportedError(
-                f"{self.files[0]} is read by MDAnalysis, in one process: more workers change "
-                "nothing; paceline convert writes a format of which workers read parts each"
+                f"{self.files[0]} is read by MDAnalysis in one process, so more workers change "
+                "nothing; convert it (paceline convert) to a format that workers read in parallel"
             )
         if "weak" in self.modes and self._frames("weak", self.counts[0]) == 0:
             raise UnsupportedError(
@@ -227,25 +227,25 @@ class Bench:
             self._compare(run)
 
     def remarks(self) -> Iterator[str]:
-        """Warnings about these numbers of workers."""
+        """Yield warnings about these numbers of workers."""
         shared = [n for n in self.counts if n > self.cpus]
         if shared and len(self.hosts) < 2:
             yield (
                 f"{', '.join(map(str, shared))} workers share {self.cpus} CPUs: "
-                "more cannot be faster there"
+                "more workers than CPUs cannot be faster"
             )
         if self.first["values"]["t_total (s)"] < SHORT:
             yield (
-                f"a run takes {self.first['values']['t_total (s)']:.2g} s, much of which is "
-                "chance: take more frames, or a larger selection"
+                f"a run takes {self.first['values']['t_total (s)']:.2g} s, so times vary much by "
+                "chance: use more frames, or a larger selection"
             )
         if len(self.hosts) > 1 and self._args.cold:
-            yield "the trajectory was dropped on this machine alone: --copies are new to all hosts"
+            yield "the trajectory was dropped only on this machine: use --copies for several hosts"
         n_blocks = self.first["values"]["blocks"]
         if n_blocks < self.counts[-1]:
             yield (
-                f"{self.first['values']['frames']:.0f} frames make {n_blocks:.0f} blocks: more "
-                "workers than that have nothing to do"
+                f"{self.first['values']['frames']:.0f} frames make {n_blocks:.0f} blocks: "
+                "additional workers are idle"
             )
 
     def show(self) -> None:
@@ -263,7 +263,7 @@ class Bench:
 
     @property
     def title(self) -> str:
-        """Title of the measurement, in a line."""
+        """Title of the measurement, one line."""
         names = self.files[0] if len(self.files) == 1 else f"{len(self.files)} files"
         values = self.first["values"]
         return (
@@ -274,23 +274,24 @@ class Bench:
 
     @property
     def command_line(self) -> str:
-        """Command as the user typed it."""
+        """Command line as the user typed it."""
         return str(self._args.command_line)
 
     @property
     def backend(self) -> str:
-        """Backend of the workers."""
+        """Backend that the workers use."""
         return self._args.backend or BACKENDS[0]
 
     @property
     def launcher(self) -> str:
-        """Command that starts ranks, if one does."""
+        """Command that starts ranks; empty if there is none."""
         return " ".join(self._launcher)
 
     def _order(self) -> Iterator[tuple[str, int, int]]:
-        """Modes, repeats and numbers of workers, in turn; back and forth, so that no drift counts.
+        """Yield mode, repeat and number of workers for each run.
 
-        Were all repeats of one number done first, the machine's moods would look like scaling.
+        Numbers of workers alternate between increasing and decreasing order. If all repeats of one
+        number ran first, a drift of the machine's speed would look like scaling.
         """
         for repeat in range(1, self._args.repeats + 1):
             for mode in self.modes:
@@ -298,7 +299,7 @@ class Bench:
                     yield mode, repeat, n
 
     def _frames(self, mode: str, n: int) -> int | None:
-        """Frames that so many workers analyse; None for all."""
+        """Number of frames that `n` workers analyse; None for all frames."""
         if mode == "strong":
             return None
         return n * int(self.first["values"]["frames"] // self.counts[-1])
@@ -306,7 +307,7 @@ class Bench:
     def _once(
         self, n: int, n_frames: int | None, *, show: bool = False
     ) -> tuple[JsonObject, float]:
-        """Do one run; return its answer, and its seconds."""
+        """Do one run; return its measurements, and its time in s."""
         load, *_ = load_averages() or (float("nan"),)
         with _ready(self.state, self.files) as (copies, cached):
             asked = json.dumps({"workers": n, "frames": n_frames, "trajectory": copies})
@@ -333,17 +334,17 @@ class Bench:
         return ScalingRun(mode, answer["backend"], n, repeat, answer["values"], answer["digest"])
 
     def _compare(self, run: ScalingRun) -> None:
-        """Raise if the same frames gave other results."""
+        """Raise an error if the same frames produced different results."""
         expected = self._digests.setdefault(run.values["frames"], run.digest)
         if run.digest != expected:
             raise AnalysisError(
                 f"results with {run.workers} workers, repeat {run.repeat}, differ from those of "
-                f"the runs before (digest {run.digest}, expected {expected}): the trajectory was "
-                "changed meanwhile, or this is an error of paceline's that its authors want to know"
+                f"earlier runs (digest {run.digest}, expected {expected}): the trajectory changed "
+                "in the meantime, or paceline has an error; please report it"
             )
 
     def _left(self) -> str:
-        """The time that is left, from runs of as many workers, or from the first run."""
+        """Describe the remaining time, estimated from earlier runs."""
         left = sum(self._expected(mode, n) for mode, _, n in list(self._order())[len(self.runs) :])
         return f"; {_duration(left)} left" if left else ""
 
@@ -368,18 +369,18 @@ def _check(args: argparse.Namespace) -> None:
     """Raise an error, before any measurement, if something cannot be measured or written."""
     if launched()[0] > 1:
         raise UnsupportedError(
-            "start paceline bench by itself, without mpirun or srun: with --backend mpi it starts "
-            "ranks, as many as are wanted each time"
+            "start paceline bench without mpirun or srun: with --backend mpi, it starts the ranks "
+            "for each run itself"
         )
     if args.launcher is not None and args.backend != "mpi":
-        raise UnsupportedError("--launcher starts ranks of MPI: say --backend mpi, too")
+        raise UnsupportedError("--launcher starts ranks of MPI: add --backend mpi")
     if args.output is not None and args.output.suffix.lower() != ".csv":
         raise UnsupportedError(f"{args.output}: runs are saved as .csv")
     options = figure_options(args, *args.plot)
     if others := [name for name in options.given if name not in OF_MEASUREMENTS]:
         known = ", ".join(map(flag_of, OF_MEASUREMENTS))
         raise UnsupportedError(
-            f"{flag_of(others[0])} is of the analysis's figure; that of a measurement has {known}"
+            f"{flag_of(others[0])} is for the analysis's figure; the figure of bench has {known}"
         )
     for path in args.plot:
         check_figure_ending(path, style=options.style)
@@ -395,7 +396,7 @@ def _launcher(args: argparse.Namespace) -> list[str]:
 
 
 def _cpus(backend: str) -> int:
-    """CPUs for workers: of ranks, what Slurm has given to the job on all its nodes."""
+    """Number of CPUs for workers; for ranks, all CPUs that Slurm has allocated to the job."""
     tasks = os.environ.get("SLURM_NTASKS", "")
     return int(tasks) if backend == "mpi" and tasks.isdigit() else available_cpus()
 
@@ -414,7 +415,7 @@ def _size(files: Sequence[str]) -> str:
 
 
 def _duration(seconds: float) -> str:
-    """Describe about how long, in a unit that suits."""
+    """Format an approximate duration in a suitable unit."""
     for unit, length in (("h", 3600), ("min", 60)):
         if seconds >= 2 * length:
             return f"about {seconds / length:.1f} {unit}"
@@ -422,12 +423,12 @@ def _duration(seconds: float) -> str:
 
 
 def notes_of(bench: "Bench") -> Iterator[str]:
-    """Notes about all runs, a line each."""
+    """Yield notes about all runs, one line each."""
     first, cached = bench.first, [run.values["cached before (%)"] for run in bench.runs]
     yield bench.title
     yield f"command: {bench.command_line}"
     yield f"started: {bench.started}"
-    yield f"runs: {bench.how_far}, in turn over the numbers of workers, every second time backwards"
+    yield f"runs: {bench.how_far}, alternately by increasing and by decreasing number of workers"
     yield f"machine: {describe_machine(available_cpus())}"
     yield f"hosts that computed: {', '.join(sorted(bench.hosts))}"
     yield f"system: {describe_system()}"
@@ -443,22 +444,23 @@ def notes_of(bench: "Bench") -> Iterator[str]:
     )
     yield f"page cache: {STATES[bench.state]}; {_cached_in_words(cached)}"
     yield from (f"note: {remark}" for remark in bench.remarks())
-    yield "results: the same bits in all runs of as many frames (column digest)"
+    yield "results: identical bits in all runs with the same number of frames (column digest)"
     yield "columns: mean and max are over the workers of a run"
     yield (
-        "t_total: the run; the means of t_open to t_wait, and t_around (planning and collecting), "
-        "add up to it; t_scheduler is all of it that is not t_in_task"
+        "t_total: time of the run; it is the sum of the means of t_open to t_wait, and of t_around "
+        "(planning and collecting); t_scheduler is t_total without t_in_task"
     )
     yield (
-        "t_command: the whole command; it is t_start (until it ran, on all ranks), t_init_top and "
-        "t_init_traj (opening, once), t_total, and t_rest (imports, selecting, ending)"
+        "t_command: time of the whole command; it is the sum of t_start (until it ran, on all "
+        "ranks), t_init_top and t_init_traj (opening, once), t_total, and t_rest (imports, "
+        "selecting, ending)"
     )
 
 
 def _cached_in_words(percent: Sequence[float]) -> str:
-    """Describe what runs found in memory."""
+    """Describe the fraction of the trajectory that was in memory before the runs."""
     if any(math.isnan(value) for value in percent):
-        return "what was in memory before runs could not be seen"
+        return "the fraction in memory before runs is unknown"
     low, high = min(percent), max(percent)
     span = f"{low:.0f}" if round(low) == round(high) else f"{low:.0f} to {high:.0f}"
-    return f"{span} % of the trajectory were in memory before runs"
+    return f"{span} % of the trajectory was in memory before runs"

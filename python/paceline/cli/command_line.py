@@ -1,4 +1,4 @@
-"""Parse the command line, run a command, and turn errors into exit statuses."""
+"""Parse the command line, run a command, and convert errors to exit statuses."""
 
 import argparse
 import functools
@@ -26,20 +26,20 @@ from paceline.errors import (
     without_script_advice,
 )
 
-#: Keywords of functions, and the names under which options keep them where these are others;
-#: an option of the keyword's own name is something else.
+#: Keywords of functions whose values argparse stores under another name. An option with the
+#: keyword's own name has another meaning.
 KEPT_AS = {
     **{"group": "particles", "groupselections": "group"},
     **{"ref_frame": "ref", "unwrap": "unwrap_particles"},
     **{"g1": "select", "g2": "select_2"},
     **{"ag1": "select", "ag2": "select_2", "ag3": "select_3", "ag4": "select_4"},
 }
-#: What is raised of names that are not those of a file that can be read, or made.
+#: Errors about names of files that cannot be read or created; the user typed these names.
 _WRONG_NAMES = (
     *(FileNotFoundError, FileExistsError, PermissionError),
     *(IsADirectoryError, NotADirectoryError),
 )
-#: Value of a keyword in a message, and an option that the message names itself.
+#: Value of a keyword in a message, and an option in the message itself.
 _VALUE = r"True\b|None\b|\"[^\"]*\"|'[^']*'|\([0-9., ]*\)|[0-9][\w.]*"
 _NAMED = re.compile(
     rf"\b\w+=({_VALUE})?(?: \((?P<inside>--[\w-]+(?: [^)]*)?)\)|, (?P<behind>--[\w-]+))"
@@ -73,13 +73,13 @@ paceline COMMAND --help explains each command.
 
 @functools.cache
 def modules() -> dict[str, str]:
-    """Name the module of each command, in the order of the help; it has them in `PARSERS`."""
+    """Return the module of each command, in the order of the help; `PARSERS` is in the module."""
     return {name: module for _, module, names in _groups() for name in names}
 
 
 @functools.cache
 def _groups() -> list[tuple[str, str, list[str]]]:
-    """List headings of the help, modules and commands; a heading is empty within a group."""
+    """List headings of the help, modules and commands; headings are empty within a section."""
     known = [one for one in catalogue().values() if one["has_command"]]
     of_pages = {page: [one["name"] for one in known if page in one["section"]] for page in PAGES}
     return [
@@ -99,31 +99,32 @@ def _groups() -> list[tuple[str, str, list[str]]]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return its exit status.
 
-    0; 1 where the data are at fault, 2 where the arguments are, 130 after Ctrl-C.
+    The status is 0 for success, 1 for errors in the data, 2 for errors in the arguments, and 130
+    after Ctrl-C.
     """
-    if "_ARGCOMPLETE" in os.environ:  # a shell asks what could follow
+    if "_ARGCOMPLETE" in os.environ:  # a shell requests completions
         import argcomplete
 
         argcomplete.autocomplete(_parser())
     argv = sys.argv[1:] if argv is None else list(argv)
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        # Names of files need not be UTF-8; a pipe on Windows takes few of our characters.
+        # Filenames need not be UTF-8; a pipe on Windows cannot encode all our characters.
         utf8 = sys.stdout.encoding.lower() == "utf-8"
         sys.stdout.reconfigure(errors="surrogateescape" if utf8 else "backslashreplace")
     size, _ = launched()
     if size == 1:
         return _main(argv)
-    # Never the same job many times: the other ranks work for the first.
+    # With MPI, only the first rank runs the command; the other ranks are its workers.
     from paceline.backends.mpi import run_on_first_rank
 
     return run_on_first_rank(lambda: _status_of(argv))
 
 
 def _status_of(argv: Sequence[str]) -> int:
-    """Exit status of a command, where the process must not end by itself yet."""
+    """Return the exit status of a command, without ending the process."""
     try:
         return _main(argv)
-    except SystemExit as stop:  # argparse has said why
+    except SystemExit as stop:  # argparse has printed the reason
         return stop.code if isinstance(stop.code, int) else 0
 
 
@@ -143,7 +144,7 @@ def _main(argv: Sequence[str]) -> int:
             status = args.run(args) or 0
             sys.stdout.flush()
         except BrokenPipeError:
-            _flush_or_discard_output()  # whoever read it has enough
+            _flush_or_discard_output()  # the reader of the pipe has stopped reading
         except KeyboardInterrupt:
             print("paceline: interrupted", file=sys.stderr)
             return INTERRUPTED
@@ -164,18 +165,18 @@ def _main(argv: Sequence[str]) -> int:
 
 
 def _check_backend(args: argparse.Namespace) -> None:
-    """Refuse a backend that uses one of several processes that were launched together."""
+    """Raise an error if the backend would use only one of several launched processes."""
     size, _ = launched()
     backend = vars(args).get("backend")
     if size > 1 and backend not in (None, "mpi"):
         raise UnsupportedError(
-            f"--backend {backend} would use one of the {size} processes that mpirun or srun "
-            "started; leave it out to use all, or start paceline by itself"
+            f"--backend {backend} would use only one of the {size} processes that mpirun or srun "
+            "started; omit --backend to use all of them, or omit mpirun or srun"
         )
 
 
 def _check_local(args: argparse.Namespace) -> None:
-    """Refuse URLs, in the place of files and as values of options."""
+    """Raise an error for URLs as files or as values of options."""
     for value in vars(args).values():
         for one in value if isinstance(value, list | tuple) else (value,):
             if isinstance(one, str | Path):
@@ -183,7 +184,7 @@ def _check_local(args: argparse.Namespace) -> None:
 
 
 def _flush_or_discard_output() -> None:
-    """Write what can be written, so that Python does not fail at it again at exit."""
+    """Flush the output or discard it, so that Python does not report an error at exit."""
     try:
         sys.stdout.flush()
     except OSError:
@@ -191,7 +192,7 @@ def _flush_or_discard_output() -> None:
 
 
 def _parser_for(argv: Sequence[str]) -> CommandParser:
-    """Make the parser of the command that is called; of all commands where it takes these."""
+    """Make the parser of the called command only, or of all commands if no command is called."""
     if argv[:1] == ["--version"]:
         return _parser(())
     return _parser(argv[:1] if argv and argv[0] in modules() else modules())
@@ -218,8 +219,8 @@ def _parser(names: Iterable[str] | None = None) -> CommandParser:
 
 
 def _status(error: Exception) -> int:
-    """Exit status of an error: 2 if the arguments are at fault, 1 if the data are."""
-    # By name: MDAnalysis's own is not worth importing it for.
+    """Exit status of an error: 2 for errors in the arguments, 1 for errors in the data."""
+    # Compare the name: importing MDAnalysis for its SelectionError would take too long.
     if type(error).__name__ == "SelectionError":
         return BAD_ARGUMENTS
     if isinstance(error, (UnsupportedError, AtomCountError, *_WRONG_NAMES)):
@@ -239,7 +240,7 @@ def _one_line(error: Exception, options: Mapping[str, str]) -> str:
 def in_options(message: str, options: Mapping[str, str]) -> str:
     """Replace names of arguments in a message by the options of the command.
 
-    `options` are by the names under which argparse keeps them.
+    `options` maps each name under which argparse stores a value to its option.
 
     Examples
     --------
@@ -260,11 +261,11 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
     """
     known = {name: option for name, option in options.items() if name not in KEPT_AS}
     known |= {keyword: options[name] for keyword, name in KEPT_AS.items() if name in options}
-    # What a message is about has its own option where there is one: `--unwrap`, a transformation.
+    # The subject of a message may have an option of its own, such as `--unwrap`, a transformation.
     topics = {**known, **options}
     message = _NAMED.sub(lambda found: found["inside"] or found["behind"], message)
     words = "|".join(known)
-    # A word with an underscore or a digit is a name; others may be words of a sentence.
+    # Only a word with an underscore or a digit is certainly a name of an argument.
     long = "|".join(name for name in known if re.search(r"[_\d]", name)) or "(?!)"
     places = (
         rf"(?<![\w-])(?P<keyword>{words})=(?!False\b|None\b)(?P<value>{_VALUE})?",
@@ -290,7 +291,7 @@ def in_options(message: str, options: Mapping[str, str]) -> str:
 
 
 class _Warnings:
-    """Print warnings of paceline, each once; those of libraries are for programmers."""
+    """Print each warning of paceline once; warnings of libraries are for programmers."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._options = options

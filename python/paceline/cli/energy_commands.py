@@ -1,4 +1,4 @@
-"""Command of energies: what files of simulation programs hold besides positions."""
+"""Command `energy`: energies and other time series in files of simulation programs."""
 
 import argparse
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 ENERGY_EXAMPLES = """\
 examples:
-  paceline energy md.edr                               # terms, with their means
+  paceline energy md.edr                               # list terms with their means
   paceline energy md.edr --terms potential "LJ (SR)" -b 1ns -o energy.csv --plot energy.png
   paceline energy md.part*.edr --terms temperature
   paceline energy log.lammps --plot energy.png
@@ -27,11 +27,12 @@ def add_energy(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "energy",
-        help="energies, temperature, pressure … that a program wrote, as series",
-        description="Read energies and other terms of a simulation: .edr and .xvg of GROMACS, "
-        "tables of OpenMM, logs of LAMMPS and NAMD, mdout of Amber, STATIS of DL_POLY. Without "
-        "--terms and -o, list the terms with mean, 95 % interval and unit. Several files are parts "
-        "of one simulation: where a later one begins, earlier ones end. Units are the files'.",
+        help="energies, temperature, pressure … of a simulation, as time series",
+        description="Read energies and other terms of a simulation from .edr and .xvg files of "
+        "GROMACS, tables of OpenMM, logs of LAMMPS and NAMD, mdout files of Amber, and STATIS "
+        "files of DL_POLY. Without --terms and -o, list the terms with mean, 95 % interval and "
+        "unit. Several files are parts of one simulation: a file ends where the next one begins. "
+        "Units are those of the files.",
         epilog=ENERGY_EXAMPLES,
     )
     parser.usage = "%(prog)s [options] FILE..."
@@ -46,9 +47,9 @@ def add_energy(commands: Commands) -> CommandParser:
         nargs="+",
         action="extend",
         metavar="TERM",
-        help="names, or their beginnings, in any case; or potential, kinetic, total, conserved, "
-        "temperature, pressure, density, volume, by which terms of all programs are found [all; in "
-        "figures the usual ones]",
+        help="names of terms or beginnings of names, in upper or lower case; or potential, "
+        "kinetic, total, conserved, temperature, pressure, density, volume, which work for all "
+        "programs [all terms; figures show the usual ones]",
     )
     add_bound_arguments(parser.section("frames"))
     add_output_arguments(parser)
@@ -84,14 +85,13 @@ def run_energy(args: argparse.Namespace) -> None:
 
 
 def within(energies: "Energies", begin: Bound, end: Bound) -> "Energies":
-    """Keep the rows between two bounds, each a number of a row or a time."""
+    """Return the rows between two bounds; a bound is a row number or a time."""
     bounds = {key: dict([bound]) for key, bound in (("begin", begin), ("end", end)) if bound}
     times = {key: one["time"] for key, one in bounds.items() if "time" in one}
     rows = {key: int(one["frame"]) for key, one in bounds.items() if "frame" in one}
     if times and energies.axis_title != "time (ps)":
         raise UnsupportedError(
-            f"there is no time in ps ({energies.axis_title}): give numbers of rows to --begin and "
-            "--end"
+            f"there is no time in ps ({energies.axis_title}): use row numbers for --begin and --end"
         )
     if rows:
         energies = energies.rows(**rows)
@@ -99,7 +99,7 @@ def within(energies: "Energies", begin: Bound, end: Bound) -> "Energies":
 
 
 def listed(energies: "Energies") -> str:
-    """List terms with their means and units, and findings."""
+    """Format a list of terms with means and units, and of findings."""
     results = energies.results
     rows = [("term", "mean and 95 % interval", "unit")]
     means = zip(energies.units.items(), results.means.values(), strict=True)
@@ -114,7 +114,7 @@ def listed(energies: "Energies") -> str:
 
 
 def _mean(mean: "SeriesMean") -> str:
-    """Write a mean with its interval, where it has one."""
+    """Format a mean with its interval, if there is one."""
     from paceline.analysis.uncertainty import with_error
 
     if not mean.interval > 0:

@@ -113,14 +113,14 @@ def _either(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-#: Formats whose frames can be copied, and formats that are decoded.
+#: Formats whose frames are copied as bytes, and formats whose frames are decoded.
 COPIED = _either([format.name for format in _core.formats() if format.appends])
 FORMATS = _either([*(format.name for format in _core.formats()), "HDF5"])
 
 VALIDATE_COLUMNS = ("file", "frame", "byte", "time (ps)", "verdict", "what")
-#: Reading that takes so many times the bytes that it took before is warned of.
+#: Warn if reading takes more than this many times the bytes that it took before.
 _DEARER = 2.0
-#: Exit status where a file is bad.
+#: Exit status for a bad file.
 BAD = 1
 
 
@@ -128,17 +128,18 @@ def add_info(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "info",
-        help="what a trajectory or a topology holds",
-        description="For a topology: atoms, residues and groups. For trajectories: format, atoms, "
-        "frames, times, cell, and where the frame index is kept. For HDF5 files also the datasets, "
-        "their chunks, the cost of reading them, and whether 'paceline repack' is worthwhile.",
+        help="show what a trajectory or a topology contains",
+        description="For a topology, show atoms, residues and groups. For trajectories, show "
+        "format, atoms, frames, times, cell, and where the frame index is stored. For HDF5 files, "
+        "also show the datasets, their chunks, the cost of reading them, and whether 'paceline "
+        "repack' is worthwhile.",
         epilog=INFO_EXAMPLES,
     )
     form = FileForm(topology="optional", trajectory="optional")
     add_file_arguments(parser, form, formats=FORMATS, chain=False)
     add_index_argument(parser)
     how = parser.section("output").add_mutually_exclusive_group()
-    how.add_argument("--tsv", action="store_true", help="one line a file, tab-separated")
+    how.add_argument("--tsv", action="store_true", help="one line per file, tab-separated")
     add_json_argument(how)
     add_hdf5_arguments(parser)
     parser.set_defaults(run=run_info)
@@ -162,7 +163,7 @@ def run_info(args: argparse.Namespace) -> None:
                 _show(found[-1], blank=len(found) > 1)
 
     if args.index is not None and args.topology is None:
-        raise UnsupportedError("-n needs a topology, whose atoms it numbers: give it with -s")
+        raise UnsupportedError("-n needs a topology, because it numbers atoms: add it with -s")
     try:
         if args.topology is not None:
             show(facts_of_system(args.topology, args.index))
@@ -175,9 +176,9 @@ def run_info(args: argparse.Namespace) -> None:
 
 
 def _for_each(names: list[str], command: Callable[[str], None]) -> None:
-    """Call a command for every file, then raise the first error, with the others as notes.
+    """Call a command for each file; then raise the first error, with the others as notes.
 
-    Names may be patterns.
+    Names may be glob patterns.
     """
     from paceline.trajectory.open import files_named
 
@@ -203,7 +204,7 @@ def _for_each(names: list[str], command: Callable[[str], None]) -> None:
 
 
 def _show(facts: "Sequence[Fact]", *, blank: bool) -> None:
-    """One fact a line, where more is known than a name: of a file that cannot be read, too."""
+    """Print one fact per line, unless only the name is known; also for an unreadable file."""
     if len(facts) > 1:
         width = max(len(one.heading) for one in facts)
         lines = (f"{one.heading:{width}}  {one.text}" for one in facts)
@@ -211,9 +212,9 @@ def _show(facts: "Sequence[Fact]", *, blank: bool) -> None:
 
 
 def _show_table(files: "list[list[Fact]]") -> None:
-    """One file a line, for those of which so much is known."""
+    """Print one line per file, for files with known facts."""
     known = [{one.heading: one.text for one in facts} for facts in files if len(facts) > 1]
-    # Formats have headings of their own.
+    # Formats have different headings.
     headings = list(dict.fromkeys(heading for facts in known for heading in facts))
     if known:
         print(*headings, sep="\t")
@@ -225,9 +226,9 @@ def add_index(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "index",
-        help="find a trajectory's frames once, so that later it opens at once",
-        description="Make the frame index of trajectories and save it beside them (or in the "
-        "user's cache, where their folder cannot be written). Every other command does so too.",
+        help="find the frames of a trajectory once, so that it opens faster later",
+        description="Make the frame index of each trajectory and save it beside the trajectory, or "
+        "in the user's cache if that folder is not writable. Every other command also does this.",
         epilog=INDEX_EXAMPLES,
     )
     add_file_arguments(parser, FileForm(), formats=FORMATS, chain=False)
@@ -272,13 +273,13 @@ def add_validate(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "validate",
-        help="read every frame and list what is wrong with it",
-        description="Read, decode and check every frame of trajectory files, and list what is "
-        "bad, or worth a remark, a line each. The exit status is 1 if anything is bad.",
+        help="check every frame and list all errors",
+        description="Read, decode and check every frame of trajectory files. List errors and "
+        "remarks, one line each. The exit status is 1 if a file has errors.",
         epilog=VALIDATE_EXAMPLES,
     )
     form = FileForm(topology="optional")
-    formats = f"{FORMATS}; each is checked by itself"
+    formats = f"{FORMATS}; each file is checked separately"
     add_file_arguments(parser, form, formats=formats, chain=False)
     add_backend_arguments(parser)
     how = parser.section("output").add_mutually_exclusive_group()
@@ -294,7 +295,7 @@ def add_validate(commands: Commands) -> CommandParser:
 
 
 def run_validate(args: argparse.Namespace) -> int:
-    """Run the command; the exit status is 1 if anything is bad."""
+    """Run the command; the exit status is 1 if a file has errors."""
     from paceline.analysis.validate import check_decodable
     from paceline.trajectory.open import files_named
 
@@ -321,7 +322,7 @@ def run_validate(args: argparse.Namespace) -> int:
 
 
 def _atoms_of(topology: str | None) -> object:
-    """Get the atoms of a topology, if one is given."""
+    """Return the atoms of a topology, if there is one."""
     if topology is None:
         return None
     from paceline.cli.atom_groups import GroupUniverse
@@ -330,7 +331,7 @@ def _atoms_of(topology: str | None) -> object:
 
 
 def _in_json(verdict: "Verdict") -> dict[str, object]:
-    """Turn the findings about a file into values of JSON."""
+    """Convert the findings about a file to JSON values."""
     findings = [
         {"frame": one.frame, "byte": one.byte, "time_ps": one.time, "bad": one.bad}
         | {"what": " ".join(one.what.split())}
@@ -341,7 +342,7 @@ def _in_json(verdict: "Verdict") -> dict[str, object]:
 
 
 def _verdict_of(path: str, args: argparse.Namespace, atoms: Any) -> "Verdict":
-    """Validate a file; an error of any kind is a finding, so that the next file has its turn."""
+    """Validate a file; an exception becomes a finding, so that the next file is still checked."""
     from paceline.analysis.validate import Finding, Verdict, validate
     from paceline.hdf5.trajectory import Hdf5Options
     from paceline.trajectory.open import open_file
@@ -365,9 +366,10 @@ def _verdict_of(path: str, args: argparse.Namespace, atoms: Any) -> "Verdict":
 
 
 def _other_names(path: str, atoms: Any, options: dict[str, Any]) -> tuple[str, bool] | None:
-    """Compare the names of atoms in a file with those of the topology, where it has any.
+    """Compare the names of atoms in a file with those in the topology, if both have names.
 
-    Returns what differs first, and whether it is bad: the same names in another order are.
+    Returns a description of the first difference, and whether the difference is an error. The same
+    names in another order are an error.
     """
     from paceline.hdf5.conventions import names_in_file
     from paceline.hdf5.trajectory import is_hdf5
@@ -383,7 +385,7 @@ def _other_names(path: str, atoms: Any, options: dict[str, Any]) -> tuple[str, b
 
 @contextlib.contextmanager
 def _output(args: argparse.Namespace) -> Iterator[IO[str]]:
-    """Open the file of the table, or take standard output."""
+    """Open the file for the table, or use standard output."""
     if args.output is None:
         yield sys.stdout
     else:
@@ -392,10 +394,10 @@ def _output(args: argparse.Namespace) -> Iterator[IO[str]]:
 
 
 def _cells(path: str, finding: "Finding") -> tuple[object, ...]:
-    """One line of the table."""
+    """Format a finding as one line of the table."""
     place = ("-" if value is None else value for value in (finding.frame, finding.byte))
     time = "-" if finding.time is None else f"{finding.time:.8g}"
-    # What a damaged file holds may be any characters.
+    # A damaged file may contain any characters.
     what = " ".join(finding.what.split())
     return path, *place, time, "bad" if finding.bad else "remark", what
 
@@ -413,33 +415,33 @@ def add_split(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "split",
-        help="cut a trajectory into several files",
-        description="Cut a trajectory at frame borders by copying bytes, without decoding. The "
-        "pieces are numbered so that their names in order are the frames in order, and appear "
-        "when all are complete. Their names go to standard output.",
+        help="split a trajectory into several files",
+        description="Split a trajectory between frames by copying bytes, without decoding. "
+        "Sorting the numbered names of the files sorts the frames. The files appear when all of "
+        "them are complete. Their names are printed to standard output.",
         epilog=SPLIT_EXAMPLES,
     )
     form = FileForm(several=False)
     add_file_arguments(parser, form, formats=COPIED, more="(-n N | --frames N | --size SIZE)")
     how = parser.section("calculation").add_mutually_exclusive_group(required=True)
     how.add_argument(
-        "-n", type=positive, metavar="N", help="number of pieces of equally many frames"
+        "-n", type=positive, metavar="N", help="number of files with equally many frames"
     )
-    how.add_argument("--frames", type=positive, metavar="N", help="frames of a piece")
+    how.add_argument("--frames", type=positive, metavar="N", help="frames per file")
     how.add_argument(
-        "--size", type=size, metavar="SIZE", help="largest size of a piece: 500MB, 2GiB"
+        "--size", type=size, metavar="SIZE", help="maximum size of a file: 500MB, 2GiB"
     )
     add = parser.section("output").add_argument
     add(
         "-o",
         "--output",
         metavar="NAME",
-        help="folder for the pieces, which must exist; or NAME.xtc for NAME.000.xtc ... [beside "
-        "the trajectory, under its name]",
+        help="existing folder for the files; or NAME.xtc for NAME.000.xtc ... [folder and name of "
+        "the trajectory]",
     )
     add("--overwrite", action="store_true", help="replace files that exist")
     add_json_argument(parser.section("output"))
-    add_thread_argument(parser, "pieces written at a time [the CPUs this process may use]")
+    add_thread_argument(parser, "files written at a time [the CPUs this process may use]")
     parser.set_defaults(run=run_split)
     return parser
 
@@ -467,10 +469,10 @@ def add_join(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "join",
-        help="put several trajectories into one file",
-        description="Put trajectories of one format and one system together in the order given, "
-        "by copying bytes, without decoding. No frame is dropped: where restarts overlap, a "
-        "warning says so, and --continuous leaves out what is repeated.",
+        help="join several trajectories into one file",
+        description="Join trajectories of one format and one system in the given order, by "
+        "copying bytes, without decoding. By default no frame is dropped, and a warning reports "
+        "overlapping restarts. --continuous leaves out frames that a later file repeats.",
         epilog=JOIN_EXAMPLES,
     )
     add_file_arguments(parser, FileForm(), formats=COPIED, more="-o FILE")
@@ -495,13 +497,13 @@ def add_convert(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "convert",
-        help="write frames to a new trajectory file, of any format",
-        description="Decode, select, transform, encode and write frames, in their order, with all "
-        "workers. The ending names the format: .xtc, .trr, .dcd, .nc, .ncdf, .h5md, .h5, "
-        ".hdf5; or, with a topology (-s), files of structures: .pdb, .ent, .gro, .xyz, or .crd or "
-        ".cif (mmCIF) of one frame. TRR, NetCDF and H5MD keep velocities and forces, GRO "
-        "velocities; H5MD also keeps what the topology knows of the atoms. A summary goes to "
-        "standard error.",
+        help="write frames to a new trajectory file of any format",
+        description="Decode, select, transform, encode and write frames in order, with all "
+        "workers. The filename extension determines the format: .xtc, .trr, .dcd, .nc, .ncdf, "
+        ".h5md, .h5, .hdf5. With a topology (-s), files of structures are possible: .pdb, .ent, "
+        ".gro, .xyz, and for one frame .crd or .cif (mmCIF). TRR, NetCDF and H5MD store velocities "
+        "and forces, GRO stores velocities, and H5MD stores atom data of the topology. A summary "
+        "is printed to standard error.",
         epilog=CONVERT_EXAMPLES,
     )
     form = FileForm(topology="optional", output="required", alone=True)
@@ -512,15 +514,15 @@ def add_convert(commands: Commands) -> CommandParser:
         "--structure",
         type=Path,
         metavar="FILE",
-        help="write the same atoms in the first frame, too, to open the trajectory with: .pdb, "
-        ".gro, .xyz, .crd or .cif",
+        help="structure file with the same atoms in the first frame, needed to open the "
+        "trajectory: .pdb, .gro, .xyz, .crd or .cif",
     )
     add(
         "--precision",
         type=above_zero,
         metavar="P",
-        help="of XTC: integers per nm [1000]; of H5MD: Å, such as 0.001: positions are rounded to "
-        "that, so that they compress better [not rounded]",
+        help="XTC: integers per nm [1000]; H5MD: round positions to multiples of this length, Å, "
+        "such as 0.001, so that they compress better [not rounded]",
     )
     add_frame_arguments(parser)
     add_transform_arguments(parser)
@@ -529,8 +531,8 @@ def add_convert(commands: Commands) -> CommandParser:
     add(
         "--keep-cell",
         action="store_true",
-        help="write lengths and angles of cells that the format cannot hold as they are, such as "
-        "those that --fit turns in DCD and NetCDF [leave such cells out]",
+        help="write lengths and angles of cells whose orientation the format cannot store, such as "
+        "cells rotated by --fit in DCD and NetCDF [omit such cells]",
     )
     add("--overwrite", action="store_true", help="replace a file that exists")
     parser.set_defaults(run=run_convert)
@@ -577,18 +579,18 @@ def run_convert(args: argparse.Namespace) -> None:
 
 
 def _universe(args: argparse.Namespace) -> Any:
-    """Open the system, or the trajectory alone, or that as a system of as many atoms."""
+    """Open the system; or the trajectory alone, as a system with as many atoms."""
     import paceline
     from paceline.cli.analysis_steps import chain_options, system_of, use_index_file
     from paceline.trajectory.open import files_named
 
     if args.topology is not None:
         return system_of(args)
-    # Groups of an index file are numbers of atoms: these need no topology.
+    # An index file selects atoms by number, so its groups need no topology.
     numbered = () if args.index is None else ("select",)
     for option in ("select", "unwrap", "together", "nojump", "center", "wrap", "fit"):
         if vars(args)[option] not in (None, False) and option not in numbered:
-            raise ValueError(f"--{option} needs to know the system: give its file with -s")
+            raise ValueError(f"--{option} needs a topology: add it with -s")
     if args.index is None:
         return paceline.open(args.trajectory, **chain_options(args))
     from paceline.cli.atom_groups import GroupUniverse
@@ -606,23 +608,23 @@ def add_repack(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "repack",
-        help="write an H5MD file anew in a layout that is read faster",
-        description="Write positions, velocities and forces of an H5MD file anew in another "
-        "layout, with the same numbers to the last bit, and copy everything else as it is. What is "
-        "gained goes to standard output: bytes read for each byte used, before and after. "
-        "'paceline info' says whether it is worthwhile.",
+        help="rewrite an H5MD file in a layout that is faster to read",
+        description="Rewrite positions, velocities and forces of an H5MD file in another layout, "
+        "with identical bits, and copy everything else unchanged. Print the number of bytes read "
+        "per byte used, before and after, to standard output. 'paceline info' reports whether a "
+        "rewrite is worthwhile.",
         epilog=REPACK_EXAMPLES,
     )
     form = FileForm(output="optional", several=False)
-    add_file_arguments(parser, form, formats="H5MD file; without an output it is replaced")
+    add_file_arguments(parser, form, formats="H5MD file; replaced if there is no output")
     add = parser.section("output").add_argument
-    add_layout_arguments(parser, compress="as it was, or gzip where it was none of these")
+    add_layout_arguments(parser, compress="unchanged, or gzip for any other compression")
     add(
         "--precision",
         type=above_zero,
         metavar="P",
-        help="Å, such as 0.001: round positions to that, so that they compress better [not "
-        "rounded]",
+        help="round positions to multiples of this length, Å, such as 0.001, so that they compress "
+        "better [not rounded]",
     )
     add("--overwrite", action="store_true", help="replace an output that exists")
     add_thread_argument(parser, "threads that read and compress [the CPUs this process may use]")
@@ -655,7 +657,7 @@ def run_repack(args: argparse.Namespace) -> None:
             if new.ratio > _DEARER * old.ratio:
                 print(
                     f"{gain.name}: {old.access} reads {new.ratio / old.ratio:.0f} times as many "
-                    "bytes as before; --for, --chunk and --compress choose another layout",
+                    "bytes as before; use --for, --chunk or --compress for another layout",
                     file=sys.stderr,
                 )
     made = args.output or file

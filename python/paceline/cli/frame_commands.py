@@ -1,4 +1,4 @@
-"""Command on frames that rows of saved tables choose: frames."""
+"""Command `frames`: write the frames that rows of saved tables select."""
 
 import argparse
 import contextlib
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from paceline.analysis.chosen_frames import ChosenFrames
     from paceline.analysis.saved_tables import SavedTable
 
-#: Differences of times that are taken for rounding, relative and in ps.
+#: Maximum difference of times that counts as rounding, relative and in ps.
 TIMES_APART = 1e-4
 FRAMES_EXAMPLES = """\
 examples:
@@ -40,7 +40,7 @@ examples:
   paceline frames --minimum surface.npz --number 10 -o minimum.pdb
   paceline frames rmsd.csv gyration.csv --bin surface.npz 2.1 16.5 -o state.xtc
   paceline frames rmsd.xvg -s md.tpr -f md.xtc --where "rmsd > 0.3nm" -o far.xtc
-  paceline frames rmsd.csv --where "rmsd < 2"       # lists them
+  paceline frames rmsd.csv --where "rmsd < 2"       # lists the rows
 """
 
 
@@ -48,12 +48,12 @@ def add_frames(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "frames",
-        help="write frames that the rows of a saved table choose",
-        description="Choose frames by the rows of tables that other commands saved: by a condition "
-        "on their columns, by the least or largest values, or by a bin of a free-energy surface; "
-        "of several tables, by the frames that all have. The rows go to standard output, and the "
-        "frames to -o, in their order in the trajectory. Without -s and -f, topology and "
-        "trajectory are those that the header of the table names.",
+        help="write the frames that rows of a saved table select",
+        description="Select frames by the rows of tables that other commands saved: by a condition "
+        "on columns, by the smallest or largest values, or by a bin of a free-energy surface. "
+        "Of several tables, only frames that occur in all tables are used. Rows are printed to "
+        "standard output, and frames are written to -o in trajectory order. Without -s and -f, "
+        "topology and trajectory are read from the header of the table.",
         epilog=FRAMES_EXAMPLES,
     )
     parser.usage = "%(prog)s [options] TABLE... [-s TOPOLOGY -f TRAJECTORY...] [-o OUTPUT]"
@@ -66,39 +66,39 @@ def add_frames(commands: Commands) -> CommandParser:
         nargs="+",
         action="extend",
         metavar="FILE",
-        help="trajectory, several are one after another [the table's]; it takes all names behind "
-        "it: give tables first",
+        help="trajectory; several are one continued trajectory [the table's]; -f takes all names "
+        "after it, so put tables before -f",
     )
     add = parser.section("frames").add_argument
     add(
         "--where",
         metavar="TEXT",
-        help="condition: columns by name without unit, in quotes if not words alone (\"'phi ALA 2' "
-        '> 100"), numbers, perhaps with a unit (10ns, 2 Å), <, <=, >, >=, ==, !=, and, or, not, '
-        "parentheses",
+        help='condition on columns, by name without unit, such as "rmsd < 2 and time > 10ns"; '
+        "put a name that is not a plain word in quotes (\"'phi ALA 2' > 100\"); numbers may have "
+        "units (10ns, 2 Å); operators are <, <=, >, >=, ==, !=, and, or, not, parentheses",
     )
     by = parser.section("frames").add_mutually_exclusive_group()
-    by.add_argument("--lowest", metavar="COLUMN", help="rows with the least values of a column")
+    by.add_argument("--lowest", metavar="COLUMN", help="rows with the smallest values of a column")
     by.add_argument("--highest", metavar="COLUMN", help="rows with the largest values of a column")
     by.add_argument(
         "--minimum",
         dest="surface",
         metavar="SURFACE",
-        help="rows in the bin of least free energy of 'paceline surface -o SURFACE' (.npz, .csv), "
-        "whose tables need not be given",
+        help="rows in the bin of lowest free energy of a surface saved by 'paceline surface -o "
+        "SURFACE' (.npz, .csv); tables are found from the surface",
     )
     by.add_argument(
         "--bin",
         nargs=3,
         metavar=("SURFACE", "X", "Y"),
-        help="rows in the bin of a surface that holds the point (X, Y)",
+        help="rows in the bin of a surface that contains the point (X, Y)",
     )
     add(
         "--number",
         type=positive,
         metavar="N",
-        help="so many of these rows: least or largest values [1], or nearest to the middle of the "
-        "bin, else the first [all]",
+        help="maximum number of rows: with the smallest or largest values [1], nearest to the "
+        "center of the bin, or else the first ones [all]",
     )
     add_chain_arguments(parser)
     add_selection_arguments(parser, select=("all",))
@@ -110,13 +110,14 @@ def add_frames(commands: Commands) -> CommandParser:
         "--output",
         type=Path,
         metavar="FILE",
-        help="trajectory or structures to write, in any format of 'paceline convert' [none]",
+        help="trajectory or structure file to write, in any format of 'paceline convert' [none]",
     )
     add(
         "--structure",
         type=Path,
         metavar="FILE",
-        help="write the same atoms in the first frame, too: .pdb, .gro, .xyz, .crd or .cif",
+        help="structure file with the same atoms in the first frame: .pdb, .gro, .xyz, .crd or "
+        ".cif",
     )
     add("--overwrite", action="store_true", help="replace files that exist")
     parser.set_defaults(run=run_frames)
@@ -140,10 +141,10 @@ def run_frames(args: argparse.Namespace) -> None:
         check_output(args.output, overwrite=args.overwrite)
         format_with(args.output, ())
     elif args.structure is not None:
-        raise UnsupportedError("--structure is beside the frames: give a file for them with -o")
+        raise UnsupportedError("--structure needs an output trajectory: add -o")
     check_report(args)
     if (args.topology is None) != (args.trajectory is None):
-        raise UnsupportedError("expected -s and -f, or neither of them, found one")
+        raise UnsupportedError("expected both -s and -f, or neither, found one of them")
     surface, at = args.surface, None
     if args.bin is not None:
         surface, at = args.bin[0], _point(args.bin[1:])
@@ -175,20 +176,20 @@ def run_frames(args: argparse.Namespace) -> None:
 
 
 def _point(texts: Sequence[str]) -> tuple[float, float]:
-    """Read the coordinates of a point."""
+    """Convert the coordinates of a point to numbers."""
     try:
         x, y = map(float, texts)
     except ValueError:
         raise UnsupportedError(
-            f"--bin: expected a surface and two numbers, found {' '.join(texts)} as these"
+            f"--bin: expected a surface and two numbers, found {' '.join(texts)} as the numbers"
         ) from None
     return x, y
 
 
 def _take_files(args: argparse.Namespace, tables: Sequence["SavedTable"]) -> list[str]:
-    """Take topology and trajectory from the header of the tables, unless they were given.
+    """Set topology and trajectory from the header of the tables, unless the arguments set them.
 
-    Returns the fingerprints of the trajectories in the header; none where these were given.
+    Returns the fingerprints of the trajectories in the header; empty if the arguments set files.
     """
     from paceline.analysis.chosen_frames import files_of
 
@@ -198,11 +199,11 @@ def _take_files(args: argparse.Namespace, tables: Sequence["SavedTable"]) -> lis
     for path in (args.topology, *args.trajectory):
         if not os.path.exists(path):
             raise UnsupportedError(
-                f"{tables[0].path} was computed from {path}, which is not there: give the files "
+                f"{tables[0].path} was computed from {path}, which does not exist: add the files "
                 "with -s and -f"
             )
     if any("--continuous" in shlex.split(one.facts.get("command", "")) for one in tables):
-        args.continuous = True  # without which frames have other numbers
+        args.continuous = True  # frame numbers depend on this option
     return fingerprints
 
 
@@ -212,18 +213,18 @@ def _check_same(
     fingerprints: Sequence[str],
     chosen: "ChosenFrames",
 ) -> None:
-    """Warn where files or times are not those of the table."""
+    """Warn if files or times differ from those in the table."""
     from paceline.analysis.chosen_frames import FRAME, TIME, times_of
 
     table = chosen.tables[0].path
     for path, fingerprint in zip(paths, fingerprints, strict=False):
-        with contextlib.suppress(ValueError):  # of files that MDAnalysis reads there is none
+        with contextlib.suppress(ValueError):  # files that MDAnalysis reads have no fingerprint
             try:
                 _core.verify(path, fingerprint)
             except FileChangedError:
                 warn(
-                    f"{table} was computed from another {path} than there is now: frames of these "
-                    "numbers may be others"
+                    f"{path} has changed since {table} was computed from it: its frame numbers "
+                    "may refer to other frames"
                 )
     if chosen.frames is None or TIME not in chosen.columns:
         return
@@ -232,8 +233,8 @@ def _check_same(
     other = np.abs(wanted - there) > TIMES_APART * np.abs(wanted) + TIMES_APART
     if other.any():
         warn(
-            f"{table}: frame {rows[other][0]} is at {wanted[other][0]:g} ps, and in the "
-            f"trajectory at {there[other][0]:g} ps: it may be another trajectory, or have needed "
+            f"{table}: frame {rows[other][0]} is at {wanted[other][0]:g} ps, but in the "
+            f"trajectory at {there[other][0]:g} ps: this may be another trajectory, or it may need "
             "--dt or --continuous"
         )
 

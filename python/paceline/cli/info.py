@@ -1,4 +1,4 @@
-"""Facts about a trajectory or topology file: what `paceline info` shows."""
+"""Facts about a trajectory or topology file, as `paceline info` prints them."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ from paceline.trajectory.open import open_file, read_headers
 
 
 class Fact(NamedTuple):
-    """A fact: its heading, unit included, its text, and its key and value in JSON."""
+    """Fact about a file: heading with unit, text, and the key and value in JSON."""
 
     heading: str
     text: Any
@@ -36,8 +36,8 @@ class Fact(NamedTuple):
 def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[Fact]:
     """Yield facts about a trajectory file.
 
-    `UnsupportedError` is raised where it cannot be read, or the user has to say something about it
-    first; of an HDF5 file its datasets come before.
+    Raises `UnsupportedError` if the file cannot be read, or if reading needs an option. For an
+    HDF5 file, facts about the datasets are yielded before the error.
     """
     yield _fact("file", path)
     try:
@@ -74,20 +74,20 @@ def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[Fact]:
 
 
 def _check_not_of_mdanalysis(path: str) -> None:
-    """Raise `UnsupportedError` for a file that, by its name, MDAnalysis reads."""
+    """Raise `UnsupportedError` if MDAnalysis, not paceline, reads files with this extension."""
     from paceline.analysis.validate import reader_of_mdanalysis
 
     if reader := reader_of_mdanalysis(path):
         raise UnsupportedError(
-            f"{path}: MDAnalysis reads this format ({reader}), and paceline does not decode it: "
-            "analyses and 'paceline convert' take it with a topology (-s); 'paceline info' and "
-            "'paceline validate' take what convert writes"
+            f"{path}: MDAnalysis reads this format ({reader}), but paceline does not decode it: "
+            "analyses and 'paceline convert' read it with a topology (-s); convert it for "
+            "'paceline info' and 'paceline validate'"
         )
 
 
 def facts_of_system(path: str, index: str | None = None) -> Iterator[Fact]:
-    """Yield facts about a topology, and its groups of atoms: those of an index file, or default."""
-    # Of trajectories alone, facts need no MDAnalysis.
+    """Yield facts about a topology and its groups: default groups, or those of an index file."""
+    # Import here, because facts about trajectories do not need MDAnalysis.
     from paceline.cli.atom_groups import GroupUniverse, read_index_file
 
     universe = GroupUniverse(path)
@@ -104,17 +104,17 @@ def facts_of_system(path: str, index: str | None = None) -> Iterator[Fact]:
 
 
 def _fact(name: str, value: object) -> Fact:
-    """Make a fact whose heading is its key, and whose text is its value."""
+    """Make a fact whose key is also its heading, and whose value is also its text."""
     return Fact(name, value, "_".join(name.split()), value)
 
 
 def _atoms(core: Any) -> Fact:
-    """Make the fact on atoms: their number, or the least and the largest."""
+    """Make the fact about the number of atoms, or about its minimum and maximum."""
     if core.varying is None:
         return _fact("atoms", core.n_atoms)
     counts = core.atom_counts
     ends = [int(counts[counts > 0].min()), int(counts.max())]
-    return Fact("atoms", f"{ends[0]} to {ends[1]}, which vary from frame to frame", "atoms", ends)
+    return Fact("atoms", f"{ends[0]} to {ends[1]}, varying from frame to frame", "atoms", ends)
 
 
 def _number(value: float | None) -> str:
@@ -124,7 +124,7 @@ def _number(value: float | None) -> str:
 def _of_unread(path: str) -> Iterator[Fact]:
     """Yield facts about an HDF5 file that was not opened as a trajectory."""
     if is_hdf5(path):
-        # Others do not wait for h5py.
+        # Import here, because other formats do not need h5py.
         from paceline.hdf5.conventions import list_tree
 
         size = os.path.getsize(path)
@@ -136,19 +136,19 @@ def _of_unread(path: str) -> Iterator[Fact]:
 
 
 def _spacing(times: np.ndarray) -> list[float]:
-    """Time between frames, ps: one where all are alike, else the least and the largest."""
+    """Time between frames, ps: one value if constant, otherwise minimum and maximum."""
     between = np.diff(times)
     between = between[np.isfinite(between)]
     if len(between) == 0:
         return []
     low, high = between.min(), between.max()
-    # Times of XTC are 32-bit: neighbours are rounded apart by this much.
+    # Times of XTC are 32-bit floats; rounding changes time differences by up to this value.
     rounding = 2 * np.spacing(np.float32(np.nanmax(np.abs(times))))
     return [float(between.mean())] if high - low <= rounding else [float(low), float(high)]
 
 
 def _cell(core: Any) -> Fact:
-    """Lengths and angles of the first frame's cell, and its vectors where these do not say all."""
+    """Lengths and angles of the first frame's cell; also its vectors if the cell is rotated."""
     text, value = "none", None
     if core.n_frames == 0:
         text = "-"
@@ -170,7 +170,7 @@ def _cell(core: Any) -> Fact:
 
 
 def _of_hdf5(file: Hdf5File) -> Iterator[Fact]:
-    """Yield what an HDF5 file says about itself, its layout, and the cost of reading it."""
+    """Yield facts about an HDF5 file, its layout, and the cost of reading it."""
     index = file.chunk_index
     for name, text in index.facts.items():
         yield _fact(name, text)
@@ -189,18 +189,18 @@ def _of_hdf5(file: Hdf5File) -> Iterator[Fact]:
     text = ", ".join(f"{ratio:.2g} with HDF5 {one}" for one, ratio in by_version.items())
     name = "in other programs, frame by frame"
     yield Fact(name, text or "unknown", "bytes_read_for_each_used_by_other_programs", by_version)
-    # Of other files convert makes H5MD; repack leaves it as it is.
+    # repack rewrites only H5MD; convert makes H5MD from other files.
     command = "paceline repack" if index.format == "H5MD" else "paceline convert to H5MD"
     yield _fact("repacking", advice(costs, command=command))
 
 
 def _element_in_words(element: Element, n_frames: int, n_atoms: int) -> str:
-    """Describe an element: type, layout, decoder, and number of frames that have it."""
+    """Describe an element: dtype, layout, decoder, and number of frames that contain it."""
     dataset = element.dataset
     order = " big-endian" if dataset.dtype.byteorder == ">" else ""
     parts = [f"{dataset.dtype.name}{order}", layout_in_words(dataset, n_atoms)]
     if element.rows is not None and (held := int((element.rows != ABSENT).sum())) < n_frames:
         parts.append(f"in {held} frames")
-    fallback = f"read through HDF5's library, slower: {dataset.h5py_fallback}"
+    fallback = f"read by the HDF5 library, which is slower: {dataset.h5py_fallback}"
     parts.append(fallback if dataset.h5py_fallback else "decoded by paceline")
     return ", ".join(parts)

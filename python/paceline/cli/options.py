@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and how their values are read."""
+"""Options that several commands share, and the functions that convert their values."""
 
 import argparse
 import contextlib
@@ -30,18 +30,18 @@ Bound = tuple[str, float] | None
 
 
 def add_json_argument(section: Any) -> None:
-    """Add output as JSON."""
-    what = "one JSON document to stdout, as the manual describes"
+    """Add the option for output as JSON."""
+    what = "print one JSON document to stdout; the manual describes its keys"
     section.add_argument("--json", action="store_true", help=what)
 
 
 def print_json(command: str, **values: object) -> None:
-    """Print the JSON document of a command; numbers that are not finite are null."""
+    """Print the JSON document of a command; numbers that are not finite become null."""
     print(json.dumps(_finite({"command": command, "paceline": __version__, **values}), indent=1))
 
 
 def _finite(value: object) -> object:
-    """Replace what JSON does not have: numbers that are not finite, and scalars of NumPy."""
+    """Replace values that JSON lacks: numbers that are not finite, and NumPy scalars."""
     if isinstance(value, dict):
         return {str(key): _finite(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -54,7 +54,7 @@ def _finite(value: object) -> object:
 
 
 def positive(text: str) -> int:
-    """Read an integer above 0.
+    """Convert a text to an integer above 0.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def positive(text: str) -> int:
 
 
 def above_zero(text: str) -> float:
-    """Read a finite number above 0.
+    """Convert a text to a finite number above 0.
 
     Examples
     --------
@@ -82,7 +82,7 @@ def above_zero(text: str) -> float:
 
 
 def size(text: str) -> int:
-    """Read a number of bytes.
+    """Convert a text to a number of bytes.
 
     Examples
     --------
@@ -96,7 +96,7 @@ def size(text: str) -> int:
 
 
 def memory(text: str) -> int:
-    """Read a number of bytes with its unit, which may be 0.
+    """Convert a size with its unit to a number of bytes, which may be 0.
 
     Examples
     --------
@@ -107,7 +107,7 @@ def memory(text: str) -> int:
 
 
 def seconds(text: str) -> float:
-    """Read a time with its unit, as seconds.
+    """Convert a time with its unit to seconds.
 
     Examples
     --------
@@ -127,7 +127,7 @@ def seconds(text: str) -> float:
 
 
 def duration(text: str) -> float:
-    """Read a time with its unit, as picoseconds.
+    """Convert a time with its unit to picoseconds.
 
     Examples
     --------
@@ -138,13 +138,13 @@ def duration(text: str) -> float:
     if kind != "time":
         raise argparse.ArgumentTypeError(
             f"expected a time with its unit such as 2ps, found {text}; "
-            f"-dt {text} takes only frames so many ps apart"
+            f"-dt {text} uses only frames at this interval in ps"
         )
     return value
 
 
 def picoseconds(text: str) -> tuple[str, float]:
-    """Read a time in ps, or with its unit, as a `bound`.
+    """Convert a time in ps, or with its unit, to a `bound`.
 
     Examples
     --------
@@ -162,7 +162,7 @@ def picoseconds(text: str) -> tuple[str, float]:
 
 
 def interval(text: str) -> float:
-    """Read a time between frames, ps."""
+    """Convert a time between frames to ps; it must be above 0."""
     _, value = picoseconds(text)
     if value <= 0:
         raise argparse.ArgumentTypeError(f"expected a time above 0, found {text}")
@@ -170,7 +170,7 @@ def interval(text: str) -> float:
 
 
 def lag(text: str) -> float:
-    """Read a time between frames, ps, which may be 0.
+    """Convert a time between frames to ps; it may be 0.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def lag(text: str) -> float:
 
 
 def bound(text: str) -> tuple[str, float]:
-    """Read a frame number, or a time with its unit.
+    """Convert a frame number, or a time with its unit, to a `bound`.
 
     Examples
     --------
@@ -200,7 +200,7 @@ def bound(text: str) -> tuple[str, float]:
 
 
 def _with_unit(text: str) -> float | None:
-    """Read a time with its unit, ps; None if it is none."""
+    """Convert a time with its unit to ps; return None for any other text."""
     for unit, factor in sorted(TIME_UNITS.items(), key=lambda item: -len(item[0])):
         if text.endswith(unit):
             with contextlib.suppress(ValueError):
@@ -210,14 +210,14 @@ def _with_unit(text: str) -> float | None:
 
 
 def chunk(text: str) -> str:
-    """Check the shape of chunks."""
+    """Check a text that describes the shape of chunks."""
     from paceline.hdf5.storage_layout import parse_chunk
 
     return _checked(parse_chunk, text)
 
 
 def compression(text: str) -> str:
-    """Check a way to compress."""
+    """Check a text that describes a compression."""
     from paceline.hdf5.storage_layout import parse_compression
 
     return _checked(parse_compression, text)
@@ -232,7 +232,7 @@ def _checked(parse: Callable[[str], object], text: str) -> str:
 
 
 def given(args: argparse.Namespace, *names: str, **renamed: str) -> dict[str, Any]:
-    """Keywords for those of some arguments that were given; renamed ones as keyword=argument.
+    """Return keywords for the arguments that are set; renamed ones as keyword=argument.
 
     Examples
     --------
@@ -245,12 +245,12 @@ def given(args: argparse.Namespace, *names: str, **renamed: str) -> dict[str, An
 
 
 def hdf5_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Keywords about HDF5 files that were given."""
+    """Return the keywords for HDF5 files that are set."""
     return given(args, "units", "dataset", "external", group="particles")
 
 
 def layout_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Keywords for the layout of an H5MD file; `UnsupportedError` if they contradict each other."""
+    """Return the keywords for the layout of an H5MD file; raise an error if they conflict."""
     if args.compress is not None:
         from paceline.hdf5.storage_layout import check_compressible, parse_compression
 
@@ -261,7 +261,7 @@ def layout_options(args: argparse.Namespace) -> dict[str, Any]:
 def add_analysis_arguments(
     parser: CommandParser, *, select: Sequence[str], files: Sequence[str] = ()
 ) -> None:
-    """Add the arguments of every analysis; `files` are endings of -o beside those of tables."""
+    """Add the options of all analyses; `files` are further filename extensions of -o."""
     add_system_arguments(parser, select=select)
     add_frame_arguments(parser)
     add_transform_arguments(parser)
@@ -272,7 +272,7 @@ def add_analysis_arguments(
 
 
 def add_output_arguments(parser: CommandParser, files: Sequence[str] = ()) -> None:
-    """Add the files of results."""
+    """Add the options for output files."""
     add = parser.section("output").add_argument
     endings = ", ".join((*files, TABLE_ENDINGS))
     add(
@@ -280,7 +280,7 @@ def add_output_arguments(parser: CommandParser, files: Sequence[str] = ()) -> No
         "--output",
         type=Path,
         metavar="FILE",
-        help=f"{endings}; - for stdout [a pipe, or the beginning of the table on a terminal]",
+        help=f"{endings}; - for stdout [stdout; on a terminal only the first rows of the table]",
     )
     parser.set_defaults(output_files=files)
     add("--plot", type=Path, metavar="FILE", help="draw a figure: .png, .svg, .pdf")
@@ -289,7 +289,7 @@ def add_output_arguments(parser: CommandParser, files: Sequence[str] = ()) -> No
 
 
 def add_figure_arguments(parser: CommandParser, names: Collection[str] = tuple(OPTIONS)) -> None:
-    """Add options of a figure, by default all, as `FigureOptions` declares them."""
+    """Add figure options as `FigureOptions` declares them, by default all of them."""
     readers = {"float": float, "figure_size": figure_size}
     for name, default in vars(FigureOptions()).items():
         if name not in names:
@@ -302,7 +302,7 @@ def add_figure_arguments(parser: CommandParser, names: Collection[str] = tuple(O
 
 
 def figure_size(text: str) -> tuple[float, float, str]:
-    """Read the size of a figure.
+    """Convert the size of a figure to width, height and unit.
 
     Examples
     --------
@@ -316,52 +316,52 @@ def figure_size(text: str) -> tuple[float, float, str]:
 
 
 def figure_options(args: argparse.Namespace, *figures: Path | None) -> FigureOptions:
-    """Options of the figure that are given; `UnsupportedError` where there are no figures."""
+    """Return the figure options that are set; raise `UnsupportedError` if there is no figure."""
     options = FigureOptions.of(args)
     if options.given and not any(figures):
-        raise UnsupportedError(f"{flag_of(options.given[0])} is of a figure: give --plot")
+        raise UnsupportedError(f"{flag_of(options.given[0])} needs a figure: add --plot")
     return options
 
 
 def add_checkpoint_argument(parser: CommandParser) -> None:
-    """Add the checkpoint."""
+    """Add the option for a checkpoint."""
     parser.section("workers").add_argument(
         "--checkpoint",
         type=Path,
         metavar="FILE",
-        help="save progress in FILE until the end; the same command resumes from it "
-        "after it was killed",
+        help="save progress in FILE during the run; after an interruption, the same command "
+        "resumes from FILE",
     )
 
 
 def add_system_arguments(
     parser: CommandParser, *, select: Sequence[str], alone: bool = True
 ) -> None:
-    """Add topology, trajectory and atoms; if `alone`, a structure may be the trajectory, too."""
+    """Add topology, trajectory and atoms; with `alone`, a structure needs no trajectory."""
     form = FileForm(topology="required", alone=alone)
     add_file_arguments(parser, form, formats="trajectory")
     add_selection_arguments(parser, select=select)
 
 
 class DefaultSelection(str):
-    """First of several selections, which stands for the first that finds atoms."""
+    """Default selection: a list of selections, of which the first one that finds atoms is used."""
 
     alternatives: tuple[str, ...]
 
     def __new__(cls, alternatives: Sequence[str]) -> Self:
-        """Make one of selections in the order in which they are tried."""
+        """Make a default selection from selections in the order of trial."""
         made = super().__new__(cls, alternatives[0])
         made.alternatives = tuple(alternatives)
         return made
 
     @property
     def shown(self) -> str:
-        """Selections in the order in which they are tried, for help."""
+        """Selections in the order of trial, for the help."""
         return ", else ".join(self.alternatives)
 
 
 def add_selection_arguments(parser: CommandParser, *, select: Sequence[str]) -> None:
-    """Add the choice of atoms."""
+    """Add the options that select atoms."""
     add = parser.section("atoms").add_argument
     default = DefaultSelection(select) if select else None
     add(
@@ -369,28 +369,28 @@ def add_selection_arguments(parser: CommandParser, *, select: Sequence[str]) -> 
         default=None if default == "all" else default,
         required=not select,
         metavar="TEXT",
-        help="atoms, in MDAnalysis's words, or the name of a group, such as Backbone"
+        help="atoms: a selection of MDAnalysis, or the name of a group, such as Backbone"
         + ("" if default is None else f" [{default.shown}]"),
     )
     add_index_argument(parser)
 
 
 def add_index_argument(parser: CommandParser) -> None:
-    """Add the index file."""
+    """Add the option for an index file."""
     parser.section("atoms").add_argument(
         "-n",
         "--index",
         metavar="FILE",
-        help="index file of GROMACS: its groups, by name or number, in place of the default ones",
+        help="index file of GROMACS, whose groups (by name or number) replace the default groups",
     )
 
 
 def add_bound_arguments(section: Any) -> None:
-    """Add the first and the last frame, or their times."""
+    """Add the options for the first and the last frame, or their times."""
     begin = section.add_mutually_exclusive_group()
     bounds = "a frame number, or a time with its unit, such as 100ps or 2.5ns"
     begin.add_argument("--begin", "--start", type=bound, metavar="T", help=f"first frame: {bounds}")
-    gromacs = "as in GROMACS: ps, or with a unit"
+    gromacs = "as in GROMACS: in ps, or with a unit"
     begin.add_argument(
         "-b", dest="begin", type=picoseconds, metavar="TIME", help=f"first time, {gromacs}"
     )
@@ -400,31 +400,31 @@ def add_bound_arguments(section: Any) -> None:
         "--stop",
         type=bound,
         metavar="T",
-        help="end: a frame number, itself left out as in a Python slice, or a time, included",
+        help="end: a frame number, excluded as in a Python slice, or a time, included",
     )
     end.add_argument("-e", dest="end", type=picoseconds, metavar="TIME", help="last time, included")
 
 
 def add_frame_arguments(parser: CommandParser) -> None:
-    """Add the choice of frames."""
+    """Add the options that select frames."""
     section = parser.section("frames")
     add_bound_arguments(section)
     every = section.add_mutually_exclusive_group()
     every.add_argument(
-        "--step", type=positive, default=1, metavar="N", help="take every Nth frame [%(default)s]"
+        "--step", type=positive, default=1, metavar="N", help="use every Nth frame [%(default)s]"
     )
     every.add_argument(
         "-dt",
         dest="every",
         type=interval,
         metavar="TIME",
-        help="only frames at multiples of this time (ps) from the first one",
+        help="use only frames at multiples of this time (ps) after the first frame",
     )
     add_chain_arguments(parser)
 
 
 def add_chain_arguments(parser: CommandParser) -> None:
-    """Add how trajectories are joined, and what their files lack."""
+    """Add options for joining trajectories, and for data that their files lack."""
     add = parser.section("frames").add_argument
     add(
         "--continuous",
@@ -435,158 +435,158 @@ def add_chain_arguments(parser: CommandParser) -> None:
         "--dt",
         type=duration,
         metavar="T",
-        help="time between frames, such as 2ps, in place of the times that the files have",
+        help="time between frames, such as 2ps; it replaces the times in the files",
     )
     add_hdf5_arguments(parser)
 
 
 def add_hdf5_arguments(parser: CommandParser) -> None:
-    """Add facts that some HDF5 files lack."""
+    """Add options for facts that some HDF5 files lack."""
     add = parser.section("HDF5 files").add_argument
-    # Not --group, which is a selection where atoms are superimposed.
-    add("--particles", metavar="NAME", help="group of H5MD, where there are several")
+    # The option is not called --group: in other commands, --group selects atoms.
+    add("--particles", metavar="NAME", help="particles group of an H5MD file with several groups")
     add(
         "--units",
         metavar="TEXT",
-        help='units of a file that states none: "nm, ps"; of LAMMPS: real',
+        help='units of a file without units: "nm, ps"; for LAMMPS: real',
     )
     add(
         "--dataset",
         metavar="NAME",
         help="dataset of positions, in an HDF5 file of unknown structure",
     )
-    follow = "follow the file's links into other files"
+    follow = "follow links of the file to other files"
     add("--external", action="store_const", const=True, help=follow)
 
 
 def add_transform_arguments(parser: CommandParser) -> None:
-    """Add transformations of positions."""
+    """Add the options for transformations of positions."""
     solute, trace = DefaultSelection(SOLUTE), DefaultSelection(TRACE)
     add = parser.section("transformations").add_argument
     add("--unwrap", action="store_true", help="make molecules whole along their bonds")
     add(
         "--guess-bonds",
         action="store_true",
-        help="where the topology has no bonds, guess those of other than standard residues by "
-        "distance in the first frame",
+        help="if the topology has no bonds, guess bonds of nonstandard residues by distance in the "
+        "first frame",
     )
     add(
         "--together",
         nargs="?",
         const="complexes",
         metavar="TEXT",
-        help="keep these molecules side by side, by their contacts in the first frame, or each by "
-        "itself (none); --unwrap is then implied [complexes: proteins, nucleic acids and ligands "
-        "within 5 Å of each other]",
+        help="keep these molecules together as a complex, by their contacts in the first frame, or "
+        "keep none together (none); implies --unwrap [complexes: proteins, nucleic acids and "
+        "ligands within 5 Å of each other]",
     )
     add(
         "--nojump",
         action="store_true",
-        help="then keep atoms from jumping across the cell, from the first frame of the file on",
+        help="then remove jumps of atoms across the cell, from the first frame of the file on",
     )
     add(
         "--center",
         nargs="?",
         const=solute,
         metavar="TEXT",
-        help=f"then move the center of these atoms to that of the cell [{solute.shown}]",
+        help=f"then move the center of these atoms to the center of the cell [{solute.shown}]",
     )
     add(
         "--wrap",
         action="store_true",
-        help="then put molecules, and complexes of --unwrap, back into the cell, each as a whole",
+        help="then put molecules back into the cell, each molecule or complex as a whole",
     )
     add(
         "--fit",
         nargs="?",
         const=trace,
         metavar="TEXT",
-        help=f"then superpose these atoms on those of the first frame [{trace.shown}]",
+        help=f"then superpose these atoms on their positions in the first frame [{trace.shown}]",
     )
 
 
 def add_worker_arguments(parser: CommandParser) -> None:
-    """Add the backend, the treatment of damaged frames, and timings."""
+    """Add options for the backend, damaged frames, and timings."""
     add_backend_arguments(parser)
     add = parser.section("workers").add_argument
     add(
         "--on-error",
         choices=ON_ERROR,
         default="raise",
-        help="end at a damaged frame, or leave it out and list it [%(default)s]",
+        help="stop at a damaged frame, or leave it out and list it [%(default)s]",
     )
     add = parser.section("output").add_argument
     add(
         "--timings",
         action="store_true",
-        help="print how long each worker read, computed and waited",
+        help="print the time that each worker read, computed and waited",
     )
     add(
         "--report",
         type=Path,
         metavar="FILE",
-        help="write where the time went: a page .html, figures .png, .svg, or timings .csv, of "
-        "which 'paceline report' makes either later",
+        help="write a report of the run time: a page .html, figures .png, .svg, or timings .csv, "
+        "from which 'paceline report' can make the page or figures later",
     )
 
 
 def add_backend_arguments(parser: CommandParser) -> None:
-    """Add the backend and its number of workers."""
+    """Add options for the backend and the number of workers."""
     add = parser.section("workers").add_argument
     add(
         "--backend",
         choices=BACKENDS,
-        help=f"where blocks of frames are computed [{BACKENDS[0]}; under mpirun or srun, mpi]",
+        help=f"workers that compute the blocks of frames [{BACKENDS[0]}; mpi with mpirun or srun]",
     )
-    meaning = "workers [the CPUs this process may use]; of mpi, threads on each rank [1]"
+    meaning = "number of workers [the CPUs this process may use]; for mpi, threads per rank [1]"
     add_thread_argument(parser, meaning)
 
 
 def add_thread_argument(parser: CommandParser, meaning: str) -> None:
-    """Add the number of workers, threads or files at a time."""
+    """Add the option for the number of workers, of threads, or of files at a time."""
     parser.section("workers").add_argument("--n-workers", type=positive, metavar="N", help=meaning)
 
 
 def add_memory_argument(parser: CommandParser) -> None:
-    """Add the memory that a run may hold."""
+    """Add the option for the memory of a run."""
     parser.section("workers").add_argument(
         "--max-memory",
         type=memory,
         metavar="SIZE",
-        help="memory of each process for results, and for frames that are needed again, such as "
-        "2GiB: what exceeds it is in temporary files [1 GiB for each array of results; frames "
+        help="memory of each process for results and for frames that are needed again, such as "
+        "2GiB; larger results are in temporary files [1 GiB for each array of results; frames "
         "while half of the memory is free]",
     )
 
 
 def add_layout_arguments(parser: CommandParser, *, compress: str = "none") -> None:
-    """Add the layout of numbers in an H5MD file."""
+    """Add options for the storage layout of an H5MD file."""
     add = parser.section("H5MD files").add_argument
     add(
         "--chunk",
         type=chunk,
         metavar="SHAPE",
-        help="frame: one frame a chunk; FRAMESxATOMS, such as 16x1000; contiguous: no chunks; "
-        "auto: what suits --for [auto]",
+        help="frame: one frame per chunk; FRAMESxATOMS, such as 16x1000; contiguous: no chunks; "
+        "auto: chosen by --for [auto]",
     )
     add(
         "--for",
         dest="for_",
         choices=("frames", "atoms", "both"),
-        help="what the file will be read for: whole frames, few atoms through all frames, or both "
+        help="main use of the file: reading whole frames, few atoms in all frames, or both "
         "[frames]",
     )
     add(
         "--align",
         type=size,
         metavar="SIZE",
-        help="begin chunks at multiples of it, such as the stripe of a file system: 1MiB",
+        help="start chunks at multiples of this size, such as the stripe of a file system: 1MiB",
     )
     add(
         "--compress",
         type=compression,
         metavar="HOW",
-        help="none, gzip:1 to gzip:9, zstd:1 to zstd:19 or lz4, which other programs read with "
-        "hdf5plugin, or, smaller but read more slowly where few atoms are wanted, shuffle+gzip:4 "
-        f"and so on [{compress}]",
+        help="none, gzip:1 to gzip:9, zstd:1 to zstd:19 or lz4; other programs need hdf5plugin to "
+        "read zstd and lz4; shuffle+gzip:4 and so on are smaller, but slower to read for few atoms "
+        f"[{compress}]",
     )

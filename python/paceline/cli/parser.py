@@ -1,4 +1,4 @@
-"""Parser of commands, and the files that a command takes."""
+"""Parser of a command and of its files."""
 
 import argparse
 import contextlib
@@ -13,13 +13,13 @@ from typing import Any, NamedTuple, TypeAlias
 from paceline import _core
 from paceline.errors import UnsupportedError
 
-#: Groups of options, in the order in which the help of every command has them.
+#: Sections of options in the help, in the order for every command.
 SECTIONS = (
     *("files", "atoms", "frames", "transformations", "calculation", "output", "figure", "workers"),
     *("file system", "HDF5 files", "H5MD files", "measuring", "other options"),
 )
 
-#: Commands of GROMACS, and the commands that compute the same.
+#: Commands of GROMACS, and paceline's commands for the same analysis.
 COMMANDS_OF_GROMACS = {
     **{"angle": "angles", "densmap": "density", "distance": "distances", "do_dssp": "dssp"},
     **{"editconf": "convert", "filter": "convert", "principal": "gyration", "helix": "dssp"},
@@ -32,7 +32,7 @@ COMMANDS_OF_GROMACS = {
     **{"select": "selection", "gangle": "angles", "sham": "surface"},
     "eneconv": "energy",
 }
-#: Commands of cpptraj, likewise.
+#: Commands of cpptraj, and paceline's commands for the same analysis.
 COMMANDS_OF_CPPTRAJ = {
     **{"atomicfluct": "rmsf", "autoimage": "convert", "dihedral": "dihedrals"},
     **{"diffusion": "msd", "nativecontacts": "contacts", "radgyr": "gyration", "radial": "rdf"},
@@ -41,7 +41,7 @@ COMMANDS_OF_CPPTRAJ = {
     **{"matrix": "pca", "multidihedral": "ramachandran", "watershell": "selection"},
     **{"lipidorder": "order", "velocityautocorr": "velocity-autocorrelation"},
 }
-#: Other names of what a command computes.
+#: Other names for analyses, and paceline's commands.
 OTHER_NAMES = {
     **{"rg": "gyration", "radius-of-gyration": "gyration", "kmeans": "cluster"},
     **{"k-means": "cluster", "k-medoids": "cluster", "gromos": "cluster", "clusters": "cluster"},
@@ -56,21 +56,21 @@ OTHER_NAMES = {
     **{"scd": "order", "sch": "order", "leaflet": "leaflets"},
     **{"energies": "energy", "edr": "energy", "thermo": "energy"},
 }
-#: Commands that a message lists, at most.
+#: Maximum number of commands that a message lists.
 FEW = 8
-#: Names of types in messages of argparse, and what they read; units of metavars.
+#: Function names of argparse types, and their values in error messages; units by metavar.
 TYPES = {
     **{"float": "a number", "above_zero": "a number"},
     **{"int": "a whole number", "positive": "a whole number"},
 }
 UNITS = {"Å": " of Å", "DEGREES": " of degrees", "K": " of K"}
-#: Options of GROMACS, and what does the same here.
+#: Options of GROMACS, and the options of paceline that replace them.
 OPTIONS_OF_GROMACS = {
     "-bin": "--nbins N divides --range",
     "-dump": "-b T and -e T choose one time",
     "-mw": "--mass weighs atoms by their masses",
     "-ndec": "--precision 1000 keeps three decimals of nm",
-    "-nobackup": "--overwrite replaces files, which are kept without it",
+    "-nobackup": "--overwrite replaces existing files; without it they are kept",
     "-nt": "--n-workers N",
     "-ntmpi": "--n-workers N",
     "-ntomp": "--n-workers N",
@@ -81,14 +81,14 @@ OPTIONS_OF_GROMACS = {
     "-skip": "--step N takes every Nth frame",
     "-sub": "--select TEXT",
     "-timestep": "--dt 2ps sets the time between frames",
-    "-tu": "-b and -e take times with a unit, such as 10ns; --time-unit ns is of figures",
-    "-xvg": "-o TABLE.csv has no lines for Grace, and .xvg has them",
+    "-tu": "-b and -e accept times with a unit, such as 10ns; --time-unit ns is for figures",
+    "-xvg": "-o TABLE.csv writes no lines for Grace, and -o TABLE.xvg writes them",
 }
 
-#: Kinds of files: a structure has positions, too, and either may be a trajectory of its own.
+#: Kinds of files: "structure" is a topology with positions, "either" a topology or a trajectory.
 TOPOLOGY, STRUCTURE, TRAJECTORY, EITHER = "topology", "structure", "trajectory", "either"
 _SYSTEMS = (TOPOLOGY, STRUCTURE)
-#: Endings of each kind, and formats that never describe a system: text may name its atoms.
+#: Filename extensions of each kind, and formats that never describe a system. Text formats may.
 _TOPOLOGIES = ("tpr", "psf", "prmtop", "parm7", "top", "itp")
 _STRUCTURES = ("gro", "pdb", "ent", "pdbqt", "pqr", "crd", "mol2", "cif", "mmcif", "mmtf", "data")
 _BINARY = [format for format in _core.formats() if not format.is_text]
@@ -97,7 +97,7 @@ _PURE_TRAJECTORIES = {format.name for format in _BINARY}
 
 
 class _HelpFormatter(argparse.HelpFormatter):
-    """Wrap descriptions, and leave the lines of examples as they are."""
+    """Help formatter that wraps descriptions, but not the lines of examples."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         if text.startswith("examples:"):
@@ -105,34 +105,34 @@ class _HelpFormatter(argparse.HelpFormatter):
         return super()._fill_text(text, width, indent)
 
     def _format_action(self, action: argparse.Action) -> str:
-        """Put the heading of a group of commands above the first of it."""
+        """Put the heading of a section of commands above its first command."""
         heading = vars(action).get("heading", "")
         return f"\n  {heading}:\n" * bool(heading) + super()._format_action(action)
 
 
 class CommandParser(argparse.ArgumentParser):
-    """Parser of a command: options in `SECTIONS`, files anywhere between them, short errors."""
+    """Parser of a command; files may stand anywhere between options, and errors are short."""
 
     def __init__(self, **kwargs: Any):
         super().__init__(**{"formatter_class": _HelpFormatter, "add_help": False, **kwargs})
-        # Arguments that only some commands have, and functions of all commands read.
+        # Default values of arguments that functions for all commands read.
         self.set_defaults(structures=None, output_files=(), further=(), form=None)
         self._sections = {title: self.add_argument_group(title) for title in SECTIONS}
         explain = "show this help message and exit"
         self.section("other options").add_argument("-h", "--help", action="help", help=explain)
 
     def section(self, title: str) -> argparse._ArgumentGroup:
-        """Get the group of options of this title."""
+        """Return the section of options with this title."""
         return self._sections[title]
 
     def set_form(self, form: "FileForm") -> None:
-        """Take files of another form than those of `add_file_arguments`."""
+        """Set files of another form than `add_file_arguments` added."""
         self._option_string_actions["-s"].help = form.topology_help
         self.set_defaults(form=form)
 
     @property
     def option_names(self) -> dict[str, str]:
-        """Options by the names under which their values are kept; no flags of another name."""
+        """Options by the names under which argparse stores values; flags only under their names."""
         found: dict[str, str] = {}
         for action in self._actions:
             for option in action.option_strings:
@@ -153,7 +153,7 @@ class CommandParser(argparse.ArgumentParser):
                 leading = takewhile(lambda text: text.startswith("-"), given)
                 self._check_leading([text for text in leading if not self._knows(text)], given)
         found, rest = super().parse_known_args(given, namespace)
-        if "option_names" not in found:  # a command's own, not those of its parent
+        if "option_names" not in found:  # set by a subcommand, not by its parent
             found.option_names = self.option_names
         if self._subparsers is not None:
             self._check_leading(rest, given)
@@ -169,11 +169,11 @@ class CommandParser(argparse.ArgumentParser):
         return found, []
 
     def error(self, message: str) -> Any:
-        """End with a message of one line."""
+        """Print a message of one line, and exit."""
         self.exit(2, f"paceline: error: {message} ({self.prog} --help explains)\n")
 
     def _check_dashes(self, given: Sequence[str]) -> None:
-        """Refuse long options with one dash, which would be read as short ones with a value."""
+        """Exit for a long option with one dash, which would be read as a short one with a value."""
         known = self._option_string_actions
         for text in given:
             if text == "--":
@@ -184,10 +184,10 @@ class CommandParser(argparse.ArgumentParser):
                 self.error(f"no option {text}: did you mean -{text}?")
             hint = OPTIONS_OF_GROMACS.get(text)
             if hint and hint.split()[0] in known:
-                self.error(f"no option {text}: in place of that of GROMACS, {hint}")
+                self.error(f"no option {text}: instead of this GROMACS option, {hint}")
 
     def _knows(self, text: str) -> bool:
-        """Check for an option of this parser, perhaps abbreviated or with its value."""
+        """Check whether this parser has an option, perhaps abbreviated or followed by a value."""
         option = text.partition("=")[0]
         return text == "--" or any(
             known.startswith(option) if option.startswith("--") else option.startswith(known)
@@ -195,7 +195,7 @@ class CommandParser(argparse.ArgumentParser):
         )
 
     def _check_leading(self, options: Sequence[str], given: Sequence[str]) -> None:
-        """Refuse options before the name of a command, which has them: they would be lost."""
+        """Exit for options before the name of their subcommand, where they would be ignored."""
         assert self._subparsers is not None
         if not options:
             return
@@ -204,39 +204,39 @@ class CommandParser(argparse.ArgumentParser):
         if name is None:
             self.error(f"no option {options[0]}")
         self.error(
-            f"{options[0]} stands before the {str(action.metavar).lower()}: its options come after "
+            f"{options[0]} stands before the {str(action.metavar).lower()}: put options after "
             f'it, as in "{self.prog} {name} {shlex.quote(options[0])}"'
         )
 
     def _near_option(self, text: str) -> str:
-        """Ask for the option that was perhaps meant."""
+        """Suggest the option that the user may have meant."""
         hint = OPTIONS_OF_GROMACS.get(text.partition("=")[0][1:], "")
         if hint and hint.split()[0] in self._option_string_actions:
             return f": {hint}"
         if text.partition("=")[0] == "--group" and "--select" in self._option_string_actions:
             return (
-                ": select one group of atoms by --select, in one run each, and 'paceline plot' "
-                "draws the tables of all into one figure"
+                ": run the command once for each group with --select; 'paceline plot' draws the "
+                "tables of all groups into one figure"
             )
         names = [name[2:] for name in self._option_string_actions if name.startswith("--")]
         near = close_matches(text.partition("=")[0].lstrip("-"), names)
         return f": did you mean --{near[0]}?" if near else ""
 
     def _get_value(self, action: argparse.Action, arg_string: str) -> object:
-        """Read a value; say what was expected instead of the name of its type."""
+        """Convert a value; an error message describes the expected value, not its Python type."""
         try:
             return super()._get_value(action, arg_string)
         except argparse.ArgumentError as error:
             expected = TYPES.get(getattr(action.type, "__name__", ""))
             if expected is None or isinstance(error.__context__, argparse.ArgumentTypeError):
-                raise  # it says all
+                raise  # the message is complete
             unit = UNITS.get(f"{action.metavar}", "")
             raise argparse.ArgumentError(
                 action, f"expected {expected}{unit}, found {arg_string!r}"
             ) from None
 
     def _check_value(self, action: argparse.Action, value: object) -> None:
-        """Refuse a value that is none of the choices, and name the nearest one."""
+        """Exit if a value is not one of the choices, and suggest the most similar choice."""
         choices = None if action.choices is None else [str(choice) for choice in action.choices]
         if choices is None or value in choices:
             return
@@ -266,37 +266,37 @@ Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
 
 
 class FileForm(NamedTuple):
-    """Files that a command takes, in their order: topology, trajectories, output."""
+    """Files of a command, in this order: topology, trajectories, output."""
 
-    #: "required", "optional" or "" (none).
+    #: "required", "optional" or "" (not allowed).
     topology: str = ""
     trajectory: str = "required"
     output: str = ""
-    #: More than one trajectory is allowed.
+    #: True if several trajectories are allowed.
     several: bool = True
-    #: A structure without a trajectory is one of its own.
+    #: True if a structure may be used without a trajectory.
     alone: bool = False
-    #: False if the command may find its files elsewhere, and none may be given.
+    #: False if the command line may omit all files, because the command finds them elsewhere.
     needed: bool = True
 
     @property
     def topology_help(self) -> str:
-        """Help for the topology."""
+        """Help text for the topology."""
         alone = "; a structure, such as GRO or PDB, needs no trajectory" * self.alone
         return f"file that describes the system: TPR, GRO, PDB, PSF, PRMTOP ...{alone}"
 
     @property
     def by_place(self) -> str:
-        """Files that a command line gives by their place, without an option."""
+        """Usage of the files as positional arguments."""
         return self._usage("", "", "")
 
     @property
     def by_option(self) -> str:
-        """Files as they are named by options."""
+        """Usage of the files as options."""
         return self._usage("-s ", "-f ", "-o ")
 
     def _usage(self, s: str, f: str, o: str) -> str:
-        """Join the names of files behind their options, optional ones in brackets."""
+        """Join the names of files after their options, with optional ones in brackets."""
         files = (
             (self.topology, f"{s}TOPOLOGY"),
             (self.trajectory, f"{f}TRAJECTORY{'...' * self.several}"),
@@ -308,8 +308,8 @@ class FileForm(NamedTuple):
 
 
 def close_matches(word: str, known: Sequence[str]) -> list[str]:
-    """Find the known word that is most like a word, if one is like it."""
-    import difflib  # not at the top: `paceline --version` loads this module
+    """Return the most similar known word in a list, or an empty list if no word is similar."""
+    import difflib  # not at the top: `paceline --version` imports this module
 
     return difflib.get_close_matches(word, known, 1)
 
@@ -317,9 +317,9 @@ def close_matches(word: str, known: Sequence[str]) -> list[str]:
 def add_file_arguments(
     parser: CommandParser, form: FileForm, *, formats: str, more: str = "", chain: bool = True
 ) -> None:
-    """Add the files of a command, by place and by option; `more` is other usage.
+    """Add the files of a command, as positional arguments and as options.
 
-    With `chain`, several trajectories are one; else each is taken by itself.
+    `more` is further usage. With `chain`, several trajectories are read as one.
     """
     more = f" {more}" if more else ""
     parser.usage = (
@@ -327,7 +327,7 @@ def add_file_arguments(
         f"%(prog)s [options] {form.by_option}{more}"
     )
     add = parser.section("files").add_argument
-    add("files", nargs="*", metavar=form.by_place, help="in this order, or by these options:")
+    add("files", nargs="*", metavar=form.by_place, help="in this order, or with these options:")
     if form.topology:
         add(
             "-s",
@@ -335,7 +335,7 @@ def add_file_arguments(
             metavar="FILE",
             help=form.topology_help,
         )
-    several = '; several, or a pattern such as "md.part*.xtc", are one after another'
+    several = '; several files, or a pattern such as "md.part*.xtc", are read as one trajectory'
     add(
         "-f",
         "--trajectory",
@@ -345,14 +345,14 @@ def add_file_arguments(
         help=f"{formats}{several if form.several and chain else ''}",
     )
     if form.output:
-        add("-o", "--output", type=Path, metavar="FILE", help="what to write")
+        add("-o", "--output", type=Path, metavar="FILE", help="output file")
     parser.set_defaults(form=form)
 
 
 def resolve_files(args: argparse.Namespace) -> None:
-    """Set topology, trajectories and output from where they were given.
+    """Set topology, trajectories and output from positional arguments and options.
 
-    Raises `UnsupportedError` for one that is missing, given twice, or in the place of another.
+    Raises `UnsupportedError` for a file that is missing, given twice, or in the wrong position.
     """
     form = args.form
     if form is None:
@@ -361,7 +361,7 @@ def resolve_files(args: argparse.Namespace) -> None:
         given = vars(args).get(option)
         if isinstance(given, str) and os.path.isfile(given):
             raise UnsupportedError(
-                f"--{option} takes {given} for its selection: give files before it"
+                f"--{option} reads {given} as its selection: put files before this option"
             )
     expected = f"expected {form.by_place}, or {form.by_option}"
     places = list(args.files)
@@ -373,7 +373,7 @@ def resolve_files(args: argparse.Namespace) -> None:
         if len(places) > (0 if args.trajectory else 1):
             args.output = Path(places.pop())
         elif form.output == "required":
-            hint = "; -f takes all files behind it: name the output with -o"
+            hint = "; -f takes all files after it: name the output with -o"
             raise UnsupportedError(f"{expected}, found no output{hint if args.trajectory else ''}")
         if args.output is not None and kind_of(str(args.output)) == TOPOLOGY:
             raise UnsupportedError(f"{expected}, found {args.output}, a topology, as the output")
@@ -384,44 +384,44 @@ def resolve_files(args: argparse.Namespace) -> None:
             args.topology = topology = places.pop(0)
         elif topology and _is_second_topology(places):
             raise UnsupportedError(
-                f"the topology is given twice: {topology} with -s, and {places[0]} in its place"
+                f"the topology is given twice: {topology} with -s, and {places[0]} without option"
             )
     if args.trajectory and places:
         raise UnsupportedError(
-            f"the trajectory is given twice: {args.trajectory[0]} with -f, and {places[0]} in its "
-            "place"
+            f"the trajectory is given twice: {args.trajectory[0]} with -f, and {places[0]} "
+            "without option"
         )
     args.trajectory = args.trajectory or places
     _check_kinds(form, topology, args.trajectory)
     if form.topology == "required" and topology is None:
-        found = f"found {args.trajectory[0]} alone" if args.trajectory else "found none of them"
+        found = f"found only {args.trajectory[0]}" if args.trajectory else "found none of them"
         raise UnsupportedError(f"{expected}, {found}")
-    # By place, an output that follows a structure may be meant as its trajectory.
+    # Without -o, a file after a structure may be meant as the trajectory, not as the output.
     may_be_alone = form.alone and not is_output_by_place
     is_alone = may_be_alone and topology is not None and kind_of(topology) != TOPOLOGY
     if not (args.trajectory or is_alone) and (form.trajectory == "required" or topology is None):
         hint = ": only a structure, such as GRO or PDB, needs no trajectory" if form.alone else ""
-        hint += ", and its output is named with -o" if hint and not may_be_alone else ""
-        found = f"the topology {topology} alone{hint}" if topology else "no trajectory"
+        hint += ", and then -o must name the output" if hint and not may_be_alone else ""
+        found = f"only the topology {topology}{hint}" if topology else "no trajectory"
         raise UnsupportedError(f"{expected}, found {found}")
     if len(args.trajectory) > 1 and not form.several:
         raise UnsupportedError(f"expected one trajectory, found {', '.join(args.trajectory)}")
 
 
 def _is_second_topology(places: Sequence[str]) -> bool:
-    """Check for a topology in its place, where it was given with -s as well."""
+    """Check whether a positional argument is a topology in addition to that of -s."""
     kinds = [kind_of(place) for place in places[:2]]
-    # A structure file may be a trajectory that MDAnalysis reads.
+    # MDAnalysis can read a structure file as a trajectory.
     return kinds[0] == TOPOLOGY or (kinds[0] == STRUCTURE and kinds[1:] == [TRAJECTORY])
 
 
 def _check_kinds(form: FileForm, topology: str | None, trajectories: Sequence[str]) -> None:
-    """Raise `UnsupportedError` for files that were swapped, and for folders."""
+    """Raise `UnsupportedError` for swapped files, and for folders."""
     for name in trajectories:
         if os.path.isdir(name):
             raise UnsupportedError(f"expected a trajectory, found {name}, a folder")
     kinds = [kind_of(name) for name in trajectories]
-    # MDAnalysis reads some structures as trajectories; without a topology, nobody converts them.
+    # MDAnalysis reads some structures as trajectories, but converting them requires a topology.
     needs_system = form.topology and form.output and topology is None
     wrong = (TOPOLOGY, STRUCTURE) if needs_system else (TOPOLOGY,)
     misplaced = [name for name, kind in zip(trajectories, kinds, strict=True) if kind in wrong]
@@ -437,16 +437,16 @@ def _check_kinds(form: FileForm, topology: str | None, trajectories: Sequence[st
         )
     if misplaced:
         if not form.topology:
-            how = "this command needs none"
+            how = "this command needs no topology"
         elif topology is None:
-            how = f"give it as {form.by_place}, or {form.by_option}"
+            how = f"pass files as {form.by_place}, or {form.by_option}"
         else:
             how = f"the topology is {topology}"
         raise UnsupportedError(f"expected a trajectory, found {misplaced[0]}, a topology: {how}")
 
 
 def kind_of(path: str) -> str:
-    """Tell topologies from trajectories, by content where that says it, else by ending.
+    """Classify a file by its content if possible, otherwise by its extension.
 
     Examples
     --------

@@ -67,8 +67,8 @@ examples:
   paceline predict --frames 1000000 --bytes 12kB --decode 0.3ms --compute 0.1ms --per-node 24 \\
       --n-workers 384 --schedule static dynamic --slow-fraction 0.05 --slow-factor 3
 
-The times are those of one frame on one worker alone: `paceline advise`, or --timings of a run with
---n-workers 1, tell them. The formula is in the manual, under "The model".
+The times are those of one frame on one worker alone. `paceline advise` measures them, and so does
+--timings of a run with --n-workers 1. The manual explains the formula, under "The model".
 """
 
 BENCH_EXAMPLES = """\
@@ -81,17 +81,17 @@ examples:
 """
 
 BENCH_DESCRIPTION = """\
-Run an analysis with 1, 2, 4 ... workers, several times each, on your own file and machine: time,
-speed-up, efficiency, and what the time went to. Put "bench scaling" into the command that you
-want to know about. Results are compared, and not kept. Each run is a process of its own; one that
-is not counted comes first. Runs go on in turn over the numbers of workers, so that what disturbs
-the machine disturbs all alike. Ctrl-C ends it; what was measured until then is kept.
+Run an analysis with 1, 2, 4 ... workers, several times each, on your own file and machine. Print
+time, speed-up, efficiency, and the time of each phase. To measure a command, insert "bench scaling"
+before its name. Results are compared, but not saved. Each run is a separate process; the first run
+is not counted. Runs with different numbers of workers alternate, so that disturbances of the
+machine affect all of them alike. Ctrl-C stops the measurement; completed runs are saved.
 """
 
-#: Analyses of the command line that can be measured.
+#: Analyses that `bench` can measure.
 ANALYSES = (add_rmsd, command_of("rmsf").add, add_rdf)
 
-#: Atoms that each analysis takes by default, as its own command does.
+#: Default selections of each analysis, as for its own command.
 ADVISE_SELECT = {name: command_of(name).select for name in ("rmsd", "rmsf", "rdf")}
 
 ADVISE_COLUMNS = (
@@ -99,10 +99,10 @@ ADVISE_COLUMNS = (
     "efficiency",
 )
 
-#: Figures of a file system that can be given: option, reader, unit and meaning.
+#: Properties of a file system that options set: option, reader, unit and meaning.
 FIGURES = (
     ("server_bandwidth", size, "SIZE", "bytes per second to all workers together"),
-    ("t_lock", seconds, "TIME", "how long a request to a shared file holds its node's lock"),
+    ("t_lock", seconds, "TIME", "time for which a request to a shared file locks it for its node"),
 )
 
 
@@ -110,9 +110,9 @@ def add_report(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "report",
-        help="why a run was as fast as it was, from its saved timings",
-        description="Make a report of timings that --report or Timings.to_csv saved: a page that "
-        "can be read anywhere, without a network, or its figures alone.",
+        help="report where the time of a run was spent, from saved timings",
+        description="Make a report from timings that --report or Timings.to_csv saved: a page "
+        "that works without a network, or only its figures.",
         epilog=REPORT_EXAMPLES,
     )
     parser.usage = "%(prog)s [options] TIMINGS"
@@ -120,7 +120,7 @@ def add_report(commands: Commands) -> CommandParser:
         "timings",
         metavar="TIMINGS",
         type=Path,
-        help="what --report FILE.csv or Timings.to_csv wrote",
+        help="file that --report FILE.csv or Timings.to_csv wrote",
     )
     add = parser.section("output").add_argument
     add(
@@ -154,10 +154,11 @@ def add_advise(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "advise",
-        help="how long an analysis would take, what limits its speed, and what would help",
-        description="Measure an analysis on a few blocks from the middle of the trajectory, and "
-        "say in some seconds how long all of it would take with 1, 2, 4 … workers, what limits "
-        "its speed, how many workers pay off, and whether another file would be faster.",
+        help="forecast the time of an analysis, what limits its speed, and what would help",
+        description="Measure an analysis on a few blocks from the middle of the trajectory, which "
+        "takes some seconds. Forecast the time of the whole analysis with 1, 2, 4 … workers, what "
+        "limits its speed, how many workers are worthwhile, and whether another file would be "
+        "faster.",
         epilog=ADVISE_EXAMPLES,
     )
     add_system_arguments(parser, select=("the default of the analysis",), alone=False)
@@ -168,7 +169,7 @@ def add_advise(commands: Commands) -> CommandParser:
         dest="analysis",
         choices=tuple(ADVISE_SELECT),
         default="rmsd",
-        help="the analysis [%(default)s]",
+        help="analysis to measure [%(default)s]",
     )
     add_pair_arguments(calculation)
     add_frame_arguments(parser)
@@ -177,17 +178,17 @@ def add_advise(commands: Commands) -> CommandParser:
     add(
         "--backend",
         choices=FORECAST,
-        help="where blocks of frames would be computed [threads]",
+        help="backend of the forecast [threads]",
     )
-    add("--n-workers", type=positive, metavar="N", help="ask about so many workers, too")
+    add("--n-workers", type=positive, metavar="N", help="forecast also for this number of workers")
     add(
         "--on-error",
         choices=ON_ERROR,
         default="raise",
-        help="end at a damaged frame, or leave it out [%(default)s]",
+        help="stop at a damaged frame, or leave it out [%(default)s]",
     )
     how = parser.section("output").add_mutually_exclusive_group()
-    how.add_argument("--tsv", action="store_true", help="the times alone, tab-separated")
+    how.add_argument("--tsv", action="store_true", help="print only the times, tab-separated")
     add_json_argument(how)
     parser.set_defaults(run=run_advise)
     return parser
@@ -198,7 +199,7 @@ def run_advise(args: argparse.Namespace) -> None:
     from paceline.advice import Outline, advise, open_samples
     from paceline.cli.analysis_steps import frames_of, system_of, transforms_of
 
-    # A long file needs no index for it, which may take a minute to make.
+    # Sample a long file instead of indexing it, because indexing may take a minute.
     if args.select is None:
         args.select = DefaultSelection(ADVISE_SELECT[args.analysis])
     opener = {} if args.continuous else {"opener": open_samples}
@@ -229,7 +230,7 @@ def run_advise(args: argparse.Namespace) -> None:
 
 
 def _analysis(universe: object, args: argparse.Namespace) -> object:
-    """Make the analysis that advice is asked about."""
+    """Make the analysis for which advice is requested."""
     from paceline.analysis.rms import RMSD, RMSF
     from paceline.cli.analysis_steps import selected
 
@@ -242,9 +243,9 @@ def add_predict(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "predict",
-        help="how long a run would take on so many workers",
-        description="Predict how long an analysis takes on any number of workers, from what one "
-        "frame costs one worker. It is arithmetic: nothing is read or run.",
+        help="predict the time of a run with any number of workers",
+        description="Predict how long an analysis takes with any number of workers, from the time "
+        "of one frame on one worker. The command only calculates: it reads no files.",
         epilog=PREDICT_EXAMPLES,
     )
     parser.usage = "%(prog)s --frames N --bytes SIZE [options]"
@@ -259,12 +260,12 @@ def add_predict(commands: Commands) -> CommandParser:
 def _add_job(parser: CommandParser) -> None:
     add = parser.section("calculation").add_argument
     add("--frames", type=positive, required=True, metavar="N", help="frames of the run")
-    add("--bytes", type=size, required=True, metavar="SIZE", help="read for a frame")
+    add("--bytes", type=size, required=True, metavar="SIZE", help="bytes read per frame")
     add(
         "--read",
         type=seconds,
         metavar="TIME",
-        help="time to read a frame, as measured there [from the file system's figures]",
+        help="measured time to read a frame [from the properties of the file system]",
     )
     add("--decode", type=seconds, default=0.0, metavar="TIME", help="time to decode a frame [0s]")
     add("--compute", type=seconds, default=0.0, metavar="TIME", help="time to analyse a frame [0s]")
@@ -278,18 +279,18 @@ def _add_workers(parser: CommandParser) -> None:
         nargs="+",
         default=[64],
         metavar="N",
-        help="these numbers of workers; one number: 1, 2, 4 … up to it [64]",
+        help="numbers of workers; a single number N means 1, 2, 4 … N [64]",
     )
-    add("--per-node", type=positive, metavar="N", help="workers on a node [all on one]")
+    add("--per-node", type=positive, metavar="N", help="workers per node [all on one node]")
     add(
         "--schedule",
         choices=SCHEDULES,
         nargs="+",
         default=["dynamic"],
-        help="blocks assigned as workers come free, or equal shares; both: compared [dynamic]",
+        help="assign blocks to idle workers, or equal shares to all; compares both [dynamic]",
     )
-    add("--block-frames", type=positive, metavar="N", help="frames of a block [as paceline cuts]")
-    add("--start", type=seconds, default=0.0, metavar="TIME", help="time until workers begin [0s]")
+    add("--block-frames", type=positive, metavar="N", help="frames per block [as in a run]")
+    add("--start", type=seconds, default=0.0, metavar="TIME", help="time until workers start [0s]")
     add(
         "--slow-fraction",
         type=float,
@@ -302,14 +303,14 @@ def _add_workers(parser: CommandParser) -> None:
         type=float,
         default=1.0,
         metavar="X",
-        help="how many times longer slow workers take [1]",
+        help="ratio of the times of a slow and of a normal worker [1]",
     )
     add(
         "--late",
         type=seconds,
         default=0.0,
         metavar="TIME",
-        help="how much later slow workers begin [0s]",
+        help="additional time until slow workers start [0s]",
     )
 
 
@@ -319,7 +320,7 @@ def _add_file_system(parser: CommandParser) -> None:
         "--file-system",
         choices=FILE_SYSTEMS,
         default="ssd",
-        help="preset of a file system, rough but for the lock of lustre [%(default)s]",
+        help="preset of a file system; rough, except for the lock of lustre [%(default)s]",
     )
     for name, read, metavar, what in FIGURES:
         add(f"--{name.replace('_', '-')}", type=read, metavar=metavar, help=what)
@@ -328,10 +329,10 @@ def _add_file_system(parser: CommandParser) -> None:
         choices=LAYOUTS,
         nargs="+",
         default=["shared"],
-        help="one file that all open, or one without a lock: a file a worker, or MPI-IO; both: "
-        "compared [shared]",
+        help="shared: one file that all workers open; split: no lock, as with a file per worker or "
+        "MPI-IO; several layouts are compared [shared]",
     )
-    add("--request-frames", type=positive, metavar="N", help="frames read at once [a block]")
+    add("--request-frames", type=positive, metavar="N", help="frames read at a time [a block]")
 
 
 def run_predict(args: argparse.Namespace) -> None:
@@ -367,7 +368,7 @@ def run_predict(args: argparse.Namespace) -> None:
 
 
 def _table(curves: Mapping[tuple[str, str], Sequence[Prediction]]) -> Any:
-    """Make a table of predictions, one a row."""
+    """Make a table of predictions, one row per prediction."""
     import numpy as np
 
     from paceline.analysis.table import Table
@@ -380,7 +381,7 @@ def _table(curves: Mapping[tuple[str, str], Sequence[Prediction]]) -> Any:
             speed_up = work / one.t_total
             numbers = (one.t_total, speed_up, speed_up / one.n_workers)
             times = (getattr(one, part) for part in parts)
-            # A prediction is not known to more digits than these.
+            # Predictions are not accurate to more digits.
             cells = (float(f"{value:.4g}") for value in (*numbers, *times))
             rows.append((schedule, layout, one.n_workers, *cells))
     titles = ["schedule", "layout", "workers", "t_total (s)", "speed-up", "efficiency"]
@@ -391,7 +392,7 @@ def _table(curves: Mapping[tuple[str, str], Sequence[Prediction]]) -> Any:
 
 
 def _curves(args: argparse.Namespace) -> dict[tuple[str, str], list[Any]]:
-    """Predict for each schedule and layout that was asked for."""
+    """Predict the times for each requested schedule and layout."""
     from paceline.performance.model import FrameCost, Unevenness, doublings, sweep
 
     system = _file_system(args)
@@ -420,7 +421,7 @@ def _curves(args: argparse.Namespace) -> dict[tuple[str, str], list[Any]]:
 
 
 def _file_system(args: argparse.Namespace) -> FileSystem:
-    """Take the chosen file system, with the figures given in place of its own."""
+    """Return the preset of the file system, with the properties that options set."""
     given = {field.name: vars(args)[field.name] for field in fields(FileSystem)}
     chosen = {name: value for name, value in given.items() if value is not None}
     return replace(FILE_SYSTEMS[args.file_system], **chosen)
@@ -472,7 +473,7 @@ def add_bench(commands: Commands) -> CommandParser:
         _add_options(parser)
         parser.set_form(FileForm(topology="required"))
         parser.set_defaults(run=run_bench)
-    # Not before: the names of the commands below would begin with it.
+    # Set usage only now, because names of the subcommands above would begin with it.
     scaling.usage = f"{scaling.prog} [options] ANALYSIS TOPOLOGY TRAJECTORY..."
     bench.usage = f"{bench.prog} BENCHMARK ANALYSIS TOPOLOGY TRAJECTORY..."
     bench.set_defaults(run=run_bench)
@@ -481,7 +482,7 @@ def add_bench(commands: Commands) -> CommandParser:
 
 def run_bench(args: argparse.Namespace) -> None:
     """Run the command: all runs, or one of them in a process of its own."""
-    begun = time.time()  # imports are part of a run's time
+    begun = time.time()  # the time of a run includes imports
     from paceline.cli.bench import measure, one_run
 
     if args.one_run is not None:
@@ -491,10 +492,10 @@ def run_bench(args: argparse.Namespace) -> None:
 
 
 def _add_options(parser: CommandParser) -> None:
-    """Add options of the measurement, before the name of the analysis or after it.
+    """Add the options of the measurement, before or after the name of the analysis.
 
-    The analysis's own options of these names are replaced. What is not given leaves no trace, so
-    that it does not hide what was given before the name.
+    They replace options of the analysis with the same names. An option that is not used has no
+    default value here, so that it does not hide a value given before the name.
     """
     group = parser.section("measuring")
     group.argument_default, group.conflict_handler = argparse.SUPPRESS, "resolve"
@@ -507,7 +508,7 @@ def _add_options(parser: CommandParser) -> None:
         metavar="N,N,…",
         help="numbers of workers, or of ranks [powers of two up to the CPUs, and all CPUs]",
     )
-    add("--repeats", type=positive, metavar="N", help="runs at each [5]")
+    add("--repeats", type=positive, metavar="N", help="runs for each number of workers [5]")
     add("--strong", action="store_true", help="the same frames for any number of workers [default]")
     add(
         "--weak",
@@ -522,23 +523,23 @@ def _add_options(parser: CommandParser) -> None:
     add(
         "--launcher",
         metavar="TEXT",
-        help="command that starts ranks of mpi; -n and their number are added [mpiexec, mpirun or "
-        "srun]",
+        help="command that starts MPI ranks; -n and the number of ranks are appended [mpiexec, "
+        "mpirun or srun]",
     )
     cache = group.add_mutually_exclusive_group()
     cache.add_argument(
         "--cold",
         action="store_true",
         default=argparse.SUPPRESS,
-        help="drop the trajectory from memory before each run, and check that it is gone",
+        help="drop the trajectory from memory before each run, and check the result",
     )
     cache.add_argument(
         "--copies",
         action="store_true",
         default=argparse.SUPPRESS,
-        help="make a new copy of the trajectory, beside it, for each run, and drop it likewise",
+        help="make a new copy of the trajectory beside it for each run, and drop it from memory",
     )
-    add("-o", "--output", type=Path, metavar="FILE", help="one line a run: .csv")
+    add("-o", "--output", type=Path, metavar="FILE", help="table with one line per run: .csv")
     add(
         "--plot",
         type=Path,
@@ -546,7 +547,7 @@ def _add_options(parser: CommandParser) -> None:
         metavar="FILE",
         help="draw the figure: .png, .svg, .pdf; may be repeated",
     )
-    for action in parser.section("figure")._group_actions:  # those of the analysis
+    for action in parser.section("figure")._group_actions:  # figure options of the analysis
         if action.dest not in OF_MEASUREMENTS:
             action.help = argparse.SUPPRESS
     add("--overwrite", action="store_true", help="replace files that exist")
@@ -563,7 +564,7 @@ def _add_options(parser: CommandParser) -> None:
 
 
 def counts(text: str) -> list[int]:
-    """Read numbers of workers, in increasing order, each once.
+    """Convert a text to different numbers of workers, in increasing order.
 
     Examples
     --------
@@ -580,7 +581,7 @@ def counts(text: str) -> list[int]:
 
 
 class _DashesAllowed(CommandParser):
-    """Takes a -- before the name of the analysis, as Python's own does from 3.13 on."""
+    """Accept -- before the name of the analysis, as argparse does from Python 3.13 on."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: object = None
@@ -592,7 +593,7 @@ class _DashesAllowed(CommandParser):
 
 
 class _RefusedOption(argparse.Action):
-    """Refuse an option of analyses that makes no sense where results are not kept."""
+    """Refuse an option of an analysis that is useless if results are not saved."""
 
     def __call__(
         self,
@@ -601,7 +602,7 @@ class _RefusedOption(argparse.Action):
         values: object,
         option_string: str | None = None,
     ) -> None:
-        parser.error(f"{option_string} is not for runs that are measured: leave it out")
+        parser.error(f"{option_string} cannot be used in a measurement: omit it")
 
 
 PARSERS = {

@@ -1,4 +1,4 @@
-"""Analyses whose commands take more than their atoms and parameters."""
+"""Construction of analyses that need more than atoms and parameters from the command line."""
 
 import argparse
 from collections.abc import Callable
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from paceline.cli.atom_groups import GroupUniverse
     from paceline.contract.atoms import Atoms, UpdatingAtoms
 
-#: Makes an analysis: of the Universe, the arguments, the atoms of each selection, and options.
+#: Function that makes an analysis from Universe, arguments, atoms of each selection, and options.
 Make = Callable[
     ["GroupUniverse", argparse.Namespace, "list[Atoms]", JsonObject], "AnalysisBase | DiffusionMap"
 ]
 
 
 def correlation_lags(args: argparse.Namespace) -> int | None:
-    """Get the longest lag of the table of correlations, frames; None if none is asked for."""
+    """Return the longest lag of the table of correlations, frames; None without such a table."""
     if args.correlation is not None:
         return args.tau_max or 20
     if args.tau_max is not None:
-        raise UnsupportedError("--tau-max is the longest lag of --correlation: give both")
+        raise UnsupportedError("--tau-max is the longest lag of --correlation: add --correlation")
     return None
 
 
@@ -71,8 +71,8 @@ def _distances(
     if between == "all":
         if args.plot is not None or args.output is None or args.output.suffix.lower() != ".npz":
             raise UnsupportedError(
-                "distances of all pairs are no table: save them with -o FILE.npz, and without "
-                "--plot; 'paceline distance-map' has their means, and a figure"
+                "distances of all pairs do not fit into a table: save them with -o FILE.npz, "
+                "without --plot; 'paceline distance-map' makes their means, and a figure"
             )
         return distances.DistanceMatrixSeries(*groups, **options)
     kinds = {"pairs": distances.AtomicDistances, "minimum": distances.MinimumDistance}
@@ -88,7 +88,7 @@ def _dihedrals(
     if len(counts) > 1:
         found = ", ".join(str(len(group)) for group in groups)
         raise SelectionError(
-            f"dihedrals: the four selections must have as many atoms each, not {found}"
+            f"dihedrals: the four selections must have equally many atoms, found {found}"
         )
     atoms = zip(*(group.indices for group in groups), strict=True)
     return Dihedral([universe.atoms[list(four)] for four in atoms])
@@ -132,7 +132,7 @@ def _density(
 
     size = options.pop("size")
     if (size is None) != (options["gridcenter"] is None):
-        raise UnsupportedError("give both --gridcenter and --size, or none of them")
+        raise UnsupportedError("expected both --gridcenter and --size, or neither")
     if size is not None and not min(size) > 0:
         raise UnsupportedError(f"--size must be three lengths above 0, in Å, not {size}")
     edges = {} if size is None else dict(zip(("xdim", "ydim", "zdim"), size, strict=True))
@@ -148,7 +148,7 @@ def _density_profile(
     named = {str(args.select): groups[0]}
     for text in options.pop("groups"):
         if text in named:
-            raise UnsupportedError(f"--group {text!r} has a profile already: give it once")
+            raise UnsupportedError(f"--group {text!r} occurs twice: use each selection once")
         named[text] = selected(universe, text)
     origin = options.pop("origin")
     atoms = None if origin is None else selected(universe, origin)
@@ -160,7 +160,7 @@ def _msd(
 ) -> "AnalysisBase":
     from paceline.analysis.msd import EinsteinMSD
 
-    # --unwrap makes molecules whole, in this command as in all.
+    # --unwrap makes molecules whole in all commands, so the keyword `unwrap` has another option.
     scheme = options.pop("unwrap_particles")
     return EinsteinMSD(groups[0], unwrap=None if scheme == "none" else scheme, **options)
 
@@ -194,7 +194,7 @@ def _order(
         chosen = None if hydrogens is None else selected(universe, hydrogens)
         return SCH(groups[0], hydrogens=chosen, **options)
     if hydrogens is not None:
-        raise UnsupportedError("--select-2 is of other vectors than bonds to --hydrogens: give one")
+        raise UnsupportedError("--hydrogens is for bonds, --select-2 for other vectors: use one")
     return OrderParameter(groups[0], selected(universe, other), **options)
 
 
@@ -208,14 +208,14 @@ def _sasa(
     whole = options["compound"] == "group"
     if whole and args.output is not None and args.output.suffix.lower() in ON_STRUCTURE:
         raise UnsupportedError(
-            f"{args.output} is of residues or atoms: give --compound residues, or atoms"
+            f"{args.output} is for residues or atoms: use --compound residues, or atoms"
         )
     if (surface := options.pop("surface")) is not None:
         options["surface"] = selected(universe, surface)
     analysis = SASA(groups[0], **options)
     analysis.maps_residues = args.residues is not None
     if analysis.maps_residues and options["compound"] != "residues":
-        raise UnsupportedError("--residues is the area of each residue: give --compound residues")
+        raise UnsupportedError("--residues needs the area of each residue: use --compound residues")
     return analysis
 
 
@@ -239,7 +239,7 @@ def _polymer(
     return analysis
 
 
-#: The analyses by the names of their commands.
+#: Functions that make the analyses, by command.
 MAKE: dict[str, Make] = {
     "average": _average,
     "contacts": _contacts,

@@ -1,4 +1,4 @@
-"""Commands on saved tables: figures, and free-energy surfaces."""
+"""Commands for saved tables: figures, and free-energy surfaces."""
 
 import argparse
 from collections.abc import Callable
@@ -26,7 +26,7 @@ SURFACE_EXAMPLES = """\
 examples:
   paceline surface rmsd.csv gyration.csv --plot surface.png
   paceline surface rmsd.csv gyration.csv --temperature 310 --bins 40 -o surface.tsv
-  paceline surface pca.npz --plot surface.png     # of paceline pca --n-projected 2 -o pca.npz
+  paceline surface pca.npz --plot surface.png     # after paceline pca --n-projected 2 -o pca.npz
   paceline surface angles.csv --x "phi ALA 2" --y "psi ALA 2" --range -180 180 -180 180
 """
 
@@ -35,10 +35,10 @@ def add_plot(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "plot",
-        help="figure of saved tables",
-        description="Draw saved tables again, or several of one kind into one figure. Tables that "
-        "paceline wrote know what their figure shows; of others, all columns are drawn against the "
-        "time, or the first one.",
+        help="draw saved tables",
+        description="Draw one saved table, or several tables of one kind in one figure. A table "
+        "that paceline wrote determines its figure. For other tables, all columns are drawn "
+        "against the time, or against the first column.",
         epilog=PLOT_EXAMPLES,
     )
     parser.usage = "%(prog)s [options] TABLE [TABLE ...]"
@@ -49,8 +49,8 @@ def add_plot(commands: Commands) -> CommandParser:
         "--y",
         action="append",
         metavar="TITLE",
-        help="column along the ordinate, by its title or the beginning of that, or columns by the "
-        "label of their axis; again for the next [those of the table's figure]",
+        help="column on the y axis: its title or the beginning of its title, or the axis label of "
+        "several columns; may be repeated [columns of the table's figure]",
     )
     add = parser.section("output").add_argument
     endings = "figure: .png, .svg, .pdf"
@@ -84,11 +84,11 @@ def add_surface(commands: Commands) -> CommandParser:
     """Add the command and its arguments."""
     parser = commands.add_parser(
         "surface",
-        help="free-energy surface of two series of saved tables",
-        description="Free energy -kT ln(p / p_max), kJ/mol, along two series in time, of which p "
-        "is how often their values occur together: columns of saved tables, or projections on "
-        "principal components. Bins without frames are nan. Series that are not converged are "
-        "named.",
+        help="free-energy surface of two series in saved tables",
+        description="Compute the free energy -kT ln(p / p_max), kJ/mol, along two time series, "
+        "where p is the frequency of a pair of values. The series are columns of saved tables, or "
+        "projections on principal components. Bins without frames are nan. Series that are not "
+        "converged are listed.",
         epilog=SURFACE_EXAMPLES,
     )
     parser.usage = "%(prog)s [options] TABLE [TABLE]"
@@ -99,7 +99,7 @@ def add_surface(commands: Commands) -> CommandParser:
         add(
             f"--{axis}",
             metavar="TITLE",
-            help=f"series of the {which} table, by its title or the beginning of that [its first"
+            help=f"series of the {which} table: its title or the beginning of its title [the first"
             f"{', or second if there is one table' if axis == 'y' else ''}]",
         )
     add(
@@ -115,14 +115,14 @@ def add_surface(commands: Commands) -> CommandParser:
         type=positive,
         default=[50],
         metavar="N",
-        help="bins along both, or along x and y [50]",
+        help="number of bins for both series, or for x and for y [50]",
     )
     add(
         "--range",
         nargs=4,
         type=float,
         metavar=("X0", "X1", "Y0", "Y1"),
-        help="where bins begin and end [least and largest values]",
+        help="limits of the bins of x and of y [minimum and maximum]",
     )
     add_output_arguments(parser)
     parser.set_defaults(run=run_surface)
@@ -136,7 +136,7 @@ def run_surface(args: argparse.Namespace) -> None:
     from paceline.cli.answer import say_results
 
     if len(args.tables) > 2 or len(args.bins) > 2:
-        raise UnsupportedError("expected one table or two, and one number of bins or two")
+        raise UnsupportedError("expected one or two tables, and one or two numbers of bins")
     for table in args.tables:
         check_distinct(table, args.output, args.plot)
     check_outputs(args, args.output)

@@ -1,1 +1,1 @@
-"""Schedule the blocks of a run: plan, tasks, workers, reduction, collection."""
+"""Run the blocks of an analysis: plan, tasks, workers, reduction and collection."""

@@ -1,4 +1,4 @@
-"""Collect the results of blocks in any order of arrival."""
+"""Collect the results of blocks, which may arrive in any order."""
 
 import math
 import pickle
@@ -38,15 +38,15 @@ from paceline.performance.number_format import amount, many
 from paceline.performance.record import SENT_WITH_LATER, BlockTiming, DuplicateAttempt
 from paceline.timing import Timings
 
-#: Maximum size of records that wait for those of earlier frames, bytes; `SMALL` with a memory
-#: limit.
+#: Maximum size of the records that wait for records of earlier frames, bytes. With a memory limit,
+#: the maximum is `SMALL`.
 AHEAD = 2**25
-#: Maximum number of damaged frames that a notebook lists.
+#: Maximum number of damaged frames in the list that a notebook shows.
 LISTED = 10
 
 
 class DamagedFrames(list[tuple[int, str]]):
-    """Damaged frames that a run left out: number of each frame, and the reason."""
+    """Damaged frames that a run left out: frame number and reason of each."""
 
     def _repr_html_(self) -> str:
         from paceline.performance.page import html_table, notebook_page
@@ -63,8 +63,8 @@ class DamagedFrames(list[tuple[int, str]]):
 class RowRange:
     """Results of rows `first` to `stop` of the run: times (ps), and the rows of each analysis.
 
-    Records of an analysis that gives any number of records per frame are a `RecordRange`, or
-    `Records` if a checkpoint was read.
+    If an analysis returns any number of records per frame, its rows are a `RecordRange`. After a
+    checkpoint was read, its rows are `Records`.
     """
 
     first: int
@@ -75,23 +75,23 @@ class RowRange:
 
 @dataclass(frozen=True)
 class Record:
-    """Results of a trajectory that were collected between two cursors; `restore` takes them."""
+    """Results collected between two cursors of one trajectory. `Collected.restore` reads them."""
 
     #: Rows of all frames that were collected.
     ranges: list[RowRange] = field(default_factory=list)
-    #: Partial results of the reductions for each new subtree of blocks, by (level, number).
+    #: Merged partial results of each new subtree of blocks, by (level, number).
     nodes: dict[tuple[int, int], Any] = field(default_factory=dict)
-    #: Frames that were left out, each with the reason.
+    #: Frames that were left out: number and reason of each.
     damaged: list[tuple[int, str]] = field(default_factory=list)
     #: Timings of the blocks that were collected.
     timings: list[BlockTiming] = field(default_factory=list)
-    #: Long bonds of the blocks that have any.
+    #: Summary of the long bonds of each block that has any.
     long_bonds: list[LongBonds] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class Cursor:
-    """Position in the sequence of collected results: counts of all earlier results."""
+    """Position in the sequence of collected results: the numbers of results collected so far."""
 
     n_frames: int = 0
     ranges: int = 0
@@ -102,10 +102,10 @@ class Cursor:
 
 
 class Collected:
-    """Results of all completed blocks of one trajectory, which has a number in the run.
+    """Results of all completed blocks of one trajectory; `number` is its number in the run.
 
-    Results are in the order of the analyses. Each analysis with a result per block has its
-    receiver. `timings` receives the timing of every block, and the time spent here.
+    Results are in the order of the analyses. If an analysis returns one result per block, its
+    receiver gets these results. `timings` gets the timing of each block and the time of collecting.
     """
 
     def __init__(
@@ -144,22 +144,22 @@ class Collected:
         done = time.monotonic_ns()
         timings = [replace(timing, job=self._number, comm=0) for timing in result.timings]
         # Results that arrived together were sent when the last block was done. The clock of another
-        # host may have drifted since the comparison by more than the latency.
+        # host may have drifted by more than the latency since the clocks were compared.
         if timings and result.timings[-1].comm != SENT_WITH_LATER:
             timings[-1] = replace(timings[-1], comm=max(0, done - timings[-1].end))
         self._timings.blocks.extend(timings)
         self._timings.t_comm += (done - begun) / 1e9
 
     def add_duplicate(self, attempt: DuplicateAttempt) -> None:
-        """Record an attempt whose result is not used."""
+        """Record an attempt at a block whose result another attempt has delivered."""
         timing = replace(attempt.timing, job=self._number)
         self._timings.abandoned.append(replace(attempt, timing=timing))
 
     def add_collected(self, collected: CollectedResult, since: int) -> None:
-        """Set the results of all blocks, which the ranks had kept.
+        """Store the results of all blocks that the ranks stored until the end.
 
-        `since` is the time at which the last block was done, or the results of the last job were
-        taken, ns.
+        `since` is the time in ns from which collecting counts: when the last block was done, or
+        when the results of the last job were collected.
         """
         for collector, value in zip(self._collectors, collected.values, strict=True):
             collector.put_all(value)
@@ -167,9 +167,10 @@ class Collected:
         self._timings.t_comm += (time.monotonic_ns() - since) / 1e9
 
     def since(self, cursor: Cursor) -> tuple[Record, Cursor]:
-        """Return the results that came after a cursor, and the present cursor.
+        """Return the results that came after a cursor, and a cursor at the present position.
 
-        The record holds the output arrays, which later results fill: copy or write them at once.
+        The record refers to the output arrays, and later results overwrite them. Copy or write the
+        record at once.
         """
         ranges = [
             RowRange(
@@ -199,7 +200,7 @@ class Collected:
         return record, now
 
     def restore(self, record: Record) -> None:
-        """Restore all results of an earlier run, with the partial results of each subtree once."""
+        """Restore all results of an earlier run; each subtree has one merged partial result."""
         for rows in record.ranges:
             for collector, values in zip(self._rows, rows.rows, strict=True):
                 collector.put(rows.first, values)
@@ -226,7 +227,7 @@ class Collected:
 
     @property
     def values(self) -> list[Any]:
-        """Return complete rows, offsets and records, or merged partial result, of each analysis."""
+        """Return the complete result of each analysis: rows, offsets and records, or merged."""
         missing = np.isin(self._plan.frames, [frame for frame, _ in self.damaged])
         for one in self._rows:
             if isinstance(one, _Rows) and one.value is None:
@@ -258,20 +259,20 @@ class _Received:
             self._receiver.add(number, value)
 
     def put_all(self, value: None) -> None:
-        """Do nothing: ranks never keep results of blocks."""
+        """Do nothing, because ranks never store results of blocks."""
 
     def whole(self, missing: np.ndarray) -> None:
-        """Return None: the receiver has all results."""
+        """Return None, because the receiver has all results."""
 
 
 class _Rows:
-    """Rows of all frames in one output array; workers of this process write to it if possible."""
+    """Rows of all frames in one output array. Workers of this process write into it if possible."""
 
     def __init__(self, n_rows: int, analysis: WorkerAnalysis):
         self._n_rows = n_rows
         self._analysis = analysis
         self.value: np.ndarray | None = None
-        #: First rows of the ranges that were added.
+        #: First row of each range that was added.
         self._done: set[int] = set()
         analysis.shared.replace(None)
 
@@ -279,9 +280,9 @@ class _Rows:
         self.put(result.first, rows)
 
     def put(self, first: int, rows: np.ndarray) -> None:
-        """Write rows of adjacent frames, the first of them at index `first`."""
+        """Write the rows of adjacent frames at indices `first` and following."""
         shared, n_rows = self._analysis.shared, len(rows)
-        if are_unread(rows):  # `whole` fills them with NaN
+        if are_unread(rows):  # `whole` fills these rows with NaN
             self._done.add(first)
             return
         if self.value is None:
@@ -292,14 +293,14 @@ class _Rows:
         if np.may_share_memory(rows, self.value[first : first + n_rows]):
             return
         if shared.are_given and shared.take(first, n_rows) is None:
-            # An overdue earlier attempt at this block may still write to the output array.
+            # An earlier attempt at this block may still be running and write to the output array.
             rest = self.value
             self._allocate(rest.shape[1:], rest.dtype)
             self.value[:] = rest
         put_rows(self.value, first, rows)
 
     def _allocate(self, shape: tuple[int, ...], dtype: np.dtype) -> None:
-        """Allocate all rows; workers get views of an array in memory, not of an array in a file."""
+        """Allocate all rows. Workers write into the array if it is in memory, not in a file."""
         self.value = allocate((self._n_rows, *shape), dtype)
         in_memory = file_of(self.value) is None
         self._analysis.shared.replace(self.value if in_memory else None, self._done)
@@ -310,16 +311,16 @@ class _Rows:
         return self._analysis.name
 
     def rows(self, first: int, stop: int) -> np.ndarray:
-        """Return rows that were written."""
+        """Return rows that have been written."""
         return unread_rows(stop - first) if self.value is None else self.value[first:stop]
 
     def put_all(self, rows: np.ndarray) -> None:
         self.value = None if are_unread(rows) else rows
 
     def whole(self, missing: np.ndarray) -> np.ndarray:
-        """Return all rows, with NaN, NaT or empty text for frames that were left out.
+        """Return all rows; rows of frames that were left out are NaN, NaT or empty text.
 
-        Rows whose halo contains such a frame are filled in the same way.
+        If the halo of a row contains such a frame, the row is filled in the same way.
         """
         missing = _near(missing, *self._analysis.halo)
         assert self.value is not None
@@ -332,16 +333,16 @@ class _Rows:
             self.value = numbers
         try:
             self.value[missing] = "NaT" if kind in "mM" else "" if kind in "SU" else np.nan
-        except ValueError as error:  # a field of records has no NaN
+        except ValueError as error:  # a structured dtype has no NaN
             raise AnalysisError(
                 f"{self._analysis.name}: rows of {self.value.dtype} have no NaN for frames that "
-                "were left out: return floating-point numbers, or run it on frames without these"
+                "were left out: return floating-point numbers, or exclude these frames from the run"
             ) from error
         return self.value
 
 
 def _near(missing: np.ndarray, before: int, after: int) -> np.ndarray:
-    """Mask of rows that are missing or have a missing row at most so many rows before or after.
+    """Mask of the rows from `before` rows before to `after` rows after a missing row.
 
     Examples
     --------
@@ -357,24 +358,23 @@ def _near(missing: np.ndarray, before: int, after: int) -> np.ndarray:
 class RecordLog:
     """Records of ranges of frames, in the order in which the ranges arrive.
 
-    Records are in memory up to `LARGE`, or up to the run's limit, and beyond it in an anonymous
-    temporary file that grows. A range that arrives early waits while all waiting ranges take less
-    than `AHEAD`. If ranges were still written out of order, the records are copied once more.
-    `n_rows` is the number of all frames, from which the final size is estimated; None for a log of
-    some frames, whose first row may be any.
+    The log is in memory while it is smaller than `LARGE` or the run's limit. A larger log is in an
+    anonymous temporary file that grows. A range that arrives early waits while all waiting ranges
+    are smaller than `AHEAD` together. If ranges were written out of order, they are sorted at the
+    end by one more copy. `n_rows` is the number of all frames, used to estimate the final size. It
+    is None for a log of some frames, whose first row may be any row.
     """
 
     def __init__(self, analysis: WorkerAnalysis, n_rows: int | None = None):
         self._analysis, self._n_rows = analysis, n_rows
-        #: Log of records; its capacity exceeds their number.
+        #: Array of records; its capacity exceeds the number of records.
         self._log: np.ndarray | None = None
         self._n_records = 0
         self._file: IO[bytes] | None = None
-        #: First row, index of the first record in the log, and counts of each range, in order of
-        #: arrival.
+        #: First row, index of the first record in the log, and counts of each range. Ranges are in
+        #: the order of arrival.
         self._ranges: list[tuple[int, int, np.ndarray]] = []
-        #: Row after the ranges that were written in order, and the waiting ranges by their first
-        #: rows.
+        #: Row after the last range that was written in order.
         self._next = 0
         self._ahead: dict[int, Records] = {}
 
@@ -383,10 +383,10 @@ class RecordLog:
         self.put(result.first, found)
 
     def put(self, first: int, found: Records) -> None:
-        """Add the records of adjacent frames, the first of them at index `first`."""
+        """Add the records of adjacent frames; `first` is the row of the first frame."""
         if self._n_rows is None and not self._ranges:
             self._next = first
-        counts, records = found  # plain tuple in checkpoints
+        counts, records = found  # checkpoints contain a plain tuple
         self._ahead[first] = Records(np.asarray(counts), records)
         while self._ahead and min(self._ahead) <= self._next:
             self._write(min(self._ahead))
@@ -395,12 +395,12 @@ class RecordLog:
             self._write_all()
 
     def _write_all(self) -> None:
-        """Write the waiting ranges to the log, too."""
+        """Write the waiting ranges to the log, although they are out of order."""
         for first in sorted(self._ahead):
             self._write(first)
 
     def _write(self, first: int) -> None:
-        """Write the records of a waiting range to the end of the log."""
+        """Append the records of a waiting range to the log."""
         counts, records = self._ahead.pop(first)
         insort(self._ranges, (first, self._n_records, counts), key=itemgetter(0))
         self._next = max(self._next, first + len(counts))
@@ -413,14 +413,14 @@ class RecordLog:
         log[begin : self._n_records] = records
 
     def _log_with_room(self, like: np.ndarray) -> np.ndarray:
-        """Return the log with the capacity for all records of the given type."""
+        """Return the log, enlarged if necessary to the estimated number of records."""
         old = self._log
         if old is not None and self._n_records <= len(old):
             return old
         size = max(1, like.dtype.itemsize * math.prod(like.shape[1:]))
         rooms, new = [2 * self._n_records], None
         if self._n_rows:
-            # Unused capacity takes no memory until it is written; growing an array copies it.
+            # Unused capacity takes no memory until it is written. Growing an array copies it.
             n_known = sum(len(counts) for *_, counts in self._ranges)
             rooms.append(self._n_records * self._n_rows // n_known * 9 // 8)
         while self._file is None and new is None and rooms:
@@ -441,12 +441,12 @@ class RecordLog:
         return new
 
     def rows(self, first: int, stop: int) -> "RecordRange":
-        """Return the records of rows that were added; they can be loaded later."""
+        """Return the records of rows that were added; `RecordRange.load` copies them."""
         self._write_all()
         return RecordRange(self, first, stop)
 
     def parts(self, first: int, stop: int) -> list[Records]:
-        """Return the records of rows that were added, range by range and without a copy."""
+        """Return the records of rows that were added, one item per range, without a copy."""
         parts = []
         for begin, place, counts in self._ranges[
             self._place_of(first) : self._place_of(stop - 1) + 1
@@ -459,7 +459,7 @@ class RecordLog:
         return parts
 
     def _place_of(self, row: int) -> int:
-        """Return the number of the range that contains a row."""
+        """Return the index of the range that contains a row."""
         return bisect_right(self._ranges, row, key=itemgetter(0)) - 1
 
     def put_all(self, found: Records) -> None:
@@ -494,7 +494,7 @@ class RecordLog:
         return np.concatenate([np.zeros(0, np.int64), *(some for *_, some in self._ranges)])
 
     def whole(self, missing: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the index of each frame's first record and of the end, and all records.
+        """Return the index of each frame's first record and the total number, and all records.
 
         Frames that were left out have no records.
         """
@@ -506,7 +506,7 @@ class RecordLog:
 
 @dataclass(frozen=True)
 class RecordRange:
-    """Records of rows `first` to `stop` of a log; they are loaded when they are written."""
+    """Records of rows `first` to `stop` of a log; `load` copies them."""
 
     log: RecordLog
     first: int
@@ -534,7 +534,7 @@ class RecordRange:
 
 
 class _Merged:
-    """One result for all frames, merged over the tree of blocks."""
+    """Result over all frames, merged pairwise from the results of blocks."""
 
     def __init__(self, n_blocks: int, analysis: WorkerAnalysis):
         self.tree = TreeReduction(n_blocks, analysis.merge)
@@ -546,12 +546,12 @@ class _Merged:
         self.tree.root = merged
 
     def whole(self, missing: np.ndarray) -> Any:
-        """Return the merged result; it does not include frames that were left out."""
+        """Return the merged result. Frames that were left out do not contribute."""
         return self.tree.root
 
 
 class _Changes(_Merged):
-    """Changes of the state of an analysis that scans, by the number of the block."""
+    """State change of each block, by block number, for an analysis with `scan`."""
 
     def __init__(self, plan: Plan, analysis: WorkerAnalysis):
         super().__init__(len(plan), analysis)
@@ -567,7 +567,7 @@ class _Changes(_Merged):
         super().put_all(changes)
 
     def _check_room(self, changes: dict[int, Any]) -> None:
-        """Raise `UnsupportedError` if the changes exceed the memory."""
+        """Raise `UnsupportedError` if the state changes exceed the limit of memory."""
         self._n_blocks += len(changes)
         self._n_bytes += sum(map(_size_of, changes.values()))
         if self._n_bytes <= STATES_BYTES:
@@ -576,20 +576,20 @@ class _Changes(_Merged):
         larger = self._plan.block_frames * 2 ** math.ceil(math.log2(all_bytes / STATES_BYTES))
         raise UnsupportedError(
             f"{self._name}: states of {self._n_blocks} of {len(self._plan)} blocks take "
-            f"{amount(self._n_bytes)}, and there is room for {amount(STATES_BYTES)} in all: give "
+            f"{amount(self._n_bytes)}, but the limit is {amount(STATES_BYTES)}: use "
             f"fewer and larger blocks, block_frames={larger} or more"
         )
 
 
 def _size_of(value: object) -> int:
-    """Size of a state, bytes: that of arrays, or of the pickle of other objects."""
+    """Size of a state, bytes: the size of its arrays, or of the pickle of another object."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return value.nbytes
     if isinstance(value, tuple):
         return sum(map(_size_of, value))
     try:
         return len(pickle.dumps(value, 5))
-    except Exception:  # pickling runs arbitrary code of the objects
+    except Exception:  # pickling runs arbitrary code
         return 0
 
 

@@ -1,8 +1,8 @@
-"""Stages that process parts of the collected rows: pairs of frames, or time series of some atoms.
+"""Process parts of the collected rows: pairs of frames, or time series of some atoms.
 
-Each part is a call of a `FunctionJob`. Its arguments are numbers and views of the collected array.
-Threads read the views directly, processes of this machine read them from an anonymous temporary
-file, and other workers receive them. Results are stored as they arrive.
+Each part is one call of a `FunctionJob`. The arguments of the call are numbers and views of the
+collected array. Threads read the views directly. Processes of this machine read the views from an
+anonymous temporary file. Other workers receive the views. Results are stored as they arrive.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,23 +31,23 @@ IN_MEMORY = 2**28
 
 
 def allocate_results(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Allocate the array for results of parts; a large array is in an anonymous temporary file."""
+    """Allocate the array for the results of parts, in memory or in an anonymous temporary file."""
     return allocate(shape, dtype, IN_MEMORY)
 
 
 class PartsRun:
-    """Run of an analysis's last stage over parts, the counterpart of `TrajectoryRun`.
+    """Run of the last stage of an analysis over parts; it has the interface of `FramePass`.
 
     Parameters
     ----------
     run : TrajectoryRun
         Run to which the stage belongs.
     analysis : Analysis
-        Analysis that made the parts.
+        Analysis that defines the parts.
     parts : OverParts
         The parts.
     collected : numpy.ndarray
-        Rows from which the parts are views.
+        Array whose views are the arguments of the parts.
     stage : int
         Number of the stage.
     """
@@ -64,17 +64,17 @@ class PartsRun:
         self.stage = stage
         self._trajectory_run, self._analysis = run, analysis
         self._parts, self._collected = parts, collected
-        # Parts of a user's class may lack this method.
+        # The parts of a user's class may lack the method `describe`.
         self._describe = getattr(parts, "describe", partial(OverParts.describe, parts))
         self.plan = Plan(np.arange(parts.n_parts), LeafBoundaries(1), 1)
         self._frames = info_of(analysis).frames
         n_frames, n_parts = len(self._frames), parts.n_parts
-        #: A function rather than a method: a reference to this object would keep all rows in memory
-        #: until garbage collection.
+        #: A function instead of a method: a method refers to this object, and the object would keep
+        #: all rows in memory until garbage collection.
         self._frames_at: Callable[[int], int] = lambda n_done: n_done * n_frames // n_parts
         self.job = FunctionJob(analysis.name, cloudpickle.dumps(_Call(parts.worker)))
 
-    #: Independent of the trajectory's reader: no frame is read.
+    #: True: no frame is read, so the stage does not depend on the trajectory's reader.
     shareable = True
 
     def start_collecting(self, number: int, timings: Timings, stack: ExitStack) -> None:
@@ -93,24 +93,24 @@ class PartsRun:
             yield FunctionTask(job, number, number, number, 1, what, item)
 
     def frames_of(self, result: BlockResult) -> int:
-        """Number of frames that a result counts in the progress: all parts are one pass."""
+        """Number of frames that a result adds to the progress; all parts together are one pass."""
         return self._frames_at(result.first + 1) - self._frames_at(result.first)
 
     def release(self, result: BlockResult) -> None:
-        """Do nothing: parts have no initial state."""
+        """Do nothing, because parts have no initial state."""
 
     @property
     def n_frames_here(self) -> int:
-        """Number of frames that all parts count in the progress."""
+        """Number of frames that all parts together add to the progress."""
         return self._frames_at(len(self.plan))
 
     @property
     def n_frames_done(self) -> int:
-        """Number of frames that all collected results count in the progress."""
+        """Number of frames that the collected results have added to the progress."""
         return self._frames_at(self.collected.n_frames)
 
     def next_stages(self) -> list[Any]:
-        """Return no stage: this stage is the last one."""
+        """Return an empty list, because this stage is the last one."""
         return []
 
     def finish(self, timings: Timings) -> None:
@@ -134,7 +134,7 @@ class CollectedParts(Collected):
         self._collectors = [_Placed(parts)]  # type: ignore[list-item]
 
     def since(self, cursor: Cursor) -> tuple[Record, Cursor]:
-        """Return the results that came after a cursor, and the present cursor."""
+        """Return the results that came after a cursor, and a cursor at the present position."""
         record, now = super().since(cursor)
         ranges = [
             RowRange(one.first, one.stop, one.times, _stacked(self._parts, one.first, one.stop))
@@ -151,7 +151,7 @@ class CollectedParts(Collected):
 
 
 class _Placed:
-    """Gathers results of parts into the output arrays."""
+    """Writes the results of parts into the output arrays."""
 
     def __init__(self, parts: OverParts):
         self._parts = parts
@@ -165,7 +165,7 @@ def _stacked(parts: OverParts, first: int, stop: int) -> list[object]:
 
 
 class _Stack:
-    """Array of the results of adjacent parts; it is gathered when it is needed."""
+    """Results of adjacent parts as one array; the results are joined when the array is needed."""
 
     def __init__(self, parts: OverParts, number: int, members: range):
         self._parts, self._number, self._members = parts, number, members
@@ -182,7 +182,7 @@ class _Stack:
 
 
 class _Call:
-    """Call of the worker part with the arguments of a task."""
+    """Calls the worker part with the arguments of a task."""
 
     def __init__(self, worker: Any):
         self._worker = worker
@@ -200,23 +200,23 @@ class _SharedFile:
 
     @classmethod
     def of(cls, array: np.ndarray) -> "_SharedFile | None":
-        """Share an array; None if processes cannot open the files of another process."""
+        """Share an array; return None if processes cannot open files of another process."""
         return cls(array) if CAN_SHARE else None
 
     @cached_property
     def _copy(self) -> np.ndarray | None:
-        """Return the array in a file: itself or a copy; None if free disk space is insufficient."""
+        """Return the array, or a copy, in a file; None if free disk space is insufficient."""
         if file_of(self._array) is not None:
             return self._array
         try:
             copy = allocate(self._array.shape, self._array.dtype, 0)
-        except OSError:  # parts are sent instead
+        except OSError:  # the parts are sent to the workers instead
             return None
         copy[:] = self._array
         return copy
 
     def place(self, view: np.ndarray) -> Place | None:
-        """Return the place of a view of the array in the file; None if it is not such a view."""
+        """Return the offset of a view in the file; None if the array does not contain the view."""
         begin, end = byte_bounds(self._array)
         first, last = byte_bounds(view)
         copy = self._copy if begin <= first < last <= end else None

@@ -1,4 +1,4 @@
-"""Passes over the frames of one trajectory: create their tasks, and collect the results."""
+"""Passes over the frames of one trajectory: create the tasks and collect their results."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -22,11 +22,11 @@ from paceline.timing import Timings
 
 
 class Before(NamedTuple):
-    """Facts that earlier passes over the same frames have found."""
+    """Findings of earlier passes over the same frames."""
 
-    #: Number and reason of each frame that was left out.
+    #: Frames that were left out: number and reason of each.
     damaged: list[tuple[int, str]]
-    #: True if bonds that are longer than half the cell were reported.
+    #: True if a pass has warned of bonds that are longer than half the cell.
     warned_of_bonds: bool
 
 
@@ -37,7 +37,7 @@ class FramePass:
     collected: Collected
 
     def __init__(self, run: TrajectoryRun, plan: Plan, job: Job):
-        #: Run that the pass belongs to, its blocks, and the job of each block.
+        #: Run that contains the pass, its blocks, and the job that the blocks share.
         self.run, self.plan, self.job = run, plan, job
 
     @property
@@ -52,12 +52,12 @@ class FramePass:
 
     @property
     def bytes_used(self) -> int:
-        """Size of the decoded values of all frames, bytes."""
+        """Total size of the decoded values, bytes."""
         source = self.job.source
         return 12 * source.n_wanted * len(source.fields) * len(self.plan.frames)
 
     def start_collecting(self, number: int, timings: Timings, stack: ExitStack) -> None:
-        """Prepare to collect results; receivers are entered into `stack`.
+        """Prepare to collect results, and enter the receivers into `stack`.
 
         `number` is the number of this pass in the run.
         """
@@ -65,14 +65,14 @@ class FramePass:
         self.collected = Collected(number, self.plan, self.job.analyses, receivers, timings)
 
     def _receivers(self, stack: ExitStack) -> list[Receiver | None]:
-        """Enter the receivers of analyses with a result for each block."""
+        """Enter the receivers of the analyses that return one result per block."""
         return [None] * len(self.job.analyses)
 
     def tasks(self, job: int, n_workers: int) -> Iterator[Task]:
         """Yield a task for every block that is not done.
 
-        `job` is the number of this job among the jobs of the backend's run. If tasks are assigned
-        to `n_workers` workers in turn, each task has the extents of its worker's next task.
+        `job` is the number of this job in the backend's run. If tasks are assigned to `n_workers`
+        workers in turn, each task contains the extents of its worker's next task.
         """
         trajectory = self.run.trajectory
         locate = trajectory.locator(self.job.source, by_file=self.run.parts_by_file)
@@ -93,19 +93,19 @@ class FramePass:
             yield replace(task, ahead=coming[-1].extents if has_next else None)
 
     def _window(self, rows: slice) -> tuple[np.ndarray, dict[str, Any]]:
-        """Return the frames to be read for a block's rows, and the task's attributes about them."""
+        """Return the frames to read for the rows of a block, and the task's window attributes."""
         return self.plan.frames[rows], {}
 
     def _begin_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
-        """Return the task's attributes about initial states, given the frames to be read."""
+        """Return the task's attributes for initial states; `frames` are the frames to read."""
         return {}
 
     def frames_of(self, result: BlockResult) -> int:
-        """Number of frames that a result counts in the progress."""
+        """Number of frames that a result adds to the progress."""
         return result.n_frames
 
     def release(self, result: BlockResult) -> None:
-        """Free the data that were kept for other attempts at a block that was collected."""
+        """Free the data of a collected block that were kept for repeated attempts."""
 
     @property
     def n_frames_done(self) -> int:
@@ -114,25 +114,25 @@ class FramePass:
 
     @property
     def n_frames_here(self) -> int:
-        """Number of frames of this pass."""
+        """Number of frames to read in this pass."""
         return len(self.plan.frames)
 
     @property
     def n_frames(self) -> int:
-        """Number of frames to be read in this pass and all later passes."""
+        """Number of frames to read in this pass and all later passes."""
         raise NotImplementedError
 
     def next_stages(self) -> "list[FramePass | PartsRun]":
-        """Make the passes that follow, after all blocks are done."""
+        """Make the next passes after all blocks of this pass are done."""
         raise NotImplementedError
 
     def finish(self, timings: Timings) -> None:
-        """Set the results, and give the warnings."""
+        """Set the results and issue the warnings."""
         raise NotImplementedError
 
 
 class AnalysisPass(FramePass):
-    """One pass of several analyses: one stage of each."""
+    """One pass for several analyses; it runs one stage of each."""
 
     def __init__(
         self,
@@ -146,12 +146,12 @@ class AnalysisPass(FramePass):
         job = replace(run.job, analyses=parts, caching=run.caching_of(stage))
         super().__init__(run, run.plan, job)
         self.stage, self.analyses = stage, analyses
-        #: State before each block for each analysis; None for analyses without states.
+        #: For each analysis the state before each block; None for an analysis without states.
         self._states, self._before = states, before
 
     @classmethod
     def first_of(cls, run: TrajectoryRun, before: Before | None = None) -> "AnalysisPass":
-        """Make the first pass of all analyses, given the facts that an earlier pass found."""
+        """Make the first pass of all analyses; `before` contains findings of an earlier pass."""
         states = [None] * len(run.analyses)
         return cls(run, 0, run.analyses, run.job.analyses, states, before or Before([], False))
 
@@ -162,18 +162,19 @@ class AnalysisPass(FramePass):
 
     @property
     def n_frames(self) -> int:
-        """Number of frames to be read in this pass and all later passes."""
+        """Number of frames to read in this pass and all later passes."""
         return (max(one.stages for one in self.analyses) - self.stage) * len(self.plan.frames)
 
     def release(self, result: BlockResult) -> None:
-        """Free the initial state of a block, if no later pass needs it."""
+        """Free the initial state of a block if no later pass needs it."""
         if self.run.relay is not None and self.stage == 0 and self.run.n_passes == 1:
             self.run.relay.release(result.number)
 
     def next_stages(self) -> list[FramePass | PartsRun]:
-        """Make the next pass of the analyses that need one, after all blocks are done.
+        """Make the next pass, for the analyses that need another one, after all blocks are done.
 
-        It has the same frames, blocks and decoded atoms. Each analysis over parts has its own run.
+        The next pass has the same frames, blocks and decoded atoms. Each analysis with a stage over
+        parts gets its own `PartsRun`.
         """
         stage = self.stage + 1
         found: list[tuple[Analysis, WorkerAnalysis, Any]] = []
@@ -191,7 +192,7 @@ class AnalysisPass(FramePass):
         return [self._next_pass(found), *following] if found else following
 
     def _next_pass(self, found: Sequence[tuple[Analysis, WorkerAnalysis, Any]]) -> "AnalysisPass":
-        """Make the next pass of some analyses from the results of this one."""
+        """Make the next pass of some analyses from the results of this pass."""
         stage, parts, states = self.stage + 1, list[WorkerAnalysis](), list[list[Any] | None]()
         for analysis, part, value in found:
             if part.finds_states:
@@ -206,14 +207,14 @@ class AnalysisPass(FramePass):
         return AnalysisPass(self.run, stage, analyses, parts, states, before)
 
     def _receivers(self, stack: ExitStack) -> list[Receiver | None]:
-        """Enter the receivers of analyses with a result for each block."""
+        """Enter the receivers of the analyses that return one result per block."""
         return [
             stack.enter_context(analysis.receiver()) if part.per_block else None
             for analysis, part in zip(self.analyses, self.job.analyses, strict=True)
         ]
 
     def _window(self, rows: slice) -> tuple[np.ndarray, dict[str, Any]]:
-        """Return the frames to be read for a block's rows, and the task's attributes about them."""
+        """Return the frames to read for the rows of a block, and the task's window attributes."""
         frames, per_row = self.plan.frames, self.run.per_row
         if per_row is None:
             before, after = self.run.halo
@@ -226,7 +227,7 @@ class AnalysisPass(FramePass):
         return np.arange(begin, frames[rows.stop - 1] + 1), {"lead": lead, "step": per_row}
 
     def _begin_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
-        """Return the task's attributes about initial states, given the frames to be read."""
+        """Return the task's attributes for initial states; `frames` are the frames to read."""
         of_transform = self.run.transform_states
         return {
             "state": of_transform.of_window(frames) if of_transform else None,
@@ -234,7 +235,7 @@ class AnalysisPass(FramePass):
         }
 
     def finish(self, timings: Timings) -> None:
-        """Set the results of every analysis whose last stage this is, after all blocks are done."""
+        """Set the results of every analysis that ends with this pass, after all blocks are done."""
         for analysis, value in zip(self.analyses, self.collected.values, strict=True):
             if analysis.stages == self.stage + 1:
                 self.run.conclude(analysis, value, timings, **self._known())
@@ -247,33 +248,34 @@ class AnalysisPass(FramePass):
             self.run.warn_of_long_bonds(self.collected.long_bonds)
 
     def _known(self) -> dict[str, Any]:
-        """Return the times of the frames, and the frames that were left out, for a `RunInfo`."""
+        """Return the times and the damaged frames, as arguments of a `RunInfo`."""
         damaged = DamagedFrames(sorted(self._all_damaged))
         return {"times": self.collected.times, "damaged": damaged}
 
     @property
     def _all_damaged(self) -> list[tuple[int, str]]:
-        """Frames that were left out in any stage, each with the reason."""
+        """Frames that were left out in any stage: number and reason of each."""
         now = self.collected.damaged
         known = {frame for frame, _ in now}
         return now + [one for one in self._before.damaged if one[0] not in known]
 
 
 class ScanPass(FramePass):
-    """Pass before the first one, for a transformation that follows atoms from frame to frame.
+    """First pass for a transformation that follows atoms from frame to frame, such as nojump.
 
-    It covers all frames of the trajectory from the first one on, and finds the initial states of
-    the blocks of the analyses. States merge exactly, so that adjacent blocks can be merged at once.
+    The pass reads all frames from the first frame of the trajectory on. It computes the initial
+    states for the blocks of the analyses. States of adjacent blocks merge exactly, so they are
+    merged as soon as they arrive.
     """
 
     def __init__(self, run: TrajectoryRun, states: TransformStates):
         self._states, scan, job = states, states.scan, run.job
         frames = np.arange(run.plan.frames[-1] + 1)
-        # The same blocks as those of the analyses: a checkpoint keeps them for any number of
-        # workers.
+        # Blocks have the size of the analyses' blocks, so that a checkpoint of the pass can be read
+        # with any number of workers.
         block_frames = run.plan.block_frames * (run.per_row or 1)
         plan = run.make_plan(frames, block_frames=block_frames)
-        #: True if these blocks equal those of the analyses, so that decoded frames can be kept.
+        #: True if the blocks equal those of the analyses, so that decoded frames can be cached.
         self._keeps = np.array_equal(frames, run.plan.frames) and not any(run.halo)
         self._scan = scan.scan_of(states.frames)
         finding = WorkerAnalysis("nojump", self._scan, declaration_of(self._scan), None)
@@ -288,11 +290,11 @@ class ScanPass(FramePass):
 
     @property
     def n_frames(self) -> int:
-        """Number of frames to be read in this pass and all later passes."""
+        """Number of frames to read in this pass and all later passes."""
         return len(self.plan.frames) + self.run.n_stages * len(self.run.plan.frames)
 
     def next_stages(self) -> list[FramePass | PartsRun]:
-        """Make the first pass of the analyses, from the states that this pass found."""
+        """Make the first pass of the analyses from the states that this pass computed."""
         [merged] = self.collected.values
         self._states.found, cells = self._scan.states(merged)
         warned = self._keeps and bool(self.collected.long_bonds)
@@ -300,12 +302,12 @@ class ScanPass(FramePass):
         return [AnalysisPass.first_of(self.run, Before(self.collected.damaged, warned))]
 
     def finish(self, timings: Timings) -> None:
-        """Warn of long bonds, unless the analyses use other frames than those that were checked."""
+        """Warn of long bonds, if this pass checked exactly the frames of the analyses."""
         if self._keeps:
             self.run.warn_of_long_bonds(self.collected.long_bonds)
 
 
 def first_pass(run: TrajectoryRun) -> FramePass:
-    """Make the first pass: one that finds states for a transformation, if necessary."""
+    """Make the first pass of a run: a `ScanPass` if a transformation needs initial states."""
     states = run.transform_states
     return ScanPass(run, states) if states and run.scans_before else AnalysisPass.first_of(run)

@@ -1,4 +1,4 @@
-"""Send jobs to workers of other processes, which log the attempts that they start."""
+"""Send pickled jobs to worker processes, and log the attempts that workers start."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ class PickledJob:
 
     #: Identifies the job on a worker.
     key: str
-    #: Pickle of the job; empty where only the key is sent.
+    #: Pickle of the job; empty if the worker may have the job already.
     data: bytes = b""
 
     @classmethod
@@ -34,7 +34,7 @@ class PickledJob:
         return cls(uuid.uuid4().hex, cloudpickle.dumps(job))
 
     def key_alone(self) -> "PickledJob":
-        """Leave out the data, for a worker that may have the job already."""
+        """Return the job without its pickle, for a worker that may have the job already."""
         return PickledJob(self.key)
 
     def open(self) -> AnyJob:
@@ -49,14 +49,14 @@ def pickle_jobs(jobs: Sequence[AnyJob], backend: str) -> list[PickledJob]:
     except Exception as error:  # pickling runs arbitrary code of the objects
         raise WorkerError(
             f"an analysis cannot be sent to the workers of {backend}: {error}; "
-            "backend='threads' sends nothing"
+            "use backend='threads', which sends nothing"
         ) from error
 
 
 class AttemptLog:
-    """Log of each worker's last attempt, which identifies the workers of attempts that never end.
+    """Log of the last attempt of each worker; it identifies workers whose attempts never end.
 
-    Workers on other hosts cannot find the folder of the log, and write nothing.
+    Workers on other hosts do not find the folder of the log, and write nothing.
     """
 
     def __init__(self) -> None:
@@ -66,11 +66,11 @@ class AttemptLog:
         self.folder = self._scratch.path if self._scratch else ""
 
     def read(self) -> dict[int, tuple[str, int]]:
-        """Return the worker of each logged attempt, and the time at which the attempt began, ns."""
+        """Return worker and start time (ns) of the last attempt of each worker, by attempt."""
         found = {}
-        # glob yields nothing if another process has removed the folder.
+        # glob yields no path if another process has removed the folder.
         for path in Path(self.folder).glob("*") if self.folder else ():
-            # The note may be truncated because a disk was full.
+            # The file may be truncated if the disk was full.
             with contextlib.suppress(OSError, ValueError):
                 attempt, begun = map(int, path.read_text(encoding="utf-8").split())
                 found[attempt] = path.name.replace("~", ":"), begun
@@ -83,10 +83,10 @@ class AttemptLog:
 
 
 def note_attempt(folder: str, attempt: int) -> None:
-    """Log the attempt that the calling thread starts, in the folder of an `AttemptLog`."""
-    # All notes have one length: truncating the file before each note takes ten times as long.
+    """Write the attempt that the calling thread starts to the folder of an `AttemptLog`."""
+    # All notes have the same length: truncating the file before each note takes ten times as long.
     note = f"{attempt:20d} {time.monotonic_ns():20d}".encode()
-    name = thread_name().replace(":", "~")  # a file name on Windows cannot contain a colon
+    name = thread_name().replace(":", "~")  # Windows forbids a colon in file names
     with contextlib.suppress(OSError):
         file = os.open(f"{folder}/{name}", os.O_WRONLY | os.O_CREAT | PLAIN, 0o600)
         try:
@@ -96,7 +96,7 @@ def note_attempt(folder: str, attempt: int) -> None:
 
 
 class _OfThread(threading.local):
-    """Worker of the calling thread, its job, and the job's key."""
+    """Worker, job and job key of the calling thread."""
 
     opened: tuple[object, Worker, AnyJob] | None = None
 
@@ -107,9 +107,9 @@ _of_thread = _OfThread()
 def run_pickled(
     pickled: PickledJob, batch: TaskBatch, notes: str, attempt: int
 ) -> BlockResult | None:
-    """Run a batch in this thread; None if this process does not have the job.
+    """Run a batch in this thread; return None if this process does not have the job.
 
-    The attempt is logged in the folder `notes` of an `AttemptLog`, if there is one.
+    `notes` is the folder of an `AttemptLog`, to which the attempt is written; empty for no log.
     """
     if notes:
         note_attempt(notes, attempt)

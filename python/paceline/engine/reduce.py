@@ -1,4 +1,4 @@
-"""Tree reduction: merge partial results in the same pairs for any order of arrival."""
+"""Tree reduction: merge partial results in the same pairs, whatever the order of arrival."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def tree_reduce(values: Sequence[T], merge: Callable[[T, T], T]) -> T:
-    """Merge neighbours pairwise, level by level; an odd last value is passed on unchanged.
+    """Merge neighbours pairwise, level by level; a last value without a neighbour moves up a level.
 
     Examples
     --------
@@ -29,11 +29,11 @@ def tree_reduce(values: Sequence[T], merge: Callable[[T, T], T]) -> T:
 def tree_accumulate(
     values: Iterable[T], merge: Callable[[T | None, T], T], initial: T | None = None
 ) -> Iterator[T | None]:
-    """Yield the merged values before each value, beginning with `initial`, and last the total.
+    """Yield `initial`, then the merged result after each value; the last one is the total.
 
-    Subtrees are merged as by `tree_reduce`, and joined from the left, the largest first. Values may
-    therefore be cut into subtrees, if `initial` of each is the merged result before it. If
-    `initial` is None, `merge` must accept None.
+    Complete subtrees are merged as by `tree_reduce`. They are then joined from left to right, the
+    largest first. A sequence can therefore be split between subtrees: pass the merged result before
+    the second part as its `initial`. If `initial` is None, `merge` must accept None.
 
     Examples
     --------
@@ -44,7 +44,7 @@ def tree_accumulate(
     >>> list(tree_accumulate("cd", join, initial="(ab)"))
     ['(ab)', '((ab)c)', '((ab)(cd))']
     """
-    # Level and value of each complete subtree, and the merged result before it.
+    # For each complete subtree: level, merged value, and merged result of everything before it.
     subtrees: list[tuple[int, T, T | None]] = []
     after = initial
     yield after
@@ -59,10 +59,10 @@ def tree_accumulate(
 
 
 class TreeReduction(Generic[T]):
-    """Merge values that arrive in any order exactly as `tree_reduce` merges them in order.
+    """Merge values that arrive in any order into exactly the result of `tree_reduce`.
 
-    If values arrive nearly in order, the number of values held grows as the logarithm of
-    `n_values`. `root` is the result after all `n_values` have arrived.
+    If values arrive nearly in order, the number of stored values grows as the logarithm of
+    `n_values`. `root` is the result after all `n_values` values have arrived.
 
     Examples
     --------
@@ -81,11 +81,11 @@ class TreeReduction(Generic[T]):
 
     @property
     def waiting(self) -> Mapping[tuple[int, int], T]:
-        """Values of subtrees that lack a sibling, by (level, number); at the end only the root."""
+        """Subtrees that wait for their sibling, by (level, number); at the end only the root."""
         return self._waiting
 
     def add(self, number: int, value: T, level: int = 0) -> None:
-        """Add the value of a subtree, once; `number` counts the subtrees of its level."""
+        """Add the value of a subtree; `number` is its index among the subtrees of its level."""
         width = -(-self._n_values >> level)
         while width > 1:
             sibling = number ^ 1
@@ -101,14 +101,14 @@ class TreeReduction(Generic[T]):
 
 
 def states_before(analysis: WorkerAnalysis, changes: Mapping[int, object]) -> list[object]:
-    """Compute the state before each block, by its number, from the changes of all blocks."""
+    """Compute the state before each block, by block number, from the changes of all blocks."""
     all_but_last = (changes[number] for number in range(len(changes) - 1))
     with analysis.naming_errors():
         return list(tree_accumulate(all_but_last, analysis.merge_states))
 
 
 def merge_results(job: Job, level: int, results: Sequence[BlockResult]) -> BlockResult:
-    """Merge the results of all blocks of a subtree, or of its two halves, given in order."""
+    """Merge the results of all blocks of a subtree, or of its two halves, in order."""
     first = results[0]
     values = [result.values for result in results if result.values is not None]
     return BlockResult(
@@ -141,7 +141,7 @@ def _merge_values(analysis: WorkerAnalysis, values: Sequence[Any]) -> Any:
 
 
 def joined(analysis: WorkerAnalysis, values: Sequence[np.ndarray]) -> np.ndarray:
-    """Join the rows of adjacent blocks; raise `AnalysisError` if shape or dtype differ."""
+    """Join the rows of adjacent blocks; raise `AnalysisError` if shapes or dtypes differ."""
     computed = [rows for rows in values if not are_unread(rows)]
     if not computed:
         return np.concatenate(values)

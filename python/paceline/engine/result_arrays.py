@@ -1,4 +1,4 @@
-"""Arrays of results: in memory up to a limit, above it in anonymous temporary files."""
+"""Arrays of results: small ones in memory, large ones in anonymous temporary files."""
 
 import math
 import shutil
@@ -16,17 +16,18 @@ from paceline._util.os_calls import CAN_WRITE_MAPPED, reserve, write_at
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import amount, joined
 
-#: Maximum size of an array in memory if no limit is given, bytes; a larger array is in an anonymous
-#: temporary file.
+#: Maximum size of an array in memory, bytes, if the run has no memory limit. A larger array is in
+#: an anonymous temporary file.
 LARGE = 2**30
-#: Maximum size of an array that memory limits ignore, bytes; a file takes no less memory.
+#: Maximum size of an array that does not count towards memory limits, bytes.
 SMALL = 2**20
-#: Advice if results exceed the free space.
+#: Advice in the error message about insufficient free space.
 _REMEDY = (
     "analyse fewer frames or atoms, give a larger max_memory=, or set TMPDIR to a folder with more "
     "free space"
 )
-#: Type of rows without any readable frame: other rows determine their shape and type.
+#: Dtype of placeholder rows. They replace rows of blocks without any readable frame, whose dtype
+#: is known only from other blocks.
 UNREAD = np.dtype([("unread", np.uint8)])
 #: Memory limit of the present run.
 _memory: ContextVar[MemoryLimit | None] = ContextVar("memory", default=None)
@@ -38,18 +39,18 @@ def unread_rows(n_rows: int) -> np.ndarray:
 
 
 def are_unread(rows: np.ndarray) -> bool:
-    """True if none of these rows has a readable frame."""
+    """True for placeholder rows of frames that could not be read."""
     return rows.dtype == UNREAD
 
 
 def like_others(rows: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Give placeholder rows the shape and type of other rows; they are zeros."""
+    """Replace placeholder rows by zeros with the shape and dtype of other rows."""
     return np.zeros((len(rows), *shape), dtype) if are_unread(rows) else rows
 
 
 @contextmanager
 def limited(limit: int | None) -> Iterator[MemoryLimit]:
-    """Context that limits the memory of all arrays allocated within it, bytes."""
+    """Context manager that limits the total memory of the arrays allocated within it, bytes."""
     memory = MemoryLimit(limit)
     token = _memory.set(memory)
     try:
@@ -59,23 +60,23 @@ def limited(limit: int | None) -> Iterator[MemoryLimit]:
 
 
 def memory_limit() -> int | None:
-    """Memory limit of the present run, bytes; None without a limit."""
+    """Memory limit of the present run, bytes; None if there is no limit."""
     memory = _memory.get()
     return None if memory is None else memory.limit
 
 
 def allocate(shape: tuple[int, ...], dtype: np.dtype, largest: int | None = None) -> np.ndarray:
-    """Allocate an uninitialised array in memory; a large one is in an anonymous file, its `file`.
+    """Allocate an uninitialised array in memory, or a large one in an anonymous temporary file.
 
-    `largest` is the maximum size of an array in memory if the run has no limit, bytes; by default
-    `LARGE`. With 0 the array is always in a file.
+    `largest` is the maximum size in memory, bytes, if the run has no limit; by default `LARGE`.
+    With 0 the array is always in a file.
     """
     array = in_memory(shape, dtype, LARGE if largest is None else largest)
     return in_file(tempfile.TemporaryFile(), shape, dtype) if array is None else array
 
 
 def in_memory(shape: tuple[int, ...], dtype: np.dtype, largest: int) -> np.ndarray | None:
-    """Allocate an array in memory; None if it is too large."""
+    """Allocate an array in memory; return None if it is too large."""
     memory, n_bytes = _memory.get(), math.prod(shape) * dtype.itemsize
     if memory is None or memory.limit is None or not largest or n_bytes <= SMALL:
         return np.empty(shape, dtype) if n_bytes <= largest else None
@@ -88,14 +89,14 @@ def in_memory(shape: tuple[int, ...], dtype: np.dtype, largest: int) -> np.ndarr
 
 def in_file(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Map an array to an anonymous temporary file of the array's size."""
-    # On a full disk, writing to a mapped page without disk space crashes the process.
+    # If the disk is full, writing to a mapped page crashes the process: allocate the file first.
     folder, n_bytes = tempfile.gettempdir(), math.prod(shape) * dtype.itemsize
     try:
         reserve(file.fileno(), 0, n_bytes)
     except OSError as error:
         raise OSError(
             error.errno,
-            f"{error.strerror}: results take {amount(n_bytes)} in a file of this folder, which "
+            f"{error.strerror}: results need {amount(n_bytes)} in a file in this folder, which "
             f"has {amount(shutil.disk_usage(folder).free)} free; {_REMEDY}",
             folder,
         ) from None
@@ -105,14 +106,15 @@ def in_file(file: IO[bytes], shape: tuple[int, ...], dtype: np.dtype) -> np.ndar
 
 
 def file_of(array: np.ndarray) -> IO[bytes] | None:
-    """Return the file that an array is mapped to; None for an array in memory, or a part of one."""
+    """Return the file to which a whole array is mapped; None for an array in memory or a view."""
     return getattr(array, "file", None)
 
 
 def put_rows(array: np.ndarray, first: int, rows: np.ndarray) -> None:
-    """Write rows to an allocated array, from index `first` on.
+    """Write rows to an allocated array at indices `first` and following.
 
-    Rows of an array in a file are written to the file: writing to its mapped pages takes longer.
+    If the array is in a file, the rows are written to the file, because writing to its mapped pages
+    is slower.
     """
     file = file_of(array)
     if file is None or not CAN_WRITE_MAPPED or not rows.nbytes:
@@ -143,6 +145,6 @@ def check_room(sizes: Sequence[tuple[str, int]]) -> None:
     if large and needed > (free := shutil.disk_usage(folder).free):
         names = joined([name for name, _ in large])
         raise UnsupportedError(
-            f"{names}: the results take {amount(needed)}, and {amount(free)} are free in {folder}, "
-            f"where those are kept that memory may not hold: {_REMEDY}"
+            f"{names}: the results need {amount(needed)}, but {amount(free)} are free in {folder}, "
+            f"the folder for arrays that exceed memory: {_REMEDY}"
         )

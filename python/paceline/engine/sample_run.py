@@ -1,4 +1,4 @@
-"""Short timed parts of a run, which use the same code as the run."""
+"""Run short parts of an analysis and time them; the code is that of a whole run."""
 
 import os
 import time
@@ -27,38 +27,38 @@ from paceline.trajectory.file_trajectory import Trajectory
 from paceline.trajectory.open import open_files
 from paceline.transform.apply_transforms import find_scan
 
-#: Maximum number of bytes that one reader reads, in all and in one call; and maximum time, s.
+#: Maximum number of bytes that one reader reads in total and in one call, and maximum time, s.
 _BYTES, _CALL, _SECONDS = 32 << 20, 4 << 20, 0.25
 #: Minimum size of a file for which a read rate is measured, bytes.
 _LEAST = 4 << 20
-#: A fraction below the first value counts as not in memory: other reads may bring in some pages. A
-#: fraction above the second value counts as all in memory.
+#: If a smaller fraction of a file is in memory, it counts as not in memory, since other reads may
+#: load some pages. If a larger fraction than the second value is, it counts as all in memory.
 _DROPPED, _MOST = 0.05, 0.5
-#: Maximum size of Linux's units of the page cache, bytes; Linux keeps a unit whole if any part of
-#: it must stay.
+#: Maximum size of a folio, Linux's unit of the page cache, bytes. Linux keeps a whole folio in
+#: memory if any part of it must stay.
 _PIECE = 2 << 20
 #: Minimum number of blocks per worker, so that one slow block does not dominate.
 _BLOCKS = 3
-#: Shift of the blocks of the next measurement, in units of the distance between blocks: the golden
-#: ratio, so that a few measurements never use the same blocks.
+#: Shift of the blocks of the next measurement, in units of the distance between blocks. With the
+#: golden ratio, a few measurements never use the same blocks.
 _SHIFT = 0.618034
-#: Number of frames whose presence in memory is checked.
+#: Number of frames for which presence in memory is checked.
 _LOOKS = 256
-#: Bytes of a long trajectory within which frames are sampled, if a sample is enough.
+#: Size of the middle part of a long file from which frames are sampled, bytes.
 SAMPLE = 64 << 20
 
 
 class SampledFile(IndexedFile):
-    """File of which only frames in the middle are known, if it is long and has no index."""
+    """File of which only frames in the middle are indexed, if it is long and has no index."""
 
     @property
     def is_sample(self) -> bool:
-        """True if some frames are not known."""
+        """True if some frames are not indexed."""
         return self.index_origin == "sampled"
 
     @property
     def bytes_per_frame(self) -> float:
-        """Mean size of the known frames, bytes."""
+        """Mean size of the indexed frames, bytes."""
         if not self.is_sample:
             return super().bytes_per_frame
         _, sizes = self.extents(np.arange(self.n_frames, dtype=np.uint64))
@@ -66,18 +66,18 @@ class SampledFile(IndexedFile):
 
 
 def open_samples(paths: Sequence[str | os.PathLike], **options: Any) -> list[TrajectoryFile]:
-    """Open files, long ones without an index only in the middle: an `opener` of `Chain`."""
+    """Open files as the `opener` of a `Chain`; long files without an index are sampled."""
     open_indexed = partial(SampledFile, sample=SAMPLE // len(paths))
     return open_files(paths, open_indexed=open_indexed, **options)
 
 
 def _is_sampled(chain: Chain) -> bool:
-    """Return whether only some frames of a chain are known."""
+    """True if only some frames of a chain are indexed."""
     return any(isinstance(file, SampledFile) and file.is_sample for file in chain.files)
 
 
 class Outline:
-    """Number and times of all frames, estimated if only frames in the middle are known."""
+    """Number and times of all frames, estimated if only frames in the middle are indexed."""
 
     def __init__(self, chain: Chain):
         self._chain = chain
@@ -85,15 +85,15 @@ class Outline:
 
     @classmethod
     def of(cls, trajectory: Any) -> Any:
-        """Outline a trajectory; if all its frames are known, return it unchanged."""
+        """Make the outline of a trajectory; return the trajectory itself if it is fully indexed."""
         chain = getattr(trajectory, "chain", None)
         return trajectory if chain is None or not _is_sampled(chain) else cls(chain)
 
     def times(self) -> np.ndarray:
-        """Times of all frames, ps, extrapolated from the known ones with a constant step."""
+        """Times of all frames, ps, extrapolated from the indexed frames with a constant step."""
         known, _ = self._chain.moments()
         numbers = np.arange(len(known)) + (self.n_frames - len(known)) // 2
-        # The median: a file may hold the times of several runs.
+        # The median is robust: a file may contain the times of several runs.
         dt = np.nanmedian(np.diff(known)) if len(known) > 1 else 0.0
         return np.nanmedian(known - dt * numbers) + dt * np.arange(self.n_frames)
 
@@ -101,7 +101,7 @@ class Outline:
 class SampleRun:
     """Run of which short parts can be executed; the analyses stay unchanged.
 
-    `is_sample` is true if only some frames of the trajectory are known.
+    `is_sample` is true if only some frames of the trajectory are indexed.
     """
 
     def __init__(
@@ -116,12 +116,12 @@ class SampleRun:
         for analysis in analyses:
             if analysis.stages > 1:
                 raise UnsupportedError(
-                    f"{analysis.name} passes over the frames {analysis.stages} times, and advice "
-                    "is about one pass; ask for it without what needs another"
+                    f"{analysis.name} reads the frames {analysis.stages} times, but advice covers "
+                    "one pass: ask for advice without this analysis"
                 )
         if find_scan(transforms) is not None:
             raise UnsupportedError(
-                "nojump needs all frames, and advice is about some; ask for it without"
+                "nojump needs all frames, but advice reads only some: ask for advice without nojump"
             )
 
         begun = time.perf_counter()
@@ -129,7 +129,7 @@ class SampleRun:
         self._t_open = time.perf_counter() - begun
         self._skip_damaged = skip_damaged
         self._run_frames = self._frames = frames
-        #: Files, if there are any.
+        #: Chain of files; None for a trajectory in memory.
         self.chain = None if self.trajectory.in_memory else self.trajectory.chain
         self.is_sample = self.chain is not None and _is_sampled(self.chain)
         if self.is_sample:
@@ -138,23 +138,23 @@ class SampleRun:
         for analysis, part in zip(analyses, self._run.job.analyses, strict=True):
             if part.per_block:
                 raise UnsupportedError(
-                    f"{analysis.name} would write a file; ask for advice about an analysis"
+                    f"{analysis.name} would write a file; ask for advice about another analysis"
                 )
 
     @property
     def trajectory(self) -> Trajectory:
-        """Opened trajectory: a `Trajectory`."""
+        """Opened trajectory."""
         return self._run.trajectory
 
     @property
     def source(self) -> Any:
-        """Source of the workers' frames: a `FrameSource`."""
+        """Source from which workers read frames: a `FrameSource`."""
         return self._run.job.source
 
     def middle(self, n: int, *, part: int = 0, parts: int = 1) -> np.ndarray:
-        """Return at most `n` frames around the middle of the frames that the run analyses.
+        """Return at most `n` frames around the middle of the analysed frames.
 
-        If rows are divided into several `parts`, no part shares a frame with another one.
+        With several `parts`, the frames are divided, and no frame is in two parts.
         """
         n = min(n, max(1, len(self._frames) // parts))
         first = (len(self._frames) - n * parts) // 2 + n * part
@@ -163,9 +163,9 @@ class SampleRun:
         return self._frames[max(0, first) :][:n]
 
     def throughout(self, n: int, block_frames: int, number: int) -> np.ndarray:
-        """Return about `n` frames of the run: equally spaced blocks.
+        """Return about `n` frames of the run, as equally spaced blocks.
 
-        The blocks depend on `number`. Frames of a short run are repeated.
+        Another `number` selects other blocks. If the run is short, frames are repeated.
         """
         n_there = max(1, len(self._frames) // block_frames)
         n_blocks = min(n_there, -(-n // block_frames))
@@ -177,7 +177,7 @@ class SampleRun:
 
     @property
     def together(self) -> int:
-        """Number of frames of the run that one chunk stores; a single frame would cost as much."""
+        """Number of frames in one stored chunk: reading one of these frames decodes all of them."""
         return self._borders.rows
 
     @property
@@ -185,7 +185,7 @@ class SampleRun:
         return Borders.of(self._run_frames, self.trajectory.chunk_frames)
 
     def run(self, backend: Any, frames: np.ndarray, block_frames: int | None = None) -> SampleTimes:
-        """Analyse some frames, which may be repeated, in blocks of any size."""
+        """Analyse some frames, which may be repeated, in blocks of any size; return the times."""
         begun = time.monotonic_ns()
         self._prepare(frames, backend.n_workers, block_frames)
         timings = Timings(backend.name, begun, time.monotonic_ns())
@@ -193,10 +193,10 @@ class SampleRun:
         with ExitStack() as receivers:
             one.start_collecting(0, timings, receivers)
             tasks = one.tasks(0, backend.n_workers)
-            # Close the backend at once, also after an error here: workers would go on.
+            # Close the backend at once, also after an error here: its workers would continue.
             with closing(backend.run([one.job], tasks)) as outcomes:
                 for outcome in outcomes:
-                    # Abandoned blocks are ignored; only MPI yields results that were kept by ranks.
+                    # Ignore abandoned attempts, and results stored by ranks, which only MPI yields.
                     if isinstance(outcome, BlockResult):
                         one.collected.add(outcome)
         timings.end = time.monotonic_ns()
@@ -212,7 +212,7 @@ class SampleRun:
             )
         leaf = self._run.plan.leaf_frames
         if block_frames is not None and block_frames < leaf:
-            # A whole leaf of a slow analysis would take too long. The merged results are discarded.
+            # A whole leaf of a slow analysis would take too long. Merged results are not used.
             leaves = LeafBoundaries(block_frames)
             self._run.plan = Plan(frames, leaves, block_frames)
             self._run.job = replace(self._run.job, leaves=leaves)
@@ -225,7 +225,7 @@ class SampleRun:
         return self.trajectory.frame_bytes(every if atoms is None else atoms)
 
     def block_frames(self, n_workers: int) -> int:
-        """Number of frames that the whole run would assign at a time."""
+        """Number of frames that the whole run would assign to a worker at a time."""
         return make_plan(
             self._run_frames,
             n_atoms=self.trajectory.n_atoms,
@@ -238,7 +238,7 @@ class SampleRun:
     def block_of(self, n_frames: int) -> int:
         """Choose the number of frames of a block such that each worker gets several blocks.
 
-        It is the number in the whole run, if that is small enough.
+        The number of the whole run is used if it is small enough.
         """
         size = self.block_frames(2)
         while size > max(self.together, n_frames // _BLOCKS):
@@ -264,11 +264,11 @@ class SampleRun:
         return found
 
     def in_memory(self, frames: np.ndarray) -> float | None:
-        """Fraction in memory of the bytes to be read for some frames; None if unknown."""
+        """Fraction of the bytes of some frames that is in memory; None if unknown."""
         if self.chain is None:
             return None
         looked_at = frames[np.unique(np.linspace(0, len(frames) - 1, _LOOKS).astype(int))]
-        # If only a part of a frame is read, that part may be in memory, and not the rest.
+        # If only a part of each frame is read, this part may be the one in memory.
         wanted = min(1.0, float(self._wanted_bytes / self.frame_bytes))
         extents = self.trajectory.extents(looked_at)
         shares = []
@@ -282,14 +282,14 @@ class SampleRun:
         return sum(shares) / len(shares)
 
     def in_memory_now(self) -> float | None:
-        """Fraction in memory of the bytes that the whole run reads; None if unknown."""
+        """Fraction of the bytes of the whole run that is in memory; None if unknown."""
         if self.chain is None or not self.is_sample:
             return self.in_memory(self._run_frames)
         return cached_share_of_all({file.path for file in self.chain.files})
 
     @contextmanager
     def from_disk(self, frames: np.ndarray) -> Iterator[bool]:
-        """Drop frames from the page cache; yield whether they will be read from the disk."""
+        """Drop frames from the page cache; yield True if they will be read from the disk."""
         with ExitStack() as stack:
             ranges = self._ranges(frames).items()
             gone = [stack.enter_context(_dropped(path, some)) for path, some in ranges]
@@ -298,7 +298,7 @@ class SampleRun:
 
 @contextmanager
 def _unchanged(analyses: Sequence[Analysis]) -> Iterator[None]:
-    """Put back the attributes of analyses in the end."""
+    """Context manager that restores the attributes of analyses at its end."""
     before = [(vars(one), dict(vars(one))) for one in analyses]
     try:
         yield
@@ -309,21 +309,21 @@ def _unchanged(analyses: Sequence[Analysis]) -> Iterator[None]:
 
 
 def _readable(frames: np.ndarray, n_known: int) -> np.ndarray:
-    """Choose frames of a sample with the same spacing as the frames of the run."""
+    """Choose indexed frames with the same spacing as the frames of the run."""
     stride = max(1, round((frames[-1] - frames[0]) / max(len(frames) - 1, 1)))
     return np.arange(0, n_known, stride, dtype=np.int64)
 
 
 def disk_rates(path: str) -> tuple[float, float] | None:
-    """Measure bytes per second from the disk by one reader, and by two readers in total.
+    """Measure the read rate of the disk, bytes per second: by one reader, and by two in total.
 
-    Returns None if the bytes stay in memory, or if the system does not report that.
+    Returns None if the bytes stay in memory, or if the system does not report this.
     """
     size = os.path.getsize(path)
     n_bytes = min(_BYTES, size // 8)
     if n_bytes < _LEAST:
         return None
-    # Away from the middle, where frames of the sample are read.
+    # These offsets avoid the middle, where sampled frames are read.
     starts = [size // 8, size // 4, 5 * size // 8]
     with _dropped(path, [(start, n_bytes) for start in starts]) as from_disk:
         if not from_disk:
@@ -333,7 +333,7 @@ def disk_rates(path: str) -> tuple[float, float] | None:
 
 
 def _rate(path: str, starts: list[int], n_bytes: int) -> float:
-    """Measure the total bytes per second of several readers."""
+    """Measure the total read rate of several readers, bytes per second."""
     begun = time.perf_counter()
     with ThreadPoolExecutor(len(starts)) as readers:
         read = readers.map(lambda start: _read(path, start, n_bytes), starts)
@@ -341,7 +341,7 @@ def _rate(path: str, starts: list[int], n_bytes: int) -> float:
 
 
 def _read(path: str, start: int, n_bytes: int) -> int:
-    """Read for a limited time, at least one call; return the number of bytes."""
+    """Read for a limited time, at least one call; return the number of bytes read."""
     buffer, done = bytearray(_CALL), 0
     end = time.perf_counter() + _SECONDS
     with open(path, "rb", buffering=0) as file:
@@ -354,11 +354,11 @@ def _read(path: str, start: int, n_bytes: int) -> int:
 
 @contextmanager
 def _dropped(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[bool]:
-    """Drop byte ranges of a file from the page cache; yield whether they are known to be gone.
+    """Drop byte ranges of a file from the page cache; yield True if they are certainly dropped.
 
-    Bytes that were cached are read again sequentially at the end. If pages are read in random
-    order, as by blocks, Linux caches them in small units, from which reading takes up to three
-    times as long. A later run or forecast would then find the file slower than before.
+    At the end, bytes that were cached are read again sequentially. Blocks read pages in random
+    order, and Linux then caches them in small folios. Reading from small folios takes up to three
+    times as long, so a later run or forecast would find the file slower than before.
     """
     ranges = [_whole_pieces(*one) for one in ranges]
     before = cached_share(path, ranges) or 0.0
@@ -377,7 +377,7 @@ def _dropped(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[bool]:
 
 
 def _whole_pieces(start: int, size: int) -> tuple[int, int]:
-    """Extend a byte range by at most half its length to whole units of the page cache."""
+    """Extend a byte range to whole folios of the page cache, by at most half its length."""
     if size < 4 * _PIECE:
         return start, size
     begin = start // _PIECE * _PIECE

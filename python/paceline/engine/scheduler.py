@@ -1,9 +1,9 @@
 """Schedule tasks: assign each one to the next idle worker.
 
-`Scheduler` assigns tasks one after another and re-executes overdue ones speculatively.
-`TaskBatcher` cuts its tasks into batches, for backends with a cost of milliseconds per message.
-`PartitionedScheduler` assigns each worker a contiguous share of the tasks (`StealingPartition`);
-a worker that has finished steals half of another's share, unless shares are static.
+`Scheduler` assigns tasks one by one, and assigns overdue tasks a second time. `TaskBatcher` groups
+tasks into batches, for backends whose messages take milliseconds. `PartitionedScheduler` assigns
+each worker a contiguous share of the tasks (`StealingPartition`). An idle worker steals half of
+another worker's share, unless the shares are static.
 """
 
 import statistics
@@ -19,40 +19,40 @@ from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, Tas
 from paceline.errors import WorkerError
 from paceline.performance.record import PARTS, BlockTiming, DuplicateAttempt
 
-#: Factor by which an overdue task's time exceeds the median of its job's latest tasks.
+#: A task is overdue if it takes this many times the median of the latest tasks of its job.
 OVERDUE = 2.0
-#: Minimum time of an overdue task, seconds: less is not worth a second attempt.
+#: Minimum time of an overdue task, s: a second attempt at a shorter task saves nothing.
 SHORTEST = 0.5
 #: Number of the latest tasks in the median. The median of some ten thousand tasks would take
 #: milliseconds.
 REMEMBERED = 255
-#: Allowed time of a task before any task of its job is done, seconds.
+#: Time until a task is overdue if no task of its job is done yet, s.
 UNKNOWN = 10.0
-#: Maximum number of lost workers per task; the task may be the cause of the crashes.
+#: Maximum number of lost workers per task, because the task itself may crash its workers.
 MOST_LOSSES = 3
 
-#: Minimum duration of a batch, seconds: many times the cost of assigning it.
+#: Minimum duration of a batch, s: much longer than the time to assign a batch.
 BATCH_SECONDS = 0.2
 #: When less than a batch per worker is left, a worker takes only this fraction of its share, so
-#: that all workers end together. Without it, 16 simulated workers idle for 4 % of the time of a
-#: second's work.
+#: that all workers end together. Without this rule, 16 simulated workers idle for 4 % of the time
+#: of a run of one second.
 LAST = 0.25
-#: Maximum size of a batch's decoded frames, or of their rows if larger, bytes: results of several
-#: batches are in memory at a time.
+#: Maximum size of the decoded frames of a batch, or of its rows if larger, bytes. The results of
+#: several batches are in memory at a time.
 BATCH_BYTES = 256 * 2**20
-#: Maximum level of a batch: it has at most 2 to this power blocks.
+#: Maximum level of a batch: a batch contains at most 2**level blocks.
 DEEPEST = 12
 
 
-#: Unit of scheduling: a batch is an aligned subtree of a job's blocks, and a task is a subtree of
-#: level 0.
+#: Unit of scheduling: a task, or a batch of tasks. A batch is an aligned subtree of a job's blocks;
+#: a task is a subtree of level 0.
 Schedulable = AnyTask | TaskBatch
 T = TypeVar("T", bound=Schedulable)
 
 
 @dataclass
 class _Running(Generic[T]):
-    """Task that was assigned and is not done; `n_attempts` includes speculative attempts."""
+    """Task that was assigned and is not done; `n_attempts` counts all attempts at it."""
 
     task: T
     since: float
@@ -60,11 +60,11 @@ class _Running(Generic[T]):
 
 
 class Scheduler(Generic[T]):
-    """Assigns tasks to idle workers, so that none waits for a slow one.
+    """Assigns tasks to idle workers, and slow tasks twice (speculative execution).
 
-    A task that takes too long is assigned a second time, to a worker with nothing else to do, and
-    the first result counts (speculative re-execution). The backends run the tasks; the scheduler
-    only tracks them. A task is taken from the iterable when it is assigned.
+    An overdue task is assigned a second time, to a worker without other work. The first result
+    counts. The backends run the tasks; the scheduler only records their state. The next task is
+    taken from the iterable when a task is assigned.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class Scheduler(Generic[T]):
 
     def __init__(self, tasks: Iterable[T]):
         self._tasks = iter(tasks)
-        # One task ahead, to know at any time whether another task is left.
+        # The next task, read ahead, to know whether another task is left.
         self._upcoming = next(self._tasks, None)
         self._returned: deque[T] = deque()
         self._running: dict[tuple[int, int, int], _Running[T]] = {}
@@ -112,7 +112,7 @@ class Scheduler(Generic[T]):
         self._running[_key(task)] = _Running(task, time.monotonic())
 
     def assign_overdue(self) -> T | None:
-        """Assign the longest overdue task again, to an idle worker; None if new tasks are left."""
+        """Assign the longest overdue task to an idle worker; None if unassigned tasks are left."""
         now = time.monotonic()
         if self._upcoming is not None or self._returned:
             return None
@@ -130,17 +130,17 @@ class Scheduler(Generic[T]):
         return max(0.0, soonest - time.monotonic())
 
     def _due(self, running: _Running[T]) -> float:
-        """Time at which a task is overdue; each attempt may take twice as long as the last."""
+        """Time at which a task is overdue; each attempt may take twice as long as the last one."""
         paces = self._paces.get(running.task.job)
         allowed = UNKNOWN
         if paces:
-            # The lower of two middle values, so that tasks of a slow worker do not set the median.
+            # The lower of the two middle values: tasks of a slow worker do not determine it.
             usual = statistics.median_low(paces) * running.task.n_frames
             allowed = max(SHORTEST, OVERDUE * usual)
         return running.since + allowed * 2 ** (running.n_attempts - 1)
 
     def complete(self, result: BlockResult) -> bool:
-        """Record a result; False if another attempt at the same task was faster."""
+        """Record a result; return False if another attempt at the task was faster."""
         running = self._running.pop(_key(result), None)
         if running is None:
             return False
@@ -149,9 +149,9 @@ class Scheduler(Generic[T]):
         return True
 
     def return_lost(self, task: T, reason: str = "") -> None:
-        """Take back a task whose worker was lost, with the reason if known; it is assigned next.
+        """Schedule a task again, as the next one, because its worker was lost for this `reason`.
 
-        Raises `WorkerError` if workers of the task were lost too often.
+        Raises `WorkerError` if the task has lost too many workers.
         """
         key = _key(task)
         if self._running.pop(key, None) is None:
@@ -159,9 +159,9 @@ class Scheduler(Generic[T]):
         self._losses[key] = self._losses.get(key, 0) + 1
         if self._losses[key] == MOST_LOSSES:
             lost = "lost" if reason else "killed"
-            guess = "perhaps for want of memory, or the analysis crashes them there"
+            guess = "perhaps memory was insufficient, or the analysis crashes the worker process"
             raise WorkerError(
-                f"workers were {lost} {MOST_LOSSES} times while they were at {task.what}: "
+                f"workers were {lost} {MOST_LOSSES} times while they processed {task.what}: "
                 f"{reason or guess}"
             )
         self._returned.append(task)
@@ -172,17 +172,17 @@ def _key(task: Schedulable | BlockResult) -> tuple[int, int, int]:
 
 
 def late_attempts(result: BlockResult) -> list[DuplicateAttempt]:
-    """Record a result that came after another result of the same task: one attempt per block."""
+    """Record each block of a late result, whose task another attempt had finished."""
     return [DuplicateAttempt(replace(timing, comm=0), came=True) for timing in result.timings]
 
 
 def abandoned_attempt(
     task: Schedulable, worker: str, since: int, *, offset: int = 0
 ) -> DuplicateAttempt:
-    """Record an attempt that is no longer waited for.
+    """Record an attempt whose result the run no longer waits for.
 
-    `worker` is empty if unknown. `since` is the time of assignment by this host's clock, `offset`
-    the difference between the run's clock and this clock, both ns.
+    `worker` is empty if unknown. `since` is the time of assignment by this host's clock, ns.
+    `offset` is the run's clock minus this host's clock, ns.
     """
     timing = BlockTiming(
         job=task.job,
@@ -198,10 +198,10 @@ def abandoned_attempt(
 
 
 class TaskBatcher:
-    """Cuts tasks into batches of a minimum duration; single tasks until the pace is known.
+    """Groups tasks into batches of at least `seconds`; single tasks until the pace is known.
 
-    Tasks of each job come one after another, in the order of their numbers. `n_workers` batches run
-    at a time. Batches shorter than `seconds` come at the end.
+    The tasks of a job follow one another in the order of their numbers. `n_workers` batches run at
+    a time. The last batches are shorter than `seconds`.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class TaskBatcher:
         return self
 
     def __next__(self) -> TaskBatch:
-        """Cut the next batch; its length follows from the measured pace."""
+        """Make the next batch; its number of tasks follows from the measured pace."""
         self._look_ahead(1)
         if not self._ahead:
             raise StopIteration
@@ -236,21 +236,21 @@ class TaskBatcher:
             level -= 1
         tasks = [self._ahead.popleft() for _ in range(2**level)]
         if level > 0:
-            # Within a batch, the worker itself prefetches.
+            # The worker itself prefetches within a batch.
             tasks = [replace(task, ahead=None) for task in tasks]
             tasks[-1] = replace(tasks[-1], ahead=self._ahead_of(tasks[-1], level))
         return TaskBatch(level, tasks)
 
     def record(self, result: BlockResult) -> None:
-        """Record the duration of blocks."""
+        """Record the duration of the blocks of a result."""
         n_frames, took = self._done[result.job]
         took += sum(timing.end - timing.start for timing in result.timings)
         self._done[result.job] = n_frames + result.n_frames, took
 
     def _level(self, first: AnyTask, seconds: float) -> int:
-        """Level of the smallest subtree that is long enough, or of the largest that begins here."""
+        """Level of the smallest subtree that takes `seconds`, or of the largest possible one."""
         job, (n_frames, took) = self._jobs[first.job], self._done[first.job]
-        if n_frames == 0 or isinstance(job, FunctionJob):  # results of calls cannot be merged
+        if n_frames == 0 or isinstance(job, FunctionJob):  # results of functions are not merged
             return 0
         block_seconds = took / n_frames * first.n_frames / 1e9
         source = job.source
@@ -270,14 +270,14 @@ class TaskBatcher:
         self._ahead.extend(islice(self._tasks, max(0, n_tasks - len(self._ahead))))
 
     def _is_whole(self, level: int) -> bool:
-        """True if all blocks of the subtree come next; some may be done or not exist."""
+        """True if the next tasks are all blocks of the subtree that exist and are not done."""
         first, last = self._ahead[0], 2**level - 1
         if len(self._ahead) <= last:
             return False
         return (self._ahead[last].job, self._ahead[last].number) == (first.job, first.number + last)
 
     def _ahead_of(self, last: AnyTask, level: int) -> Extents | None:
-        """Byte ranges of the first block that this batch's worker will probably process next."""
+        """Byte ranges of the block after this batch that its worker will probably process next."""
         following = (self._n_workers - 1) * 2**level
         if following >= len(self._ahead) or self._ahead[following].job != last.job:
             return None
@@ -287,9 +287,9 @@ class TaskBatcher:
 class StealingPartition:
     """Partition of tasks into contiguous shares, with work stealing.
 
-    A worker reads its part of the file in order, and holds few partial results, since adjacent ones
-    are merged at once. A worker that has finished takes over half of the largest remaining share.
-    With `fixed`, each worker processes its own share (static schedule). With `in_order`, tasks are
+    A worker reads its part of the file in order. It stores few partial results, because adjacent
+    results are merged at once. An idle worker steals half of the largest remaining share. With
+    `fixed`, each worker processes only its own share (static schedule). With `in_order`, tasks are
     assigned in the order of their numbers.
 
     Examples
@@ -315,7 +315,7 @@ class StealingPartition:
         self._fixed = fixed
         n_shares = 1 if in_order and not fixed else n_workers
         bounds = [k * len(tasks) // n_shares for k in range(n_shares + 1)]
-        #: First and end of the remainder of each share.
+        #: First index and end of the remaining tasks of each share.
         self._left = [[bounds[k], bounds[k + 1]] for k in range(n_shares)]
 
     def __bool__(self) -> bool:
@@ -325,8 +325,8 @@ class StealingPartition:
     def take(self, worker: int, n_frames: int) -> list[AnyTask]:
         """Take the next tasks of a worker's share: at least one, all of one job, up to `n_frames`.
 
-        Returns an empty list if no task is left for the worker. Each task has the extents of the
-        next one.
+        Returns an empty list if no task is left for the worker. Each task contains the extents of
+        the task after it, for prefetching.
         """
         share = self._left[worker % len(self._left)]
         if share[0] == share[1] and not self._fixed:
@@ -342,14 +342,14 @@ class StealingPartition:
         return taken
 
     def _steal(self, share: list[int]) -> None:
-        """Move the back half of the largest share to a worker that has finished."""
+        """Move the second half of the largest share to the share of an idle worker."""
         largest = max(self._left, key=lambda other: other[1] - other[0])
         middle = (largest[0] + largest[1]) // 2
         share[:] = middle, largest[1]
         largest[1] = middle
 
     def _with_next(self, task: AnyTask, share: list[int]) -> AnyTask:
-        """Set the prefetched extents of a task to those of the next task of its share."""
+        """Set the extents that a task prefetches: those of the next task of its share."""
         if not isinstance(task, Task):
             return task
         following = self._tasks[share[0]] if share[0] < share[1] else None
@@ -359,10 +359,10 @@ class StealingPartition:
 
 
 class PartitionedScheduler(Scheduler[AnyTask]):
-    """Assigns each worker tasks of its share, then stolen tasks, then overdue tasks.
+    """Assigns each worker the tasks of its share, then stolen tasks, then overdue tasks.
 
-    With `static`, each worker processes its own share. With `in_order`, there are no shares, and
-    results arrive nearly in order.
+    With `static`, each worker processes only its own share. With `in_order`, there are no shares,
+    and results arrive nearly in order.
     """
 
     def __init__(self, tasks: Sequence[AnyTask], n_workers: int, *, static: bool, in_order: bool):
@@ -376,7 +376,7 @@ class PartitionedScheduler(Scheduler[AnyTask]):
         return not self._shares and super().finished
 
     def assign_to(self, worker: int, n_frames: int, *, is_idle: bool) -> list[AnyTask]:
-        """Assign about `n_frames` of a worker's share; an idle worker may get an overdue task."""
+        """Assign about `n_frames` frames of a share; an idle worker may get an overdue task."""
         tasks = self._shares.take(worker, n_frames)
         for task in tasks:
             self._start(task)

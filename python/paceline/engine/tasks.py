@@ -1,6 +1,6 @@
-"""Jobs, tasks and results: plain data that backends send to workers and back.
+"""Jobs, tasks and results: the plain data that backends exchange with workers.
 
-A *job* holds the data that all blocks of one trajectory share. A *task* is one block of a job. A
+A *job* contains the data that all blocks of one trajectory share. A *task* is one block of a job. A
 *batch* is a subtree of adjacent tasks for one worker.
 """
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 
 
 class Records(NamedTuple):
-    """Records of some frames, of an analysis that gives any number of records per frame."""
+    """Records of some frames, for an analysis that returns any number of records per frame."""
 
     #: Number of records of each frame, int64, shape (n_frames,); 0 for frames that were left out.
     counts: np.ndarray
-    #: Records of all frames, one after another; None if no frame could be read.
+    #: Records of all frames in the order of frames; None if no frame could be read.
     records: np.ndarray | None
 
 
 class SharedRows:
-    """Output array of an analysis, to which workers of the collecting process write their rows.
+    """Output array of an analysis, to which the workers of the collecting process write rows.
 
-    Other workers send their rows: pickling drops the array. The array does not exist before the
-    first rows have arrived.
+    Workers of other processes send their rows instead: pickling drops the array. The array is
+    allocated when the first rows arrive.
     """
 
     def __init__(self) -> None:
@@ -47,8 +47,8 @@ class SharedRows:
         return SharedRows, ()
 
     def replace(self, rows: np.ndarray | None, done: Iterable[int] = ()) -> None:
-        """Return views of another array from now on, except for blocks that are done."""
-        # One tuple, so that array and views are replaced together.
+        """Use views of another array from now on, except for blocks that are done."""
+        # One tuple, so that the array and its views are replaced in one step.
         self._state: tuple[np.ndarray | None, dict[int, object]] = rows, dict.fromkeys(done)
 
     @property
@@ -57,7 +57,7 @@ class SharedRows:
         return self._state[0] is not None
 
     def take(self, first: int, n_rows: int) -> np.ndarray | None:
-        """Return the view for a block, once: a second attempt at the block gets None."""
+        """Return the view for a block, only once: a second attempt at the block gets None."""
         rows, taken = self._state
         mine = object()
         if rows is None or taken.setdefault(first, mine) is not mine:
@@ -67,17 +67,17 @@ class SharedRows:
 
 @dataclass(frozen=True)
 class WorkerAnalysis:
-    """Worker part of one analysis, and the columns of its atoms among the decoded atoms."""
+    """Worker part of one analysis, and the columns of its atoms in the decoded coordinates."""
 
     name: str
     computation: Any
     declared: WorkerDeclaration
     columns: np.ndarray | None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
-    #: Numbers of frames before and after a block that the analysis reads with it.
+    #: Number of frames before and after a block that the analysis reads in addition.
     halo: tuple[int, int] = (0, 0)
     shared: SharedRows = field(default_factory=SharedRows)
-    #: True in the second pass of a scan, whose tasks hold the states before their blocks.
+    #: True in the second pass of a scan, whose tasks contain the state before each block.
     has_states: bool = False
 
     @property
@@ -87,15 +87,15 @@ class WorkerAnalysis:
 
     @property
     def finds_states(self) -> bool:
-        """True in the first pass of a scan: the result of a block is its change of the state.
+        """True in the first pass of a scan, which computes how each block changes the state.
 
-        None stands for no change, if all frames of a block were left out.
+        The change is None if all frames of a block were left out.
         """
         return self.scans and not self.has_states
 
     @property
     def reduces(self) -> bool:
-        """True if the analysis gives one result for all frames."""
+        """True if the analysis returns one merged result for all frames."""
         return self.finds_states or self.declared.kind is Kind.SUM
 
     @property
@@ -105,7 +105,7 @@ class WorkerAnalysis:
 
     @property
     def ragged(self) -> bool:
-        """True if the analysis gives any number of records per frame."""
+        """True if the analysis returns any number of records per frame."""
         return self.declared.kind is Kind.RECORDS
 
     def merge(self, left: Any, right: Any) -> Any:
@@ -116,25 +116,25 @@ class WorkerAnalysis:
             return self._merged(left, right)
 
     def merge_states(self, left: object, right: object) -> object:
-        """Merge two changes of state, or a state and the change after it; None is no change."""
+        """Merge two changes of state, or a state and the following change; None means no change."""
         if left is None or right is None:
             return right if left is None else left
         return self._merged(self.own_state(left), right)
 
     def _merged(self, left: object, right: object) -> Any:
-        """Merge by the method; raise an error if the method returns None, which means no frames."""
+        """Merge with the user's method; raise an error if the method returns None."""
         found = self.computation.merge(left, right)
         if found is None and not (left is None and right is None):
             raise TypeError("merge returned None: it must return the merged result, also in place")
         return found
 
     def own_state(self, state: object) -> object:
-        """Copy a state that is shared, if a method of the user's class may change it."""
+        """Return a copy of a shared state if a method of the user's class may change it."""
         return state if self.declared.returns_new else copy.deepcopy(state)
 
     @contextmanager
     def naming_errors(self) -> Iterator[None]:
-        """Context that turns errors of `merge` into `AnalysisError`, which names the analysis."""
+        """Context manager that turns errors of `merge` into an `AnalysisError` with its name."""
         try:
             yield
         except Exception as error:
@@ -144,7 +144,7 @@ class WorkerAnalysis:
 
     def check_rows_match(self, rows: np.ndarray, others: np.ndarray) -> None:
         """Raise `AnalysisError` if rows of two blocks differ in shape or dtype."""
-        # If some differences were allowed, the result would depend on the order of blocks.
+        # Rows must match exactly; otherwise the result would depend on the order of blocks.
         for what, found, expected in (
             ("rows of shape ", rows.shape[1:], others.shape[1:]),
             ("", rows.dtype, others.dtype),
@@ -158,11 +158,11 @@ class WorkerAnalysis:
 
 @dataclass(frozen=True)
 class FrameCaching:
-    """Parameters of a cache of decoded frames, which the stages of one run share."""
+    """Parameters of a cache of decoded frames that all stages of one run share."""
 
     #: Name of the run over this trajectory.
     key: str
-    #: Limit of the cache; without a limit, frames are kept while half of the memory is free.
+    #: Limit of the cache. Without a limit, frames are cached while half of the memory is free.
     memory: MemoryLimit
     #: True in the last stage, which adds no frames to the cache.
     last: bool = False
@@ -172,9 +172,9 @@ class FrameCaching:
 class Job:
     """Parameters and analyses that all tasks of one trajectory share.
 
-    `skip_damaged` leaves out unreadable frames. A `streamed` job needs the result of each block as
-    soon as it is available. With `caching`, decoded frames are kept for the next stage. The rows of
-    a frame take at least `row_bytes`.
+    With `skip_damaged`, unreadable frames are left out. A `streamed` job needs the result of each
+    block as soon as the block is done. With `caching`, decoded frames are cached for the next
+    stage. The rows of one frame take at least `row_bytes`.
     """
 
     source: FrameSource
@@ -189,9 +189,9 @@ class Job:
 
 @dataclass(frozen=True)
 class FunctionJob:
-    """Pickled function that all tasks of a job call; `name` is for error messages."""
+    """Pickled function that all tasks of a job call; `name` appears in error messages."""
 
-    #: Each value is passed on at once, because values are not merged.
+    #: Results are passed on one by one, because results of functions are not merged.
     streamed: ClassVar[bool] = True
     analyses: ClassVar[Sequence[WorkerAnalysis]] = ()
 
@@ -201,7 +201,7 @@ class FunctionJob:
 
 @dataclass(frozen=True)
 class Task:
-    """One block of frames for one worker, with the part of the index that it needs."""
+    """One block of frames for one worker, with the part of the frame index that it needs."""
 
     #: Number of the job in the run.
     job: int
@@ -209,24 +209,24 @@ class Task:
     number: int
     #: First row of the block in the results.
     first: int
-    #: Frame numbers in the trajectory of the block, of its halo, and of intermediate frames that a
-    #: transformation needs, int64, shape (n_window,).
+    #: Numbers of the frames to read, int64, shape (n_window,): the frames of the block, of its
+    #: halo, and intermediate frames that a transformation needs.
     window: np.ndarray
     #: Byte ranges of these frames.
     extents: Extents
     #: Byte ranges of the block that this worker will probably process next.
     ahead: Extents | None
     #: Initial state of a transformation that follows atoms from frame to frame, or the `Relay` that
-    #: provides it after the block before.
+    #: provides the state.
     state: "np.ndarray | Relay | None" = None
     #: Number of frames of the window before and after the block.
     halo: tuple[int, int] = (0, 0)
-    #: Number of frames of the window that only a transformation uses, before the first frame of the
-    #: block, and between two frames of the block.
+    #: Number of frames of the window before the first frame of the block, and spacing of the
+    #: block's frames in the window. Only a transformation uses the frames between them.
     lead: int = 0
     step: int = 1
-    #: State before the block for each analysis; None for an analysis that does not scan, and before
-    #: the first frame. Empty if no analysis has states.
+    #: State before the block for each analysis. The state is None for an analysis without scan, and
+    #: before the first frame. Empty if no analysis has states.
     states: Sequence[Any] = ()
 
     #: Level of the subtree: a single block.
@@ -234,19 +234,19 @@ class Task:
 
     @property
     def own(self) -> slice:
-        """Rows of the block in its window."""
+        """Rows of the block within its window."""
         return self.rows_with((0, 0))
 
     def rows_with(self, halo: tuple[int, int]) -> slice:
-        """Rows of the block and of a halo in its window, as far as the halo exists."""
-        if self.halo == (0, 0):  # fast path of most runs: called about twelve times per block
+        """Rows of the block and of a halo within its window; a halo ends with the trajectory."""
+        if self.halo == (0, 0):  # fast path of most runs: about twelve calls per block
             return slice(self.lead, len(self.window), self.step)
         before, after = (min(*two) for two in zip(halo, self.halo, strict=True))
         begin = self.lead + self.halo[0] - before
         return slice(begin, len(self.window) - self.halo[1] + after, self.step)
 
     def without_transform_frames(self) -> "Task":
-        """Make a copy without the frames that only a transformation uses."""
+        """Copy the task without the frames that only a transformation uses."""
         return replace(self, window=self.window[self.lead :: self.step], lead=0, step=1)
 
     @property
@@ -272,7 +272,7 @@ class Task:
 
 @dataclass(frozen=True)
 class FunctionTask:
-    """One call of the function of a `FunctionJob` with one item."""
+    """Call of the function of a `FunctionJob` with one item."""
 
     level: ClassVar[int] = 0
 
@@ -281,7 +281,7 @@ class FunctionTask:
     number: int
     #: Number of frames of all earlier calls.
     first: int
-    #: First frame and number of frames of the call, or any number and 1 if it concerns no frames.
+    #: First frame and number of frames of the call; any number and 1 for a call without frames.
     first_frame: int
     n_frames: int
     #: Name in error messages.
@@ -290,7 +290,7 @@ class FunctionTask:
     item: Any
 
 
-#: Types of jobs that a backend runs.
+#: Any job that a backend runs.
 AnyJob = Job | FunctionJob
 AnyTask = Task | FunctionTask
 
@@ -309,7 +309,7 @@ class TaskBatch:
 
     @property
     def number(self) -> int:
-        """Number of the subtree among the subtrees of its level."""
+        """Index of the subtree among the subtrees of its level."""
         return self.tasks[0].number >> self.level
 
     @property
@@ -333,17 +333,17 @@ class TaskBatch:
 class LongBonds(NamedTuple):
     """Bonds that are longer than half the cell after molecules were made whole."""
 
-    #: Number of frames that have such bonds, and number of these bonds in all frames.
+    #: Number of frames with such bonds, and total number of such bonds in these frames.
     n_frames: int
     n_bonds: int
-    #: Longest bond: length in Å, number of its frame, and columns of its atoms.
+    #: Longest bond: length in Å, number of the frame, and columns of the two atoms.
     length: float
     frame: int
     atoms: tuple[int, int]
 
 
 def sum_long_bonds(found: Sequence[LongBonds]) -> LongBonds:
-    """Sum findings, at least one; the result does not depend on their order."""
+    """Combine at least one summary of long bonds; the result does not depend on the order."""
     longest = max(found, key=lambda one: (one.length, -one.frame, one.atoms))
     return longest._replace(
         n_frames=sum(one.n_frames for one in found), n_bonds=sum(one.n_bonds for one in found)
@@ -356,28 +356,27 @@ class BlockResult:
 
     #: Number of the job in the run.
     job: int
-    #: Level of the subtree: block number · 2**level and the following blocks, 2**level in all or as
-    #: many as exist.
+    #: Level of the subtree, which contains up to 2**level blocks from block number · 2**level on.
     level: int
     number: int
     #: First row in the results, and number of frames.
     first: int
     n_frames: int
     #: Result of each analysis: its rows, its `Records`, its partial result merged over the subtree,
-    #: or a dict of results by block number. None if a rank keeps them until all blocks are done.
+    #: or a dict of results by block number. None if a rank stores the results until the end.
     values: list[Any] | None
-    #: Times, ps, float64, shape (n_frames,); None if a rank keeps them.
+    #: Times, ps, float64, shape (n_frames,); None if a rank stores them until the end.
     times: np.ndarray | None
-    #: Frame number and reason of each frame that was left out.
+    #: Frames that were left out: number and reason of each.
     damaged: list[tuple[int, str]]
     timings: list[BlockTiming]
-    #: Long bonds of each block that has any.
+    #: Summary of the long bonds of each block that has any.
     long_bonds: list[LongBonds] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class CollectedResult:
-    """Results of a whole job, kept by the workers and collected at the end."""
+    """Results of a whole job, stored by the workers and collected at the end."""
 
     #: Number of the job in the run.
     job: int

@@ -1,4 +1,4 @@
-"""Plan of a run of analyses over one trajectory, which all passes over the frames share."""
+"""Plan of a run of analyses over one trajectory; all passes over the frames share the plan."""
 
 import math
 from collections.abc import Sequence
@@ -36,20 +36,19 @@ from paceline.transform.matching import described
 if TYPE_CHECKING:
     from paceline.trajectory.file_trajectory import Trajectory
 
-#: Formats whose times are in ps, and times between frames, ps, that hardly a simulation writes.
+#: Formats with times in ps, and time between frames, ps, that hardly any simulation writes.
 IN_PICOSECONDS, LONG_STEP = ("XTC", "TRR"), 1e6
 
 
 @dataclass(frozen=True)
 class Facilities:
-    """Capabilities of the workers of a run."""
+    """Properties of the backend and its workers that the plan of a run depends on."""
 
-    #: Number of workers that share the blocks; it may be a fraction, if workers process several
-    #: trajectories.
+    #: Number of workers for this trajectory; a fraction if workers process several trajectories.
     n_workers: float
-    #: True if results of blocks are needed as soon as they are available, for all analyses.
+    #: True if the results of each block are needed as soon as the block is done.
     streamed: bool = False
-    #: True if a block may wait for a state from the block before.
+    #: True if a block may wait for the state of the previous block.
     pipelined: bool = False
     #: Cache of decoded frames, if there are several passes.
     caching: FrameCaching | None = None
@@ -60,7 +59,7 @@ class Facilities:
 class TrajectoryRun:
     """Run of several analyses over one trajectory; `prepare` makes the plan and the first job."""
 
-    #: Blocks of the frames, and job of the first pass.
+    #: Blocks of frames, and job of the first pass.
     plan: Plan
     job: Job
 
@@ -75,11 +74,11 @@ class TrajectoryRun:
         self.halo: tuple[int, int] = (0, 0)
         #: States of a transformation that follows atoms from frame to frame.
         self.transform_states: TransformStates | None = None
-        #: Number of frames read per analysed frame, if blocks hold all frames.
+        #: If blocks contain all frames: number of frames read per analysed frame.
         self.per_row: int | None = None
-        #: Warnings about the frames, found by companions.
+        #: Warnings about the frames that companion files caused.
         self.warnings: list[str] = []
-        #: Options and facts of the last run of each analysis without results of this one.
+        #: Analyses that have no results of this run yet, with options and facts of their last run.
         self._last: list[tuple[Analysis, RunContext, RunInfo]] = []
 
     def prepare(
@@ -98,7 +97,7 @@ class TrajectoryRun:
         self.parts_by_file = facilities.parts_by_file
         indices = [np.asarray(analysis.indices, dtype=np.int64) for analysis in self.analyses]
         if self.trajectory.loaded is not None:
-            # Transformations and checks may read other atoms, too.
+            # Transformations and checks may read atoms that no analysis reads.
             for analysis, own in zip(self.analyses, indices, strict=True):
                 if not analysis.is_companion:
                     self.trajectory.loaded.check(own)
@@ -121,10 +120,10 @@ class TrajectoryRun:
         scan = find_scan(transforms)
         if scan is not None and (np.diff(frames) < 1).any():
             raise UnsupportedError(
-                "nojump follows atoms from frame to frame: give frames in increasing order"
+                "nojump follows atoms from frame to frame: pass frames in increasing order"
             )
         warn_of_locations(self.analyses)
-        # Worker parts come before fields: an analysis may determine its fields only here.
+        # Make worker parts before finding fields: an analysis may choose its fields in this step.
         parts = [
             worker_part(analysis, analysis.prepare(), columns_in(atoms, own), 0)
             for analysis, own in zip(self.analyses, indices, strict=True)
@@ -162,8 +161,9 @@ class TrajectoryRun:
     ) -> None:
         """Make the plan of a run with a transformation that follows atoms from frame to frame.
 
-        Blocks pass on their states unless `skip_damaged` is None, if memory suffices for the frames
-        between the analysed ones. Blocks may be smaller than requested to fit into memory.
+        With `skip_damaged` False or True, each block passes its state to the next one, if memory
+        suffices for the frames between the analysed ones. Blocks may be smaller than requested, to
+        fit into memory.
         """
         n_atoms, sizes = len(self._atoms), dict[str, Any]()
         per_row = None if any(self.halo) else scanned_per_row(frames, self.trajectory.n_atoms)
@@ -188,37 +188,37 @@ class TrajectoryRun:
 
     @property
     def relay(self) -> Relay | None:
-        """Pipeline through which blocks pass on the states of a transformation."""
+        """Pipeline in which each block passes its transformation's state to the next block."""
         return None if self.transform_states is None else self.transform_states.relay
 
     @property
     def scans_before(self) -> bool:
-        """True if a `ScanPass` before the first pass finds a transformation's initial states."""
+        """True if a `ScanPass` computes a transformation's initial states before the first pass."""
         return self.transform_states is not None and self.relay is None
 
     @property
     def n_stages(self) -> int:
-        """Maximum number of stages of an analysis."""
+        """Largest number of stages of any analysis."""
         return max(one.stages for one in self.analyses)
 
     @property
     def n_passes(self) -> int:
-        """Maximum number of passes over the frames of an analysis."""
+        """Largest number of passes over the frames of any analysis."""
         return max(one.stages - one.over_parts for one in self.analyses)
 
     def close(self) -> None:
-        """Release the waiting workers, and the trajectory."""
+        """Release waiting workers, and close the trajectory."""
         if self.relay is not None:
             self.relay.close()
         self.trajectory.go_back()
 
     def take_back(self) -> None:
-        """Give analyses without results of this run the facts of their last one, as it failed."""
+        """Restore the facts of the last run for analyses that this failed run left unfinished."""
         for analysis, context, info in self._last:
             begin_run(analysis, context, info)
 
     def conclude(self, analysis: Analysis, value: Any, timings: Timings, **known: Any) -> None:
-        """Set the results of an analysis, given the facts about its frames."""
+        """Set the results of an analysis; `known` are facts about its frames."""
         info = replace(info_of(analysis), timings=timings, **known)
         note_run(analysis, info.with_warnings(self.warnings))
         analysis.finish(value)
@@ -227,18 +227,18 @@ class TrajectoryRun:
             self.warnings += analysis.found
 
     def caching_of(self, stage: int) -> FrameCaching | None:
-        """Return the parameters of the frame cache in a stage; the last stage adds no frames."""
+        """Return the parameters of the frame cache for a stage; the last stage only reads it."""
         caching = self.job.caching
         is_last = caching is not None and self.n_passes == stage + 1
         return replace(caching, last=True) if caching is not None and is_last else caching
 
     def warn_of_scan(self, damaged: Sequence[tuple[int, str]], changes: np.ndarray) -> None:
-        """Warn of frames at which atoms may have been followed wrongly."""
+        """Warn of frames at which a transformation may have followed atoms wrongly."""
         path = str(self.trajectory.provenance()["trajectory"])
         warn_of_jumps(path, "nojump", "an atom", [frame for frame, _ in damaged], changes)
 
     def warn_of_long_bonds(self, noted: Sequence[LongBonds]) -> None:
-        """Warn of bonds that are longer than half the cell, if there are any."""
+        """Warn of bonds longer than half the cell, if there are any."""
         if not noted:
             return
         found = sum_long_bonds(noted)
@@ -249,11 +249,11 @@ class TrajectoryRun:
             "are longer than half the cell after unwrap; the longest, "
             f"{found.length:.1f} Å, is between {described(first)} and {described(second)} in "
             f"frame {found.frame}. Perhaps a molecule left its complex or is bonded to its own "
-            "image, or the topology is of other atoms"
+            "image, or the topology describes other atoms"
         )
 
     def warn_of_repeats(self, times: np.ndarray) -> None:
-        """Warn if times decrease within a file: a restart may have been appended to it."""
+        """Warn of times that decrease within a file; a restart may have been appended to it."""
         chain, frames = self.trajectory.chain, self.plan.frames
         known = np.flatnonzero(np.isfinite(times))
         steps = np.diff(times[known])
@@ -265,14 +265,14 @@ class TrajectoryRun:
             if file == other:
                 first, last = times[known[[row + 1, row]]]
                 warn(
-                    f"{chain.names[file]}: frame {after} is at {first:g} ps, behind frame {before} "
-                    f"at {last:g} ps: frames may be repeated, as where a restart was appended; "
-                    "continuous=True (--continuous) leaves out those that later ones repeat"
+                    f"{chain.names[file]}: frame {after} at {first:g} ps follows frame {before} "
+                    f"at {last:g} ps: frames may be repeated, perhaps by an appended restart; "
+                    "continuous=True (--continuous) leaves out frames that later frames repeat"
                 )
                 return
 
     def warn_of_long_steps(self, times: np.ndarray) -> None:
-        """Warn of times in ps that are so far apart that they may be in fs."""
+        """Warn of large steps between times in ps; the times may be in fs."""
         chain = self.trajectory.chain
         frames = np.diff(self.plan.frames)
         if chain is None or self.job.source.time_axis.dt is not None or (frames < 1).any():
@@ -282,35 +282,35 @@ class TrajectoryRun:
         if between >= LONG_STEP and chain.files[0].format in IN_PICOSECONDS:
             warn(
                 f"{chain.names[0]}: its frames are {between / 1e6:g} µs apart; if a program wrote "
-                f"times in fs, give the time between frames, dt={between / 1e3:g} (--dt "
+                f"times in fs, set the time between frames, dt={between / 1e3:g} (--dt "
                 f"{between / 1e6:g}ns)"
             )
 
     def _check_window(self, frames: np.ndarray, n_atoms: int) -> None:
-        """Raise `UnsupportedError` if a halo exceeds the memory."""
+        """Raise `UnsupportedError` if the frames of a halo exceed the memory."""
         n_halo = min(sum(self.halo), len(frames))
         if n_halo == 0:
             return
         needed, free = 12 * n_atoms * n_halo, free_memory()
         if free is not None and needed > free:
             raise UnsupportedError(
-                f"a halo of {n_halo} frames of {n_atoms} atoms takes {amount(needed)} for each "
-                f"worker, and {amount(free)} of memory are free: make it smaller, or analyse fewer "
+                f"a halo of {n_halo} frames of {n_atoms} atoms needs {amount(needed)} for each "
+                f"worker, but {amount(free)} of memory are free: use a smaller halo, or fewer "
                 "atoms"
             )
 
     def _fields(self) -> tuple[list[str], list[str]]:
-        """Find the fields to decode, and the fields that every frame must hold."""
+        """Find the fields to decode, and the fields that every frame must contain."""
         required = {field for analysis in self.analyses for field in analysis.fields}
         optional = {field for analysis in self.analyses for field in analysis.optional_fields}
         held = self.trajectory.fields
-        # For MDAnalysis's readers, only the fields of the present frame are known.
+        # MDAnalysis's readers report only the fields of the present frame.
         if self.trajectory.shareable and not required.issubset(held):
             lacking = " and ".join(sorted(required.difference(held)))
             path = str(self.trajectory.provenance()["trajectory"])
             raise MissingDataError(
-                f"{path}: an analysis asks for {lacking}, but it holds {' and '.join(held)} "
-                "only; analyse one that holds them"
+                f"{path}: an analysis needs {lacking}, but this file contains only "
+                f"{' and '.join(held)}; analyse a trajectory with the missing data"
             )
         wanted = required | optional.intersection(held)
         if self.transforms:
@@ -334,7 +334,7 @@ class TrajectoryRun:
 def n_passes(
     analyses: Sequence[Analysis], transforms: Sequence[Transform] | TransformsOfEach
 ) -> int:
-    """Number of passes over the frames in a run."""
+    """Number of passes over the frames that a run needs."""
     return max(
         one.stages + (find_scan(transforms_of(transforms, one)) is not None) for one in analyses
     )
@@ -343,7 +343,7 @@ def n_passes(
 def worker_part(
     analysis: Analysis, computation: object, columns: np.ndarray | None, stage: int
 ) -> WorkerAnalysis:
-    """Check the worker part of an analysis for a stage, and bind it to columns of atoms."""
+    """Check the worker part of an analysis for a stage, and find the columns of its atoms."""
     part = WorkerAnalysis(
         analysis.name,
         computation,
@@ -356,45 +356,45 @@ def worker_part(
         _check_scan(analysis, part, stage)
     if any(part.halo) and (part.reduces or part.ragged or part.per_block):
         raise UnsupportedError(
-            f"{analysis.name}: a halo is for analyses that give a row for each frame, and this one "
-            "gives something else"
+            f"{analysis.name}: a halo is only possible for analyses that return one row per frame, "
+            "unlike this one"
         )
     return part
 
 
 def _check_scan(analysis: Analysis, part: WorkerAnalysis, stage: int) -> None:
-    """Raise `UnsupportedError` if a worker part with `scan` cannot be run."""
+    """Raise `UnsupportedError` if a worker part with `scan` cannot run."""
     name = analysis.name
     check_methods_of_scan(name, part.computation)
     if any(part.halo):
         raise UnsupportedError(
-            f"{name} has scan and a halo: keep in the state what it needs of the frames before"
+            f"{name} has scan and a halo: store what it needs of earlier frames in the state"
         )
     if analysis.stages - analysis.over_parts < stage + 2:
         raise UnsupportedError(
-            f"{name}: its worker part has scan, for which two passes over the frames are needed, "
-            f"and there {'is' if analysis.stages == 1 else 'are'} {analysis.stages} in all: set "
+            f"{name}: a worker part with scan needs two passes over the frames, but there "
+            f"{'is' if analysis.stages == 1 else 'are'} {analysis.stages} in all: set "
             f"stages = {stage + 2 + analysis.over_parts}"
         )
     if (np.diff(info_of(analysis).frames) < 1).any():
         raise UnsupportedError(
-            f"{name} depends on all frames before each one (scan): give frames in increasing "
-            "order, each once"
+            f"{name} depends on all earlier frames (scan): pass frames in increasing order, "
+            "without repeats"
         )
 
 
 def _halo(analyses: Sequence[Analysis], frames: np.ndarray) -> tuple[int, int]:
-    """Find the smallest halo for all analyses; with a halo, frames must be in order."""
+    """Find the smallest halo that suffices for all analyses; it requires frames in order."""
     before, after = (max(one.halo[k] for one in analyses) for k in range(2))
     if (before or after) and (np.diff(frames) < 1).any():
         name = next(one.name for one in analyses if any(one.halo))
         raise UnsupportedError(
-            f"{name} needs frames before and after each one (halo): give frames in increasing "
-            "order, each once"
+            f"{name} needs frames before and after each frame (halo): pass frames in increasing "
+            "order, without repeats"
         )
     return before, after
 
 
 def columns_in(atoms: np.ndarray, wanted: np.ndarray) -> np.ndarray | None:
-    """Find the columns of wanted atoms among the decoded atoms; None if all are wanted."""
+    """Find the columns of wanted atoms in the decoded coordinates; None if all are wanted."""
     return None if np.array_equal(atoms, wanted) else np.searchsorted(atoms, wanted)

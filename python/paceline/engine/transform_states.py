@@ -1,6 +1,7 @@
 """Initial states of blocks, for a transformation that follows atoms from frame to frame.
 
-An earlier pass finds them, or each block passes its final state to the next block (`Relay`).
+A pass before the analyses computes the states, or each block passes its final state to the next
+block (`Relay`).
 """
 
 import threading
@@ -15,15 +16,15 @@ from paceline.contract.transform_interface import WorkerScan
 from paceline.errors import UnsupportedError, WorkerError, with_script_advice
 from paceline.performance.number_format import amount
 
-#: Time after which another worker reads a block that all other blocks wait for, seconds.
+#: Time after which another worker reads a late block that all other blocks wait for, s.
 LATE = 10.0
 ENDED = "the run has ended"
 
 
 class Relay:
-    """Transforms blocks in the order of their numbers; each starts from the previous block's state.
+    """Transforms blocks in order; each block starts from the final state of the previous block.
 
-    Workers decode their blocks meanwhile. The initial state of a block is kept until it is
+    Workers decode their blocks in parallel. The initial state of a block is stored until it is
     released, so that another attempt or a later pass can repeat the block. With `skip_damaged`,
     frames that cannot be transformed are left out. Otherwise the first such frame ends the run.
     """
@@ -31,20 +32,20 @@ class Relay:
     def __init__(self, scan: WorkerScan, *, skip_damaged: bool):
         self._scan = scan
         self._follower = scan.follower(skip_damaged)
-        #: Initial states of blocks, shape (1, …), and arrays to be reused: new memory takes a sixth
-        #: of the time of transforming a block.
+        #: Initial states of blocks, shape (1, …), and free arrays that later states reuse: to
+        #: allocate new memory would take a sixth of the time of transforming a block.
         self._states: dict[int, np.ndarray] = {}
         self._unused: list[np.ndarray] = []
-        #: Blocks that were processed again.
+        #: Blocks that more than one attempt has transformed.
         self._repeated: set[int] = set()
-        #: Number of blocks that a worker has begun to transform, and number of transformed blocks.
+        #: Number of blocks whose transformation has begun, and of blocks that are transformed.
         self._n_begun = self._n_done = 0
         self._closed = False
         self._changed = threading.Condition()
         self._tasks: dict[int, object] = {}
 
     def begin(self, task: Any) -> None:
-        """Register the task of a block that a worker is about to read."""
+        """Register the task of a block before a worker reads it."""
         with self._changed:
             if task.number >= self._n_begun:
                 self._tasks[task.number] = task
@@ -58,7 +59,7 @@ class Relay:
     ) -> list[tuple[int, str]]:
         """Transform a block in place after all earlier blocks; return the rows that failed.
 
-        `catch_up` reads and transforms the block of another task, whose worker may be stuck.
+        `catch_up` reads and transforms the block of another task whose worker may be stuck.
         """
         while (late := self._wait(number)) is not None:
             catch_up(late)
@@ -76,7 +77,7 @@ class Relay:
             state = self._states.get(number)
             self._repeated.add(number)
         if state is None:
-            # The result of another attempt was collected: this result is not used.
+            # Another attempt has delivered the result of this block: this result is not used.
             return []
         return self._scan.apply_from(state, positions, cells)
 
@@ -89,7 +90,7 @@ class Relay:
                 state = self._unused.pop() if self._unused else self._scan.no_states(1)
             refused = self._follower.move_on(number, positions, cells, state[0])
         except BaseException:
-            # Later blocks cannot continue from this block.
+            # Later blocks cannot start from the state of this block.
             self.close()
             raise
         if refused is None:
@@ -101,15 +102,15 @@ class Relay:
         return refused
 
     def release(self, number: int) -> None:
-        """Free the initial state of a block that will not be repeated."""
+        """Free the initial state of a block that will not be transformed again."""
         with self._changed:
             state = self._states.pop(number, None)
-            # Another attempt may be reading the array.
+            # Another attempt may still read the array.
             if state is not None and number not in self._repeated:
                 self._unused.append(state)
 
     def _wait(self, number: int) -> object:
-        """Wait until all earlier blocks have begun; return the task of a late block."""
+        """Wait until all earlier blocks have begun; return the task of a block that is late."""
         with self._changed:
             while self._n_begun < number:
                 self._check_open()
@@ -139,19 +140,19 @@ class Relay:
 
 @dataclass
 class TransformStates:
-    """Initial states of blocks, or states of all frames if there are frames between blocks."""
+    """Initial states of blocks, or states of all frames if the run skips frames."""
 
-    #: Worker part that finds the states.
+    #: Worker part that computes the states.
     scan: WorkerScan
     #: Frames of the states, int64, shape (n_states,).
     frames: np.ndarray
     #: Number of frames in a block.
     block_frames: int
-    #: True if the states are those of blocks, including the frames that are read before them.
+    #: True if the states are those before blocks and the frames read with them.
     of_blocks: bool
-    #: States, shape (n_states, …); set after all frames were scanned.
+    #: States, shape (n_states, …); set after all frames were read.
     found: np.ndarray = field(default_factory=lambda: np.empty(0))
-    #: Pipelined handoff of states from block to block, instead of a scan.
+    #: Pipelined handoff of states from block to block, instead of a separate pass.
     relay: Relay | None = None
 
     @classmethod
@@ -163,10 +164,10 @@ class TransformStates:
         halo: tuple[int, int],
         per_row: int | None,
     ) -> "TransformStates":
-        """Choose the frames of states, and blocks so large that their states fit into memory.
+        """Choose the frames with states, and blocks so large that the states fit into memory.
 
-        Blocks hold `per_row` frames for each frame of the plan; if it is None, only the frames of
-        the plan. Raises `UnsupportedError` if the states do not fit.
+        Blocks contain `per_row` frames for each frame of the plan, or only the frames of the plan
+        if `per_row` is None. Raises `UnsupportedError` if the states do not fit.
         """
         of_blocks = per_row is not None or bool((np.diff(plan.frames) == 1).all())
         frames = plan.frames
@@ -188,10 +189,10 @@ class TransformStates:
         skip_damaged: bool,
         keeps: bool,
     ) -> "TransformStates":
-        """Pass states from block to block; with `keeps`, keep them for a later pass.
+        """Pass states from block to block; with `keeps`, store them for a later pass.
 
         With `skip_damaged`, frames that cannot be transformed are left out. Raises
-        `UnsupportedError` if kept states exceed the memory.
+        `UnsupportedError` if stored states exceed the memory.
         """
         if keeps:
             plan = _with_room(plan, scan.state_bytes, n_atoms * per_row)
@@ -200,7 +201,7 @@ class TransformStates:
         return cls(scan, plan.frames, plan.block_frames, of_blocks=True, relay=relay)
 
     def of_window(self, frames: np.ndarray) -> np.ndarray | Relay:
-        """Return the states for a block and its halo."""
+        """Return the initial state of a block and its halo."""
         if self.relay is not None:
             return self.relay
         first = int(np.searchsorted(self.frames, frames[0]))
@@ -211,8 +212,8 @@ def _check_room(n: int, state_bytes: int, n_atoms: int) -> None:
     """Raise `UnsupportedError` if states of `n` frames exceed the memory."""
     if n * state_bytes > STATES_BYTES:
         error = UnsupportedError(
-            f"nojump would keep the images of {n_atoms} atoms in {n} frames, "
-            f"{amount(n * state_bytes)} and more than {amount(STATES_BYTES)}: analyse fewer frames"
+            f"nojump would store the images of {n_atoms} atoms in {n} frames, which takes "
+            f"{amount(n * state_bytes)}, more than {amount(STATES_BYTES)}: analyse fewer frames"
         )
         raise with_script_advice(error, ", or follow fewer atoms, as nojump('name OW')")
 

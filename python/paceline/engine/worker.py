@@ -1,6 +1,6 @@
-"""Run one task in a worker: read, decode, transform, compute. Imports no MDAnalysis.
+"""Run one task in a worker: read, decode, transform and compute. Does not import MDAnalysis.
 
-The worker's process may keep decoded frames from one stage of a run to the next.
+The worker's process may cache decoded frames of one stage of a run for the next stage.
 """
 
 import os
@@ -47,17 +47,17 @@ from paceline.errors import (
 from paceline.performance.record import PARTS, BlockTiming
 from paceline.transform.apply_transforms import advice_without_cell, find_scan
 
-#: Values, times, damaged frames, long bonds, and the phases of the block's time and its traffic.
+#: Values, times, damaged frames, long bonds, and the time of each phase and traffic of the block.
 _Computed = tuple[list[object], np.ndarray, list[tuple[int, str]], list[LongBonds], dict[str, int]]
 _NO_PARTS = dict.fromkeys((*PARTS, "comm", "bytes", "calls"), 0)
-#: Minimum free fraction of the memory for keeping frames, if the user gives no limit.
+#: Frames are cached while more than this fraction of the memory is free, without a user's limit.
 LEAST_FREE = 0.5
 
 
 class DecodedBlock(NamedTuple):
-    """Frames of a block, and number and reason of each frame that was left out.
+    """Frames of a block, and the number and reason of each frame that was left out.
 
-    The first `n_transforms` transformations of the run were applied.
+    The first `n_transforms` transformations of the run have been applied to the frames.
     """
 
     frames: FrameBuffer
@@ -66,7 +66,7 @@ class DecodedBlock(NamedTuple):
 
 
 class FrameCache:
-    """Decoded blocks by number, as far as memory suffices. Threads share the cache."""
+    """Decoded blocks by number, as many as memory allows. Threads share the cache."""
 
     _of_runs: ClassVar[dict[str, "FrameCache"]] = {}
     _lock: ClassVar[threading.Lock] = threading.Lock()
@@ -78,14 +78,14 @@ class FrameCache:
 
     @classmethod
     def open(cls, runs: Iterable[FrameCaching]) -> None:
-        """Open the caches of runs in this process, if they are not open."""
+        """Open the caches of runs in this process, unless they are open."""
         with cls._lock:
             for caching in runs:
                 cls._of_runs.setdefault(caching.key, cls(caching))
 
     @classmethod
     def of(cls, caching: FrameCaching) -> "FrameCache | None":
-        """Return the cache of a run; None if the run has ended before a late thread."""
+        """Return the cache of a run; None if the run has already ended."""
         with cls._lock:
             cache = cls._of_runs.get(caching.key)
         if cache is not None and caching.last:
@@ -103,11 +103,11 @@ class FrameCache:
 
     @classmethod
     def drop_others(cls, keys: Collection[str]) -> None:
-        """Drop the caches of all other runs, which may have failed in this process."""
+        """Drop the caches of all other runs, such as runs that failed in this process."""
         cls.drop(cls._of_runs.keys() - set(keys))
 
     def put(self, number: int, block: DecodedBlock) -> None:
-        """Keep a block for the next stage, if memory suffices."""
+        """Keep a block for the next stage if memory suffices."""
         if self._is_last or (self._memory.limit is None and free_memory_fraction() <= LEAST_FREE):
             return
         with self._lock:
@@ -117,13 +117,13 @@ class FrameCache:
                 self._n_bytes += n_bytes
 
     def get(self, number: int) -> DecodedBlock | None:
-        """Return a block if it was kept."""
+        """Return a block; None if it was not kept."""
         with self._lock:
             return self._blocks.get(number)
 
 
 class Worker:
-    """Runs tasks one after another; keeps the files of the last task's job open.
+    """Runs tasks one after another; keeps the files of the current job open between tasks.
 
     `job_of` returns a job by its number; `name` is host:process:thread.
     """
@@ -137,9 +137,9 @@ class Worker:
     def run(self, task: AnyTask) -> BlockResult:
         """Read, decode and compute one block, or call the job's function.
 
-        Raises `DamagedFileError` or `TransformError` for a frame that cannot be read or
-        transformed, unless such frames are skipped. Raises `AnalysisError` if an analysis raised an
-        error or returned rows of a wrong shape.
+        Raises `DamagedFileError` for a frame that cannot be read, and `TransformError` for a frame
+        that cannot be transformed, unless the job skips such frames. Raises `AnalysisError` if an
+        analysis raised an error or returned rows of a wrong shape.
         """
         _at_work.add(self.name)
         try:
@@ -182,7 +182,7 @@ class Worker:
         )
 
     def _open_job(self, number: int) -> None:
-        """Switch to a job, and close the files of the previous job."""
+        """Close the files of the previous job and switch to another job."""
         if number != self._number:
             job = self._job_of(number)
             if isinstance(job, FunctionJob):
@@ -240,17 +240,17 @@ class Worker:
         return values, decoded.times[task.own], damaged, long_bonds, parts
 
     def _n_applied(self, task: Task) -> int:
-        """Number of transformations that were applied to the frames of a block."""
+        """Number of transformations that have been applied to the frames of a block."""
         scan = find_scan(self._job.transforms) if task.state is None else None
         return len(self._job.transforms) if scan is None else scan
 
     def _compute_cached(self, task: Task, block: DecodedBlock) -> _Computed:
-        """Compute one block whose frames were kept in an earlier stage."""
+        """Compute one block from frames that an earlier stage cached."""
         parts, frames, damaged = dict(_NO_PARTS), block.frames, block.damaged
         long_bonds: list[LongBonds] = []
         begun = time.monotonic_ns()
         if block.n_transforms < len(self._job.transforms):
-            frames = frames[np.arange(len(task.window))]  # the cache stays unchanged
+            frames = frames[np.arange(len(task.window))]  # a copy: the cache must not change
             failed, long_bonds = self._transform(task, frames, block.n_transforms)
             damaged = damaged + _damaged(task, failed)
             frames.seal()
@@ -260,7 +260,7 @@ class Worker:
         return values, frames.times[task.own], damaged, long_bonds, parts
 
     def _read(self, task: Task) -> tuple[FrameBuffer, ReadStats]:
-        """Read the frames of a block, and measure the cost."""
+        """Read the frames of a block, and measure the time and the traffic."""
         source = self._job.source
         decoded = FrameBuffer.allocate(
             task.window,
@@ -282,9 +282,9 @@ class Worker:
     def _transform(
         self, task: Task, decoded: FrameBuffer, done: int = 0
     ) -> tuple[list[tuple[int, str]], list[LongBonds]]:
-        """Transform a block in place; blank and return the rows that failed.
+        """Transform a block in place; blank the rows that failed, and return their numbers.
 
-        The first `done` transformations were applied before.
+        The first `done` transformations have already been applied.
         """
         failed: dict[int, str] = {}
         noted = []
@@ -313,7 +313,7 @@ class Worker:
         return sorted(failed.items()), [sum_long_bonds(long_bonds)] if long_bonds else []
 
     def _follow(self, task: Task, scan: Any, decoded: FrameBuffer) -> list[tuple[int, str]]:
-        """Apply a transformation that starts from the block's initial state."""
+        """Apply a transformation that starts from the initial state of the block."""
         positions: Any = decoded.positions
         if not isinstance(task.state, Relay):
             return scan.apply_from(task.state, positions, decoded.cells)
@@ -334,7 +334,7 @@ class Worker:
     def _compute(
         self, analysis: WorkerAnalysis, task: Task, decoded: FrameBuffer, state: object
     ) -> Any:
-        """Compute one analysis of a block: its rows, records, partial result, or value."""
+        """Compute one analysis for a block: its rows, records, partial result, or value."""
         window = task.rows_with(analysis.halo)
         if window != slice(0, len(decoded.frames), 1):
             decoded = decoded[window]
@@ -365,41 +365,41 @@ class Worker:
         except _Unusable as error:
             raise AnalysisError(str(error)) from None
         except Exception as error:
-            # Errors of a writer already name the file and the frame.
+            # Errors of a writer already contain the file and the frame.
             if analysis.per_block and isinstance(error, UnwritableError | OSError):
                 raise
             reason = f"{type(error).__name__}: {error}"
             raise AnalysisError.of(f"{analysis.name} raised on {where}: {reason}", error) from error
         rows = parts[0] if len(parts) == 1 else joined(analysis, parts)
         begin = task.own.start - window.start
-        # Copied: a view would keep the rows of the halo in memory.
+        # A copy, because a view would keep the rows of the halo in memory.
         return rows if len(rows) == task.n_frames else rows[begin : begin + task.n_frames].copy()
 
     def _leaves_of(self, block: Block, task: Task) -> list[Block]:
-        """Divide a block into leaves, the frames whose partial results are merged over a tree."""
+        """Divide a block into leaves: ranges of frames whose partial results merge over a tree."""
         cuts = self._job.leaves.cuts(task.first, len(block))
         return [block[begin:end] for begin, end in pairwise(cuts)]
 
 
 def _damaged(task: Task, failed: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
-    """Number and reason of the window's rows that failed, except for rows of a halo."""
+    """Number and reason of each row of the window that failed, without rows of a halo."""
     begin, stop = task.halo[0], len(task.window) - task.halo[1]
     return [(int(task.window[row]), reason) for row, reason in failed if begin <= row < stop]
 
 
 def thread_name() -> str:
-    """Name of the calling thread as a worker: host:process:thread."""
+    """Name of the calling thread as a worker, host:process:thread."""
     return f"{socket.gethostname()}:{os.getpid()}:{threading.get_native_id()}"
 
 
 def _readable(block: Block) -> Block:
-    """Leave out frames that could not be read: a reduction gets only readable frames."""
+    """Leave out frames that could not be read, because a reduction must not see them."""
     readable = block.steps != DAMAGED_STEP
     return block if readable.all() else block[readable]
 
 
 class _Unusable(Exception):
-    """Object that a function returned instead of rows or records."""
+    """Raised if a function returned an object that is neither rows nor records."""
 
 
 def _rows_of(analysis: WorkerAnalysis, block: Block, where: str) -> np.ndarray:
@@ -418,14 +418,14 @@ def _rows_of(analysis: WorkerAnalysis, block: Block, where: str) -> np.ndarray:
 def _rows_of_readable(
     compute: Callable[..., Any], block: Block, where: str, *state: object
 ) -> np.ndarray:
-    """Compute the rows of readable frames; other rows are zeros, which are dropped later."""
+    """Compute the rows of readable frames; all other rows are zeros, and are dropped later."""
     readable = block.steps != DAMAGED_STEP
     if not readable.any():
         return unread_rows(len(block))
     if readable.all():
         own = _array(compute(block, *state), where)
         _check_rows(own, len(block), where)
-        # Copied: the function may reuse the array for the next block.
+        # A copy, because the function may reuse the array for the next block.
         return own.copy()
     own = _array(compute(block[readable], *state), where)
     _check_rows(own, int(readable.sum()), where)
@@ -435,7 +435,7 @@ def _rows_of_readable(
 
 
 def _array(found: object, where: str) -> np.ndarray:
-    """Convert to an array; refuse masked arrays with masked values."""
+    """Convert an object to an array; raise `_Unusable` for an array with masked values."""
     if np.ma.is_masked(found):
         raise _Unusable(
             f"{where}: expected an array, found one with masked numbers: fill them, as with "
@@ -445,7 +445,7 @@ def _array(found: object, where: str) -> np.ndarray:
 
 
 def _check_rows(rows: np.ndarray, n_frames: int, where: str) -> None:
-    """Raise `_Unusable` unless there is a row of numbers for each frame."""
+    """Raise `_Unusable` unless there is one row of numbers for each frame."""
     if rows.ndim == 0 or len(rows) != n_frames:
         raise _Unusable(
             f"{where}: expected one row for each of the {n_frames} frames, found an array of shape "
@@ -456,7 +456,7 @@ def _check_rows(rows: np.ndarray, n_frames: int, where: str) -> None:
 
 
 def _records_of(analysis: WorkerAnalysis, block: Block, where: str) -> Records:
-    """Compute the records of a block; frames that were left out have no records."""
+    """Compute the records of a block; the counts of frames that were left out are 0."""
     counts = np.zeros(len(block), np.int64)
     readable = block.steps != DAMAGED_STEP
     is_whole = readable.all()
@@ -483,22 +483,22 @@ def _records_of(analysis: WorkerAnalysis, block: Block, where: str) -> Records:
             f"found an array of {records.dtype} of shape {records.shape}"
         )
     counts[readable] = numbers
-    # Copied: the function may reuse the array for the next block.
+    # A copy, because the function may reuse the array for the next block.
     return Records(counts, records if analysis.declared.returns_new else records.copy())
 
 
 def _change_over(analysis: WorkerAnalysis, leaf: Block) -> Any:
-    """Compute how a leaf changes the state; None if no frame of the leaf could be read."""
+    """Compute the state change of a leaf; None if no frame of the leaf could be read."""
     computation: Any = analysis.computation
     readable = _readable(leaf)
-    # Copied: the function may reuse the array for the next leaf.
+    # A copy, because the function may reuse the array for the next leaf.
     return analysis.own_state(computation.scan(readable)) if len(readable) else None
 
 
 def _rows_from(
     analysis: WorkerAnalysis, leaves: Sequence[Block], state: object, where: str
 ) -> list[np.ndarray]:
-    """Compute the rows of each leaf of a block, starting from the state before the first leaf."""
+    """Compute the rows of each leaf of a block, starting from the block's initial state."""
     computation: Any = analysis.computation
     changes = (_change_over(analysis, leaf) for leaf in leaves[:-1])
     states = tree_accumulate(changes, analysis.merge_states, state)
@@ -511,7 +511,7 @@ def _rows_from(
 
 
 def run_batch(worker: Worker, job: AnyJob, batch: TaskBatch) -> BlockResult:
-    """Run the tasks of a batch and merge their results; few results are held at a time."""
+    """Run the tasks of a batch and merge their results, so that few results are in memory."""
     if isinstance(job, FunctionJob):
         return worker.run(batch.tasks[0])
     tasks = [replace(task, ahead=after.extents) for task, after in pairwise(batch.tasks)]
@@ -537,21 +537,22 @@ def unpickle(data: bytes) -> Any:
         raise WorkerError(f"a worker cannot open an analysis: {reason}") from error
 
 
-#: Names of the workers of this process that are running a task.
+#: Names of workers in this process that are running a task.
 _at_work: set[str] = set()
 
 
 class ThreadNames:
-    """Names of the numbered threads of a run, which a backend starts again for each pass.
+    """Worker names of the numbered threads of a run.
 
-    Threads of the same number are one worker in all passes, named after the first thread.
+    A backend starts its threads again for each pass. Threads with the same number are one worker in
+    all passes, named after the first of these threads.
     """
 
     def __init__(self) -> None:
         self._names: dict[int, str] = {}
 
     def of(self, number: int) -> str:
-        """Return the worker name of the calling thread: that of its number, unless it is in use."""
+        """Return the worker name for the calling thread and its number, unless it is in use."""
         name = self._names.get(number)
         if name is None or name in _at_work:
             name = thread_name()
