@@ -1,6 +1,7 @@
-"""Analyses, under the module names of MDAnalysis.analysis; their classes are here, too.
+"""Analyses, under the module and class names of MDAnalysis.analysis.
 
-Modules and names that are not ours are MDAnalysis's own; their classes run on our workers.
+Modules and names that paceline lacks are imported from MDAnalysis. Their analysis classes run on
+paceline's workers, too.
 """
 
 import sys
@@ -12,9 +13,9 @@ from importlib.util import find_spec
 from types import ModuleType
 
 _OURS, _THEIRS = "paceline.analysis.", "MDAnalysis.analysis."
-#: Modules without an analysis of the catalogue.
+#: Further modules, which contain no analysis of the catalogue.
 _FURTHER = ("base", "battery", "convert", "free_energy", "functions", "replicas", "validate")
-#: Classes in modules of MDAnalysis, and of our earlier versions, and our modules of them.
+#: Classes of other modules: of MDAnalysis, and of earlier versions of paceline.
 _ELSEWHERE = {
     "atomicdistances.AtomicDistances": "distances",
     "distances.CoordinationNumbers": "neighbors",
@@ -24,7 +25,7 @@ _ELSEWHERE = {
 
 
 class _Finder(MetaPathFinder, Loader):
-    """Finds modules that MDAnalysis has and we have not."""
+    """Import hook for modules that MDAnalysis has and paceline lacks."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -45,12 +46,12 @@ class _Finder(MetaPathFinder, Loader):
         module.__dict__["__all__"] = list(public)
 
 
-# After Python's own finders, which find our modules.
+# Append the finder, so that paceline's own modules are found first.
 sys.meta_path.append(_Finder())
 
 
 def _classes() -> dict[str, str]:
-    """Find the modules of the analyses of the catalogue by the names of their classes."""
+    """Return the module of each analysis class in the catalogue, by class name."""
     from paceline.contract.catalogue import catalogue
 
     found: dict[str, str] = {}
@@ -79,7 +80,7 @@ def __getattr__(name: str) -> object:
 
 
 def name_of_mdanalysis(module: str, name: str) -> object:
-    """Get a name of the module of MDAnalysis that one of ours is like."""
+    """Return a name from the MDAnalysis module that corresponds to a module of paceline."""
     if name.startswith("__"):
         raise AttributeError(name)
     from paceline.mdanalysis.analyses import on_our_workers
@@ -89,7 +90,7 @@ def name_of_mdanalysis(module: str, name: str) -> object:
         found = getattr(import_module(_OURS + home), name)
     else:
         found = getattr(import_module(_THEIRS + within), name)
-        # A package of theirs may be one module of ours: its modules have the classes of that.
+        # A package of MDAnalysis may be one module of paceline, which then contains the class.
         package = sys.modules[module.rpartition(".")[0]]
         own = vars(package).get(name)
         is_own = getattr(own, "__module__", None) == package.__name__

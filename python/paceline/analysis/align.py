@@ -39,39 +39,40 @@ if TYPE_CHECKING:
 
 
 class AlignTraj(AnalysisBase):
-    """Superpose each frame on a reference, and write the trajectory.
+    """Superpose each frame on a reference structure, and write the trajectory.
 
-    All atoms of each frame move as a rigid body, so that the RMSD of those of `select` is the least
+    All atoms of a frame move as a rigid body such that the RMSD of the selected atoms is minimal
     (QCP: Theobald 2005, Acta Cryst. A61, 478; Liu, Agrafiotis & Theobald 2010, J. Comput. Chem. 31,
-    1561). Molecules must be whole. It is `paceline.Write` with `paceline.transform.fit`, whose
-    options its own `run` takes; it does not run beside others in `paceline.run`.
+    1561). Molecules must be whole. The analysis is equivalent to `paceline.Write` with
+    `paceline.transform.fit`, and its `run` accepts the options of `paceline.Write`. It cannot run
+    together with other analyses in `paceline.run`.
 
     Parameters
     ----------
     mobile : AtomGroup or Universe
-        Atoms to be written.
+        Atoms to write.
     reference : AtomGroup or Universe
-        Atoms to superpose them on, where they are now: at the current frame.
+        Reference atoms, at the current frame of their trajectory.
     select : str, (str, str) or dict
-        Selection to be superposed, applied to `mobile` and `reference`; two of them as a tuple
-        (mobile, reference) or a dict with these keys.
+        Selection for the superposition, applied to `mobile` and `reference`. A tuple (mobile,
+        reference) or a dict with these keys contains two different selections.
     filename : path-like, optional
-        Trajectory to write, in a format of `paceline.Write`; by default `prefix` and the name of
-        the trajectory, in the current folder.
+        Trajectory to write, in a format of `paceline.Write`. By default the name is `prefix`
+        followed by the name of the trajectory, in the current folder.
     prefix : str
-        Beginning of that name.
+        Beginning of the default filename.
     weights : None, "mass" or array of float, shape (n_selected,)
-        Weights in the superposition; masses are those of the reference.
+        Weights in the superposition; "mass" uses the masses of the reference.
     tol_mass : float
-        Corresponding atoms may differ in mass by this much, u.
+        Maximum difference of the masses of corresponding atoms, u.
     match_atoms, strict : bool
-        How to find corresponding atoms where the selections differ, as
-        `MDAnalysis.analysis.align.get_matching_atoms` does.
+        How corresponding atoms are found if the selections differ; see
+        `MDAnalysis.analysis.align.get_matching_atoms`.
     force : bool
-        False refuses a file that exists.
+        If False, an existing file is an error.
     in_memory : bool
-        Move the atoms in memory instead, by MDAnalysis's own class, in this process; so it is for a
-        trajectory that is in memory.
+        Move the atoms of a trajectory in memory instead of writing a file. MDAnalysis's class does
+        this in the present process.
     writer_kwargs : mapping, optional
         Options of `paceline.Write`; the precision of an XTC file is in decimals of nm.
 
@@ -80,7 +81,7 @@ class AlignTraj(AnalysisBase):
     results.rmsd : numpy.ndarray of float64, shape (n_frames,)
         RMSD after the superposition, Å. NaN for damaged frames, which are not written.
     filename : str or None
-        The file.
+        Name of the file.
 
     Raises
     ------
@@ -89,7 +90,7 @@ class AlignTraj(AnalysisBase):
     SelectionError
         Selections do not correspond, or are empty.
     UnsupportedError
-        A group updates itself, or a format or option that is not written.
+        A group is an UpdatingAtomGroup, or a format or an option is not supported.
 
     Examples
     --------
@@ -108,9 +109,9 @@ class AlignTraj(AnalysisBase):
         name="align",
         summary="superpose all frames on a reference, and write the trajectory",
         description=(
-            "Move all atoms of each frame so that the RMSD of the selected ones from the "
-            "reference is the least, and write the trajectory, in any format of 'paceline "
-            "convert'. Molecules must be whole: --unwrap makes them so."
+            "Move all atoms of each frame such that the RMSD of the selected atoms from the "
+            "reference is minimal, and write the trajectory, in any format of 'paceline "
+            "convert'. Molecules must be whole (--unwrap)."
         ),
         section="structure.md#superposed-trajectories",
         select=TRACE,
@@ -178,7 +179,7 @@ class AlignTraj(AnalysisBase):
             tol_mass=tol_mass if match_atoms else np.inf,
         )
         if (message := other_order(self.mobile_atoms, self.ref_atoms, "select")) is not None:
-            self.remarks = {"order": message}  # of which `fit` warns
+            self.remarks = {"order": message}  # `fit` also warns of this
         name = prefix + os.path.basename(trajectory.filename) if filename is None else filename
         self.filename = os.fspath(name)
         options = dict(writer_kwargs or {})
@@ -187,15 +188,15 @@ class AlignTraj(AnalysisBase):
         try:
             self._write = Write(self.mobile, name, overwrite=force, **options)
         except TypeError as error:
-            raise UnsupportedError(f"writer_kwargs are those of paceline.Write: {error}") from error
+            raise UnsupportedError(f"writer_kwargs are for paceline.Write: {error}") from error
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms that are superposed."""
+        """Indices of the atoms that are superposed."""
         return self.mobile_atoms.indices
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {
             **super().parameters(),
             "select": self.select,
@@ -219,7 +220,7 @@ class AlignTraj(AnalysisBase):
         progressbar_kwargs: Mapping[str, object] | None = None,
         **options: Unpack[FurtherOptions],
     ) -> Self:
-        """Superpose and write, after the transformations; others are as for `AnalysisBase.run`."""
+        """Superpose and write each frame; other arguments are those of `AnalysisBase.run`."""
         self._keep_bounds(start, stop, step, frames)
         if self._theirs is not None:
             self._theirs.run(start=start, stop=stop, step=step, frames=frames)
@@ -243,9 +244,9 @@ class AlignTraj(AnalysisBase):
         return self
 
     def prepare(self) -> PerFrame:
-        """Fetch the reference positions, where they are now."""
+        """Copy the reference positions at the current frame."""
         if not any(one is self._fit for one in self.transforms):
-            raise UnsupportedError("AlignTraj moves atoms in its own run(): call that")
+            raise UnsupportedError("AlignTraj moves atoms only in its own run(): call that method")
         check_positions(self.ref_atoms.universe.trajectory, "a reference")
         positions = self.ref_atoms.positions
         if self.ref_atoms.universe is self.atomgroup.universe:
@@ -257,7 +258,7 @@ class AlignTraj(AnalysisBase):
         return CoreRows("rmsd", [group], True)
 
     def finish(self, value: np.ndarray) -> None:
-        """Put frame numbers and times beside the deviations."""
+        """Set RMSDs with frame numbers and times."""
         rmsd = value[:, 0]
         label = "RMSD (Å)"
         table = table_in_time(self, {label: rmsd}, {label: f"{self.select}"}, label)
@@ -265,63 +266,63 @@ class AlignTraj(AnalysisBase):
 
 
 class AverageStructure(AnalysisBase):
-    r"""Average of the positions of atoms, each frame superposed on a reference.
+    r"""Mean positions of atoms after superposition of each frame on a reference structure.
 
     $$\bar{\mathbf{x}}_i = \left\langle \mathsf{R}(t)
               \left(\mathbf{x}_i(t) - \mathbf{c}(t)\right)
               + \mathbf{c}^\mathrm{ref} \right\rangle$$
 
-    with the rotation of the least RMSD (QCP: Theobald 2005, Acta Cryst. A61, 478; Liu, Agrafiotis &
+    with the rotation of minimal RMSD (QCP: Theobald 2005, Acta Cryst. A61, 478; Liu, Agrafiotis &
     Theobald 2010, J. Comput. Chem. 31, 1561) about the weighted centres. Molecules must be whole.
 
     Parameters
     ----------
     mobile : AtomGroup or Universe
-        Atoms that move.
+        Atoms to superpose.
     reference : AtomGroup or Universe, optional
-        Atoms to superpose them on; by default `mobile`, at `ref_frame`.
+        Reference atoms; by default `mobile`, at `ref_frame`.
     select : str, (str, str), dict or None
-        Selection to be superposed and averaged, as for `paceline.analysis.rms.RMSD`.
+        Selection for the superposition and the mean, as for `paceline.analysis.rms.RMSD`.
     filename : path-like, optional
-        File of one frame to write the average to, in any format that MDAnalysis writes.
+        File of one frame for the mean positions, in any format that MDAnalysis writes.
     weights : None, "mass" or array of float, shape (n_atoms,)
-        Weights in the superposition; masses are those of the reference.
+        Weights in the superposition; "mass" uses the masses of the reference.
     tol_mass : float
-        Corresponding atoms may differ in mass by this much, u.
+        Maximum difference of the masses of corresponding atoms, u.
     match_atoms : bool
-        False allows any masses.
+        If False, masses may differ.
     strict : bool
-        Taken from calls that were written for MDAnalysis, and not needed: groups of other numbers
-        of atoms are always refused.
+        Accepted for compatibility with MDAnalysis, and ignored: groups with different numbers of
+        atoms are always an error.
     force : bool
-        False refuses a `filename` that exists.
+        If False, an existing `filename` is an error.
     in_memory : bool
-        Must be False: positions in memory are not changed.
+        Must be False, because positions in memory are not changed.
     ref_frame : int
-        Frame of the reference's trajectory. If that is the one that is analysed, the frame is
-        transformed as all others are.
+        Frame of the reference's trajectory. If this is also the analysed trajectory, the frame is
+        transformed like all others.
 
     Attributes
     ----------
     results.universe : MDAnalysis.Universe
-        The atoms alone, at their average positions.
+        Universe with only the averaged atoms, at their mean positions.
     results.positions : numpy.ndarray of float64, shape (n_atoms, 3)
-        Average positions, Å.
+        Mean positions, Å.
     results.rmsd : float
-        Mean over frames of the RMSD from the reference, Å.
+        RMSD from the reference, averaged over frames, Å.
     results.rmsf : numpy.ndarray of float64, shape (n_atoms,)
-        RMSF about the average, of frames superposed on the reference, Å.
+        RMSF about the mean positions, Å, after superposition on the reference.
 
     Raises
     ------
     FileExistsError
         `filename` exists, and `force` is False.
     SelectionError
-        The groups do not have the same number of atoms, none at all, or other masses.
+        The groups have different numbers of atoms or different masses, or no atoms.
     UnsupportedError
-        A group updates itself, or `in_memory`.
+        A group is an UpdatingAtomGroup, or `in_memory` is True.
     TypeError, ValueError
-        Weights that are not of the right type or length.
+        Weights have a wrong type or length.
 
     Examples
     --------
@@ -337,10 +338,9 @@ class AverageStructure(AnalysisBase):
         name="average",
         summary="average structure",
         description=(
-            "Mean positions (Å) of atoms, of frames superposed on a reference, and RMSF about "
-            "them; -o FILE.pdb or FILE.gro writes the structure, PDB with RMSF as B-factors. "
-            "Molecules must be whole: "
-            "--unwrap makes them so."
+            "Mean positions (Å) of atoms after superposition of all frames on a reference, and the "
+            "RMSF about these positions; -o FILE.pdb or FILE.gro writes the structure, PDB with "
+            "the RMSF as B-factors. Molecules must be whole (--unwrap)."
         ),
         section="structure.md#average-structure",
         select=SOLUTE,
@@ -364,7 +364,7 @@ class AverageStructure(AnalysisBase):
 
     needs_whole = needs_together = True
     SHARED_RESULTS = ("universe", "positions", "rmsd")
-    #: MDAnalysis's writer of the file and Universe of the atoms, where it has made them.
+    #: MDAnalysis's writer for the file, and the Universe of the atoms, once they exist.
     _writer: Any = None
     _universe: "MDAnalysis.Universe | None" = None
 
@@ -385,8 +385,8 @@ class AverageStructure(AnalysisBase):
     ):
         if in_memory:
             raise UnsupportedError(
-                "in_memory=True would change the positions in memory: leave it out, "
-                "or take MDAnalysis's own class"
+                "in_memory=True would change the positions in memory: omit it, "
+                "or use MDAnalysis's own class"
             )
         if filename is not None and not force and os.path.exists(filename):
             raise FileExistsError(f"{os.fspath(filename)} exists; force=True replaces it")
@@ -395,7 +395,7 @@ class AverageStructure(AnalysisBase):
         self.ref_frame = whole_number("ref_frame", ref_frame)
         self.mobile_atoms, self.ref_atoms = pair_of_groups(select, mobile, self.reference, "select")
         if match_atoms:
-            advice = "; tol_mass allows more, match_atoms=False any"
+            advice = "; tol_mass sets the allowed difference, match_atoms=False allows any masses"
             check_masses(self.mobile_atoms, self.ref_atoms, tol_mass, "select", advice)
         self.mobile = mobile.atoms
         self.weights = weights
@@ -405,13 +405,13 @@ class AverageStructure(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.align.AverageStructure") -> Self:
-        """Make one with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's."""
         ours = cls(
             theirs.mobile_atoms,
             theirs.ref_atoms,
             select=None,
             weights=theirs._weights,
-            match_atoms=False,  # it has checked them
+            match_atoms=False,  # MDAnalysis has checked the atoms
             ref_frame=theirs.ref_frame,
         )
         ours._writer, ours._universe = theirs._writer, theirs.results.universe
@@ -419,11 +419,11 @@ class AverageStructure(AnalysisBase):
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The file of the average structure."""
+        """Name of the file with the average structure."""
         return () if self.filename is None else (os.fspath(self.filename),)
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {
             "select": self.select,
             "atoms": describe_atoms(self.atomgroup),
@@ -433,8 +433,8 @@ class AverageStructure(AnalysisBase):
         }
 
     def prepare(self) -> Reduction:
-        """Fetch the reference positions; the reference's trajectory stays where it is."""
-        # A frame of the same trajectory is transformed as all others are.
+        """Copy the reference positions; the frame of the reference's trajectory does not change."""
+        # Transform the reference frame like all others if it belongs to the same trajectory.
         same = self.ref_atoms.universe is self.atomgroup.universe
         transforms = self.transforms if same else ()
         if not (same and (transforms or self.ref_frame in self.frames)):
@@ -445,12 +445,12 @@ class AverageStructure(AnalysisBase):
         return CoreMoments(positions.astype(np.float64), self._weights)
 
     def finish(self, value: Moments) -> None:
-        """Make a Universe of the mean positions, and write it."""
+        """Make a Universe with the mean positions, and write it."""
         from MDAnalysis import Merge, Writer
 
         count, positions, squares, rmsd = value
         if count == 0:
-            raise ValueError("no frame is left to average: all are damaged")
+            raise ValueError("no frame is left to average: all frames are damaged")
         universe = self._universe or Merge(self.mobile_atoms)
         universe.load_new(positions[np.newaxis])
         rmsf = np.sqrt(squares.sum(axis=1) / count)
@@ -472,12 +472,12 @@ class AverageStructure(AnalysisBase):
 
 
 class StructureResults(Results):
-    """An average structure, which is also saved as a file of one frame."""
+    """Results with an average structure, which can be saved as a file of one frame."""
 
     FILES = (".gro", ".crd", ".xyz")
 
     def write_file(self, path: str, name: str) -> None:
-        """Write the atoms at their average positions."""
+        """Write the atoms at their mean positions."""
         write_structures(self.universe, path, named=name)
 
 

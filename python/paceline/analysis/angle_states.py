@@ -1,4 +1,4 @@
-"""States of dihedral angles: populations with intervals, transitions and histograms."""
+"""States of dihedral angles: populations with 95 % intervals, transitions and histograms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,38 +13,38 @@ from paceline.performance.number_format import many
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase
 
-#: States of an angle; and of one that is folded, since a turn by 180° does not change the molecule.
+#: States of a full angle, and of a folded angle: one that rotation by 180° leaves equivalent.
 STATES, FOLDED_STATES = ("gauche+", "trans", "gauche-"), ("perpendicular", "planar")
 ALL_STATES = (*STATES, *FOLDED_STATES)
-#: Width of a state, degrees; and the range of folded angles that is perpendicular.
+#: Width of a state of a full angle, and range of the folded state "perpendicular", degrees.
 WIDTH, PERPENDICULAR = 120, (30, 150)
-#: Width of a bin of histograms, degrees.
+#: Width of the bins of a histogram, degrees.
 BIN = 5
-#: Panels of a figure, at most; more groups of angles make a map.
+#: Maximum number of panels of a figure; more groups of angles are drawn as one map.
 MOST_PANELS = 6
 ANGLE, FRACTION = "angle (°)", f"fraction in {BIN}°"
 
 
 @dataclass(frozen=True)
 class AngleStates:
-    """States of dihedral angles in the frames of a run.
+    """States of dihedral angles in all frames of a run.
 
     Attributes
     ----------
     angles : numpy.ndarray of float64, shape (n_frames, n_angles)
-        Degrees, from 0 to less than 360, or less than 180 if folded.
+        Angles in degrees, from 0 to less than 360, or to less than 180 if folded.
     folded : numpy.ndarray of bool, shape (n_angles,)
         True for angles that are counted from 0 to 180°.
     populations, intervals : numpy.ndarray of float64, shape (n_angles, 5)
         Fraction of frames in each of `ALL_STATES`, and half the width of its 95 % interval.
     independent : numpy.ndarray of float64, shape (n_angles,)
-        Number of independent values of the state that is known worst; NaN if no state changes.
+        Number of independent values of the state with the fewest; NaN if the state never changes.
     transitions : numpy.ndarray of int64, shape (n_angles,)
         Number of changes of the state from one frame to the next.
     rates : numpy.ndarray of float64, shape (n_angles,)
-        Those by `rate_unit`.
+        Transitions per time, in `rate_unit`.
     rate_unit : str
-        "1/ns", or "1/frame" where times are not known.
+        "1/ns", or "1/frame" if times are unknown.
     histogram : numpy.ndarray of float64, shape (72, n_angles)
         Fraction of frames in each bin of 5°; NaN from 180° on if folded.
     n_lost : int
@@ -64,11 +64,11 @@ class AngleStates:
 
     @property
     def shown(self) -> list[int]:
-        """Indices of the states that any of the angles can have."""
+        """Indices of the states that occur for these kinds of angles."""
         return [*range(3)] * bool((~self.folded).any()) + [3, 4] * bool(self.folded.any())
 
     def columns(self) -> dict[str, np.ndarray]:
-        """Columns of a table with a row for each angle."""
+        """Return the columns of a table with one row per angle."""
         found = {ALL_STATES[k]: self.populations[:, k] for k in self.shown}
         found |= {_interval(ALL_STATES[k]): self.intervals[:, k] for k in self.shown}
         found["transitions"] = self.transitions
@@ -79,7 +79,7 @@ class AngleStates:
     def table(
         self, of_rows: dict[str, np.ndarray], drawn: Table, keys: Sequence[str], left_out: str = ""
     ) -> Table:
-        """Tabulate the angles behind columns that name them; `drawn` is the figure."""
+        """Make a table whose first columns name the angles; `drawn` is the figure."""
         shown = [ALL_STATES[k] for k in self.shown]
         return Table(
             {**of_rows, **self.columns()},
@@ -94,7 +94,7 @@ class AngleStates:
         )
 
     def _notes(self, left_out: str) -> dict[str, str]:
-        """Say how many angles change their state, and how well populations are known."""
+        """Describe how many angles change their state, and how many are not converged."""
         n_angles, n_moving = len(self.folded), int(np.count_nonzero(self.transitions))
         n_poor = int(np.count_nonzero(self.independent < ENOUGH))
         text = f"{n_moving} of {many(n_angles, 'angle')} change their state"
@@ -104,23 +104,23 @@ class AngleStates:
             count = np.count_nonzero(self.folded)
             text += f"; {count} of symmetric groups are counted from 0 to 180°"
         if self.n_lost:
-            text += f"; {self.n_lost} are NaN in some frames, which do not count for them"
+            text += f"; {self.n_lost} are NaN in some frames, and use only the other frames"
         return {"dihedral angles": text} | ({"left out": left_out} if left_out else {})
 
     def figure(
         self, groups: Sequence[str], names: Sequence[str], numbers: np.ndarray, label: str
     ) -> Table:
-        """Draw histograms: a panel for each of a few groups of angles, else a map of all.
+        """Draw histograms: one panel for each group of angles, or a map if there are many groups.
 
-        `groups` and `names` are those of each angle, as "LYS 13" and "χ1"; `numbers` are those of
-        groups where these have no room for names along the ordinate `label`.
+        `groups` and `names` label each angle, such as "LYS 13" and "χ1". If there is no space for
+        group names along the y axis with title `label`, the `numbers` of the groups are used.
         """
         n_bins = len(self.histogram)
         titles = [f"{name} {group}".strip() for name, group in zip(names, groups, strict=True)]
         several = [*dict.fromkeys(groups)]
         panels = []
         if len(several) <= MOST_PANELS:
-            # Lines go on to the next turn.
+            # Lines continue across the periodic boundary.
             bins = np.arange(-1, n_bins + 1)
             columns = {ANGLE: (bins + 0.5) * BIN}
             for title, column, folded in zip(titles, self.histogram.T, self.folded, strict=True):
@@ -143,14 +143,14 @@ class AngleStates:
 
 
 def states_of(analysis: "AnalysisBase", angles: np.ndarray, folded: np.ndarray) -> AngleStates:
-    """Find the states of angles of the frames of a run, degrees, shape (n_frames, n_angles).
+    """Find the states of angles in degrees, shape (n_frames, n_angles).
 
-    Those of `folded` are the same after a turn by 180°.
+    Angles marked in `folded` are equivalent after rotation by 180°.
     """
     n_angles = angles.shape[1]
     turn = np.where(folded, 180.0, 360.0)
     angles = angles % turn
-    angles[angles >= turn] = 0  # a small negative angle is rounded so
+    angles[angles >= turn] = 0  # rounding of a small negative angle
     moments = analysis.times / 1000 if analysis.times_known else analysis.frames.astype(float)
     known = moments[~np.isnan(moments)]
     is_ordered = bool((np.diff(known) > 0).all())
@@ -176,12 +176,12 @@ def states_of(analysis: "AnalysisBase", angles: np.ndarray, folded: np.ndarray) 
         populations[k, states] = counts / (len(rows) or np.nan)
         there = [state for state, count in zip(states, counts, strict=True) if count]
         if is_ordered and len(there) > 1:
-            # Of two states, one is there where the other is not.
+            # With two states, one population determines the other.
             some = there[:1] if len(there) == 2 else there
             found = [mean_of_series(numbers == state, blocks=False) for state in some]
             means = populations[k, there]
             half = np.array([one.interval for one in found])
-            # Half a width that leaves nothing of 0 to 1 out says nothing.
+            # An interval that includes the whole range from 0 to 1 contains no information.
             intervals[k, there] = np.where(half < np.maximum(means, 1 - means), half, np.nan)
             independent[k] = min(one.n_independent for one in found)
         if is_ordered:
@@ -197,7 +197,7 @@ def states_of(analysis: "AnalysisBase", angles: np.ndarray, folded: np.ndarray) 
 
 
 def _numbers(angles: np.ndarray, is_folded: bool) -> np.ndarray:
-    """Numbers of the states of angles among `ALL_STATES`."""
+    """Index in `ALL_STATES` of the state of each angle."""
     if is_folded:
         low, high = PERPENDICULAR
         return np.where((angles >= low) & (angles < high), 3, 4)
@@ -205,5 +205,5 @@ def _numbers(angles: np.ndarray, is_folded: bool) -> np.ndarray:
 
 
 def _interval(name: str) -> str:
-    """Title of the column of half the widths of intervals."""
+    """Title of the column with half the widths of the intervals."""
     return f"{name}, 95 % interval"

@@ -1,9 +1,9 @@
 """Base class of analyses.
 
-An analysis has two parts. The client part knows MDAnalysis's objects: it names its atoms
-(`indices`), makes the worker part (`prepare`) and turns what comes back into results (`finish`).
-The worker part is sent to the workers: a small object with `compute`, and with `merge` if all
-frames give one result.
+An analysis has two parts. The client part uses MDAnalysis objects: it chooses the atoms
+(`indices`), makes the worker part (`prepare`), and converts what the workers return to results
+(`finish`). The worker part is a small object that is sent to the workers. It has a method
+`compute`, and a method `merge` if all frames are merged to one result.
 """
 
 import contextlib
@@ -47,11 +47,11 @@ from paceline.transform.compounds import fragindices_of
 if TYPE_CHECKING:
     from paceline.analysis.values_on_structure import StructureValues
 
-#: Values of `exclude_same`, and the attributes of atoms that they compare, bonds aside.
+#: Values of `exclude_same`, and the attributes of atoms that they compare. Fragments use bonds.
 SHARED = {"residue": "resindices", "segment": "segindices", "chain": "chainIDs"}
-#: A time may differ by so many distances of frames from where it should be …
+#: Maximum deviation of a time from its expected value, as a fraction of the interval of frames.
 UNEVEN = 1e-5
-#: … and by so much of itself: trajectories keep times in single precision.
+#: Further deviation as a fraction of the time, because trajectories store single precision.
 ROUNDED = 1.2e-7
 
 
@@ -61,44 +61,44 @@ class AnalysisBase(Analysis):
     Parameters
     ----------
     atomgroup : AtomGroup or Universe
-        The atoms.
+        Atoms to analyse.
     verbose : bool
-        Show progress. Every analysis has this keyword.
+        Show progress. Every analysis accepts this keyword.
 
     Attributes
     ----------
     fields : sequence of str
-        Fields that a block must have: "positions", "velocities", "forces". A frame that lacks one
-        is an error.
+        Required fields of a block: "positions", "velocities", "forces". A frame without one of
+        these fields is an error.
     optional_fields : sequence of str
-        Further fields; NaN where a frame does not hold them (see `Block.held`).
+        Further fields; their values are NaN in frames without them (see `Block.held`).
     stages : int
-        Passes over the frames. After each but the last, `next_stage` makes the worker part of the
-        next one. A worker part with `scan` takes two of them.
+        Number of passes over the frames. After each pass but the last, `next_stage` makes the
+        worker part of the next pass. A worker part with `scan` needs two passes.
     over_parts : bool
-        True if the last of the stages is no pass over the frames: it computes parts of the rows
-        that were collected (`paceline.contract.kinds.OverParts`).
+        True if the last stage does not read frames, but computes parts of the collected rows
+        (`paceline.contract.kinds.OverParts`).
     frames_together : int
-        Blocks begin at multiples of it, a power of two: otherwise reductions of the same run are
-        summed in another order, and may differ in their last bit.
+        Blocks begin at multiples of this number, a power of two. Otherwise reductions of the same
+        run are summed in another order, and their last bit may differ.
     halo : pair of int
-        Frames before and after its own that a block holds beside these, of the run's frames in
-        order: `compute` returns rows of all of them, and those of the halo are dropped. For
-        analyses that give a row for each frame.
+        Numbers of frames before and after each block that the block contains in addition. They
+        are neighbours in the order of the run. `compute` returns rows of all frames, and rows of
+        the halo are dropped. Only for analyses that return one row per frame.
     row_bytes : int
-        Bytes of a frame's row, where it is larger than the frame: blocks have fewer frames then,
-        and the run is refused if there is no room for all rows.
+        Size of the row of one frame, bytes, if it is larger than the frame. Blocks then contain
+        fewer frames, and the run is refused if free space is insufficient for all rows.
     needs_whole : bool
-        True if molecules that are broken across the cell make the results wrong: a run looks for
-        them in every frame, and warns.
+        True if molecules that are broken across the cell cause wrong results. The run looks for
+        such molecules in every frame, and warns.
     needs_together : bool
-        True if molecules must be side by side, too, in one image of the cell.
+        True if molecules must also be next to each other, in one periodic image.
     needs_fit : bool
-        True if atoms that turn or move as a whole make the results wrong. Of a battery's analyses,
-        `fit` is applied to these alone.
+        True if rotation or translation of all atoms causes wrong results. In a battery, `fit` is
+        applied only to these analyses.
     needs_one_location : bool
-        True if atoms that are in the group in several alternate locations make the results wrong: a
-        run warns of them.
+        True if an atom that the group contains in several alternate locations causes wrong
+        results. The run warns of such atoms.
     transforms : sequence of Transform
         Transformations of the present run; set before `prepare`.
     skip_damaged : bool
@@ -106,24 +106,24 @@ class AnalysisBase(Analysis):
     results : Results
         Empty before `run`.
     frames : numpy.ndarray of int64, shape (n_frames,)
-        Frame numbers of the last run, or of the present one; set before `prepare`.
+        Frame numbers of the present or the last run; set before `prepare`.
     times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps; NaN for frames that were left out.
+        Times of these frames, ps; NaN for frames that were left out.
     damaged : list of (int, str)
-        Frames that were left out, and why.
+        Number and reason of each frame that was left out.
     timings : Timings
         Timings of the last run.
     provenance : dict
-        The files that are read; set before `prepare`.
+        Information on the files that are read; set before `prepare`.
 
     Raises
     ------
     UnsupportedError
-        The group updates itself.
+        The group is an UpdatingAtomGroup.
 
     Examples
     --------
-    An analysis whose workers need nothing but the block's positions:
+    An analysis whose worker part needs only the positions of a block:
 
     >>> import paceline
     >>> from MDAnalysisTests.datafiles import PSF, DCD
@@ -148,22 +148,22 @@ class AnalysisBase(Analysis):
     damaged = OfRun[list[tuple[int, str]]]("_run_info")
     timings = OfRun[Timings]("_run_info")
     provenance = OfRun[JsonObject]("_run_info")
-    #: Results that MDAnalysis's class of the same name has too.
+    #: Names of results that MDAnalysis's class of the same name also has.
     SHARED_RESULTS: tuple[str, ...] = ()
-    #: Attributes that its methods need after a run, in the order in which they are set.
+    #: Attributes that the methods of the class need after a run, in the order of assignment.
     SHARED_ATTRIBUTES: tuple[str, ...] = ()
-    #: Frames that it needs, at least.
+    #: Minimum number of frames.
     LEAST_FRAMES: int = 1
-    #: Names of `further_tables`.
+    #: Names of the tables in `further_tables`.
     FURTHER_TABLES: tuple[str, ...] = ()
-    #: Command, batteries and more, of a class that has them.
+    #: Command, batteries and other facts about a class in the catalogue.
     declaration: ClassVar[Declaration | None] = None
     start: int | None
     stop: int | None
     step: int | None
 
     def __init_subclass__(cls, **kwargs: object) -> None:
-        """Give a class with MDAnalysis's methods the base class of MDAnalysis."""
+        """Derive a class with MDAnalysis's methods also from the base class of MDAnalysis."""
         super().__init_subclass__(**kwargs)
         if AnalysisBase in cls.__bases__ and cls._goes_frame_by_frame():
             from paceline.mdanalysis.analyses import SingleFrameAnalysis
@@ -174,21 +174,21 @@ class AnalysisBase(Analysis):
 
     @classmethod
     def _goes_frame_by_frame(cls) -> bool:
-        """Return whether a class has the methods of MDAnalysis's analyses, and not paceline's."""
+        """Return whether a class has the methods of MDAnalysis's analyses, not of paceline's."""
         return hasattr(cls, "_single_frame") and cls.prepare is AnalysisBase.prepare
 
     def __init__(self, atomgroup: Atoms | System, *, verbose: bool = False):
         if not isinstance(self, AnalysisBase):
-            # A class with MDAnalysis's methods, which names the base class in this call.
+            # The class has MDAnalysis's methods, and calls this constructor as the base class.
             from paceline.mdanalysis.analyses import SingleFrameAnalysis
 
             SingleFrameAnalysis.__init__(self, atomgroup, verbose=verbose)
             return
         if self._goes_frame_by_frame():
             raise UnsupportedError(
-                f"{type(self).__name__} has _single_frame, a method of MDAnalysis's analyses, and "
-                "a base class without it between itself and paceline.AnalysisBase: derive that "
-                "base class from MDAnalysis.analysis.base.AnalysisBase"
+                f"{type(self).__name__} has _single_frame, a method of MDAnalysis's analyses, but "
+                "a base class between it and paceline.AnalysisBase lacks this method: derive "
+                "that base class from MDAnalysis.analysis.base.AnalysisBase"
             )
         self._verbose = verbose
         check_static(atomgroup, type(self).__name__)
@@ -196,7 +196,7 @@ class AnalysisBase(Analysis):
         self.results = Results()
 
     def __getattr__(self, name: str) -> Any:
-        """Find results under the names that MDAnalysis had for them before its version 2."""
+        """Return results under the attribute names of MDAnalysis before version 2."""
         if name in (*RUN_ATTRIBUTES, "start", "stop", "step"):
             raise NotRunError(f"{type(self).__name__} has no {name} yet: call run() first")
         if name not in type(self).SHARED_RESULTS:
@@ -206,7 +206,7 @@ class AnalysisBase(Analysis):
 
     def __repr__(self) -> str:
         text = self.name
-        with contextlib.suppress(AttributeError):  # a class of a user may have no atoms
+        with contextlib.suppress(AttributeError):  # a user's class may have no atoms
             text += f" of {many(len(self.indices), 'atom')}"
         if self._run_info.times is None:
             return f"<{text}, not run yet>"
@@ -215,16 +215,17 @@ class AnalysisBase(Analysis):
 
     @property
     def n_frames(self) -> int:
-        """Number of frames that were analysed."""
+        """Number of analysed frames."""
         return len(self.frames)
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results.
+        """Return the parameters that are saved with the results.
 
         Returns
         -------
         dict
-            The atoms; of a declared class also its parameters that are attributes of the same name.
+            The atoms. For a class with a declaration, also the parameters that are attributes with
+            the same names.
         """
         found: dict[str, object] = {"atoms": describe_atoms(self.atomgroup)}
         if self.declaration is not None:
@@ -239,20 +240,20 @@ class AnalysisBase(Analysis):
         Returns
         -------
         object
-            With `compute(block)`; and with `merge(left, right)` if all frames give one result.
-            With `compute_records(block)` instead if a frame gives any number of records: it
-            returns their numbers in each frame, and all of them. With `scan(block)`,
-            `merge(left, right)` and `compute(block, state)` if rows depend on all frames before
-            (`paceline.contract.kinds.PrefixScan`). It is pickled, and must hold no MDAnalysis
-            object.
+            Object with `compute(block)`, and with `merge(left, right)` if all frames are merged to
+            one result. If a frame has any number of records, the object has
+            `compute_records(block)` instead, which returns the numbers of records per frame and all
+            records. If rows depend on all earlier frames, it has `scan(block)`, `merge(left,
+            right)` and `compute(block, state)` (`paceline.contract.kinds.PrefixScan`). The object
+            is pickled, and must not contain MDAnalysis objects.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method prepare")
 
     def check_atoms(self) -> None:
-        """Raise an error where atoms, or the present frame, lack what a run needs."""
+        """Raise an error if the atoms or the present frame lack data that a run needs."""
 
     def stored_bytes(self, n_frames: int) -> int:
-        """Bytes of all that is kept of so many frames: the run is refused if there is no room.
+        """Return the size of all stored results; a run that exceeds the free space is refused.
 
         Parameters
         ----------
@@ -262,23 +263,23 @@ class AnalysisBase(Analysis):
         Returns
         -------
         int
-            Those of the rows, if not overridden.
+            Size in bytes; unless overridden, the size of the rows.
         """
         return self.row_bytes * n_frames
 
     def next_stage(self, value: Any) -> PerFrame | Reduction | Ragged | PrefixScan | OverParts:
-        """Make the worker part of the next pass over the same frames, or parts of the rows.
+        """Make the worker part of the next pass over the same frames, or the parts of the rows.
 
         Parameters
         ----------
         value : numpy.ndarray or object
-            As for `finish`: all rows, the merged partial result, or offsets and records, of the
-            last pass.
+            Result of the last pass, as for `finish`: all rows, the merged partial result, or the
+            offsets and records.
 
         Returns
         -------
         object
-            As that of `prepare`; for the last stage of an analysis `over_parts`, an `OverParts`.
+            Worker part, as for `prepare`; for the last stage with `over_parts`, an `OverParts`.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method next_stage")
 
@@ -288,10 +289,10 @@ class AnalysisBase(Analysis):
         Parameters
         ----------
         value : numpy.ndarray or object
-            All frames' rows, or the merged partial result, of the last pass. Of records the
-            pair of offsets, int64 of shape (n_frames + 1,), and of all records: those of frame
-            `k` of the run are `records[offsets[k]:offsets[k + 1]]`. Of parts, the
-            `OverParts` that `next_stage` made, which has the results.
+            Result of the last pass: the rows of all frames, or the merged partial result. For
+            records, a pair of offsets, int64, shape (n_frames + 1,), and of all records; records
+            of frame `k` of the run are `records[offsets[k]:offsets[k + 1]]`. For parts, the
+            `OverParts` that `next_stage` made, which contains the results.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method finish")
 
@@ -312,28 +313,29 @@ class AnalysisBase(Analysis):
     ) -> Self:
         """Run this analysis alone.
 
-        Arguments and their order are those of MDAnalysis's analyses.
+        The arguments and their order are those of MDAnalysis's analyses.
 
         Parameters
         ----------
         start, stop, step : int, optional
             Frames, as in a slice.
         frames : sequence of int or of bool, optional
-            Frames one by one, instead of a slice.
+            Frame numbers or a mask of frames, instead of a slice.
         verbose : bool, optional
-            Show progress; by default as given to the analysis, or as `paceline.run` does.
+            Show progress; by default as set in the analysis, or as in `paceline.run`.
         n_workers : int, optional
             Number of workers; by default the CPUs that this process may use.
         n_parts : int, optional
-            Taken from calls that were written for MDAnalysis, and not needed: blocks are chosen by
-            their size.
+            Accepted for compatibility with MDAnalysis, and ignored: blocks are chosen by their
+            size.
         backend : str or object, optional
-            As for `paceline.run`; MDAnalysis's "multiprocessing" and its objects
-            (`BackendSerial`, `BackendMultiprocessing`, `BackendDask`) name ours of that kind.
+            As for `paceline.run`. MDAnalysis's "multiprocessing" and its objects
+            (`BackendSerial`, `BackendMultiprocessing`, `BackendDask`) select the corresponding
+            backends of paceline.
         unsupported_backend, progressbar_kwargs : optional
-            Taken from such calls too, and not needed: all backends are supported.
+            Accepted for compatibility with MDAnalysis, and ignored: all backends are supported.
         **options
-            The other options of `paceline.run`.
+            Other options of `paceline.run`.
 
         Returns
         -------
@@ -360,34 +362,34 @@ class AnalysisBase(Analysis):
     def _keep_bounds(
         self, start: int | None, stop: int | None, step: int | None, frames: object
     ) -> None:
-        """Keep what MDAnalysis keeps of the arguments of `run`."""
+        """Set the attributes that MDAnalysis sets from the arguments of `run`."""
         n_frames = self.atomgroup.universe.trajectory.n_frames
         bounds = slice(start, stop, step).indices(n_frames)
         self.start, self.stop, self.step = bounds if frames is None else (None, None, None)
 
     @classmethod
     def get_supported_backends(cls) -> tuple[str, ...]:
-        """Names that `run` takes as `backend`.
+        """Return the values that `run` accepts as `backend`.
 
         Returns
         -------
         tuple of str
-            All of them, for each analysis.
+            All backends, for every analysis.
         """
         return (*BACKENDS, "multiprocessing")
 
     @property
     def parallelizable(self) -> bool:
-        """True: every analysis can be split."""
+        """True, because every analysis can be split."""
         return True
 
     def further_tables(self) -> Mapping[str, Table]:
-        """Get tables of the last run beside that of the results, which batteries save and draw.
+        """Return further tables of the last run, which batteries save and draw.
 
         Returns
         -------
         mapping of str to Table
-            By the names `FURTHER_TABLES`.
+            Tables by the names in `FURTHER_TABLES`.
         """
         return {}
 
@@ -397,23 +399,23 @@ class AnalysisBase(Analysis):
         Parameters
         ----------
         offsets : numpy.ndarray of int64, shape (n_frames + 1,)
-            As `finish` gets them.
+            Offsets as in `finish`.
 
         Returns
         -------
         numpy.ndarray of int64, shape (n_frames,)
-            Where frames were left out, of float64, and NaN for these.
+            If frames were left out, float64 with NaN for these frames.
         """
         return with_gaps(np.diff(offsets), self.left_out)
 
     @property
     def times_known(self) -> bool:
-        """True unless the times of the frames of the run are invented."""
+        """True if the times of the frames come from the trajectory, and are not invented."""
         return UNKNOWN_TIMES not in self.provenance
 
     @property
     def time_unit(self) -> str:
-        """Unit of times between frames: "ps", or "frames" where times are not known."""
+        """Unit of times between frames: "ps", or "frames" if times are unknown."""
         return "ps" if self.times_known else "frames"
 
     @property
@@ -429,21 +431,23 @@ class AnalysisBase(Analysis):
     def on_first_frame(
         self, title: str, atoms: Atoms, values: np.ndarray
     ) -> "StructureValues | None":
-        """Put values of atoms on the first analysed frame, which is read when it is needed.
+        """Attach values of atoms to the structure in the first analysed frame.
+
+        The frame is read when it is needed.
 
         Parameters
         ----------
         title : str
             Title of the values, with their unit.
         atoms : AtomGroup
-            The atoms.
+            Atoms with values.
         values : array of float, shape (n_atoms,)
-            A value for each.
+            One value per atom.
 
         Returns
         -------
         StructureValues or None
-            For `Results.with_values`; None for atoms without a topology.
+            Argument for `Results.with_values`; None for atoms without a topology.
         """
         from paceline.analysis.values_on_structure import of_first_frame
 
@@ -453,12 +457,12 @@ class AnalysisBase(Analysis):
         return of_first_frame(title, atoms, values, *frame)
 
     def remark(self, about: str, message: str | None) -> None:
-        """Warn of something about the results, which their tables say, too; None takes it back.
+        """Warn of a property of the results, also in saved tables; None removes the warning.
 
         Parameters
         ----------
         about : str
-            Of several remarks about one thing the last one holds.
+            Subject; only the last remark about each subject is kept.
         message : str or None
             One sentence.
         """
@@ -468,8 +472,8 @@ class AnalysisBase(Analysis):
             warn(message)
 
     def record(self) -> JsonObject:
-        """Files, fingerprints, versions and parameters of the last run."""
-        found = self.provenance.get("warnings")  # by a look at the frames of the run
+        """Return files, fingerprints, versions and parameters of the last run."""
+        found = self.provenance.get("warnings")  # found by a check of the run's frames
         remarks = [*([found] if found else []), *self.remarks.values()]
         return {
             "paceline": __version__,
@@ -487,7 +491,7 @@ class AnalysisBase(Analysis):
 
 
 def backend_of_mdanalysis(backend: Any, n_workers: int | None) -> tuple[object, int | None]:
-    """Our backend for one that MDAnalysis's `run` takes, and the number of workers."""
+    """Convert a backend of MDAnalysis's `run` to one of paceline, and a number of workers."""
     if backend == "multiprocessing":
         return "processes", n_workers
     names = {
@@ -502,7 +506,7 @@ def backend_of_mdanalysis(backend: Any, n_workers: int | None) -> tuple[object, 
 
 
 def shared_labels(atomgroup: Atoms, kind: str) -> np.ndarray:
-    """Label atoms for `exclude_same`: those of the same residue, or other unit, have one label."""
+    """Label atoms for `exclude_same`: atoms in the same residue or other unit share a label."""
     one_of("exclude_same", kind, None, *SHARED, "fragment")
     if kind == "fragment":
         return fragindices_of(atomgroup, "exclude_same='fragment'")
@@ -511,29 +515,29 @@ def shared_labels(atomgroup: Atoms, kind: str) -> np.ndarray:
     except AttributeError as error:
         raise UnsupportedError(
             f"exclude_same={kind!r} needs {SHARED[kind]}, which the topology lacks ({error}): "
-            "load one that has them"
+            "use a topology that contains them"
         ) from error
 
 
 def check_order(analysis: AnalysisBase) -> None:
-    """Raise `UnsupportedError` where frames are not chosen at equal distances."""
+    """Raise `UnsupportedError` unless the chosen frames are equally spaced."""
     steps = np.unique(np.diff(analysis.frames))
     if len(steps) > 1 or 0 in steps:
         raise UnsupportedError(
-            f"{analysis.name} needs frames at equal distances in time, and those that were chosen "
-            "are not: give start, stop and step"
+            f"{analysis.name} needs frames at equal intervals in time, but the chosen frames are "
+            "not equally spaced: use start, stop and step"
         )
 
 
 def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
-    """Find the times between frames, ps, and the rows of frames that were left out.
+    """Return times relative to the first frame, ps, and the rows of frames that were left out.
 
-    Of frames that go backwards in time, too: functions of the time between two are the same. Where
-    times are not known, they are numbers of frames of the trajectory, with a warning. Raises
-    `UnsupportedError` where times are not equidistant.
+    Times increase, also if frames run backwards in time, because correlation functions are
+    symmetric in time. If times are unknown, frame numbers are returned, with a warning. Raises
+    `UnsupportedError` if times are not equidistant.
     """
     times = analysis.times
-    # Frames that could not be transformed have times.
+    # A frame that could not be transformed has a time, but was left out.
     gone = np.isnan(times) | analysis.left_out
     rows, gaps = np.flatnonzero(~gone), np.flatnonzero(gone)
     if len(rows) == 0:
@@ -543,30 +547,30 @@ def check_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
     dt = time_between(analysis, rows, rows)
     times = moments_of(analysis)
     if 1 in rows and 0 in rows and abs(times[1] - times[0] - dt) <= UNEVEN * abs(dt):
-        dt = times[1] - times[0]  # as MDAnalysis, where single precision holds so short a time
+        dt = times[1] - times[0]  # as in MDAnalysis, if single precision resolves the interval
     return np.arange(len(times)) * abs(dt), gaps
 
 
 def warn_of_unknown_times(analysis: AnalysisBase) -> None:
-    """Warn that times between frames are counted in frames, where times are not known."""
+    """Warn that times between frames are counted in frames if times are unknown."""
     if not analysis.times_known:
         warn(
-            f"{analysis.name}: the times of frames are not known "
-            f"({analysis.provenance[UNKNOWN_TIMES]}): times between them are counted in frames, "
+            f"{analysis.name}: the times of frames are unknown "
+            f"({analysis.provenance[UNKNOWN_TIMES]}): times between frames are counted in frames, "
             f"and results are per frame; {TIMES_REMEDY}"
         )
 
 
 def moments_of(analysis: AnalysisBase) -> np.ndarray:
-    """Times of frames, ps, or their numbers where times are not known."""
+    """Return the times of frames, ps, or frame numbers if times are unknown."""
     return analysis.times if analysis.times_known else analysis.frames.astype(np.float64)
 
 
 def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -> float:
-    """Find the time from one place in a series to the next, ps, by the frames of two rows or more.
+    """Return the time from one position in a series to the next, ps, from at least two rows.
 
-    Where times are not known, it is a number of frames of the trajectory, with a warning. Raises
-    `UnsupportedError` where frames have times that are not equidistant.
+    If times are unknown, the result is a number of frames, with a warning. Raises
+    `UnsupportedError` if the times are not equidistant.
     """
     warn_of_unknown_times(analysis)
     known = moments_of(analysis)[rows]
@@ -576,12 +580,12 @@ def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -
     wrong = np.abs(known - expected) > slack
     if np.ptp(known) == 0:
         raise UnsupportedError(
-            f"{analysis.name} needs the times of frames, and all are at {known[0]} ps: give the "
-            "time between two where the trajectory is opened (dt=2)"
+            f"{analysis.name} needs the times of frames, but all are {known[0]} ps: set the "
+            "time between frames when the trajectory is opened (dt=2)"
         )
     if dt == 0 or wrong.any():
-        # By the usual distance, which one frame out of step changes less than the mean. Rounding
-        # adds up over many frames, so that each counts from the one before.
+        # Use the median interval, which one displaced frame changes less than the mean. Measure
+        # each interval from the previous frame, because rounding adds up over many frames.
         gaps = np.diff(places)
         usual = np.median(np.diff(known) / gaps)
         expected = np.round(np.append(known[0], known[:-1] + usual * gaps), 6)
@@ -591,13 +595,13 @@ def time_between(analysis: AnalysisBase, rows: np.ndarray, places: np.ndarray) -
         frame, advice = analysis.frames[rows[first]], ""
         if first and analysis.left_out[rows[first] - 1]:
             advice = (
-                "; perhaps several damaged frames before it count as one: analyse those before, "
-                f"stop={frame - 1} (--end {frame - 1}), or from it on, start={frame} "
+                "; perhaps several damaged frames before it count as one: analyse only frames "
+                f"before it, stop={frame - 1} (--end {frame - 1}), or from it on, start={frame} "
                 f"(--begin {frame})"
             )
         raise UnsupportedError(
-            f"{analysis.name} needs frames at equal distances in time: frame {frame} is at "
-            f"{known[first]} ps, and expected at {expected[first]} ps{advice}"
+            f"{analysis.name} needs frames at equal intervals in time: frame {frame} is at "
+            f"{known[first]} ps, expected {expected[first]} ps{advice}"
         )
     return dt
 
@@ -618,15 +622,15 @@ def table_in_time(
 def table_of_records(
     analysis: AnalysisBase, name: str, counts: np.ndarray, label: str | None = None
 ) -> Table:
-    """Tabulate the records of each frame of the last run: a column `name`, drawn as `label`."""
+    """Make a table of the number of records per frame: a column `name`, drawn as `label`."""
     options: dict[str, Any] = {"partial": True, "counts": [name]}
     return table_in_time(analysis, {name: counts}, {name: name}, label or name, **options)
 
 
 def function_name(function: object) -> str:
-    """Name a function of the user's, a part of one, or an object that can be called.
+    """Return the name of a user's function, of a `partial`, or of a callable object.
 
-    Not by its repr, which may have an address: the same run has the same name in any process.
+    The name is not a repr, which may contain an address: a run has the same name in any process.
 
     Examples
     --------

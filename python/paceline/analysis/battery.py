@@ -1,4 +1,4 @@
-"""A battery: several analyses of one system, as a file describes them, in one pass."""
+"""Battery: several analyses of one system, described by a file and run in one pass."""
 
 import inspect
 import os
@@ -30,59 +30,60 @@ from paceline.trajectory.open import files_named
 from paceline.transform.atom_choice import select_atoms
 from paceline.transform.bond_lists import lack_of_bonds
 
-#: Energies beside analyses: their name in a file, and that of their files.
+#: Name of the energies among the analyses, in battery files and in filenames.
 ENERGIES = "energies"
-#: Tables of means: of each replica, of each group, and of differences from the first group.
+#: Tables of means of each replica and of each group, and of differences from the first group.
 TABLES = ("replicas.csv", "means.csv", "differences.csv")
-#: Parameters that take atoms, in a file as a selection.
+#: Parameters of type AtomGroup; battery files contain selections instead.
 ATOMS = (
     *("atomgroup", "atoms", "mobile", "reference", "refgroup", "surface", "u", "universe"),
     *("atomgroups", "g1", "g2", "ag1", "ag2", "ag3", "ags"),
 )
-#: Parameters that take atoms which are selected anew in each frame.
+#: Parameters of type UpdatingAtomGroup, whose atoms are selected again in each frame.
 UPDATING = ("group",)
 
 
 class Battery:
-    """Several analyses of one system, with tables, figures and one page of all results.
+    """Several analyses of one system, with tables, figures, and one page with all results.
 
     Parameters
     ----------
     descriptions : mapping of str to mapping
-        For each analysis, by the name that its files get: `analysis`, a short name ("rmsd") or
-        module and class below `paceline.analysis` ("rms.RMSD"), by default the name itself; and
-        its parameters. Parameters that take an AtomGroup are selections; `select` chooses the
-        atoms of classes that have no such parameter. `energies` has `files` instead, and perhaps
-        `terms`, as for `add_energies`.
+        Description of each analysis, by the name of its files. A description contains `analysis`,
+        which is a short name ("rmsd") or module and class in `paceline.analysis` ("rms.RMSD"); by
+        default the name of the files is the short name. It also contains parameters of the
+        analysis. Parameters of type AtomGroup are selections. `select` chooses the atoms if the
+        class has no such parameter. `energies` contains `files`, and optionally `terms`, as for
+        `add_energies`.
     universe : paceline.Universe
         The system.
     optional : bool
-        Leave out an analysis that the system lacks something for, or that the frames of a run are
-        too few for, with a warning; by default it is an error.
+        Leave out an analysis, with a warning, if the system lacks data for it or if a run has too
+        few frames. By default this is an error.
 
     Attributes
     ----------
     analyses : dict of str to AnalysisBase
         The analyses by name.
     descriptions : dict
-        As given, but for those that were left out.
+        Descriptions of the analyses that were not left out.
     energies : paceline.analysis.energies.Energies or None
-        Energies of the simulation, of the times of the frames once these were analysed.
+        Energies of the simulation. After the run, at the times of the analysed frames only.
     left_out : dict of str to str
-        Why analyses were left out, by name.
+        Reasons why analyses were left out, by name.
     ligands : list of str
-        Selections of the ligands that `default` found, or was given.
+        Selections of the ligands that `default` found, or that its argument named.
     warnings : list of str
-        Warnings of opening the files, of the analyses and of their last run, which the page
-        repeats.
+        Warnings from opening the files, from the analyses and from their last run; the page shows
+        them, too.
 
     Raises
     ------
     SelectionError
         A selection finds no atoms.
     UnsupportedError
-        An analysis or a parameter that is not known; the message has the known ones. Or all were
-        left out.
+        An analysis or a parameter is unknown; the message lists the known ones. Or all analyses
+        were left out.
 
     Examples
     --------
@@ -105,7 +106,7 @@ class Battery:
         of_energies = descriptions.pop(ENERGIES, None)
         if not descriptions:
             raise UnsupportedError(
-                "the battery has no analyses: describe each by a table, such as [rmsd]"
+                "the battery has no analyses: describe each analysis in a table, such as [rmsd]"
             )
         self.universe = universe
         self.analyses: dict[str, AnalysisBase] = {}
@@ -125,7 +126,7 @@ class Battery:
         self.warnings = [*self._warned]
         reasons = [f"{name}: {reason}" for name, reason in self.left_out.items()]
         if not self.analyses:
-            raise UnsupportedError("the battery can have no analysis:\n" + "\n".join(reasons))
+            raise UnsupportedError("no analysis of the battery is possible:\n" + "\n".join(reasons))
         for reason in reasons:
             warn(f"left out of the battery: {reason}")
         self.descriptions = {name: descriptions[name] for name in self.analyses}
@@ -141,7 +142,7 @@ class Battery:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike, universe: System) -> Self:
-        """Make a battery from a TOML file, of which each table describes an analysis.
+        """Make a battery from a TOML file with one table per analysis.
 
         Parameters
         ----------
@@ -153,48 +154,49 @@ class Battery:
         Returns
         -------
         Battery
-            Not run yet.
+            Battery that has not been run.
 
         Raises
         ------
         UnsupportedError
-            The file is not TOML, holds something else than tables, or names systems of its own.
+            The file is not TOML, contains values outside tables, or names systems of its own.
         """
         found, groups = read_battery_file(path)
         if groups:
             raise UnsupportedError(
                 f"{os.fspath(path)} names its own systems, as [groups.{next(iter(groups))}]: "
-                "leave these tables out, or open it with paceline.analysis.replicas.Replicas"
+                "remove these tables, or open the file with paceline.analysis.replicas.Replicas"
             )
         return cls(found, universe)
 
     @classmethod
     def default(cls, universe: System, *, ligand: str | None = None) -> Self:
-        """Make the battery that suits what a system holds.
+        """Make the default battery for the kinds of molecules in a system.
 
-        What it lacks something for is left out with a warning: `left_out` has the reasons. So it is
-        with secondary structure where a trajectory has nothing but Cα atoms.
+        Analyses for which the system lacks data are left out with a warning, and `left_out`
+        contains the reasons. For example, secondary structure is left out if a trajectory has only
+        Cα atoms.
 
         Parameters
         ----------
         universe : paceline.Universe
             The system.
         ligand : str, optional
-            Selection of the ligand, or "none"; by default residues that are ligands by name, size
-            and number, with a warning where there are several, or others are like them.
+            Selection of the ligand, or "none". By default ligands are residues found by name, size
+            and number. A warning reports several ligands, or further residues like them.
 
         Returns
         -------
         Battery
-            Not run yet.
+            Battery that has not been run.
 
         Raises
         ------
         SelectionError
             `ligand` finds no atoms.
         UnsupportedError
-            It holds neither protein nor nucleic acid nor lipids nor water, or has too little of
-            them for any analysis.
+            The system contains no protein, nucleic acid, lipids or water, or not enough of them
+            for any analysis.
         """
         warned: list[str] = []
         with kept_warnings(warned):
@@ -204,8 +206,8 @@ class Battery:
         descriptions, lacking = default_descriptions(universe, ligands)
         if not descriptions:
             raise UnsupportedError(
-                "the system holds neither protein nor nucleic acid nor lipids nor water, as known "
-                "by their names: describe the analyses in a file ('paceline run')"
+                "residue names show no protein, nucleic acid, lipids or water in the system: "
+                "describe the analyses in a file ('paceline run')"
             )
         made = cls(descriptions, universe, optional=True)
         made.ligands, made._warned = ligands, [*warned, *made._warned]
@@ -214,26 +216,26 @@ class Battery:
         return made
 
     def _leave_out(self, reasons: Mapping[str, str]) -> None:
-        """Note analyses that are not made, and why."""
+        """Record analyses that are not made, with the reasons, and warn of them."""
         for lacking in (self._whole[2], self.left_out):
             lacking.update(reasons)
         for name, reason in reasons.items():
             warn(f"left out of the battery: {name}: {reason}")
 
     def add_energies(self, *paths: str | os.PathLike, terms: Sequence[str] | None = None) -> Self:
-        """Put energies that the simulation's program wrote beside the analyses.
+        """Add energies that the simulation program wrote.
 
         Parameters
         ----------
         *paths : path-like
-            Files as `paceline.analysis.energies.read_energies` takes them, or patterns.
+            Files or glob patterns, as for `paceline.analysis.energies.read_energies`.
         terms : sequence of str, optional
-            Terms, as `Energies.select` takes them; by default all.
+            Terms, as for `Energies.select`; by default all.
 
         Returns
         -------
         Battery
-            This one. Rows at other times than those of the frames are left out by the run.
+            This battery. Its run drops energies at other times than those of the frames.
         """
         files = [file for path in paths for file in files_named(os.fspath(path))]
         with kept_warnings(self._warned):
@@ -244,12 +246,12 @@ class Battery:
 
     @property
     def shown(self) -> dict[str, Any]:
-        """Analyses by name, and energies beside them."""
+        """Analyses by name, including the energies."""
         return {**self.analyses, **({ENERGIES: self.energies} if self.energies else {})}
 
     @property
     def described(self) -> dict[str, Description]:
-        """Descriptions of what is shown, by name; those of energies with their rows."""
+        """Descriptions of all shown results, by name; that of the energies includes their rows."""
         if self.energies is None:
             return dict(self.descriptions)
         of_energies = {**self._of_energies, "rows": self.energies.span}
@@ -257,7 +259,7 @@ class Battery:
 
     @property
     def every(self) -> dict[str, AnalysisBase]:
-        """Analyses by name, with those that a run left out for lack of frames."""
+        """Analyses by name, including those that a run left out because of too few frames."""
         return self._whole[1]
 
     def suit(
@@ -269,19 +271,19 @@ class Battery:
         frames: FramesChosen = None,
         **_: object,
     ) -> None:
-        """Leave out analyses that frames of a run are too few for, where that is allowed.
+        """Leave out analyses for which the run has too few frames, if `optional` is true.
 
         Parameters
         ----------
         start, stop, step, frames : optional
-            As for `paceline.run`, which has more options.
+            Frames of the run, as for `paceline.run`.
         """
         trajectory = self.universe.trajectory
         chosen = frames(trajectory) if callable(frames) else frames
         self._suit(len(choose_frames(trajectory.n_frames, start, stop, step, chosen)))
 
     def _suit(self, n_frames: int) -> None:
-        """Leave out analyses that so many frames are too few for, where that is allowed."""
+        """Leave out analyses that need more than this number of frames, if `optional` is true."""
         descriptions, analyses, lacking = self._whole
         few = {
             name: f"{many(one.LEAST_FRAMES, 'frame')} are needed, found {n_frames}"
@@ -295,21 +297,21 @@ class Battery:
         self.analyses = {name: analyses[name] for name in self.descriptions}
 
     def run(self, *, unwrap: bool = True, **options: Unpack[RunOptions]) -> Self:
-        """Run all analyses in one pass over the frames, or in as many as their stages need.
+        """Run all analyses in as few passes over the frames as their stages allow.
 
         Parameters
         ----------
         unwrap : bool
-            First make molecules whole of the atoms of analyses that need it, where the topology has
-            their bonds and frames have a cell.
+            First make molecules whole for analyses that need it, if the topology has bonds and
+            the frames have a cell.
         **options
-            As for `paceline.run`; but a `fit` among `transforms` is for analyses that need it
-            alone, in a pass of their own.
+            Options of `paceline.run`. A `fit` among the `transforms` applies only to analyses
+            that need it, in a separate pass.
 
         Returns
         -------
         Battery
-            This one, with results.
+            This battery, with results.
         """
         self.suit(**options)
         self.warnings = [*self._warned]
@@ -329,32 +331,32 @@ class Battery:
 
     @property
     def damaged(self) -> list[tuple[int, str]]:
-        """Frames that the last run left out, and why."""
+        """Frames that the last run left out: number and reason of each."""
         return next(iter(self.analyses.values())).damaged
 
     def to_toml(self) -> str:
-        """Describe the battery as `from_file` reads it.
+        """Format the battery as a text that `from_file` reads.
 
         Returns
         -------
         str
-            TOML.
+            Text in TOML.
         """
         energies = {ENERGIES: self._of_energies} if self.energies else {}
         return toml_of({**self.descriptions, **energies})
 
     def outputs(self, folder: str | os.PathLike) -> list[Path]:
-        """List the files that `save` may write, before the run.
+        """List the files that `save` may write; possible before the run.
 
         Parameters
         ----------
         folder : path-like
-            As for `save`.
+            Folder, as for `save`.
 
         Returns
         -------
         list of Path
-            Names of tables and of arrays, of which `save` writes one for each analysis.
+            Names of tables and of arrays; `save` writes one of both for each analysis.
         """
         analyses = self.every | self.shown
         names = ["index.html", "timings.html", "battery.toml"]
@@ -365,12 +367,12 @@ class Battery:
         return [Path(folder) / name for name in names]
 
     def summary(self) -> list[str]:
-        """Describe the results of each analysis in a sentence or a few.
+        """Describe the results of each analysis in one or a few sentences.
 
         Returns
         -------
         list of str
-            As those of `Results.summary`, behind the name of the analysis.
+            Sentences of `Results.summary`, each after the name of its analysis.
         """
         found = ((name, one.results.summary()) for name, one in self.shown.items())
         return [f"{name}: {sentence}" for name, sentences in found for sentence in sentences]
@@ -378,30 +380,31 @@ class Battery:
     def save(
         self, folder: str | os.PathLike, *, overwrite: bool = False, **options: object
     ) -> None:
-        """Write tables, figures, and a page of all results: all of these files, or none.
+        """Write tables, figures, and a page with all results: either all files or none.
 
         Parameters
         ----------
         folder : path-like
-            Made if it does not exist. Of each analysis it gets NAME.csv and NAME.svg, or NAME.npz
-            where the results are no table, or hold more than that; of further tables, as of the
-            most frequent hydrogen bonds, NAME-frequent.csv and NAME-frequent.svg; index.html,
-            timings.html, and battery.toml, which repeats it.
+            Folder, made if it does not exist. `save` writes NAME.csv and NAME.svg for each
+            analysis. It also writes NAME.npz if a table cannot contain all results. A further
+            table, such as the most frequent hydrogen bonds, becomes NAME-frequent.csv and
+            NAME-frequent.svg. Other files are index.html, timings.html, and battery.toml, from
+            which the battery can be run again.
         overwrite : bool
-            Replace existing files, and delete those of an earlier battery of these names that this
-            one does not have.
+            Replace existing files, and delete files of an earlier battery that this battery does
+            not write.
         **options
             `figsize`, `time_unit`, `stats` and `style` of all figures, as for `Results.plot`.
-            Figures of the page keep their size.
+            Figures on the page keep their size.
 
         Raises
         ------
         FileExistsError
-            One of the files exists and is not to be overwritten.
+            One of the files exists, and `overwrite` is False.
         UnsupportedError
-            matplotlib, which draws the figures, is not installed, or there is no such style.
+            matplotlib is not installed, or the style does not exist.
         ValueError
-            An option makes no sense.
+            An option is invalid.
         """
         chosen = FigureOptions(**options)  # type: ignore[arg-type]
         check_style(chosen.style)
@@ -425,24 +428,24 @@ class Battery:
                 file.write(page_of_battery(self, saved, further, chosen))
 
     def save_tables(self, folder: str | os.PathLike, *, overwrite: bool = False) -> dict[str, str]:
-        """Write the table of each analysis, or its arrays.
+        """Write a table of each analysis, or its arrays if no table is possible.
 
         Parameters
         ----------
         folder : path-like
-            Made if it does not exist.
+            Folder, made if it does not exist.
         overwrite : bool
             Replace existing files.
 
         Returns
         -------
         dict of str to str
-            Names of the files: NAME.csv, or NAME.npz where the results are no table.
+            Filenames: NAME.csv, or NAME.npz if the results are not a table.
 
         Raises
         ------
         FileExistsError
-            One of the files exists and is not to be overwritten.
+            One of the files exists, and `overwrite` is False.
         """
         further = {name: further_results(one) for name, one in self.shown.items()}
         return self._save_tables(Path(folder), further, overwrite=overwrite)
@@ -450,7 +453,7 @@ class Battery:
     def _save_tables(
         self, folder: Path, further: Mapping[str, Mapping[str, Results]], *, overwrite: bool
     ) -> dict[str, str]:
-        """Write tables and `further` ones of each analysis; return the names of the files."""
+        """Write tables and `further` tables of each analysis; return the filenames."""
         folder.mkdir(parents=True, exist_ok=True)
         saved = {}
         for name, analysis in self.shown.items():
@@ -465,35 +468,35 @@ class Battery:
 
 
 def _files_and_terms(described: Description) -> tuple[list[str], list[str] | None]:
-    """Read the table of energies: a name or a list of names each."""
+    """Return files and terms from the table of energies; each is a name or a list of names."""
     given = {key: [one] if isinstance(one, str) else one for key, one in described.items()}
     texts = [text for one in given.values() for text in (one if isinstance(one, list) else [None])]
     if not {"files"} <= given.keys() <= {"files", "terms"} or {*map(type, texts)} != {str}:
         raise UnsupportedError(
-            f"[{ENERGIES}]: expected files, and perhaps terms, as lists of names, found "
+            f"[{ENERGIES}]: expected files and optionally terms, as lists of names, found "
             f"{dict(described)}"
         )
     return given["files"], given.get("terms")
 
 
 def _of_frames(energies: Energies, analysis: AnalysisBase) -> Energies:
-    """Leave out energies before and after the frames of a run, where times of both are known."""
+    """Drop energies at times outside the frames of a run, if times of both are known."""
     times = analysis.times[np.isfinite(analysis.times)]
     if not analysis.times_known or len(times) == 0 or energies.axis_title != "time (ps)":
-        warn("energies: times are not known, and all rows were taken")
+        warn("energies: times are unknown, so all rows are used")
         return energies
     try:
         return energies.between(times.min(), times.max())
     except UnsupportedError:
         warn(
-            f"energies: {energies.span}, are at other times than the frames, {times.min():g} to "
-            f"{times.max():g} ps: all rows were taken"
+            f"energies: {energies.span}, do not overlap with the frames, {times.min():g} to "
+            f"{times.max():g} ps: all rows are used"
         )
         return energies
 
 
 def _summaries_in(folder: Path) -> list[Path]:
-    """List the files of all groups together in the folder of a battery that had groups."""
+    """List the files that a battery with groups wrote for all groups together."""
     try:
         found = tomllib.loads((folder / "battery.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -503,9 +506,9 @@ def _summaries_in(folder: Path) -> list[Path]:
 
 
 def _make(name: str, description: Description, universe: System) -> AnalysisBase:
-    """Make the analysis of one table."""
+    """Make the analysis that one table describes."""
     if Path(name).name != name or name in ("", ".", ".."):
-        raise UnsupportedError(f"[{name}]: the name is that of files, and cannot be so")
+        raise UnsupportedError(f"[{name}]: the name is used for files, and is not a valid filename")
     given = dict(description)
     cls = class_of(given.pop("analysis", name), f"[{name}]: ")
     known = inspect.signature(cls).parameters
@@ -528,7 +531,7 @@ def _make(name: str, description: Description, universe: System) -> AnalysisBase
         if one.default is one.empty and one.kind == one.POSITIONAL_OR_KEYWORD and key not in given
     ]
     if lacking:
-        raise UnsupportedError(f"[{name}]: {cls.__name__} needs {joined(lacking)}, too")
+        raise UnsupportedError(f"[{name}]: {cls.__name__} also needs {joined(lacking)}")
     try:
         for key, value in given.items():
             if key in atoms:
@@ -541,7 +544,7 @@ def _make(name: str, description: Description, universe: System) -> AnalysisBase
 
 
 def _select(where: str, key: str, given: object, universe: System) -> object:
-    """Make groups of selections, and of lists of them; what is a group already stays so."""
+    """Replace selections, and lists of selections, by atom groups; keep other values."""
     if isinstance(given, list):
         return tuple(_select(where, key, one, universe) for one in given)
     if not isinstance(given, str):

@@ -1,4 +1,4 @@
-"""Files of batteries in TOML: analyses by name, and groups of replicas."""
+"""Battery files in TOML: descriptions of analyses, and groups of replicas."""
 
 import os
 import tomllib
@@ -11,7 +11,7 @@ from paceline.trajectory.open import files_named
 
 
 class ReplicaFiles(NamedTuple):
-    """A group of replicas: its topology, and the files of each replica's trajectory."""
+    """Group of replicas: one topology, and the trajectory files of each replica."""
 
     topology: str
     replicas: list[list[str]]
@@ -20,7 +20,7 @@ class ReplicaFiles(NamedTuple):
 def read_battery_file(
     path: str | os.PathLike,
 ) -> tuple[dict[str, Description], dict[str, ReplicaFiles]]:
-    """Read analyses, and groups of replicas where a file has any, from TOML."""
+    """Read descriptions of analyses, and groups of replicas if there are any, from a TOML file."""
     where = os.fspath(path)
     with open(path, "rb") as file:
         try:
@@ -31,7 +31,7 @@ def read_battery_file(
     for name, value in found.items():
         if not isinstance(value, dict):
             raise UnsupportedError(
-                f"{where}: expected a table of each analysis, such as [rmsd], "
+                f"{where}: expected a table for each analysis, such as [rmsd], "
                 f"found {name} = {value!r}"
             )
     if not isinstance(groups, dict):
@@ -40,7 +40,7 @@ def read_battery_file(
 
 
 def _group(where: str, described: object) -> ReplicaFiles:
-    """Check the table of a group, and find its files."""
+    """Check the table of a group, and return its files."""
     keys = {"topology", "trajectories"}
     if not isinstance(described, dict) or described.keys() != keys:
         raise UnsupportedError(f"{where}: expected topology and trajectories, found {described!r}")
@@ -51,13 +51,13 @@ def _group(where: str, described: object) -> ReplicaFiles:
     if not all(isinstance(one, str) for one in flat) or len(texts) == 1:
         raise UnsupportedError(
             f"{where}: expected the name of a topology, and trajectories as a pattern, or a list "
-            f"of files or of lists of them, found {described!r}"
+            f"whose items are files or lists of files, found {described!r}"
         )
     return ReplicaFiles(topology, replicas_named(given))
 
 
 def replicas_named(given: Sequence[str | Sequence[str]]) -> list[list[str]]:
-    """Find the files of each replica: those of patterns are one each, those of a list follow.
+    """Return the files of each replica: a pattern has one file per replica, a list is one replica.
 
     Examples
     --------
@@ -75,14 +75,14 @@ def replicas_named(given: Sequence[str | Sequence[str]]) -> list[list[str]]:
         if (places := tuple(map(os.path.realpath, files))) in known:
             raise UnsupportedError(
                 f"{' '.join(files)}: given as two replicas of a group, whose means would seem to "
-                "agree: give each once"
+                "agree: list each file only once"
             )
         known.add(places)
     return replicas
 
 
 def toml_of(tables: Mapping[str, Mapping[str, object]], parent: str = "") -> str:
-    """Write tables of TOML, whose names begin with a `parent`."""
+    """Format TOML tables whose names begin with `parent`."""
     texts = []
     for name, values in tables.items():
         lines = [f"{key} = {_toml(value)}" for key, value in values.items()]
@@ -96,11 +96,11 @@ def _key(name: str) -> str:
 
 
 def _toml(value: object) -> str:
-    """Write a value of TOML."""
+    """Format a value as TOML."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        # Escapes of JSON are among those of TOML.
+        # TOML allows all escapes of JSON.
         import json
 
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")

@@ -1,4 +1,4 @@
-"""Page of the results of a battery: what it says of the system, and of each analysis."""
+"""HTML page with the results of a battery: summary of the system, and a card per analysis."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from paceline.performance.results_page import Overview, ResultDrawing, ResultSec
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase
 
-#: Words for selections in headings, and characters of a selection that is in one otherwise.
+#: Words for common selections in headings.
 OF_ATOMS = {
     **{"backbone": "backbone", "protein": "protein", "nucleic": "nucleic acid"},
     **{
@@ -34,17 +34,17 @@ OF_ATOMS = {
     **{"name CA": "Cα", "protein and name CA": "Cα"},
 }
 LONGEST = 40
-#: Series of an analysis that its card lists, and that the summary names, at most.
+#: Maximum number of series in the card of an analysis, and in its sentence of the summary.
 LISTED, SUMMARISED = 20, 3
-#: Characters of a warning that the summary repeats.
+#: Maximum length of a warning that the summary repeats, characters.
 SHORT_WARNING = 240
-#: Size of a figure, and of that of a further table, whose rows have names, inches.
+#: Size of a figure, and of the figure of a further table, whose rows have names, inches.
 FIGURE_SIZE, FURTHER_SIZE = (5.2, 2.9), (5.2, 3.6)
-#: Titles of the table of means.
+#: Column titles of the table of means.
 OF_MEANS = ("series", "mean ± 95 %", "independent", "converged")
 FOOTER = (
-    "Intervals are of 95 %, by Student's t with the statistical inefficiency of Chodera et al. "
-    f"(2007); of fewer than {ENOUGH} independent values a mean is not converged."
+    "Intervals are 95 % intervals, by Student's t with the statistical inefficiency of Chodera et "
+    f"al. (2007). With fewer than {ENOUGH} independent values, a mean is not converged."
 )
 
 
@@ -58,17 +58,17 @@ class ShownBattery(Protocol):
 
     @property
     def shown(self) -> dict[str, Any]:
-        """Analyses by name, and energies beside them."""
+        """Analyses by name, including the energies."""
 
     @property
     def described(self) -> dict[str, Mapping[str, Any]]:
-        """Their parameters by name."""
+        """Parameters of the analyses, by name."""
 
 
 def heading(
     name: str, analysis: "AnalysisBase | Energies", description: Mapping[str, object]
 ) -> str:
-    """Write the heading of an analysis, as "Backbone RMSD", behind a name of the user's own."""
+    """Make the heading of an analysis, such as "Backbone RMSD", after a name set by the user."""
     if isinstance(analysis, Energies):
         return "Energies"
     declared = {one["class"].partition(".")[2]: one for one in catalogue().values()}
@@ -94,7 +94,7 @@ def page_of_battery(
     further: Mapping[str, Mapping[str, Results]],
     options: FigureOptions,
 ) -> str:
-    """Make the page, given names of files, further results of analyses, and options of figures."""
+    """Make the page; arguments are filenames, further results, and figure options."""
     headings = {
         name: heading(name, analysis, battery.described[name])
         for name, analysis in battery.shown.items()
@@ -114,17 +114,17 @@ def page_of_battery(
 
 
 def warnings_of(left_out: Sequence[str], warnings: Sequence[str]) -> list[str]:
-    """List what was left out, and further warnings."""
+    """List the reasons for analyses that were left out, and all other warnings."""
     reasons = [f"left out: {reason}" for reason in left_out]
     said = [one for one in warnings if not one.startswith("left out of the battery: ")]
     return list(dict.fromkeys([*reasons, *said]))
 
 
 def _facts(battery: ShownBattery, one: "AnalysisBase") -> list[tuple[str, str]]:
-    """Facts about the run of which `one` is an analysis."""
+    """Return facts about the run, to which the analysis `one` belongs."""
     atoms, timings = battery.universe.atoms, one.timings
     times = one.times if one.times_known else None
-    unknown = "" if one.times_known else f"; times not known: {one.provenance[UNKNOWN_TIMES]}"
+    unknown = "" if one.times_known else f"; times unknown: {one.provenance[UNKNOWN_TIMES]}"
     facts = {
         "trajectory": str(one.provenance["trajectory"]),
         "atoms": f"{len(atoms):,} in {len(atoms.residues):,} residues",
@@ -140,7 +140,7 @@ def _facts(battery: ShownBattery, one: "AnalysisBase") -> list[tuple[str, str]]:
 def transformations_of(
     analyses: "Mapping[str, AnalysisBase] | Mapping[tuple[str, int, str], AnalysisBase]",
 ) -> str:
-    """Describe the transformations of a run, and of which analyses, where these differ."""
+    """Describe the transformations of a run; name the analyses if transformations differ."""
     of: dict[str, list[str]] = {}
     for name, one in analyses.items():
         of.setdefault(one.provenance.get("transforms", ""), []).append(f"{name}")
@@ -152,7 +152,7 @@ def transformations_of(
 def _paragraphs(
     battery: ShownBattery, one: "AnalysisBase", headings: Mapping[str, str], warnings: Sequence[str]
 ) -> Iterator[str]:
-    """Write the summary: the system, the frames, the answers, and what is in doubt."""
+    """Write the paragraphs of the summary: system, frames, results, and doubtful results."""
     span = describe_span(one.frames, one.times if one.times_known else None)
     yield f"{system_sentence(battery.universe)} The results are of {span}."
     found: list[str] = []
@@ -178,20 +178,20 @@ def _paragraphs(
             "Their means and intervals may change in a longer simulation."
         )
     elif found:
-        yield f"All means are converged: of {ENOUGH} independent values or more."
+        yield f"All means are converged, with {ENOUGH} or more independent values."
     if one.damaged:
         yield f"{many(len(one.damaged), 'damaged frame')} left out."
     yield warnings_sentence(warnings)
 
 
 def system_sentence(universe: System) -> str:
-    """Describe what a system holds."""
+    """Describe the molecules in a system."""
     n_atoms = many(len(universe.atoms), "atom")
-    return f"The system holds {describe_system(universe)}: {n_atoms} in all."
+    return f"The system contains {describe_system(universe)}: {n_atoms} in all."
 
 
 def warnings_sentence(warnings: Sequence[str]) -> str:
-    """Repeat a single warning, or count them."""
+    """Repeat a single warning, or count several warnings."""
     if len(warnings) == 1 and len(warnings[0]) <= SHORT_WARNING:
         return f"There is one warning: {warnings[0].rstrip('.')}."
     if not warnings:
@@ -201,7 +201,7 @@ def warnings_sentence(warnings: Sequence[str]) -> str:
 
 
 def in_sentence(title: str) -> str:
-    """Write a heading as it stands within a sentence.
+    """Change the case of a heading for use within a sentence.
 
     Examples
     --------
@@ -214,7 +214,7 @@ def in_sentence(title: str) -> str:
 
 
 def _sentences(results: Results, table: Table) -> list[str]:
-    """Describe findings, or a profile of one column; none of maps and of many columns."""
+    """Describe the findings of a table, or a profile with one column; empty for other tables."""
     is_profile = len(table.y) == 1 and len(table.keys or [table.x]) == 1 and not table.bars
     if table.notes:
         return results.summary()
@@ -222,7 +222,7 @@ def _sentences(results: Results, table: Table) -> list[str]:
 
 
 def _brief(table: Table, means: Mapping[str, SeriesMean]) -> list[str]:
-    """Write means with units, by their names where there are several."""
+    """Format means with units; with names if there are several means."""
     texts = {title: mean_with_interval(mean, title) for title, mean in means.items()}
     if len(table.y) == 1:
         return list(texts.values())
@@ -231,7 +231,7 @@ def _brief(table: Table, means: Mapping[str, SeriesMean]) -> list[str]:
 
 
 def mean_with_interval(mean: SeriesMean, title: str = "") -> str:
-    """Write a mean and its interval, in the unit that the title of its series names."""
+    """Format a mean with its interval, in the unit from the title of its series."""
     return re.split(r" \(95 %\)|, ", mean.with_unit(name_and_unit(title)[1]))[0]
 
 
@@ -243,7 +243,7 @@ def _section(
     further: Mapping[str, Results],
     options: FigureOptions,
 ) -> ResultSection:
-    """Describe the card of an analysis."""
+    """Make the card of an analysis on the page."""
     analysis = battery.shown[name]
     results, table = analysis.results, analysis.results.table
     given = battery.described[name].items()
@@ -280,12 +280,12 @@ def _section(
 
 
 def _is_doubtful(mean: SeriesMean) -> bool:
-    """True if a mean is not converged; a number that is the same in all frames is known."""
+    """True if a mean is not converged, unless the value is constant in all frames."""
     return not mean.converged and mean.error != 0
 
 
 def _lines(means: Mapping[str, SeriesMean]) -> list[Sequence[str]]:
-    """Rows of the table of means."""
+    """Format the rows of the table of means."""
     return [
         (
             title,
@@ -300,7 +300,7 @@ def _lines(means: Mapping[str, SeriesMean]) -> list[Sequence[str]]:
 def _drawing(
     results: Results, size: tuple[float, float], table: Table, options: FigureOptions
 ) -> ResultDrawing:
-    """Draw results for the page, and make charts of them."""
+    """Draw results for the page; the figure includes data for interactive charts."""
     from matplotlib.figure import Figure
 
     suited = results.options_of(options)

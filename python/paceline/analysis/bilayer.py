@@ -17,11 +17,11 @@ from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_not_empty
 from paceline.transform.compounds import fragments_of, known_bonds
 
-#: Maximum standard deviation of the heights of a leaflet's headgroups, as a part of the thickness.
+#: Maximum standard deviation of the heights of headgroups in a leaflet, relative to thickness.
 FLAT = 0.25
-#: Maximum number of atoms of a molecule that is a lipid.
+#: Maximum number of atoms in a molecule that counts as a lipid.
 LARGEST_LIPID = 500
-#: Numbers of a frame: lipids and spread of both leaflets, the upper one first, area and thickness.
+#: Number of values per frame: lipids and spread of the upper and lower leaflet, area, thickness.
 COLUMNS = 6
 
 
@@ -32,41 +32,41 @@ class Bilayer(AnalysisBase):
       d = \langle z \rangle_\mathrm{upper} - \langle z \rangle_\mathrm{lower}$$
 
     where $A_{xy}$ is the area of the cell in the plane of the membrane, $n_\mathrm{lipids}$ the
-    number of headgroups of a leaflet, and $\langle z \rangle$ the mean height of these: of
-    phosphorus atoms, $d$ is the distance $D_\mathrm{HH}$ (Nagle & Tristram-Nagle 2000, Biochim.
-    Biophys. Acta 1469, 159). Leaflets are the two largest components of headgroups within the
-    cutoff, as of `LeafletSeries`. The upper leaflet has its heads above its tails, so that a
-    bilayer may lie across the cell's border; of headgroups alone, it is the upper one of the
-    nearest images.
+    number of headgroups in a leaflet, and $\langle z \rangle$ their mean height. If the headgroups
+    are phosphorus atoms, $d$ is the distance $D_\mathrm{HH}$ (Nagle & Tristram-Nagle 2000, Biochim.
+    Biophys. Acta 1469, 159). The leaflets are the two largest components of headgroups within the
+    cutoff, as in `LeafletSeries`. In the upper leaflet, heads are above tails, so that a bilayer
+    may cross the border of the cell. If the group contains only headgroups, the upper leaflet is
+    the upper one of the nearest images.
 
-    The area of a protein in the membrane is not subtracted: a warning says so.
+    The area of a protein in the membrane is not subtracted; a warning reports this.
 
     Parameters
     ----------
     atomgroup : AtomGroup
-        Atoms of the headgroups, one a lipid, such as "name P" or "name PO4".
+        Headgroup atoms, one per lipid, such as "name P" or "name PO4".
     cutoff : float
-        Largest distance at which headgroups of a leaflet are connected, Å.
+        Maximum distance between connected headgroups of a leaflet, Å.
 
     Attributes
     ----------
     results.area_per_lipid : numpy.ndarray of float64, shape (n_frames, 2)
-        Area per lipid of the upper and of the lower leaflet, Å². NaN in frames that were left out,
-        that have no two leaflets, or in which these are not flat, and a warning says so.
+        Area per lipid of the upper and of the lower leaflet, Å². NaN in frames that were left out.
+        Also NaN, with a warning, in frames without two leaflets or with leaflets that are not flat.
     results.thickness : numpy.ndarray of float64, shape (n_frames,)
-        Distance between the mean heights of the headgroups, Å; NaN as above.
+        Distance between the mean heights of the headgroups, Å; NaN in the same frames.
     results.n_lipids : numpy.ndarray of float64, shape (n_frames, 2)
-        Number of headgroups of the upper and of the lower leaflet; NaN as above.
+        Number of headgroups in the upper and in the lower leaflet; NaN in the same frames.
 
     Raises
     ------
     SelectionError
-        No atoms are selected.
+        The group is empty.
     UnsupportedError
-        The group updates itself.
+        The group is an UpdatingAtomGroup.
     ValueError
-        A cutoff that is not a length. In the run, as `AnalysisError`: a frame without a cell, or
-        whose cell does not have two vectors in the plane of x and y.
+        The cutoff is not a length. In the run, as `AnalysisError`: a frame has no cell, or its
+        cell does not have two vectors in the xy plane.
 
     Examples
     --------
@@ -83,9 +83,9 @@ class Bilayer(AnalysisBase):
         name="bilayer",
         summary="area per lipid and thickness of a membrane",
         description=(
-            "Area per lipid (Å²) of each leaflet and thickness (Å) of a flat membrane whose normal "
-            "is along z: area of the cell by the number of headgroups, and distance between the "
-            "mean heights of the headgroups of both leaflets."
+            "Area per lipid (Å²) of each leaflet and thickness (Å) of a flat membrane with its "
+            "normal along z. The area per lipid is the area of the cell divided by the number of "
+            "headgroups. The thickness is the distance between the mean heights of the headgroups."
         ),
         section="distributions.md#area-per-lipid-and-thickness",
         needs=("a cell",),
@@ -107,22 +107,22 @@ class Bilayer(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Headgroups, and the other atoms of their lipids."""
+        """Indices of the headgroups, and of the other atoms of their lipids."""
         return np.union1d(self._heads, self._lipids)
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {"atoms": describe_atoms(self.atomgroup), "cutoff": self.cutoff}
 
     def prepare(self) -> PerFrame:
-        """Find the headgroups among the atoms that are read."""
+        """Find the headgroups in the decoded atoms, and make the worker part."""
         heads, lipids = (
             np.searchsorted(self.indices, some) for some in (self._heads, self._lipids)
         )
         return _Heights(heads, lipids, self._head_of, self.cutoff)
 
     def finish(self, value: np.ndarray) -> None:
-        """Divide the area, and leave out frames without two flat leaflets."""
+        """Compute areas per lipid; set NaN in frames without two flat leaflets."""
         n_lipids, spread, area, thickness = value[:, :2], value[:, 2:4], value[:, 4], value[:, 5]
         has_two = ~np.isnan(thickness)
         flat = has_two & (spread.max(axis=1) <= FLAT * thickness)
@@ -132,7 +132,7 @@ class Bilayer(AnalysisBase):
             lack = self._lack(has_two)
             if flat.any():
                 lack = (
-                    f"Bilayer: {many(n_other, 'frame')} of {n_read} without two flat leaflets "
+                    f"Bilayer: {many(n_other, 'frame')} of {n_read} do not have two flat leaflets "
                     "normal to z: their areas and thicknesses are NaN"
                 )
         self.remark("flat", lack)
@@ -158,35 +158,35 @@ class Bilayer(AnalysisBase):
         """Describe why no frame has a flat bilayer."""
         if has_two.any():
             return (
-                "Bilayer: the heights of a leaflet's headgroups differ too much from each other: "
-                "the membrane is curved or tilted, or its normal is not along z; all "
+                "Bilayer: the headgroups of a leaflet are not at the same height: the membrane is "
+                "curved or tilted, or its normal is not along z; all "
                 "numbers are NaN"
             )
         return (
-            "Bilayer: in no frame are there two leaflets with their heads on opposite sides: "
-            f"within {self.cutoff:g} Å headgroups are connected otherwise; choose another cutoff "
+            "Bilayer: no frame has two leaflets with their heads on opposite sides: within "
+            f"{self.cutoff:g} Å headgroups are connected otherwise; set another cutoff "
             "(--cutoff), or other headgroups (--select); all numbers are NaN"
         )
 
     def _note_protein(self) -> None:
-        """Warn of a protein, whose area counts as that of lipids."""
+        """Warn of a protein, because its area is included in the area per lipid."""
         try:
             protein = self.atomgroup.universe.select_atoms("protein")
-        except AttributeError:  # the topology has no residue names
+        except AttributeError:  # topology without residue names
             return
         if len(protein):
             self.remark(
                 "protein",
-                "Bilayer: the system holds a protein; where it is in the membrane, areas per lipid "
-                "include its area",
+                "Bilayer: the system contains a protein; if the protein is in the membrane, areas per "
+                "lipid include its area",
             )
 
 
 def _lipids_of(heads: Atoms) -> tuple[np.ndarray, np.ndarray]:
-    """Find the atoms of each head's lipid, and the place of the head of each.
+    """Find the atoms of each headgroup's lipid, and the index of the headgroup of each atom.
 
-    Lipids are molecules by bonds, or else residues. Both arrays are empty if any has several heads
-    or no other atom.
+    Lipids are molecules by bonds, or else residues. Both arrays are empty if a lipid has several
+    headgroups or no other atom.
     """
     universe, bonds = heads.universe, known_bonds(heads.universe)
     molecules = universe.atoms.resindices
@@ -203,7 +203,7 @@ def _lipids_of(heads: Atoms) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Heights(CoreHalf, PerFrame):
-    """Worker part: `COLUMNS` numbers of each frame, NaN without two leaflets."""
+    """Worker part: the `COLUMNS` values of each frame, NaN if there are not two leaflets."""
 
     def __init__(self, heads: np.ndarray, lipids: np.ndarray, head_of: np.ndarray, cutoff: float):
         self._heads, self._lipids, self._head_of = heads, lipids, head_of
@@ -223,8 +223,8 @@ class _Heights(CoreHalf, PerFrame):
             vectors = vectors_of(block.cells[row : row + 1])[0]
             if not (vectors[2, 2] > 0 and np.abs(vectors[:2, 2]).max() < 1e-3):
                 raise ValueError(
-                    f"frame {block.frames[row]}: expected a cell with two vectors in the plane of "
-                    "x and y, as the area of a membrane is that of the cell"
+                    f"frame {block.frames[row]}: expected a cell with two vectors in the xy plane, "
+                    "because the area of the membrane is that of the cell"
                 )
             if np.isnan(components[row]).any():
                 continue
@@ -233,7 +233,7 @@ class _Heights(CoreHalf, PerFrame):
         return rows
 
     def _of_frame(self, components: np.ndarray, z: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        """Compute the numbers of one frame, given heights of all atoms and vectors of the cell."""
+        """Compute the values of one frame from the heights of all atoms and the cell vectors."""
         height, found = vectors[2, 2], np.full(COLUMNS, np.nan)
         sizes = np.bincount(components)
         largest = np.argsort(-sizes, kind="stable")[:2]
@@ -264,5 +264,5 @@ class _Heights(CoreHalf, PerFrame):
 
 
 def _nearest(steps: np.ndarray, height: float) -> np.ndarray:
-    """Take steps along z to nearest images."""
+    """Map steps along z to the nearest periodic images."""
     return steps - height * np.round(steps / height)

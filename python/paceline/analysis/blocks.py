@@ -1,4 +1,4 @@
-"""Intervals of functions of the time between frames, by blocks of pairs of frames."""
+"""Confidence intervals of functions of the lag time, by blocks of pairs of frames."""
 
 from dataclasses import dataclass
 
@@ -6,33 +6,33 @@ import numpy as np
 
 from paceline.analysis.uncertainty import students_t, with_error
 
-#: Blocks of a run.
+#: Number of blocks of a run.
 N_BLOCKS = 10
-#: Longest time between frames that has an interval, in blocks.
+#: Longest lag time with an interval, in lengths of a block.
 REACH = 2
-#: Times that a run must be as long as an integral, so that its interval can be believed.
+#: Minimum ratio of the length of a run and an integral (time) with a reliable interval.
 ENOUGH_TIMES = 100
 
 
 @dataclass(frozen=True)
 class BlockSums:
-    """Sums over pairs of frames, and what they are divided by, of each block and time between.
+    """Sums over pairs of frames and their divisors, for each block and lag time.
 
-    Both of shape (n_blocks, n_lags). A pair belongs to the block of its first frame, so that the
-    sum over blocks is that of the run.
+    Both arrays have shape (n_blocks, n_lags). A pair belongs to the block of its first frame, so
+    the sum over blocks is the sum over the run.
     """
 
     sums: np.ndarray
     counts: np.ndarray
 
     def without_each(self) -> np.ndarray:
-        """Compute the function of all blocks but one, for each of them: its shape is theirs."""
+        """For each block, compute the function of all other blocks: shape (n_blocks, n_lags)."""
         with np.errstate(invalid="ignore", divide="ignore"):
             return (self.sums.sum(axis=0) - self.sums) / (self.counts.sum(axis=0) - self.counts)
 
 
 def block_starts(n_frames: int, longest: int) -> np.ndarray:
-    """Choose the first frames of blocks, and their end; one block where they would be too short."""
+    """Choose the first frames of blocks and the end; a single block if several are too short."""
     length = n_frames // N_BLOCKS
     n_blocks = N_BLOCKS if 0 < longest <= REACH * length and length > 1 else 1
     starts = np.arange(n_blocks + 1) * (n_frames // n_blocks)
@@ -41,9 +41,9 @@ def block_starts(n_frames: int, longest: int) -> np.ndarray:
 
 
 def block_products(series: np.ndarray, gaps: np.ndarray) -> BlockSums | None:
-    """Sum up inner products of vectors, shape (n_frames, width), without those of the gaps.
+    """Sum inner products of vectors, shape (n_frames, width), at lag times of up to two blocks.
 
-    For times between frames of up to two blocks; None of a run that is too short for blocks.
+    `gaps` are rows that are left out. Returns None for a run that is too short for blocks.
     """
     n_frames = len(series)
     longest = REACH * (n_frames // N_BLOCKS)
@@ -66,17 +66,18 @@ def _pairs(starts: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _lagged(first: np.ndarray, second: np.ndarray, longest: int) -> np.ndarray:
-    """Sum products of row i of one array and row i + lag of another, for each lag."""
+    """For each lag, sum the products of row i of `first` and row i + lag of `second`."""
     size = 1 << (len(first) + longest).bit_length()
     one, other = (np.fft.rfft(values, size, axis=0) for values in (first, second))
     return np.fft.irfft((one.conj() * other).sum(axis=1), size)[: longest + 1]
 
 
 def jackknife_interval(without_each: np.ndarray) -> np.ndarray:
-    """Half of the width of the 95 % interval of a number, or of arrays, by Student's t.
+    """Half the width of the 95 % interval of a number or of arrays, by Student's t.
 
-    Given those of all blocks but one, for each block (Quenouille 1956, Biometrika 43, 353; Tukey
-    1958): right also of numbers that are not means.
+    The argument contains, for each block, the value computed from all other blocks (jackknife:
+    Quenouille 1956, Biometrika 43, 353; Tukey 1958). This is also valid for values that are not
+    means.
     """
     n = len(without_each)
     off = without_each - without_each.mean(axis=0)
@@ -85,16 +86,16 @@ def jackknife_interval(without_each: np.ndarray) -> np.ndarray:
 
 
 def is_converged(integral: float, length: float) -> bool:
-    """Tell whether a run is as many times as long as a time as its interval needs."""
+    """True if a run is at least `ENOUGH_TIMES` times as long as the integral."""
     return length >= ENOUGH_TIMES * integral
 
 
 def time_with_interval(
     value: float, interval: float, *, converged: bool, end: str = "", unit: str = "ps"
 ) -> str:
-    """Write a time of a correlation with its 95 % interval, and whether it is converged.
+    """Format a correlation time with its 95 % interval, and say if it is not converged.
 
-    Its integral ends as `end` says.
+    `end` is appended; it describes where the integral ends.
     """
     note = "" if converged else ", not converged"
     if np.isnan(interval):

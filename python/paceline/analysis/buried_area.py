@@ -1,4 +1,4 @@
-"""Surface that two groups of atoms bury between them."""
+"""Surface area that is buried in the interface of two groups of atoms."""
 
 from typing import Any
 
@@ -20,47 +20,48 @@ from paceline.transform.atom_choice import check_not_empty, check_static
 
 
 class BuriedArea(AnalysisBase):
-    r"""Solvent-accessible surface that two groups of atoms bury between them.
+    r"""Solvent-accessible surface area buried in the interface of two groups of atoms.
 
     $$A_\mathrm{buried} = A_1 + A_2 - A_{12}$$
 
-    where $A_1$ and $A_2$ are the areas of each group as if there were no other atoms, and $A_{12}$
-    that of both together (Chothia & Janin 1975, Nature 256, 705), all by `SASA`. It counts the
-    surface of both groups: the area of the interface is half of it.
+    where $A_1$ and $A_2$ are the areas of each group without any other atoms, and $A_{12}$ is the
+    area of both groups together (Chothia & Janin 1975, Nature 256, 705). All areas are computed as
+    by `SASA`. The buried area includes the surfaces of both groups; the area of the interface is
+    half of it.
 
     Parameters
     ----------
     ag1 : AtomGroup
         First group, such as a ligand or a chain.
     ag2 : AtomGroup
-        Second group, of the same Universe and without atoms of the first.
+        Second group, from the same Universe and without atoms of the first group.
     probe_radius : float
         Radius of the solvent, Å.
     n_points : int
-        Points on each sphere, 1 to 65,536.
+        Number of points on each sphere, 1 to 65,536.
     radii : None, str or mapping
-        Radii of elements, as for `SASA`.
+        Radii of the elements, as for `SASA`.
 
     Attributes
     ----------
     results.buried : numpy.ndarray of float64, shape (n_frames,)
         Buried area of both groups, Å². NaN in a damaged frame that was left out.
     results.areas : numpy.ndarray of float64, shape (n_frames, 3)
-        Areas of the first group, of the second, and of both together, Å².
+        Areas of the first group, of the second group, and of both together, Å².
     results.buried_of_residues : numpy.ndarray of float64, shape (n_frames, n_residues)
-        Area of each residue of the first group, and then of the second, that the other group
-        buries, Å².
+        Area of each residue that the other group buries, Å²: residues of the first group, then
+        those of the second group.
     results.resindices : numpy.ndarray of int64, shape (n_residues,)
         Indices of these residues.
 
     Raises
     ------
     SelectionError
-        No atoms, atoms that are in both groups, or atoms without a known radius.
+        A group is empty, the groups share atoms, or the radius of an atom is unknown.
     UnsupportedError
-        A group updates itself.
+        A group is an UpdatingAtomGroup.
     ValueError
-        Parameters that are out of range.
+        A parameter is out of range.
 
     Examples
     --------
@@ -75,10 +76,10 @@ class BuriedArea(AnalysisBase):
 
     declaration = Declaration(
         name="buried-area",
-        summary="surface that two groups of atoms bury between them",
+        summary="surface area buried between two groups of atoms",
         description=(
-            "Areas (Å²) of the atoms of --select alone, of those of --select-2 alone and of both "
-            "together, and the area that they bury: the sum of the first two less the third."
+            "Areas (Å²) of the atoms of --select, of the atoms of --select-2, and of both "
+            "together, and the buried area: the sum of the first two areas minus the third."
         ),
         section="structure.md#buried-area",
         examples=(
@@ -89,7 +90,7 @@ class BuriedArea(AnalysisBase):
             "n_points",
             "probe_radius",
         ),
-        groups=("the atoms of the other group",),
+        groups=("atoms of the second group",),
         batteries=(
             Member(
                 "ligand",
@@ -117,9 +118,11 @@ class BuriedArea(AnalysisBase):
             check_not_empty(group.atoms, f"BuriedArea: {name}")
         shared = np.intersect1d(ag1.atoms.indices, ag2.atoms.indices)
         if len(shared) or ag1.universe is not ag2.universe:
-            found = f"{len(shared)} atoms are in both" if len(shared) else "they are of two"
+            found = (
+                f"they share {len(shared)} atoms" if len(shared) else "they belong to two Universes"
+            )
             raise SelectionError(
-                f"BuriedArea: the groups must be of one Universe and share no atoms; {found}"
+                f"BuriedArea: the groups must belong to one Universe and share no atoms; {found}"
             )
         super().__init__(ag1, verbose=verbose)
         self._groups = ag1.atoms.unique, ag2.atoms.unique
@@ -131,18 +134,18 @@ class BuriedArea(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms of both groups."""
+        """Indices of the atoms of both groups."""
         return self._surfaces[2].indices
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         of_both = self._surfaces[2].parameters()
         first, second = map(describe_atoms, self._groups)
         kept = {name: of_both[name] for name in ("probe_radius", "n_points", "radii")}
         return {"atoms": first, "atoms 2": second, **kept}
 
     def prepare(self) -> PerFrame:
-        """Number the residues of the groups, alone and together."""
+        """Number the residues of the groups, for each group and for both together."""
         indices = self.indices
         first, second = (group.resindices for group in self._groups)
         parts = [np.unique(one, return_inverse=True)[1].reshape(-1) for one in (first, second)]
@@ -161,7 +164,7 @@ class BuriedArea(AnalysisBase):
         return _Surfaces(kernels, surface.probe_radius, surface.n_points)
 
     def finish(self, value: np.ndarray) -> None:
-        """Subtract the areas of both groups together from those of each alone."""
+        """Subtract the area of both groups together from the sum of their separate areas."""
         residues = [group.residues for group in self._groups]
         n_first, n_all = len(residues[0]), len(residues[0]) + len(residues[1])
         alone, both = value[:, :n_all], value[:, n_all:]
@@ -191,10 +194,11 @@ class BuriedArea(AnalysisBase):
 
 
 class _Surfaces(CoreHalf, PerFrame):
-    """Worker part: areas of residues of each group alone, and of those of both together.
+    """Worker part: areas of residues, for each group alone and for both groups together.
 
-    `kernels` are the places of the atoms of a surface among all that are decoded, their radii, and
-    the place in the surface and the part of each atom that is reported, and the number of parts.
+    There is one item in `kernels` for each surface. It contains the columns of its atoms in the
+    decoded coordinates, their radii, the index of each reported atom in the surface and its part,
+    and the number of parts.
     """
 
     def __init__(

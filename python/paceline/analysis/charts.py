@@ -1,4 +1,4 @@
-"""Tables as charts of a page: series in time, and profiles of moderate size."""
+"""Interactive charts of tables for a page: time series, and profiles of moderate size."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,13 +22,13 @@ from paceline.performance.chart import MOST_CURVES, Chart, Curve
 
 
 def charts_of(table: Table, time_unit: str | None = None) -> list[Chart]:
-    """Make charts of what a figure of the table shows as lines; none of images and many columns."""
+    """Make charts of the curves in a table's figure; none for images and for many columns."""
     drawn = table.drawn or table
     if drawn.panels:
         return [
             chart for one in drawn.panels for chart in charts_of(replace(one, panels=()), time_unit)
         ]
-    if drawn.right:  # of another unit
+    if drawn.right:  # a second y axis with another unit
         beside = replace(drawn, y=drawn.right, y_label=drawn.right_label, right={})
         return [*charts_of(replace(drawn, right={}), time_unit), *charts_of(beside, time_unit)]
     if drawn.states is not None or drawn.image is not None:
@@ -59,7 +59,7 @@ def charts_of(table: Table, time_unit: str | None = None) -> list[Chart]:
 def charts_of_replicas(
     tables: Mapping[str, Sequence[Table | None]], time_unit: str | None = None
 ) -> list[Chart]:
-    """Make a chart of each series that replicas have, in the colours of groups, or of replicas."""
+    """Make one chart per series, with a curve for each replica in the colour of its group."""
     known = [table for of_group in tables.values() for table in of_group if table is not None]
     if not known or not known[0].is_series or known[0].no_mean:
         return []
@@ -82,7 +82,7 @@ def charts_of_replicas(
 
 
 def charts_of_profile(profile: Profile) -> list[Chart]:
-    """Make charts of the means of groups, and of differences from the first, with intervals."""
+    """Make charts with intervals: means of groups, and differences from the first group."""
     if len(profile.keys) > 1:
         return []
     ((x_label, x),) = profile.keys.items()
@@ -114,7 +114,7 @@ def charts_of_profile(profile: Profile) -> list[Chart]:
 
 
 def _pieces(curve: Curve) -> Iterator[Curve]:
-    """Split a curve where its abscissa is NaN, as between chains."""
+    """Split a curve at NaN in its x values, such as between chains."""
     runs = np.split(np.arange(len(curve.x)), np.flatnonzero(np.isnan(curve.x)))
     runs = [rows[~np.isnan(curve.x[rows])] for rows in runs]
     runs = [rows for rows in runs if len(rows)]
@@ -126,7 +126,7 @@ def _pieces(curve: Curve) -> Iterator[Curve]:
 
 
 def _with_times(curves: Sequence[Curve]) -> list[Curve]:
-    """Give rows of frames that were left out a place between their neighbours."""
+    """Interpolate the times of frames that were left out."""
     found = []
     for one in curves:
         known = np.flatnonzero(np.isfinite(one.x))
@@ -138,7 +138,7 @@ def _with_times(curves: Sequence[Curve]) -> list[Curve]:
 
 
 def _checked(chart: Chart, time_unit: str | None = None) -> list[Chart]:
-    """Bring times to a readable unit; leave out unsorted abscissas and too many curves."""
+    """Convert times to a readable unit; drop charts with unsorted x or with too many curves."""
     fits = 0 < len(chart.curves) <= MOST_CURVES
     sorted_ones = all(
         np.isfinite(one.x).all() and (np.diff(one.x) > 0).all() for one in chart.curves

@@ -1,4 +1,4 @@
-"""Choose frames by the rows of saved tables: by a condition, by their values, or by a bin."""
+"""Select frames by the rows of saved tables: by a condition, by values, or by a bin."""
 
 import os
 import re
@@ -21,17 +21,17 @@ FRAME, TIME = OF_FRAMES
 
 @dataclass(frozen=True)
 class ChosenFrames:
-    """Frames that were chosen, in their order in the trajectory, each once.
+    """Selected frames in trajectory order, without repeats.
 
     Attributes
     ----------
     frames : numpy.ndarray of int64, shape (n_frames,)
-        Frame numbers; None if the table has times only.
+        Frame numbers; None if the table contains only times.
     columns : mapping of str to numpy.ndarray
-        Rows of the table that were chosen: frames, times, and the columns that chose them. A column
-        whose title another table has, too, begins with the name of its file.
+        Selected rows of the table: frames, times, and the columns used for the selection. If
+        several tables have a column of the same title, the title begins with the filename.
     tables : sequence of SavedTable
-        The tables.
+        Tables that were read.
     """
 
     frames: np.ndarray | None
@@ -42,12 +42,12 @@ class ChosenFrames:
         return len(next(iter(self.columns.values())))
 
     def in_trajectory(self, trajectory: Any) -> np.ndarray:
-        """Find the numbers of the frames in a trajectory, by their times where they have no others.
+        """Find the frame numbers in a trajectory, by times if the table has no frame numbers.
 
         Parameters
         ----------
         trajectory : MDAnalysis reader, or trajectory of `paceline.open`
-            The frames that the table is about.
+            Trajectory from which the table was computed.
 
         Returns
         -------
@@ -57,14 +57,14 @@ class ChosenFrames:
         Raises
         ------
         UnsupportedError
-            A frame or a time that the trajectory does not have.
+            The trajectory lacks a frame or a time.
         """
         where = self.tables[0].path
         if self.frames is not None:
             if self.frames[-1] >= trajectory.n_frames or self.frames[0] < 0:
                 raise UnsupportedError(
-                    f"{where} has frame {self.frames[-1]}, and the trajectory "
-                    f"{trajectory.n_frames} frames: it was computed from others"
+                    f"{where} has frame {self.frames[-1]}, but the trajectory has only "
+                    f"{trajectory.n_frames} frames: the table belongs to another trajectory"
                 )
             return self.frames
         known = np.asarray(times_of(trajectory), dtype=float)
@@ -77,14 +77,14 @@ class ChosenFrames:
         bad = apart.min(axis=0) > max(rounding_of(known), 1e-9)
         if bad.any():
             raise UnsupportedError(
-                f"{where} has a row at {wanted[bad][0]:g} ps, and the trajectory no such frame: "
-                f"its times go from {known.min():g} to {known.max():g} ps"
+                f"{where} has a row at {wanted[bad][0]:g} ps, but the trajectory has no such "
+                f"frame: its times are {known.min():g} to {known.max():g} ps"
             )
         return np.unique(order[nearest])
 
 
 def times_of(trajectory: Any) -> np.ndarray:
-    """Times of all frames, ps; from the index, if there is one."""
+    """Return the times of all frames, ps; read from the frame index if there is one."""
     times = attribute_of(trajectory, "times")
     if times is None:
         return np.array([ts.time for ts in trajectory])
@@ -101,38 +101,37 @@ def choose_frames(
     at: Sequence[float] | None = None,
     number: int | None = None,
 ) -> ChosenFrames:
-    r"""Choose frames by the rows of tables that were saved with results.
+    r"""Select frames by the rows of tables that were saved with results.
 
     Parameters
     ----------
     tables : path-like or sequence of path-like
-        Tables as `Results.save` writes them, .csv, .tsv, .xvg or .npz; of several, the rows of
-        frames that all have. By default those that `surface` was computed from.
+        Tables as `Results.save` writes them, .csv, .tsv, .xvg or .npz. With several tables, only
+        frames in all of them are used. By default the tables from which `surface` was computed.
     where : str, optional
-        Condition, such as "rmsd < 2 and time > 10ns" or "cluster == 3": columns by their names
-        without units, in quotes where these are more than words; numbers with or without units;
-        comparisons, "and", "or", "not" and parentheses.
+        Condition, such as "rmsd < 2 and time > 10ns" or "cluster == 3". Columns are written by
+        name without unit, in quotes unless the name is a plain word. Numbers may have units.
+        Comparisons, "and", "or", "not" and parentheses are allowed.
     lowest, highest : str, optional
-        Column of which the rows with the least or the largest values are taken, of those that meet
-        the condition.
+        Column whose smallest or largest values select rows, among rows that meet the condition.
     surface : path-like, optional
-        Free-energy surface that was saved, .npz or .csv: frames of one of its bins are taken.
+        Saved free-energy surface, .npz or .csv; frames of one of its bins are selected.
     at : (float, float), optional
-        Point in that bin; by default, the bin with the least free energy.
+        Point in this bin; by default the bin with the lowest free energy.
     number : int, optional
-        Number of frames to take; by default one with `lowest` or `highest`, else all. Of a bin,
-        those nearest to its middle.
+        Number of frames; by default one with `lowest` or `highest`, otherwise all. In a bin, the
+        frames nearest to its center are selected.
 
     Returns
     -------
     ChosenFrames
-        The frames, for `paceline.Write(atoms, path).run(frames=chosen.frames)`.
+        Selected frames, for `paceline.Write(atoms, path).run(frames=chosen.frames)`.
 
     Raises
     ------
     UnsupportedError
-        A table without frames, a column that is not there, a condition that cannot be read or that
-        no row meets, or parameters that contradict each other.
+        A table has no frames, a column does not exist, a condition is invalid or no row meets it,
+        or parameters contradict each other.
 
     Examples
     --------
@@ -150,10 +149,10 @@ def choose_frames(
         whole_number("number", number, 1)
     ways = {"where": where, "lowest": lowest, "highest": highest, "surface": surface}
     if lowest is not None and highest is not None:
-        raise UnsupportedError("give one of lowest= (--lowest) and highest= (--highest)")
+        raise UnsupportedError("use only one of lowest= (--lowest) and highest= (--highest)")
     if all(way is None for way in ways.values()):
         raise UnsupportedError(
-            "nothing chooses frames: give where= (--where), lowest= (--lowest), highest= "
+            "no parameter selects frames: use where= (--where), lowest= (--lowest), highest= "
             "(--highest) or surface= (--minimum)"
         )
     bins = None if surface is None else _Surface(surface)
@@ -178,7 +177,7 @@ def choose_frames(
         rows = rows & inside
         titles = [*titles, *axes]
         if not rows.any():
-            raise UnsupportedError(f"{bins.path}: no frame of {name} is in that bin")
+            raise UnsupportedError(f"{bins.path}: no frame of {name} is in this bin")
     if (by := lowest or highest) is not None:
         title = find_title(columns, by, name)
         distance = columns[title] if lowest is not None else -columns[title]
@@ -194,22 +193,22 @@ def choose_frames(
 
 
 def _ranges(columns: Mapping[str, np.ndarray], titles: Sequence[str]) -> str:
-    """Describe the values of columns, for a condition that no row meets."""
+    """Describe the ranges of columns, for the error message if no row meets a condition."""
     known = [(title, columns[title][np.isfinite(columns[title])]) for title in titles]
     parts = [f"{title} is {one.min():g} to {one.max():g}" for title, one in known if len(one)]
     return f": {', '.join(parts)}" if parts else ""
 
 
 def columns_of(table: SavedTable) -> dict[str, np.ndarray]:
-    """Columns that have a number for each frame, with frames and times by the usual titles.
+    """Return columns with one number per frame; frames and times have their usual titles.
 
-    Raises `UnsupportedError` where no column says which frame a row is.
+    Raises `UnsupportedError` if no column contains frame numbers or times.
     """
     columns = {TIME if title == "times" else title: one for title, one in table.columns.items()}
     if table.path.suffix.lower() != ".npz" and FRAME not in table.arrays:
-        columns.pop(FRAME, None)  # "frames" of a table is how many there are
+        columns.pop(FRAME, None)  # a column "frames" contains numbers of frames
     known = table.facts.get("frames analysed", "")
-    # As `describe_frames` writes them.
+    # Parse the text that `describe_frames` writes.
     bounds = re.search(r"every(?: (\d+)\w\w)? frame from (\d+) to (\d+)$", known)
     alone = re.match(r"frame (\d+)", known)
     found_at = bounds.groups() if bounds else (None, alone[1], alone[1]) if alone else None
@@ -230,16 +229,16 @@ def columns_of(table: SavedTable) -> dict[str, np.ndarray]:
 
 
 def _joined(tables: Sequence[SavedTable]) -> dict[str, np.ndarray]:
-    """Join tables by their frames; those of one stay in their order."""
+    """Join tables by frame; the rows of a single table stay in their order."""
     every = [columns_of(table) for table in tables]
     if len(tables) == 1:
         return every[0]
     keys = []
     for table, columns in zip(tables, every, strict=True):
         if FRAME not in columns:
-            raise UnsupportedError(f"{table.path} has no frames to compare with those of the other")
+            raise UnsupportedError(f"{table.path} has no frame numbers to compare with tables")
         if len(np.unique(columns[FRAME])) < len(columns[FRAME]):
-            raise UnsupportedError(f"{table.path} has several rows of a frame")
+            raise UnsupportedError(f"{table.path} has several rows for one frame")
         keys.append(columns[FRAME])
     both = keys[0]
     for one in keys[1:]:
@@ -258,7 +257,7 @@ def _joined(tables: Sequence[SavedTable]) -> dict[str, np.ndarray]:
 
 
 class _Surface:
-    """Bins of a free-energy surface that was saved."""
+    """Bins of a saved free-energy surface."""
 
     def __init__(self, path: str | os.PathLike):
         self.path, table = Path(path), read_saved(path)
@@ -270,7 +269,7 @@ class _Surface:
         else:
             titles = [*table.columns]
             if len(titles) != 4 or not titles[2].startswith("free energy"):
-                raise UnsupportedError(f"{path} is no free-energy surface of 'paceline surface'")
+                raise UnsupportedError(f"{path} is not a free-energy surface of 'paceline surface'")
             self._axes = titles[:2]
             middles = [np.unique(table.columns[title]) for title in self._axes]
             if min(map(len, middles)) < 2:
@@ -278,25 +277,25 @@ class _Surface:
             self._energy = table.columns[titles[2]].reshape([*map(len, middles)])
             self._edges = [_edges(one) for one in middles]
         if len(self._axes) != 2:
-            raise UnsupportedError(f"{path} does not name its axes: compute it anew")
+            raise UnsupportedError(f"{path} lacks the names of its axes: compute it again")
 
     def tables(self) -> list[Path]:
-        """Tables that it was computed from."""
+        """Paths of the tables from which the surface was computed."""
         named = self._facts.get("tables")
         if named is None:
-            raise UnsupportedError(f"{self.path} does not name its tables: give them")
+            raise UnsupportedError(f"{self.path} lacks the names of its tables: add the tables")
         return [_beside(name, self.path) for name in named.split(", ")]
 
     def find(self, columns: Mapping[str, np.ndarray], name: str) -> list[str]:
-        """Find the columns of its axes."""
+        """Return the titles of the columns for the two axes."""
         if self._axes[0] == self._axes[1]:
-            raise UnsupportedError(f"{self.path} has two axes of one name, {self._axes[0]}")
+            raise UnsupportedError(f"{self.path} has two axes with the same name, {self._axes[0]}")
         return [find_title(columns, axis, name) for axis in self._axes]
 
     def rows(
         self, series: Sequence[np.ndarray], at: Sequence[float] | None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Mask of the rows in the lowest bin, or that of a point, and distances to its middle."""
+        """Return the mask of the rows in a bin, and the distances of rows from its center."""
         if at is None:
             place = np.unravel_index(np.nanargmin(self._energy), self._energy.shape)
         else:
@@ -317,41 +316,41 @@ class _Surface:
 
 
 def _edges(middles: np.ndarray) -> np.ndarray:
-    """Edges of equal bins by their middles."""
+    """Compute the edges of equal bins from their centers."""
     half = (middles[-1] - middles[0]) / (len(middles) - 1) / 2
     return np.linspace(middles[0] - half, middles[-1] + half, len(middles) + 1)
 
 
 def _bins(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Bin of each value as `numpy.histogram2d` counts it, the last one closed; -1 outside."""
-    slack = 1e-12 * (edges[-1] - edges[0])  # edges of a table are rounded
+    """Bin of each value as in `numpy.histogram2d`, which closes the last bin; -1 outside."""
+    slack = 1e-12 * (edges[-1] - edges[0])  # edges in a table are rounded
     inside = (values >= edges[0] - slack) & (values <= edges[-1] + slack)
     found = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, len(edges) - 2)
     return np.where(inside, found, -1)
 
 
 def _beside(name: str, path: Path) -> Path:
-    """Find a file by its name, or in the folder of another one."""
+    """Find a file by its path, or by its name in the folder of another file."""
     found = Path(name)
     return found if found.exists() or found.is_absolute() else path.parent / found
 
 
 def files_of(tables: Sequence[SavedTable]) -> tuple[str, list[str], list[str]]:
-    """Topology, trajectories and fingerprints that the header of tables names.
+    """Read topology, trajectories and fingerprints from the headers of tables.
 
-    Raises `UnsupportedError` where it names none, or tables name others.
+    Raises `UnsupportedError` if a header lacks them, or if headers differ.
     """
     found = set()
     for table in tables:
         facts = table.facts
         if not (facts.get("topology") and facts.get("trajectory")):
             raise UnsupportedError(
-                f"{table.path} does not name topology and trajectory: give them with -s and -f"
+                f"{table.path} does not name topology and trajectory: add them with -s and -f"
             )
         trajectories = [f"{_beside(one, table.path)}" for one in facts["trajectory"].split(", ")]
         prints = tuple(facts.get("fingerprint", "").split(", "))
         found.add((f"{_beside(facts['topology'], table.path)}", tuple(trajectories), prints))
     if len({names for _, names, _ in found}) > 1:
-        raise UnsupportedError("the tables name other trajectories: give those of one run")
+        raise UnsupportedError("the tables name different trajectories: use tables of one run")
     topology, names, prints = sorted(found)[0]
     return topology, [*names], [*prints]

@@ -1,7 +1,7 @@
 """Clusters of frames, by the RMSD of each pair of frames after superposition.
 
-Tiles of pairs of frames are compared as for `paceline.analysis.diffusionmap.DistanceMatrix`. What
-needs a cutoff keeps one bit a pair and no matrix.
+Tiles of pairs of frames are compared as in `paceline.analysis.diffusionmap.DistanceMatrix`. Methods
+with a cutoff store one bit per pair instead of a matrix.
 """
 
 from collections.abc import Iterator
@@ -24,86 +24,88 @@ from paceline.contract.kinds import OverParts, PerFrame
 from paceline.engine.parts import allocate_results
 from paceline.transform.atom_choice import choose_atoms, relative_weights
 
-#: Methods that need a cutoff, and the one that needs a number of clusters.
+#: Methods that need a cutoff, and methods that need a number of clusters.
 BY_CUTOFF, BY_NUMBER = ("gromos", "leader"), ("k-medoids",)
-#: Below every RMSD: `PairRmsds` changes none.
+#: Cutoff below every RMSD, with which `PairRmsds` returns all RMSDs.
 NO_CUTOFF = -1.0
-#: Type of the RMSDs that k-medoids keeps.
+#: Dtype of the RMSDs that k-medoids stores.
 KEPT = np.dtype(np.float32)
-#: Rows of neighbours that are looked at together.
+#: Number of rows of neighbours that are processed at a time.
 ROWS = 256
-#: Sums of distances that differ by less than this part of them are equal.
+#: Sums of distances count as equal if they differ by less than this fraction.
 ROUNDING = 1e-9
 
 
 class Clustering(AnalysisBase):
     r"""Clusters of similar frames, by the RMSD after superposition of each pair.
 
-    Three methods. Frames are neighbours if their RMSD is less than the cutoff (not equal to it), as
-    in GROMACS; of what is equally good, the earliest frame in the run is taken.
+    There are three methods. Two frames are neighbours if their RMSD is less than the cutoff (not
+    equal to it), as in GROMACS. Among equally good frames, the earliest frame of the run is used.
 
-    - ``gromos`` (Daura et al. 1999, Angew. Chem. Int. Ed. 38, 236): the frame with most neighbours
-      is a center; it and its neighbours are a cluster and leave; again, with what remains.
-    - ``leader`` (Hartigan 1975, Clustering Algorithms, ch. 3): frame by frame in the order of the
-      run, each joins the first leader that is a neighbour, or else is the next leader.
-    - ``k-medoids`` (Kaufman & Rousseeuw 1990, Finding Groups in Data, ch. 2: PAM): k frames with
-      the least sum of distances of all frames from the nearest one. The first is that with the
-      least sum of distances, the next ones each lower the sum most (BUILD). Then the exchange of a
-      medoid for another frame that lowers the sum most is made, until none does (SWAP, by the sums
-      of Schubert & Rousseeuw 2021, Inf. Syst. 101, 101804).
+    - ``gromos`` (Daura et al. 1999, Angew. Chem. Int. Ed. 38, 236): the frame with the most
+      neighbours is the center of a cluster, and its neighbours are the members. They are removed,
+      and the next cluster is made from the remaining frames.
+    - ``leader`` (Hartigan 1975, Clustering Algorithms, ch. 3): in the order of the run, each frame
+      joins the first leader that is its neighbour; if there is none, the frame becomes a leader.
+    - ``k-medoids`` (Kaufman & Rousseeuw 1990, Finding Groups in Data, ch. 2: PAM): k frames, the
+      medoids, that minimise the sum of distances of all frames from the nearest medoid. Medoids
+      are added one by one, each the frame that lowers the sum most (BUILD). Then a medoid is
+      exchanged for the frame that lowers the sum most, until no exchange lowers it (SWAP, with the
+      sums of Schubert & Rousseeuw 2021, Inf. Syst. 101, 101804).
 
     Molecules must be whole.
 
     Parameters
     ----------
     universe : AtomGroup or Universe
-        Where `select` selects.
+        Atoms from which `select` selects.
     select : str
-        The atoms that are superposed and compared.
+        Selection of the atoms that are superposed and compared.
     method : {"gromos", "leader", "k-medoids"}
-        Method.
+        Clustering method.
     cutoff : float, optional
-        RMSD below which frames are neighbours, Å; for gromos and leader, which need it.
+        RMSD below which frames are neighbours, Å; required for gromos and leader only.
     n_clusters : int, optional
-        Number of clusters; for k-medoids, which needs it.
+        Number of clusters; required for k-medoids only.
     weights : None, "mass" or array of float, shape (n_atoms,)
         Weights of the atoms in superposition and RMSD.
     written : str, optional
-        Atoms of `results.universe`, selected from the whole system; by default those of `select`.
-        The centers are read once
-        more for them.
+        Selection of the atoms of `results.universe` from the whole system; by default the atoms of
+        `select`. With another selection, the frames of the centers are read again.
 
     Attributes
     ----------
     results.labels : numpy.ndarray of int64, shape (n_frames,)
-        Number of each frame's cluster; from 0, by size, the largest first, and of equal size the
-        one with the earliest center. -1 for damaged frames that were left out, and frames with a
-        position that is NaN.
+        Number of the cluster of each frame. Clusters are numbered from 0 by decreasing size; among
+        equal sizes, the one with the earliest center comes first. -1 for damaged frames that were
+        left out, and for frames with NaN positions.
     results.sizes : numpy.ndarray of int64, shape (n_clusters,)
         Number of frames in each cluster.
     results.centers : numpy.ndarray of int64, shape (n_clusters,)
-        Center, leader or medoid of each cluster: its place in the run.
+        Index in the run of the center, leader or medoid of each cluster.
     results.center_frames : numpy.ndarray of int64, shape (n_clusters,)
-        The same as frame numbers.
+        Frame number of the center, leader or medoid of each cluster.
     results.universe : MDAnalysis.Universe
-        The atoms compared, or `written`, with a frame for each center: positions as in the run, and
-        the cell of the frame. More than 256 MiB are in a file of the temporary folder.
+        Universe of the compared atoms, or of the atoms of `written`, with one frame per center:
+        positions as in the run, and the cell of the frame. More than 256 MiB are stored in a file
+        in the temporary folder.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
     atoms : AtomGroup
         The atoms.
 
     Raises
     ------
     SelectionError
-        No atoms are selected.
+        The selection is empty.
     TypeError, ValueError
-        An unknown method, a cutoff or a number that it does not take, weights that cannot be, or
-        fewer frames than clusters.
+        The method is unknown, a cutoff or a number does not belong to the method, weights are
+        invalid, or there are fewer frames than clusters.
     UnsupportedError
-        The group updates itself, or positions and pairs have no room in the temporary folder.
+        The group is an UpdatingAtomGroup, or positions and pairs exceed the free space in the
+        temporary folder.
 
     Examples
     --------
@@ -121,10 +123,10 @@ class Clustering(AnalysisBase):
         name="cluster",
         summary="clusters of similar frames",
         description=(
-            "Cluster of each frame, by the RMSD of each pair of frames after superposition: from "
-            "0, by size, the largest first. With gromos, the frame with most neighbours and "
-            "these are a cluster, and so on with what remains. Molecules must be whole: --unwrap "
-            "makes them so."
+            "Cluster of each frame, by the RMSD of each pair of frames after superposition. "
+            "Clusters are numbered from 0 by decreasing size. With gromos, the frame with the most "
+            "neighbours and its neighbours are the first cluster; the next cluster is made from "
+            "the remaining frames. Molecules must be whole (--unwrap)."
         ),
         section="matrices-clusters.md#clusters-of-frames",
         select=TRACE,
@@ -145,13 +147,13 @@ class Clustering(AnalysisBase):
             MASS,
             Option(
                 "written",
-                "atoms of --structures [those of --select]",
+                "atoms of --structures [the atoms of --select]",
                 flag="--select-2",
                 metavar="TEXT",
             ),
         ),
-        further={"sizes": "write the size of each cluster, and the frame at its center"},
-        structures="write the atoms of --select-2 in the frame at the center of each cluster",
+        further={"sizes": "write the size of each cluster, and the frame of its center"},
+        structures="write the atoms of --select-2 in the frame of each cluster's center",
     )
 
     needs_whole = needs_together = True
@@ -186,7 +188,7 @@ class Clustering(AnalysisBase):
         self.row_bytes = 12 * len(atoms)
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {
             **super().parameters(),
             "select": self._select,
@@ -198,7 +200,7 @@ class Clustering(AnalysisBase):
         }
 
     def stored_bytes(self, n_frames: int) -> int:
-        """Bytes of the positions, and of bits or RMSDs of pairs, of so many frames."""
+        """Size of the positions, and of the bits or RMSDs of pairs, for `n_frames` frames."""
         if self.n_clusters is None:
             of_pairs = n_frames * -(-n_frames // 8)
         else:
@@ -206,19 +208,19 @@ class Clustering(AnalysisBase):
         return super().stored_bytes(n_frames) + of_pairs
 
     def prepare(self) -> PerFrame:
-        """Collect the positions."""
+        """Make the worker part that returns the positions."""
         self._check_number(len(self.frames))
         return Positions()
 
     def next_stage(self, value: np.ndarray) -> OverParts:
-        """Compare pairs of frames."""
+        """Make the parts that compare pairs of frames."""
         how = len(self.atoms), self._relative, True, NO_CUTOFF
         if self.cutoff is None:
             return Tiles(value, PairRmsds(*how, KEPT), KEPT, condensed=True)
         return Neighbors(value, _Near(PairRmsds(*how, np.dtype(np.float64)), self.cutoff))
 
     def finish(self, value: Any) -> None:
-        """Make clusters."""
+        """Compute the clusters from the bits or distances of pairs."""
         rows, n = value.rows, len(value.rows)
         known = np.concatenate([~left_out(rows[k : k + ROWS]) for k in range(0, n, ROWS)])
         if not known.any():
@@ -243,7 +245,7 @@ class Clustering(AnalysisBase):
         )
 
     def _centers(self, rows: np.ndarray, centers: np.ndarray) -> Any:
-        """Make a Universe with a frame for each center, and the cell of that frame."""
+        """Make a Universe with one frame per center, and the cell of this frame."""
         from MDAnalysis import Merge
 
         atoms = self.atoms if self._written is None else self._written
@@ -265,12 +267,12 @@ class Clustering(AnalysisBase):
     FURTHER_TABLES = ("sizes",)
 
     def further_tables(self) -> dict[str, Table]:
-        """Tabulate the size of each cluster, and the frame at its center.
+        """Make a table with the size of each cluster, and the frame of its center.
 
         Returns
         -------
         dict of str to Table
-            "sizes", a row for each cluster, the largest first.
+            "sizes", with one row per cluster, the largest cluster first.
         """
         results = self.results
         columns = {
@@ -283,15 +285,15 @@ class Clustering(AnalysisBase):
 
     def _check_number(self, n_frames: int) -> None:
         if self.n_clusters is not None and self.n_clusters > n_frames:
-            raise ValueError(f"there are {n_frames} frames for {self.n_clusters} clusters")
+            raise ValueError(f"there are only {n_frames} frames for {self.n_clusters} clusters")
 
     def members(self, cluster: int) -> np.ndarray:
-        """Find the frames of a cluster.
+        """Return the frame numbers of the members of a cluster.
 
         Parameters
         ----------
         cluster : int
-            Its number, from 0.
+            Number of the cluster, from 0.
 
         Returns
         -------
@@ -303,59 +305,59 @@ class Clustering(AnalysisBase):
         NotRunError
             The analysis has not run.
         ValueError
-            There is no such cluster.
+            The cluster does not exist.
         """
         n = len(self.results.sizes)
         if not 0 <= whole_number("cluster", cluster) < n:
-            raise ValueError(f"there is no cluster {cluster}: they are 0 to {n - 1}")
+            raise ValueError(f"there is no cluster {cluster}: clusters are 0 to {n - 1}")
         return self.results.frames[self.results.labels == cluster]
 
 
 class ClusterResults(Results):
-    """Clusters, whose centers are also saved as files of several structures."""
+    """Clusters whose centers can be saved as a file of several structures."""
 
     FILES = (".pdb", ".gro", ".xyz")
 
     def write_file(self, path: str, name: str) -> None:
-        """Write the centers, one model each."""
+        """Write the centers, one model per center."""
         write_structures(self.universe, path, named=name)
 
 
 def _check_method(method: str, cutoff: float | None, n_clusters: int | None) -> None:
-    """Raise where a method is unknown, or lacks what it needs."""
+    """Raise an error if the method is unknown, or if its parameter is missing or wrong."""
     one_of("method", method, *BY_CUTOFF, *BY_NUMBER)
     if method in BY_CUTOFF:
         if cutoff is None:
-            raise ValueError(f"{method} needs cutoff=, an RMSD in Å above 0, and none is given")
+            raise ValueError(f"{method} needs cutoff=, an RMSD in Å above 0, found none")
         length("cutoff", cutoff, 0.5)
         if n_clusters is not None:
-            raise ValueError(f"{method} takes cutoff=, and not n_clusters=, as k-medoids")
+            raise ValueError(f"{method} needs cutoff=; n_clusters= is for k-medoids")
     elif cutoff is not None:
-        raise ValueError(f"{method} takes n_clusters=, and not cutoff=, as gromos and leader")
+        raise ValueError(f"{method} needs n_clusters=; cutoff= is for gromos and leader")
     elif n_clusters is None:
-        raise ValueError(f"{method} needs n_clusters=, a whole number above 0, and none is given")
+        raise ValueError(f"{method} needs n_clusters=, a whole number above 0, found none")
 
 
 class _Near:
-    """Worker part: bits of the frames of two parts that are neighbours."""
+    """Worker part: bits that mark neighbours among the frames of two parts."""
 
     def __init__(self, rmsds: PairRmsds, cutoff: float):
         self._rmsds, self._cutoff = rmsds, cutoff
 
     def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
-        """Return eight bits a byte for each frame of one part."""
+        """Return the bits for each frame of one part, eight bits per byte."""
         (distances,) = self._rmsds.compute(size, first, second)
         return (np.packbits(distances < self._cutoff, axis=1),)
 
 
 class Neighbors(TileParts):
-    """Parts of all pairs of frames, of which a bit each is kept.
+    """Parts of all pairs of frames; one bit per pair is stored.
 
     Attributes
     ----------
     near : numpy.ndarray of uint8, shape (n, n / 8, rounded up)
-        Bits of neighbours, as by `numpy.packbits`. A frame is its own neighbour, unless it was left
-        out.
+        Bits of neighbours, as by `numpy.packbits`. A frame that was not left out is its own
+        neighbour.
     """
 
     def __init__(self, rows: np.ndarray, worker: Any):
@@ -363,7 +365,7 @@ class Neighbors(TileParts):
         self.near = allocate_results((len(rows), -(-len(rows) // 8)), np.dtype(np.uint8))
 
     def put(self, number: int, *values: np.ndarray) -> None:
-        """Put a tile in its places."""
+        """Write a tile into the bits of all frames."""
         first, second = self.frames(number)
         tile = np.unpackbits(values[0], axis=1).view(bool)
         tile = tile[: first.stop - first.start, : second.stop - second.start]
@@ -376,7 +378,7 @@ class Neighbors(TileParts):
         self.near[first, _bytes(second)] = np.packbits(tile, axis=1)
 
     def get(self, number: int) -> tuple[np.ndarray]:
-        """Return a tile that was put."""
+        """Return a tile that was written."""
         first, second = self.frames(number)
         tile = np.zeros((self.size, self.size // 8), np.uint8)
         found = self.near[first, _bytes(second)]
@@ -385,12 +387,12 @@ class Neighbors(TileParts):
 
 
 def _bytes(frames: slice) -> slice:
-    """Bytes in which the bits of some frames are."""
+    """Bytes that contain the bits of some frames."""
     return slice(frames.start // 8, -(-frames.stop // 8))
 
 
 def gromos(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find the cluster of each frame and the center of each cluster, by bits of neighbours.
+    """Find the cluster of each frame and the center of each cluster from bits of neighbours.
 
     Examples
     --------
@@ -422,7 +424,7 @@ def gromos(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def leader(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find the cluster of each frame and the leader of each cluster, by bits of neighbours."""
+    """Find the cluster of each frame and the leader of each cluster from bits of neighbours."""
     n = len(near)
     labels = np.full(n, -1)
     leaders: list[int] = []
@@ -436,12 +438,12 @@ def leader(near: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _bits(packed: np.ndarray, n: int) -> np.ndarray:
-    """Unpack the bits of n frames."""
+    """Unpack the bits of `n` frames."""
     return np.unpackbits(packed, axis=-1, count=n).view(bool)
 
 
 class Pairs:
-    """Distances of all pairs of those frames that are known, from a condensed matrix."""
+    """Distances of all pairs of readable frames, from a condensed matrix."""
 
     def __init__(self, condensed: np.ndarray, known: np.ndarray):
         self._condensed, self._n = condensed, len(known)
@@ -451,17 +453,17 @@ class Pairs:
         return len(self.places)
 
     def _pairs(self, first: Any, second: Any) -> Any:
-        """Places of pairs of frames, the first before the second."""
+        """Indices of pairs in the condensed matrix; the first frame is before the second one."""
         return first * self._n - first * (first + 1) // 2 + second - first - 1
 
     def rows(self) -> Iterator[tuple[int, np.ndarray]]:
-        """Yield each frame, and its distances from all later ones."""
+        """Yield each frame, with its distances from all later frames."""
         for k, place in enumerate(self.places.tolist()):
             later = self._pairs(place, self.places[k + 1 :])
             yield k, self._condensed[later].astype(np.float64)
 
     def row(self, k: int) -> np.ndarray:
-        """Distances of a frame from each one."""
+        """Distances of one frame from all frames."""
         first = np.minimum(self.places, self.places[k])
         second = np.maximum(self.places, self.places[k])
         found, others = np.zeros(len(self)), first != second
@@ -490,7 +492,7 @@ def k_medoids(pairs: Pairs, k: int) -> tuple[np.ndarray, np.ndarray]:
         number, frame = gained
         medoids[number] = frame
     medoids.sort()
-    # A medoid that has twins in other clusters is in its own.
+    # A medoid belongs to its own cluster, also if equal frames are in other clusters.
     nearest = np.array([pairs.row(medoid) for medoid in medoids]).argmin(axis=0)
     nearest[medoids] = np.arange(k)
     labels = np.full(pairs._n, -1)
@@ -499,7 +501,7 @@ def k_medoids(pairs: Pairs, k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _build(pairs: Pairs, k: int) -> list[int]:
-    """Choose the first medoids, one after another."""
+    """Choose the initial medoids one by one."""
     sums = np.zeros(len(pairs))
     for i, later in pairs.rows():
         sums[i] += later.sum()
@@ -507,7 +509,7 @@ def _build(pairs: Pairs, k: int) -> list[int]:
     medoids = [_first_least(sums, sums.min())]
     nearest = pairs.row(medoids[0])
     while len(medoids) < k:
-        # A frame's own distance vanishes if it becomes a medoid.
+        # The distance of a frame from its nearest medoid vanishes if it becomes a medoid.
         gains = nearest.copy()
         for i, later in pairs.rows():
             gains[i] += np.maximum(nearest[i + 1 :] - later, 0).sum()
@@ -523,8 +525,9 @@ def _best_exchange(
 ) -> tuple[int, int] | None:
     """Find the exchange of a medoid for a frame that lowers the sum of distances most.
 
-    `distances`, shape (k, n), are those from the medoids. Changes of the sum consist of one that is
-    the same whichever medoid goes, and one for each medoid, of the frames that have it nearest.
+    `distances`, shape (k, n), are distances from the medoids. A change of the sum has two terms.
+    One term is the same for every removed medoid. The other term sums over the frames whose nearest
+    medoid is removed.
     """
     n, places = len(pairs), np.arange(len(pairs))
     near = distances.argmin(axis=0)
@@ -547,29 +550,29 @@ def _best_exchange(
     changes += shared
     changes += np.bincount(near, second - nearest, len(medoids))[:, np.newaxis]
     changes[:, medoids] = np.inf
-    # By the earliest frame first where several are equally good.
+    # Order by frame first: among equally good exchanges, choose the earliest frame.
     place = _first_least(changes.T.ravel(), nearest.sum())
     frame, number = divmod(place, len(medoids))
     return (number, frame) if changes[number, frame] < -ROUNDING * nearest.sum() else None
 
 
 def _first_least(values: np.ndarray, total: float) -> int:
-    """Find the first value that is the least but for rounding of the sum of all distances."""
+    """Return the index of the first value that equals the minimum within rounding of `total`."""
     return int(np.argmax(values <= values.min() + ROUNDING * total))
 
 
 def _by_size(labels: np.ndarray, centers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Number clusters from the largest on, equal ones by their center frames; return sizes, too."""
+    """Number clusters by decreasing size, then by center; return labels, centers and sizes."""
     sizes = np.bincount(labels[labels >= 0], minlength=len(centers))
     order = np.lexsort((centers, -sizes))
     numbers = np.empty(len(order) + 1, np.int64)
     numbers[order] = np.arange(len(order))
-    numbers[-1] = -1  # which labels of frames that were left out find
+    numbers[-1] = -1  # the label -1 of left-out frames indexes this element
     return numbers[labels], centers[order], sizes[order]
 
 
 def _table(labels: np.ndarray, frames: np.ndarray, times: np.ndarray) -> Table:
-    """Make a row of each frame, and points of its cluster."""
+    """Make a table with the cluster of each frame, drawn as points."""
     columns = {"frame": frames, "time (ps)": times, "cluster": labels}
     drawn = columns | {"cluster": np.where(labels < 0, np.nan, labels)}
     y = {"cluster": "cluster"}
@@ -581,7 +584,7 @@ def _table(labels: np.ndarray, frames: np.ndarray, times: np.ndarray) -> Table:
 
 
 def _cells(block: Block) -> np.ndarray:
-    """Return the cells, zeros where a frame has none."""
+    """Return the cells; zeros for frames without a cell."""
     return block.dimensions
 
 

@@ -29,48 +29,50 @@ if TYPE_CHECKING:
 
 
 class Contacts(AnalysisBase):
-    r"""Fraction of the contacts of a reference that a frame has, Q.
+    r"""Fraction Q of the reference contacts that exist in each frame.
 
-    Contacts are the pairs of an atom of the first and one of the second group that are within
-    `radius` in the reference. Their distances $r$, and $r_0$ in the reference, make
+    A contact is a pair of atoms, one from the first and one from the second group, whose distance
+    in the reference is at most `radius`. A contact with distance $r$, and $r_0$ in the reference,
+    counts as
 
-    | method | a contact counts |
+    | method | value of a contact |
     | --- | --- |
-    | hard_cut | 1 where $r \le r_0$, else 0 |
-    | radius_cut | 1 where $r \le$ `radius`, else 0 |
+    | hard_cut | 1 if $r \le r_0$, else 0 |
+    | radius_cut | 1 if $r \le$ `radius`, else 0 |
     | soft_cut | $1 / (1 + e^{\beta (r - \lambda r_0)})$ |
 
-    and Q is the mean over the contacts (Best, Hummer & Eaton 2013, PNAS 110, 17874). Take
-    "soft_cut" for the Q of a fold: by "hard_cut", MDAnalysis's default, thermal motion alone loses
-    most contacts. Heavy atoms of adenylate kinase, four residues apart, have Q = 0.31 by "hard_cut"
-    in frames 0.1 to 0.9 ns after the reference, and 0.97 by "soft_cut". Distances are
-    rounded as MDAnalysis rounds them, so that the counts agree: in files with a precision of
-    0.01 Å, many are as long as in the reference.
+    and Q is the mean over the contacts (Best, Hummer & Eaton 2013, PNAS 110, 17874). For the Q of a
+    protein fold, use "soft_cut". With "hard_cut", the default as in MDAnalysis, thermal motion
+    alone breaks most contacts: heavy atoms of folded adenylate kinase, four residues apart, have
+    Q = 0.31 with "hard_cut" and 0.97 with "soft_cut", 0.1 to 0.9 ns after the reference. Distances
+    are rounded as in MDAnalysis, so that counts agree. This matters in files with a precision of
+    0.01 Å, where many distances equal those in the reference.
 
     Parameters
     ----------
     u : Universe
         The system.
     select : (str, str) or (AtomGroup, AtomGroup)
-        The two groups.
+        First and second group.
     refgroup : (AtomGroup, AtomGroup), or list of them
-        The same atoms in the reference, or in several; at the present frame of their Universe.
+        The same atoms in one or several references, at the present frame of their Universe.
     method : {"hard_cut", "soft_cut", "radius_cut"} or callable
-        Way to count, or a function of the distances and those of the reference, two ndarrays of
-        float64 of shape (n_contacts,), which returns a number; `kwargs` are passed to it. It is
-        called on the workers, once a frame and reference.
+        Method, or a function of two ndarrays of float64 of shape (n_contacts,): distances in a
+        frame, and distances in the reference. The function returns a number, and gets `kwargs`,
+        too. Workers call it once per frame and reference.
     radius : float
-        Pairs that are as near in the reference are contacts, Å.
+        Maximum distance of a contact in the reference, Å.
     pbc : bool
-        Take the nearest images in each frame's own cell, if it has one.
+        Use the nearest periodic images in the cell of each frame, if the frame has a cell.
     kwargs : dict, optional
         `beta` (Å⁻¹, 5 by default) and `lambda_constant` (1.8) of "soft_cut", or `radius` of
         "radius_cut".
     residues_apart : int
-        Least distance along the chain of residues in contact: 1 leaves out pairs within a residue,
-        4 also those of neighbours up to the third, as Best, Hummer & Eaton do. It is counted in the
-        topology's order, and pairs of two segments always may be contacts. By default each pair may
-        be one, in groups that share atoms also an atom with itself, which a warning says.
+        Minimum distance along the chain between residues in contact. 1 excludes pairs within a
+        residue; 4 also excludes neighbours up to the third, as in Best, Hummer & Eaton. Residues
+        are counted in the order of the topology. Pairs of two segments are never excluded. By
+        default no pair is excluded. If groups share atoms, a contact of an atom with itself is
+        possible, and a warning reports it.
 
     Attributes
     ----------
@@ -79,21 +81,21 @@ class Contacts(AnalysisBase):
     initial_contacts : list of numpy.ndarray of bool, shape (n_first, n_second)
         Contacts of each reference.
     n_initial_contacts : int
-        Their number in the first reference.
+        Number of contacts in the first reference.
     results.timeseries : numpy.ndarray of float64, shape (n_frames, 1 + n_references)
-        Frame number, and Q for each reference, 0 to 1. NaN where the position of an atom of a
-        contact is NaN, and in rows of damaged frames that were left out.
+        Frame number, and Q for each reference, 0 to 1. Q is NaN if a position in a contact is NaN.
+        Rows of damaged frames that were left out are NaN.
 
     Raises
     ------
     SelectionError
-        A group holds no atoms, or other numbers of them than in a reference; or a reference has
+        A group is empty, or has another number of atoms than in a reference, or a reference has
         no contacts.
     UnsupportedError
-        A group updates itself, or is of another Universe.
+        A group is an UpdatingAtomGroup, or belongs to another Universe.
     TypeError, ValueError
-        Parameters that make no sense, or positions in a reference that are NaN. In the run, as
-        `AnalysisError`: a frame whose lengths and angles make no cell, with `pbc`.
+        Parameters are invalid, or positions in a reference are NaN. In the run, as
+        `AnalysisError`: with `pbc`, the lengths and angles of a frame do not form a cell.
 
     Examples
     --------
@@ -111,11 +113,11 @@ class Contacts(AnalysisBase):
         name="contacts",
         summary="fraction of native contacts",
         description=(
-            "Fraction Q of the contacts of a reference that each frame has: pairs of an atom of "
-            "--select and one of --select-2 that are within --radius there. Take --method "
-            "soft_cut for the Q of a fold: by hard_cut, the default, thermal motion alone loses "
-            "most contacts (heavy atoms of adenylate kinase, folded: Q = 0.31 by hard_cut, 0.97 "
-            "by soft_cut)."
+            "Fraction Q of the reference contacts that exist in each frame. A contact is a pair of "
+            "atoms of --select and --select-2 within --radius in the reference. For the Q of a "
+            "protein fold, use --method soft_cut. With hard_cut, the default, thermal motion alone "
+            "breaks most contacts (heavy atoms of folded adenylate kinase: Q = 0.31 with hard_cut, "
+            "0.97 with soft_cut)."
         ),
         section="hydrogen-bonds.md#native-contacts",
         variants=("q1q2",),
@@ -133,8 +135,8 @@ class Contacts(AnalysisBase):
             "radius",
             Option(
                 "method",
-                "a contact counts if it is not longer than in the reference, by a smooth "
-                "step (recommended), or if it is within the radius [%(default)s]",
+                "a contact exists if it is not longer than in the reference, by a smooth step "
+                "(recommended), or if it is within the radius [%(default)s]",
             ),
             "residues_apart",
             REF,
@@ -188,14 +190,14 @@ class Contacts(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.contacts.Contacts") -> Self:
-        """Make one with the contacts of MDAnalysis's."""
+        """Make an analysis with the contacts of MDAnalysis's."""
         ours = cls.__new__(cls)
         try:
             ours._take(theirs)
         except (SelectionError, TypeError, ValueError) as error:
             raise UnsupportedError(f"Contacts: {error}") from error
         if ours._limits is None:
-            raise UnsupportedError("Contacts: MDAnalysis itself calls a function of the user")
+            raise UnsupportedError("Contacts: only MDAnalysis can call this function of the user")
         return ours
 
     def _take(
@@ -204,7 +206,7 @@ class Contacts(AnalysisBase):
         residues_apart: int = 0,
         verbose: bool = False,
     ) -> None:
-        """Take groups and reference distances from an analysis of MDAnalysis."""
+        """Copy groups and reference distances from an analysis of MDAnalysis."""
         super().__init__(theirs.u, verbose=verbose)
         self.residues_apart = residues_apart
         self.u, self.select, self.pbc = theirs.u, theirs.select, theirs.pbc
@@ -223,24 +225,24 @@ class Contacts(AnalysisBase):
         self._limits, self._beta = self._find_limits()
 
     def _are_near_in_chain(self) -> np.ndarray:
-        """Find pairs of atoms whose residues are too near in their segment."""
+        """Find pairs of atoms whose residues are too close in their segment."""
         first, second = self.grA, self.grB
         apart = np.abs(first.resindices[:, None] - second.resindices)
         return (apart < self.residues_apart) & (first.segindices[:, None] == second.segindices)
 
     def _warn_of_atoms_with_themselves(self) -> None:
-        """Warn of contacts that are always there, which make Q larger."""
+        """Warn of contacts that always exist, which increase Q."""
         _, *places = np.intersect1d(self.grA.indices, self.grB.indices, return_indices=True)
         n_same = int(self.initial_contacts[0][tuple(places)].sum())
         if n_same:
             warn(
                 f"Contacts: {n_same} of the {self.n_initial_contacts} contacts are of an atom with "
-                "itself, and others may be within a residue: Q counts them; leave them out with "
-                "residues_apart=1, or those of neighbours in the chain too with residues_apart=4"
+                "itself, and others may be within a residue. Exclude such pairs with "
+                "residues_apart=1, or also neighbours in the chain with residues_apart=4"
             )
 
     def _check_groups(self) -> None:
-        """Raise errors for groups and references that make no contacts."""
+        """Raise errors for invalid groups, and for references without contacts."""
         shape = len(self.grA), len(self.grB)
         for group in (self.grA, self.grB):
             check_not_empty(group, "Contacts: a group of select")
@@ -249,16 +251,16 @@ class Contacts(AnalysisBase):
         for k, (r0, contacts) in enumerate(zip(self.r0, self.initial_contacts, strict=True)):
             if r0.shape != shape:
                 raise SelectionError(
-                    f"Contacts: reference {k} has groups of {r0.shape} atoms, and select {shape}"
+                    f"Contacts: reference {k} has groups of {r0.shape} atoms, but select {shape}"
                 )
             if not contacts.any():
                 raise SelectionError(
-                    f"Contacts: reference {k} has no contacts, of which Q is the fraction: "
-                    f"its shortest distance is {r0.min():.2f} Å; give a larger radius"
+                    f"Contacts: reference {k} has no contacts: "
+                    f"its shortest distance is {r0.min():.2f} Å; set a larger radius"
                 )
 
     def _find_limits(self) -> tuple[list[np.ndarray] | None, float | None]:
-        """Find the limits of distances (Å) and β (Å⁻¹); None for a function of the user."""
+        """Return the limits of distances (Å) and β (Å⁻¹); None for a user's function."""
         from MDAnalysis.analysis import contacts
 
         function, given = self.fraction_contacts, dict(self.fraction_kwargs)
@@ -277,28 +279,28 @@ class Contacts(AnalysisBase):
         else:
             return None, None
         if given:
-            raise TypeError(f"Contacts: this method takes no {', '.join(given)}")
+            raise TypeError(f"Contacts: this method has no parameter {', '.join(given)}")
         return limits, beta
 
     @property
     def _reference_distances(self) -> list[np.ndarray]:
-        """Distances (Å) of the contacts of each reference."""
+        """Return the distances (Å) of the contacts in each reference."""
         return [r0[there] for r0, there in zip(self.r0, self.initial_contacts, strict=True)]
 
     @property
     def _pairs(self) -> np.ndarray:
-        """Atoms of all references' contacts: ndarray of int64, shape (n_contacts, 2)."""
+        """Return the atoms of the contacts of all references: int64, shape (n_contacts, 2)."""
         places = [np.nonzero(contacts) for contacts in self.initial_contacts]
         first, second = np.concatenate(places, axis=1)
         return np.column_stack([self.grA.indices[first], self.grB.indices[second]])
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms of the contacts, each once: ndarray of int64, shape (n_atoms,)."""
+        """Indices of the atoms in contacts, without repeats: int64, shape (n_atoms,)."""
         return np.unique(self._pairs)
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         function = self.fraction_contacts
         if isinstance(function, partial):
             function = function.func
@@ -313,7 +315,7 @@ class Contacts(AnalysisBase):
         }
 
     def prepare(self) -> PerFrame:
-        """Find the atoms of the contacts among those that are read."""
+        """Find the atoms of the contacts in the decoded atoms, and make the worker part."""
         pairs = np.searchsorted(self.indices, self._pairs).ravel()
         if self._limits is None:
             distances = CoreRows("pair_distances", pairs, bool(self.pbc))
@@ -324,7 +326,7 @@ class Contacts(AnalysisBase):
         return CoreRows("contacts", pairs, limits, sizes, bool(self.pbc), self._beta)
 
     def finish(self, value: np.ndarray) -> None:
-        """Put frame numbers before the fractions."""
+        """Set the fractions, after a column of frame numbers."""
         timeseries = np.column_stack([self.frames, value])
         n_references = len(self.r0)
         names = ["Q"] if n_references == 1 else [f"Q{k + 1}" for k in range(n_references)]
@@ -334,7 +336,7 @@ class Contacts(AnalysisBase):
 
 
 class _OfFunction(PerFrame):
-    """Worker part for a function of the user."""
+    """Worker part that calls a user's function."""
 
     def __init__(
         self, distances: CoreRows, function: Callable[..., float], references: list[np.ndarray]
@@ -351,30 +353,30 @@ class _OfFunction(PerFrame):
             (distances,) = self._distances.compute(block[k : k + 1])
             parts = np.split(distances, ends)
             for n, (r, r0) in enumerate(zip(parts, self._references, strict=True)):
-                row[n] = self._function(r, r0.copy())  # a function may change its arguments
+                row[n] = self._function(r, r0.copy())  # the function may modify its arguments
         return rows
 
 
 def q1q2(
     u: System, select: str = "all", radius: float = 4.5, *, residues_apart: int = 0
 ) -> Contacts:
-    """Compare contacts with those of the first and of the last frame (Franklin et al. 2007).
+    """Compare the contacts of the first and of the last frame (Franklin et al. 2007).
 
     Parameters
     ----------
     u : Universe
-        The system; its present frame stays.
+        System; its present frame does not change.
     select : str
-        The atoms.
+        Selection of the atoms.
     radius : float
-        Pairs that are as near are contacts, Å.
+        Maximum distance of a contact, Å.
     residues_apart : int
-        Of atoms of residues that are so far apart in the chain, as for `Contacts`.
+        Minimum distance along the chain between residues in contact, as for `Contacts`.
 
     Returns
     -------
     Contacts
-        Contacts by "radius_cut", with both frames as references; to be run.
+        Contacts with "radius_cut" and both frames as references; call `run`.
 
     Examples
     --------
@@ -396,11 +398,11 @@ def q1q2(
     return Contacts(u, (select, select), references, radius=radius, **given)
 
 
-#: Ways to choose the atoms of a residue, as MDTraj's `compute_contacts` does.
+#: Schemes that choose the atoms of a residue, as in MDTraj's `compute_contacts`.
 SCHEMES = ("ca", "closest", "closest-heavy", "sidechain", "sidechain-heavy")
 
-#: Atoms of a residue that are not of its side chain, those at the ends of the chain too, by the
-#: names that they have in the PDB, CHARMM, Amber and GROMACS.
+#: Backbone atoms of a residue, including those of terminal residues, by their names in the PDB,
+#: CHARMM, Amber and GROMACS.
 BACKBONE = (
     *("C", "CA", "N", "O", "HA", "H", "HN", "OXT", "OT"),
     *(name for k in "123" for name in (f"H{k}", f"{k}H", f"HN{k}", f"HT{k}")),
@@ -409,55 +411,55 @@ BACKBONE = (
 
 
 class ContactMap(AnalysisBase):
-    """Contacts between residues: the fraction of frames in which two are near each other.
+    """Contact map of residues: the fraction of frames in which two residues are in contact.
 
-    Two residues are in contact where the shortest distance between their atoms is at most
-    `cutoff`; the scheme says which atoms count:
+    Two residues are in contact if the shortest distance between their atoms is at most `cutoff`.
+    The scheme chooses the atoms:
 
     | scheme | atoms |
     | --- | --- |
     | ca | CA |
     | closest | all |
     | closest-heavy | all but hydrogens |
-    | sidechain | all but C, CA, N, O, HA, H, and the other H and O at the ends of the chain |
-    | sidechain-heavy | these without hydrogens; of glycine with them |
+    | sidechain | all but C, CA, N, O, HA, H, and the other H and O of terminal residues |
+    | sidechain-heavy | as sidechain, without hydrogens except in glycine |
 
-    They are those of MDTraj's `compute_contacts`, but for the ends of the chain, of which MDTraj
-    counts H2, H3 and OXT as side chain. Hydrogens are known by their elements, or by
-    names that begin with H if the topology has no elements.
+    The schemes are those of MDTraj's `compute_contacts`, except for terminal residues, where MDTraj
+    counts H2, H3 and OXT as side chain. Hydrogens are identified by their elements. If the topology
+    has no elements, hydrogens are atoms whose names begin with H.
 
     Parameters
     ----------
     atomgroup : AtomGroup or Universe
-        The atoms, whose residues are compared.
+        Atoms whose residues are compared.
     cutoff : float
-        Longest distance of a contact, Å.
+        Maximum distance of a contact, Å.
     scheme : {"ca", "closest", "closest-heavy", "sidechain", "sidechain-heavy"}
-        Atoms of a residue that count, as in MDTraj.
+        Scheme that chooses the atoms of a residue, as in MDTraj.
     pbc : bool
-        Take the nearest images in each frame's own cell, if it has one.
+        Use the nearest periodic images in the cell of each frame, if the frame has a cell.
 
     Attributes
     ----------
     results.frequencies : numpy.ndarray of float64, shape (n_residues, n_residues)
-        Fraction of frames in contact, 0 to 1; symmetric, and 1 of a residue with itself. NaN if
-        all frames were left out.
+        Fraction of frames in contact, 0 to 1; symmetric, with 1 on the diagonal. NaN if all
+        frames were left out.
     results.counts : numpy.ndarray of int64, shape (n_residues, n_residues)
         Number of frames in contact.
     results.n_frames : int
-        Number of frames that were counted.
+        Number of analysed frames.
     results.resindices : numpy.ndarray of int64, shape (n_residues,)
         Index of each residue among those of the Universe.
 
     Raises
     ------
     SelectionError
-        The group has fewer than two residues, or one without such atoms.
+        The group has fewer than two residues, or a residue has no atoms of the scheme.
     UnsupportedError
-        The group updates itself.
+        The group is an UpdatingAtomGroup.
     ValueError
-        An unknown scheme, or a cutoff that is no length. In the run, as `AnalysisError`: a frame
-        with a position that is NaN, or whose lengths and angles make no cell, with `pbc`.
+        The scheme is unknown, or the cutoff is not a length. In the run, as `AnalysisError`: a
+        position is NaN, or with `pbc`, the lengths and angles of a frame do not form a cell.
 
     Examples
     --------
@@ -471,11 +473,11 @@ class ContactMap(AnalysisBase):
 
     declaration = Declaration(
         name="contact-map",
-        summary="how often residues are in contact",
+        summary="fraction of frames in which residues are in contact",
         title="contact map",
         description=(
             "Fraction of frames in which two residues are in contact: the shortest distance "
-            "between their atoms, which the scheme chooses, is at most --cutoff."
+            "between their atoms is at most --cutoff. The scheme chooses the atoms."
         ),
         section="hydrogen-bonds.md#contact-maps",
         select="protein",
@@ -483,7 +485,7 @@ class ContactMap(AnalysisBase):
             "adk.psf adk.dcd -o contacts.tsv --plot contacts.png",
             "adk.psf adk.dcd --scheme ca --cutoff 8 --plot contacts.pdf",
         ),
-        on_structure="mean number of residues with which each is in contact",
+        on_structure="mean number of residues in contact with each residue",
         options=(
             "cutoff",
             "scheme",
@@ -516,19 +518,19 @@ class ContactMap(AnalysisBase):
         missing = self.residues.difference(self._atoms.residues)
         if len(missing):
             raise SelectionError(
-                f"ContactMap: {missing[0]} of {len(missing)} residues has no atoms that "
-                f"scheme={scheme!r} counts; choose another, or leave these residues out"
+                f"ContactMap: {missing[0]} of {len(missing)} residues has no atoms for "
+                f"scheme={scheme!r}; use another scheme, or exclude these residues"
             )
-        # Residue by residue, whatever the order of atoms.
+        # Sort by residue, whatever the order of the atoms.
         self._atoms = self._atoms[np.argsort(self._atoms.resindices, kind="stable")]
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms that count, residue by residue: ndarray of int64, shape (n_atoms,)."""
+        """Indices of the atoms of the scheme, sorted by residue: int64, shape (n_atoms,)."""
         return self._atoms.indices
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {
             **super().parameters(),
             "cutoff": self.cutoff,
@@ -537,12 +539,12 @@ class ContactMap(AnalysisBase):
         }
 
     def prepare(self) -> Reduction:
-        """Count the atoms of each residue."""
+        """Count the atoms of each residue, and make the worker part."""
         _, sizes = np.unique(self._atoms.resindices, return_counts=True)
         return _NearResidues(sizes, self.cutoff, bool(self.pbc))
 
     def finish(self, value: tuple[int, np.ndarray]) -> None:
-        """Make a symmetric matrix of the counts of pairs."""
+        """Make a symmetric matrix from the counts of pairs."""
         n_frames, of_pairs = value
         n_residues = len(self.residues)
         first, second = np.triu_indices(n_residues, k=1)
@@ -574,7 +576,7 @@ class ContactMap(AnalysisBase):
         self.results = Results(
             table=table, provenance=self.record(), resindices=self.residues.resindices, **arrays
         )
-        # A residue is in contact with itself.
+        # Subtract the contact of each residue with itself.
         atoms = self.atomgroup[np.isin(self.atomgroup.resindices, self.residues.resindices)]
         others = of_residues(atoms, frequencies.sum(axis=1) - 1)
         title = "contacts of residue with others, mean number"
@@ -582,7 +584,7 @@ class ContactMap(AnalysisBase):
 
 
 class _NearResidues(CoreHalf, Reduction):
-    """Frames, and for each pair of residues those in which it is in contact."""
+    """Number of frames, and for each pair of residues the number of frames in contact."""
 
     def __init__(self, sizes: np.ndarray, cutoff: float, periodic: bool):
         self._sizes, self._cutoff, self._periodic = sizes, cutoff, periodic
@@ -603,7 +605,7 @@ class _NearResidues(CoreHalf, Reduction):
 
 
 def _counts(atoms: Atoms, scheme: str) -> np.ndarray:
-    """Choose the atoms that count: ndarray of bool, shape (n_atoms,)."""
+    """Choose the atoms of the scheme: mask, ndarray of bool, shape (n_atoms,)."""
     if scheme == "closest":
         return np.ones(len(atoms), dtype=bool)
     names = atoms.names.astype(str)

@@ -1,4 +1,4 @@
-"""Write frames to a new trajectory file: all workers decode, encode and write."""
+"""Write frames to a new trajectory file; all workers decode, encode and write."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ from paceline.trajectory.write_frames import FrameFile, FramesToWrite, Target
 
 
 class OutputFormat(NamedTuple):
-    """Format that is written: its name, its `Target`, and the options that it has."""
+    """Output format: its name, its `Target`, and the options that it supports."""
 
     name: str
     make: Callable[..., Target]
@@ -35,7 +35,7 @@ class OutputFormat(NamedTuple):
 
 
 _H5MD = OutputFormat("H5MD", H5MDFile, ("precision", "chunk", "for_", "align", "compress"))
-#: Formats by the endings of their files.
+#: Formats by filename extension.
 FORMATS = {
     f".{ending}": OutputFormat(format.name, FrameFile, ("precision",) if format.precision else ())
     for format in source.FORMATS.values()
@@ -44,76 +44,76 @@ FORMATS = {
 } | {f".{ending}": _H5MD for ending in EXTENSIONS}
 FORMATS |= {ending: OutputFormat(one.name, StructureFrames) for ending, one in STRUCTURES.items()}
 
-#: Endings of structures that are not written.
+#: Filename extensions of structures that cannot be written.
 UNWRITTEN = (".pqr", ".mol2")
 
 
 class Write(AnalysisBase):
-    """Write a group's frames to a new trajectory file.
+    """Write the frames of a group to a new trajectory file.
 
-    It runs like an analysis, alone or beside others, on any backend: blocks of frames are encoded
-    where they were decoded, and put into the file in their order; where frames have their places
-    from the beginning, in DCD, NetCDF and H5MD that is not compressed, each worker writes its own.
-    Frames that cannot be read and are to be skipped are left out.
+    It runs like an analysis on any backend, alone or together with others. Workers encode the
+    blocks of frames that they decoded, and the blocks are written in order. In DCD, NetCDF and
+    uncompressed H5MD, the position of each frame in the file is known from the beginning, and each
+    worker writes its own frames. Unreadable frames are left out if the run skips them.
 
     Parameters
     ----------
     atomgroup : AtomGroup or Universe, or trajectory of `paceline.open`
-        Atoms to be written, in this order.
+        Atoms to write, in this order.
     path : path-like
-        Ending in .xtc, .trr, .dcd, .nc or .ncdf (NetCDF), .h5md, .h5 or .hdf5 (H5MD). TRR, NetCDF
-        and H5MD hold velocities and forces, where the trajectory has them; XTC and DCD positions
-        only. Or a file of structures: .pdb or .ent, .gro, which holds velocities, .xyz, or, of one
-        frame, .crd, or .cif or .mmcif (mmCIF); these need a topology.
+        File with extension .xtc, .trr, .dcd, .nc or .ncdf (NetCDF), .h5md, .h5 or .hdf5 (H5MD).
+        TRR, NetCDF and H5MD store velocities and forces of the trajectory; XTC and DCD store only
+        positions. With a topology, also files of structures: .pdb, .ent, .xyz, .gro (with
+        velocities), and for one frame .crd, .cif or .mmcif (mmCIF).
     structure : path-like, optional
-        Structure of the same atoms in the first frame that is written, with which the file can be
-        opened: .pdb, .ent, .gro, .xyz, .crd, .cif or .mmcif.
+        Structure file with the same atoms in the first written frame, needed to open the
+        trajectory: .pdb, .ent, .gro, .xyz, .crd, .cif or .mmcif.
     precision : float, optional
-        Of an XTC file: integers per nm, by default 1000, a resolution of 0.01 Å. Of an H5MD file:
-        Å; positions are rounded to the largest power of two that is not above it, so that they
-        compress better; by default they are not.
+        XTC: integers per nm, by default 1000, a resolution of 0.01 Å. H5MD: length in Å; positions
+        are rounded to multiples of the largest power of two up to this length, so that they
+        compress better; by default they are not rounded.
     chunk : str, optional
-        Of an H5MD file: "frame", a chunk for each frame; "16x1000", chunks of 16 frames of 1000
-        atoms; "contiguous", no chunks; "auto", the default, what suits `for_`.
+        H5MD: "frame" for one chunk per frame, "16x1000" for chunks of 16 frames of 1000 atoms,
+        "contiguous" for no chunks, or "auto", the default, for chunks that suit `for_`.
     for_ : {"frames", "atoms", "both"}, optional
-        What an H5MD file will be read for, where `chunk` is "auto": whole frames, the default, a
-        few atoms through all frames, or both.
+        H5MD with `chunk` "auto": main use of the file. It is reading whole frames (default), a
+        few atoms in all frames, or both.
     align : int, optional
-        Of an H5MD file: bytes of a stripe of the file system, where chunks as large shall begin.
+        H5MD: size of a stripe of the file system, bytes; large chunks start at its multiples.
     compress : str, optional
-        Of an H5MD file: "none", the default, "gzip:1" to "gzip:9", "zstd:1" to "zstd:19", "lz4",
-        or one of these as "shuffle+zstd:3".
+        H5MD: "none" (default), "gzip:1" to "gzip:9", "zstd:1" to "zstd:19", "lz4", or one of
+        these after shuffling, such as "shuffle+zstd:3".
     keep_cell : bool
-        Write lengths and angles of cells that the format cannot hold as they are. DCD and NetCDF
-        hold no cell that is turned, by a fit for example. These, XTC and TRR hold no cell that is
-        not periodic along all vectors. By default such cells are left out, with a warning, because
-        programs would find wrong images.
+        Write lengths and angles of cells that the format cannot store completely. DCD and NetCDF
+        cannot store a rotated cell, for example after a fit. DCD, NetCDF, XTC and TRR cannot store
+        a cell that is not periodic along all vectors. By default such cells are omitted, with a
+        warning, because programs would compute wrong periodic images.
     overwrite : bool
-        Whether a file of that name may be replaced.
+        Replace an existing file.
 
     Attributes
     ----------
     frames_together : int
-        Frames that are best encoded by one worker: those of a chunk, say.
+        Number of frames that one worker should encode together, such as the frames of a chunk.
     results.path : str
-        The file, once it is whole.
+        Name of the complete file.
     results.structure : str or None
-        The structure of its first frame.
+        Name of the structure file of the first frame.
     results.n_written : int
-        Its number of frames.
+        Number of frames in the file.
     results.n_bytes : int
-        Its size.
+        Size of the file, bytes.
 
     Raises
     ------
     UnsupportedError
-        A format that is not written, or an option that it does not have.
+        The format cannot be written, or it lacks an option.
     SelectionError
         The group is empty.
     UnwritableError
-        A frame that the format cannot hold; it names file, frame and atom.
+        The format cannot store a frame; the message contains file, frame and atom.
     FileExistsError
-        There is a file of that name and it is not to be replaced.
+        The file exists, and `overwrite` is False.
 
     Examples
     --------
@@ -177,17 +177,17 @@ class Write(AnalysisBase):
 
     @property
     def outputs(self) -> Sequence[str]:
-        """Paths of the files that a run writes itself."""
+        """Paths of the files that a run writes."""
         return (self._path,) if self._structure is None else (self._path, self._structure)
 
     def parameters(self) -> dict[str, object]:
-        """Return the file, its options and the atoms."""
+        """Return the file, its options and the atoms, which are saved with the results."""
         structure = {} if self._structure is None else {"structure": self._structure}
         atoms = describe_atoms(self.atomgroup)
         return {"file": self._path, **structure, **self._options, "atoms": atoms}
 
     def prepare(self) -> PerBlock:
-        """Make the half that encodes in workers."""
+        """Make the worker part, which encodes frames."""
         half = self._target.begin(
             FramesToWrite(
                 n_frames=len(self.frames),
@@ -224,7 +224,7 @@ class Write(AnalysisBase):
 
     @contextmanager
     def receiver(self) -> Iterator[Receiver]:
-        """Open the file for the time of a run: whole under its name afterwards, or not there."""
+        """Open the file during a run; it gets its name when it is complete."""
         with saved_together(), self._target.receiver() as blocks:
             if self._first is None:
                 yield blocks
@@ -244,31 +244,29 @@ class Write(AnalysisBase):
 
 
 def format_with(path: str | os.PathLike, options: Iterable[str]) -> OutputFormat:
-    """Find the format of a file by its name; raise where it has no such option."""
+    """Return the format of a file by its name; raise an error if the format lacks an option."""
     ending = Path(path).suffix.lower()
     if ending not in FORMATS:
         known, found = ", ".join(FORMATS), repr(ending)
         for format in source.FORMATS.values():
             if ending[1:] in format.extensions or Path(path).name in format.file_names:
-                found = (
-                    f"a name of {format.name} files, which paceline reads but does not convert to"
-                )
+                found = f"the name of a {format.name} file, which paceline reads but cannot write"
         if ending in UNWRITTEN:
-            found += ", of a structure: MDAnalysis, gmx trjconv and cpptraj write these"
+            found += ", a structure file; MDAnalysis, gmx trjconv and cpptraj can write it"
         raise UnsupportedError(f"{path}: expected a name that ends in {known}, found {found}")
     kind = FORMATS[ending]
     for name in options:
         if name not in kind.options:
-            raise UnsupportedError(f"{kind.name} has no {name}= to choose")
+            raise UnsupportedError(f"{kind.name} files have no option {name}=")
     return kind
 
 
 def _held_by_first(trajectory: Frames) -> dict[str, Any]:
-    """Tell if the first frame that can be read has a cell, and which fields it holds.
+    """Return whether the first readable frame has a cell, and which fields it contains.
 
-    The trajectory stays where it was.
+    The present frame of the trajectory does not change.
     """
-    current = attribute_of(trajectory, "frame")  # files without a topology have no present frame
+    current = attribute_of(trajectory, "frame")  # trajectories without a topology have none
     try:
         for number in range(trajectory.n_frames):
             try:
@@ -282,6 +280,6 @@ def _held_by_first(trajectory: Frames) -> dict[str, Any]:
 
 
 def _held_by(trajectory: Frames, frame: Timestep) -> dict[str, object]:
-    # Files without a topology yield frames of their own.
+    # A trajectory without a topology yields `Frame` objects.
     cells = frame.cell[np.newaxis] if isinstance(frame, Frame) else cell_of(trajectory)
     return {"cells": cells, "fields": tuple(fields_of(frame))}

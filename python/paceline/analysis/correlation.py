@@ -1,4 +1,4 @@
-"""Autocorrelations of series that one pass over the frames has collected, cut by particles."""
+"""Autocorrelation functions of time series, computed in parts by ranges of particles."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -25,27 +25,27 @@ from paceline.errors import UnsupportedError, warn
 from paceline.transform.atom_choice import check_not_empty
 from paceline.transform.jumps import unwrapped
 
-#: Times between frames that figures of velocities and currents have at least, if there are as many.
+#: Minimum number of lag times in figures of velocities and currents, if the run has as many.
 DRAWN = 100
-#: Particles of a part, at most.
+#: Maximum number of particles in a part.
 PARTICLES = 64
-#: Parts that are wanted, so that all workers end together.
+#: Intended number of parts; with many small parts, all workers end together.
 PARTS = 32
-#: Series of a part, at most, bytes.
+#: Maximum size of the series of a part, bytes.
 PART_BYTES = 16 * 2**20
-#: e² Å²/ps over k_B K Å³, in S/m: CODATA 2018, exact.
+#: Conversion factor of e² Å²/ps / (k_B K Å³) to S/m (CODATA 2018, exact).
 CONDUCTIVITY = 1.602176634e-19**2 / 1.380649e-23 * 1e22
 
 
 class SeriesParts(OverParts):
-    """Parts of a function of the time between frames: ranges of particles, with all frames.
+    """Parts of a correlation function of the lag time: ranges of particles, with all frames.
 
-    Of `series`, shape (n_frames, n_particles, width), the `axes` of the `width` numbers count;
-    `gaps` are rows of frames that were left out. With `unwrap`, jumps across the cell are undone
-    first (see `unwrapped`), and the last three particles are the vectors of the cells.
-    `by_particle` is the function of each particle, float64, shape (n_particles, n_frames). Where
-    `of_blocks` says how, `by_block` are lines fitted in blocks of time, shape (n_particles,
-    n_blocks), else None.
+    `series` has shape (n_frames, n_particles, width); only the `axes` of the `width` numbers are
+    used. `gaps` are rows of frames that were left out. With `unwrap`, jumps across the cell are
+    removed first (see `unwrapped`), and the last three particles contain the cell vectors.
+    `by_particle` is the function of each particle, float64, shape (n_particles, n_frames).
+    `by_block`, shape (n_particles, n_blocks), contains lines fitted in blocks of time as
+    `of_blocks` describes; None without `of_blocks`.
     """
 
     by_particle: np.ndarray
@@ -75,7 +75,7 @@ class SeriesParts(OverParts):
             self.by_block = allocate_results(shape, np.dtype(np.float64))
 
     def allocate(self, series: np.ndarray, unwrap: str | None, n_lags: int, worker: object) -> None:
-        """Allocate the results at so many times between frames."""
+        """Allocate the results at `n_lags` lag times."""
         self.worker = worker
         self._cells = None if unwrap is None else series[:, -3:]
         self._series = series = series if unwrap is None else series[:, :-3]
@@ -91,12 +91,12 @@ class SeriesParts(OverParts):
         return slice(first, min(first + self._size, len(self.by_particle)))
 
     def arguments(self, number: int) -> tuple[object, ...]:
-        """Size of a part, the series of its particles, and the cells if they are needed."""
+        """Return the part size, the series of the part's particles, and the cells if needed."""
         series = self._series[:, self._particles(number)]
         return (self._size, series) if self._cells is None else (self._size, series, self._cells)
 
     def put(self, number: int, *values: np.ndarray) -> None:
-        """Put the function of some particles in its place, their sum, and lines of blocks."""
+        """Store the functions of a part's particles, their sum, and the lines of blocks."""
         rows, total, *of_blocks = values
         some = self._particles(number)
         put_rows(self.by_particle, some.start, rows[: some.stop - some.start])
@@ -105,7 +105,7 @@ class SeriesParts(OverParts):
             self.by_block[some] = of_blocks[0][: some.stop - some.start]
 
     def get(self, number: int) -> tuple[np.ndarray, ...]:
-        """Return what was put."""
+        """Return the values that `put` stored."""
         some = self._particles(number)
         known = filled(np.array(self.by_particle[some]), self._size), self._sums[number]
         if self.by_block is None:
@@ -113,7 +113,7 @@ class SeriesParts(OverParts):
         return *known, filled(np.array(self.by_block[some]), self._size)
 
     def mean(self) -> np.ndarray:
-        """Mean of all particles; sums of parts are added one after another."""
+        """Mean of all particles; the sums of parts are added in order."""
         total = np.zeros(self._sums.shape[1])
         for one in self._sums:
             total += one
@@ -121,7 +121,7 @@ class SeriesParts(OverParts):
 
 
 class _Correlated:
-    """Worker part: a function of the time between frames, of some particles."""
+    """Worker part: a correlation function of the lag time for some particles."""
 
     def __init__(
         self,
@@ -140,9 +140,9 @@ class _Correlated:
     def compute(
         self, size: int, series: np.ndarray, cells: np.ndarray | None = None
     ) -> tuple[np.ndarray, ...]:
-        """Return the function of each particle, as many as a whole part has, and their sum.
+        """Return the function of each particle, padded to the size of a whole part, and their sum.
 
-        And, where they are asked for, lines that are fitted in blocks of time.
+        With `of_blocks`, also return the lines that are fitted in blocks of time.
         """
         if cells is not None and self._unwrap is not None:
             *_, gaps = self._arguments
@@ -157,7 +157,7 @@ class _Correlated:
         return filled(rows, size), total, filled(self._lines(series, self._of_blocks), size)
 
     def _lines(self, series: np.ndarray, fit: BlockFit) -> np.ndarray:
-        """Fit lines to the function in blocks of time, shape (n_particles, n_blocks)."""
+        """Fit lines to the function in blocks of time: shape (n_particles, n_blocks)."""
         correlated, n_frames, width, axes, gaps = self._arguments
         n, lines = n_frames // fit.n_blocks, np.empty((series.shape[1], fit.n_blocks))
         for k in range(fit.n_blocks):
@@ -169,12 +169,12 @@ class _Correlated:
 
 
 def filled(rows: np.ndarray, size: int) -> np.ndarray:
-    """Add rows of zeros up to a number."""
+    """Pad an array with rows of zeros to `size` rows."""
     return np.pad(rows, ((0, size - len(rows)), (0, 0))) if len(rows) < size else rows
 
 
 def part_size(n_frames: int, n_particles: int, value_bytes: int) -> int:
-    """Choose the particles of a part, by the series alone.
+    """Choose the number of particles of a part, independent of the workers.
 
     Examples
     --------
@@ -186,13 +186,13 @@ def part_size(n_frames: int, n_particles: int, value_bytes: int) -> int:
 
 
 def results_bytes(n_frames: int, n_particles: int, value_bytes: int) -> int:
-    """Bytes of the results of `SeriesParts`."""
+    """Size of the results of `SeriesParts`, bytes."""
     n_parts = -(-n_particles // part_size(n_frames, n_particles, value_bytes))
     return 8 * n_frames * (n_particles + n_parts)
 
 
 def pairs_of_frames(n_frames: int, gaps: np.ndarray) -> np.ndarray:
-    """Count the pairs of frames at each distance, of those that are not in `gaps`.
+    """Count the pairs of frames at each distance, without the frames in `gaps`.
 
     Examples
     --------
@@ -206,7 +206,7 @@ def pairs_of_frames(n_frames: int, gaps: np.ndarray) -> np.ndarray:
 
 
 def running_integral(values: np.ndarray, delta_t: np.ndarray) -> np.ndarray:
-    """Integrate from the first time to each, by trapezoids, along the first axis.
+    """Integrate from the first time to each time by the trapezoidal rule, along the first axis.
 
     Examples
     --------
@@ -220,55 +220,55 @@ def running_integral(values: np.ndarray, delta_t: np.ndarray) -> np.ndarray:
 
 
 def check_temperature(temperature: float) -> None:
-    """Raise `ValueError` for a temperature, K, that is not above 0."""
+    """Raise `ValueError` if the temperature, K, is not above 0."""
     if not 0 < temperature < np.inf:
         raise ValueError(f"temperature must be above 0 K, not {temperature!r}")
 
 
 class Correlation(TimeSeries):
-    r"""Autocorrelation of any function of the frames.
+    r"""Autocorrelation of a user's function of the frames.
 
     $$C(\tau) = \left\langle \mathbf{f}(t) \cdot \mathbf{f}(t + \tau) \right\rangle_t$$
 
-    over all pairs of frames (t, t + τ), of the numbers as the function returns them: subtract their
-    mean in the function if fluctuations are wanted.
+    averaged over all pairs of frames (t, t + τ). The mean of the function's values is not
+    subtracted; to correlate fluctuations, subtract the mean in the function.
 
     Parameters
     ----------
     function : callable
-        As for `TimeSeries`: takes a block and returns an array of numbers, of shape (n_frames,),
+        Function of a block, as for `TimeSeries`. It returns an array of shape (n_frames,),
         (n_frames, n_series), or (n_frames, n_series, n_dimensions) for vectors.
     atomgroup : AtomGroup or Universe
-        Atoms whose positions the function sees, in this order.
+        Atoms whose positions the block contains, in this order.
     fields : sequence of str
         Fields that the function needs: "positions", "velocities", "forces".
     fft : bool
-        Compute by Fourier transforms; False by the sums of the definition.
+        Use Fourier transforms; with False, evaluate the sums of the definition directly.
     label : str, optional
-        Name in tables and figures; by default the function's.
+        Name in tables and figures; by default the name of the function.
     unit : str, optional
-        Unit of the autocorrelation, for the same.
+        Unit of the autocorrelation in tables and figures.
     block : {"paceline", "mdtraj"}
-        Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
+        Kind of block; with "mdtraj" the argument is an `mdtraj.Trajectory`, in nm and ps.
 
     Attributes
     ----------
     results.timeseries : numpy.ndarray of float64, shape (n_frames,)
-        Mean over the series. Frames that were left out as damaged count in no pair; where there is
-        no other pair, it is NaN.
+        Autocorrelation, averaged over the series. Frames that were left out are in no pair; NaN
+        for lag times without pairs.
     results.by_series : numpy.ndarray of float64, shape (n_frames, n_series)
-        That of each series; in a temporary file if it takes more than 256 MiB.
+        Autocorrelation of each series; in a temporary file if it takes more than 256 MiB.
     results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
-        Times between frames, ps.
+        Lag times, ps.
 
     Raises
     ------
     TypeError
-        The function cannot be called.
+        The function is not callable.
     UnsupportedError
-        Frames are not at equal distances in time, or the function returns other arrays.
+        Frames are not equidistant in time, or the function returns other arrays.
     ValueError
-        An unknown field or kind of block.
+        The field or the kind of block is unknown.
 
     Examples
     --------
@@ -310,16 +310,16 @@ class Correlation(TimeSeries):
         self.fft = fft
 
     def parameters(self) -> dict[str, object]:
-        """The function's name, the atoms, and the way of computing."""
+        """Return the function's name, the atoms, and the method."""
         return {**super().parameters(), "fft": self.fft}
 
     def prepare(self) -> PerFrame:
-        """The function itself."""
+        """Return the user's function as the worker part."""
         check_order(self)
         return super().prepare()
 
     def next_stage(self, value: np.ndarray) -> OverParts:
-        """Correlate some series at a time."""
+        """Make the parts that correlate some series each."""
         if value.dtype.kind not in "biuf" or value.ndim > 3 or 0 in value.shape:
             raise UnsupportedError(
                 f"{self.name}: expected real numbers of shape (n_frames,), (n_frames, n_series) or "
@@ -335,7 +335,7 @@ class Correlation(TimeSeries):
         return f"autocorrelation of {label}" + (f" ({self.unit})" if self.unit else "")
 
     def finish(self, value: Any) -> None:
-        """Take the mean."""
+        """Average over the series."""
         mean, title, label = value.mean(), self._title, self.label or self._function_name
         columns = {self.lag_title: self._delta_t, title: mean}
         self.results = Results(
@@ -355,44 +355,44 @@ class VelocityAutocorrelation(AnalysisBase):
       S(f) = \int_{-T}^{T} \left(1 - \frac{|\tau|}{T}\right) C(\tau)\,
               e^{-2\pi\mathrm{i} f \tau}\, \mathrm{d}\tau$$
 
-    with the length $T$ of the trajectory. The weights of long times, of which there are few pairs
-    of frames, make the spectrum that of the velocities themselves (their periodogram): it is never
-    negative, and its integral over all frequencies, negative ones too, is $C(0)$. Where frames were
-    left out as damaged, the weight of a time is its part of the pairs.
+    with the length $T$ of the trajectory. Long lag times have fewer pairs of frames, and lower
+    weights. With these weights, the spectrum is the periodogram of the velocities. The spectrum is
+    therefore never negative, and its integral over all frequencies, including negative ones, is
+    $C(0)$. If frames were left out, the weight of a lag time is its fraction of the pairs.
 
     Parameters
     ----------
     atomgroup : AtomGroup or Universe
-        The atoms; the trajectory must hold velocities.
+        Atoms; the trajectory must contain velocities.
     fft : bool
-        Compute by Fourier transforms; False by the sums of the definition.
+        Use Fourier transforms; with False, evaluate the sums of the definition directly.
 
     Attributes
     ----------
     results.timeseries : numpy.ndarray of float64, shape (n_frames,)
-        Mean over the atoms, Å²/ps². Frames that were left out as damaged count in no pair; where
-        there is no other pair, it is NaN. A velocity that is NaN makes its atom NaN, and the mean.
+        Autocorrelation, averaged over the atoms, Å²/ps². Frames that were left out are in no pair;
+        NaN for lag times without pairs. If a velocity is NaN, its atom and the mean are NaN.
     results.by_atom : numpy.ndarray of float64, shape (n_frames, n_atoms)
-        That of each atom; in a temporary file if it takes more than 256 MiB.
+        Autocorrelation of each atom; in a temporary file if it takes more than 256 MiB.
     results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
-        Times between frames, ps.
+        Lag times, ps.
     results.integral : numpy.ndarray of float64, shape (n_frames,)
-        Integral of the mean from 0 to each time, by trapezoids, over 3: where it levels off, it is
-        the diffusion coefficient (Green 1954, Kubo 1957), Å²/ps. NaN where times are not known.
+        Integral of the mean from 0 to each lag time by the trapezoidal rule, divided by 3, Å²/ps.
+        Its plateau is the diffusion coefficient (Green 1954, Kubo 1957). NaN if times are unknown.
     results.frequencies : numpy.ndarray of float64, shape (n_frames + 1,)
-        Frequencies, THz; per frame where times are not known.
+        Frequencies, THz; per frame if times are unknown.
     results.spectrum : numpy.ndarray of float64, shape (n_frames + 1,)
         Spectrum, Å²/ps.
 
     Raises
     ------
     MissingDataError
-        The trajectory holds no velocities.
+        The trajectory does not contain velocities.
     SelectionError
-        The group has no atoms.
+        The group is empty.
     UnsupportedError
-        The group updates itself, frames are not at equal distances in time, or series and results
-        have no room in the temporary folder.
+        The group is an UpdatingAtomGroup, frames are not equidistant in time, or series and
+        results exceed the free space in the temporary folder.
 
     Examples
     --------
@@ -408,9 +408,9 @@ class VelocityAutocorrelation(AnalysisBase):
         name="velocity-autocorrelation",
         summary="autocorrelation of velocities, and its spectrum",
         description=(
-            "Autocorrelation of the velocities (Å²/ps²) of atoms against the time between "
-            "frames, and the diffusion coefficient (10⁻⁵ cm²/s) by the integral up to there. The "
-            "trajectory must hold velocities."
+            "Autocorrelation of the velocities (Å²/ps²) of atoms against the lag time, and the "
+            "diffusion coefficient (10⁻⁵ cm²/s) from the integral up to each lag time. The "
+            "trajectory must contain velocities."
         ),
         section="dynamics.md#velocities",
         select="all",
@@ -434,33 +434,33 @@ class VelocityAutocorrelation(AnalysisBase):
         self.row_bytes = 12 * len(self.atomgroup)
 
     def parameters(self) -> dict[str, object]:
-        """The atoms, and the way of computing."""
+        """Return the atoms and the method."""
         return {**super().parameters(), "fft": self.fft}
 
     def stored_bytes(self, n_frames: int) -> int:
-        """Bytes of the series and of the results of so many frames."""
+        """Size of the series and of the results for `n_frames` frames."""
         return super().stored_bytes(n_frames) + results_bytes(n_frames, len(self.atomgroup), 12)
 
     def prepare(self) -> PerFrame:
-        """Collect velocities."""
+        """Make the worker part that returns velocities."""
         check_order(self)
         return _Velocities()
 
     def next_stage(self, value: np.ndarray) -> OverParts:
-        """Correlate the velocities of some atoms at a time."""
+        """Make the parts that correlate the velocities of some atoms each."""
         self._delta_t, gaps = check_times(self)
         self._n_pairs = pairs_of_frames(len(value), gaps)
         return SeriesParts(value, "product", range(3), gaps, fft=self.fft)
 
     def finish(self, value: SeriesParts) -> None:
-        """Take the mean, its integral and its spectrum."""
+        """Compute the mean, its integral and its spectrum."""
         mean, n = value.mean(), len(self._delta_t)
         dt = self._delta_t[1] if n > 1 else np.nan
-        # Velocities that are left out count as 0: so does a time without a pair.
+        # Velocities that were left out count as 0, and so does a lag time without pairs.
         weighted = np.where(self._n_pairs > 0, mean * self._n_pairs / self._n_pairs[0], 0.0)
         even = np.concatenate([weighted, [0.0], weighted[:0:-1]])
         integral = running_integral(mean, self._delta_t) / 3
-        if not self.times_known:  # they are not over a time
+        if not self.times_known:  # the integral is not over a time
             integral[:] = np.nan
         _warn_of_long_steps(self, mean, self._delta_t, "diffusion coefficient")
         title = "velocity autocorrelation (Å²/ps²)"
@@ -482,12 +482,12 @@ class VelocityAutocorrelation(AnalysisBase):
     FURTHER_TABLES = ("spectrum",)
 
     def further_tables(self) -> dict[str, Table]:
-        """Get the table of the spectrum.
+        """Return the table of the spectrum.
 
         Returns
         -------
         dict of str to Table
-            "spectrum", by frequencies.
+            "spectrum", against frequencies.
         """
         found, x, title = self.results, "frequency (THz)", "spectrum (Å²/ps)"
         if not self.times_known:
@@ -504,54 +504,54 @@ class CurrentAutocorrelation(AnalysisBase):
       \sigma = \frac{1}{3 \langle V \rangle k_B T} \int_0^\infty C(\tau)\,\mathrm{d}\tau$$
 
     over all pairs of frames (t, t + τ) (Kubo 1957, J. Phys. Soc. Jpn. 12, 570; Allen & Tildesley
-    2017, Computer Simulation of Liquids, section 2.7). Frames must be so near that C is smooth
-    between them: for liquids some femtoseconds. The current of a group that is not neutral, such
-    as of cations alone, depends on how the whole system drifts.
+    2017, Computer Simulation of Liquids, section 2.7). The interval between frames must be so short
+    that C is smooth: some femtoseconds for liquids. If the group is not neutral, such as cations
+    alone, the current depends on the drift of the whole system.
 
     Parameters
     ----------
     atomgroup : AtomGroup or Universe
-        The atoms; the topology must have charges, and the trajectory velocities.
+        Atoms; the topology must contain charges, and the trajectory velocities.
     temperature : float
         Temperature of the simulation, K.
     fft : bool
-        Compute by Fourier transforms; False by the sums of the definition.
+        Use Fourier transforms; with False, evaluate the sums of the definition directly.
 
     Attributes
     ----------
     volume : float
-        Volume of the cell, mean over frames, Å³.
+        Mean volume of the cell over frames, Å³.
     results.timeseries : numpy.ndarray of float64, shape (n_frames,)
-        C, (e Å/ps)². Frames that were left out as damaged count in no pair; where there is no other
-        pair, it is NaN.
+        C, (e Å/ps)². Frames that were left out are in no pair; NaN for lag times without pairs.
     results.by_axis : numpy.ndarray of float64, shape (n_frames, 3)
-        Parts of C along x, y and z, which add up to it, (e Å/ps)².
+        Contributions to C along x, y and z, (e Å/ps)².
     results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
-        Times between frames, ps.
+        Lag times, ps.
     results.conductivity : numpy.ndarray of float64, shape (n_frames,)
-        The conductivity if the integral, by trapezoids, ends at each time, S/m: where it levels off
-        it is that of the group. At long times, of which there are few pairs, it is noise. NaN
-        where times are not known.
+        Conductivity from the integral up to each lag time by the trapezoidal rule, S/m. Its plateau
+        is the conductivity of the group. Long lag times have few pairs, so their values are noise.
+        NaN if times are unknown.
     results.conductivity_interval : numpy.ndarray of float64, shape (n_frames,)
-        Half of the width of its 95 % interval, by ten blocks of origins, of which each is left out
-        once, S/m; NaN for times of more than a fifth of the run.
+        Half the width of the 95 % interval of `conductivity`, S/m, by jackknife over ten blocks of
+        time origins; NaN for lag times longer than a fifth of the run.
     results.conductivity_by_axis : numpy.ndarray of float64, shape (n_frames, 3)
-        The same along x, y and z, whose mean it is, S/m: in a liquid, three values of one number.
+        Conductivities along x, y and z, S/m, whose mean is `conductivity`. In a liquid, they are
+        three estimates of one value.
     results.currents : numpy.ndarray of float64, shape (n_frames, 3)
-        Current of each frame, e Å/ps; NaN for a damaged frame that was left out.
+        Current in each frame, e Å/ps; NaN for a damaged frame that was left out.
 
     Raises
     ------
     MissingDataError
-        The trajectory holds no velocities.
+        The trajectory does not contain velocities.
     SelectionError
-        The group has no atoms.
+        The group is empty.
     UnsupportedError
-        The group updates itself, the topology has no charges, all are 0, or frames are not at equal
-        distances in time.
+        The group is an UpdatingAtomGroup, the topology has no charges, all charges are 0, or
+        frames are not equidistant in time.
     ValueError
-        A temperature that is not above 0. In the run, as `AnalysisError`: a frame without a cell,
-        or velocities that are not finite.
+        The temperature is not above 0. In the run, as `AnalysisError`: a frame has no cell, or
+        velocities are not finite.
 
     Examples
     --------
@@ -567,10 +567,10 @@ class CurrentAutocorrelation(AnalysisBase):
         name="current-autocorrelation",
         summary="autocorrelation of the electric current, and ionic conductivity",
         description=(
-            "Autocorrelation of the current ((e Å/ps)²) of charged atoms against the time "
-            "between frames, and the ionic conductivity (S/m) by the integral up to there (Green "
-            "and Kubo): the figure shows where it levels off, in the band of its 95 % interval. "
-            "The trajectory must hold velocities."
+            "Autocorrelation of the current ((e Å/ps)²) of charged atoms against the lag time, and "
+            "the ionic conductivity (S/m) from the integral up to each lag time (Green and Kubo). "
+            "The figure shows its plateau with the band of the 95 % interval. "
+            "The trajectory must contain velocities."
         ),
         section="dynamics.md#currents-and-conductivity",
         needs=("charges", "a cell"),
@@ -598,8 +598,8 @@ class CurrentAutocorrelation(AnalysisBase):
         check_not_empty(self.atomgroup, "CurrentAutocorrelation: the group")
         if not has_attribute(self.atomgroup, "charges"):
             raise UnsupportedError(
-                "CurrentAutocorrelation needs charges, and the topology has none; load a topology "
-                "that has them (TPR, PSF, PRMTOP, …)"
+                "CurrentAutocorrelation needs charges, but the topology has none; use a topology "
+                "with charges (TPR, PSF, PRMTOP, …)"
             )
         self.temperature, self.fft = temperature, fft
         self._charges = np.asarray(self.atomgroup.charges, dtype=np.float64)
@@ -607,36 +607,36 @@ class CurrentAutocorrelation(AnalysisBase):
             raise UnsupportedError("CurrentAutocorrelation: the charges of all atoms are 0")
 
     def parameters(self) -> dict[str, object]:
-        """The atoms, the temperature, and the way of computing."""
+        """Return the atoms, the temperature, and the method."""
         return {**super().parameters(), "temperature": self.temperature, "fft": self.fft}
 
     def prepare(self) -> PerFrame:
-        """Collect charges."""
+        """Make the worker part from the charges."""
         check_order(self)
         return _Currents(self._charges)
 
     def next_stage(self, value: np.ndarray) -> OverParts:
-        """Correlate the currents, axis by axis."""
+        """Make the parts that correlate the currents along each axis."""
         self._currents, volumes = value[:, :3], value[:, 3]
         self._delta_t, self._gaps = check_times(self)
         self.volume = float(np.delete(volumes, self._gaps).mean())
         return SeriesParts(value[:, :3, np.newaxis], "product", [0], self._gaps, fft=self.fft)
 
     def finish(self, value: SeriesParts) -> None:
-        """Add up the correlations along x, y and z, and integrate them over the lag time."""
+        """Sum the correlations along x, y and z, and integrate the sum over the lag time."""
         by_axis = value.by_particle.T
         total = by_axis[:, 0] + by_axis[:, 1] + by_axis[:, 2]
         unit = CONDUCTIVITY / (self.volume * self.temperature)
         along_axes = running_integral(by_axis, self._delta_t) * unit
         mean = (along_axes[:, 0] + along_axes[:, 1] + along_axes[:, 2]) / 3
-        if not self.times_known:  # integrals are not over a time
+        if not self.times_known:  # the integral is not over a time
             along_axes[:], mean[:] = np.nan, np.nan
         _warn_of_long_steps(self, total, self._delta_t, "conductivity")
         interval = np.full(len(mean), np.nan)
         found = block_products(self._currents, self._gaps) if self.times_known else None
         if found is not None:
             without = running_integral(found.without_each().T, self._delta_t).T * unit / 3
-            # Of the first time, and where nothing is known, there is none.
+            # The first lag time, and lag times without values, have no interval.
             interval[1 : without.shape[1]] = jackknife_interval(without)[1:]
         title, label = "current autocorrelation ((e Å/ps)²)", "conductivity up to this time (S/m)"
         half = "conductivity up to this time, 95 % interval (S/m)"
@@ -661,38 +661,38 @@ class CurrentAutocorrelation(AnalysisBase):
 def _warn_of_long_steps(
     analysis: AnalysisBase, values: np.ndarray, times: np.ndarray, of: str
 ) -> None:
-    """Warn where an autocorrelation falls by more than half between two frames."""
+    """Warn if an autocorrelation decreases by more than half between two frames."""
     if len(values) > 1 and values[1] < 0.5 * values[0]:
         apart = f"{times[1]:.4g} {analysis.time_unit} apart"
         warn(
-            f"{analysis.name}: frames are {apart}, in which the autocorrelation falls by "
-            f"more than half: the {of}, its integral, means nothing; save velocities every few "
-            "femtoseconds"
+            f"{analysis.name}: frames are {apart}, and the autocorrelation decreases by more than "
+            f"half in this time: the {of}, its integral, is meaningless; save velocities every "
+            "few femtoseconds"
         )
 
 
 def _beginning(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Take the times of a figure: the first tenth, behind which noise hides what there is.
+    """Select the lag times for a figure: the first tenth, because later values are noise.
 
-    All of them, if they are few.
+    If there are few lag times, all are selected.
     """
     n = max(len(next(iter(columns.values()))) // 10, DRAWN)
     return {title: column[:n] for title, column in columns.items()}
 
 
 class _Currents(PerFrame):
-    """Compute the current and the volume of each frame."""
+    """Worker part: current and cell volume of each frame."""
 
     def __init__(self, charges: np.ndarray):
         self._rows = CoreRows("dipole", charges, "velocities", "the conductivity")
 
     def compute(self, block: Block) -> np.ndarray:
-        """Return currents along x, y and z, and volumes, shape (n_frames, 4)."""
+        """Return currents along x, y and z, and volumes: float64, shape (n_frames, 4)."""
         velocities: Any = SimpleNamespace(
             raw=(block.velocities, None), cells=block.cells, frames=block.frames
         )
         rows = self._rows.compute(velocities)
-        # The kernel leaves out frames of nothing but NaN.
+        # The kernel leaves out frames whose velocities are all NaN.
         check_finite(block, np.isnan(rows[:, 0]) & (block.held != 0), "velocities")
         return rows
 
@@ -700,7 +700,7 @@ class _Currents(PerFrame):
 class _Velocities(PerFrame):
     """Worker part that collects velocities."""
 
-    returns_new = True  # a block is decoded into arrays of its own
+    returns_new = True  # each block is decoded into new arrays
 
     def compute(self, block: Block) -> np.ndarray:
         """Return velocities, shape (n_frames, n_atoms, 3)."""

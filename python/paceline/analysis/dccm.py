@@ -1,4 +1,4 @@
-"""Dynamic cross-correlation matrix: which atoms move together."""
+"""Dynamic cross-correlation matrix (DCCM) of the motions of atoms."""
 
 import numpy as np
 
@@ -21,31 +21,31 @@ class CrossCorrelation(AnalysisBase):
       {\sqrt{\langle\Delta\mathbf{r}_i^2\rangle \langle\Delta\mathbf{r}_j^2\rangle}}$$
 
     with $\Delta\mathbf{r}_i = \mathbf{r}_i - \langle\mathbf{r}_i\rangle$ ([Ichiye & Karplus
-    1991](https://doi.org/10.1002/prot.340110305)): 1 for atoms that move alike, -1 for those that
-    move against each other, 0 where motions are independent, or at right angles. Frames are
-    superposed on the first one, else the molecule's own translation and rotation make all atoms
-    move alike.
+    1991](https://doi.org/10.1002/prot.340110305)). The value is 1 for atoms that move in the same
+    direction, -1 for atoms that move in opposite directions, and 0 for independent or perpendicular
+    motions. Frames are superposed on the first frame. Otherwise translation and rotation of the
+    molecule would move all atoms in the same way.
 
     Parameters
     ----------
     atomgroup : AtomGroup
-        The atoms, such as Cα. The matrix takes memory for 9 n² numbers of n atoms.
+        Atoms, such as Cα. For n atoms, the matrix takes memory for 9 n² numbers.
     align : bool
-        Superpose each frame on the first one, by these atoms and without weights.
+        Superpose each frame on the first one, by all atoms of the group without weights.
 
     Attributes
     ----------
     results.correlation : numpy.ndarray of float64, shape (n_atoms, n_atoms)
-        Symmetric, from -1 to 1; NaN for atoms that do not move.
+        Symmetric matrix of values from -1 to 1; NaN for atoms that do not move.
     results.fluctuation : numpy.ndarray of float64, shape (n_atoms,)
         Root mean square fluctuation of each atom, Å.
 
     Raises
     ------
     SelectionError
-        The group holds no atoms.
+        The group contains no atoms.
     UnsupportedError
-        The group updates itself.
+        The group is an UpdatingAtomGroup.
     ValueError
         There are fewer than two frames. In the run, as `AnalysisError`: a position is not finite.
 
@@ -75,7 +75,7 @@ class CrossCorrelation(AnalysisBase):
         fits=True,
     )
     needs_whole = needs_together = True
-    #: Frames without which there is no covariance.
+    #: Minimum number of frames for a covariance.
     LEAST_FRAMES = 2
 
     def __init__(self, atomgroup: Atoms | System, *, align: bool = True, verbose: bool = False):
@@ -86,11 +86,11 @@ class CrossCorrelation(AnalysisBase):
         self.needs_fit = not self.align
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {**super().parameters(), "align": self.align}
 
     def prepare(self) -> Reduction:
-        """Fetch the first frame, if frames are superposed on it."""
+        """Copy the first frame if frames are superposed on it, and make the worker part."""
         if len(self.frames) < self.LEAST_FRAMES:
             raise ValueError("a single frame has no correlation of motions")
         first = None
@@ -99,11 +99,11 @@ class CrossCorrelation(AnalysisBase):
         return CoreCovariance(first, finite=True)
 
     def finish(self, value: CovarianceSums) -> None:
-        """Divide covariances of pairs by fluctuations, and tabulate the pairs."""
+        """Divide the covariances by the fluctuations, and make a table of pairs."""
         count, mean, products = value
         if count < self.LEAST_FRAMES:
             raise ValueError(
-                f"{count} of {len(self.frames)} frames could be read: correlations need two"
+                f"only {count} of {len(self.frames)} frames could be read: correlations need two"
             )
         atoms = self.atomgroup
         covariance = covariance_of(mean.size, products) / count

@@ -1,4 +1,4 @@
-"""Default batteries: the analyses that suit what a system holds, and its ligands."""
+"""Default batteries: analyses for the molecules of a system, and the choice of ligands."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,9 +10,9 @@ from paceline.contract.catalogue import catalogue
 from paceline.errors import warn
 from paceline.transform.ligands import find_ligands
 
-#: An analysis of a file: its class, and its parameters as in Python.
+#: Description of one analysis: its class, and its parameters as in Python.
 Description = Mapping[str, Any]
-#: What a system may hold, by selections that find one atom of it.
+#: Kinds of molecules, and selections that find one atom of each molecule.
 SYSTEMS = {
     "protein": "protein and name CA",
     "coarse-grained protein": BEADS_OF_BACKBONE,
@@ -22,11 +22,11 @@ SYSTEMS = {
     "ligand": "{ligand}",
     "ligand in water": "{ligand} and water",
 }
-#: Why analyses of atoms are left out of the battery of a system of beads, by the selection that
-#: finds these.
+#: Reasons why the battery of a coarse-grained system omits atomistic analyses, by the selection
+#: that finds the beads.
 LACK_OF_BEADS = {
     BEADS_OF_BACKBONE: {
-        "sasa": "its radii are those of atoms",
+        "sasa": "its radii are for atoms",
         "dssp": "it needs the atoms N, CA, C and O of the backbone",
         "ramachandran": "it needs the atoms N, CA and C of the backbone",
         "hbonds": "it needs hydrogens",
@@ -36,12 +36,12 @@ LACK_OF_BEADS = {
         "order": "it needs hydrogens; 'paceline order --select-2' has P2 of bonds between beads",
     },
 }
-#: Stands for the selection of a system's ligands in the parameters of an entry.
+#: Placeholder for the selection of the system's ligands in the parameters of an entry.
 LIGAND = SYSTEMS["ligand"]
 
 
 def _default_batteries() -> dict[str, dict[str, dict[str, object]]]:
-    """Collect the entries of each system's battery that analyses declare, in order of place."""
+    """Collect the battery entries that analyses declare, sorted by kind of molecule and place."""
     members = [(one, entry["name"]) for entry in catalogue().values() for one in entry["batteries"]]
     members.sort(key=lambda member: member[0]["place"])
     found: dict[str, dict[str, dict[str, Any]]] = {key: {} for key in SYSTEMS.values()}
@@ -51,14 +51,14 @@ def _default_batteries() -> dict[str, dict[str, dict[str, object]]]:
     return found
 
 
-#: Analyses that are then computed, by these selections.
+#: Analyses of the default battery for each kind of molecule.
 DEFAULTS: Mapping[str, Mapping[str, Mapping[str, object]]] = _default_batteries()
 
 
 def default_descriptions(
     universe: System, ligands: Sequence[str]
 ) -> tuple[dict[str, Description], dict[str, str]]:
-    """Describe the analyses that suit a system, and say why others are left out, by their names."""
+    """Describe the analyses for a system; also return the reasons why others are left out."""
     descriptions: dict[str, Description] = {}
     for selection, found in DEFAULTS.items():
         if LIGAND in selection:
@@ -77,7 +77,7 @@ def default_descriptions(
 
 
 def ligands_of(universe: System, given: str | None) -> list[str]:
-    """Select the given ligand, or those of a protein by their names; none if there are none."""
+    """Return selections of the given ligand, or of ligands that are found by name."""
     if given is not None:
         if given == "none":
             return []
@@ -86,12 +86,12 @@ def ligands_of(universe: System, given: str | None) -> list[str]:
         return []
     found = find_ligands(universe)
     if text := found.describe():
-        warn(f"{text}; ligand= (--ligand) chooses others, by a selection")
+        warn(f"{text}; ligand= (--ligand) sets others, by a selection")
     return [f"resname {name}" for name in found.taken]
 
 
 def of_ligands(value: object, ligands: Sequence[str]) -> Any:
-    """Put the selections of ligands into parameters of entries: one by one, or as one selection."""
+    """Insert selections of ligands into parameters of entries, as separate ones or as one."""
     if isinstance(value, Mapping):
         return {key: of_ligands(one, ligands) for key, one in value.items()}
     if value == [LIGAND]:
@@ -107,5 +107,5 @@ def of_ligands(value: object, ligands: Sequence[str]) -> Any:
 def _holds(universe: System, selection: str) -> bool:
     try:
         return len(universe.select_atoms(selection)) > 0
-    except AttributeError:  # the topology has no names, or no bonds
+    except AttributeError:  # topology without names or bonds
         return False

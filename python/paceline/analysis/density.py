@@ -25,55 +25,55 @@ from paceline.transform.atom_choice import check_not_empty, check_positions
 if TYPE_CHECKING:
     import MDAnalysis.analysis.density
 
-#: Share of the atoms outside of the grid from which on it is worth a warning.
+#: Fraction of the atoms outside the grid above which a warning is issued.
 LEAST_OUTSIDE = 0.01
 
 
 class DensityAnalysis(AnalysisBase):
     """Density of atoms on a grid, Å⁻³.
 
-    Atoms are counted in voxels, where they are: molecules are not brought into the cell, and atoms
-    outside the grid do not count. Tables say which share of them that is, and a warning if it is
-    1 % or more and no grid was given, or if it is all. Center and fit the solute first, as with
-    transformations of `paceline.transform`; give such a run a grid of its own, since the default
-    one is that of the untransformed present frame.
+    Atoms are counted in the voxels at their positions. Molecules are not wrapped into the cell, and
+    atoms outside the grid are not counted. Tables contain the fraction of atoms outside. A warning
+    is issued if the fraction is 1 % or more with the default grid, or if no atom is in the grid.
+    Center and superpose the solute first, with transformations of `paceline.transform`. Such a run
+    needs an explicit grid, because the default grid fits the present frame without transformations.
 
     Parameters
     ----------
     atomgroup : AtomGroup
-        The atoms; also a group that updates itself, whose atoms workers find in each frame. In
-        frames in which it has none, none are counted; the mean is over all frames.
+        Atoms. For an UpdatingAtomGroup, workers evaluate the selection in each frame. Frames
+        without selected atoms contribute zero to the mean.
     delta : float
-        Edge of the voxels, Å.
+        Edge length of the voxels, Å.
     metadata : dict, optional
-        Notes that the density keeps, in its `metadata`.
+        Notes that are stored in the `metadata` of the density.
     padding : float
-        Space around the atoms of the present frame where no grid is given, Å.
+        Space around the atoms of the present frame in the default grid, Å.
     gridcenter : array of float, shape (3,), optional
         Center of the grid, Å.
     xdim, ydim, zdim : float, optional
-        Edges of the grid, Å; with `gridcenter`.
+        Edge lengths of the grid, Å; required with `gridcenter`.
 
     Attributes
     ----------
     results.density : MDAnalysis.analysis.density.Density
-        Its `grid` is the mean number of atoms in each voxel over its volume, `edges` are the
-        borders of the voxels, Å. `convert_density` changes the unit, `export` writes DX. For MRC
-        take ``results.save("x.mrc")``: `export` of GridDataFormats 1.2 rounds the origin to whole
-        voxels.
+        Density. `grid` is the mean number of atoms in each voxel, divided by the voxel's volume;
+        `edges` are the borders of the voxels, Å. `convert_density` changes the unit, and `export`
+        writes DX. For MRC use ``results.save("x.mrc")``, because `export` of GridDataFormats 1.2
+        rounds the origin to whole voxels.
     results.counts : numpy.ndarray of uint64, shape of the grid
-        Atoms in each voxel, of all frames.
+        Number of atoms in each voxel, summed over frames.
 
     Raises
     ------
     SelectionError
-        The group holds no atoms, and does not update itself.
+        The group is empty, and is not an UpdatingAtomGroup.
     UnsupportedError
-        The group updates itself, and workers cannot evaluate it.
+        The group is an UpdatingAtomGroup that workers cannot evaluate.
     ValueError
-        A grid that is not complete, or makes no sense; or none is given, and a group that updates
-        itself has no atoms in the present frame. In the run, as `AnalysisError`: positions
-        that are not finite.
+        The grid is incomplete or invalid. Or there is no explicit grid, and an UpdatingAtomGroup
+        has no atoms in the present frame. In the run, as `AnalysisError`: positions are not
+        finite.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class DensityAnalysis(AnalysisBase):
     >>> density.grid.shape, float(density.grid.max().round(4))
     ((7, 5, 4), 0.0334)
 
-    Of water near the protein alone:
+    Density of water near the protein only:
 
     >>> near = water.universe.select_atoms("name OW and around 4 protein", updating=True)
     >>> found = DensityAnalysis(near, delta=20.0).run(stop=2).results
@@ -96,9 +96,9 @@ class DensityAnalysis(AnalysisBase):
         name="density",
         summary="density of atoms on a grid",
         description=(
-            "Mean number of atoms in each voxel over its volume (Å⁻³). Center and fit the "
-            "solute, and give the grid, where frames are transformed. Tables and figures have "
-            "the mean along z; -o FILE.dx or FILE.mrc the grid, for programs that draw "
+            "Mean number of atoms in each voxel, divided by its volume (Å⁻³). Center and superpose "
+            "the solute, and set the grid if frames are transformed. Tables and figures contain "
+            "the mean along z; -o FILE.dx or FILE.mrc writes the grid for programs that draw "
             "isosurfaces."
         ),
         section="distributions.md#density-on-a-grid",
@@ -114,14 +114,14 @@ class DensityAnalysis(AnalysisBase):
             "padding",
             Option(
                 "gridcenter",
-                "center of the grid, Å [that of the atoms in the first frame]",
+                "center of the grid, Å [center of the atoms in the first frame]",
                 nargs=3,
                 type="float",
                 metavar=("X", "Y", "Z"),
             ),
             Option(
                 "size",
-                "edges of the grid, Å; with --gridcenter",
+                "edge lengths of the grid, Å; with --gridcenter",
                 nargs=3,
                 type="float",
                 metavar=("X", "Y", "Z"),
@@ -166,22 +166,22 @@ class DensityAnalysis(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.density.DensityAnalysis") -> Self:
-        """Make one with the grid of MDAnalysis's."""
+        """Make an analysis with the grid of MDAnalysis's."""
         ours = cls.__new__(cls)
         ours._follow(theirs._atomgroup, verbose=False)
         if len(ours.atomgroup) == 0:
-            raise UnsupportedError("DensityAnalysis: no atoms")
+            raise UnsupportedError("DensityAnalysis: the group is empty")
         ours.metadata, ours.delta, ours._edges = None, theirs._delta, theirs._edges
         ours._is_given = theirs._gridcenter is not None
         return ours
 
     def _follow(self, atomgroup: Atoms | System, verbose: bool) -> None:
-        """Find what the workers need of a group, which may change from frame to frame."""
+        """Prepare a group for the workers; its atoms may change from frame to frame."""
         atoms, self._finder, self._described = follow_if_changing(atomgroup, "DensityAnalysis")
         AnalysisBase.__init__(self, atoms, verbose=verbose)
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         limits = (f"{edges[0]:g} to {edges[-1]:g}" for edges in self._edges)
         return {
             "atoms": self._described or describe_atoms(self.atomgroup),
@@ -190,31 +190,31 @@ class DensityAnalysis(AnalysisBase):
         }
 
     def _left_grid(self, outside: float) -> str | None:
-        """Say which share of atoms, 0 to 1, was outside a grid that should hold them.
+        """Describe the fraction of atoms, 0 to 1, outside the grid if it is unexpectedly large.
 
-        One that is given may be smaller, but not without any atom.
+        An explicit grid may be smaller than the system, but must contain some atoms.
         """
         if outside < (1.0 if self._is_given else LEAST_OUTSIDE):
             return None
         advice = (
-            "give a grid where the atoms are"
+            "set a grid around the atoms"
             if self._is_given
             else (
-                "the grid is that of the present frame: give one (--gridcenter, --size), or bring "
+                "the grid fits the present frame: set a grid (--gridcenter, --size), or wrap "
                 "molecules into the cell (--wrap)"
             )
         )
         return (
             f"DensityAnalysis: {percent(outside)} of the atoms, over all frames, are outside the "
-            f"grid and do not count; {advice}"
+            f"grid and are not counted; {advice}"
         )
 
     def prepare(self) -> Reduction:
-        """Counting needs the grid."""
+        """Make the worker part, which counts the atoms in the voxels of the grid."""
         return _Voxels(self._edges, self._finder)
 
     def finish(self, value: SparseCounts) -> None:
-        """Divide the counts by the number of frames and the volume of a voxel."""
+        """Divide the counts by the number of frames and by the volume of a voxel."""
         from MDAnalysis.analysis.density import Density
 
         shape = [len(edges) - 1 for edges in self._edges]
@@ -239,12 +239,12 @@ class DensityAnalysis(AnalysisBase):
 
 
 class DensityResults(Results):
-    """A density, which is also saved as DX or MRC."""
+    """Density that can also be saved as DX or MRC."""
 
     FILES = (".dx", ".mrc")
 
     def write_file(self, path: str, name: str) -> None:
-        """Write the grid for programs that draw isosurfaces."""
+        """Write the grid in a format of programs that draw isosurfaces."""
         if path.lower().endswith(".dx"):
             self.density.export(path, type="double")
         else:
@@ -254,9 +254,9 @@ class DensityResults(Results):
 def _write_mrc(density: "MDAnalysis.analysis.density.Density", path: str) -> None:
     """Write a grid as MRC 2014, with the center of its first voxel as the origin.
 
-    That stands in the words 50 to 52 of the header, Å, and no voxels are skipped (words 5 to 7): so
-    GridDataFormats, which adds up both, and ChimeraX, which takes the first unless it is 0, read
-    the same. GridDataFormats itself writes a rounded number of voxels instead.
+    The origin is in words 50 to 52 of the header, Å, and no voxels are skipped (words 5 to 7).
+    GridDataFormats adds both, and ChimeraX uses the origin unless it is 0. Both therefore read the
+    same grid. GridDataFormats itself writes a rounded number of voxels instead.
     """
     import mrcfile
 
@@ -269,7 +269,7 @@ def _write_mrc(density: "MDAnalysis.analysis.density.Density", path: str) -> Non
 
 
 def _map_along_z(density: "MDAnalysis.analysis.density.Density") -> Table:
-    """Make a table and an image of the density, mean along z."""
+    """Make a table and an image of the density, averaged along z."""
     label = "density, mean along z (Å⁻³)"
     values = density.grid.mean(axis=2)
     edges = density.edges[:2]
@@ -282,7 +282,7 @@ def _map_along_z(density: "MDAnalysis.analysis.density.Density") -> Table:
 
 
 class _Voxels(CoreHalf, Reduction):
-    """Find the voxels of atoms."""
+    """Worker part: number of atoms in each voxel."""
 
     def __init__(self, edges: Sequence[np.ndarray], finder: GroupFinder | None):
         self._finder = finder
@@ -299,7 +299,7 @@ class _Voxels(CoreHalf, Reduction):
         return SparseCounts(len(block), _found(self._bound, block), None, n_asked)
 
     def _voxels_of_frames(self, finder: GroupFinder, block: Block) -> SparseCounts:
-        """Find the voxels of the atoms that a group has in each frame."""
+        """Find the voxels of the atoms that a group contains in each frame."""
         found, n_asked = [np.empty(0, dtype=np.uint32)], 0
         for row, (_, columns) in enumerate(finder.by_frame(block)):
             if len(columns):
@@ -313,7 +313,7 @@ class _Voxels(CoreHalf, Reduction):
 
 
 def _found(voxels: _core.Voxels, block: Block) -> np.ndarray:
-    """Find the voxels of the atoms of some frames; `ValueError` names one that has none."""
+    """Find the voxels of atoms; raise `ValueError` for an atom without voxel."""
     found, refused = voxels.find(block.raw[0])
     check_refused(block, refused)
     return found

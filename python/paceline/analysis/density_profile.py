@@ -29,19 +29,19 @@ from paceline.transform.atom_choice import (
 )
 from paceline.transform.matching import described
 
-#: Units of densities, and their names.
+#: Names and units of the densities.
 UNITS = {
     "mass": "mass density (g cm⁻³)",
     "number": "number density (Å⁻³)",
     "charge": "charge density (e Å⁻³)",
     "electron": "electron density (e Å⁻³)",
 }
-#: Numbers of a frame beside its densities: height and corner of the cell along the axis, Å, atoms
-#: outside a cell without images, and the length of the mean direction of the origin.
+#: Number of further values per frame: height and corner of the cell along the axis (Å), number of
+#: atoms outside a non-periodic cell, and length of the mean direction of the origin group.
 N_OTHERS = 4
-#: Atoms that are spread along the cell have a mean direction of less than this length: no center.
+#: If the mean direction of atoms is shorter, they are spread along the cell and have no center.
 LEAST_DIRECTION = 0.1
-#: Component of a vector of the cell that counts as 0, in parts of its length.
+#: Components of a cell vector up to this fraction of its length count as 0.
 UPRIGHT = 1e-4
 
 
@@ -52,38 +52,38 @@ class DensityProfile(AnalysisBase):
                 \sum_{i:\, z_i \in \mathrm{bin}} w_i \right\rangle$$
 
     with the volume $V$ of the cell in each frame. Bins are relative: in each frame they divide the
-    height of the cell along the axis into the same number of parts, and positions are those in the
-    mean cell. Atoms are first brought into the cell along its periodic vectors. This is the
+    height of the cell along the axis into the same number of parts. Positions of bins are those in
+    the mean cell. Atoms are first wrapped into the cell along its periodic vectors. This is the
     definition of `gmx density -relative`, with the origin of -center and the symmetry of -symm.
-    Means have intervals by the statistical inefficiency of each bin's series in time.
+    Intervals of means use the statistical inefficiency of each bin's time series.
 
     Parameters
     ----------
     atomgroups : AtomGroup, list of AtomGroup, or mapping of str to AtomGroup
-        The groups, each of which has a profile; the keys of a mapping are their names.
+        Groups, each with its own profile; the keys of a mapping are the names.
     axis : {"x", "y", "z"}
         Axis of the profile.
     quantity : {"mass", "number", "charge", "electron"}
-        Density of mass, of atoms, of charges or of electrons. Electrons are those of neutral atoms,
-        by their elements or masses.
+        Density of mass, of atoms, of charges or of electrons. Numbers of electrons are those of
+        neutral atoms, found by elements or masses.
     binsize : float
-        Width of bins in the present frame, Å, changed so that a whole number divides the cell.
+        Width of bins in the present frame, Å; rounded so that a whole number divides the cell.
     origin : AtomGroup or str, optional
-        Atoms whose center of mass along the axis is 0 in each frame, wherever they cross the
-        border of the cell; by default positions are those of the cell.
+        Atoms whose center of mass along the axis is position 0 in each frame. They may cross the
+        border of the cell. By default position 0 is the corner of the cell.
     symmetrize : bool
         Average both sides of the origin.
 
     Attributes
     ----------
     results.position : numpy.ndarray of float64, shape (n_bins,)
-        Middles of the bins, Å, in the mean cell.
+        Centers of the bins in the mean cell, Å.
     results.edges : numpy.ndarray of float64, shape (n_bins + 1,)
         Borders of the bins, Å.
     results.density : numpy.ndarray of float64, shape (n_groups, n_bins)
-        Mean densities: g cm⁻³, Å⁻³ for numbers, or e Å⁻³ for charges and electrons.
+        Mean densities: g cm⁻³ for mass, Å⁻³ for numbers, e Å⁻³ for charges and electrons.
     results.interval : numpy.ndarray of float64, shape (n_groups, n_bins)
-        Half of the widths of their 95 % intervals, in the same unit; NaN for less than four frames.
+        Half the widths of the 95 % intervals, in the same units; NaN for less than four frames.
     results.densities : numpy.ndarray of float64, shape (n_frames, n_groups, n_bins)
         Densities in each frame; NaN in frames that were left out.
     results.names : list of str
@@ -92,13 +92,13 @@ class DensityProfile(AnalysisBase):
     Raises
     ------
     SelectionError
-        A group holds no atoms.
+        A group contains no atoms.
     UnsupportedError
-        A group updates itself; the topology lacks masses, charges or elements that the quantity
-        needs; the present frame has no cell; or `symmetrize` without an origin.
+        A group is an UpdatingAtomGroup, the topology lacks masses, charges or elements for the
+        quantity, the present frame has no cell, or `symmetrize` is True without an origin.
     ValueError
-        An unknown axis or quantity, or a bin that is no length in the cell. In the run, as
-        `AnalysisError`: a frame without a cell, or with a rotated one.
+        The axis or quantity is unknown, or the bin width is not a length in the cell. In the run,
+        as `AnalysisError`: a frame has no cell, or a rotated cell.
 
     Examples
     --------
@@ -120,8 +120,8 @@ class DensityProfile(AnalysisBase):
         description=(
             "Density of mass (g cm⁻³), atoms (Å⁻³), charge or electrons (e Å⁻³) of one or several "
             "groups along x, y or z: means over frames with 95 % intervals. Bins divide the cell "
-            "of each frame into the same number of parts. --origin measures from the center of "
-            "other atoms in each frame."
+            "of each frame into the same number of parts. With --origin, positions are relative "
+            "to the center of other atoms in each frame."
         ),
         section="distributions.md#profiles-of-several-groups",
         needs=("a cell",),
@@ -139,7 +139,7 @@ class DensityProfile(AnalysisBase):
         options=(
             Option(
                 "groups",
-                "a further group with a profile of its own; again for the next one",
+                "a further group with its own profile; may be repeated",
                 flag="--group",
                 default=(),
                 metavar="TEXT",
@@ -180,13 +180,13 @@ class DensityProfile(AnalysisBase):
             self.origin = select(origin, universe, "DensityProfile: origin").unique
             every = [*every, self.origin]
         if any(one.universe is not universe for one in every):
-            raise UnsupportedError("DensityProfile: all groups must be of one Universe")
+            raise UnsupportedError("DensityProfile: all groups must belong to one Universe")
         indices = np.unique(np.concatenate([one.indices for one in every]))
         super().__init__(universe.atoms[indices], verbose=verbose)
         if symmetrize and origin is None:
             raise UnsupportedError(
-                "symmetrize (--symmetrize) averages both sides of an origin: give its atoms, "
-                "origin (--origin)"
+                "symmetrize (--symmetrize) averages both sides of an origin: set the atoms of "
+                "the origin (--origin)"
             )
         self.names, self.axis, self.quantity = [*named], axis, quantity
         self.symmetrize = symmetrize
@@ -197,11 +197,11 @@ class DensityProfile(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms of all groups, and of the origin."""
+        """Indices of the atoms of all groups and of the origin."""
         return self.atomgroup.indices
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         groups = zip(self.names, self._groups, strict=True)
         return {
             "groups": "; ".join(f"{name}: {describe_atoms(group)}" for name, group in groups),
@@ -214,7 +214,7 @@ class DensityProfile(AnalysisBase):
         }
 
     def prepare(self) -> PerFrame:
-        """Give places and weights of atoms to workers."""
+        """Make the worker part from the columns and weights of the atoms."""
         groups = [
             _Group(self._places(one), weights)
             for one, weights in zip(self._groups, self._weights, strict=True)
@@ -223,7 +223,7 @@ class DensityProfile(AnalysisBase):
         if self.origin is not None:
             masses = attribute_of(self.origin, "masses")
             if lack := lack_of_masses(self.origin):
-                warn(f"DensityProfile: all atoms of the origin weigh the same: {lack}")
+                warn(f"DensityProfile: all atoms of the origin have equal weights: {lack}")
                 masses = None
             if masses is None or not (masses > 0).any():
                 masses = np.ones(len(self.origin))
@@ -251,7 +251,7 @@ class DensityProfile(AnalysisBase):
         self._fill(edges, density, interval, densities)
 
     def _unit(self) -> float:
-        """Convert sums of weights in Å³."""
+        """Conversion factor from a sum of weights per Å³ to the unit of the density."""
         if self.quantity != "mass":
             return 1.0
         from MDAnalysis.units import constants
@@ -265,14 +265,14 @@ class DensityProfile(AnalysisBase):
         if outside > 0:
             lost = (
                 f"DensityProfile: {percent(outside / n_atoms)} of the atoms, over all frames, are "
-                "beyond the bins and do not count: the cell has no images along the axis"
+                "outside the bins and are not counted: the cell is not periodic along the axis"
             )
         self.remark("outside", lost)
         n_spread, spread = int((others[:, 3] < LEAST_DIRECTION).sum()), None
         if n_spread:
             spread = (
                 f"DensityProfile: in {many(n_spread, 'frame')} of {len(others)} the atoms of the "
-                "origin are spread along the whole cell, and their center means nothing: choose a "
+                "origin are spread along the whole cell, so that they have no center: use a "
                 "slab or another group (--origin)"
             )
         self.remark("origin", spread)
@@ -280,7 +280,7 @@ class DensityProfile(AnalysisBase):
     def _fill(
         self, edges: np.ndarray, density: np.ndarray, interval: np.ndarray, densities: np.ndarray
     ) -> None:
-        """Put arrays and the table into the results."""
+        """Set arrays and the table of the results."""
         label, middles = UNITS[self.quantity], (edges[1:] + edges[:-1]) / 2
         x = f"{self.axis} (Å)" if self.origin is None else f"{self.axis} from the origin (Å)"
         columns, legend, bands = {x: middles}, {}, {}
@@ -305,15 +305,15 @@ class DensityProfile(AnalysisBase):
         )
 
     def _number_of_bins(self) -> int:
-        """Find how many bins the present cell has along the axis."""
+        """Compute the number of bins along the axis of the present cell."""
         dimensions, height = self.atomgroup.universe.dimensions, 0.0
         if dimensions is not None:
             cell = _core.cells_of_dimensions(np.asarray(dimensions, dtype=np.float32)[None])
             height = float(upright_vectors(cell)[0].diagonal()["xyz".index(self.axis)])
         if not height > 0:
             raise UnsupportedError(
-                "DensityProfile needs a cell, which the present frame lacks: go to a frame with "
-                "one, or set it with MDAnalysis and write the trajectory again"
+                "DensityProfile needs a cell, but the present frame has none: go to a frame with "
+                "a cell, or set the cell with MDAnalysis and write the trajectory again"
             )
         if self.binsize > height:
             raise ValueError(
@@ -324,7 +324,7 @@ class DensityProfile(AnalysisBase):
 
 
 def _named(groups: Any) -> dict[str, Atoms]:
-    """Name the groups: keys of a mapping, or numbers; a single group is "atoms"."""
+    """Name the groups by the keys of a mapping, or by numbers; a single group is "atoms"."""
     if isinstance(groups, Mapping):
         named = {str(name): one for name, one in groups.items()}
     elif isinstance(groups, Sequence) and not hasattr(groups, "atoms"):
@@ -335,12 +335,12 @@ def _named(groups: Any) -> dict[str, Atoms]:
         check_static(one, "DensityProfile")
         check_not_empty(one.atoms, f"DensityProfile: {name}")
     if not named:
-        raise SelectionError("DensityProfile: no groups are given")
+        raise SelectionError("DensityProfile: expected at least one group, found none")
     return {name: one.atoms for name, one in named.items()}
 
 
 def _weights_of(group: Atoms, quantity: str) -> np.ndarray:
-    """Find what each atom adds to a density: its mass, 1, its charge, or its electrons."""
+    """Return the weights of atoms in a density: mass, 1, charge, or number of electrons."""
     if quantity == "number":
         return np.ones(len(group))
     if quantity == "mass":
@@ -349,8 +349,8 @@ def _weights_of(group: Atoms, quantity: str) -> np.ndarray:
         charges = attribute_of(group, "charges")
         if charges is None:
             raise UnsupportedError(
-                "DensityProfile: a density of charge needs charges, which the topology lacks: take "
-                "one with them (TPR, PSF, PRMTOP, …), or another quantity (--quantity)"
+                "DensityProfile: a density of charge needs charges, but the topology has none: use "
+                "one with charges (TPR, PSF, PRMTOP, …), or another quantity (--quantity)"
             )
         return np.asarray(charges, dtype=np.float64)
     from MDAnalysis.guesser.tables import SYMB2Z
@@ -361,29 +361,29 @@ def _weights_of(group: Atoms, quantity: str) -> np.ndarray:
     if not numbers.all():
         first, n_unknown = group[int(np.argmin(numbers))], int((numbers == 0).sum())
         raise UnsupportedError(
-            f"DensityProfile: the element of {many(n_unknown, 'atom')} is not known (the first is "
-            f"{described(first)}), and so not the number of its electrons: take a topology with "
+            f"DensityProfile: the element of {many(n_unknown, 'atom')} is unknown (the first is "
+            f"{described(first)}), and so is the number of electrons: use a topology with "
             "elements, or another quantity (--quantity)"
         )
     return numbers
 
 
 class _Group(NamedTuple):
-    """Places of atoms among those that are read, and a weight of each."""
+    """Columns of a group's atoms in the decoded coordinates, and their weights."""
 
     places: np.ndarray
     weights: np.ndarray
 
 
 class _Profiles(PerFrame):
-    """Worker part: densities of each group in each bin, and `N_OTHERS` numbers, of each frame."""
+    """Worker part: for each frame the densities of groups in bins, and `N_OTHERS` values."""
 
     def __init__(self, groups: list[_Group], origin: _Group | None, axis: int, nbins: int):
         self._groups, self._origin = groups, origin
         self._axis, self._nbins = axis, nbins
 
     def compute(self, block: Block) -> np.ndarray:
-        """Compute the rows of a block, float64."""
+        """Compute the rows of a block: float64."""
         rows = np.empty((len(block), len(self._groups) * self._nbins + N_OTHERS))
         positions, columns = block.raw
         for row in range(len(block)):
@@ -400,16 +400,16 @@ class _Profiles(PerFrame):
     def _check_cell(self, vectors: np.ndarray, frame: int) -> None:
         """Raise `ValueError` for a frame without a cell, or with a rotated one."""
         if not (vectors.diagonal() > 0).all():
-            raise ValueError(f"frame {frame}: a density needs a cell, and it has none")
+            raise ValueError(f"frame {frame}: a density needs a cell, but the frame has none")
         tilted = np.triu(vectors, 1)[:, 2 if self._axis == 2 else slice(None)]
         if (np.abs(tilted) > UPRIGHT * np.abs(vectors).max()).any():
-            expected = "its first two vectors in the plane of x and y"
+            expected = "its first two vectors in the xy plane"
             if self._axis != 2:
                 expected = f"its first vector along x, and {expected[4:]}"
             raise ValueError(f"frame {frame}: its cell is rotated: expected {expected}")
 
     def _parts(self, at: np.ndarray, vectors: np.ndarray, periodic: np.ndarray) -> np.ndarray:
-        """Positions along the axis in parts of the cell's height, of atoms folded into it."""
+        """Return wrapped positions along the axis, as fractions of the cell's height."""
         for k in range(2, self._axis, -1):
             if periodic[k]:
                 at -= np.floor(at[:, k : k + 1] / vectors[k, k]) * vectors[k]
@@ -417,7 +417,7 @@ class _Profiles(PerFrame):
         return parts - np.floor(parts) if periodic[self._axis] else parts
 
     def _of_frame(self, parts: np.ndarray, vectors: np.ndarray, is_periodic: bool) -> np.ndarray:
-        """Compute the row of a frame, but for the corner of the cell."""
+        """Compute the row of a frame, except for the corner of the cell."""
         direction = np.inf
         if self._origin is not None:
             center, direction = _center(parts, self._origin, is_periodic)
@@ -425,7 +425,7 @@ class _Profiles(PerFrame):
             parts = parts - np.round(parts) + 0.5 if is_periodic else parts + 0.5
         bins = np.floor(parts * self._nbins).astype(np.int64)
         if is_periodic:
-            bins = np.clip(bins, 0, self._nbins - 1)  # 1 by rounding
+            bins = np.clip(bins, 0, self._nbins - 1)  # rounding may give a fraction of 1
         height = vectors[self._axis, self._axis]
         volume, outside, found = abs(np.linalg.det(vectors)), 0, []
         for places, weights in self._groups:
@@ -440,8 +440,8 @@ class _Profiles(PerFrame):
 def _center(parts: np.ndarray, group: _Group, is_periodic: bool) -> tuple[float, float]:
     """Find the center of a group along the axis, and the length of its mean direction.
 
-    In a periodic cell it is first the mean direction on a circle (Bai & Breen 2008, J. Graph.
-    Tools 13, 53), and then the mean of the nearest images.
+    In a periodic cell, the mean direction on a circle is the first estimate (Bai & Breen 2008, J.
+    Graph. Tools 13, 53). The center is then the mean of the images nearest to this estimate.
     """
     some, weights = parts[group.places], group.weights / group.weights.sum()
     if not is_periodic:

@@ -1,4 +1,4 @@
-"""Dipole moments of groups: the dielectric constant as MDAnalysis has it, and autocorrelations."""
+"""Dipole moments: dielectric constant, as in MDAnalysis, and autocorrelation functions."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -33,7 +33,7 @@ from paceline.transform.compounds import advice_on_sites, fragments_of, molecula
 if TYPE_CHECKING:
     import MDAnalysis.analysis.dielectric
 
-#: A molecule of a smaller charge is neutral, e: that of MDAnalysis.
+#: Molecules with a smaller absolute charge are neutral, e; the value is MDAnalysis's.
 NEUTRAL = 1e-5
 
 
@@ -46,25 +46,25 @@ class _DipoleAnalysis(AnalysisBase):
         self.make_whole = make_whole
         if not has_attribute(self.atomgroup, "charges"):
             raise UnsupportedError(
-                f"{self.name} needs charges, and the topology has none; load a topology that has "
-                "them (TPR, PSF, PRMTOP, …)"
+                f"{self.name} needs charges, but the topology has none; use a topology with "
+                "charges (TPR, PSF, PRMTOP, …)"
             )
         self._charges = np.asarray(self.atomgroup.charges, dtype=np.float64)
         self._bonds = self._find_bonds()
 
     def _moments(self, needs_cell: str | None) -> "_Moments":
-        """Worker part: moments, and volumes where something needs the cell."""
+        """Make the worker part, which also computes volumes if `needs_cell` names a reason."""
         whole = None
         if self.make_whole:
             whole = CoreTransform("unwrap", len(self._charges), self._bonds)
         return _Moments(CoreRows("dipole", self._charges, "positions", needs_cell), whole)
 
     def _find_bonds(self) -> np.ndarray:
-        """Find the bonds within the group, of its own numbers, of neutral and bonded parts."""
+        """Find the bonds within the group, by index in the group; check that parts are neutral."""
         universe, atoms = self.atomgroup.universe, self.atomgroup.indices
         order = np.argsort(atoms)
         if (np.diff(atoms[order]) == 0).any():
-            raise UnsupportedError(f"{self.name}: the group holds an atom more than once")
+            raise UnsupportedError(f"{self.name}: the group contains an atom more than once")
         bonds = molecular_bonds_of(universe, self.name)
         fragments = fragments_of(universe, bonds)
         first, rows = np.unique(fragments[atoms], return_inverse=True)
@@ -72,23 +72,24 @@ class _DipoleAnalysis(AnalysisBase):
         wrong = np.flatnonzero(~(np.abs(charges) <= NEUTRAL))
         if len(wrong):
             remedy = (
-                "take a group without them, or add bonds that the topology lacks, as of virtual "
-                f"sites{advice_on_sites(universe)}"
+                "use a group without them, or add missing bonds to the topology, such as those of "
+                f"virtual sites{advice_on_sites(universe)}"
             )
             of_first = universe.atoms.charges[fragments == first[wrong[0]]]
             if abs(of_first.sum()) <= NEUTRAL:
-                remedy = "take all of its atoms, virtual sites too"
+                remedy = "use all atoms of each molecule, including virtual sites"
             raise UnsupportedError(
                 f"{self.name} needs neutral molecules: {len(wrong)} of {len(first)} are "
-                f"charged, that of atom {first[wrong[0]]} with {charges[wrong[0]]:.3g} e; {remedy}"
+                f"charged; the molecule of atom {first[wrong[0]]} has {charges[wrong[0]]:.3g} e; "
+                f"{remedy}"
             )
         inside = np.isin(bonds, atoms).all(axis=1)
         bonds = order[np.searchsorted(atoms[order], bonds[inside])]
         n_parts = len(np.unique(_core.fragments(len(atoms), bonds)))
         if self.make_whole and n_parts != len(first):
             raise UnsupportedError(
-                f"{self.name}: the group has {n_parts} bonded parts of {len(first)} "
-                "molecules, and cannot make these whole; take all of their atoms"
+                f"{self.name}: the group contains {n_parts} bonded parts of {len(first)} "
+                "molecules, which cannot be made whole; use all atoms of these molecules"
             )
         return bonds
 
@@ -100,55 +101,55 @@ class DielectricConstant(_DipoleAnalysis):
                                     {\varepsilon_0 \langle V \rangle k_B T}, \qquad
       \mathbf{M} = \sum_i q_i \mathbf{r}_i$$
 
-    for conducting boundaries, which Ewald sums have (Neumann 1983, Mol. Phys. 50, 841). The
-    variance is the mean square deviation from the mean moment, never a difference of two large
+    for conducting boundaries, as in Ewald sums (Neumann 1983, Mol. Phys. 50, 841). The variance is
+    computed as the mean square deviation from the mean moment, not as a difference of two large
     means. All molecules must be neutral.
 
     Parameters
     ----------
     atomgroup : AtomGroup
-        The atoms: all of each molecule, or a part of it that is bonded and neutral. The topology
-        must have charges and bonds; virtual sites need none, as in `paceline.transform.unwrap`.
+        Atoms: all atoms of each molecule, or bonded and neutral parts. The topology must contain
+        charges and bonds; virtual sites need no bonds, as in `paceline.transform.unwrap`.
     temperature : float
         Temperature of the simulation, K.
     make_whole : bool
-        Make molecules whole along their bonds; False saves time where they are.
+        Make molecules whole along their bonds. For whole molecules, False saves time.
 
     Attributes
     ----------
     volume : float
-        Volume of the cell, mean over frames, Å³.
+        Mean volume of the cell over frames, Å³.
     results.M : numpy.ndarray of float64, shape (3,)
-        Mean of the dipole moment's x, y and z, e Å.
+        Mean of the components x, y and z of the dipole moment, e Å.
     results.M2 : numpy.ndarray of float64, shape (3,)
         Mean of their squares, (e Å)².
     results.fluct : numpy.ndarray of float64, shape (3,)
-        Their variance, (e Å)².
+        Variance of the components, (e Å)².
     results.eps : numpy.ndarray of float64, shape (3,)
         Dielectric constant along x, y and z.
     results.eps_mean : float
-        Mean of these three.
+        Mean of the three components of `eps`.
     results.eps_mean_interval : float
-        Half of the width of the 95 % interval of `eps_mean`: that of the mean square deviation of
-        the moments, a series in time, by its statistical inefficiency (`mean_of_series`). NaN for
-        less than 4 frames.
+        Half the width of the 95 % interval of `eps_mean`. It is the interval of the mean square
+        deviation of the moments, a time series, by its statistical inefficiency
+        (`mean_of_series`). NaN for less than 4 frames.
     results.eps_mean_converged : bool
-        True if 50 frames or more are independent: of the square deviation, and of the moment along
-        each axis.
+        True if the square deviation and the moments along each axis have 50 or more independent
+        values.
     results.moments : numpy.ndarray of float64, shape (n_frames, 3)
         Dipole moment of each frame, e Å; NaN for a damaged frame that was left out.
 
     Raises
     ------
     SelectionError
-        The group holds no atoms.
+        The group contains no atoms.
     UnsupportedError
-        The group updates itself or holds an atom twice, the topology lacks charges or bonds, a
-        molecule is not neutral, or only parts of it are in the group that are not bonded.
+        The group is an UpdatingAtomGroup or contains an atom twice, the topology lacks charges or
+        bonds, a molecule is not neutral, or the group contains separate parts of a molecule.
     ValueError
-        A temperature that is not above 0. In the run, as `AnalysisError`: a frame that has no cell,
-        or an impossible one, or positions that are not finite, or a bond that is longer than half
-        the cell after molecules were made whole.
+        The temperature is not above 0. In the run, as `AnalysisError`: a frame has no cell or an
+        invalid one, positions are not finite, or a bond is longer than half the cell after
+        molecules were made whole.
 
     Examples
     --------
@@ -165,9 +166,9 @@ class DielectricConstant(_DipoleAnalysis):
         summary="static dielectric constant",
         description=(
             "Dielectric constant from the fluctuations of the dipole moment, and dipole moments "
-            "(e Å) of all frames. The lines above the table have the 95 % interval of the "
-            "constant, and say where it is not converged; the figure shows the constant of the "
-            "frames so far."
+            "(e Å) of all frames. The lines above the table contain the 95 % interval of the "
+            "constant, and report if it is not converged. The figure shows the constant computed "
+            "from the frames up to each time."
         ),
         section="dynamics.md#dielectric-constant",
         needs=("charges", "a cell"),
@@ -195,15 +196,15 @@ class DielectricConstant(_DipoleAnalysis):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.dielectric.DielectricConstant") -> Self:
-        """Make one with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's."""
         if len(theirs.atomgroup) == 0:
-            raise UnsupportedError("DielectricConstant: no atoms")
+            raise UnsupportedError("DielectricConstant: the group is empty")
         return cls(theirs.atomgroup, theirs.temperature, theirs.make_whole)
 
     SHARED_RESULTS = ("M", "M2", "fluct", "eps", "eps_mean")
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {
             "atoms": describe_atoms(self.atomgroup),
             "temperature": self.temperature,
@@ -211,24 +212,24 @@ class DielectricConstant(_DipoleAnalysis):
         }
 
     def prepare(self) -> PerFrame:
-        """Collect charges and bonds."""
+        """Find charges and bonds, and make the worker part."""
         return self._moments("the dielectric constant")
 
     def finish(self, value: np.ndarray) -> None:
-        """Compute the variance of the moments that were not left out."""
+        """Compute the variance of the moments of frames that were not left out."""
         from MDAnalysis.units import constants, convert
 
         moments, volumes = value[:, :3], value[:, 3]
         read = ~np.isnan(volumes)
         if not read.any():
-            read[:] = True  # all results are NaN
+            read[:] = True  # without readable frames, all results become NaN
         mean = moments[read].mean(axis=0)
         fluct = ((moments[read] - mean) ** 2).mean(axis=0)
         self.volume = float(volumes[read].mean())
         energy = convert(constants["Boltzmann_constant"], "kJ/mol", "eV") * self.temperature
         unit = energy * self.volume * constants["electric_constant"]
         eps = 1 + fluct / unit
-        # A series whose mean is that of the three constants.
+        # The mean of this series equals the mean of the three constants.
         squares = mean_of_series(1 + ((moments[read] - mean) ** 2).mean(axis=1) / unit)
         converged = squares.converged and all(
             mean_of_series(along).converged for along in moments[read].T
@@ -262,7 +263,7 @@ class DielectricConstant(_DipoleAnalysis):
 
     @staticmethod
     def _so_far(moments: np.ndarray, volumes: np.ndarray, energy: float) -> np.ndarray:
-        """Mean constant of the frames up to each, by sums of deviations from the first one read."""
+        """Mean constant of the frames up to each frame, from deviations from the first frame."""
         read = ~np.isnan(volumes)
         found = np.full(len(volumes), np.nan)
         if read.any():
@@ -276,7 +277,7 @@ class DielectricConstant(_DipoleAnalysis):
 
 
 def _constant_with_interval(found: SeriesMean, *, converged: bool) -> str:
-    """Write a dielectric constant with its interval, and whether it is converged."""
+    """Format a dielectric constant with its interval, and say if it is not converged."""
     note = "" if converged else ", not converged"
     if not found.interval > 0:
         return f"{found.mean:.4g}, no interval{note}"
@@ -290,54 +291,55 @@ class DipoleAutocorrelation(_DipoleAnalysis):
       \mathbf{M} = \sum_i q_i \mathbf{r}_i, \qquad
       \tau_D = \frac{1}{C(0)} \int_0^\infty C(\tau)\,\mathrm{d}\tau$$
 
-    over all pairs of frames (t, t + τ). Where C falls off as one exponential, as Debye assumed,
-    its time is $\tau_D$ (Neumann & Steinhauser 1983, Chem. Phys. Lett. 102, 508, with conducting
-    boundaries). All molecules must be neutral. The mean moment is not subtracted: in a liquid it is
-    0, and of a molecule that keeps its direction C levels off above 0, and there is no such time.
+    over all pairs of frames (t, t + τ). If C decays as a single exponential (Debye relaxation),
+    $\tau_D$ is its time constant (Neumann & Steinhauser 1983, Chem. Phys. Lett. 102, 508, with
+    conducting boundaries). All molecules must be neutral. The mean moment is not subtracted,
+    because it is 0 in a liquid. For a molecule with a fixed orientation, C has a plateau above 0,
+    and the relaxation time is undefined.
 
     Parameters
     ----------
     atomgroup : AtomGroup
-        The atoms: all of each molecule, or a part of it that is bonded and neutral. The topology
-        must have charges and bonds; virtual sites need none, as in `paceline.transform.unwrap`.
+        Atoms: all atoms of each molecule, or bonded and neutral parts. The topology must contain
+        charges and bonds; virtual sites need no bonds, as in `paceline.transform.unwrap`.
     make_whole : bool
-        Make molecules whole along their bonds; False saves time where they are, and needs no cell.
+        Make molecules whole along their bonds. For whole molecules, False saves time, and no cell
+        is needed.
     fft : bool
-        Compute by Fourier transforms; False by the sums of the definition.
+        Use Fourier transforms; with False, evaluate the sums of the definition directly.
 
     Attributes
     ----------
     results.timeseries : numpy.ndarray of float64, shape (n_frames,)
-        C, (e Å)². Frames that were left out as damaged count in no pair; where there is no other
-        pair, it is NaN.
+        C, (e Å)². Frames that were left out are in no pair; NaN for lag times without pairs.
     results.by_axis : numpy.ndarray of float64, shape (n_frames, 3)
-        Parts of C along x, y and z, which add up to it, (e Å)².
+        Contributions to C along x, y and z, (e Å)².
     results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
-        Times between frames, ps.
+        Lag times, ps.
     results.integral : numpy.ndarray of float64, shape (n_frames,)
-        Integral of C from 0 to each time, by trapezoids, over C(0), ps.
+        Integral of C from 0 to each lag time by the trapezoidal rule, divided by C(0), ps.
     results.relaxation_time : float
-        The integral up to where C is not above 0 for the first time, ps; NaN if it is everywhere.
+        Integral up to the first lag time at which C is not above 0, ps; NaN if there is none.
     results.relaxation_time_interval : float
-        Half of the width of its 95 % interval, ps, by ten blocks of origins, of which each is left
-        out once. NaN where C is above 0 for more than a fifth of the run.
+        Half the width of the 95 % interval of the relaxation time, ps, by jackknife over ten blocks
+        of time origins. NaN if C is above 0 for more than a fifth of the run.
     results.relaxation_time_converged : bool
-        True if the run is 100 times as long as the relaxation time: below, the interval itself is
-        hardly known.
+        True if the run is at least 100 times as long as the relaxation time. For shorter runs, the
+        interval itself is unreliable.
     results.moments : numpy.ndarray of float64, shape (n_frames, 3)
         Dipole moment of each frame, e Å; NaN for a damaged frame that was left out.
 
     Raises
     ------
     SelectionError
-        The group holds no atoms.
+        The group contains no atoms.
     UnsupportedError
-        The group updates itself or holds an atom twice, the topology lacks charges or bonds, a
-        molecule is not neutral, only parts of it are in the group that are not bonded, or frames
-        are not at equal distances in time.
+        The group is an UpdatingAtomGroup or contains an atom twice, the topology lacks charges or
+        bonds, a molecule is not neutral, the group contains separate parts of a molecule, or
+        frames are not equidistant in time.
     ValueError
-        In the run, as `AnalysisError`: a frame without a cell, in which molecules are made whole,
-        positions that are not finite, or a bond that is longer than half the cell after that.
+        In the run, as `AnalysisError`: molecules are made whole and a frame has no cell, positions
+        are not finite, or a bond is then longer than half the cell.
 
     Examples
     --------
@@ -353,10 +355,10 @@ class DipoleAutocorrelation(_DipoleAnalysis):
         name="dipole-autocorrelation",
         summary="autocorrelation of the dipole moment, and its relaxation time",
         description=(
-            "Autocorrelation of the dipole moment ((e Å)²) of whole neutral molecules against "
-            "the time between frames, and its integral over its first value (ps): up to where it "
-            "is not above 0, the relaxation time, in the lines above the table with its 95 % "
-            "interval."
+            "Autocorrelation of the dipole moment ((e Å)²) of whole neutral molecules against the "
+            "lag time, and its integral divided by its first value (ps). The relaxation time is "
+            "the integral up to the first lag time at which the autocorrelation is not above 0. "
+            "The lines above the table contain it with its 95 % interval."
         ),
         section="dynamics.md#dipole-moments",
         needs=("charges",),
@@ -382,22 +384,22 @@ class DipoleAutocorrelation(_DipoleAnalysis):
         self.fft = fft
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {**super().parameters(), "make_whole": self.make_whole, "fft": self.fft}
 
     def prepare(self) -> PerFrame:
-        """Collect charges and bonds."""
+        """Find charges and bonds, and make the worker part."""
         check_order(self)
         return self._moments(None)
 
     def next_stage(self, value: np.ndarray) -> OverParts:
-        """Correlate the moments, axis by axis."""
+        """Make the parts that correlate the moments along each axis."""
         self._collected = value
         self._delta_t, self._gaps = check_times(self)
         return SeriesParts(value[:, :, np.newaxis], "product", [0], self._gaps, fft=self.fft)
 
     def finish(self, value: SeriesParts) -> None:
-        """Add up the axes, and integrate."""
+        """Sum the correlations along x, y and z, and integrate the sum."""
         by_axis = value.by_particle.T
         total = by_axis[:, 0] + by_axis[:, 1] + by_axis[:, 2]
         integral, time = self._integrate(total)
@@ -436,22 +438,22 @@ class DipoleAutocorrelation(_DipoleAnalysis):
         )
 
     def _integrate(self, total: np.ndarray) -> tuple[np.ndarray, float]:
-        """Integrate C over its first value, and find the relaxation time, or NaN."""
-        with np.errstate(invalid="ignore"):  # a moment that is always 0 has no such time
+        """Return the integral of C, divided by C(0), and the relaxation time or NaN."""
+        with np.errstate(invalid="ignore"):  # 0 / 0 if the moment is always 0
             integral = running_integral(total / total[0], self._delta_t)
         ends = np.flatnonzero(total <= 0)
         return integral, float(integral[ends[0]]) if len(ends) and ends[0] > 0 else np.nan
 
 
 class _Moments(PerFrame):
-    """Compute rows of each frame, of whole molecules."""
+    """Worker part: the dipole moment of whole molecules in each frame."""
 
     def __init__(self, rows: CoreRows, whole: CoreTransform | None):
         self._rows, self._whole = rows, whole
 
     def compute(self, block: Block) -> np.ndarray:
         rows = self._compute(block)
-        # The kernel leaves out frames of nothing but NaN.
+        # The kernel leaves out frames whose positions are all NaN.
         check_finite(block, np.isnan(rows[:, 0]) & (block.held != 0))
         return rows
 
@@ -466,7 +468,7 @@ class _Moments(PerFrame):
         for row, _, _, length in long_bonds:
             raise ValueError(
                 f"frame {block.frames[row]}: a bond of {length:.2f} Å is longer than half the cell "
-                "where molecules are whole"
+                "after molecules were made whole"
             )
         whole: Any = SimpleNamespace(raw=(positions, None), cells=block.cells, frames=block.frames)
         return self._rows.compute(whole)

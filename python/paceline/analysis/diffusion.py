@@ -1,4 +1,4 @@
-"""Diffusion coefficients: their intervals, by molecules and blocks of time, and finite cells."""
+"""Diffusion coefficients: intervals between molecules and between time blocks, and cell size."""
 
 from typing import Any, NamedTuple
 
@@ -9,38 +9,38 @@ from paceline.contract.atoms import System, has_attribute
 from paceline.transform.bond_lists import bond_list
 from paceline.transform.compounds import fragments_of, known_bonds
 
-#: Blocks of time, if the longest time of the fit is at most this part of the run. A block is then
-#: at least twice as long, so that a mean over its origins is one.
+#: Numbers of time blocks, by the maximum ratio of the longest lag time of the fit and the run. A
+#: block is at least twice as long as this lag time, so that it contains several time origins.
 BLOCKS = {10: 1 / 20, 5: 1 / 10}
-#: Molecules of one size, of which there are fewer, have no interval between them.
+#: Minimum number of molecules of one size for an interval between molecules.
 FEWEST = 2
-#: Constant of a cubic lattice, of the correction of Yeh and Hummer.
+#: Constant of a cubic lattice in the correction of Yeh and Hummer.
 CUBIC = 2.837297
-#: k_B / (6 π · 1 mPa s · 1 Å), in 10⁻⁵ cm²/s for each K: CODATA 2018.
+#: k_B / (6 π · 1 mPa s · 1 Å), in 10⁻⁵ cm²/s per K (CODATA 2018).
 DRAG = 1.380649e-23 / (6 * np.pi * 1e-3 * 1e-10) * 1e4 / 1e-5
-#: Edges and angles of a cubic cell differ by less, relatively, and in degrees.
+#: Maximum difference of the edges (relative) and of the angles (degrees) of a cubic cell.
 SAME_EDGE, SAME_ANGLE = 1e-3, 1e-2
 
 
 class DiffusionCoefficient(NamedTuple):
-    """Diffusion coefficient, and how it was found.
+    """Diffusion coefficient, its uncertainty, and the data that it was computed from.
 
     Attributes
     ----------
     value, error : float
-        Å²/ps, and its standard error; 1 Å²/ps is 10⁻⁴ cm²/s.
+        Value and standard error, Å²/ps; 1 Å²/ps is 10⁻⁴ cm²/s.
     start, stop : float
-        First and last time between frames of the fit, ps.
+        First and last lag time of the fit, ps.
     n_particles : int
-        Particles whose MSDs were averaged.
+        Number of particles whose MSDs were averaged.
     interval : float
-        Half of the width of the 95 % interval, by Student's t, Å²/ps; NaN where there is none.
+        Half the width of the 95 % interval, by Student's t, Å²/ps; NaN without an interval.
     n_molecules : int
-        Molecules of the particles, which count as independent.
+        Number of molecules of the particles; molecules count as independent.
     n_blocks : int
-        Blocks of time of which the error is; 0 where it is that between molecules.
+        Number of time blocks from which the error was computed; 0 for an error between molecules.
     time_unit : str
-        "ps", or "frames" where times are not known: then in the place of ps in all of them.
+        "ps", or "frames" if times are unknown; then all values are per frame instead of per ps.
     """
 
     value: float
@@ -54,7 +54,7 @@ class DiffusionCoefficient(NamedTuple):
     time_unit: str = "ps"
 
     def __str__(self) -> str:
-        """Value and 95 % interval with their unit."""
+        """Value and 95 % interval, with the unit."""
         known = self.time_unit == "ps"
         value, interval = (10 * x if known else x for x in (self.value, self.interval))
         unit = "cm²/s" if known else "Å² per frame"
@@ -72,7 +72,7 @@ class DiffusionCoefficient(NamedTuple):
 
 
 class BlockFit(NamedTuple):
-    """Fit of a line to the MSD of each block of time: its slope over twice the dimensions."""
+    """Fit of a line to the MSD of each time block; `weights` compute the coefficient."""
 
     n_blocks: int
     lags: np.ndarray
@@ -80,13 +80,13 @@ class BlockFit(NamedTuple):
 
 
 def weights_of(times: np.ndarray, n_dimensions: int) -> np.ndarray:
-    """Weights of an MSD at some times, which make the coefficient of a fitted line."""
+    """Weights of the MSD at some lag times that give the coefficient of a fitted line."""
     off = times - times.mean()
     return off / (off**2).sum() / (2 * n_dimensions)
 
 
 def block_fit(times: np.ndarray, lags: np.ndarray, n_dimensions: int) -> BlockFit | None:
-    """Choose the blocks of time of a run for a fit; None where they would be too few."""
+    """Choose the time blocks of a run for a fit; None if the run has too few blocks."""
     for n_blocks, part in BLOCKS.items():
         if lags[-1] <= part * len(times):
             return BlockFit(n_blocks, lags, weights_of(times[lags], n_dimensions))
@@ -96,13 +96,13 @@ def block_fit(times: np.ndarray, lags: np.ndarray, n_dimensions: int) -> BlockFi
 def mean_and_interval(
     slopes: np.ndarray, molecules: np.ndarray, by_block: np.ndarray | None
 ) -> dict[str, Any]:
-    """Take the mean of the coefficients of all particles, with its error and interval.
+    """Average the coefficients of all particles; also compute the error and the interval.
 
-    Particles of one molecule move together, so that molecules count, each by the sum of its
-    particles. `by_block` has coefficients of particles in blocks of time, shape (n_particles,
-    n_blocks). What molecules have in common, such as a leaflet that slides, shows between blocks
-    alone: these are taken where there is one molecule, and where they differ by more than the
-    variance between molecules explains (F test of 5 %).
+    The particles of a molecule move together, so each molecule counts once, with the sum of its
+    particles. `by_block` contains coefficients of particles in time blocks, shape (n_particles,
+    n_blocks). Motion that molecules share, such as sliding of a leaflet, appears only in the
+    differences between blocks. Blocks are used for the error if there is one molecule, or if they
+    differ by more than the variance between molecules explains (F test, 5 %).
     """
     from scipy.special import fdtr
 
@@ -110,7 +110,7 @@ def mean_and_interval(
     counts = np.bincount(molecules)
     found = {"value": value, "error": np.nan, "interval": np.nan}
     found |= {"n_molecules": len(counts), "n_blocks": 0}
-    n = len(slopes) ** 2 / (counts @ counts)  # of one size, as many as there are
+    n = len(slopes) ** 2 / (counts @ counts)  # effective number; exact for equal sizes
     if n >= FEWEST:
         off = np.bincount(molecules, weights=slopes) - counts * value
         error = float(np.sqrt(n / (n - 1) * (off @ off)) / len(slopes))
@@ -122,22 +122,22 @@ def mean_and_interval(
         if n_blocks > min(BLOCKS) // 2:
             error = float(blocks.std(ddof=1) / np.sqrt(n_blocks))
             ratio = (error / found["error"]) ** 2 if found["error"] else np.inf
-            if not fdtr(n_blocks - 1, n - 1, ratio) <= LEVEL:  # NaN for one molecule
+            if not fdtr(n_blocks - 1, n - 1, ratio) <= LEVEL:  # True for NaN, with one molecule
                 interval = float(students_t(n_blocks - 1)) * error
                 found |= {"error": error, "interval": interval, "n_blocks": n_blocks}
     return found
 
 
 def molecules_of(universe: System, atoms: np.ndarray) -> tuple[np.ndarray, str]:
-    """Number the molecules of some atoms, by their indices; and say how they are known.
+    """Number the molecules of some atoms, and describe how molecules are identified.
 
-    Where bonds are lacking, as in GRO and most PDB files, residues are whole, and all residues of
-    protein and nucleic acid of a segment are one chain.
+    Without bonds, as in GRO and most PDB files, each residue is a molecule. All residues of protein
+    and nucleic acid in a segment form one chain.
     """
     edges = known_bonds(universe)
     has_bonds, lacking = len(edges) > 0, bond_list(universe).lacking
     if not has_bonds and len(universe.residues) == 1:
-        known = "each atom counts as a molecule: the topology has no bonds and one residue"
+        known = "each atom counts as a molecule: the topology has no bonds and only one residue"
         return np.arange(len(atoms)), known if len(atoms) > 1 else ""
     is_free = np.ones(len(universe.atoms), bool)
     is_free[edges] = False
@@ -160,14 +160,14 @@ def molecules_of(universe: System, atoms: np.ndarray) -> tuple[np.ndarray, str]:
 
 
 def _linked(groups: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Pair each of some atoms with the next one of its group."""
+    """Pair each of some atoms with the next atom in its group."""
     order = atoms[np.argsort(groups[atoms], kind="stable")]
     pairs = np.stack([order[:-1], order[1:]], axis=1)
     return pairs[groups[pairs[:, 0]] == groups[pairs[:, 1]]].astype(np.int64)
 
 
 def _is_polymer(universe: System) -> np.ndarray:
-    """Find the atoms of protein and nucleic acid, by the names of residues."""
+    """Find the atoms of protein and nucleic acid by residue names."""
     found = np.zeros(len(universe.atoms), bool)
     if has_attribute(universe.atoms, "resnames"):
         found[universe.select_atoms("protein or nucleic").indices] = True
@@ -175,11 +175,11 @@ def _is_polymer(universe: System) -> np.ndarray:
 
 
 def finite_size(dimensions: np.ndarray | None, n_dimensions: int) -> str:
-    r"""Say what a periodic cell does to a diffusion coefficient; "" without a cell.
+    r"""Describe the effect of a periodic cell on a diffusion coefficient; "" without a cell.
 
     $$D_\infty = D + \frac{2.837297\, k_B T}{6 \pi \eta L}$$
 
-    in a cubic cell of edge L (Yeh & Hummer 2004, J. Phys. Chem. B 108, 15873, eq. 12).
+    in a cubic cell with edge L (Yeh & Hummer 2004, J. Phys. Chem. B 108, 15873, eq. 12).
     """
     if dimensions is None or not np.all(np.asarray(dimensions)[:3] > 0):
         return ""
@@ -190,11 +190,11 @@ def finite_size(dimensions: np.ndarray | None, n_dimensions: int) -> str:
     if np.ptp(edges) > SAME_EDGE * edges.max() or np.abs(angles - 90).max() > SAME_ANGLE:
         return (
             f"{beginning}, in liquids by about 2.8 k_B T / (6 π η L) (Yeh & Hummer 2004, for cubic "
-            "cells, which this one is not)"
+            "cells; this cell is not cubic)"
         )
     edge = float(edges.mean())
     return (
         f"{beginning}, in liquids by 2.837297 k_B T / (6 π η L) (Yeh & Hummer 2004), with "
-        f"L = {edge:.4g} Å: {CUBIC * DRAG / edge:.3g}·10⁻⁵ cm²/s × (T / K) / (η / mPa s), of the "
-        "temperature and of the viscosity that the model of the solvent has"
+        f"L = {edge:.4g} Å: {CUBIC * DRAG / edge:.3g}·10⁻⁵ cm²/s × (T / K) / (η / mPa s), with the "
+        "temperature and the viscosity of the solvent model"
     )

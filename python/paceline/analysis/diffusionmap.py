@@ -1,4 +1,4 @@
-"""RMSDs between frames, and diffusion maps, as in MDAnalysis.analysis.diffusionmap."""
+"""RMSD matrices of frames, and diffusion maps, as in MDAnalysis.analysis.diffusionmap."""
 
 from functools import partial
 from types import FunctionType
@@ -22,67 +22,68 @@ from paceline.transform.atom_choice import choose_atoms, relative_weights
 if TYPE_CHECKING:
     import MDAnalysis.analysis.diffusionmap
 
-#: Frames along an edge of a figure, at most.
+#: Maximum number of frames along an edge of a figure.
 DRAWN = 1000
-#: Rows of a matrix whose means are computed at a time.
+#: Number of matrix rows whose means are computed at a time.
 ROWS = 256
-#: Coordinates in the table of a diffusion map, if no number is given.
+#: Default number of coordinates in the table of a diffusion map.
 COORDINATES = 10
 
 
 class DistanceMatrix(AnalysisBase):
-    r"""RMSD of each frame from each other one.
+    r"""Matrix of the RMSDs between all pairs of frames.
 
     $$d_{ab} = \sqrt{\frac{1}{N} \sum_{i=1}^N w_i
               \left|\mathbf{x}_i(t_a) - \mathbf{x}_i(t_b)\right|^2}$$
 
-    of positions as they are: the default of MDAnalysis's class of this name does **not** superpose.
-    With `superposition`, each pair has the least value over all rotations and translations (QCP:
-    Theobald 2005, Acta Cryst. A61, 478), which is what clustering is mostly about. The weights
-    $w_i$ are relative to their mean. Molecules must be whole.
+    By default positions are **not** superposed, as in MDAnalysis's class. With `superposition`, the
+    value of each pair is the minimum over all rotations and translations (QCP: Theobald 2005, Acta
+    Cryst. A61, 478), which is the usual choice for clustering. The weights $w_i$ are relative to
+    their mean. Molecules must be whole.
 
     Parameters
     ----------
     universe : AtomGroup or Universe
-        Where `select` selects.
+        Atoms from which `select` selects.
     select : str
-        The atoms that are compared.
+        Selection of the atoms to compare.
     metric : callable, optional
-        Takes the positions of two frames (Å, float64, shape (n_atoms, 3)) and `weights`, and
-        returns their distance; by default, and with MDAnalysis's `rmsd`, the RMSD.
+        Function of the positions of two frames (Å, float64, shape (n_atoms, 3)) and `weights` that
+        returns their distance. By default, and for MDAnalysis's `rmsd`, the RMSD is computed.
     cutoff : float
-        Distances that are not larger become 0; the default, MDAnalysis's, changes none.
+        Distances up to the cutoff become 0; MDAnalysis's default changes no distance.
     weights : None, "mass" or array of float, shape (n_atoms,)
         Weights of the atoms.
     superposition : bool
         Superpose each pair of frames.
     condensed : bool
-        Keep the pairs above the diagonal alone, in rows one after another, as
-        `scipy.spatial.distance.squareform` takes and gives them.
+        Store only the pairs above the diagonal, row by row, as in
+        `scipy.spatial.distance.squareform`.
     dtype : dtype
-        Type of the results, float64 or float32. Condensed and in float32, 50,000 frames take 5 GB.
+        Dtype of the results, float64 or float32. Condensed, 50,000 frames take 5 GB in float32.
 
     Attributes
     ----------
     results.dist_matrix : numpy.ndarray, shape (n_frames, n_frames)
-        Distances, Å; or, condensed, of shape (n_frames · (n_frames - 1) / 2,). Damaged frames that
-        were left out, and frames with a position that is NaN, have NaN for all distances. More than
-        256 MiB are kept in a file of the temporary folder, which vanishes with the array.
+        Distances, Å; if condensed, shape (n_frames · (n_frames - 1) / 2,). NaN for damaged frames
+        that were left out, and for frames with NaN positions. More than 256 MiB are stored in a
+        file in the temporary folder, which is deleted with the array.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
     atoms : AtomGroup
         The atoms.
 
     Raises
     ------
     SelectionError
-        No atoms are selected.
+        The selection is empty.
     TypeError, ValueError
-        Weights, a metric or a type that cannot be.
+        Weights, metric or dtype are invalid.
     UnsupportedError
-        The group updates itself, or positions and matrix have no room in the temporary folder.
+        The group is an UpdatingAtomGroup, or positions and matrix exceed the free space in the
+        temporary folder.
 
     Examples
     --------
@@ -98,12 +99,12 @@ class DistanceMatrix(AnalysisBase):
 
     declaration = Declaration(
         name="rmsd-matrix",
-        summary="RMSD of each frame from each other",
+        summary="RMSD of each pair of frames",
         title="RMSD matrix",
         description=(
-            "RMSD (Å) of each frame from each other one, superposed pair by pair: a table of "
-            "means, a figure of the matrix, or as .npz all numbers. Molecules must be whole: "
-            "--unwrap makes them so."
+            "RMSD (Å) of each pair of frames after superposition. The table contains the mean for "
+            "each frame, the figure the matrix, and .npz all values. Molecules must be whole "
+            "(--unwrap)."
         ),
         section="matrices-clusters.md#matrix-of-rmsds",
         select=TRACE,
@@ -144,7 +145,7 @@ class DistanceMatrix(AnalysisBase):
         if not (self._metric is None or callable(self._metric)):
             raise TypeError(f"metric must be a function, or None, not {metric!r}")
         if self._metric is not None and superposition:
-            raise ValueError("give superposition=True or a metric of your own, not both")
+            raise ValueError("use either superposition=True or a metric function, not both")
         self._cutoff = float(cutoff)
         self._weights = weights
         self._relative = relative_weights(atoms, weights)
@@ -157,13 +158,13 @@ class DistanceMatrix(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.diffusionmap.DistanceMatrix") -> Self:
-        """Make one with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's."""
         if not _is_rmsd(theirs._metric):
-            raise UnsupportedError("a metric may be any function: MDAnalysis's own class calls it")
+            raise UnsupportedError("a metric may be any function: use MDAnalysis's own class")
         return cls(theirs.atoms, "all", None, theirs._cutoff, theirs._weights)
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         metric = "rmsd" if self._metric is None else function_name(self._metric)
         return {
             **super().parameters(),
@@ -175,17 +176,17 @@ class DistanceMatrix(AnalysisBase):
         }
 
     def stored_bytes(self, n_frames: int) -> int:
-        """Bytes of the positions and of the matrix of so many frames."""
+        """Size of the positions and of the matrix for `n_frames` frames, bytes."""
         n_pairs = n_frames * (n_frames - 1) // 2 if self.condensed else n_frames**2
         return super().stored_bytes(n_frames) + n_pairs * self.dtype.itemsize
 
     def prepare(self) -> PerFrame:
-        """Collect the positions."""
+        """Make the worker part that returns the positions."""
         self._calculated = False
         return Positions()
 
     def next_stage(self, value: np.ndarray) -> OverParts:
-        """Compare pairs of frames."""
+        """Make the parts that compare pairs of frames."""
         worker: PairRmsds | PairMetrics
         if self._metric is None:
             how = self._relative, self.superposition, self._cutoff, self.dtype
@@ -196,12 +197,12 @@ class DistanceMatrix(AnalysisBase):
         return Tiles(value, worker, self.dtype, condensed=self.condensed)
 
     def finish(self, value: Tiles) -> None:
-        """Take the matrix."""
+        """Set the matrix and its table."""
         self._calculated = True
         table = None
         if not self.condensed:
             label = ("RMSD", " (Å)") if self._metric is None else ("distance", "")
-            # It passes over the whole matrix, on one core: not for a run whose table nobody reads.
+            # The table is computed only if it is read, because one core passes over the matrix.
             places = (self.frames, self.times, self.times_known)
             table = partial(_table, value.matrix, *places, *label)
         self.results = Results(
@@ -214,7 +215,7 @@ class DistanceMatrix(AnalysisBase):
 
 
 def _is_rmsd(metric: object) -> bool:
-    """True for MDAnalysis's default."""
+    """True for MDAnalysis's default metric."""
     return metric is None or (
         isinstance(metric, FunctionType)
         and (metric.__module__, metric.__name__) == ("MDAnalysis.analysis.rms", "rmsd")
@@ -229,7 +230,7 @@ def _table(
     name: str,
     unit: str,
 ) -> Table:
-    """Make a row of each frame, with its mean distance, and an image of all pairs."""
+    """Make a table of each frame's mean distance, and an image of all pairs."""
     n = len(matrix)
     means = np.empty(n)
     for first in range(0, n, ROWS):
@@ -251,7 +252,7 @@ def _table(
 
 
 def _edges(places: np.ndarray) -> np.ndarray:
-    """Find the edges between places, and beyond the first and the last."""
+    """Compute the edges halfway between positions, and beyond the first and the last one."""
     if len(places) == 1:
         return places[0] + np.array([-0.5, 0.5])
     middles = (places[1:] + places[:-1]) / 2
@@ -261,43 +262,43 @@ def _edges(places: np.ndarray) -> np.ndarray:
 class DiffusionMap:
     r"""Diffusion map of the frames, from the distances between them.
 
-    The kernel $K_{ab} = \exp(-d_{ab}^2 / \epsilon)$ is divided by the sum of each row, and the
-    eigenvectors of what that gives are the coordinates of the frames (Coifman & Lafon 2006, Appl.
-    Comput. Harmon. Anal. 21, 5; Ferguson et al. 2011, Chem. Phys. Lett. 509, 1). They are those of
-    a symmetric matrix times $1/\sqrt{D}$, so that all are real; memory grows as the square of the
-    number of frames, and time as the cube.
+    The kernel $K_{ab} = \exp(-d_{ab}^2 / \epsilon)$ is divided by the sum of each row. The
+    eigenvectors of the resulting matrix are the coordinates of the frames (Coifman & Lafon 2006,
+    Appl. Comput. Harmon. Anal. 21, 5; Ferguson et al. 2011, Chem. Phys. Lett. 509, 1). They are
+    computed from a symmetric matrix and multiplied by $1/\sqrt{D}$, so all of them are real. Memory
+    grows as the square of the number of frames, and time as the cube.
 
     Parameters
     ----------
     u : Universe, AtomGroup or DistanceMatrix
-        What to compare, or a matrix that has run or is going to.
+        Atoms to compare, or a distance matrix, which may have been run already.
     epsilon : float
         Scale of the kernel exp(-RMSD² / epsilon), Å².
     n_eigenvectors : int, optional
-        Number of coordinates in the results; by default 10, or as many as there are. It is that of
-        `transform`, too.
+        Number of coordinates in the results; by default 10, or all if there are fewer. `transform`
+        has a parameter of the same name.
     time : float
         Exponent of the eigenvalues in the coordinates.
     **kwargs
-        Parameters of `DistanceMatrix`, where `u` is none.
+        Parameters of `DistanceMatrix`, unless `u` is a matrix.
 
     Attributes
     ----------
     eigenvalues : numpy.ndarray of float64, shape (n_frames,)
-        Decreasing; the first is 1.
+        Eigenvalues in decreasing order; the first one is 1.
     eigenvectors : numpy.ndarray of float64, shape (n_frames, n_frames)
-        An eigenvector of length 1 in each column, its largest element positive.
+        Eigenvectors of length 1 in the columns; the largest element of each is positive.
     results.coordinates : numpy.ndarray of float64, shape (n_frames, n_eigenvectors)
-        Coordinates of each frame; eigenvalues and eigenvectors are in the results, too.
+        Coordinates of each frame. The results also contain eigenvalues and eigenvectors.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
 
     Raises
     ------
     ValueError
-        `u` is none of these, or `epsilon` is not above 0. In the run: distances are NaN, or there
+        `u` has another type, or `epsilon` is not above 0. In the run: distances are NaN, or there
         are fewer frames than eigenvectors.
 
     Examples
@@ -316,10 +317,10 @@ class DiffusionMap:
         name="diffusionmap",
         summary="diffusion map of the frames",
         description=(
-            "Diffusion coordinates of each frame: eigenvectors of a kernel of the RMSD (Å) "
-            "between frames, superposed pair by pair, times their eigenvalues; the figure has "
-            "the first two, and .npz also has all eigenvectors. Time grows as the cube of the "
-            "number of frames. Molecules must be whole: --unwrap makes them so."
+            "Diffusion coordinates of each frame: eigenvectors of a kernel of the RMSD (Å) between "
+            "frames, superposed pair by pair, multiplied by their eigenvalues. The figure shows "
+            "the first two; .npz also contains all eigenvectors. Time grows as the cube of the "
+            "number of frames. Molecules must be whole (--unwrap)."
         ),
         section="matrices-clusters.md#diffusion-map",
         needs=("whole molecules",),
@@ -383,30 +384,30 @@ class DiffusionMap:
         step: int | None = None,
         **options: Any,
     ) -> Self:
-        """Find the eigenvectors; compute the distances first, unless a given matrix has them.
+        """Compute the eigenvectors, and before them the distances if there are none yet.
 
         Parameters
         ----------
         start, stop, step : int, optional
             Frames, as in a slice.
         **options
-            The other options of `paceline.run`.
+            Other options of `paceline.run`.
 
         Returns
         -------
         DiffusionMap
-            This one.
+            This object, with results.
 
         Raises
         ------
         UnsupportedError
-            Frames or options, for a matrix that was given and has run.
+            Frames or options are set, but the given matrix already has results.
         """
         if not (self._is_given and self._dist_matrix._calculated):
             self._dist_matrix.run(start=start, stop=stop, step=step, **options)
         elif (start, stop, step) != (None, None, None) or options:
             raise UnsupportedError(
-                "DiffusionMap: the DistanceMatrix has run already, and its frames are taken: give "
+                "DiffusionMap: the DistanceMatrix has been run, and its frames are used: pass "
                 "frames and other options to its run"
             )
         distances = self._dist_matrix.results.dist_matrix
@@ -416,12 +417,12 @@ class DiffusionMap:
             distances = squareform(distances)
         if np.isnan(distances).any():
             raise ValueError(
-                "there is no diffusion map of distances that are NaN: leave out frames that are "
-                "damaged or have positions that are NaN"
+                "a diffusion map cannot contain NaN distances: leave out damaged frames and frames "
+                "with NaN positions"
             )
         self._n_frames = len(distances)
         if self._n_frames < 2:
-            raise ValueError("a diffusion map needs two frames or more, and the run has one")
+            raise ValueError("a diffusion map needs two or more frames, found one")
         kernel = np.exp(-(distances.astype(np.float64) ** 2) / self._epsilon)
         scale = 1 / np.sqrt(kernel.sum(axis=1))
         kernel *= scale[:, np.newaxis] * scale
@@ -436,7 +437,7 @@ class DiffusionMap:
         return self
 
     def _keep_results(self) -> None:
-        """Tabulate the coordinates of frames."""
+        """Make the table of coordinates of frames."""
         n = self._n_eigenvectors
         if n is None:
             n = min(COORDINATES, self._n_frames - 1)
@@ -478,12 +479,12 @@ class DiffusionMap:
         )
 
     def further_tables(self) -> dict[str, Table]:
-        """Get the table of eigenvalues.
+        """Return the table of eigenvalues.
 
         Returns
         -------
         dict of str to Table
-            "eigenvalues", by their numbers; 0 is that of the constant eigenvector.
+            "eigenvalues", by number; number 0 belongs to the constant eigenvector.
         """
         columns = {
             "number of the eigenvalue": np.arange(len(self.eigenvalues)),
@@ -493,27 +494,27 @@ class DiffusionMap:
         return {"eigenvalues": Table(columns, "number of the eigenvalue", y, "eigenvalue")}
 
     def transform(self, n_eigenvectors: int, time: float) -> np.ndarray:
-        """Embed the frames into the first eigenvectors after the constant one.
+        """Return the first coordinates after the constant eigenvector.
 
         Parameters
         ----------
         n_eigenvectors : int
             Number of eigenvectors.
         time : float
-            Exponent of the eigenvalues, by which eigenvectors are multiplied.
+            Exponent of the eigenvalues that multiply the eigenvectors.
 
         Returns
         -------
         numpy.ndarray of float64, shape (n_frames, n_eigenvectors)
-            Coordinates of each frame. MDAnalysis takes rows of its eigenvectors for columns, so
-            that its numbers are others.
+            Coordinates of each frame. MDAnalysis confuses rows and columns of its eigenvectors, so
+            its values differ.
 
         Raises
         ------
         NotRunError
             The analysis has not run.
         ValueError
-            There are not so many eigenvectors.
+            There are fewer eigenvectors.
         """
         most = len(self.eigenvalues) - 1
         n_eigenvectors = whole_number("n_eigenvectors", n_eigenvectors)

@@ -32,7 +32,7 @@ from paceline.transform.matching import described
 if TYPE_CHECKING:
     import MDAnalysis.analysis.dihedrals
 
-#: Side chains' angles: the atoms of each, in the order in which a residue is searched for them.
+#: Atoms of the side-chain angles χ1 to χ5; the first atoms that a residue contains are used.
 CHI_ATOMS = (
     ("N CA CB CG", "N CA CB CG1", "N CA CB SG", "N CA CB OG", "N CA CB OG1"),
     (
@@ -44,14 +44,14 @@ CHI_ATOMS = (
     ("CD NE CZ NH1",),
 )
 
-#: Lines that a figure of all angles shows.
+#: Maximum number of curves in a figure of all angles.
 LINES = 8
-#: Residues that a warning names, at most.
+#: Maximum number of residues that a warning names.
 FEW = 5
 
 
 class _Dihedrals(AnalysisBase):
-    """Angles between atoms that are bonded one after another: `ag1`, `ag2` and so on."""
+    """Dihedral angles of atoms that are bonded in sequence: `ag1`, `ag2` and so on."""
 
     SHARED_RESULTS = ("angles",)
 
@@ -62,27 +62,27 @@ class _Dihedrals(AnalysisBase):
 
     @property
     def _chain(self) -> list[Any]:
-        """Groups of the first atoms, of the second ones, and so on."""
+        """Groups of the first atoms, of the second atoms, and so on."""
         return [self.ag1, self.ag2, self.ag3, self.ag4]
 
     @property
     def _quadruples(self) -> np.ndarray:
-        """Atoms of each angle: ndarray of int64, shape (n_angles, 4)."""
+        """Atoms of each angle: int64, shape (n_angles, 4)."""
         atoms = np.column_stack([group.indices for group in self._chain])
         quadruples = np.lib.stride_tricks.sliding_window_view(atoms, 4, axis=1)
         return quadruples.reshape(-1, 4)
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms of all angles, each once: ndarray of int64, shape (n_atoms,)."""
+        """Indices of the atoms of all angles, without repeats: int64, shape (n_atoms,)."""
         return np.unique(self._quadruples)
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {**super().parameters(), "angles": len(self._quadruples)}
 
     def prepare(self) -> PerFrame:
-        """Find the atoms of the angles among those that are read."""
+        """Find the atoms of the angles in the decoded atoms, and make the worker part."""
         quadruples = np.searchsorted(self.indices, self._quadruples)
         n_angles = len(self._chain) - 3
         shape = None if n_angles == 1 else (len(self.ag1), n_angles)
@@ -103,10 +103,10 @@ class _Dihedrals(AnalysisBase):
 class Dihedral(_Dihedrals):
     """Dihedral angles of groups of four atoms.
 
-    An angle is that between the planes of the first and of the last three atoms, positive if the
-    last bond is turned clockwise against the first, seen along the one between them (IUPAC-IUB
-    1970, Biochemistry 9, 3471). In a frame with a cell, bonds are those between nearest images, so
-    molecules need not be whole.
+    The dihedral angle is the angle between the planes of the first and of the last three atoms. It
+    is positive if the last bond is rotated clockwise from the first bond, seen along the middle
+    bond (IUPAC-IUB 1970, Biochemistry 9, 3471). In a frame with a cell, bond vectors are between
+    nearest images, so molecules need not be whole.
 
     Parameters
     ----------
@@ -118,18 +118,18 @@ class Dihedral(_Dihedrals):
     ag1, ag2, ag3, ag4 : AtomGroup
         First to fourth atoms of the angles.
     results.angles : numpy.ndarray of float64, shape (n_frames, n_angles)
-        Degrees, from -180 to 180. NaN where three of the atoms are on a line, or a position is
-        NaN, and in rows of damaged frames that were left out.
+        Angles in degrees, from -180 to 180. NaN if three atoms are on a line or a position is NaN,
+        and for damaged frames that were left out.
 
     Raises
     ------
     SelectionError
-        There are no groups.
+        The list is empty.
     UnsupportedError
-        A group updates itself, or they are of several Universes.
+        A group is an UpdatingAtomGroup, or the groups belong to different Universes.
     ValueError
-        A group has not four atoms. In the run, as `AnalysisError`: a frame whose lengths and
-        angles make no cell.
+        A group does not contain four atoms. In the run, as `AnalysisError`: the lengths and angles
+        of a frame do not form a cell.
 
     Examples
     --------
@@ -146,8 +146,8 @@ class Dihedral(_Dihedrals):
         name="dihedrals",
         summary="dihedral angles between four atoms",
         description=(
-            "Dihedral angles (degrees, -180 to 180) of each frame: the first atoms of the four "
-            "selections make the first angle, the second the second."
+            "Dihedral angles (degrees, -180 to 180) of each frame. The first angle is between the "
+            "first atoms of the four selections, the second between their second atoms, and so on."
         ),
         section="structure.md#dihedral-angles",
         examples=(
@@ -163,17 +163,17 @@ class Dihedral(_Dihedrals):
             "intervals, and the transitions per ns; as a figure, histograms"
         },
         groups=(
-            "the second atoms",
-            "the third atoms",
-            "the fourth atoms",
+            "second atoms of the angles",
+            "third atoms of the angles",
+            "fourth atoms of the angles",
         ),
     )
 
     def __init__(self, atomgroups: Sequence[Any], *, verbose: bool = False):
         if has_attribute(atomgroups, "atoms"):
             raise SelectionError(
-                "Dihedral: expected a list of groups of four atoms each, found one group; in a "
-                'file of a battery they are a list of selections, atomgroups = ["…", "…"]'
+                "Dihedral: expected a list of groups of four atoms each, found one group; a "
+                'battery file needs a list of selections, atomgroups = ["…", "…"]'
             )
         if len(atomgroups) == 0:
             raise SelectionError("Dihedral: expected at least one group of four atoms, found none")
@@ -181,11 +181,11 @@ class Dihedral(_Dihedrals):
             check_static(group, "Dihedral")
             if len(group) != 4:
                 raise ValueError(
-                    f"All AtomGroups must contain 4 atoms, and one of Dihedral's has {len(group)}"
+                    f"All AtomGroups must contain 4 atoms, but one of Dihedral's has {len(group)}"
                 )
         universe = atomgroups[0].universe
         if any(group.universe is not universe for group in atomgroups):
-            raise UnsupportedError("Dihedral: the groups must be atoms of the same Universe")
+            raise UnsupportedError("Dihedral: the groups must belong to the same Universe")
         atoms = np.array([group.indices for group in atomgroups])
         super().__init__(universe.atoms[np.unique(atoms)], verbose=verbose)
         self.atomgroups = atomgroups
@@ -193,11 +193,11 @@ class Dihedral(_Dihedrals):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.dihedrals.Dihedral") -> Self:
-        """Make one with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's."""
         return cls(theirs.atomgroups)
 
     def finish(self, value: np.ndarray) -> None:
-        """Name each angle by its atoms."""
+        """Set the angles, with titles from the names of atoms."""
         titles = ["dihedral " + "-".join(map(str, atoms)) + " (°)" for atoms in self._quadruples]
         if len(set(titles)) < len(titles):
             titles = [f"dihedral {k} (°)" for k in range(len(titles))]
@@ -207,7 +207,7 @@ class Dihedral(_Dihedrals):
     FURTHER_TABLES = ("populations",)
 
     def further_tables(self) -> dict[str, Table]:
-        """Tabulate the populations of gauche+, trans and gauche- of each angle."""
+        """Make a table with the populations of gauche+, trans and gauche- of each angle."""
         angles = self.results.angles
         found = states_of(self, angles, np.zeros(angles.shape[1], bool))
         names = [title.removesuffix(" (°)") for title in self.results.table.y]
@@ -220,26 +220,26 @@ class Dihedral(_Dihedrals):
 class Ramachandran(_Dihedrals):
     r"""Angles φ and ψ of residues.
 
-    φ is the dihedral angle of C of the residue before, N, CA and C; ψ is that of N, CA, C and N of
-    the residue after (as `Dihedral`). MDAnalysis's class finds the residues: neighbours have
-    consecutive numbers in one segment. Where residues have insertion codes, and so share numbers,
-    neighbours are those next to each other in the topology. Residues without a neighbour, without
-    one of the atoms, or with one in several alternate locations are left out; a warning tells of
-    those that are not at the ends of a chain.
+    φ is the dihedral angle of C in the previous residue, N, CA and C; ψ is that of N, CA, C, and N
+    in the next residue (see `Dihedral`). MDAnalysis's class finds neighbours by consecutive residue
+    numbers in one segment. If residues with insertion codes share a number, neighbours are residues
+    next to each other in the topology. Residues are left out if they have no neighbour, lack an
+    atom, or have several alternate locations of an atom. A warning reports those that are not at
+    the ends of a chain.
 
     Parameters
     ----------
     atomgroup : AtomGroup or ResidueGroup
         Atoms of the residues.
     c_name, n_name, ca_name : str
-        Names of the backbone's atoms.
+        Names of the backbone atoms.
     check_protein : bool
-        Raise an error if a residue is not of a protein.
+        Raise an error if a residue does not belong to a protein.
 
     Attributes
     ----------
     ag1, ag2, ag3, ag4, ag5 : AtomGroup
-        C of the residues before, N, CA and C of the residues, N of the residues after.
+        C of the previous residue; N, CA and C of the residue; N of the next residue.
     results.angles : numpy.ndarray of float64, shape (n_frames, n_residues, 2)
         φ and ψ, degrees, from -180 to 180; NaN as in `Dihedral`.
     results.resindices : numpy.ndarray of int64, shape (n_residues,)
@@ -250,10 +250,10 @@ class Ramachandran(_Dihedrals):
     SelectionError
         No residue has both angles.
     UnsupportedError
-        The group updates itself.
+        The group is an UpdatingAtomGroup.
     ValueError
-        A residue is not of a protein. In the run, as `AnalysisError`: a frame whose lengths and
-        angles make no cell.
+        A residue does not belong to a protein. In the run, as `AnalysisError`: the lengths and
+        angles of a frame do not form a cell.
 
     Examples
     --------
@@ -285,9 +285,9 @@ class Ramachandran(_Dihedrals):
     )
 
     ag5: Atoms
-    #: Names of the two angles, and where their full turn begins and ends.
+    #: Names of the two angles, and start and end of their range.
     ANGLES, TURN = ("phi", "psi"), (-180, 180)
-    #: MDAnalysis's class that finds the residues, and draws.
+    #: MDAnalysis's class that finds the residues and draws the plot.
     _KIND = "Ramachandran"
 
     def __init__(
@@ -310,7 +310,7 @@ class Ramachandran(_Dihedrals):
         self.remark("residues", self._left_out(chains))
 
     def _left_out(self, chains: Chains) -> str | None:
-        """Say which residues have no angles, but for those at the ends of chains."""
+        """Describe the residues without angles, except for those at the ends of chains."""
         residues = self.atomgroup.residues
         missing = residues[~np.isin(residues.resindices, self.ag2.resindices)]
         missing = missing[~chains.are_ends(missing)]
@@ -320,23 +320,23 @@ class Ramachandran(_Dihedrals):
         more = ", …" if len(missing) > FEW else ""
         return (
             f"{self.name}: {len(missing):,} of {len(residues):,} residues have no angles ({few}"
-            f"{more}): the residue before or after is missing, or an atom of the backbone is "
-            "missing or there in several alternate locations"
+            f"{more}): the previous or the next residue is missing, or a backbone atom is missing "
+            "or has several alternate locations"
         )
 
     def _class_of_mdanalysis(self) -> Any:
-        """Class of MDAnalysis that finds the residues and draws the angles."""
+        """MDAnalysis's class that finds the residues and draws the plot."""
         from MDAnalysis.analysis import dihedrals
 
         return getattr(dihedrals, self._KIND)
 
     def _find(self, atomgroup: Atoms | System, verbose: bool, **options: object) -> None:
-        """Find the residues as the class of MDAnalysis does."""
+        """Find the residues with the class of MDAnalysis."""
         AnalysisBase.__init__(self, atomgroup, verbose=verbose)
         check_not_empty(self.atomgroup, f"{self.name}: the group")
         try:
             theirs = self._class_of_mdanalysis()(atomgroup, **options)
-        except TypeError as error:  # MDAnalysis's, where nothing is left
+        except TypeError as error:  # raised by MDAnalysis if no residue is left
             reason = f"{self.name}: no residue has a residue before and after it"
             raise SelectionError(reason) from error
         except AttributeError as error:
@@ -344,19 +344,19 @@ class Ramachandran(_Dihedrals):
         self._take(theirs)
 
     def _take(self, theirs: "MDAnalysis.analysis.dihedrals.Ramachandran") -> None:
-        """Take the atoms of the angles from an analysis of MDAnalysis."""
+        """Copy the atoms of the angles from an analysis of MDAnalysis."""
         self.ag1, self.ag2, self.ag3 = theirs.ag1, theirs.ag2, theirs.ag3
         self.ag4, self.ag5 = theirs.ag4, theirs.ag5
         self._check_found()
 
     def _check_found(self) -> None:
-        """Raise `SelectionError` where no residue has angles."""
+        """Raise `SelectionError` if no residue has angles."""
         if len(self.ag1) == 0:
             raise SelectionError(f"{self.name}: no residue has the atoms of both angles")
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.dihedrals.Ramachandran") -> Self:
-        """Make one with the atoms of MDAnalysis's."""
+        """Make an analysis with the atoms of MDAnalysis's."""
         ours = cls.__new__(cls)
         AnalysisBase.__init__(ours, theirs.atomgroup)
         ours._take(theirs)
@@ -364,7 +364,7 @@ class Ramachandran(_Dihedrals):
         return ours
 
     def _strangers(self) -> str | None:
-        """Name a residue whose angles use atoms of residues that are not its neighbours."""
+        """Describe residues whose angles use atoms of residues that are not their neighbours."""
         if not Chains(self.ag1.universe).has_insertions:
             return None
         here = self.ag2.resindices
@@ -375,8 +375,8 @@ class Ramachandran(_Dihedrals):
         first = label_residues(self.ag2.residues, here[strangers[:1]])[0]
         return (
             f"{self.name}: {len(strangers)} residues, such as {first}, have angles to atoms of "
-            "residues that are not next to them, which MDAnalysis finds by numbers, and insertion "
-            f"codes repeat these: take paceline.analysis.dihedrals.{self.name}"
+            "residues that are not their neighbours: MDAnalysis finds neighbours by numbers, but "
+            f"insertion codes repeat numbers; use paceline.analysis.dihedrals.{self.name}"
         )
 
     @property
@@ -384,7 +384,7 @@ class Ramachandran(_Dihedrals):
         return [*super()._chain, self.ag5]
 
     def finish(self, value: np.ndarray) -> None:
-        """Name each angle by its residue; figures show one angle against the other."""
+        """Set the angles, with titles from the residues; figures plot one against the other."""
         labels = label_residues(self.ag2.residues, self.ag2.resindices)
         titles = [f"{name} {label} (°)" for label in labels for name in self.ANGLES]
         table = self._tabulate(titles, value.reshape(len(value), -1))
@@ -401,22 +401,22 @@ class Ramachandran(_Dihedrals):
         )
 
     def plot(self, ax: Any = None, ref: bool = False, **kwargs: Any) -> Any:
-        """Draw one angle against the other, of all residues and frames, as MDAnalysis does.
+        """Plot one angle against the other for all residues and frames, as MDAnalysis does.
 
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
             Axes to draw on; by default the current ones of `matplotlib.pyplot`.
         ref : bool
-            Draw the regions of 90 and 99 % of MDAnalysis's reference structures (98 % for
-            `Janin`).
+            Draw the regions that contain 90 and 99 % of MDAnalysis's reference structures (98 %
+            for `Janin`).
         **kwargs
-            As for `matplotlib.axes.Axes.scatter`.
+            Arguments of `matplotlib.axes.Axes.scatter`.
 
         Returns
         -------
         matplotlib.axes.Axes
-            The axes.
+            Axes with the plot.
         """
         return self._class_of_mdanalysis().plot(self, ax=ax, ref=ref, **kwargs)
 
@@ -424,17 +424,18 @@ class Ramachandran(_Dihedrals):
 class Janin(Ramachandran):
     """Angles χ1 and χ2 of side chains, from 0 to 360°.
 
-    χ1 is the dihedral angle of N, CA, CB and CG or CG1; χ2 that of CA, CB, the same and CD, CD1,
-    OD1, ND1 or SD (as `Dihedral`). `ChiAngles` has those of all residues, from -180 to 180°.
+    χ1 is the dihedral angle of N, CA, CB and CG or CG1. χ2 is that of CA, CB, CG or CG1, and CD,
+    CD1, OD1, ND1 or SD (see `Dihedral`). `ChiAngles` computes these angles for all residues, from
+    -180 to 180°.
 
     Parameters
     ----------
     atomgroup : AtomGroup or ResidueGroup
         Atoms of the residues.
     select_remove : str
-        Residues that have no χ2: they are left out, with a warning.
+        Selection of residues without χ2, which are left out with a warning.
     select_protein : str
-        Residues that are of a protein.
+        Selection of residues that belong to a protein.
 
     Attributes
     ----------
@@ -450,10 +451,10 @@ class Janin(Ramachandran):
     SelectionError
         No residue has both angles.
     UnsupportedError
-        The group updates itself.
+        The group is an UpdatingAtomGroup.
     ValueError
-        A residue is not of a protein, lacks an atom or has one twice. In the run, as
-        `AnalysisError`: a frame whose lengths and angles make no cell.
+        A residue does not belong to a protein, lacks an atom or has an atom twice. In the run, as
+        `AnalysisError`: the lengths and angles of a frame do not form a cell.
 
     Examples
     --------
@@ -481,29 +482,29 @@ class Janin(Ramachandran):
         self._find(atomgroup, verbose, **options)
 
     def _take(self, theirs: "MDAnalysis.analysis.dihedrals.Janin") -> None:
-        """Take the atoms of the angles, which MDAnalysis counts but does not compare."""
+        """Copy the atoms of the angles; check that each angle is within one residue."""
         super()._take(theirs)
         for group in (self.ag1, self.ag3, self.ag4, self.ag5):
             other = np.flatnonzero(group.resindices != self.ag2.resindices)
             if len(other):
                 atoms = self.ag2[other[0]], group[other[0]]
                 raise ValueError(
-                    f"{self.name}: {described(atoms[0])} and {described(atoms[1])} make an "
-                    "angle, but are of two residues: a residue lacks an atom, or has "
-                    "one twice; leave it out"
+                    f"{self.name}: {described(atoms[0])} and {described(atoms[1])} form an "
+                    "angle, but belong to two residues: a residue lacks an atom, or has "
+                    "an atom twice; leave out this residue"
                 )
 
     def finish(self, value: np.ndarray) -> None:
-        """Count the angles from 0 to 360°."""
+        """Convert the angles to 0 to 360°, and set them."""
         super().finish((value + 360) % 360)
 
 
 class ChiAngles(_Dihedrals):
     """Angles χ1 to χ5 of side chains.
 
-    Atoms are found by their names, as MDTraj's `compute_chi1` to `compute_chi5` do: the angle is
-    that to CG, CG1, SG, OG or OG1 for χ1, and so on along the chain; δ of isoleucine may be CD1 or
-    CD. A residue without such atoms has no such angle.
+    Atoms are found by their names, as in MDTraj's `compute_chi1` to `compute_chi5`. For χ1, the
+    fourth atom is CG, CG1, SG, OG or OG1; the next angles follow the chain. In isoleucine, the δ
+    carbon may be CD1 or CD. A residue without the atoms of an angle does not have this angle.
 
     Parameters
     ----------
@@ -515,20 +516,20 @@ class ChiAngles(_Dihedrals):
     ag1, ag2, ag3, ag4 : AtomGroup
         First to fourth atoms of the angles.
     results.angles : numpy.ndarray of float64, shape (n_frames, n_angles)
-        Degrees, from -180 to 180, residue by residue; NaN as in `Dihedral`.
+        Angles in degrees, from -180 to 180, sorted by residue; NaN as in `Dihedral`.
     results.chi : numpy.ndarray of int64, shape (n_angles,)
         Number of each angle, 1 to 5.
     results.resindices : numpy.ndarray of int64, shape (n_angles,)
-        Index of its residue among those of the Universe.
+        Index of the residue of each angle, among all residues of the Universe.
 
     Raises
     ------
     SelectionError
-        No residue has such an angle, or one has an atom of it twice.
+        No residue has such an angle, or a residue has an atom of an angle twice.
     UnsupportedError
-        The group updates itself.
+        The group is an UpdatingAtomGroup.
     ValueError
-        In the run, as `AnalysisError`: a frame whose lengths and angles make no cell.
+        In the run, as `AnalysisError`: the lengths and angles of a frame do not form a cell.
 
     Examples
     --------
@@ -560,7 +561,7 @@ class ChiAngles(_Dihedrals):
         except AttributeError as error:
             raise _nameless(self.name, error) from None
         if not found:
-            raise SelectionError(f"{self.name}: no residue has the atoms of a side chain's angle")
+            raise SelectionError(f"{self.name}: no residue has the atoms of a side-chain angle")
         chi, atoms = zip(*found, strict=True)
         self.chi = np.array(chi)
         everything = self.atomgroup.universe.atoms
@@ -569,7 +570,7 @@ class ChiAngles(_Dihedrals):
         )
 
     def finish(self, value: np.ndarray) -> None:
-        """Name each angle by its residue."""
+        """Set the angles, with titles from the residues."""
         resindices = self.ag1.resindices
         labels = label_residues(self.ag1.residues, resindices)
         titles = [f"chi{n} {label} (°)" for n, label in zip(self.chi, labels, strict=True)]
@@ -579,17 +580,17 @@ class ChiAngles(_Dihedrals):
 
 
 def _nameless(name: str, error: AttributeError) -> SelectionError:
-    """Make the error of a topology without the names by which angles are found."""
+    """Make the error for a topology without the names that identify angles."""
     return SelectionError(
-        f"{name} finds angles by the names of atoms and residues, which the topology lacks "
-        f"({error}): take another topology, or give the atoms of each angle to Dihedral"
+        f"{name} finds angles by the names of atoms and residues, but the topology lacks them "
+        f"({error}): use another topology, or pass the atoms of each angle to Dihedral"
     )
 
 
 def _find_chi(residues: Residues, name: str) -> list[tuple[int, list[int]]]:
-    """Find the side chains' angles of residues: number, and indices of four atoms."""
+    """Find the side-chain angles of residues: number, and indices of four atoms."""
     atoms = residues.atoms
-    # Residue by residue, whatever the order of atoms.
+    # Sort by residue, whatever the order of the atoms.
     order = np.argsort(atoms.resindices, kind="stable")
     atoms = atoms[order]
     borders = [0, *(np.flatnonzero(np.diff(atoms.resindices)) + 1), len(atoms)]
@@ -606,7 +607,7 @@ def _find_chi(residues: Residues, name: str) -> list[tuple[int, list[int]]]:
                 if np.count_nonzero(names[first:end] == atom) > 1:
                     raise SelectionError(
                         f"{name}: {residue_name(atoms[first].residue)} has several atoms {atom}: "
-                        "remove alternative locations from the topology"
+                        "remove alternate locations from the topology"
                     )
             found.append((number, [there[atom] for atom in chosen]))
     return found

@@ -1,4 +1,4 @@
-"""Distances and angles, with the parameters and results of MDAnalysis where it has the class."""
+"""Distances and angles; classes that MDAnalysis has, too, keep its parameters and results."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, Self
@@ -22,16 +22,17 @@ from paceline.transform.atom_choice import check_not_empty, check_static, known_
 if TYPE_CHECKING:
     import MDAnalysis.analysis.atomicdistances
 
-#: Lines that a figure of many distances shows.
+#: Maximum number of curves in a figure of many distances.
 LINES = 8
-#: Rows of all pairs that are computed at a time, bytes.
+#: Maximum size of the rows of all pairs that are computed at a time, bytes.
 LARGEST_ROWS = 2**25
 
 
 class GroupsAnalysis(AnalysisBase):
-    """Rows computed of groups of atoms of one Universe, with nearest images if they are periodic.
+    """Base class of analyses with one row per frame, computed from groups of one Universe.
 
-    `groups` have the names of parameters. In the block their atoms follow each other.
+    Nearest images are used if `pbc` is true. `groups` contains the groups by parameter name. In a
+    block, the atoms of the groups follow one another.
     """
 
     def __init__(self, groups: dict[str, Atoms], pbc: bool, verbose: bool):
@@ -42,20 +43,20 @@ class GroupsAnalysis(AnalysisBase):
             check_static(group, name)
             if group.universe is not first.universe:
                 raise UnsupportedError(
-                    f"{name}: {parameter} must be atoms of the same Universe as the first group"
+                    f"{name}: {parameter} must belong to the same Universe as the first group"
                 )
             check_not_empty(group.atoms, f"{name}: {parameter}")
         self._groups = {parameter: group.atoms for parameter, group in groups.items()}
         self.pbc = bool(pbc)
 
     def _remark_on_images(self, kind: str = "all") -> None:
-        """Warn of atoms of one molecule that are nearer to each other's images."""
+        """Warn of atoms of one molecule that are closer to each other's periodic images."""
         if self.pbc:
             groups = list(self._groups.values())
             self.remark("images", nearer_images(self.name, groups, self.frames, kind))
 
     def _check_equal_numbers(self) -> None:
-        """Raise `SelectionError` unless all groups have as many atoms."""
+        """Raise `SelectionError` unless all groups have the same number of atoms."""
         counts = {len(group) for group in self._groups.values()}
         if len(counts) > 1:
             found = ", ".join(f"{name}: {len(group)}" for name, group in self._groups.items())
@@ -65,7 +66,7 @@ class GroupsAnalysis(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms of the groups, one after the other."""
+        """Indices of the atoms of all groups, group by group."""
         return np.concatenate([group.indices for group in self._groups.values()])
 
     @property
@@ -73,14 +74,14 @@ class GroupsAnalysis(AnalysisBase):
         return tuple(len(group) for group in self._groups.values())
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         groups = {name: describe_atoms(group) for name, group in self._groups.items()}
         return {**groups, "pbc": self.pbc}
 
     def _series(self, name: str, titles: Sequence[str], values: np.ndarray, label: str) -> None:
-        """Keep columns in time as results of this name, with frames and times."""
+        """Set time series as the result `name`, with frames and times."""
         columns = dict(zip(titles, np.atleast_2d(values.T), strict=True))
-        # Without the number of the pair.
+        # The legend omits the number of the pair.
         legend = {title: title.rpartition(" (")[0].rpartition(": ")[2] for title in titles}
         drawn = None
         if len(legend) > LINES:
@@ -97,32 +98,32 @@ class GroupsAnalysis(AnalysisBase):
 
 
 class AtomicDistances(GroupsAnalysis):
-    """Distances between two groups, the first atom to the first, the second to the second.
+    """Distances between corresponding atoms of two groups.
 
     Parameters
     ----------
     ag1, ag2 : AtomGroup
-        Groups of the same number of atoms, of one Universe.
+        Groups with the same number of atoms, from one Universe.
     pbc : bool
-        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+        Use the nearest periodic images in the cell of each frame, if the frame has a cell.
 
     Attributes
     ----------
     results.distances : numpy.ndarray of float64, shape (n_frames, n_atoms)
-        Å; NaN where a position is, and for damaged frames that were left out.
+        Distances, Å; NaN if a position is NaN, and for damaged frames that were left out.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
     n_atoms : int
         Number of atoms in each group.
 
     Raises
     ------
     SelectionError
-        The groups hold no atoms, or one more than the other.
+        The groups are empty or differ in size.
     UnsupportedError
-        A group updates itself, or the groups are of two Universes.
+        A group is an UpdatingAtomGroup, or the groups belong to different Universes.
 
     Examples
     --------
@@ -139,9 +140,9 @@ class AtomicDistances(GroupsAnalysis):
         name="distances",
         summary="distances between two groups: of pairs, of centers, minimum, or all",
         description=(
-            "Distances (Å) of each frame between two groups of atoms, by nearest images: of the "
-            "first atom to the first, the second to the second; of the centers of the groups; of "
-            "the atoms that are nearest to each other; or of all pairs."
+            "Distances (Å) between two groups of atoms in each frame, by nearest images: between "
+            "corresponding atoms, between the centers of the groups, the shortest distance, or the "
+            "distances of all pairs."
         ),
         section="hydrogen-bonds.md#distances-and-angles",
         variants=("DistanceMatrixSeries",),
@@ -156,13 +157,13 @@ class AtomicDistances(GroupsAnalysis):
         options=(
             Option(
                 "between",
-                "distances to compute [%(default)s]; of all pairs only as .npz",
+                "distances to compute [%(default)s]; all needs an output file .npz",
                 choices=("pairs", "centers", "minimum", "all"),
                 default="pairs",
             ),
             Option(
                 "weights",
-                "centers of mass, or of geometry [%(default)s]",
+                "centers of mass, or centers of geometry [%(default)s]",
                 choices=("mass", "none"),
                 default="mass",
             ),
@@ -181,18 +182,18 @@ class AtomicDistances(GroupsAnalysis):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.atomicdistances.AtomicDistances") -> Self:
-        """Make one with the parameters of MDAnalysis's."""
-        if len(theirs._ag1.atoms) == 0:  # an error with ours
-            raise UnsupportedError("AtomicDistances: the groups hold no atoms")
+        """Make an analysis with the parameters of MDAnalysis's."""
+        if len(theirs._ag1.atoms) == 0:  # paceline's constructor raises an error
+            raise UnsupportedError("AtomicDistances: the groups are empty")
         return cls(theirs._ag1, theirs._ag2, theirs._pbc)
 
     def prepare(self) -> PerFrame:
-        """The kernel needs the number of pairs."""
+        """Make the worker part from the number of pairs."""
         self._remark_on_images("pairs")
         return CoreRows("atomic_distances", self.n_atoms, self.pbc)
 
     def finish(self, value: np.ndarray) -> None:
-        """Keep the distances, with frames and times."""
+        """Set the distances, with frames and times."""
         first, second = self._groups.values()
         pairs = zip(first.indices, second.indices, strict=True)
         titles = [f"distance {k}: atoms {i}-{j} (Å)" for k, (i, j) in enumerate(pairs)]
@@ -200,7 +201,7 @@ class AtomicDistances(GroupsAnalysis):
 
 
 class _AllDistances(GroupsAnalysis):
-    """Distances between all atoms of two groups, or of one."""
+    """Base class for distances between all atoms of two groups, or within one group."""
 
     def __init__(
         self, ag1: Atoms, ag2: Atoms | None = None, *, pbc: bool = True, verbose: bool = False
@@ -208,44 +209,44 @@ class _AllDistances(GroupsAnalysis):
         super().__init__({"ag1": ag1} | ({} if ag2 is None else {"ag2": ag2}), pbc, verbose)
         if ag2 is None and len(self.atomgroup) < 2:
             raise SelectionError(
-                f"{self.name}: ag1 holds one atom, which has no distances: give more, or another "
-                "group as ag2"
+                f"{self.name}: ag1 contains only one atom, so there are no distances: use more "
+                "atoms, or another group as ag2"
             )
 
 
 class DistanceMatrixSeries(_AllDistances):
-    """Distances between all atoms of two groups, or of one, in each frame.
+    """Distances between all atoms of two groups, or within one group, in each frame.
 
-    The order is that of `MDAnalysis.lib.distances.self_distance_array` and `distance_array`. Large
-    results are kept in a file without a name, in the folder of temporary files (`TMPDIR`).
+    The order of pairs is that of `MDAnalysis.lib.distances.self_distance_array` and
+    `distance_array`. Large results are stored in an anonymous temporary file (folder `TMPDIR`).
 
     Parameters
     ----------
     ag1 : AtomGroup or Universe
-        The atoms.
+        Atoms of the first group.
     ag2 : AtomGroup, optional
-        Others, of the same Universe; by default distances are those within `ag1`.
+        Atoms of a second group in the same Universe; by default distances are within `ag1`.
     pbc : bool
-        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+        Use the nearest periodic images in the cell of each frame, if the frame has a cell.
 
     Attributes
     ----------
     results.distances : numpy.ndarray of float64, shape (n_frames, n1 * (n1 - 1) / 2)
-        Of one group: each atom to all that follow it, Å; `scipy.spatial.distance.squareform`
-        makes a matrix of a row. Of two groups the shape is (n_frames, n1, n2). NaN where a
-        position is, and for damaged frames that were left out.
+        Distances, Å. Within one group, each atom is paired with all later atoms;
+        `scipy.spatial.distance.squareform` converts a row to a matrix. For two groups the shape is
+        (n_frames, n1, n2). NaN if a position is NaN, and for damaged frames that were left out.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
 
     Raises
     ------
     SelectionError
-        A group holds no atoms, or the only one less than two.
+        A group is empty, or the only group has one atom.
     UnsupportedError
-        A group updates itself, the groups are of two Universes, or, in the run, there is no room
-        for the results.
+        A group is an UpdatingAtomGroup, the groups belong to different Universes, or, in the run,
+        the results exceed the free space.
 
     Examples
     --------
@@ -264,7 +265,7 @@ class DistanceMatrixSeries(_AllDistances):
         self.row_bytes = 8 * (first * rest[0] if rest else first * (first - 1) // 2)
 
     def prepare(self) -> PerFrame:
-        """The kernel needs the groups' sizes."""
+        """Make the worker part from the sizes of the groups."""
         self._remark_on_images()
         first, *rest = self._sizes
         shape = (first, rest[0]) if rest else None
@@ -272,7 +273,7 @@ class DistanceMatrixSeries(_AllDistances):
         return CoreRows("distance_matrix", first, second, self.pbc, shape=shape)
 
     def finish(self, value: np.ndarray) -> None:
-        """Keep the distances, with frames and times."""
+        """Set the distances, with frames and times."""
         results = Results(
             provenance=self.record(), distances=value, frames=self.frames, times=self.times
         )
@@ -280,32 +281,33 @@ class DistanceMatrixSeries(_AllDistances):
 
 
 class DistanceMap(_AllDistances):  # numpydoc ignore=PR02
-    """Mean distance of each pair of atoms, and its standard deviation, over frames.
+    """Mean and standard deviation over frames of the distance of each pair of atoms.
 
     Parameters
     ----------
     ag1 : AtomGroup or Universe
-        The atoms, such as all CA.
+        Atoms of the first group, such as all CA.
     ag2 : AtomGroup, optional
-        Others, of the same Universe; by default distances are those within `ag1`.
+        Atoms of a second group in the same Universe; by default distances are within `ag1`.
     pbc : bool
-        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+        Use the nearest periodic images in the cell of each frame, if the frame has a cell.
 
     Attributes
     ----------
     results.mean : numpy.ndarray of float64, shape (n1, n2)
-        Å; of one group symmetric, with 0 along the diagonal. NaN where a position is.
+        Mean distances, Å; within one group symmetric, with 0 on the diagonal. NaN if a position is
+        NaN.
     results.deviation : numpy.ndarray of float64, shape (n1, n2)
         Standard deviation over frames, Å.
     results.n_frames : int
-        Number of frames.
+        Number of analysed frames.
 
     Raises
     ------
     SelectionError
-        A group holds no atoms, or the only one less than two.
+        A group is empty, or the only group has one atom.
     UnsupportedError
-        A group updates itself, or the groups are of two Universes.
+        A group is an UpdatingAtomGroup, or the groups belong to different Universes.
 
     Examples
     --------
@@ -335,7 +337,7 @@ class DistanceMap(_AllDistances):  # numpydoc ignore=PR02
         options=(
             Option(
                 "other",
-                "atoms of the second group [pairs within the first]",
+                "atoms of the second group [pairs within the first group]",
                 flag="--select-2",
                 metavar="TEXT",
             ),
@@ -344,7 +346,7 @@ class DistanceMap(_AllDistances):  # numpydoc ignore=PR02
     )
 
     def prepare(self) -> Reduction:
-        """The kernel needs the groups' sizes; rows of all pairs are long."""
+        """Make the worker part from the sizes of the groups; choose the size of blocks."""
         self._remark_on_images()
         first, *rest = self._sizes
         second = rest[0] if rest else None
@@ -353,7 +355,7 @@ class DistanceMap(_AllDistances):  # numpydoc ignore=PR02
         return RowMoments(rows, max(1, LARGEST_ROWS // (8 * n_pairs)))
 
     def finish(self, value: Moments) -> None:
-        """Make matrices of the moments of pairs."""
+        """Make matrices from the means and variances of pairs."""
         count, mean, squares, _ = value
         with np.errstate(invalid="ignore"):
             deviation = np.sqrt(squares[0] / (count or np.nan))
@@ -399,7 +401,7 @@ class DistanceMap(_AllDistances):  # numpydoc ignore=PR02
 
 
 def _map_of(first: Atoms, second: Atoms, values: np.ndarray, label: str) -> Image:
-    """Make an image whose rows and columns have numbers of residues, or indices of atoms."""
+    """Make an image with residue numbers or atom indices along both axes."""
     parts, labels = [], []
     for group in (first, second):
         of_residues = has_attribute(group, "resids") and len(group.residues) == len(group)
@@ -413,35 +415,36 @@ def _map_of(first: Atoms, second: Atoms, values: np.ndarray, label: str) -> Imag
 class CenterDistance(GroupsAnalysis):
     """Distance between the centers of two groups.
 
-    Centers are those of the positions as they are: each group must be whole.
+    Positions are used unchanged, so each group must be whole.
 
     Parameters
     ----------
     ag1, ag2 : AtomGroup
-        The groups, of one Universe.
+        Groups from one Universe.
     weights : {"mass", None}
-        Take the centers of mass, or of geometry.
+        "mass" for centers of mass, None for centers of geometry.
     pbc : bool
-        Take the nearest image of the other center, in each frame's own cell. Frames without a cell
-        are not periodic.
+        Use the nearest periodic image of the other center in the cell of each frame, if the frame
+        has a cell.
 
     Attributes
     ----------
     results.distances : numpy.ndarray of float64, shape (n_frames,)
-        Å; NaN where a position is, and for damaged frames that were left out.
+        Distances, Å; NaN if a position is NaN, and for damaged frames that were left out.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
 
     Raises
     ------
     SelectionError
-        A group holds no atoms.
+        A group contains no atoms.
     UnsupportedError
-        A group updates itself, the groups are of two Universes, or the topology has no masses.
+        A group is an UpdatingAtomGroup, the groups belong to different Universes, or the topology
+        has no masses.
     ValueError
-        Parameters that make no sense, or a group without any mass.
+        Parameters are invalid, or all masses of a group are zero.
 
     Examples
     --------
@@ -455,7 +458,7 @@ class CenterDistance(GroupsAnalysis):
 
     declaration = Declaration(
         name="center-distance",
-        summary="distance of the centers of two groups",
+        summary="distance between the centers of two groups",
         section="hydrogen-bonds.md#distances-and-angles",
         has_command=False,
     )
@@ -484,54 +487,54 @@ class CenterDistance(GroupsAnalysis):
                 if not sound:
                     raise ValueError(
                         f"CenterDistance: masses of {parameter} must be finite, none negative, "
-                        "and not all zero; weights=None takes the center of geometry"
+                        "and not all zero; weights=None uses the center of geometry"
                     )
             self._weights = np.concatenate(masses)
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {**super().parameters(), "weights": self.weights or "none"}
 
     def prepare(self) -> PerFrame:
-        """The kernel needs sizes and weights."""
+        """Make the worker part from the sizes and weights of the groups."""
         self._remark_on_images("centers")
         return CoreRows("center_distance", self._sizes, self._weights, self.pbc)
 
     def finish(self, value: np.ndarray) -> None:
-        """Keep the distances, with frames and times."""
+        """Set the distances, with frames and times."""
         label = "distance of centers (Å)"
         self._series("distances", [label], value[:, 0], label)
 
 
 class MinimumDistance(GroupsAnalysis):
-    """Least distance between the atoms of two groups, and the atoms that have it.
+    """Shortest distance between the atoms of two groups, and the two atoms.
 
     Parameters
     ----------
     ag1, ag2 : AtomGroup
-        The groups, of one Universe; they may not share atoms.
+        Groups from one Universe, without common atoms.
     pbc : bool
-        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+        Use the nearest periodic images in the cell of each frame, if the frame has a cell.
 
     Attributes
     ----------
     results.distances : numpy.ndarray of float64, shape (n_frames,)
-        Å; NaN where a position of the groups is not finite, and for damaged frames that were left
-        out.
+        Distances, Å; NaN if a position of the groups is not finite, and for damaged frames that
+        were left out.
     results.pairs : numpy.ndarray of int64, shape (n_frames, 2)
-        Indices in the Universe of the atoms of `ag1` and `ag2`: of several pairs with this
-        distance the first in the order of the groups. -1 where the distance is NaN.
+        Indices in the Universe of the two atoms, from `ag1` and `ag2`. If several pairs have this
+        distance, the first pair in the order of the groups is used. -1 if the distance is NaN.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
 
     Raises
     ------
     SelectionError
-        A group holds no atoms, or the groups share some.
+        A group is empty, or the groups have common atoms.
     UnsupportedError
-        A group updates itself, or the groups are of two Universes.
+        A group is an UpdatingAtomGroup, or the groups belong to different Universes.
 
     Examples
     --------
@@ -555,16 +558,16 @@ class MinimumDistance(GroupsAnalysis):
         shared = np.intersect1d(ag1.atoms.indices, ag2.atoms.indices)
         if len(shared):
             raise SelectionError(
-                f"MinimumDistance: {len(shared)} atoms are in both groups, the first is that of "
-                f"index {shared[0]}: its distance to itself is 0; leave it out of one of them"
+                f"MinimumDistance: {len(shared)} atoms are in both groups, the first one with "
+                f"index {shared[0]}; remove common atoms from one group"
             )
 
     def prepare(self) -> PerFrame:
-        """The kernel needs the groups' sizes."""
+        """Make the worker part from the sizes of the groups."""
         return CoreRows("minimum_distance", self._sizes, self.pbc)
 
     def finish(self, value: np.ndarray) -> None:
-        """Keep the distances and the indices of the atoms, with frames and times."""
+        """Set the distances and the indices of the atoms, with frames and times."""
         known = ~np.isnan(value[:, 0])
         pairs = np.full((len(value), 2), -1, dtype=np.int64)
         for k, group in enumerate(self._groups.values()):
@@ -575,39 +578,40 @@ class MinimumDistance(GroupsAnalysis):
 
 
 class Angles(GroupsAnalysis):
-    r"""Angles of triples of atoms, at the second of them.
+    r"""Angles between three atoms, at the second one.
 
     $$\theta = \operatorname{atan2}\left(|\mathbf{a} \times \mathbf{b}|,
                \mathbf{a} \cdot \mathbf{b}\right)$$
 
-    with the vectors $\mathbf{a}$ and $\mathbf{b}$ from an atom of `ag2` to those of `ag1` and
-    `ag3`, as `MDAnalysis.lib.distances.calc_angles` computes them, in radians.
+    with the vectors $\mathbf{a}$ and $\mathbf{b}$ from an atom of `ag2` to the corresponding atoms
+    of `ag1` and `ag3`, as in `MDAnalysis.lib.distances.calc_angles` (which returns radians).
 
     Parameters
     ----------
     ag1, ag2, ag3 : AtomGroup
-        Groups of the same number of atoms, of one Universe.
+        Groups with the same number of atoms, from one Universe.
     pbc : bool
-        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+        Use the nearest periodic images in the cell of each frame, if the frame has a cell.
 
     Attributes
     ----------
     results.angles : numpy.ndarray of float64, shape (n_frames, n_atoms)
-        Degrees, from 0 to 180; NaN where a position is, and for damaged frames that were left out.
+        Angles in degrees, from 0 to 180; NaN if a position is NaN, and for damaged frames that were
+        left out.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
 
     Raises
     ------
     SelectionError
-        The groups hold no atoms, or not the same number, or the atom of `ag2` is also another one
-        of the same angle.
+        The groups are empty or differ in size, or an angle has the same atom in the middle and at
+        an end.
     UnsupportedError
-        A group updates itself, or the groups are of several Universes.
+        A group is an UpdatingAtomGroup, or the groups belong to different Universes.
     ValueError
-        In the run, as `AnalysisError`: two atoms of an angle are at the same place.
+        In the run, as `AnalysisError`: two atoms of an angle have the same position.
 
     Examples
     --------
@@ -624,8 +628,8 @@ class Angles(GroupsAnalysis):
         name="angles",
         summary="angles between three atoms",
         description=(
-            "Angles (degrees, 0 to 180) of each frame, at the atoms of --select-2: the first of "
-            "each selection make the first angle, the second the second."
+            "Angles (degrees, 0 to 180) of each frame, at the atoms of --select-2. The first angle "
+            "is between the first atoms of the selections, the second between the second atoms."
         ),
         section="hydrogen-bonds.md#distances-and-angles",
         examples=(
@@ -636,8 +640,8 @@ class Angles(GroupsAnalysis):
         ),
         options=(PBC,),
         groups=(
-            "atoms at which the angles are",
-            "atoms at the other ends",
+            "atoms at the vertices of the angles",
+            "atoms at the other ends of the angles",
         ),
     )
 
@@ -650,16 +654,16 @@ class Angles(GroupsAnalysis):
         twice = np.flatnonzero((first == middle) | (third == middle))
         if len(twice):
             raise SelectionError(
-                f"Angles: angle {twice[0]} has the atom of index {middle[twice[0]]} twice, once in "
-                "the middle: give another one"
+                f"Angles: angle {twice[0]} has the atom with index {middle[twice[0]]} twice, once "
+                "in the middle: use another atom"
             )
 
     def prepare(self) -> PerFrame:
-        """The kernel needs the number of angles."""
+        """Make the worker part from the number of angles."""
         return CoreRows("angles", len(self.atomgroup), self.pbc)
 
     def finish(self, value: np.ndarray) -> None:
-        """Keep the angles, with frames and times."""
+        """Set the angles, with frames and times."""
         triples = zip(*(group.indices for group in self._groups.values()), strict=True)
         titles = [f"angle {n}: atoms {i}-{j}-{k} (°)" for n, (i, j, k) in enumerate(triples)]
         self._series("angles", titles, value, "angle (°)")

@@ -20,21 +20,21 @@ from paceline.transform.atom_choice import check_static
 if TYPE_CHECKING:
     import MDAnalysis.analysis.dssp
 
-#: Modules of MDAnalysis's package are found as ours are (see `paceline.analysis`).
+#: Required by the import hook for submodules that only MDAnalysis has (see `paceline.analysis`).
 __path__: list[str] = []
 
-#: Fewest residues that can make a helix.
+#: Minimum number of residues in a helix.
 FEWEST = 6
-#: Letters in the order of MDAnalysis, their names in tables and figures, and their colours.
+#: Letters in the order of MDAnalysis, with names and colours for tables and figures.
 LETTERS: tuple[str, ...] = ("-", "H", "E")
 STATES: tuple[tuple[str, str], ...] = (
     ("loop", "#dddddd"),
     ("helix", "#d55e00"),
     ("strand", "#0072b2"),
 )
-#: Number of letters of each variant, those of DSSP's own program.
+#: Number of letters of each variant, as in the program mkdssp.
 VARIANTS = {"dssp2": 8, "dssp4": 9}
-#: Their letters in the order of the core's numbers, names and colours.
+#: Letters of mkdssp in the order of the kernel's numbers, with names and colours.
 DSSP_LETTERS = ("-", "H", "B", "E", "G", "I", "T", "S", "P")
 DSSP_STATES = (
     ("loop", "#dddddd"),
@@ -47,76 +47,76 @@ DSSP_STATES = (
     ("bend", "#009e73"),
     ("polyproline helix", "#f0e442"),
 )
-#: Bits of the core's numbers.
+#: Bits in the numbers that the kernel returns.
 HELIX, STRAND = 1, 2
-#: Index of the letter for each sum of bits: helices come before strands.
+#: Index of the letter for each sum of bits; helices have priority over strands.
 OF_BITS = np.array([0, 1, 2, 1], dtype=np.int8)
 
 
 class DSSP(AnalysisBase):
-    r"""Secondary structure of a protein, by the hydrogen bonds of its backbone.
+    r"""Secondary structure of a protein, from hydrogen bonds of the backbone.
 
-    A bond from N–H to C=O is there if its energy
+    A hydrogen bond from N–H to C=O exists if its energy
 
     $$E = 0.084 \cdot 332 \left(\frac{1}{r_\mathrm{ON}} + \frac{1}{r_\mathrm{CH}}
           - \frac{1}{r_\mathrm{OH}} - \frac{1}{r_\mathrm{CN}}\right)\,\mathrm{kcal/mol}$$
 
     with distances in Å is below -0.5 kcal/mol, and N is within 5 Å of O (Kabsch & Sander 1983,
-    Biopolymers 22, 2577). Bonds that follow each other make helices of any kind (H), pairs of them
-    bridges of strands (E); all else is loop (-). Letters are those of MDAnalysis, which has them
-    from pydssp. Breaks of the chain are not looked for: residues follow each other as they do in
-    the topology. Distances are those of the nearest images in each frame's own cell; but a
-    hydrogen is placed with plain ones, so each residue must be whole and next to the one before.
+    Biopolymers 22, 2577). Consecutive hydrogen bonds form helices of any kind (H). Pairs of bonds
+    form bridges between strands (E). All other residues are loops (-). Letters are those of
+    MDAnalysis and pydssp. Chain breaks are not detected: consecutive residues of the topology count
+    as neighbours. Distances are those between nearest images in the cell of each frame. Hydrogens
+    are placed without images, so each residue must be whole and next to the previous residue.
 
     Parameters
     ----------
     atoms : AtomGroup or Universe
-        Only its `protein` counts: six residues or more, each with its N, CA, C and O.
+        Protein: at least six residues, each with N, CA, C and O. Other atoms are ignored.
     guess_hydrogens : bool
-        Place the hydrogen at N by the atoms around it: 1.01 Å away, with angles of 120°. False
-        takes those of the trajectory.
+        Place the hydrogen of N from the surrounding atoms, at 1.01 Å with angles of 120°. With
+        False, use the hydrogens of the trajectory.
     heavyatom_names : (str, str, str, str)
-        Names of N, CA, C and O; several for one atom with spaces between.
+        Names of N, CA, C and O; alternative names of an atom are separated by spaces.
     hydrogen_name : str
-        Names of the hydrogen at N, as after `name` in a selection.
+        Names of the hydrogen of N, as after `name` in a selection.
     backend : str
-        Taken from calls that were written for MDAnalysis, and not needed.
+        Accepted for compatibility with MDAnalysis, and ignored.
     variant : {"dssp2", "dssp4"}, optional
-        Assign the letters of the program mkdssp, of version 2.2 (H B E G I T S) or 4 (P, too),
-        instead of H and E alone. See below.
+        Assign the letters of the program mkdssp, of version 2.2 (H B E G I T S) or 4 (also P),
+        instead of only H and E. See the notes below.
 
     Attributes
     ----------
     results.dssp : numpy.ndarray of str, shape (n_frames, n_residues)
         Letters "-", "H" and "E"; "" in a damaged frame that was left out. With a `variant`: "H" α
         helix, "B" bridge, "E" strand, "G" 3-10 helix, "I" π helix, "T" turn, "S" bend, "P"
-        polyproline helix, "-" where the program leaves a blank.
+        polyproline helix, "-" for mkdssp's blank.
     results.dssp_ndarray : numpy.ndarray of bool, shape (n_frames, n_residues, n_letters)
-        Loop, helix and strand. A residue may be both helix and strand, and has the letter H then.
-        With a `variant`, one of 8 letters, in the order "-HBEGITS", or with "dssp4" of 9, with "P".
-        All are False in a frame that was left out.
+        Masks of loop, helix and strand. A residue in both a helix and a strand has the letter H.
+        With a `variant`, masks of 8 letters in the order "-HBEGITS", or with "dssp4" of 9 letters,
+        with "P" at the end. All are False in a frame that was left out.
     results.resids : numpy.ndarray of int64, shape (n_residues,)
-        Numbers of the residues.
+        Residue numbers.
 
     Raises
     ------
     SelectionError
-        Fewer than six residues, or residues that lack one of the atoms or have it twice.
+        There are fewer than six residues, or a residue lacks one of the atoms or has it twice.
     UnsupportedError
-        A group updates itself, or a `variant` is to take hydrogens from the trajectory.
+        A group is an UpdatingAtomGroup, or hydrogens of the trajectory are used with a `variant`.
     ValueError
-        An unknown `variant`. In the run, as `AnalysisError`: positions that are not finite.
+        The `variant` is unknown. In the run, as `AnalysisError`: positions are not finite.
 
     Notes
     -----
-    With a `variant`, the rules are those of Kabsch & Sander as the program has them. Hydrogens are
-    placed 1 Å from N, opposite to the C=O of the residue before; PRO has none. Each donor has its
-    two strongest bonds, of the same energy, rounded to 0.001 kcal/mol, to residues whose CA are
-    within 9 Å. Turns, helices, bridges and bends end where C is more than 2.5 Å from the next N.
-    Bridges that follow each other, also over a bulge, make strands (E), others are B. Helices come
-    before strands, α before 3-10, and π before α. "dssp4" has polyproline helices, too: three
-    residues or more with φ = -75° and ψ = 145°, each within 29°. All distances are those of nearest
-    images.
+    With a `variant`, the rules are those of Kabsch & Sander as implemented in mkdssp. Hydrogens are
+    placed 1 Å from N, opposite to C=O of the previous residue; PRO has no hydrogen. Each donor has
+    up to two bonds, the strongest ones, to residues with CA within 9 Å. Energies are those above,
+    rounded to 0.001 kcal/mol. Turns, helices, bridges and bends end where C is more than 2.5 Å from
+    the next N. Consecutive bridges, also across a bulge, form strands (E); other bridges are B.
+    Helices have priority over strands, α over 3-10 helices, and π over α helices. "dssp4" also has
+    polyproline helices: three or more residues with φ = -75° and ψ = 145°, each within 29°. All
+    distances are those between nearest images.
 
     Examples
     --------
@@ -138,7 +138,7 @@ class DSSP(AnalysisBase):
         title="secondary structure",
         description=(
             "Secondary structure of each residue in each frame: helix (H), strand (E) or neither "
-            "(-), by hydrogen bonds between backbone atoms; or in the letters of the program "
+            "(-), from hydrogen bonds between backbone atoms; or with the letters of the program "
             "DSSP."
         ),
         section="structure.md#secondary-structure",
@@ -169,15 +169,15 @@ class DSSP(AnalysisBase):
         one_of("variant", variant, None, *VARIANTS)
         if variant is not None and not guess_hydrogens:
             raise UnsupportedError(
-                f"variant={variant!r} places hydrogens as DSSP does: leave guess_hydrogens out"
+                f"variant={variant!r} places hydrogens as DSSP does: omit guess_hydrogens"
             )
-        # Hydrogens are placed by plain distances; all else takes images.
+        # Hydrogens are placed without periodic images; all other distances use nearest images.
         self.variant, self.needs_whole = variant, variant is None and guess_hydrogens
         try:
             protein = atoms.select_atoms("protein")
         except AttributeError as error:
             raise SelectionError(
-                f"DSSP finds proteins by the names of residues, which the topology lacks ({error})"
+                f"DSSP finds proteins by residue names, but the topology lacks them ({error})"
             ) from None
         super().__init__(protein, verbose=verbose)
         self.guess_hydrogens = guess_hydrogens
@@ -192,7 +192,7 @@ class DSSP(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.dssp.DSSP") -> Self:
-        """Make one with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's."""
         if theirs._backend != "serial":
             raise UnsupportedError(f"DSSP: not with backend={theirs._backend!r}")
         groups = list(theirs._heavy_atoms.values())
@@ -202,23 +202,23 @@ class DSSP(AnalysisBase):
                 hydrogens = sum(theirs._hydrogens[1:], theirs._hydrogens[0])
                 ours.guess_hydrogens = False
                 ours._hydrogens = ours._choose_hydrogens(hydrogens)
-        except SelectionError as error:  # it counts atoms, and not those of each residue
+        except SelectionError as error:  # MDAnalysis checks only the total numbers of atoms
             raise UnsupportedError(f"{error}") from None
         return ours
 
     def _choose_hydrogens(self, named: Any) -> np.ndarray:
-        """Indices of the hydrogen of each residue; another atom's where it does not count."""
+        """Indices of each residue's hydrogen; for a residue without one, of any other atom."""
         backbone_n, calphas = self._backbone[:2]
         residues, counts = np.unique(named.resindices, return_counts=True)
         found = dict(zip(residues.tolist(), counts.tolist(), strict=True))
         counts = np.array([found.get(index, 0) for index in calphas.resindices.tolist()])
         wrong = np.flatnonzero(counts != self._donors)
-        wrong = wrong[wrong > 0]  # that of the first residue does not count
+        wrong = wrong[wrong > 0]  # the first residue needs no hydrogen
         if len(wrong):
             raise SelectionError(
                 f"{_names(calphas.residues[wrong])}: expected one hydrogen at N, and none in PRO, "
                 f"found {', '.join(map(str, counts[wrong[:5]]))} by the names "
-                f"{self.hydrogen_name!r}: give hydrogen_name, or place them with "
+                f"{self.hydrogen_name!r}: set hydrogen_name, or place hydrogens with "
                 "guess_hydrogens=True"
             )
         chosen = backbone_n.indices.copy()
@@ -229,14 +229,14 @@ class DSSP(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """All N, then all CA, C and O, and H where these are not placed."""
+        """Indices of all N, then of all CA, C and O, and of H if hydrogens are not placed."""
         kinds = [group.indices for group in self._backbone]
         if self._hydrogens is not None:
             kinds.append(self._hydrogens)
         return np.concatenate(kinds)
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {
             "atoms": describe_atoms(self.atomgroup),
             "guess_hydrogens": self.guess_hydrogens,
@@ -246,7 +246,7 @@ class DSSP(AnalysisBase):
         }
 
     def prepare(self) -> PerFrame:
-        """The core needs to know which residues have a hydrogen to donate."""
+        """Make the worker part; its kernel needs to know which residues donate a hydrogen."""
         if self.variant is not None:
             polyproline = self.variant == "dssp4"
             return CoreRows("dssp_letters", self._donors, polyproline, dtype=np.uint8)
@@ -254,7 +254,7 @@ class DSSP(AnalysisBase):
         return CoreRows("dssp", self._donors, has_hydrogens, dtype=np.uint8)
 
     def finish(self, value: np.ndarray) -> None:
-        """Turn the numbers of each residue into letters."""
+        """Convert the number of each residue to a letter."""
         left_out = np.isnan(value).any(axis=1)
         value = np.where(left_out[:, None], 0, value).astype(np.uint8)
         if self.variant is None:
@@ -266,7 +266,7 @@ class DSSP(AnalysisBase):
             numbers, letters = value.astype(np.int8), DSSP_LETTERS[:n_letters]
             names = DSSP_STATES[:n_letters]
         onehot[left_out] = False
-        dssp = np.array(letters).take(numbers)  # in a quarter of indexing's time
+        dssp = np.array(letters).take(numbers)  # four times as fast as indexing
         dssp[left_out] = ""
         columns: dict[str, np.ndarray] = {}
         for k, (name, _) in enumerate(names):
@@ -296,9 +296,9 @@ class DSSP(AnalysisBase):
 
 
 def _backbone(protein: Atoms, names: tuple[str, ...]) -> list[Any]:
-    """Groups of N, CA, C and O, one atom a residue each."""
+    """Return groups of N, CA, C and O, with one atom per residue in each group."""
     if len(names) != 4:
-        raise ValueError(f"heavyatom_names must be those of N, CA, C and O, not {names!r}")
+        raise ValueError(f"heavyatom_names must be names of N, CA, C and O, not {names!r}")
     groups = [protein[np.isin(protein.names, name.split())] for name in names]
     residues = protein.residues
     for name, group in zip(names, groups, strict=True):
@@ -307,8 +307,8 @@ def _backbone(protein: Atoms, names: tuple[str, ...]) -> list[Any]:
         if len(wrong):
             found = ", ".join(map(str, counts[residues.resindices][wrong[:5]]))
             raise SelectionError(
-                f"{_names(residues[wrong])}: expected one atom of the name {name!r} in each, "
-                f"found {found}: give other heavyatom_names, or leave these residues or atoms out"
+                f"{_names(residues[wrong])}: expected one atom named {name!r} in each, "
+                f"found {found}: set other heavyatom_names, or exclude these residues or atoms"
             )
     if len(residues) < FEWEST:
         raise SelectionError(
@@ -318,7 +318,7 @@ def _backbone(protein: Atoms, names: tuple[str, ...]) -> list[Any]:
 
 
 def _names(residues: Residues) -> str:
-    """Names and numbers of the first residues, for an error."""
+    """Format names and numbers of the first residues for an error message."""
     few = residues[:5]
     names = ", ".join(f"{one.resname} {one.resid}" for one in few)
     more = f" and {len(residues) - len(few)} more" if len(residues) > len(few) else ""

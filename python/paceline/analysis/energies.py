@@ -1,7 +1,7 @@
-"""Energies of simulations, as their programs wrote them, as series in time.
+"""Energies from the files of simulation programs, as time series.
 
-Tables, means and figures are those of analyses, so that energies stand beside geometry. Units are
-those of the files, and are not converted; times are ps.
+Tables, means and figures are the same as for analyses, so that energies can be shown next to
+structural analyses. Units are those of the files and are not converted; times are in ps.
 
 .. versionadded:: 0.1.0
 """
@@ -25,8 +25,8 @@ from paceline.analysis.uncertainty import mean_of_series, students_t, with_error
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import joined, many
 
-#: Names of a quantity in the programs, without case and signs; a figure has those of `DRAWN`, and
-#: the first one of `CONSERVED` that is there has its drift reported.
+#: Names of each quantity in all programs, in lower case without punctuation. A figure shows the
+#: quantities in `DRAWN`. The drift of the first available quantity in `CONSERVED` is reported.
 QUANTITIES = {
     "potential": ("potential", "potentialenergy", "poteng", "eptot", "engcfg"),
     "kinetic": ("kineticen", "kineticenergy", "kineng", "ektot", "kinetic"),
@@ -39,44 +39,44 @@ QUANTITIES = {
 }
 DRAWN = ("potential", "temperature", "pressure", "density")
 CONSERVED = ("conserved", "total")
-#: Terms of a figure, at most, where none of `DRAWN` is there.
+#: Maximum number of terms in a figure if no quantity of `DRAWN` is available.
 MOST_DRAWN = 4
-#: Deviation from the usual distance of times, and share of the rows with more, that is reported.
+#: Relative deviation from the usual time interval, and fraction of such rows, that is reported.
 UNEVEN, MANY_UNEVEN = 0.01, 0.01
-#: Terms that a message lists, at most.
+#: Maximum number of terms that a message lists.
 LISTED = 40
 
 
 class Energies:
-    """Energies and other terms of a simulation, by time.
+    """Energies and other terms of a simulation, as time series.
 
     Parameters
     ----------
     terms : mapping of str to numpy.ndarray of float64, shape (n_rows,)
-        Terms by name.
+        Values of the terms, by name.
     units : mapping of str to str
-        Units of terms; "" where one is not known, or has none.
+        Units of the terms; "" if unknown or dimensionless.
     axis : numpy.ndarray of float64, shape (n_rows,)
-        Times, ps; or of another unit that `axis_title` names; or steps.
+        Times in ps, or in the unit that `axis_title` contains, or steps.
     axis_title : str
-        Title of that column: "time (ps)".
+        Title of the column `axis`: "time (ps)".
     steps : numpy.ndarray of int64, shape (n_rows,), optional
-        Steps of the rows.
+        Simulation steps of the rows.
     n_atoms : int, optional
-        Number of atoms, by which energies can be divided.
+        Number of atoms, for energies per atom.
     drawn : sequence of str, optional
-        Terms of the figure; by default potential energy, temperature, pressure and density.
+        Terms in the figure; by default potential energy, temperature, pressure and density.
     provenance : mapping, optional
-        Files and remarks.
+        Files and remarks on these files.
 
     Attributes
     ----------
     results : Results
-        `times` (ps) and each term, as arrays of float64; with table, means, findings, `save`,
-        `plot` and so on as of any analysis.
+        `times` (ps) and each term, as arrays of float64; with the methods of other results, such
+        as `save` and `plot`.
     """
 
-    #: Tables beside that of the results, as analyses have them: none.
+    #: Names of further tables, as for analyses; energies have none.
     FURTHER_TABLES: tuple[str, ...] = ()
 
     def __init__(
@@ -103,49 +103,49 @@ class Energies:
         return dict(self._units)
 
     def further_tables(self) -> dict[str, Table]:
-        """Tables beside that of the results: none."""
+        """Further tables: none."""
         return {}
 
     def select(self, *names: str) -> Self:
-        """Keep some terms.
+        """Select terms.
 
         Parameters
         ----------
         *names : str
-            Names of terms in any case, their beginnings, or quantities that programs name
-            differently: potential, kinetic, total, conserved, temperature, pressure, density,
-            volume.
+            Names of terms or beginnings of names, in upper or lower case. Or quantities, whose
+            names differ among programs: potential, kinetic, total, conserved, temperature,
+            pressure, density, volume.
 
         Returns
         -------
         Energies
-            With these terms, in this order.
+            Energies with these terms, in this order.
 
         Raises
         ------
         UnsupportedError
-            There is no such term, or a beginning is that of several; the message has near ones.
+            A term does not exist, or a beginning is ambiguous; the message lists similar terms.
         """
         found = [*dict.fromkeys(self._find(name) for name in names)]
         return self._like(slice(None), found, found)
 
     def between(self, begin: float | None = None, end: float | None = None) -> Self:
-        """Keep rows between two times.
+        """Select rows between two times.
 
         Parameters
         ----------
         begin, end : float, optional
-            First and last time, included, ps; or of the unit or the steps that the table has.
+            First and last time, included, in ps or in the unit of the table; or steps.
 
         Returns
         -------
         Energies
-            With these rows.
+            Energies with these rows.
 
         Raises
         ------
         UnsupportedError
-            There is none.
+            No row is in this range.
         """
         slack = rounding_of(self._axis)
         first = -np.inf if begin is None else begin - slack
@@ -153,35 +153,35 @@ class Energies:
         inside = (self._axis >= first) & (self._axis <= last)
         if not inside.any():
             raise UnsupportedError(
-                f"no row lies between the times asked for: they go from {self._span}"
+                f"no row lies between the requested times: the rows are from {self._span}"
             )
         return self._like(inside, [*self._terms], self._drawn)
 
     def rows(self, begin: int | None = None, end: int | None = None) -> Self:
-        """Keep rows by number.
+        """Select rows by number.
 
         Parameters
         ----------
         begin, end : int, optional
-            As of a slice: the first row, and the one behind the last.
+            First row and end, as in a slice.
 
         Returns
         -------
         Energies
-            With these rows.
+            Energies with these rows.
 
         Raises
         ------
         UnsupportedError
-            There is none.
+            No row is in this range.
         """
         kept = slice(begin, end)
         if not len(self._axis[kept]):
-            raise UnsupportedError(f"no row is among those asked for: there are {len(self._axis)}")
+            raise UnsupportedError(f"no row is in the requested range: there are {len(self._axis)}")
         return self._like(kept, [*self._terms], self._drawn)
 
     def _like(self, rows: Any, names: Sequence[str], drawn: Sequence[str] | None) -> Self:
-        """Make energies of some rows and terms."""
+        """Make energies from some rows and terms."""
         return type(self)(
             {name: self._terms[name][rows] for name in names},
             self._units,
@@ -208,7 +208,7 @@ class Energies:
         if len(alike) == 1:
             return alike[0]
         if alike:
-            raise UnsupportedError(f"terms: {wanted!r} may be {joined(alike[:LISTED])}")
+            raise UnsupportedError(f"terms: {wanted!r} is ambiguous: {joined(alike[:LISTED])}")
         known = {one.lower(): name for name in names for one in (name, plain[name])}
         near = difflib.get_close_matches(wanted.lower(), known, 3)
         hint = f"did you mean {known[near[0]]!r}? " if near else ""
@@ -216,13 +216,13 @@ class Energies:
         raise UnsupportedError(f"terms: there is no {wanted!r}: {hint}there are {listed}")
 
     def _of_quantity(self, quantity: str) -> list[str]:
-        """List the first term of a quantity, if there is one."""
+        """Return the first term of a quantity in a list, which is empty if there is none."""
         known = QUANTITIES.get(quantity, ())
         return [name for one in known for name in self._terms if _plain(name) == one][:1]
 
     @property
     def axis_title(self) -> str:
-        """Title of the column of times, or of steps where times are not known."""
+        """Title of the column of times, or of steps if times are unknown."""
         return self._axis_title
 
     @property
@@ -234,12 +234,12 @@ class Energies:
 
     @property
     def span(self) -> str:
-        """Number of rows, and their times or steps, as a sentence."""
+        """Describe the number of rows, and the range of their times or steps."""
         name = self._axis_title.partition(" (")[0]
         return f"{many(len(self._axis), 'row')}, {name} {self._span}"
 
     def _make_results(self) -> Results:
-        """Make the results, with their table."""
+        """Make the results with their table."""
         arrays = {"times" if self._axis_title.startswith("time") else "steps": self._axis}
         if self._steps is not None:
             arrays["steps"] = self._steps
@@ -270,7 +270,7 @@ class Energies:
         return replace(table, panels=panels)
 
     def _shown(self) -> dict[str, list[str]]:
-        """Terms of the figure, by their units: those that were chosen, or the usual ones."""
+        """Terms in the figure by unit: the chosen terms or the usual ones."""
         names = self._drawn
         if names is None:
             usual = [name for key in DRAWN for name in self._of_quantity(key)]
@@ -278,12 +278,12 @@ class Energies:
         found: dict[str, list[str]] = {}
         for name in names:
             unit = self._units[name]
-            # Reduced units of LAMMPS are those of different quantities.
+            # In LAMMPS's reduced units, terms with the unit "lj" are different quantities.
             found.setdefault(name if unit in ("", "lj") else unit, []).append(name)
         return found
 
     def _findings(self) -> dict[str, str]:
-        """Drift of the conserved quantity, where times are known."""
+        """Describe the drift of the conserved quantity, if times are known."""
         names = [name for key in CONSERVED for name in self._of_quantity(key)][:1]
         if not names or self._axis_title != "time (ps)":
             return {}
@@ -301,7 +301,7 @@ class Energies:
 
 
 def _plain(name: str) -> str:
-    """Name without case, signs and blanks."""
+    """Convert a name to lower case without punctuation and spaces."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
@@ -314,10 +314,10 @@ def _with_interval(slope: float, interval: float, factor: float) -> str:
 
 
 def drift_of(times: np.ndarray, values: np.ndarray) -> tuple[float, float] | None:
-    """Fit a straight line to a series; returns its slope, and half of the 95 % interval of that.
+    """Fit a straight line to a time series; return the slope and half its 95 % interval.
 
-    The residuals count by their statistical inefficiency. None is returned for fewer than 4 values,
-    and for residuals that are all equal, or hardly independent.
+    The error takes the statistical inefficiency of the residuals into account. Returns None for
+    fewer than 4 values, and for residuals that are all equal or hardly independent.
     """
     known = np.isfinite(times) & np.isfinite(values)
     x, y = times[known], values[known]
@@ -341,33 +341,33 @@ def read_energies(
     begin: float | None = None,
     end: float | None = None,
 ) -> Energies:
-    """Read energies that a program wrote, from one file, or from those of restarts.
+    """Read energies that a program wrote, from one file or from the files of restarts.
 
-    Files are ordered by their first times. Where a later part of the simulation begins, rows of
-    earlier ones end: those from that time on are left out, with a warning.
+    Files are sorted by their first times. If files overlap, the rows of the later file are used,
+    and a warning reports the rows of earlier files that are left out.
 
     Parameters
     ----------
     *paths : path-like
         .edr and .xvg of GROMACS, tables of OpenMM's StateDataReporter, logs of LAMMPS and NAMD,
-        mdout of Amber, STATIS of DL_POLY; recognised by their content.
+        mdout of Amber, STATIS of DL_POLY; formats are recognised by content.
     terms : sequence of str, optional
-        Terms to keep, as `Energies.select` takes them; by default all.
+        Terms to read, as for `Energies.select`; by default all.
     begin, end : float, optional
-        First and last time to keep, included, ps.
+        First and last time, included, ps.
 
     Returns
     -------
     Energies
-        The series.
+        Time series of all terms.
 
     Raises
     ------
     DamagedFileError
-        A file contradicts its format.
+        A file violates its format.
     UnsupportedError
-        A file is of none of these formats, or without rows in time; files do not go together; or a
-        term or time is not there.
+        A file has another format or no time series, files do not belong together, or a term or a
+        time does not exist.
 
     Examples
     --------
@@ -380,7 +380,7 @@ def read_energies(
     array([0.  , 0.02, 0.04, 0.06])
     """
     if not paths:
-        raise UnsupportedError("read_energies needs a file")
+        raise UnsupportedError("read_energies needs at least one file")
     contents = [read_file(path) for path in paths]
     found = join_contents(contents)
     if begin is not None or end is not None:
@@ -389,7 +389,7 @@ def read_energies(
 
 
 def join_contents(contents: Sequence[Content]) -> Energies:
-    """Make one series of the parts of files, of which later ones take the place of earlier ones."""
+    """Join the parts of files to one series; later parts replace overlapping rows of others."""
     for one in contents:
         if not one.parts:
             notes = f" ({'; '.join(one.remarks)})" if one.remarks else ""
@@ -399,7 +399,7 @@ def join_contents(contents: Sequence[Content]) -> Energies:
     title = _axis_title(parts)
     unknown = [part.where for part in parts if part.times is None]
     if title == "step" and unknown:
-        remarks.append(f"{unknown[0]}: times are not known, and steps take their place")
+        remarks.append(f"{unknown[0]}: times are unknown, and steps are used instead")
     units = _units_of(parts)
     rows = _rows_of(contents, title, remarks)
     axis = np.concatenate([_axis(part, title)[kept] for part, kept in rows])
@@ -436,7 +436,7 @@ def join_contents(contents: Sequence[Content]) -> Energies:
 
 
 def _axis_title(parts: Sequence[EnergyPart]) -> str:
-    """Title of the column that rows of all parts have: times, else steps."""
+    """Title of the column that the rows of all parts have: times, or else steps."""
     units = {part.time_unit for part in parts}
     if all(part.times is not None for part in parts) and len(units) == 1:
         return f"time ({units.pop()})"
@@ -444,7 +444,7 @@ def _axis_title(parts: Sequence[EnergyPart]) -> str:
         return "step"
     one = next(part for part in parts if part.times is None or part.steps is None)
     raise UnsupportedError(
-        f"{one.where}: not all parts have times, and not all have steps: give files of one kind"
+        f"{one.where}: some parts lack times, and others lack steps: read files of one kind"
     )
 
 
@@ -455,7 +455,7 @@ def _axis(part: EnergyPart, title: str) -> np.ndarray:
 
 
 def _units_of(parts: Sequence[EnergyPart]) -> dict[str, str]:
-    """Units of the terms of all parts, in the order in which these come first."""
+    """Units of the terms of all parts, in the order of their first occurrence."""
     found: dict[str, str] = {}
     first: dict[str, str] = {}
     for part in parts:
@@ -463,8 +463,8 @@ def _units_of(parts: Sequence[EnergyPart]) -> dict[str, str]:
             unit = part.units.get(name, "")
             if found.setdefault(name, unit) != unit:
                 raise UnsupportedError(
-                    f"{name}: the unit is {found[name] or 'unknown'} in {first[name]}, and "
-                    f"{unit or 'unknown'} in {part.where}: read them one by one"
+                    f"{name}: the unit is {found[name] or 'unknown'} in {first[name]}, but "
+                    f"{unit or 'unknown'} in {part.where}: read these files separately"
                 )
             first.setdefault(name, part.where)
     return found
@@ -473,7 +473,7 @@ def _units_of(parts: Sequence[EnergyPart]) -> dict[str, str]:
 def _rows_of(
     contents: Sequence[Content], title: str, remarks: list[str]
 ) -> list[tuple[EnergyPart, np.ndarray]]:
-    """Choose the rows of each part, in the order of time; later parts rule."""
+    """Choose the rows of each part in the order of time; later parts have priority."""
     files = [_segments(one.parts, title, remarks) for one in contents]
     files = [one for one in files if one]
     if not files:
@@ -485,7 +485,7 @@ def _rows_of(
             names = " and ".join(files[k][0][0].where for k in (first, second))
             raise UnsupportedError(
                 f"{names} begin at the same {title.partition(' (')[0]}, {begins[first]:g}: parts "
-                "of one simulation follow each other; read others one by one"
+                "of one simulation must follow one another; read other files separately"
             )
     segments = [one for k in order for one in files[k]]
     limit, later, found, n_left_out, first = np.inf, "", [], 0, ""
@@ -502,8 +502,8 @@ def _rows_of(
             found.append((part, inside))
     if n_left_out:
         remarks.append(
-            f"{many(n_left_out, 'row')} of earlier parts were left out, as later ones take their "
-            f"place: the first {first}"
+            f"{many(n_left_out, 'row')} of earlier parts were left out, because later parts "
+            f"contain these times: the first {first}"
         )
     return found[::-1]
 
@@ -511,7 +511,7 @@ def _rows_of(
 def _segments(
     parts: Sequence[EnergyPart], title: str, remarks: list[str]
 ) -> list[tuple[EnergyPart, np.ndarray]]:
-    """Cut parts where times go back, as of restarts that append to a file."""
+    """Split parts where times decrease, as after restarts that append to a file."""
     found = []
     for part in parts:
         axis = _axis(part, title)
@@ -532,7 +532,7 @@ def _segments(
 def _remarks_on_changes(
     rows: Sequence[tuple[EnergyPart, np.ndarray]], axis: np.ndarray
 ) -> list[str]:
-    """Remark terms that some parts lack, and times at unequal distances."""
+    """Make remarks on terms that some parts lack, and on unequal time intervals."""
     found = []
     names = dict.fromkeys(name for part, _ in rows for name in part.terms)
     lacking = [name for name in names if any(name not in part.terms for part, _ in rows)]
@@ -545,7 +545,7 @@ def _remarks_on_changes(
         uneven = np.abs(distances - usual) > UNEVEN * usual + 2 * rounding_of(axis)
         if np.count_nonzero(uneven) > max(1, MANY_UNEVEN * len(distances)):
             found.append(
-                f"rows are at unequal distances, from {distances.min():g} to {distances.max():g}: "
-                "means and their errors count each row alike"
+                f"rows have unequal time intervals, from {distances.min():g} to "
+                f"{distances.max():g}: means and their errors weight all rows equally"
             )
     return found

@@ -1,4 +1,4 @@
-"""Readers of energies: files of GROMACS, OpenMM, LAMMPS, Amber, NAMD and DL_POLY."""
+"""Readers for energy files of GROMACS, OpenMM, LAMMPS, Amber, NAMD and DL_POLY."""
 
 import csv
 import os
@@ -25,13 +25,13 @@ from paceline.analysis.xvg import read_xvg
 from paceline.contract.time_units import TIME_UNITS
 from paceline.errors import DamagedFileError, UnsupportedError
 
-#: Bytes by which a format is recognised, and those of an .edr file that are read at a time.
+#: Size of the head that identifies a format, and of the part of an .edr file read at a time, bytes.
 HEAD, WINDOW = 2**16, 2**20
-#: Terms of an .edr file, and parts of the blocks of a frame, at most.
+#: Maximum number of terms of an .edr file, and of parts of the blocks of a frame.
 MOST_PARTS = 100_000
-#: Beginning of an .edr file.
+#: First bytes of an .edr file.
 EDR_MAGIC = struct.pack(">i", -55555)
-#: Columns of OpenMM's reporter about the computation.
+#: Columns of OpenMM's reporter that describe the computation.
 NOT_ENERGIES = ("progress", "speed", "elapsed time", "time remaining", "frame")
 AMBER_ENERGIES = (
     *("Etot", "EKtot", "EPtot", "BOND", "ANGLE", "DIHED", "1-4 NB", "1-4 EEL", "VDWAALS", "EELEC"),
@@ -52,7 +52,7 @@ NAMD_UNITS = {
     **dict.fromkeys(("PRESSURE", "GPRESSURE", "PRESSAVG", "GPRESSAVG"), "bar"),
     "VOLUME": "Å³",
 }
-#: Columns of DL_POLY's STATIS in their order, and the quantity of each.
+#: Columns of DL_POLY's STATIS in their order, with the quantity of each.
 STATIS_TERMS = {
     **{"engcns": "energy", "temp": "temperature"},
     **dict.fromkeys(("engcfg", "engsrp", "engcpe", "engbnd", "engang", "engdih"), "energy"),
@@ -74,7 +74,7 @@ _SUMMARY = re.compile(r"A V E R A G E S|R M S  F L U C|AVERAGES OVER")
 
 
 def read_file(path: str | os.PathLike) -> Content:
-    """Read a file of energies, of a format that its content names."""
+    """Read an energy file; its content identifies the format."""
     name = os.fspath(path)
     with open(path, "rb") as file:
         head = file.read(HEAD)
@@ -106,17 +106,17 @@ def _read_edr(path: str, file: IO[bytes]) -> Content:
         while (begin := data.get_position()) < len(data.get_buffer()):
             frame, values = frames.next_frame()
             longest = max(longest, data.get_position() - begin)
-            if len(values):  # others have blocks alone
+            if len(values):  # other frames contain only blocks
                 rows.append(values)
                 times.append(frame.t)
                 steps.append(frame.step)
     except EOFError:
-        # Far from the end, it is not the last frame that was cut.
+        # An error far from the end does not mean that the last frame is truncated.
         if not rows or len(data.get_buffer()) - begin > 2 * longest:
             raise DamagedFileError.in_object(
                 path, f"frame {len(rows)}", "a frame of energies", "the end of the file", begin
             ) from None
-        content.remark("the last frame is cut, and was left out")
+        content.remark("the last frame is truncated, and was left out")
     except (ValueError, AssertionError, IndexError, OverflowError, struct.error) as error:
         raise DamagedFileError.in_object(
             path, f"frame {len(rows)}", "a frame of energies", f"{error}" or "others", begin
@@ -135,7 +135,7 @@ def _read_edr(path: str, file: IO[bytes]) -> Content:
 
 
 class _Window:
-    """Bytes of a file as pyedr takes them, of which a window is in memory."""
+    """File object for pyedr that loads only a window of the file into memory."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._size = file, os.fstat(file.fileno()).st_size
@@ -153,7 +153,7 @@ class _Window:
 
 
 def _edr_frames(pyedr: Any) -> Any:
-    """Make a class that reads frames by pyedr's headers, and allocates no more than is usual."""
+    """Make a class that reads frames with pyedr's headers, and limits the memory it allocates."""
 
     class EdrBlock(pyedr.Block):
         """Block of a frame."""
@@ -167,12 +167,12 @@ def _edr_frames(pyedr: Any) -> Any:
             super().add_subblocks(n)
 
     class EdrFrame(pyedr.Frame):
-        """Frame, which counts its blocks and their parts."""
+        """Frame that counts its blocks and their parts."""
 
         n_parts = 0
 
         def count(self, n: int) -> None:
-            """Count parts; raises ValueError where they are too many."""
+            """Count parts; raise ValueError if there are too many."""
             self.n_parts += n
             if n < 0 or self.n_parts > MOST_PARTS:
                 raise ValueError(f"{n} blocks")
@@ -182,26 +182,26 @@ def _edr_frames(pyedr: Any) -> Any:
             self.nblock, self.block = n, [EdrBlock(self) for _ in range(n)]
 
     class EdrFrames(pyedr.EDRFile):
-        """Frames in their order."""
+        """Iterator over the frames of a file."""
 
-        #: Bytes of integers, floats, doubles, long integers and characters; strings vary.
+        #: Sizes of integers, floats, doubles, long integers and characters, bytes; strings vary.
         SIZES = (4, 4, 8, 8, 4)
 
         def __init__(self, data: Any) -> None:
             self.data = data
-            n_terms = data.unpack_int()  # in the first version, else another mark
+            n_terms = data.unpack_int()  # the first version has no magic number before it
             if n_terms > MOST_PARTS:
                 raise ValueError(f"{n_terms} terms")
             data.set_position(0)
             self.do_enxnms()
 
         def next_frame(self) -> tuple[Any, np.ndarray]:
-            """Read a frame: its header, and the energies."""
+            """Read a frame; return its header and its energies."""
             data = self.data
             self.frame = frame = EdrFrame()
             self.do_eheader()
             if frame.nre not in (0, self.nre):
-                raise ValueError(f"{frame.nre} energies of {self.nre} terms")
+                raise ValueError(f"{frame.nre} energies for {self.nre} terms")
             sums = 4 if self.file_version == 1 else 3 if frame.nsum > 0 else 1
             kind = np.dtype(">f8" if data.gmx_double else ">f4")
             first = self._skip(frame.nre * sums * kind.itemsize)
@@ -216,7 +216,7 @@ def _edr_frames(pyedr: Any) -> Any:
             return frame, energies[::sums].astype(np.float64)
 
         def _skip(self, n_bytes: int) -> int:
-            """Skip bytes; returns where they begin."""
+            """Skip bytes; return the offset of the first skipped byte."""
             first: int = self.data.get_position()
             if n_bytes < 0:
                 raise ValueError(f"{n_bytes} bytes of energies")
@@ -229,13 +229,13 @@ def _edr_frames(pyedr: Any) -> Any:
 
 
 def _read_xvg(path: str, file: IO[bytes]) -> Content:
-    """Read a table for Grace, as GROMACS and paceline write it."""
+    """Read an .xvg table for Grace, as GROMACS and paceline write it."""
     content = Content(path)
     table = read_xvg(content, file)
     label = table.labels.get("x", "no label")
     axis, time_unit = split_label(label)
     if axis.lower() != "time" or time_unit not in TIME_UNITS:
-        raise UnsupportedError(f'{path}: expected "Time (ps)" along the abscissa, found {label!r}')
+        raise UnsupportedError(f'{path}: expected "Time (ps)" on the x axis, found {label!r}')
     if table.columns:
         units = dict(table.names_and_units())
         times, *columns = table.columns
@@ -245,7 +245,7 @@ def _read_xvg(path: str, file: IO[bytes]) -> Content:
 
 
 def _read_csv(path: str, file: IO[bytes]) -> Content:
-    """Read a table of OpenMM's StateDataReporter, or one of its kind."""
+    """Read a table of OpenMM's StateDataReporter, or a similar table."""
     content, columns = Content(path), TermColumns()
     titles: list[str] = []
     delimiter = ","
@@ -268,7 +268,7 @@ def _read_csv(path: str, file: IO[bytes]) -> Content:
 
 
 def _part_of_csv(where: str, titles: list[str], columns: TermColumns) -> EnergyPart:
-    """Make a part of the rows below a row of titles."""
+    """Make a part from the rows below a row of titles."""
     terms, units, times, steps = {}, {}, None, None
     for title, values in columns.arrays().items():
         name, unit = split_label(title)
@@ -286,7 +286,7 @@ def _part_of_csv(where: str, titles: list[str], columns: TermColumns) -> EnergyP
 
 
 def _read_amber(path: str, file: IO[bytes]) -> Content:
-    """Read an mdout of Amber; averages, fluctuations and minimisations are left out."""
+    """Read an mdout file of Amber; averages, fluctuations and minimisations are left out."""
     content, records = Content(path), _AmberRecords()
     n_atoms = None
     for _, line in lines_of(content, file):
@@ -307,7 +307,7 @@ def _read_amber(path: str, file: IO[bytes]) -> Content:
         elif records.record:
             records.record |= _amber_terms(line)
     if records.record and not records.is_summary:
-        content.remark("the last record is cut, and was left out")
+        content.remark("the last record is truncated, and was left out")
     terms = records.terms()
     steps, times = terms.pop("NSTEP", None), terms.pop("TIME(PS)", None)
     units = {name: AMBER_UNITS.get(re.sub(r"^TI region \d+: ", "", name), "") for name in terms}
@@ -316,7 +316,7 @@ def _read_amber(path: str, file: IO[bytes]) -> Content:
 
 
 class _AmberRecords:
-    """Records of an mdout; those of further regions of alchemical changes belong to one row."""
+    """Records of an mdout file; records of several TI regions form one row."""
 
     def __init__(self) -> None:
         self._columns = TermColumns()
@@ -325,7 +325,7 @@ class _AmberRecords:
         self.is_summary, self.region = False, 1
 
     def end(self) -> None:
-        """End the record that is being read."""
+        """Finish the present record."""
         record, self.record = self.record, {}
         if not record or self.is_summary:
             return
@@ -339,7 +339,7 @@ class _AmberRecords:
         self._row = record
 
     def terms(self) -> dict[str, np.ndarray]:
-        """Get the columns."""
+        """Return the columns."""
         if self._row:
             self._columns.add(self._row)
             self._row = {}
@@ -347,13 +347,13 @@ class _AmberRecords:
 
 
 def _amber_terms(line: str) -> dict[str, float]:
-    """Find the terms in a line, as "BOND   =  442.1  ANGLE   =   1012.9"."""
+    """Find the terms in a line such as "BOND   =  442.1  ANGLE   =   1012.9"."""
     found = {name.replace("TEMP(K)", "TEMP"): text for name, text in _AMBER.findall(line)}
     return {name: number_of(text) or 0.0 for name, text in found.items()}
 
 
 def _read_namd(path: str, file: IO[bytes]) -> Content:
-    """Read a log of NAMD; minimisations are left out."""
+    """Read a log file of NAMD; minimisations are left out."""
     content, columns = Content(path), TermColumns()
     titles: list[str] = []
     times: list[float] = []
@@ -368,7 +368,7 @@ def _read_namd(path: str, file: IO[bytes]) -> Content:
                 n_minimised += 1
             else:
                 row = dict(zip(titles, values, strict=True))
-                # Steps back begin anew, at their number times the time step.
+                # If the step decreases, times start again at the step times the time step.
                 begin = (step, time) if row["TS"] >= step and not np.isnan(time) else (0.0, 0.0)
                 step, time = row["TS"], begin[1] + (row["TS"] - begin[0]) * dt
                 times.append(time / 1000)
@@ -395,7 +395,7 @@ def _read_namd(path: str, file: IO[bytes]) -> Content:
 
 
 def _read_statis(path: str, file: IO[bytes]) -> Content:
-    """Read a STATIS of DL_POLY: rows of numbers, of which the first 27 have names."""
+    """Read a STATIS file of DL_POLY; the first 27 numbers of a row have names."""
     content, columns = Content(path), TermColumns()
     energy, times, head, n_wanted = "", array("d"), [0.0, 0.0], 0
     values: list[float] = []
@@ -420,7 +420,7 @@ def _read_statis(path: str, file: IO[bytes]) -> Content:
             times.append(head[1])
             n_wanted = 0
     if n_wanted:
-        content.remark("the last record is cut, and was left out")
+        content.remark("the last record is truncated, and was left out")
     terms = columns.arrays()
     known = {"energy": energy, "temperature": "K", "volume": "Å³", "angle": "°"}
     known["pressure"] = "katm"
@@ -431,11 +431,11 @@ def _read_statis(path: str, file: IO[bytes]) -> Content:
 
 
 def _read_lammps(path: str, file: IO[bytes]) -> Content:
-    """Read a log of LAMMPS."""
+    """Read a log file of LAMMPS."""
     return LammpsLog(path).read(file)
 
 
-#: How the content of a file, after its name, tells a format, and what reads that.
+#: Functions that recognise a format from the filename and the head of the file, with the readers.
 READERS: tuple[tuple[Callable[[str, bytes], Any], Callable[[str, IO[bytes]], Content]], ...] = (
     (lambda name, head: name.endswith(".edr") or head.startswith(EDR_MAGIC), _read_edr),
     (lambda _, head: re.search(rb"^LAMMPS \(|^Per MPI rank memory", head, re.M), _read_lammps),

@@ -1,4 +1,4 @@
-"""Logs of LAMMPS: thermodynamics of each run, by the units and time steps that it echoes."""
+"""LAMMPS log files: thermodynamic output, with units and time steps from echoed commands."""
 
 import re
 from typing import IO, NamedTuple
@@ -18,7 +18,7 @@ from paceline.contract.time_units import TIME_UNITS
 
 
 class Style(NamedTuple):
-    """Units of a style of LAMMPS, and its time step by default, in its unit of time."""
+    """Units of a LAMMPS unit style, and its default time step in its unit of time."""
 
     time: str
     energy: str
@@ -29,7 +29,7 @@ class Style(NamedTuple):
     step: float
 
 
-#: Styles of units (https://docs.lammps.org/units.html).
+#: Unit styles (https://docs.lammps.org/units.html).
 STYLES = {
     "real": Style("fs", "kcal/mol", "K", "atm", "Å", "g/cm³", 1.0),
     "metal": Style("ps", "eV", "K", "bar", "Å", "g/cm³", 1e-3),
@@ -48,9 +48,9 @@ QUANTITIES = {
     "length": r"L[xyz]|[XYZ](lo|hi)|X[yz]|Yz|Cell[a-c]|(Cell)?[ABC]",
     "density": r"Density",
 }
-#: Columns about the computation.
+#: Columns that describe the computation.
 NOT_ENERGIES = ("CPU", "CPULeft", "CPURemain", "T/CPU", "S/CPU", "Part", "Elapsed", "Elaplong")
-#: Beginnings of lines before the rows of a run, of several versions.
+#: Beginnings of the line before the rows of a run, in several versions.
 BEFORE_ROWS = ("Per MPI rank memory", "Memory usage per processor")
 
 _MULTI = re.compile(r"-+ Step\s+(\d+) -+ CPU =")
@@ -61,7 +61,7 @@ _RESET = re.compile(r"reset_timestep\s+(\d+)(?:\s+time\s+(\S+))?")
 
 
 class Run:
-    """Rows that a run prints, in one of LAMMPS's styles."""
+    """Rows that a run prints, in one of LAMMPS's output styles."""
 
     def __init__(self, where: str) -> None:
         self.where = where
@@ -71,7 +71,7 @@ class Run:
         self._record: dict[str, float] | None = None
 
     def read(self, content: Content, number: int, line: str) -> None:
-        """Read a line between the beginning and the end of a run."""
+        """Read one line of a run."""
         if found := _MULTI.match(line):
             self.end()
             self._record = {"Step": float(found[1])}
@@ -86,12 +86,12 @@ class Run:
             self._add(content, number, line.split())
 
     def _add(self, content: Content, number: int, cells: list[str]) -> None:
-        """Add a row, below the line of titles that its first one follows."""
+        """Add a row; the first row follows the line of titles."""
         values = numbers_of(cells)
         if values is None and not self._titles:
             self._before = " ".join(cells)
         if not values:
-            return  # a warning, or what the input prints
+            return  # a warning, or a line that the input script prints
         self._titles = self._titles or unlike(self._before.split())
         if len(values) == len(self._titles):
             self.columns.add(dict(zip(self._titles, values, strict=True)))
@@ -99,7 +99,7 @@ class Run:
             content.skip(number)
 
     def end(self, *, cut: bool = False) -> bool:
-        """Add the last record; returns False if that was cut, and is left out."""
+        """Add the last record; return False if it is truncated and left out."""
         record, self._record = self._record, None
         is_whole = not (cut and record and len(record) < len(self.columns.columns))
         if record is not None and is_whole:
@@ -108,7 +108,7 @@ class Run:
 
 
 class LammpsLog:
-    """Log of LAMMPS; it echoes the commands that units and times follow from."""
+    """LAMMPS log file, which echoes the commands that set units and time step."""
 
     def __init__(self, path: str) -> None:
         self.content = Content(path)
@@ -118,13 +118,14 @@ class LammpsLog:
         self._begin()
 
     def _begin(self) -> None:
-        """Forget what an earlier session in the same log set."""
+        """Reset the state at the start of another session in the same log."""
         self._timestep: float | None = None
-        #: A restart file may have set the time step, and a fix may change it.
+        #: Whether the time step is the default, which a restart file may replace, and whether a fix
+        #: varies it.
         self._is_default, self._varies = True, False
         self._minimises = False
         self._normalises: bool | None = None
-        #: Step and time from which on times are counted.
+        #: Step and time at which the counting of times starts.
         self._origin: tuple[float, float] | None = (0.0, 0.0)
         self._last_step = -np.inf
 
@@ -147,16 +148,16 @@ class LammpsLog:
             else:
                 self._command(line)
         if self._run is not None and not self._run.end(cut=True):
-            self.content.remark("the last row is cut, and was left out")
+            self.content.remark("the last row is truncated, and was left out")
         self._end()
         self.content.remark_minimised(self._n_minimised)
         if self._units not in STYLES and self.content.parts:
             found = self._units or "no line 'units'"
-            self.content.remark(f"units are not known: found {found}")
+            self.content.remark(f"units are unknown: found {found}")
         return self.content
 
     def _command(self, line: str) -> None:
-        """Learn from an echoed command, or from what LAMMPS prints before and after a run."""
+        """Update the state from an echoed command, or from a line between runs."""
         if found := _UNITS.match(line):
             self._units = found[1] or found[2]
         elif found := _TIMESTEP.match(line):
@@ -174,14 +175,14 @@ class LammpsLog:
         elif re.match(r"minimize\s|Setting up \S+ style minimization", line):
             self._minimises = True
         elif line.startswith("Minimization stats"):
-            # The input is not echoed, and the rows before are in the last part.
+            # The input is not echoed, so the rows of the minimisation are in the last part.
             last = f", run {self._n_runs} in"
             if self.content.parts and last in self.content.parts[-1].where:
                 terms = self.content.parts.pop().terms
                 self._n_minimised += max(map(len, terms.values()), default=0)
 
     def _end(self, n_atoms: int | None = None) -> None:
-        """Make a part of the rows of a run."""
+        """Make a part from the rows of a run."""
         run, self._run = self._run, None
         if run is None:
             return
@@ -204,13 +205,13 @@ class LammpsLog:
         self.content.parts.append(part)
 
     def _times(self, given: np.ndarray | None, steps: np.ndarray | None) -> np.ndarray | None:
-        """Times of the rows of a run: as they were printed, or from steps; None if not known."""
+        """Times of the rows of a run, as printed or from steps; None if unknown."""
         style, dt, found = STYLES.get(self._units), self._timestep, given
         if dt is None and style is not None and self._is_default:
             dt = style.step
         if found is None and steps is not None and dt and self._origin and not self._varies:
             found = self._origin[1] + (steps - self._origin[0]) * dt
-        # A later run may have another time step.
+        # A later run may have a different time step.
         if steps is not None and len(steps):
             self._origin = None if found is None else (float(steps[-1]), float(found[-1]))
         if found is None or style is None:
@@ -219,7 +220,7 @@ class LammpsLog:
 
 
 def unit_of(name: str, style: Style) -> str:
-    """Unit of a column; none of computes, fixes and variables, which may be anything.
+    """Unit of a column; empty for computes, fixes and variables, which may have any unit.
 
     Examples
     --------
@@ -234,7 +235,7 @@ def unit_of(name: str, style: Style) -> str:
 
 
 def _listed(text: str) -> list[str]:
-    """Items of a list of YAML in one line, as LAMMPS writes it.
+    """Parse a YAML list in one line, as LAMMPS writes it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Rows of energies as a program wrote them, and what readers of its files share."""
+"""Rows of energies from files, and functions that all readers use."""
 
 import re
 from array import array
@@ -12,16 +12,16 @@ import numpy as np
 from paceline.errors import DamagedFileError
 from paceline.performance.number_format import many
 
-#: Bytes of a line, at most.
+#: Maximum length of a line, bytes.
 LONGEST = 2**20
 
 
 @dataclass
 class EnergyPart:
-    """Rows that a program wrote one after another.
+    """Consecutive rows that a program wrote.
 
-    `terms` are columns by name, `units` those of terms that are known. Times are ps, unless
-    `time_unit` is another; times or steps may be unknown. `per_atom` is true if energies are.
+    `terms` are columns by name. `units` contains the known units of terms. Times are in ps, unless
+    `time_unit` differs. Times or steps may be unknown. `per_atom` is true if energies are per atom.
     """
 
     where: str
@@ -36,12 +36,12 @@ class EnergyPart:
 
 @dataclass
 class Content:
-    """Parts of a file, and remarks on rows that were left out of them."""
+    """Parts of a file, and remarks on rows that were left out."""
 
     path: str
     parts: list[EnergyPart] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    #: Number of rows that could not be read, and the line of the first.
+    #: Number of rows that could not be read, and line number of the first of them.
     n_unread: int = 0
     first_unread: int = 0
 
@@ -55,12 +55,12 @@ class Content:
         self.remarks.append(f"{self.path}: {text}")
 
     def remark_minimised(self, n_rows: int) -> None:
-        """Remark rows of minimisations, which are left out."""
+        """Add a remark on rows of minimisations, which are left out."""
         if n_rows:
             self.remark(f"left out: {many(n_rows, 'row')} of minimisations, which have no times")
 
     def close(self) -> "Content":
-        """Drop parts without rows, and remark rows that could not be read."""
+        """Drop empty parts, and add a remark on rows that could not be read."""
         self.parts = [part for part in self.parts if any(map(len, part.terms.values()))]
         if self.n_unread:
             self.remark(
@@ -71,7 +71,7 @@ class Content:
 
 
 class TermColumns:
-    """Columns that grow by rows; a number that a row lacks is NaN."""
+    """Columns that grow row by row; missing values are NaN."""
 
     def __init__(self) -> None:
         self.columns: dict[str, array[float]] = {}
@@ -89,12 +89,12 @@ class TermColumns:
                 self.columns[name].append(np.nan)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Get the columns as arrays of float64."""
+        """Return the columns as arrays of float64."""
         return {name: np.array(column) for name, column in self.columns.items()}
 
 
 def unlike(names: Iterable[str]) -> list[str]:
-    """Number names that repeat.
+    """Append numbers to names that repeat.
 
     Examples
     --------
@@ -113,7 +113,7 @@ def unlike(names: Iterable[str]) -> list[str]:
 
 
 def number_of(text: str) -> float | None:
-    """Read a number; None for other text. Stars, which Fortran writes of large ones, are NaN.
+    """Convert a text to a number; None for other text, NaN for Fortran's stars (overflow).
 
     Examples
     --------
@@ -129,7 +129,7 @@ def number_of(text: str) -> float | None:
 
 
 def numbers_of(texts: Iterable[str]) -> list[float] | None:
-    """Read numbers; None if a text is not one."""
+    """Convert texts to numbers; None if a text is not a number."""
     found = []
     for text in texts:
         value = number_of(text)
@@ -142,7 +142,7 @@ def numbers_of(texts: Iterable[str]) -> list[float] | None:
 def lines_of(
     content: Content, file: IO[bytes], longest: int = LONGEST
 ) -> Iterator[tuple[int, str]]:
-    """Read whole lines with their numbers; the last one is left out if it has no end."""
+    """Yield complete lines with their numbers; a last line without line end is left out."""
     number = 0
     while line := file.readline(longest):
         number += 1
@@ -153,11 +153,11 @@ def lines_of(
                 content.path, f"line {number}", "a line of text", f"{longest} bytes or more"
             )
         elif line.strip():
-            content.remark("the last line has no end, may be cut, and was left out")
+            content.remark("the last line has no line end, may be truncated, and was left out")
 
 
 def split_label(label: str) -> tuple[str, str]:
-    """Split a label with its unit in parentheses.
+    """Split a label into name and unit, which is in parentheses.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Texts of figures: legends, labels and titles are wrapped and made smaller to leave axes room."""
+"""Texts in figures: legends, labels and titles are wrapped and shrunk so that axes fit."""
 
 import functools
 import math
@@ -13,29 +13,29 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-#: Sizes of texts, the usual one first.
+#: Font sizes in the order of trial.
 SIZES = ("medium", "small", "x-small", "xx-small")
-#: Part of a figure's height that a legend may take.
+#: Maximum height of a legend, as a fraction of the height of the figure.
 LEGEND = 0.42
-#: Lines of the label of an axis, and of a title, at most.
+#: Maximum number of lines of an axis label, and of a title.
 LABEL_LINES, TITLE_LINES = 2, 3
-#: Height of a line, distance of entries, and width of a handle with what is around it, by the
-#: size of the text.
+#: Height of a line, distance between entries, and width of a handle with its spacing, in units of
+#: the font size.
 LINE, BETWEEN, HANDLE = 1.2, 0.5, 4.8
-#: Options of legends that are parts of it, and their usual values.
+#: Options of legends for the spacing within an entry, and their default values.
 SPACES = {"columnspacing": 2.0, "handlelength": 2.0, "handletextpad": 0.8}
-#: Part of the length of an axis that texts along it may take: widths are estimates.
+#: Maximum length of texts along an axis, as a fraction of its length, since widths are estimates.
 ALONG = 0.95
-#: Ticks, distances and borders beside the labels of an ordinate, points.
+#: Width of ticks, spacing and borders next to the labels of a y axis, points.
 AROUND = 22.0
-#: Name of notes among the texts of axes.
+#: Identifier of notes among the texts of axes.
 NOTE = "note"
-#: Sign of numbers below 0.
+#: Minus sign of negative numbers.
 MINUS = "\N{MINUS SIGN}"
 
 
 def text_width(text: str, size: str | float | None = None) -> float:
-    """Width of a text in the present style, points: the sum of its letters' widths."""
+    """Width of a text in the present style, points; the sum of the widths of its letters."""
     from matplotlib import rcParams
 
     family = (*rcParams["font.family"], *rcParams["font.sans-serif"][:1])
@@ -44,7 +44,7 @@ def text_width(text: str, size: str | float | None = None) -> float:
 
 @functools.cache
 def _width_of_letter(letter: str, family: tuple[str, ...]) -> float:
-    """Width of a letter between others, in sizes of the text."""
+    """Width of a letter within a text, in units of the font size."""
     from matplotlib.font_manager import FontProperties
     from matplotlib.textpath import text_to_path
 
@@ -55,16 +55,16 @@ def _width_of_letter(letter: str, family: tuple[str, ...]) -> float:
 
 
 def points_of(size: str | float | None) -> float:
-    """Size of a text in points."""
+    """Convert a font size to points."""
     from matplotlib.font_manager import FontProperties
 
     return float(FontProperties(size=size).get_size_in_points())
 
 
 def wrapped(text: str, room: float, size: str | float | None = None) -> list[str]:
-    """Break a text into lines of a width (points): behind commas, else between words.
+    """Break a text into lines of a given width (points), after commas or else between words.
 
-    A word without room is broken anywhere; formulas between $ stay whole.
+    A word that is too long is broken anywhere, but formulas between $ stay whole.
     """
     if text.count("$") > 1 or text_width(text, size) <= room:
         return [text]
@@ -81,7 +81,7 @@ def wrapped(text: str, room: float, size: str | float | None = None) -> list[str
 
 
 def _by_words(text: str, room: float, size: str | float | None) -> list[str]:
-    """Break a text between words, and a word that has no room anywhere."""
+    """Break a text between words, and a word that is too long anywhere."""
     lines: list[str] = []
     for word in text.split():
         joined = f"{lines[-1]} {word}" if lines else word
@@ -97,38 +97,38 @@ def _by_words(text: str, room: float, size: str | float | None) -> list[str]:
 
 
 def shortened_to(text: str, room: float, size: str | float | None = None) -> str:
-    """Cut the middle out of a text that is wider than so many points; both ends stay."""
+    """Replace the middle of a text by an ellipsis if the text is too wide (points)."""
     width = text_width(text, size)
     if width <= room or text.count("$") > 1:
         return text
-    # One ellipsis alone: a hydrogen bond, "NH2…OD1", has its own.
+    # Remove other ellipses, such as in the name of a hydrogen bond, "NH2…OD1".
     text = text.replace("…", " ")
     kept = max(2, math.floor(len(text) * room / width) - 1)
     return f"{text[: (kept + 1) // 2].rstrip()}…{text[len(text) - kept // 2 :].lstrip()}"
 
 
 def with_minus(text: str) -> str:
-    """Write numbers below 0 with a minus, not a hyphen."""
+    """Replace the hyphen before negative numbers by a minus sign."""
     return re.sub(r"(?<![\w.)])-(?=\d)", MINUS, text)
 
 
 def shown_label(label: str) -> str:
-    """Write the label of an axis as print has it: -S_CD with a minus and its index below."""
+    """Format the label of an axis for print, such as -S_CD with a minus sign and a subscript."""
     return re.sub(r"^(-?)([A-Z])_([A-Z]+)$", _symbol, label)
 
 
 def _symbol(found: "re.Match[str]") -> str:
-    """Write a symbol with its sign and index."""
+    """Format a symbol with its sign and subscript."""
     return f"{MINUS if found[1] else ''}{found[2]}$_{{{found[3]}}}$"
 
 
 def figure_of(ax: "Axes") -> "Figure":
-    """Figure that axes are in, also within a part of it."""
+    """Return the figure that contains the axes, directly or in a subfigure."""
     return cast("Figure", ax.get_figure(root=True))
 
 
 def panel_size(ax: "Axes") -> tuple[float, float]:
-    """Width of axes and height of their part of the figure, points, before any layout."""
+    """Width of the axes, and height of their part of the figure, points, before layout."""
     box, figure = ax.get_position(original=True), figure_of(ax)
     width, height = figure.get_size_inches() * 72
     more = max(0.0, _beside(ax, box.height * height) - (1 - box.width) * width)
@@ -136,7 +136,7 @@ def panel_size(ax: "Axes") -> tuple[float, float]:
 
 
 def _beside(ax: "Axes", height: float) -> float:
-    """Estimate the width of ticks, their labels and the label of the ordinate, points."""
+    """Estimate the width of ticks, tick labels and the label of the y axis, points."""
     axis = ax.yaxis
     of_ticks = points_of(axis.get_major_ticks(1)[0].label1.get_fontsize())
     texts = axis.get_major_formatter().format_ticks([*axis.get_major_locator()()])
@@ -149,7 +149,7 @@ def _beside(ax: "Axes", height: float) -> float:
 
 
 def fit_legends(all_axes: "Sequence[Axes]") -> None:
-    """Wrap legends of panels, whose widths are that of the narrowest."""
+    """Wrap the legends of all panels to the width of the narrowest panel."""
     width = min(panel_size(ax)[0] for ax in all_axes)
     for legend in filter(None, (ax.get_legend() for ax in all_axes)):
         texts = legend.get_texts()
@@ -165,7 +165,7 @@ def fit_legends(all_axes: "Sequence[Axes]") -> None:
 
 
 def spread_ticks(ax: "Axes") -> None:
-    """Take fewer ticks along the abscissa where their numbers have no room beside each other."""
+    """Reduce the number of ticks on the x axis if their labels do not fit side by side."""
     from matplotlib import rcParams
     from matplotlib.ticker import MaxNLocator
 
@@ -184,14 +184,14 @@ def spread_ticks(ax: "Axes") -> None:
 
 
 def write_in_full(ax: "Axes") -> None:
-    """Write numbers along axes in full, without a summand, which would be beside a legend."""
+    """Write tick labels in full, without an offset, which would overlap with a legend."""
     from matplotlib.ticker import ScalarFormatter
 
     for axis in (ax.xaxis, ax.yaxis):
         formatter = axis.get_major_formatter()
         if isinstance(formatter, ScalarFormatter):
             formatter.set_useOffset(False)
-    # A power of ten of the ordinate stands left of it, not under a legend or note.
+    # The power of ten of the y axis must be to its left, not under a legend or a note.
     ax.yaxis.get_offset_text().set_horizontalalignment("right")
 
 
@@ -204,9 +204,10 @@ def legend_above(
     title: str | None = None,
     **options: Any,
 ) -> None:
-    """Put the legend above the axes: nowhere else is sure to be free of lines.
+    """Put the legend above the axes, where it cannot cover lines.
 
-    Long names are wrapped, made smaller, and at last cut: axes keep more than half of the height.
+    Long names are wrapped, then shrunk, then truncated, so that the axes keep more than half of the
+    height.
     """
     if handles is None or texts is None:
         handles, texts = ax.get_legend_handles_labels()
@@ -235,9 +236,10 @@ def legend_above(
 def _fit(
     texts: Sequence[str], room_for: tuple[float, float, float], columns: int, *, extra: bool
 ) -> tuple[list[str], str, int]:
-    """Wrap names for a legend; return them with the size of the text and the number of columns.
+    """Wrap names for a legend; return the names, the font size and the number of columns.
 
-    `room_for` are width and height, points, and the width of a handle, in sizes of the text.
+    `room_for` contains the available width and height in points, and the width of a handle in units
+    of the font size.
     """
     width, height, handle = room_for
     most = LEGEND * height
@@ -261,7 +263,7 @@ def _fit(
         is_bad, *_, n, lines = min(found)
         if not is_bad:
             return ["\n".join(one) for one in lines], size, n
-    # Even the smallest have no room: one line each, as many as there is room for.
+    # If the smallest font does not fit, use one line per name, and omit names that do not fit.
     per_column = max(1, math.floor(most / (points * (LINE + BETWEEN))) - 1)
     columns = 1 if len(texts) <= per_column else 2
     cut = functools.partial(shortened_to, room=width / columns - handle * points, size=size)
@@ -269,7 +271,7 @@ def _fit(
 
 
 def fit_labels(ax: "Axes") -> None:
-    """Wrap labels of axes, and of bars of colours beside them, that are longer than their axis."""
+    """Wrap labels that are longer than their axes, including the axes of colour bars."""
     figure = figure_of(ax)
     for one in figure.axes:
         box = one.get_position(original=True)
@@ -279,7 +281,7 @@ def fit_labels(ax: "Axes") -> None:
 
 
 def _fit_text(label: "Text", room: float, most_lines: int) -> None:
-    """Wrap a text and make it smaller until it has few lines; the last ones are cut."""
+    """Wrap a text and shrink it until it has few lines; drop lines that do not fit."""
     text = label.get_text()
     if not text or "\n" in text or text_width(text, label.get_fontsize()) <= room:
         return
@@ -298,7 +300,7 @@ def _fit_text(label: "Text", room: float, most_lines: int) -> None:
 
 
 def put_title(ax: "Axes", text: str) -> None:
-    """Put a title above the axes and their legend."""
+    """Add a title above the axes and their legend."""
     figure, legend = figure_of(ax), ax.get_legend()
     pad = 6.0
     if legend is not None:
@@ -310,7 +312,7 @@ def put_title(ax: "Axes", text: str) -> None:
 
 
 def put_note(ax: "Axes", text: str) -> None:
-    """Put a note above the axes, below a title."""
+    """Add a note above the axes, below a title."""
     place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
     place |= {"xytext": (0, 4), "va": "bottom", "fontsize": "small", "gid": NOTE}
     note = ax.annotate(text, (0, 1), **place)

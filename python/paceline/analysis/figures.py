@@ -1,4 +1,4 @@
-"""Figures of tables: series, points, bars, states and images, with options."""
+"""Figures of tables: time series, points, bars, states and images, with options."""
 
 import copy
 import math
@@ -39,58 +39,58 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-#: Points from which on a series in time is drawn with a running mean, and windows in all of them.
+#: Number of points above which a running mean is drawn, and number of windows along the series.
 MANY_POINTS, WINDOWS = 2000, 100
-#: Points from which on they are drawn as an image, also in figures of lines, and the most of a
-#: cloud: of more, some at random.
+#: Number of points above which curves are drawn as an image, and maximum number of points of a
+#: scatter plot, beyond which a random subset is drawn.
 LARGE, MOST_POINTS = 20_000, 200_000
-#: Points of a cloud, at most, that are drawn large: few small ones are hardly seen.
+#: Maximum number of points that are drawn large, because few small points are hard to see.
 FEW_POINTS = 300
-#: Series of a figure, at most, whose means are in its legend.
+#: Maximum number of series whose means are in the legend.
 NAMED = 4
-#: Names along an abscissa that find room in their usual size.
+#: Maximum number of names along an x axis in the default font size.
 MANY_TICKS = 16
-#: Bars of a figure, at most, and the part of its width that their names may take.
+#: Maximum number of bars, and maximum fraction of the figure's width for their names.
 MOST_BARS, NAMES = 20, 0.4
-#: Height of a row of a map that has a name, and of what is around its rows, inches.
+#: Height of a named row of a map, and of the space around all rows, inches.
 NAME_HEIGHT, AROUND_NAMES = 0.095, 0.7
-#: States in a row of a legend.
+#: Number of states in a row of a legend.
 STATES_IN_A_ROW = 3
-#: Angles of 500 structures (Lovell et al. 2003), files of MDAnalysis: where their turn begins.
+#: Reference angles of 500 structures (Lovell et al. 2003), files of MDAnalysis: start of the range.
 REFERENCES = {"Ramachandran": -180, "Janin": 0}
-#: Parts of them that regions hold, and the colours of these.
+#: Fractions of the reference angles inside the drawn regions, and the colours of the regions.
 REGIONS, GREYS = (0.98, 0.9), ("#e6e6e6", "#cccccc")
-#: Patterns of the series of one table, where colours tell tables apart.
+#: Line styles of the series of one table, if colours distinguish tables.
 PATTERNS = ("-", "--", ":", "-.")
 
 
 @dataclass(frozen=True)
 class Series:
-    """One series of a figure: its values, and how they are drawn."""
+    """Data series of a figure: its values and the style of drawing."""
 
     x: np.ndarray
     values: np.ndarray
     name: str
     points: bool = False
-    #: Frames in the window of its running mean; 0 for none.
+    #: Number of frames in the window of the running mean; 0 for no running mean.
     window: int = 0
-    #: Half the widths of intervals.
+    #: Half the widths of the intervals.
     band: np.ndarray | None = None
     colours: np.ndarray | None = None
     pattern: str = "-"
     colour: str | None = None
-    #: Least and largest possible values, where bands end.
+    #: Smallest and largest possible values, which limit the bands.
     limits: tuple[float, float] = (-np.inf, np.inf)
-    #: Rows before which the line ends.
+    #: Rows before which the line is interrupted.
     ends: Sequence[int] = ()
-    #: True if the abscissa counts names, which are points with bars of their intervals.
+    #: True if the x axis contains names, so that values are points with error bars.
     of_names: bool = False
 
 
 def draw(
     tables: Table | Sequence[Table], ax: "Axes", options: FigureOptions | None = None
 ) -> "Axes":
-    """Draw a table, or several of one kind, into `matplotlib.axes.Axes`."""
+    """Draw one table, or several tables of one kind, into `matplotlib.axes.Axes`."""
     options = FigureOptions() if options is None else options
     given = [tables] if isinstance(tables, Table) else list(tables)
     chosen = [table.drawn or table for table in given]
@@ -99,7 +99,7 @@ def draw(
         check_same_kind(chosen)
     has_names = first.states is None and first.image is None and not first.bars
     if options.label and not has_names:
-        warn("label: this figure has no legend of series, and leaves names of them out")
+        warn("label: this figure has no legend of series, so the names are not shown")
     if first.panels:
         panels = zip(*(table.panels for table in chosen), strict=True)
         return _draw_panels(list(panels), ax, options)
@@ -124,7 +124,7 @@ def draw(
 
 
 def _draw_panels(panels: Sequence[tuple[Table, ...]], ax: "Axes", options: FigureOptions) -> "Axes":
-    """Draw tables one above the other in the place of axes, and return the lowest one's axes."""
+    """Draw tables as panels in place of the axes, and return the axes of the lowest panel."""
     if len(panels) == 1:
         return draw(panels[0], ax, options)
     figure, box = ax.figure, ax.get_position()
@@ -161,7 +161,7 @@ def _draw_panels(panels: Sequence[tuple[Table, ...]], ax: "Axes", options: Figur
 
 
 def _heighten(ax: "Axes", options: FigureOptions, height: float) -> None:
-    """Make a figure of these axes alone so high (inches), unless its size is given."""
+    """Set the height of a figure with only these axes, inches, unless the user set its size."""
     from matplotlib.figure import Figure
 
     figure = ax.figure
@@ -170,7 +170,7 @@ def _heighten(ax: "Axes", options: FigureOptions, height: float) -> None:
 
 
 def new_figure(make: "Callable[[], Figure]", options: FigureOptions) -> "Figure":
-    """Make a figure of the size that is asked for."""
+    """Make a figure of the requested size."""
     figure = make()
     inches = options.inches(_saved_resolution(figure))
     if inches is not None:
@@ -179,7 +179,7 @@ def new_figure(make: "Callable[[], Figure]", options: FigureOptions) -> "Figure"
 
 
 def _saved_resolution(figure: "Figure") -> float:
-    """Pixels per inch of a saved figure."""
+    """Resolution of a saved figure, pixels per inch."""
     from matplotlib import rcParams
 
     saved = rcParams["savefig.dpi"]
@@ -187,25 +187,25 @@ def _saved_resolution(figure: "Figure") -> float:
 
 
 def check_same_kind(tables: Sequence[Table]) -> None:
-    """Raise `UnsupportedError` where tables cannot be drawn into one figure."""
+    """Raise `UnsupportedError` if tables cannot be drawn into one figure."""
     for table in tables:
         is_map = table.states is not None or table.image is not None or not table.y
         if is_map or table.bars or table.ticks:
-            raise UnsupportedError("maps and bars are drawn alone: give one table of them")
+            raise UnsupportedError("a map or bars cannot share a figure: use a single table")
     if len({len(table.panels) for table in tables}) > 1:
-        raise UnsupportedError("tables of one kind are drawn into one figure: panels differ")
+        raise UnsupportedError("tables in one figure must be of one kind: panels differ")
     labels = [(name_and_unit(table.abscissa)[0], table.y_label) for table in tables]
     if len(set(labels)) > 1:
         found = " and ".join(f"{y!r} against {x!r}" for x, y in dict.fromkeys(labels))
-        raise UnsupportedError(f"tables of one kind are drawn into one figure, not {found}")
+        raise UnsupportedError(f"tables in one figure must be of one kind, not {found}")
 
 
 def in_time_unit(
     label: str, values: Sequence[np.ndarray], unit: str | None = None
 ) -> tuple[str, list[np.ndarray]]:
-    """Bring times (ps) to a unit, by default one in which they are easy to read.
+    """Convert times (ps) to a unit, by default to one with short numbers.
 
-    Values whose label has another unit than ps stay as they are.
+    Values whose label contains another unit than ps are not converted.
 
     Examples
     --------
@@ -224,7 +224,7 @@ def in_time_unit(
 
 
 def times_in_unit(text: str, label: str) -> str:
-    """Bring times (ps) within a text to the unit of the label of an axis.
+    """Convert times (ps) within a text to the unit in the label of an axis.
 
     Examples
     --------
@@ -248,13 +248,13 @@ def times_in_unit(text: str, label: str) -> str:
 
 
 def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -> None:
-    """Draw columns along the abscissa as lines or points, with a legend above."""
+    """Draw columns against the x values as lines or points, with a legend above."""
     first = tables[0]
     x_label, abscissas = in_time_unit(
         first.abscissa, [table.columns[table.abscissa] for table in tables], options.time_unit
     )
     if options.time_unit is not None and name_and_unit(first.abscissa)[1] != "ps":
-        warn(f"time_unit: the abscissa is {x_label!r}, and no time")
+        warn(f"time_unit: the x axis is {x_label!r}, not a time")
     series = _series_of(tables, abscissas, options, x_label)
     artists = [_draw_one(one, ax) for one in series]
     points = any(one.points for one in series)
@@ -262,7 +262,7 @@ def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -
     n_points = max(len(x) for x in abscissas)
     few = f", {MOST_POINTS:,} of {n_points:,} points" if points and n_points > MOST_POINTS else ""
     ax.set_ylabel(f"{shown_label(first.y_label)}{few}")
-    ax.margins(x=0.03 if points else 0)  # points at the border would be cut in half
+    ax.margins(x=0.03 if points else 0)  # avoid half points at the border
     if first.logarithmic:
         ax.set(xscale="log", yscale="log")
     else:
@@ -308,7 +308,7 @@ def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -
 
 
 def _tick_abscissa(label: str, ax: "Axes") -> None:
-    """Put ticks along the abscissa: few, since times have many digits; of a turn at 60°."""
+    """Set the ticks of the x axis: few ticks for times, and every 60° for a full turn."""
     if name_and_unit(label)[1] == "°":
         ax.locator_params(axis="x", nbins=7, steps=[1, 3, 6, 10])
     else:
@@ -321,17 +321,17 @@ def _series_of(
     options: FigureOptions,
     x_label: str,
 ) -> list[Series]:
-    """Collect the series of tables, each with its name in the legend."""
+    """Collect the series of tables, with their names in the legend."""
     several = len(tables) > 1
     names = list(options.label)
     n_named = len(tables) if several else len(tables[0].y)
     if names and len(names) != n_named:
         what = "tables" if several else "series"
-        warn(f"label: {len(names)} names are given for {n_named} {what}; the others keep theirs")
+        warn(f"label: {len(names)} names for {n_named} {what}; all others keep their own names")
     names += [""] * (n_named - len(names))
     found = []
     for k, (table, x) in enumerate(zip(tables, abscissas, strict=True)):
-        points = table.points or table.no_mean  # lines would go through what is between
+        points = table.points or table.no_mean  # lines would connect unrelated points
         window = 0
         if table.is_series and len(x) >= MANY_POINTS and not points:
             window = len(x) // WINDOWS | 1
@@ -361,7 +361,7 @@ def _series_of(
 
 
 def _draw_one(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathCollection":
-    """Draw a series; return what stands for it in the legend."""
+    """Draw a series; return the handle for the legend."""
     x, values, band = one.x, one.values, one.band
     if len(one.ends):
         x, values = (np.insert(c.astype(float), one.ends, np.nan) for c in (x, values))
@@ -401,7 +401,7 @@ def _draw_one(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathColl
         mean = np.insert(np.concatenate(means), ends, np.nan) if len(ends) else means[0]
         (line,) = ax.plot(x, mean, one.pattern, color=line.get_color(), label=one.name)
     else:
-        # A line through one point is not seen.
+        # A line through a single point is invisible.
         alone = len(x) == 1
         (line,) = ax.plot(x, values, "." if alone else one.pattern, label=one.name, color=colour)
     if band is not None:
@@ -411,14 +411,14 @@ def _draw_one(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathColl
 
 
 def are_apart(x: np.ndarray) -> np.ndarray:
-    """Find between which neighbours of an abscissa lines end: more than two usual steps apart."""
+    """Find gaps where lines are interrupted: intervals of more than two usual steps."""
     steps = np.diff(x)
     usual = np.median(steps[steps > 0]) if (steps > 0).any() else 1.0
     return np.asarray(steps > 2 * usual)
 
 
 def _line_ends(table: Table, x: np.ndarray) -> list[int]:
-    """Find the rows before which lines end: where residues are missing, or times fall."""
+    """Find rows where lines are interrupted: missing residues, or decreasing times."""
     x = x.astype(float)
     if table.abscissa == "residue":
         return [*np.flatnonzero(are_apart(x)) + 1]
@@ -426,7 +426,7 @@ def _line_ends(table: Table, x: np.ndarray) -> list[int]:
 
 
 def possible_range(label: str) -> tuple[float, float]:
-    """Limits of what the label of an ordinate names: a fraction is from 0 to 1.
+    """Return the limits of a quantity by its axis label: a fraction is from 0 to 1.
 
     Examples
     --------
@@ -440,9 +440,9 @@ def possible_range(label: str) -> tuple[float, float]:
 
 
 def _some_points(n_points: int) -> slice | np.ndarray:
-    """Choose points of a cloud: all, or some at random, and always the same ones.
+    """Choose points of a scatter plot: all points, or a random subset that is always the same.
 
-    Those at equal distances could be of a few residues alone.
+    Points at equal distances could belong to a few residues only.
     """
     if n_points <= MOST_POINTS:
         return slice(None)
@@ -450,7 +450,7 @@ def _some_points(n_points: int) -> slice | np.ndarray:
 
 
 def _draw_right(table: Table, x: np.ndarray, ax: "Axes", n_series: int) -> None:
-    """Draw columns with an ordinate of their own on the right; labels have colours of lines."""
+    """Draw columns with a second y axis on the right; axis labels have the colours of lines."""
     beside, colour = ax.twinx(), f"C{n_series}"
     for title, name in table.right.items():
         _draw_one(Series(x, table.columns[title], name, pattern="--", colour=colour), beside)
@@ -465,7 +465,7 @@ def _draw_right(table: Table, x: np.ndarray, ax: "Axes", n_series: int) -> None:
 
 
 def draw_reference(name: str, ax: "Axes") -> "tuple[list[Patch], list[str]]":
-    """Draw regions of angles that hold parts of a reference; return what is in the legend."""
+    """Draw regions that contain most reference angles; return the entries of the legend."""
     if name not in REFERENCES:
         return [], []
     from matplotlib.patches import Patch
@@ -479,17 +479,17 @@ def draw_reference(name: str, ax: "Axes") -> "tuple[list[Patch], list[str]]":
     descending = np.sort(counts, axis=None)[::-1]
     shares = np.cumsum(descending) / descending.sum()
     levels = [descending[np.searchsorted(shares, part)] for part in (*REGIONS, 0)]
-    # Bins go round.
+    # The bins are periodic.
     grid = middles, middles, np.pad(counts, 1, mode="wrap")
     ax.contourf(*grid, levels=levels, colors=GREYS, extend="max", zorder=0)
-    # Many points cover regions, and not their borders.
+    # Contours stay visible if many points cover the regions.
     ax.contour(*grid, levels=levels[:-1], colors="0.25", linewidths=0.5, zorder=3)
     patches = [Patch(facecolor=grey, edgecolor="0.25", linewidth=0.5) for grey in GREYS]
     return patches, [f"{part * 100:.0f} % of known structures" for part in REGIONS]
 
 
 def make_square(ax: "Axes", turn: Sequence[float]) -> None:
-    """Give axes of angles their full turn, in one scale."""
+    """Set both axes to the full range of an angle, with equal scales."""
     begin, end = turn
     for limits, ticks in ((ax.set_xlim, ax.set_xticks), (ax.set_ylim, ax.set_yticks)):
         limits(begin, end)
@@ -499,7 +499,7 @@ def make_square(ax: "Axes", turn: Sequence[float]) -> None:
 
 
 def _draw_bars(table: Table, ax: "Axes") -> None:
-    """Draw the values of names as bars, the first above."""
+    """Draw values with names as bars, the first one on top."""
     names, (title,) = table.columns[table.x][:MOST_BARS], table.y
     places = np.arange(len(names))
     ax.barh(places, table.columns[title][:MOST_BARS])
@@ -516,13 +516,13 @@ def _draw_bars(table: Table, ax: "Axes") -> None:
 
 
 def _draw_states(table: Table, ax: "Axes", options: FigureOptions) -> None:
-    """Draw states as colours, along the abscissa; of many rows, some at equal distances."""
+    """Draw states as colours along the x axis; with many rows, equally spaced rows are drawn."""
     assert table.states is not None
     states: States = table.states
     x_label, (x,) = in_time_unit(table.abscissa, [table.columns[table.abscissa]], options.time_unit)
     rows = np.arange(len(x))
     known = ~np.isnan(x)
-    # Frames that were left out have no time, and stay white.
+    # Interpolate the times of frames that were left out; their cells stay white.
     x = np.interp(rows, rows[known], x[known]) if known.any() else rows.astype(float)
     order = np.argsort(x, kind="stable")[:: -(-len(x) // MANY_POINTS)]
     x, numbers = x[order], states.numbers[order]
@@ -546,7 +546,7 @@ def _draw_states(table: Table, ax: "Axes", options: FigureOptions) -> None:
 def _paint_states(
     states: Sequence[tuple[str, str]], grid: tuple[np.ndarray, ...], numbers: np.ndarray, ax: "Axes"
 ) -> None:
-    """Paint the cells of a grid in the colours of their states, below a legend."""
+    """Draw the cells of a grid in the colours of their states, below a legend."""
     from matplotlib.colors import BoundaryNorm, ListedColormap
     from matplotlib.patches import Patch
 
@@ -561,13 +561,13 @@ def _paint_states(
 def _paint_values(
     grid: tuple[np.ndarray, ...], values: np.ndarray, ax: "Axes", label: str, **options: Any
 ) -> None:
-    """Paint the cells of a grid in the colours of a scale, which is beside it."""
+    """Draw the cells of a grid in the colours of a scale, with a colour bar."""
     from matplotlib.ticker import MaxNLocator
 
     shown = np.ma.masked_invalid(values)
     if options.get("vmax") is None and shown.count():
         low = shown.min() if options.get("vmin") is None else options["vmin"]
-        if shown.max() == low:  # else the bar begins below the only number
+        if shown.max() == low:  # otherwise the colour bar begins below the only value
             options |= {"vmin": low, "vmax": low + 1}
     mesh = ax.pcolormesh(*grid, shown, rasterized=True, **options)
     bar = ax.figure.colorbar(mesh, ax=ax, label=label)
@@ -578,7 +578,7 @@ def _paint_values(
 
 
 def _compress_layout(ax: "Axes") -> None:
-    """Leave labels of axes of a fixed shape their room; else constrained layout cuts them."""
+    """Use compressed layout, because constrained layout cuts labels of axes of a fixed shape."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     figure = figure_of(ax)
@@ -587,7 +587,7 @@ def _compress_layout(ax: "Axes") -> None:
 
 
 def _draw_image(image: Image, ax: "Axes", options: FigureOptions) -> None:
-    """Draw numbers as colours, beside a bar that explains them."""
+    """Draw numbers as colours, with a colour bar."""
     low, high = image.limits
     x_label, (x_edges,) = in_time_unit(image.x_label, [image.x_edges], options.time_unit)
     y_label, (y_edges,) = in_time_unit(image.y_label, [image.y_edges], options.time_unit)
@@ -606,9 +606,9 @@ def _draw_image(image: Image, ax: "Axes", options: FigureOptions) -> None:
 
 
 def number_parts(axis: "Axis", parts: np.ndarray) -> None:
-    """Label rows that are counted from 0 by names, or by numbers that several chains share.
+    """Label rows by names, or by numbers if several chains use the same ones.
 
-    Of names that have no room, some at equal distances are shown.
+    If the names do not fit, equally spaced ones are shown.
     """
     from matplotlib.ticker import AutoLocator, MaxNLocator
 
@@ -616,7 +616,7 @@ def number_parts(axis: "Axis", parts: np.ndarray) -> None:
         height = axis.axes.get_position(original=True).height * figure_of(axis.axes).get_figheight()
         some = slice(None, None, max(1, math.ceil(len(parts) * NAME_HEIGHT / height / 1.2)))
         axis.set_ticks(np.arange(len(parts))[some], parts[some], fontsize="x-small")
-        axis.set_inverted(True)  # the first is the uppermost
+        axis.set_inverted(True)  # the first row is on top
         return
     if len(parts) > 1 and np.all(np.diff(parts) == 1):
         ticks = MaxNLocator(6, integer=True).tick_values(parts[0], parts[-1])
@@ -632,7 +632,7 @@ def number_parts(axis: "Axis", parts: np.ndarray) -> None:
 
 
 def running_mean(values: np.ndarray, width: int) -> np.ndarray:
-    """Average over a window around each point, shorter at the ends; NaN values are left out."""
+    """Average over a window around each point, shorter at the ends; NaN values are ignored."""
     known = ~np.isnan(values)
     sums = np.cumsum(np.concatenate([[0.0], np.where(known, values, 0.0)]))
     counts = np.cumsum(np.concatenate([[0], known]))

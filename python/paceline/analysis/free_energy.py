@@ -1,4 +1,4 @@
-"""Free-energy surfaces of two series in time."""
+"""Free-energy surfaces of two time series."""
 
 import os
 from collections.abc import Sequence
@@ -28,26 +28,27 @@ def free_energy_surface(
     range: Sequence[Sequence[float]] | None = None,
     labels: Sequence[str] = ("x", "y"),
 ) -> Results:
-    r"""Estimate the free energy along two series, from how often their values occur together.
+    r"""Estimate the free energy along two time series from the joint histogram of their values.
 
     $$F(x, y) = -k_B T \ln \frac{p(x, y)}{p_\mathrm{max}}$$
 
-    with the share p of the frames in a bin; F is 0 in the fullest bin. It is that of the ensemble
-    from which the frames were drawn, without any bias, and only if they were drawn from all of it:
-    where a series has fewer than 50 independent values, results and figure say that it is not
-    converged. Of bins with few frames F is rough: by $k_B T \sqrt{g / n}$ for n frames with the
-    statistical inefficiency g. Of n frames in the fullest bin, none is above $k_B T \ln n$.
+    where p is the fraction of the frames in a bin. F is 0 in the bin with the most frames. F
+    belongs to the ensemble that the trajectory samples, and is not reweighted. It is valid only if
+    sampling is complete. If a series has fewer than 50 independent values, results and figure state
+    that it is not converged. The error of F in a bin with n frames is about $k_B T \sqrt{g / n}$,
+    with the statistical inefficiency g. With n frames in the fullest bin, F is at most
+    $k_B T \ln n$.
 
     Parameters
     ----------
     x, y : array of float, shape (n_frames,)
-        The series, in the order of time. Frames in which one is NaN are left out.
+        Time series in the order of time. Frames with NaN in one of them are left out.
     temperature : float
         Temperature of the simulation, K.
     bins : int or (int, int)
-        Number of bins along both, or along each.
+        Number of bins for both series, or for each of them.
     range : ((float, float), (float, float)), optional
-        Where bins begin and end along x and y; by default at the least and the largest value.
+        Limits of the bins along x and y; by default the minimum and the maximum.
     labels : (str, str)
         Labels of the axes, with units.
 
@@ -55,13 +56,13 @@ def free_energy_surface(
     -------
     Results
         `free_energy`, ndarray of float64, shape (n_x, n_y), kJ/mol, NaN in bins without frames;
-        `counts`, of int64, the frames in each; `x_edges` and `y_edges`; `temperature`, K. They can
-        be saved and drawn as those of an analysis.
+        `counts`, int64, number of frames in each bin; `x_edges` and `y_edges`, limits of the bins;
+        `temperature`, K. They can be saved and drawn like those of an analysis.
 
     Raises
     ------
     ValueError
-        Series of unequal length, without any frame in the range, or parameters that make no sense.
+        The series differ in length or have no frame in the range, or parameters are invalid.
 
     Examples
     --------
@@ -74,7 +75,7 @@ def free_energy_surface(
     both = np.asarray(x, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if both[0].ndim != 1 or both[0].shape != both[1].shape:
         raise ValueError(
-            "x and y must be series of one length, not arrays of shapes "
+            "x and y must be series of equal length, not arrays of shapes "
             f"{both[0].shape} and {both[1].shape}"
         )
     if not 0 < temperature < np.inf:
@@ -87,14 +88,14 @@ def free_energy_surface(
         raise ValueError(f"range must be two pairs of increasing finite numbers, not {range!r}")
     known = np.isfinite(both[0]) & np.isfinite(both[1])
     if not known.any():
-        raise ValueError("there is no frame in which both series have a value")
+        raise ValueError("in no frame do both series have a value")
     counts, *edges = np.histogram2d(both[0][known], both[1][known], n_bins, limits)
     if not counts.any():
         raise ValueError(f"no frame is within the range {range!r}")
     with np.errstate(divide="ignore"):
         energy = -BOLTZMANN * temperature * np.log(counts / counts.max())
     energy[counts == 0] = np.nan
-    energy = np.abs(energy)  # no -0
+    energy = np.abs(energy)  # avoid -0
     if labels[0] == labels[1]:
         labels = [_with_end(label, f", {k}") for k, label in enumerate(labels, 1)]
     note = _remark(both, labels)
@@ -121,13 +122,13 @@ def free_energy_surface(
 
 
 def _with_end(title: str, end: str) -> str:
-    """Put words behind the name in a title, before its unit."""
+    """Append words to the name in a title, before its unit."""
     name, unit = name_and_unit(title)
     return f"{name}{end} ({unit})" if unit else f"{name}{end}"
 
 
 def _remark(series: Sequence[np.ndarray], labels: Sequence[str]) -> str:
-    """Name the series that are not converged."""
+    """Describe which series are not converged."""
     means = [mean_of_series(one) for one in series]
     open_ones = [
         f"{label.partition(' (')[0]} {mean.n_independent:.2g} of {mean.n_values}"
@@ -145,7 +146,7 @@ def _table(
     labels: Sequence[str],
     image: Image,
 ) -> Table:
-    """Make a row of each bin, at its middle."""
+    """Make a table with one row per bin, at its center."""
     middles = np.meshgrid(*((one[1:] + one[:-1]) / 2 for one in edges), indexing="ij")
     columns: dict[str, np.ndarray] = dict(zip(labels, map(np.ravel, middles), strict=True))
     title = "free energy (kJ/mol)"
@@ -156,27 +157,27 @@ def _table(
 def series_of_tables(
     paths: Sequence[str | os.PathLike], x: str | None = None, y: str | None = None
 ) -> list[tuple[str, np.ndarray]]:
-    """Find two series in saved tables, of the frames that both tables have.
+    """Find two series in saved tables, at the frames that both tables contain.
 
-    Where one has no frames, as that of energies, rows of the same times belong together.
+    If a table has no frame numbers, as for energies, rows with equal times are joined.
 
     Parameters
     ----------
     paths : sequence of path-like
-        One table or two, as `Results.save` writes them: .csv, .tsv, .npz, or .xvg.
+        One or two tables, as `Results.save` writes them: .csv, .tsv, .npz, or .xvg.
     x, y : str, optional
-        Titles of the series, of the first and of the last table, or how these begin; by default
-        the first series, and the second if there is one table.
+        Titles of the series, or beginnings of titles, in the first and in the last table. By
+        default the first series of each; for a single table the first and the second series.
 
     Returns
     -------
     list of (str, numpy.ndarray)
-        Titles and values of both.
+        Titles and values of both series.
 
     Raises
     ------
     UnsupportedError
-        There is no such series, or tables have no frames or times in common.
+        A series does not exist, or tables have no common frames or times.
     """
     ends = [Path(paths[0]), Path(paths[-1])]
     tables = [_joinable(path) for path in ends]
@@ -195,7 +196,7 @@ def series_of_tables(
 
 
 def _unlike(paths: Sequence[Path]) -> list[str]:
-    """Names of two files without their endings, with folders where these are equal."""
+    """Names of two files without extension; if they are equal, folders are added."""
     first, second = paths
     if first.stem != second.stem:
         return [first.stem, second.stem]
@@ -205,11 +206,11 @@ def _unlike(paths: Sequence[Path]) -> list[str]:
 def _common_rows(
     paths: Sequence[Path], tables: Sequence[dict[str, np.ndarray]]
 ) -> list[np.ndarray]:
-    """Rows of two tables that are of the same frames, or, without frames, of the same times."""
+    """Rows of two tables with equal frames, or, without frames, with equal times."""
     keys = [key for key in OF_FRAMES if all(key in columns for columns in tables)]
     if not keys:
         raise UnsupportedError(
-            f"{paths[0]} or {paths[1]} has no frames to compare with those of the other, or times"
+            f"{paths[0]} or {paths[1]} has no frame numbers or times to compare with the other"
         )
     key = keys[0]
     things = "frames" if key == OF_FRAMES[0] else "times"
@@ -218,12 +219,12 @@ def _common_rows(
     if rows is None or len(rows[0]) == 0:
         raise UnsupportedError(f"{paths[0]} and {paths[1]} do not have the same {things}, once")
     if len(rows[0]) < max(len(first), len(second)):
-        warn(f"{len(rows[0])} {things} are in both tables, of {len(first)} and {len(second)}")
+        warn(f"only {len(rows[0])} {things} are in both tables, of {len(first)} and {len(second)}")
     return [*rows]
 
 
 def _joinable(path: Path) -> dict[str, np.ndarray]:
-    """Read the columns of a table, without its times where these are not known."""
+    """Read the columns of a table; drop times if they are unknown."""
     saved = read_saved(path)
     columns = saved.columns
     if UNKNOWN_TIMES in saved.facts:
@@ -237,5 +238,5 @@ def _title(columns: dict[str, np.ndarray], path: Path, wanted: str | None, numbe
         return title_like(columns, path, wanted)
     titles = [title for title in columns if title not in (*OF_FRAMES, STEP)]
     if len(titles) <= number:
-        raise UnsupportedError(f"{path} has one series, {', '.join(titles)}: give another table")
+        raise UnsupportedError(f"{path} has only one series, {', '.join(titles)}: add a table")
     return titles[number]

@@ -1,4 +1,4 @@
-"""Analyses by any function of a block: of series in time, one result, records, or scans."""
+"""Analyses by a user's functions of blocks: time series, reductions, records, and scans."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic
@@ -16,12 +16,12 @@ from paceline.contract.kinds import PerFrame, PrefixScan, Ragged, Reduction, Res
 from paceline.errors import UnsupportedError, warn
 from paceline.transform.atom_choice import lack_of_masses
 
-#: Numbers of records of frames, and all records.
+#: Number of records of each frame, and records of all frames.
 Records = tuple[np.ndarray, np.ndarray]
 
 
 class _FunctionAnalysis(AnalysisBase):
-    """Analysis by a function of a block, which sees all attributes of the atoms."""
+    """Base class of analyses by a user's function of a block."""
 
     function: Callable[..., Any]
 
@@ -39,12 +39,12 @@ class _FunctionAnalysis(AnalysisBase):
         field_bits(fields)
         if self._finder is not None and block == "mdtraj":
             raise UnsupportedError(
-                f"{name}: trajectories of MDTraj have the same atoms in each frame, and the group "
-                "changes: use paceline's own blocks"
+                f"{name}: trajectories of MDTraj have the same atoms in each frame, but the group "
+                "is an UpdatingAtomGroup: use paceline's own blocks"
             )
         if self._finder is not None and "positions" not in fields:
             raise UnsupportedError(
-                f"{name}: a group that changes is found by positions, which fields must have"
+                f'{name}: an UpdatingAtomGroup needs positions: add "positions" to fields'
             )
         self.fields = fields
         if not callable(function):
@@ -52,19 +52,19 @@ class _FunctionAnalysis(AnalysisBase):
         one_of("block", block, "paceline", "mdtraj")
         if block == "mdtraj" and tuple(fields) != ("positions",):
             raise UnsupportedError(
-                f"trajectories of MDTraj hold positions alone, and {', '.join(fields)} are asked "
-                "for: use paceline's own blocks"
+                f"trajectories of MDTraj contain only positions, not {', '.join(fields)}: "
+                "use paceline's own blocks"
             )
         self.function, self.block = function, block
 
     @property
     def attributes(self) -> Mapping[str, np.ndarray]:
-        """Attributes of the atoms and of their residues, where the topology has them."""
+        """Attributes of the atoms and of their residues, if the topology has them."""
         if self.block == "mdtraj":
-            return {}  # its topology has them
+            return {}  # the block's MDTraj topology contains them
         resindices = attribute_of(self.atomgroup, "resindices")
         if resindices is None:
-            return {}  # atoms of files without a topology
+            return {}  # atoms of a trajectory without a topology
         residues, rows = np.unique(resindices, return_inverse=True)
         of_residues = self.atomgroup.universe.residues[residues]
         return AtomAttributes(
@@ -76,7 +76,7 @@ class _FunctionAnalysis(AnalysisBase):
         )
 
     def _of_block(self, function: Callable[..., Result]) -> Callable[..., Result]:
-        """A function of the user's, as one of paceline's blocks."""
+        """Convert a user's function to a function of paceline's blocks."""
         if self._finder is not None:
             return _WithSelected(function, self._finder)
         if self.block == "paceline":
@@ -91,33 +91,33 @@ class _FunctionAnalysis(AnalysisBase):
 
     @property
     def name(self) -> str:
-        """Name in error messages, with the function's."""
+        """Name of the analysis and of the function, for error messages."""
         return f"{super().name} of {self._function_name}"
 
     def parameters(self) -> dict[str, object]:
-        """The function's name and the atoms."""
+        """Return the function's name and the atoms."""
         group = {"group": self._described} if self._described else {}
         return {"function": self._function_name, **group, **super().parameters()}
 
 
 def _check_label(column: str) -> None:
-    """Raise `ValueError` where a column would have the title of another."""
+    """Raise `ValueError` if a title is already the title of another column."""
     if column in ("frame", "time (ps)"):
-        raise ValueError(f"the table has a column {column!r} already: give another label")
+        raise ValueError(f"the table already has a column {column!r}: use another label")
 
 
 def _named_columns(
     label: str | Sequence[str] | None, unit: str | Sequence[str] | None
 ) -> dict[str, tuple[str, str]]:
-    """Names and units of several numbers a frame, by their titles; none where label is a text."""
+    """Return name and unit of several values per frame, by title; empty if `label` is a text."""
     if label is None or isinstance(label, str):
         if unit is not None and not isinstance(unit, str):
-            raise ValueError("unit must be a text, as label is no list of names")
+            raise ValueError("unit must be a text, because label is not a list of names")
         return {}
     units = [unit or ""] * len(label) if unit is None or isinstance(unit, str) else list(unit)
     if len(units) != len(label) or not all(isinstance(one, str) for one in (*label, *units)):
         raise ValueError(
-            f"label and unit must be as many texts, not {list(label)!r} and {list(units)!r}"
+            f"label and unit must have equally many texts, not {list(label)!r} and {list(units)!r}"
         )
     found = {
         f"{name} ({one})" if one else name: (name, one)
@@ -129,7 +129,7 @@ def _named_columns(
 
 
 def _described(group: Atoms) -> dict[str, np.ndarray]:
-    """Masses, charges and names of atoms, as far as they are known."""
+    """Masses, charges and names of atoms, if the topology has them."""
     kinds = {"masses": float, "charges": float, "names": str}
     if lack_of_masses(group):
         del kinds["masses"]
@@ -137,7 +137,7 @@ def _described(group: Atoms) -> dict[str, np.ndarray]:
 
 
 def _attributes_of(group: Atoms | Residues, kinds: Mapping[str, type]) -> dict[str, np.ndarray]:
-    """Attributes that a topology has, in types that are small to send."""
+    """Attributes of a topology, as dtypes that are small to send."""
     values = {name: attribute_of(group, name) for name in kinds}
     return {
         name: np.asarray(value, dtype=kinds[name])
@@ -147,7 +147,7 @@ def _attributes_of(group: Atoms | Residues, kinds: Mapping[str, type]) -> dict[s
 
 
 class _Series(_FunctionAnalysis):
-    """Analysis by a function that gives a row for each frame."""
+    """Base class of analyses by a function that returns one row per frame."""
 
     def __init__(
         self,
@@ -174,14 +174,14 @@ class _Series(_FunctionAnalysis):
         return f"{label} ({unit})" if unit else label if named else "value"
 
     def _table(self, value: np.ndarray) -> Table | None:
-        """Tabulate one number a frame, or several that have names."""
+        """Make a table if there is one value per frame, or several values with names."""
         if self._names:
             columns = value[:, None] if value.ndim == 1 else value
             if columns.ndim == 2 and columns.shape[1] == len(self._names):
                 return self._table_of_columns(columns)
             warn(
-                f"{self.name}: label names {len(self._names)} numbers of a frame, and the function "
-                f"returns rows of shape {value.shape[1:]}: results make no table"
+                f"{self.name}: label names {len(self._names)} values per frame, but the function "
+                f"returns rows of shape {value.shape[1:]}, so there is no table"
             )
             return None
         if value.ndim != 1:
@@ -191,7 +191,7 @@ class _Series(_FunctionAnalysis):
         return table_in_time(self, {column: value}, {column: f"{label}"}, f"{title}")
 
     def _table_of_columns(self, value: np.ndarray) -> Table:
-        """Tabulate columns, which figures show in a panel for each unit."""
+        """Make a table of several columns; figures have one panel for each unit."""
         columns = dict(zip(self._names, value.T, strict=True))
         y = {title: name for title, (name, _) in self._names.items()}
         units = {unit for _, unit in self._names.values()}
@@ -200,7 +200,7 @@ class _Series(_FunctionAnalysis):
         return table_in_time(self, columns, y, label).with_panels_of_units()
 
     def finish(self, value: np.ndarray) -> None:
-        """Keep the rows, with frames and times."""
+        """Set the rows, with frames and times."""
         self.results = Results(
             table=self._table(value),
             provenance=self.record(),
@@ -211,58 +211,59 @@ class _Series(_FunctionAnalysis):
 
 
 class TimeSeries(_Series):
-    """Apply any function to blocks of frames.
+    """Apply a user's function to blocks of frames.
 
     Parameters
     ----------
     function : callable
-        Takes a block (`paceline.block.Block`: `positions`, `dimensions`, `times`, `steps`,
-        `frames`, and the atoms' `masses`, `charges`, `names`) and returns an array whose first
-        axis is the block's frames. Blocks are cut anywhere, and hold no damaged frames, but with a
-        halo: a row must depend on its frame alone, or on those of its `halo`.
+        Function of a block (`paceline.block.Block`: `positions`, `dimensions`, `times`, `steps`,
+        `frames`, and `masses`, `charges`, `names` of the atoms). It returns an array with the
+        frames of the block along the first axis. A block may begin and end at any frame, and
+        contains damaged frames only with a halo. A row must depend only on its frame, and on the
+        frames of its `halo`.
     atomgroup : AtomGroup or Universe
-        Atoms whose positions the function sees, in this order. Of a group that updates itself it
-        sees all atoms that may matter, and `block.selected` has the columns of those that are in
-        it, an array for each frame.
+        Atoms whose positions the block contains, in this order. For an UpdatingAtomGroup, it
+        contains all atoms that may be needed. `block.selected` then contains the columns of the
+        selected atoms, one array per frame.
     fields : sequence of str
         Fields that the function needs: "positions", "velocities", "forces". Only these are
         decoded.
     label : str or sequence of str, optional
-        Name of the series in tables and figures; by default the function's. Of several numbers a
-        frame, shape (n_frames, n), the names of all: columns of tables, and lines of figures.
+        Name of the series in tables and figures; by default the name of the function. For several
+        values per frame, shape (n_frames, n), the names of all columns.
     unit : str or sequence of str, optional
-        Its unit, for the same; of several, one for all or one each. Figures have a panel for each
-        unit.
+        Unit in tables and figures. For several columns, one unit for all or one for each. Figures
+        have one panel for each unit.
     block : {"paceline", "mdtraj"}
-        Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
+        Kind of block; with "mdtraj" the argument is an `mdtraj.Trajectory`, in nm and ps.
     halo : pair of int
-        Frames before and after its own that each row depends on, such as (1, 1) for differences
-        of neighbours: blocks hold them, too, and the function returns rows of them, which are
-        dropped. They are neighbours in the run: with ``step=10``, ten frames apart. The first
-        and the last frames of the run have fewer.
+        Numbers of frames before and after its own frame that each row depends on, such as (1, 1)
+        for differences of neighbours. Blocks contain these frames, too. The function returns
+        rows for all frames, and rows of the halo are dropped. Neighbours are frames of the run:
+        with ``step=10`` they are ten frames apart. The first and the last frames of the run have
+        shorter halos.
 
     Attributes
     ----------
     results.timeseries : numpy.ndarray, shape (n_frames, …)
-        Rows that the function returned, equal to those of a call with all frames at once. Rows of
-        damaged frames that were left out, and rows with such a frame in their halo, are NaN;
-        integers become float64 for that.
+        Rows that the function returned, equal to those of a single call with all frames. Rows are
+        NaN for damaged frames that were left out, and if their halo contains such a frame. In this
+        case integers become float64.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
 
     Raises
     ------
     TypeError
-        The function cannot be called.
+        The function is not callable.
     UnsupportedError
-        MDTraj is not installed, or other fields than positions are asked for with its blocks. In
-        the run: no frame could be read, so that rows have no shape.
+        MDTraj is not installed, or its blocks are used with other fields than positions. In the
+        run: no frame could be read, so that the shape of rows is unknown.
     ValueError
-        An unknown field or kind of block, a label that is the title of another column, units that
-        are not as many as labels, or a halo
-        that is no pair of numbers.
+        The field or the kind of block is unknown, a label is the title of another column, labels
+        and units differ in number, or the halo is not a pair of numbers.
 
     Examples
     --------
@@ -275,7 +276,7 @@ class TimeSeries(_Series):
     >>> paceline.TimeSeries(end_to_end, ca).run().results.timeseries.shape
     (98,)
 
-    Speeds by differences of neighbours, Å/ps:
+    Speeds from differences of neighbouring frames, Å/ps:
 
     >>> def speeds(block):
     ...     rows = np.arange(len(block))
@@ -306,70 +307,72 @@ class TimeSeries(_Series):
         self.halo = before, after
 
     def parameters(self) -> dict[str, object]:
-        """The function's name, the atoms, and the halo if there is one."""
+        """Return the function's name, the atoms, and the halo if there is one."""
         return {**super().parameters(), **({"halo": self.halo} if any(self.halo) else {})}
 
     def prepare(self) -> PerFrame:
-        """The function itself."""
+        """Return the user's function as the worker part."""
         return _Function(self._of_block(self.function))
 
 
 class Scan(_Series):
-    """Compute rows that depend on all frames before their own, by three functions.
+    """Compute rows that depend on all earlier frames, by three functions (prefix scan).
 
-    The frames are passed over twice: `scan` and `merge` find how blocks change a state, from which
-    follows the state before each block, and then `compute` goes on from there, in all blocks at
-    once. What `scan` and `merge` find of all blocks is kept, and may take 2 GiB.
+    The frames are read twice. In the first pass, `scan` and `merge` compute how each block changes
+    a state. From these changes, the state before each block follows. In the second pass, `compute`
+    continues from these states, in all blocks in parallel. The changes of all blocks are stored,
+    and may take up to 2 GiB.
 
     Parameters
     ----------
     scan : callable
-        Takes a block (`paceline.block.Block`) and returns how its frames change the state: any
-        object that can be pickled, or None for no change. It knows nothing of the frames before.
+        Function of a block (`paceline.block.Block`). It returns how the frames of the block change
+        the state: any object that can be pickled, or None for no change. Earlier frames are not
+        available.
     merge : callable
-        Takes two such changes of neighbouring frames, the earlier one first, and returns that of
-        all of them. It must be associative. It may change and return its first argument.
+        Function of two changes of adjacent frames, the earlier one first, that returns their
+        combined change. It must be associative. It may modify and return its first argument.
     compute : callable
-        Takes a block and the change over all frames before it, None if there are none; returns an
-        array whose first axis is the block's frames.
+        Function of a block and of the change over all earlier frames, None if there are none. It
+        returns an array with the frames of the block along the first axis.
     atomgroup : AtomGroup or Universe
-        Atoms whose positions the functions see, in this order. Of a group that updates itself they
-        see all atoms that may matter, and `block.selected` has the columns of those that are in
-        it, an array for each frame.
+        Atoms whose positions the block contains, in this order. For an UpdatingAtomGroup, it
+        contains all atoms that may be needed. `block.selected` then contains the columns of the
+        selected atoms, one array per frame.
     fields : sequence of str
         Fields that the functions need: "positions", "velocities", "forces".
     label : str, optional
-        Name of the series in tables and figures; by default that of `compute`.
+        Name of the series in tables and figures; by default the name of `compute`.
     unit : str, optional
-        Its unit, for the same.
+        Unit in tables and figures.
     block : {"paceline", "mdtraj"}
-        Kind of block: with "mdtraj" the functions take an `mdtraj.Trajectory`, in nm and ps.
+        Kind of block; with "mdtraj" the argument is an `mdtraj.Trajectory`, in nm and ps.
 
     Attributes
     ----------
     results.timeseries : numpy.ndarray, shape (n_frames, …)
-        Rows that `compute` returned, with the same bits on any backend and for any blocks. Damaged
-        frames that were left out change no state, and their rows are NaN; integers become float64
-        for that.
+        Rows that `compute` returned, with identical bits for any backend and any blocks. Damaged
+        frames that were left out do not change the state; their rows are NaN, and in this case
+        integers become float64.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
 
     Raises
     ------
     TypeError
-        A function cannot be called.
+        A function is not callable.
     UnsupportedError
-        MDTraj is not installed, or other fields than positions are asked for with its blocks. In
-        the run: frames are not in increasing order, states have no room, or no frame could be
+        MDTraj is not installed, or its blocks are used with other fields than positions. In the
+        run: frames are not in increasing order, states exceed the memory, or no frame could be
         read.
     ValueError
-        An unknown field or kind of block, or a label that is the title of another column.
+        The field or the kind of block is unknown, or a label is the title of another column.
 
     Examples
     --------
-    How many atoms have been within 10 Å of the origin so far:
+    Number of atoms that have been within 10 Å of the origin so far:
 
     >>> import numpy as np
     >>> import paceline
@@ -409,50 +412,50 @@ class Scan(_Series):
         super().__init__(compute, atomgroup, fields, block, verbose, label, unit)
 
     def prepare(self) -> PrefixScan:
-        """Make the worker part of `scan`, `merge` and `function`."""
+        """Make the worker part from `scan`, `merge` and `function`."""
         return _ScanFunctions(self._of_block(self.scan), self.merge, self._of_block(self.function))
 
 
 class Reduce(_FunctionAnalysis):
-    """Reduce all frames to one value by two functions.
+    """Reduce all frames to one value, by two functions.
 
     Parameters
     ----------
     function : callable
-        Takes a block (`paceline.block.Block`) and returns a partial result, any object that can be
-        pickled: a sum and a count, say, never a mean; or None for nothing. Blocks hold no damaged
-        frames.
+        Function of a block (`paceline.block.Block`). It returns a partial result: any object that
+        can be pickled, such as a sum and a count, never a mean; or None for no result. Blocks do
+        not contain damaged frames.
     merge : callable
-        Takes the partial results of neighbouring frames, earlier ones first, and returns that of
-        all of them. It may change and return its first argument.
+        Function of two partial results of adjacent frames, the earlier one first, that returns
+        their combined result. It may modify and return its first argument.
     atomgroup : AtomGroup or Universe
-        Atoms whose positions the function sees, in this order. Of a group that updates itself it
-        sees all atoms that may matter, and `block.selected` has the columns of those that are in
-        it, an array for each frame.
+        Atoms whose positions the block contains, in this order. For an UpdatingAtomGroup, it
+        contains all atoms that may be needed. `block.selected` then contains the columns of the
+        selected atoms, one array per frame.
     fields : sequence of str
         Fields that the function needs: "positions", "velocities", "forces".
     block : {"paceline", "mdtraj"}
-        Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
+        Kind of block; with "mdtraj" the argument is an `mdtraj.Trajectory`, in nm and ps.
 
     Attributes
     ----------
     results.value : object
-        The partial result of all frames. The order of merging does not depend on the workers, so
-        it has the same bits on any backend.
+        Merged result of all frames. The order of merging does not depend on the workers, so the
+        bits are identical on any backend.
 
     Raises
     ------
     TypeError
-        A function cannot be called.
+        A function is not callable.
     UnsupportedError
-        MDTraj is not installed, or other fields than positions are asked for with its blocks. In
-        the run: no frame could be read.
+        MDTraj is not installed, or its blocks are used with other fields than positions. In the
+        run: no frame could be read.
     ValueError
-        An unknown field or kind of block.
+        The field or the kind of block is unknown.
 
     Examples
     --------
-    The mean positions of atoms:
+    Mean positions of atoms:
 
     >>> import numpy as np
     >>> import paceline
@@ -483,71 +486,71 @@ class Reduce(_FunctionAnalysis):
         self.merge = merge
 
     def prepare(self) -> Reduction:
-        """Both functions."""
+        """Make the worker part from both functions."""
         return _FunctionAndMerge(self._of_block(self.function), self.merge)
 
     def finish(self, value: object) -> None:
-        """Keep the merged partial result."""
+        """Set the merged result."""
         if self.left_out.all():
             raise UnsupportedError(f"{self.name}: no frame could be read")
         self.results = Results(provenance=self.record(), value=value)
 
 
 class RaggedTimeSeries(_FunctionAnalysis):
-    """Apply a function that gives any number of records per frame, such as pairs of atoms.
+    """Apply a function that returns any number of records per frame, such as pairs of atoms.
 
-    Up to 1 GiB of records, or `max_memory`, are in memory, more in an anonymous file in the folder
-    of temporary files (TMPDIR), which needs free space for twice their size.
+    Up to 1 GiB of records, or `max_memory`, are in memory. More records are in an anonymous file in
+    the temporary folder (TMPDIR), which needs free space for twice their size.
 
     Parameters
     ----------
     function : callable
-        Takes a block (`paceline.block.Block`) and returns two arrays: the number of records of
-        each of the block's frames, integers; and the records of all these frames, one after
-        another, along the first axis. They may be rows of numbers or structured, and are of one
-        shape and type in each block, also where there are none. Blocks are cut anywhere, and hold
-        no damaged frames: the records of a frame must depend on it alone.
+        Function of a block (`paceline.block.Block`). It returns two arrays: the number of records
+        of each frame, integers; and the records of all frames of the block, in order, along the
+        first axis. Records are rows of numbers, or structured. Their shape and dtype are the same
+        in every block, also without records. A block may begin and end at any frame, and contains
+        no damaged frames. The records of a frame must depend only on this frame.
     atomgroup : AtomGroup or Universe
-        Atoms whose positions the function sees, in this order. Of a group that updates itself it
-        sees all atoms that may matter, and `block.selected` has the columns of those that are in
-        it, an array for each frame.
+        Atoms whose positions the block contains, in this order. For an UpdatingAtomGroup, it
+        contains all atoms that may be needed. `block.selected` then contains the columns of the
+        selected atoms, one array per frame.
     fields : sequence of str
         Fields that the function needs: "positions", "velocities", "forces".
     label : str, optional
-        Name of the records in tables and figures of their number; by default "records".
+        Name of the records in tables and figures of their numbers; by default "records".
     block : {"paceline", "mdtraj"}
-        Kind of block: with "mdtraj" the function takes an `mdtraj.Trajectory`, in nm and ps.
+        Kind of block; with "mdtraj" the argument is an `mdtraj.Trajectory`, in nm and ps.
 
     Attributes
     ----------
     results.records : numpy.ndarray, shape (n_records, …)
         Records of all frames, in the order of frames.
     results.offsets : numpy.ndarray of int64, shape (n_frames + 1,)
-        Index of each frame's first record, and of the end: those of frame `k` of the run are
-        `records[offsets[k]:offsets[k + 1]]`.
+        Index of each frame's first record, and the total number. Records of frame `k` of the run
+        are `records[offsets[k]:offsets[k + 1]]`.
     results.counts : numpy.ndarray of int64, shape (n_frames,)
-        Number of records of each frame. If damaged frames were left out it is of float64, and NaN
-        for these, which have no records.
+        Number of records of each frame. If damaged frames were left out, the dtype is float64, and
+        the number is NaN for these frames, which have no records.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
 
     Raises
     ------
     TypeError
-        The function cannot be called.
+        The function is not callable.
     UnsupportedError
-        MDTraj is not installed, or other fields than positions are asked for with its blocks.
+        MDTraj is not installed, or its blocks are used with other fields than positions.
     ValueError
-        An unknown field or kind of block, or a label that is the title of another column. In the
-        run, as `AnalysisError`: what the function returns is no such pair.
+        The field or the kind of block is unknown, or a label is the title of another column. In
+        the run, as `AnalysisError`: the function does not return such a pair of arrays.
     OSError
-        In the run: the folder of temporary files has no room for the records.
+        In the run: the free space in the temporary folder is insufficient for the records.
 
     Examples
     --------
-    Atoms farther than 26 Å from the center, and how far they are:
+    Atoms farther than 26 Å from the center, with their distances:
 
     >>> import numpy as np
     >>> import paceline
@@ -583,11 +586,11 @@ class RaggedTimeSeries(_FunctionAnalysis):
         _check_label(label)
 
     def prepare(self) -> Ragged:
-        """The function itself."""
+        """Return the user's function as the worker part."""
         return _RecordFunction(self._of_block(self.function))
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
-        """Keep the records, with frames and times."""
+        """Set the records, with frames and times."""
         offsets, records = value
         counts, label = self.record_counts(offsets), self.label
         self.results = Results(
@@ -602,7 +605,7 @@ class RaggedTimeSeries(_FunctionAnalysis):
 
 
 class _WithSelected(Generic[Result]):
-    """Function of a block that knows the atoms of a group in each of its frames."""
+    """Function of a block that also sets the selected atoms in each frame."""
 
     def __init__(self, function: Callable[..., Result], finder: GroupFinder):
         self._function, self._finder = function, finder
@@ -623,7 +626,7 @@ class _Function(PerFrame):
 
 
 class _FunctionAndMerge(Reduction[Result | None]):
-    """Worker part of `Reduce`; None is the partial result of no frames."""
+    """Worker part of `Reduce`; None is the partial result without frames."""
 
     def __init__(
         self, function: Callable[[Block], Result], merge: Callable[[Result, Result], Result]

@@ -1,4 +1,4 @@
-"""Groups that change: atoms that are chosen anew in each frame, how long they stay, and return."""
+"""Updating groups: atoms that are selected in each frame, residence times and survival."""
 
 import itertools
 from collections.abc import Sequence
@@ -34,54 +34,55 @@ from paceline.contract.run_info import describe_frames
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many
 
-#: A stay of an atom or residue in a group: its index, and rows of the run's frames.
+#: Stay of an atom or residue in a group: its index, and the first and last row of the run.
 STAY = np.dtype([("index", np.int64), ("first", np.int64), ("last", np.int64), ("is_whole", bool)])
 
-#: Correlations in time of what is in some frames and not in others.
+#: Kinds of time correlation functions of the presence in a group.
 FUNCTIONS = ("intermittent", "continuous")
-#: Pairs of times that are counted in the time of a transform of n points, in parts of n log2(n).
+#: Number of pairs of times that are counted in the time of a Fourier transform of n points, as a
+#: fraction of n log2(n).
 PAIRS_AS_TRANSFORM = 0.1
-#: Points that are transformed at a time.
+#: Number of points that are transformed at a time.
 TRANSFORMED = 2**18
-#: Colour of the frames in which something is present.
+#: Colour of frames in which an atom or bond is present.
 PRESENT = "#1f4e79"
 
 
 class SelectedAtoms(AnalysisBase):
-    """Atoms of an updating group in each frame, such as the waters of the first shell.
+    """Atoms of an updating group in each frame, such as water in the first solvation shell.
 
-    Workers evaluate the selection natively: `around`, `sphzone`, `sphlayer`, `isolayer`, `cyzone`,
-    `cylayer`, `point`, `prop`, `same … as`, `byres`, `global`, `group`, `and`, `or` and `not`, of
-    any group and with any `periodic=`. All other keywords do not depend on positions: MDAnalysis
-    evaluates them once. The atoms of a frame, and their order, are those that MDAnalysis selects in
-    it.
+    Workers evaluate the selection without MDAnalysis: `around`, `sphzone`, `sphlayer`, `isolayer`,
+    `cyzone`, `cylayer`, `point`, `prop`, `same … as`, `byres`, `global`, `group`, `and`, `or` and
+    `not`, of any group and with any `periodic=`. All other keywords do not depend on positions, and
+    MDAnalysis evaluates them once. In each frame, the atoms and their order are the same as in
+    MDAnalysis.
 
     Parameters
     ----------
     group : UpdatingAtomGroup
-        Made by `select_atoms(…, updating=True)`; of a fixed group, or of another updating one.
+        Group from `select_atoms(…, updating=True)`, called for a fixed or an updating group.
 
     Attributes
     ----------
     results.atoms : numpy.ndarray of int64, shape (n_selected,)
-        Indices of the atoms of all frames, one after another. More than 1 GiB are in a temporary
-        file.
+        Indices of the selected atoms of all frames, in the order of frames. More than 1 GiB are in
+        a temporary file.
     results.counts : numpy.ndarray of int64, shape (n_frames,)
-        Number of atoms in each frame. If damaged frames were left out it is of float64, and NaN for
-        these, which have no atoms.
+        Number of atoms in each frame. If damaged frames were left out, the dtype is float64, and
+        the number is NaN for these frames, which have no atoms.
     results.offsets : numpy.ndarray of int64, shape (n_frames + 1,)
-        Those of frame `k` of the run are `atoms[offsets[k]:offsets[k + 1]]`.
+        Atoms of frame `k` of the run are `atoms[offsets[k]:offsets[k + 1]]`.
 
     Raises
     ------
     UnsupportedError
-        The group cannot be evaluated by workers: a keyword of your own, `bonded` or `smarts` of
-        atoms that change, a base group that has an atom twice.
+        Workers cannot evaluate the group: it uses a user's own keyword, `bonded` or `smarts` of
+        atoms that change, or a base group that contains an atom twice.
     TypeError
-        The group does not update itself.
+        The group is not an UpdatingAtomGroup.
     ValueError
-        A distance that is negative or not finite. In the run, as `AnalysisError`: a position that
-        is not finite, a cell that is impossible or lower than the distance.
+        A distance is negative or not finite. In the run, as `AnalysisError`: a position is not
+        finite, or a cell is invalid or smaller than the distance.
 
     Examples
     --------
@@ -98,11 +99,11 @@ class SelectedAtoms(AnalysisBase):
 
     declaration = Declaration(
         name="selection",
-        summary="atoms selected anew in each frame: their number, and as .npz each of them",
+        summary="number of atoms in an updating selection, and as .npz the atoms themselves",
         description=(
-            "Number of atoms that a selection finds in each frame, such as the waters of the "
-            "first shell; as .npz also their indices (atoms), those of frame k from offsets[k] "
-            "to offsets[k + 1]."
+            "Number of atoms that a selection finds in each frame, such as water in the first "
+            "solvation shell. A .npz file also contains their indices (atoms); those of frame k "
+            "are from offsets[k] to offsets[k + 1]."
         ),
         section="changing-groups.md#atoms-of-each-frame",
         examples=(
@@ -121,19 +122,19 @@ class SelectedAtoms(AnalysisBase):
         self._described = describe_group(group)
 
     def parameters(self) -> dict[str, object]:
-        """The selections."""
+        """Return the selections, which are saved with the results."""
         return {"group": self._described}
 
     def prepare(self) -> Ragged:
-        """Find the atoms among those that are read."""
+        """Find the atoms in the decoded atoms, and make the worker part."""
         return AtomRecords(self.finder)
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
-        """Keep the atoms, and count them."""
+        """Set the atoms, and their number in each frame."""
         offsets, atoms = value
         counts = self.record_counts(offsets)
         if len(counts) and not len(atoms):
-            warn(f"{type(self).__name__}: in no frame are there atoms of {self._described}")
+            warn(f"{type(self).__name__}: no frame has atoms of {self._described}")
         self.results = Results(
             table=table_of_records(self, "atoms", counts),
             provenance=self.record(),
@@ -145,43 +146,44 @@ class SelectedAtoms(AnalysisBase):
     def time_correlation(
         self, function: str = "intermittent", *, tau_max: int = 20, residues: bool = False
     ) -> Results:
-        r"""Compute the correlation in time of being in the group, and the residence time.
+        r"""Compute the time correlation of the presence in the group, and the residence time.
 
-        With $h(t)$, 1 while an atom is in the group and else 0, and sums over all atoms and origins
-        $t$ that have a frame $t + \tau$:
+        $h(t)$ is 1 while an atom is in the group, otherwise 0. Sums are over all atoms, and over
+        all time origins $t$ for which the run has a frame $t + \tau$:
 
         | function | value |
         | --- | --- |
         | intermittent | $\sum h(t)\,h(t + \tau) / \sum h(t)$ |
         | continuous | $\sum h(t)\,h(t + 1) \cdots h(t + \tau) / \sum h(t)$ |
 
-        The residence time is the integral over the lags, by the trapezoidal rule. It misses what
-        comes after the largest lag: choose that so that the correlation has decayed. Its 95 %
-        interval is by ten blocks of origins, of which each is left out once; it can be believed
-        where the run is 100 times as long as the residence time.
+        The residence time is the integral over the lag time, by the trapezoidal rule. It omits
+        values after the largest lag, so choose this lag such that the correlation has decayed. Its
+        95 % interval is a jackknife over ten blocks of time origins. It is reliable if the run is
+        at least 100 times as long as the residence time.
 
         Parameters
         ----------
         function : {"intermittent", "continuous"}
-            The function.
+            Kind of correlation function.
         tau_max : int
-            Largest lag, frames of the run.
+            Largest lag, in frames of the run.
         residues : bool
-            Correlate residues instead: one is in the group while any of its atoms is.
+            Correlate residues instead of atoms. A residue is in the group while any of its atoms
+            is.
 
         Returns
         -------
         Results
-            `tau`, lags in ps, and `correlation`: ndarrays of float64, shape (tau_max + 1,);
-            `residence_time` and `residence_time_interval`, half of the width of its 95 % interval,
-            float, ps. The latter is NaN where `tau_max` is more than a fifth of the run.
+            `tau`, lag times in ps, and `correlation`: ndarrays of float64, shape (tau_max + 1,);
+            `residence_time` and `residence_time_interval`, half the width of its 95 % interval,
+            float, ps. The interval is NaN if `tau_max` is more than a fifth of the run.
 
         Raises
         ------
         UnsupportedError
-            Frames or their times are not equidistant, or damaged ones were left out.
+            Frames or their times are not equidistant, or damaged frames were left out.
         ValueError
-            An unknown function, a lag without frames, or no atoms.
+            The function is unknown, a lag has no frames, or there are no atoms.
         """
         what = "residues" if residues else "atoms"
         members, offsets = self._members(residues), self.results.offsets
@@ -190,31 +192,32 @@ class SelectedAtoms(AnalysisBase):
         )
 
     def stays(self, gap: int = 0, *, residues: bool = False) -> np.ndarray:
-        """List the stays of atoms in the group, from entering it to leaving it.
+        """List the stays of atoms in the group, from entering to leaving it.
 
-        The mean of their lengths is that of the exit times. It is too short if stays that the run
-        cuts are counted, and if they are left out.
+        The mean length of stays is the mean exit time. It is underestimated because the run
+        truncates some stays, whether these are counted or left out.
 
         Parameters
         ----------
         gap : int
-            An absence of up to so many frames does not end a stay.
+            An absence of up to this number of frames does not end a stay.
         residues : bool
-            Stays of residues instead: one is in the group while any of its atoms is.
+            List stays of residues instead of atoms. A residue is in the group while any of its
+            atoms is.
 
         Returns
         -------
         numpy.ndarray of records, shape (n_stays,)
-            The fields `index` of the atom or residue, `first` and `last`, frames of the run (their
-            rows), all int64; and `is_whole`, bool: false if the run begins or ends within it, or
-            may do so, by `gap`. In the order of atoms, then of frames.
+            Fields `index` of the atom or residue, `first` and `last`, rows of the run's frames, all
+            int64; and `is_whole`, bool, false if the run may begin or end within the stay,
+            including an absence of `gap` frames. Sorted by atom, then by frame.
 
         Raises
         ------
         UnsupportedError
-            Frames are not equidistant, or damaged ones were left out.
+            Frames are not equidistant, or damaged frames were left out.
         ValueError
-            A negative gap.
+            The gap is negative.
         """
         check_presence(self, "stays")
         gap = whole_number("gap", gap, 0, unit="frames")
@@ -225,11 +228,11 @@ class SelectedAtoms(AnalysisBase):
         found["is_whole"] = (first > gap) & (last < self.n_frames - 1 - gap)
         return found
 
-    #: Largest lag of the further table of correlations in time, frames; None for no such table.
+    #: Largest lag of the further table of time correlations, frames; None for no table.
     correlation_lags: int | None = None
 
     def further_tables(self) -> dict[str, Table]:
-        """Tabulate the correlations in time of atoms, if `correlation_lags` asks for them."""
+        """Return the table of time correlations of atoms, if `correlation_lags` is set."""
         if self.correlation_lags is None:
             return {}
         members, offsets = self._members(residues=False), self.results.offsets
@@ -239,17 +242,17 @@ class SelectedAtoms(AnalysisBase):
 
     def _members(self, residues: bool) -> np.ndarray:
         """Atoms of all frames, or their residues."""
-        atoms = self.results.atoms  # or `NotRunError`
+        atoms = self.results.atoms  # raises `NotRunError` before a run
         return self.atomgroup.universe.atoms.resindices[atoms] if residues else atoms
 
 
 def stretches(
     keys: np.ndarray, times: np.ndarray, gap: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find stretches of time in which something is there: what, the first time, and the last.
+    """Find periods of presence; return key, first time and last time of each period.
 
-    `keys` say what is there, and `times` when, whole numbers. Up to `gap` missing times do not end
-    a stretch.
+    `keys` and `times` contain one integer each for every time at which a key is present. Up to
+    `gap` missing times do not end a period.
 
     Examples
     --------
@@ -268,10 +271,10 @@ def stretches(
 def mean_survival(
     keys: np.ndarray, rows: np.ndarray, n_frames: int, origins: range, tau_max: int, gap: int
 ) -> np.ndarray:
-    """Compute which part of what is there stays, after each lag up to `tau_max`: its mean.
+    """Compute the mean fraction of keys that are still present after each lag up to `tau_max`.
 
-    It is that over the origins, frames, of which any is there and that have a frame after the lag;
-    NaN without any. Other arguments are as for `stretches`.
+    The mean is over time origins (frames) at which any key is present, and for which the run has a
+    frame after the lag; NaN without such origins. Other arguments are as for `stretches`.
 
     Examples
     --------
@@ -292,25 +295,25 @@ def mean_survival(
 
 
 def _count(first: np.ndarray, last: np.ndarray, n_frames: int) -> np.ndarray:
-    """Count in each frame the stretches from `first` to `last`: int64, shape (n_frames,)."""
+    """Count the periods that contain each frame: int64, shape (n_frames,)."""
     begin, end = (np.bincount(ends, minlength=n_frames + 1) for ends in (first, last + 1))
     return np.cumsum(begin - end)[:n_frames]
 
 
 def check_presence(analysis: AnalysisBase, what: str) -> None:
-    """Raise `UnsupportedError` where frames make no series of what is in each of them."""
+    """Raise `UnsupportedError` if presence in the frames of the run is not a time series."""
     if n := len(analysis.damaged):
         left_out = f"{many(n, 'damaged frame')} {'was' if n == 1 else 'were'} left out"
         raise UnsupportedError(
-            f"{analysis.name}: {left_out}, so that {what} cannot be correlated in time: run it on "
-            "frames without damage"
+            f"{analysis.name}: {left_out}, so that {what} cannot be correlated in time: exclude "
+            "damaged frames from the run"
         )
     steps = np.diff(analysis.frames)
     if len(steps) and not (steps[0] > 0 and np.all(steps == steps[0])):
         raise UnsupportedError(
-            f"{analysis.name}: a correlation in time needs equidistant frames, and those of the "
-            f"run are {describe_frames(analysis.frames)}: leave out the irregular ones, such as by "
-            "--end or -b and -e, or take frames at equal distances (-dt, --step)"
+            f"{analysis.name}: a time correlation needs equidistant frames, but the frames are "
+            f"{describe_frames(analysis.frames)}: leave out irregular frames, such as with "
+            "--end or -b and -e, or use equidistant frames (-dt, --step)"
         )
 
 
@@ -323,16 +326,16 @@ def presence_correlation(
     tau_max: int,
     name: str,
 ) -> Results:
-    """Correlate in time what is in some frames and not in others, in whole numbers.
+    """Compute a time correlation function of presence, with integer counts.
 
-    `keys` say what is there, of all frames; `offsets` are as `AnalysisBase.finish` gets them. The
-    integral has this name, and an interval.
+    `keys` identify the atoms or bonds present in all frames, with `offsets` as in
+    `AnalysisBase.finish`. `integral` is the name of the integral, which also has an interval.
     """
     one_of("function", function, *FUNCTIONS)
     check_presence(analysis, what)
     n_frames = analysis.n_frames
     tau_max = whole_number("tau_max", tau_max, 0, n_frames - 1, "frames")
-    # Of each its rows follow each other, once each, behind those of others.
+    # Times of all keys in one array: sorted by key, then by row, without repeats.
     numbers = np.unique(keys, return_inverse=True)[1].reshape(-1)
     rows = np.repeat(np.arange(n_frames), np.diff(offsets))
     times = sorted_unique(2 * n_frames * numbers + rows)
@@ -381,7 +384,7 @@ def presence_table(
     tau_max: int,
     name: str,
 ) -> Table:
-    """Tabulate both functions of `presence_correlation`, up to a lag or the longest there is."""
+    """Make a table of both functions of `presence_correlation`, up to a lag or the longest one."""
     tau_max = min(tau_max, analysis.n_frames - 1)
     columns: dict[str, np.ndarray] = {}
     titles: dict[str, str] = {}
@@ -397,10 +400,10 @@ def presence_table(
 def timeline_table(
     analysis: AnalysisBase, kind: str, labels: Sequence[str], rows: np.ndarray, places: np.ndarray
 ) -> Table:
-    """Tabulate in which frames the first things of a kind are, 1 or 0, drawn as a bar code.
+    """Make a table with the presence (1 or 0) of atoms or bonds in each frame, drawn as bars.
 
-    `places` are places in `labels`, and those behind the end are left out; `rows` are those of the
-    run's frames.
+    `places` are indices in `labels`, and indices beyond its end are left out. `rows` are rows of
+    the run's frames.
     """
     names = [*dict.fromkeys(labels)][:MOST_MARKED]
     place_of = np.array([names.index(one) if one in names else -1 for one in labels] + [-1])
@@ -423,9 +426,9 @@ def map_table(
     label: str = "residue",
     colours: str = "viridis",
 ) -> Table:
-    """Tabulate values of residues in each frame, shape (n_frames, n_residues), drawn as a map.
+    """Make a table of values of residues in each frame, shape (n_frames, n_residues), with a map.
 
-    Values are of the quantity and unit in `title`; `label` is that of the residues.
+    `title` contains the quantity and unit of the values; `label` is the label of the residues.
     """
     places = residues.resindices
     names = [*residue_labels(residues.universe.residues, places).values()]
@@ -445,12 +448,12 @@ def map_table(
 
 
 def _integral(values: np.ndarray, tau: np.ndarray) -> float:
-    """Integrate a correlation up to its largest lag, by trapezoids. The integral is in ps."""
+    """Integrate a correlation function up to its largest lag, by the trapezoidal rule, in ps."""
     return float(np.sum((values[1:] + values[:-1]) / 2 * np.diff(tau)))
 
 
 def _origins(present: np.ndarray, starts: np.ndarray, tau_max: int) -> np.ndarray:
-    """Count what is there in frames of each block that have a frame after each lag."""
+    """Count present keys at time origins of each block, for each lag with a frame after it."""
     before = np.concatenate([[0], np.cumsum(present)])
     ends = len(present) - np.arange(tau_max + 1)
     return np.stack(
@@ -459,14 +462,14 @@ def _origins(present: np.ndarray, starts: np.ndarray, tau_max: int) -> np.ndarra
 
 
 def _survivors(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray) -> np.ndarray:
-    """Count origins of each block from which a one stays for each lag: `times` of all, in order."""
+    """Count time origins of each block from which a key stays present for each lag."""
     ends = np.flatnonzero(np.diff(times, append=times[-1] + 2) != 1)
     last = times[ends] % (2 * n_frames)
     first = last - np.diff(ends, prepend=-1) + 1
     counts = []
     for begin, end in itertools.pairwise(starts):
         some = (first < end) & (last >= begin)
-        # From the origins of a stretch in the block it stays for so many frames, each once.
+        # A period contributes a range of lags: one for each of its origins in the block.
         most = last[some] - np.maximum(first[some], begin)
         least = last[some] - np.minimum(last[some], end - 1)
         stays = _count(least, most, n_frames)
@@ -475,11 +478,11 @@ def _survivors(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarra
 
 
 def _returns(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray) -> np.ndarray:
-    """Count origins of each block for which a one is there again after each lag.
+    """Count time origins of each block for which a key is present again after each lag.
 
-    Given the `times` of all, in order. By pairs of times; where something is there often, by
-    Fourier transforms, whose sums are whole numbers, too, but for rounding that is far below a
-    half.
+    `times` are sorted by key. Pairs of times are counted directly. For keys that are present often,
+    Fourier transforms are used; rounding errors of their sums are far below one half, so the
+    counts are exact.
     """
     numbers = times // (2 * n_frames)
     n_blocks, reached, size = len(starts) - 1, *_transform_size(starts, tau_max)
@@ -489,7 +492,7 @@ def _returns(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray)
     counts = _returns_by_transforms(times[is_often], n_frames, tau_max, starts, reached, size)
     times = times[~is_often]
     blocks = np.searchsorted(starts, np.arange(n_frames), side="right") - 1
-    # Where the counts of the block of each begin, less its time: a later time gives the lag.
+    # Index of the counts of each origin's block, minus its time; adding a time gives the lag.
     begins = blocks[times % (2 * n_frames)] * (tau_max + 1) - times
     counts[:, 0] += np.bincount(begins + times, minlength=counts.size).reshape(counts.shape)[:, 0]
     for k in range(1, min(tau_max, len(times) - 1) + 1):
@@ -502,9 +505,9 @@ def _returns(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray)
 
 
 def _transform_size(starts: np.ndarray, tau_max: int) -> tuple[np.ndarray, int]:
-    """Find the end of the blocks that lags from each block reach, and the points of transforms.
+    """Return the end of the blocks that lags from each block reach, and the transform size.
 
-    With so many points, no lag between two of these blocks is taken for one up to `tau_max`.
+    The size is so large that periodicity cannot produce wrong lags up to `tau_max`.
     """
     reached = np.searchsorted(starts, np.minimum(starts[1:] + tau_max, starts[-1]))
     least = int(max(np.diff(starts).max() + tau_max, (starts[reached] - starts[:-1]).max()))
@@ -519,7 +522,7 @@ def _returns_by_transforms(
     reached: np.ndarray,
     size: int,
 ) -> np.ndarray:
-    """Count the same by Fourier transforms of `size` points of each block, of some at a time."""
+    """Compute the counts of `_returns` by Fourier transforms of `size` points per block."""
     n_blocks = len(starts) - 1
     pairs = [(one, other) for one in range(n_blocks) for other in range(one, reached[one])]
     products = np.zeros((len(pairs), size // 2 + 1), np.complex128)
@@ -539,7 +542,7 @@ def _returns_by_transforms(
             product += np.einsum("ij,ij->j", conjugate[one], found[other])
     counts = np.zeros((n_blocks, tau_max + 1), np.int64)
     for product, (one, other) in zip(products, pairs, strict=True):
-        # A later block's frames come so much later than the first one's.
+        # Shift by the distance of the two blocks.
         turns = (starts[other] - starts[one]) * np.arange(size // 2 + 1) % size
         product *= np.exp(-2j * np.pi / size * turns)
         counts[one] += np.rint(np.fft.irfft(product, size)[: tau_max + 1]).astype(np.int64)
@@ -555,6 +558,6 @@ class AtomRecords(Ragged):
         self._finder = finder
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray]:
-        """Find the atoms of a block's frames."""
+        """Find the atoms in the frames of a block."""
         counts, places = self._finder.find(block)
         return counts, self._finder.read[places]

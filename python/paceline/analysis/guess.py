@@ -1,4 +1,4 @@
-"""Guess kinds of atoms: elements, hydrogens and their donors, acceptors, oxygens of water."""
+"""Guess properties of atoms: elements, hydrogens, donors, acceptors, and water oxygens."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -19,38 +19,38 @@ from paceline.transform.bond_lists import bond_list
 from paceline.transform.compounds import bonds_of
 from paceline.transform.matching import described
 
-#: Hydrogens that may be donated, as a selection by names and bonds.
+#: Selection of polar hydrogens, by names and bonds.
 POLAR_HYDROGENS = "name H* [1-4]H* and bonded (name N* O*)"
-#: Nitrogens and oxygens that may accept them; no ions.
+#: Selection of nitrogens and oxygens that can be acceptors, without ions.
 POLAR_ACCEPTORS = "name O* N* and bonded all"
-#: Oxygens of water, by the names of GROMACS and CHARMM, and of Amber, OpenMM and the PDB, or beads.
+#: Selection of water oxygens in GROMACS, CHARMM, Amber, OpenMM and the PDB, or of water beads.
 WATER_OXYGENS = f"name OW OH2 or (water and name O) or ({WATER_BEADS})"
-#: Headgroups of lipids; Amber's are residues of their own.
+#: Selection of lipid headgroups; in Amber, headgroups are separate residues.
 LIPIDS = (
     "(resname ??PC ??PE ??PG ??PS ??PA and name P P8 P31 PO4) "
     f"or (resname PC PE PS PGR and name P31) or ({BEADS_OF_LIPIDS})"
 )
-#: Carbons of their tails, by the names of CHARMM, that have hydrogens.
+#: Selection of carbons with hydrogens in lipid tails, by CHARMM's names.
 TAILS = (
     "resname ??PC ??PE ??PG ??PS ??PA and name C2? C2?? C3? C3?? "
     "and bonded (name H* [1-9]H* and mass 0.5 to 4.5)"
 )
-#: Who bonds to whom, whatever the charges of a force field are.
+#: Selections of hydrogens and acceptors by bonds, independent of a force field's charges.
 POLAR = {"hydrogens_sel": POLAR_HYDROGENS, "acceptors_sel": POLAR_ACCEPTORS}
-#: Masses (u) that tell an element where the topology does not, and how near they must be.
+#: Masses (u) that identify elements without a topology attribute; `NEAR` is the tolerance.
 MASSES = {
     **{"H": 1.008, "C": 12.011, "N": 14.007, "O": 15.999, "F": 18.998, "NA": 22.990, "MG": 24.305},
     **{"P": 30.974, "S": 32.06, "CL": 35.45, "K": 39.098, "ZN": 65.38, "BR": 79.904, "I": 126.904},
 }
 NEAR = 0.012
-#: Masses of hydrogens, u: by which MDAnalysis knows them, and up to which simulations repartition.
+#: Masses of hydrogens, u: MDAnalysis's range, the exact mass, and the largest repartitioned one.
 LIGHT, HYDROGEN, REPARTITIONED = (0.9, 1.1), 1.008, 4.5
 
 
 def unrepartitioned_masses(atoms: Atoms) -> np.ndarray:
-    """Get the masses of atoms, u, of hydrogens that were made heavier given back to their partners.
+    """Return masses of atoms, u, without hydrogen mass repartitioning.
 
-    Hydrogens are known by elements, else by names and a bond to one atom alone.
+    Hydrogens are identified by elements, or else by names and a single bond.
     """
     universe = atoms.universe
     masses = universe.atoms.masses.astype(np.float64)
@@ -67,7 +67,7 @@ def unrepartitioned_masses(atoms: Atoms) -> np.ndarray:
 
 
 def _are_hydrogens(universe: System, bonds: np.ndarray | None) -> np.ndarray:
-    """Mask of hydrogens by elements, where they are known; else by names, and one bond."""
+    """Mask of hydrogens by elements if known, or else by names and a single bond."""
     atoms = universe.atoms
     elements = np.array(_elements(atoms), dtype=str)
     found = (elements == "H") | (elements == "D")
@@ -80,20 +80,20 @@ def _are_hydrogens(universe: System, bonds: np.ndarray | None) -> np.ndarray:
 
 
 def _elements(atoms: Atoms) -> Sequence[str]:
-    """Elements as the topology has them; empty texts where it has none."""
+    """Elements from the topology; empty texts if the topology has none."""
     found = attribute_of(atoms, "elements")
     return [""] * len(atoms) if found is None else found
 
 
 def heaviest_hydrogen(atoms: Atoms) -> float:
-    """Find the mass (u) up to which an atom is a hydrogen: larger if masses were repartitioned."""
+    """Return the maximum mass (u) of hydrogens; it is larger if masses were repartitioned."""
     changed = unrepartitioned_masses(atoms) != atoms.masses
     changed &= atoms.masses < REPARTITIONED
     return float(atoms.masses[changed].max(initial=LIGHT[1] - 0.01)) + 0.01
 
 
 def elements_of(atoms: Atoms) -> list[str]:
-    """Symbols in capitals; empty where nothing tells the element."""
+    """Symbols of the elements in capitals; empty if unknown."""
     found = [f"{one}".upper() for one in _elements(atoms)]
     if all(found) or not has_attribute(atoms, "masses") or lack_of_masses(atoms):
         return found
@@ -106,15 +106,15 @@ def elements_of(atoms: Atoms) -> list[str]:
 
 
 def donors_of(universe: System, hydrogens: Atoms) -> Atoms:
-    """Find the atom that each hydrogen is bonded to: the first of several."""
+    """Find the atom to which each hydrogen is bonded; the first one if there are several."""
     from MDAnalysis.exceptions import NoDataError
 
     try:
         bonds = bonds_of(universe, "HydrogenBondAnalysis")
     except UnsupportedError:
         raise NoDataError(
-            "HydrogenBondAnalysis: the topology has no bonds, by which donors are known: give "
-            "donors_sel=, a topology with bonds, or guess_bonds=True (--guess-bonds)"
+            "HydrogenBondAnalysis: the topology has no bonds, which identify donors: set "
+            "donors_sel=, use a topology with bonds, or guess_bonds=True (--guess-bonds)"
         ) from None
     n_atoms = len(universe.atoms)
     partners = np.full(n_atoms, n_atoms)
@@ -125,14 +125,14 @@ def donors_of(universe: System, hydrogens: Atoms) -> Atoms:
         lonely = hydrogens[found == n_atoms]
         raise SelectionError(
             f"HydrogenBondAnalysis: {described(lonely[0])}, one of {len(lonely)} hydrogens, "
-            "is bonded to no atom; give donors_sel=, a topology with its bond, or guess_bonds=True "
-            "(--guess-bonds)"
+            "is not bonded to any atom; set donors_sel=, use a topology with its bond, or "
+            "guess_bonds=True (--guess-bonds)"
         )
     return universe.atoms[found]
 
 
 def warn_of_missed_hydrogens(atomgroup: Atoms, guessed: str) -> None:
-    """Warn of hydrogens that are bonded to N or O, and that a guess by charges leaves out."""
+    """Warn of hydrogens that are bonded to N or O but not guessed by charge."""
     bonds, atoms = _bonds_by_name(atomgroup.universe), atomgroup.universe.atoms
     if bonds is None:
         return
@@ -146,12 +146,12 @@ def warn_of_missed_hydrogens(atomgroup: Atoms, guessed: str) -> None:
             f"HydrogenBondAnalysis: {len(missed):,} of {len(polar):,} hydrogens bonded to N or "
             f"O, such as {one.name} of {one.resname} {one.resid}, have charges of at most "
             f"{charge:.2f} e, as in Amber's force fields, and are not guessed (above 0.3 e): "
-            f"their bonds are missed. Choose hydrogens by {POLAR_HYDROGENS!r}"
+            f"their bonds are missed. Select hydrogens by {POLAR_HYDROGENS!r}"
         )
 
 
 def warn_of_missed_acceptors(atomgroup: Atoms, guessed: str) -> None:
-    """Warn of oxygens, but for ethers, that a guess by charges leaves out."""
+    """Warn of oxygens, except those of ethers, that are not guessed by charge."""
     bonds, atoms = _bonds_by_name(atomgroup.universe), atomgroup.universe.atoms
     if bonds is None:
         return
@@ -168,30 +168,30 @@ def warn_of_missed_acceptors(atomgroup: Atoms, guessed: str) -> None:
             f"HydrogenBondAnalysis: {len(missed):,} of {len(oxygens):,} oxygens, such as "
             f"{one.name} of {one.resname} {one.resid}, have charges of at least {charge:.2f} "
             "e, as in OPLS's force fields and in four-site water, and are not guessed as "
-            "acceptors (below -0.5 e): their bonds are missed. Choose them by "
+            "acceptors (below -0.5 e): their bonds are missed. Select acceptors by "
             f"acceptors_sel={POLAR_ACCEPTORS!r}"
         )
 
 
 def _both_ways(universe: System) -> np.ndarray | None:
-    """Get bonds in both directions, shape (n, 2); None where the topology has none."""
+    """Return bonds in both directions, shape (n, 2); None if the topology has none."""
     found = bond_list(universe).bonds
     return None if not len(found) else np.concatenate([found, found[:, ::-1]])
 
 
 def _bonds_by_name(universe: System) -> np.ndarray | None:
-    """Bonds in both directions, shape (n, 2); None where the topology lacks what a look needs."""
+    """Return bonds in both directions, shape (n, 2); None if names, masses or bonds are missing."""
     needed = [topology_attribute_of(universe, one) for one in ("names", "masses")]
     return None if None in needed else _both_ways(universe)
 
 
 def _named(atoms: Atoms, *patterns: str) -> np.ndarray:
-    """Mask of atoms by patterns of names: a selection takes twenty times as long."""
+    """Mask of atoms by patterns of names; twenty times as fast as a selection."""
     names = atoms.names
     known = {name: any(fnmatchcase(name, one) for one in patterns) for name in set(names)}
     return np.fromiter(map(known.__getitem__, names), bool, len(names))
 
 
 def _missed(atoms: Atoms, atomgroup: Atoms, guessed: str, is_charged: np.ndarray) -> Atoms:
-    """Atoms that a guess leaves out, which has all that are charged enough."""
+    """Return the atoms that a guess by charge leaves out; empty if all have a large charge."""
     return atoms[:0] if is_charged.all() else atoms - atomgroup.select_atoms(guessed)

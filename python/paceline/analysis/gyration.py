@@ -22,9 +22,9 @@ from paceline.transform.atom_choice import check_not_empty, known_weights, masse
 from paceline.transform.compounds import compound_of_atoms
 from paceline.transform.matching import described
 
-#: Compounds that are measured each by itself.
+#: Compounds that are measured separately.
 COMPOUNDS = ("residues", "segments", "fragments")
-#: Numbers that the core computes of a compound.
+#: Number of values that the kernel computes for a compound.
 N_NUMBERS = 9
 
 
@@ -35,34 +35,34 @@ class Gyration(AnalysisBase):
       \mathsf{T} = \frac{1}{M} \sum_i m_i (\mathbf{x}_i - \mathbf{c})
                    (\mathbf{x}_i - \mathbf{c})^\mathsf{T}$$
 
-    with the center of mass $\mathbf{c}$ and the mass $M$. Of the eigenvalues $\lambda_k$ of
-    $\mathsf{T}$ and their mean $\bar\lambda$ are made (Dima & Thirumalai 2004, J. Phys. Chem. B
-    108, 6564)
+    with the center of mass $\mathbf{c}$ and the mass $M$. With the eigenvalues $\lambda_k$ of
+    $\mathsf{T}$ and their mean $\bar\lambda$, asphericity and shape parameter are (Dima &
+    Thirumalai 2004, J. Phys. Chem. B 108, 6564)
 
     $$\Delta = \frac{3}{2} \frac{\sum_k (\lambda_k - \bar\lambda)^2}{(\sum_k \lambda_k)^2}, \quad
       S = 27 \frac{\prod_k (\lambda_k - \bar\lambda)}{(\sum_k \lambda_k)^3}$$
 
-    These are `AtomGroup.radius_of_gyration`, `gyration_moments`, `asphericity` and
-    `shape_parameter` of MDAnalysis, of all frames. Molecules must be whole.
+    These values equal MDAnalysis's `AtomGroup.radius_of_gyration`, `gyration_moments`,
+    `asphericity` and `shape_parameter` in each frame. Molecules must be whole.
 
     Parameters
     ----------
     atomgroup : AtomGroup or Universe
-        The atoms; also a group that updates itself, whose atoms workers find in each frame.
+        Atoms. For an UpdatingAtomGroup, workers evaluate the selection in each frame.
     compound : {"group", "residues", "segments", "fragments"}
-        Compute these numbers for all atoms together, or for those of each residue, segment or
-        molecule. Of a group that updates itself these are all that may have atoms in it, and in
-        each frame only the group's own atoms of them count.
+        Compute the values for all atoms together, or for each residue, segment or molecule. For an
+        UpdatingAtomGroup, the compounds are all that may contain selected atoms. In each frame,
+        only the selected atoms of a compound are used.
     weights : {"mass", None}
-        None gives all atoms the same weight instead of their mass.
+        Weights of the atoms: masses, or equal weights for None.
 
     Attributes
     ----------
     results.rg : numpy.ndarray of float64, shape (n_frames,) or (n_frames, n_compounds)
-        Radii of gyration, Å. This and the following arrays have an axis of compounds if they are
-        not the group. NaN where a position is, and for damaged frames that were left out.
+        Radii of gyration, Å. This array and the following ones have an axis of compounds unless
+        `compound` is "group". NaN if a position is NaN, and for damaged frames that were left out.
     results.rg_components : numpy.ndarray of float64, shape (..., 3)
-        Radii of gyration about the axes x, y and z, Å, as those of `gmx gyrate`.
+        Radii of gyration about the axes x, y and z, Å, as in `gmx gyrate`.
     results.gyration_moments : numpy.ndarray of float64, shape (..., 3)
         Eigenvalues of the gyration tensor, ascending, Å².
     results.asphericity : numpy.ndarray of float64, shape (n_frames,) or (n_frames, n_compounds)
@@ -70,28 +70,28 @@ class Gyration(AnalysisBase):
     results.shape_parameter : numpy.ndarray of float64, the same shape
         From -1/4 (oblate) over 0 (a sphere) to 2 (a straight line).
     results.compounds : numpy.ndarray of int64, shape (n_compounds,)
-        Indices of the residues, segments or fragments in the Universe; of compounds alone.
+        Indices of the residues, segments or fragments in the Universe; not for "group".
     results.counts : numpy.ndarray of int64, shape (n_frames,) or (n_frames, n_compounds)
-        Number of atoms in each frame, of a group that updates itself alone. If damaged frames were
-        left out it is of float64, and NaN for these. Where no atom has a mass all numbers are NaN,
-        and if it is so of the whole group, a warning names the first such frame; where one has, its
-        radius is 0 and it has no shape: NaN.
+        Number of atoms in each frame, only for an UpdatingAtomGroup. If damaged frames were left
+        out, the dtype is float64, and the number is NaN for these frames. If no atom has a mass,
+        all values are NaN, and for the whole group, a warning names the first such frame. If only
+        one atom has a mass, the radius is 0, and the shape is NaN.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
 
     Raises
     ------
     SelectionError
-        The group holds no atoms, or no atom can ever be in one that updates itself; or a compound
-        of a fixed group has less than two atoms that have a mass.
+        The group is empty, no atom can be in an UpdatingAtomGroup, or a compound of a fixed group
+        has less than two atoms with a mass.
     UnsupportedError
-        The topology has no masses, or no bonds that tell fragments; or a group updates itself, and
-        workers cannot evaluate it.
+        The topology has no masses, or no bonds for fragments, or workers cannot evaluate an
+        UpdatingAtomGroup.
     ValueError
-        Parameters that make no sense. In the run, as `AnalysisError`: all atoms of a compound are
-        at the same place.
+        Parameters are invalid. In the run, as `AnalysisError`: all atoms of a compound have the
+        same position.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class Gyration(AnalysisBase):
         description=(
             "Radius of gyration (Å), also about x, y and z, moments of the gyration tensor (Å²), "
             "asphericity and shape parameter of each frame, weighted by mass. Molecules must be "
-            "whole: --unwrap makes them so."
+            "whole (--unwrap)."
         ),
         section="structure.md#radius-of-gyration-and-shape",
         select=SOLUTE,
@@ -141,7 +141,7 @@ class Gyration(AnalysisBase):
         atoms, self._finder, self._described = follow_if_changing(atomgroup, "Gyration")
         super().__init__(atoms, verbose=verbose)
         check_not_empty(self.atomgroup, "Gyration: the group")
-        # A changing group also reads atoms that decide who is in it.
+        # An updating group also reads the atoms that its selection depends on.
         self.needs_whole = self._finder is None
         self.needs_together = self.needs_whole and compound == "group"
         self.compound, self.weights = compound, known_weights(weights)
@@ -165,12 +165,12 @@ class Gyration(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms of each compound, one after the other; those that a changing group reads."""
+        """Indices of the atoms of each compound; for an updating group, of all atoms it reads."""
         atoms = self.atomgroup.indices
         return atoms if self._finder is not None else atoms[self._order]
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {
             "atoms": self._described or describe_atoms(self.atomgroup),
             "compound": self.compound,
@@ -178,9 +178,9 @@ class Gyration(AnalysisBase):
         }
 
     def prepare(self) -> PerFrame:
-        """All that the kernel needs are sizes and weights."""
+        """Make the worker part from sizes and weights of the compounds."""
         if self._finder is not None:
-            # Of compounds that have no atom which may be in the group, the place does not matter.
+            # For compounds without atoms that may be selected, any index is valid.
             places = np.searchsorted(self._compounds, self._numbers)
             return _OfFrames(self._finder, places, len(self._compounds), self._weights)
         weights = None if self._weights is None else self._weights[self._order]
@@ -188,7 +188,7 @@ class Gyration(AnalysisBase):
         return CoreRows("gyration", self._sizes, weights, shape=shape)
 
     def finish(self, value: np.ndarray) -> None:
-        """Take the numbers apart."""
+        """Split the values of the kernel into results."""
         titles = {"Rg (Å)": "Rg"}
         arrays: dict[str, np.ndarray] = {}
         if self.compound == "group":
@@ -226,16 +226,16 @@ class Gyration(AnalysisBase):
         )
 
     def _warn_of_frames(self, without: np.ndarray) -> None:
-        """Warn of frames in which the group has no atom that weighs anything."""
+        """Warn of frames in which no atom of the group has a mass."""
         if without.any():
             what = "atom" if self.weights is None else "atom with a mass"
             warn(
                 f"Gyration: {self._described} has no {what} in {many(int(without.sum()), 'frame')},"
-                f" the first is {self.frames[without][0]}: its numbers are NaN there"
+                f" the first is {self.frames[without][0]}: values are NaN in these frames"
             )
 
     def _compound_of_atoms(self) -> np.ndarray:
-        """Find the number of each atom's compound."""
+        """Return the number of each atom's compound."""
         if self.compound == "group":
             return np.zeros(len(self.atomgroup), dtype=np.int64)
         one_of("compound", self.compound, "group", *COMPOUNDS)
@@ -243,7 +243,7 @@ class Gyration(AnalysisBase):
         return np.asarray(numbers, dtype=np.int64)
 
     def _check_shapes(self) -> None:
-        """Raise `SelectionError` where a compound has less than two atoms that weigh anything."""
+        """Raise `SelectionError` if a compound has less than two atoms with a mass."""
         heavy = np.ones(len(self._order), bool)
         if self._weights is not None:
             heavy = self._weights[self._order] > 0
@@ -258,12 +258,12 @@ class Gyration(AnalysisBase):
             raise SelectionError(
                 f"Gyration: {one} (the first is that of {described(first)}) {verb} less than two "
                 f"atoms{with_mass}"
-                " and so no shape; select others"
+                ", so the shape is undefined; use another selection"
             )
 
 
 class _OfFrames(PerFrame):
-    """Worker part for a group that changes: numbers of each compound, then that of its atoms."""
+    """Worker part for an updating group: values of each compound, and its number of atoms."""
 
     returns_new = True
 

@@ -50,18 +50,18 @@ from paceline.transform.bond_lists import bond_list, give_bonds_to_select
 if TYPE_CHECKING:
     import MDAnalysis.analysis.hydrogenbonds.hbond_analysis
 
-#: Modules of MDAnalysis's package are found as ours are (see `paceline.analysis`).
+#: Required by the import hook for submodules that only MDAnalysis has (see `paceline.analysis`).
 __path__: list[str] = []
 
-#: Å and degrees of criteria that have no parameters; of the last, Å for each squared degree.
+#: Distances (Å) and angles (degrees) of fixed criteria; the last number is in Å per degree squared.
 CRITERIA = {
     "baker_hubbard": (2.5, 120.0),
     "gromacs": (3.5, 30.0),
     "wernet_nilsson": (3.3, 0.00044),
 }
-#: Limits of MDAnalysis's criterion, if none are given: Å and degrees.
+#: Default limits of MDAnalysis's criterion, Å and degrees.
 D_A_CUTOFF, D_H_A_ANGLE_CUTOFF = 3.0, 150
-#: How atoms are known that no selection names, in messages.
+#: Description in messages of how atoms without a selection are guessed.
 GUESSED = {
     "hydrogens": ", by masses from 0.9 to 1.1 u and charges above 0.3 e",
     "acceptors": ", by charges below -0.5 e",
@@ -69,9 +69,9 @@ GUESSED = {
 
 
 class HydrogenBondAnalysis(AnalysisBase):
-    r"""Hydrogen bonds of each frame.
+    r"""Hydrogen bonds in each frame.
 
-    A donor D with a hydrogen H and an acceptor A are bonded if they meet a criterion:
+    A donor D with a hydrogen H and an acceptor A form a bond if they meet a criterion:
 
     | criterion | bond |
     | --- | --- |
@@ -80,63 +80,64 @@ class HydrogenBondAnalysis(AnalysisBase):
     | wernet_nilsson | D–A < 3.3 Å - 0.00044 δ², δ the angle H–D–A in degrees (Wernet et al. 2004) |
     | gromacs | D–A ≤ 3.5 Å, and the angle H–D–A ≤ 30° (Luzar & Chandler 1996) |
 
-    Where D–A counts, it must be more than 1 Å, too.
+    If a criterion limits D–A, this distance must also be more than 1 Å.
 
-    Distances and angles are between nearest images, in cells of any angles. By "mdanalysis", bonds,
-    their order, distances and angles are those of MDAnalysis's class to the last bit; but no atom
-    is its own donor, where selections overlap.
+    Distances and angles are between nearest images, in cells of any shape. With "mdanalysis",
+    bonds, their order, distances and angles equal those of MDAnalysis's class to the last bit. The
+    only exception: if selections overlap, no atom is its own donor.
 
     Parameters
     ----------
     universe : Universe or AtomGroup
-        The system, or the atoms among which donors, hydrogens and acceptors are.
+        System, or the atoms that contain donors, hydrogens and acceptors.
     donors_sel, hydrogens_sel, acceptors_sel : str, optional
-        Selections. Without `donors_sel`, the donor of a hydrogen is the atom that it is bonded to,
-        the first if there are several. Without the others they are guessed by mass and charge,
-        `guess_hydrogens` and `guess_acceptors`, or where the topology has no charges by names and
-        bonds: hydrogens bonded to N or O, and all N and O with a bond. A warning says where
-        hydrogens bonded to N or O have too little charge for that, as most have in Amber's force
-        fields, or oxygens that bind one heavy atom at most, as most have in OPLS's.
+        Selections. Without `donors_sel`, the donor of a hydrogen is the first atom bonded to it.
+        Hydrogens and acceptors without a selection are guessed by mass and charge
+        (`guess_hydrogens`, `guess_acceptors`). If the topology has no charges, hydrogens are those
+        bonded to N or O, and acceptors are all N and O with a bond. A warning reports hydrogens
+        bonded to N or O whose charge is too small, as for most hydrogens in Amber's force fields.
+        It also reports oxygens with at most one bonded heavy atom whose charge is too small, as for
+        most of them in OPLS's force fields.
     between : (str, str) or list of them, optional
-        Only bonds between atoms of these two selections, in either direction; of any of several
-        pairs. They are selected once.
+        Only bonds between atoms of these two selections, in either direction; with several pairs,
+        of any pair. The selections are evaluated once.
     d_h_cutoff : float
-        Donors and hydrogens are pairs within it, Å, if `donors_sel` is given.
+        With `donors_sel`: maximum distance between a donor and its hydrogen, Å.
     d_a_cutoff : float
-        Largest distance from donor to acceptor, Å.
+        Maximum distance between donor and acceptor, Å.
     d_h_a_angle_cutoff : float
-        Smallest angle at the hydrogen, degrees.
+        Minimum angle at the hydrogen, degrees.
     update_selections : bool
-        Choose the atoms of selections by positions, such as `around 5 protein`, in each frame, and
-        not only in the present one; and search the pairs of donors and hydrogens, if `donors_sel`
-        is given.
+        Evaluate selections that depend on positions, such as `around 5 protein`, in each frame
+        instead of only in the present one. With `donors_sel`, also search the pairs of donors and
+        hydrogens in each frame.
     criterion : {"mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"}
-        Criterion, of which all but "mdanalysis" have their own limits. The cutoffs above are
-        refused with these.
+        Criterion for a bond. All criteria but "mdanalysis" have fixed limits, and do not accept the
+        cutoffs above.
 
     Attributes
     ----------
     results.hbonds : numpy.ndarray of float64, shape (n_bonds, 6)
-        Of each bond the frame, the indices of donor, hydrogen and acceptor, the distance D–A (Å)
-        and the angle D–H–A (degrees). More than 1 GiB are in a temporary file.
+        For each bond: frame, indices of donor, hydrogen and acceptor, distance D–A (Å), and angle
+        D–H–A (degrees). More than 1 GiB are in a temporary file.
     results.counts : numpy.ndarray of int64, shape (n_frames,)
-        Number of bonds in each frame. If damaged frames were left out it is of float64, and NaN
-        for these, which have no bonds.
+        Number of bonds in each frame. If damaged frames were left out, the dtype is float64, and
+        the number is NaN for these frames, which have no bonds.
     results.offsets : numpy.ndarray of int64, shape (n_frames + 1,)
-        Index of each frame's first bond, and of the end.
+        Index of each frame's first bond, and the total number of bonds.
 
     Raises
     ------
     SelectionError
-        No donors, hydrogens or acceptors; or a hydrogen that has no bond.
+        There are no donors, hydrogens or acceptors, or a hydrogen has no bond.
     UnsupportedError
-        A selection by positions that workers cannot evaluate, as for `SelectedAtoms`.
+        Workers cannot evaluate a selection by positions, as for `SelectedAtoms`.
     MDAnalysis.exceptions.NoDataError
-        The topology has no bonds where these are needed, nor charges or masses to guess by.
+        The topology lacks the bonds, charges or masses that are needed.
     ValueError
-        An unknown criterion. In the run: cutoffs that are no lengths or angles, or that the
-        criterion does not take; as `AnalysisError`, a position that is NaN, a cell that is
-        impossible or lower than the cutoff.
+        The criterion is unknown. In the run: cutoffs are not lengths or angles, or do not belong to
+        the criterion; as `AnalysisError`: a position is NaN, or a cell is invalid or smaller than
+        the cutoff.
 
     Examples
     --------
@@ -152,12 +153,12 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     declaration = Declaration(
         name="hbonds",
-        summary="hydrogen bonds: their number, and as .npz each of them",
+        summary="number of hydrogen bonds, and as .npz the bonds themselves",
         description=(
-            "Number of hydrogen bonds in each frame; as .npz also each bond: frame, donor, "
-            "hydrogen, acceptor, distance (Å) and angle (degrees). Donors are known by bonds, "
-            "hydrogens and acceptors by mass and charge, of the selected atoms; where the topology "
-            "has no charges, by names and bonds."
+            "Number of hydrogen bonds in each frame. A .npz file also contains each bond: frame, "
+            "donor, hydrogen, acceptor, distance (Å) and angle (degrees). In the selected atoms, "
+            "donors are found by bonds, and hydrogens and acceptors by mass and charge, or, "
+            "without charges in the topology, by names and bonds."
         ),
         section="hydrogen-bonds.md#hydrogen-bonds",
         select="protein, or the atoms of --between",
@@ -166,12 +167,10 @@ class HydrogenBondAnalysis(AnalysisBase):
             'md.tpr md.xtc --between protein "resname SOL" --correlation correlation.csv',
         ),
         options=(
-            Option(
-                "between", "only bonds between atoms of these two", nargs=2, metavar="SELECTION"
-            ),
+            Option("between", "only bonds between these two groups", nargs=2, metavar="SELECTION"),
             Option(
                 "donors_sel",
-                "donors, which are then known by their distance from hydrogens",
+                "donors; hydrogens are then assigned to them by distance",
                 metavar="SELECTION",
             ),
             Option("hydrogens_sel", "hydrogens", metavar="SELECTION"),
@@ -193,9 +192,9 @@ class HydrogenBondAnalysis(AnalysisBase):
         ),
         counterpart="hydrogenbonds.HydrogenBondAnalysis",
         further={
-            "frequent": "write in which fraction of the frames each bond is",
-            "timeline": "write in which frames the 20 most frequent bonds are; as a figure, a "
-            "bar code",
+            "frequent": "write the fraction of frames in which each bond exists",
+            "timeline": "write the frames in which the 20 most frequent bonds exist; as a figure, "
+            "a bar code",
             "correlation": CORRELATION.format("bonds"),
         },
         chooses=True,
@@ -205,11 +204,11 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     SHARED_RESULTS = ("hbonds",)
 
-    #: Updating groups of selections that choose other atoms in each frame.
+    #: Updating groups of selections that depend on positions.
     _changing: dict[str, UpdatingAtoms]
-    #: Atoms that are analysed, in messages; the command line names its option.
+    #: Description of the analysed atoms in messages; the command line sets its option.
     which_atoms = "that are analysed"
-    #: Find donors, hydrogens and acceptors in each frame; None if all of them stay the same.
+    #: Finders of donors, hydrogens and acceptors in each frame; None if no selection is updated.
     _found: list[GroupFinder | FixedGroup] | None
 
     def __init__(
@@ -254,7 +253,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     def like(
         cls, theirs: "MDAnalysis.analysis.hydrogenbonds.hbond_analysis.HydrogenBondAnalysis"
     ) -> Self:
-        """Make one with the atoms and cutoffs of MDAnalysis's."""
+        """Make an analysis with the atoms and cutoffs of MDAnalysis's."""
         ours = cls.__new__(cls)
         AnalysisBase.__init__(ours, theirs.u)
         ours.u, ours.criterion, ours._changing, ours._found = theirs.u, "mdanalysis", {}, None
@@ -270,13 +269,13 @@ class HydrogenBondAnalysis(AnalysisBase):
                 ours._donors, ours._hydrogens = theirs._donors, theirs._hydrogens
                 ours._acceptors = theirs._acceptors
             ours.check_atoms()
-        except SelectionError as error:  # it finds none
+        except SelectionError as error:  # MDAnalysis's analysis would find no bonds
             raise UnsupportedError(f"{error}") from None
         return ours
 
     @property
     def _selections(self) -> dict[str, str | None]:
-        """Selections of donors, hydrogens and acceptors."""
+        """Selections of donors, hydrogens and acceptors, by name."""
         return {
             "donors": self._donors_sel,
             "hydrogens": self._hydrogens_sel,
@@ -285,7 +284,7 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     @property
     def _chosen(self) -> dict[str, Atoms]:
-        """Donors, hydrogens and acceptors in the present frame."""
+        """Donors, hydrogens and acceptors in the present frame, by name."""
         return {
             "donors": self._donors,
             "hydrogens": self._hydrogens,
@@ -294,18 +293,18 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     @property
     def _is_searched(self) -> bool:
-        """True if the pairs of donors and hydrogens are searched in each frame."""
+        """True if pairs of donors and hydrogens are searched in each frame."""
         return self._donors_sel is not None and self.update_selections
 
     def _check_charges(self) -> None:
-        """Raise `NoDataError` where there are no charges to guess by, nor names and bonds."""
+        """Raise `NoDataError` if atoms cannot be guessed by charges, nor by names and bonds."""
         from MDAnalysis.exceptions import NoDataError
 
         if not (has_attribute(self.atomgroup, "charges") or self._guesses_by_name):
             raise NoDataError(
                 "HydrogenBondAnalysis: hydrogens and acceptors are guessed by charge, or by names "
-                "and bonds, and the topology has no charge information and no bonds: load one that "
-                "has them (TPR, PSF, PRMTOP, …), choose them by hydrogens_sel= and acceptors_sel=, "
+                "and bonds, but the topology has no charge information and no bonds: use one "
+                "with them (TPR, PSF, PRMTOP, …), set hydrogens_sel= and acceptors_sel=, "
                 "or let bonds be guessed by distance: guess_bonds=True (--guess-bonds)"
             )
         if self._guesses_by_name:
@@ -313,29 +312,29 @@ class HydrogenBondAnalysis(AnalysisBase):
             n_lacking = int(np.isin(self.atomgroup.indices, found.lacking).sum())
             if n_lacking:
                 warn(
-                    f"HydrogenBondAnalysis: {many(n_lacking, 'atom')} that are analysed have no "
-                    f"bonds, and so no hydrogen bonds; bonds: {found.note}"
+                    f"HydrogenBondAnalysis: {many(n_lacking, 'analysed atom')} have no "
+                    f"bonds, and therefore no hydrogen bonds; bonds: {found.note}"
                 )
 
     @property
     def _guesses_by_name(self) -> bool:
-        """True if hydrogens and acceptors are guessed by names and bonds, for want of charges."""
+        """True if atoms are guessed by names and bonds, because the topology has no charges."""
         atoms = self.atomgroup
         known = has_attribute(atoms, "names") and not has_attribute(atoms, "charges")
         return known and len(bond_list(self.u).bonds) > 0
 
     def _check_between(self) -> None:
-        """Warn of a group that has no atom among those of the analysis."""
+        """Warn of a group of `between` without analysed atoms."""
         for group in (group for pair in self.between_ags or () for group in pair):
             if not np.isin(group.indices, self.atomgroup.indices).any():
                 warn(
-                    "HydrogenBondAnalysis: a group of between= has no atom among the "
-                    f"{len(self.atomgroup):,} atoms that are analysed, so that it has no bonds; "
-                    "analyse more atoms, or choose another group"
+                    "HydrogenBondAnalysis: a group of between= contains none of the "
+                    f"{len(self.atomgroup):,} analysed atoms, so it has no bonds; "
+                    "analyse more atoms, or use another group"
                 )
 
     def _select(self) -> None:
-        """Choose acceptors, donors and hydrogens."""
+        """Select acceptors, donors and hydrogens."""
         self._changing, self._found = {}, None
         self._acceptors = self._choose("acceptors")
         hydrogens = self._choose("hydrogens")
@@ -360,13 +359,13 @@ class HydrogenBondAnalysis(AnalysisBase):
             self._donors, self._hydrogens = self._donors[pairs[:, 0]], hydrogens[pairs[:, 1]]
 
     def _atoms_of(self, selection: str, *, updating: bool = False) -> Atoms:
-        """Select atoms of the analysis; by names of groups, too, where the Universe knows such."""
+        """Select atoms of the analysis, also by names of groups if the Universe has them."""
         give_bonds_to_select(self.u, selection)
         within = getattr(self.u, "select_within", type(self.atomgroup).select_atoms)
         return within(self.atomgroup, selection, updating=updating)
 
     def _choose(self, name: str) -> Atoms:
-        """Select atoms of the present frame, and note a selection that chooses others in each."""
+        """Select atoms in the present frame; remember a selection that depends on positions."""
         selection, what = self._selections[name] or "", f"HydrogenBondAnalysis: {name}_sel"
         check_selection(selection)
         with naming_lacks(what, selection):
@@ -378,9 +377,9 @@ class HydrogenBondAnalysis(AnalysisBase):
         return group.atoms
 
     def _follow(self) -> list[GroupFinder | FixedGroup]:
-        """Make what finds donors, hydrogens and acceptors on workers.
+        """Make the objects with which workers find donors, hydrogens and acceptors.
 
-        Without `donors_sel`, the donors are one of each atom that `hydrogens` reads.
+        Without `donors_sel`, there is one donor for each atom that the finder of hydrogens reads.
         """
         found = {
             name: follow(self._changing[name], f"HydrogenBondAnalysis: {name}_sel")
@@ -392,7 +391,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             hydrogens = found["hydrogens"]
             read = hydrogens.read.copy()
             donors = donors_of(self.u, self.u.atoms[read[hydrogens.may_choose]]).indices
-            # Others are their own donors: they have no bonds.
+            # Set each atom with a donor outside the analysis as its own donor, so it has no bonds.
             inside = np.isin(donors, self.atomgroup.indices)
             read[hydrogens.may_choose] = np.where(inside, donors, read[hydrogens.may_choose])
             found["donors"] = FixedGroup(read)
@@ -410,23 +409,23 @@ class HydrogenBondAnalysis(AnalysisBase):
         Parameters
         ----------
         select : str
-            Atoms among which they are.
+            Selection that contains the hydrogens.
         max_mass : float
-            Largest mass, u.
+            Maximum mass, u.
         min_charge : float
-            Least charge, e.
+            Minimum charge, e.
         min_mass : float
-            Least mass, u.
+            Minimum mass, u.
 
         Returns
         -------
         str
-            A selection by residue names and names, or by types.
+            Selection by residue names and atom names, or by types.
         """
         return _theirs().guess_hydrogens(self, select, max_mass, min_charge, min_mass)
 
     def _guess_all_hydrogens(self) -> str:
-        """Guess hydrogens; warn of those that are bonded to N or O and have too little charge."""
+        """Guess hydrogens; warn of those bonded to N or O whose charge is too small."""
         if self._guesses_by_name:
             return POLAR_HYDROGENS
         guessed = self._hydrogens_by_charge()
@@ -434,7 +433,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         return guessed
 
     def _hydrogens_by_charge(self) -> str:
-        """Guess hydrogens, also those that were made heavier, as names and bonds tell."""
+        """Guess hydrogens by charge, including those with a repartitioned mass."""
         return self.guess_hydrogens(max_mass=heaviest_hydrogen(self.u.atoms))
 
     def guess_donors(self, select: str = "all", max_charge: float = -0.5) -> str:
@@ -443,14 +442,14 @@ class HydrogenBondAnalysis(AnalysisBase):
         Parameters
         ----------
         select : str
-            Atoms among which they are.
+            Selection that contains the donors.
         max_charge : float
-            Largest charge, e.
+            Maximum charge, e.
 
         Returns
         -------
         str
-            A selection by residue names and names, or by types.
+            Selection by residue names and atom names, or by types.
         """
         return _theirs().guess_donors(self, select, max_charge)
 
@@ -460,19 +459,19 @@ class HydrogenBondAnalysis(AnalysisBase):
         Parameters
         ----------
         select : str
-            Atoms among which they are.
+            Selection that contains the acceptors.
         max_charge : float
-            Largest charge, e.
+            Maximum charge, e.
 
         Returns
         -------
         str
-            A selection by residue names and names, or by types.
+            Selection by residue names and atom names, or by types.
         """
         return _theirs().guess_acceptors(self, select, max_charge)
 
     def _guess_all_acceptors(self) -> str:
-        """Guess acceptors; warn of oxygens that have too little charge, but for ethers."""
+        """Guess acceptors; warn of oxygens, except in ethers, whose charge is too small."""
         if self._guesses_by_name:
             return POLAR_ACCEPTORS
         guessed = self.guess_acceptors()
@@ -505,7 +504,7 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     @property
     def hydrogens_sel(self) -> str | None:
-        """Selection of hydrogens; set to None, they are guessed."""
+        """Selection of hydrogens; if it is None, hydrogens are guessed."""
         return self._hydrogens_sel
 
     @hydrogens_sel.setter
@@ -515,7 +514,7 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     @property
     def acceptors_sel(self) -> str | None:
-        """Selection of acceptors. If it is None, acceptors are guessed."""
+        """Selection of acceptors; if it is None, acceptors are guessed."""
         return self._acceptors_sel
 
     @acceptors_sel.setter
@@ -525,10 +524,10 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms that are read: ndarray of int64, shape (n_atoms,).
+        """Indices of the atoms to read: int64, shape (n_atoms,).
 
-        Donors, hydrogens and acceptors, each once; or if a selection changes, all that may be such,
-        or whose positions it needs.
+        The atoms are donors, hydrogens and acceptors, without repeats. If a selection depends on
+        positions, they are all atoms that it may select, or whose positions it needs.
         """
         if self._found is not None:
             return np.concatenate([group.read for group in self._found])
@@ -538,7 +537,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         return sorted_unique(*(group.indices for group in groups))
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         given: dict[str, object] = {}
         for name in ("donors", "hydrogens", "acceptors"):
             if name in self._changing:
@@ -557,36 +556,36 @@ class HydrogenBondAnalysis(AnalysisBase):
         return given
 
     def check_atoms(self) -> None:
-        """Raise `SelectionError` where there can be no bonds."""
+        """Raise `SelectionError` if hydrogen bonds are impossible."""
         fixed = self._donors, self._hydrogens, self._acceptors
         donors, hydrogens, acceptors = self._found or [FixedGroup(one.indices) for one in fixed]
         if not (self._donors_sel is None or self._is_searched or len(hydrogens.read)):
             raise SelectionError(
                 f"HydrogenBondAnalysis: there is no hydrogen within d_h_cutoff={self.d_h_cutoff} Å "
-                "of a donor: choose others by hydrogens_sel= and donors_sel=, or give a larger one"
+                "of a donor: set hydrogens_sel= and donors_sel=, or a larger cutoff"
             )
         for name, group in (("hydrogens", hydrogens), ("donors", donors), ("acceptors", acceptors)):
             if not group.may_choose.any():
                 raise SelectionError(f"HydrogenBondAnalysis: {self._lack_of(name)}")
 
     def _lack_of(self, name: str) -> str:
-        """Say why there are no donors, hydrogens or acceptors, and how to give them."""
+        """Describe why there are no donors, hydrogens or acceptors, and the remedy."""
         selection = self._selections[name]
         among = f"among the {len(self.atomgroup):,} atoms {self.which_atoms}"
         if selection and len(self._atoms_of(selection)):
             return (
-                f"no hydrogen {among} is bonded to another one of these: choose more atoms, or "
-                "donors by donors_sel="
+                f"no hydrogen {among} is bonded to another one of these atoms: use more atoms, or "
+                "set donors_sel="
             )
         guess = self._hydrogens_by_charge if name == "hydrogens" else self.guess_acceptors
         is_guess = has_attribute(self.atomgroup, "charges") and selection == guess()
         if not selection or is_guess:
             known = GUESSED.get(name, "")
-            return f"there are no {name} {among}{known}: choose them by {name}_sel=, or more atoms"
-        return f"no atom {among} is of {name}_sel={selection!r}: choose others"
+            return f"there are no {name} {among}{known}: set {name}_sel=, or use more atoms"
+        return f"no atom {among} matches {name}_sel={selection!r}: use another selection"
 
     def _check_limits(self) -> None:
-        """Raise `ValueError` for limits that make no sense, or that the criterion does not take."""
+        """Raise `ValueError` for limits that are invalid or do not belong to the criterion."""
         length("d_h_cutoff", self.d_h_cutoff)
         length("d_a_cutoff", self.d_a_cutoff)
         if not 0 <= self.d_h_a_angle <= 180:
@@ -595,26 +594,26 @@ class HydrogenBondAnalysis(AnalysisBase):
             )
         if 0 < self.d_h_a_angle < 60:
             warn(
-                f"d_h_a_angle_cutoff={self.d_h_a_angle:g} is the smallest angle at the hydrogen, "
-                "where a straight bond has 180°; the largest angle at the donor, as in GROMACS, "
-                "is that of criterion='gromacs'"
+                f"d_h_a_angle_cutoff={self.d_h_a_angle:g} is the minimum angle at the hydrogen, "
+                "where a straight bond has 180°; for a maximum angle at the donor, as in GROMACS, "
+                "use criterion='gromacs'"
             )
         given = self.d_a_cutoff, self.d_h_a_angle
         if self.criterion != "mdanalysis" and given != (D_A_CUTOFF, D_H_A_ANGLE_CUTOFF):
             raise ValueError(
-                f"criterion={self.criterion!r} has limits of its own: leave d_a_cutoff= and "
-                "d_h_a_angle_cutoff= out, or take criterion='mdanalysis'"
+                f"criterion={self.criterion!r} has fixed limits: omit d_a_cutoff= and "
+                "d_h_a_angle_cutoff=, or use criterion='mdanalysis'"
             )
 
     def may_bond(self, group: Atoms) -> bool:
-        """True if an atom of a group is, or in some frame may be, a donor or an acceptor."""
+        """True if an atom of a group can be a donor or an acceptor in any frame."""
         ends = (self._donors, self._acceptors)
         if self._found is not None:
             ends = (self.u.atoms[self._found[0].read], self.u.atoms[self._found[2].read])
         return any(np.isin(group.indices, one.indices).any() for one in ends)
 
     def prepare(self) -> Ragged:
-        """Find the atoms among those that are read."""
+        """Find the atoms in the decoded atoms, and make the worker part."""
         self._check_limits()
         self.check_atoms()
         within = float(self.d_h_cutoff) if self._is_searched else None
@@ -635,9 +634,9 @@ class HydrogenBondAnalysis(AnalysisBase):
     def _parts(
         self, donors: np.ndarray, acceptors: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-        """Number donors and acceptors by the groups that they are in; which numbers may be bonded.
+        """Number donors and acceptors by their groups, and list the numbers that may form bonds.
 
-        None if all may be.
+        Returns None if all atoms may form bonds.
         """
         if self.between_ags is None:
             return None
@@ -653,7 +652,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         return *numbers, np.ascontiguousarray(allowed.any(axis=2))  # type: ignore[return-value]
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
-        """Keep the bonds, and count them."""
+        """Set the bonds, and count them in each frame."""
         offsets, hbonds = value
         if hbonds.ndim == 1:  # no frame could be read
             hbonds = np.empty((0, 6))
@@ -668,22 +667,23 @@ class HydrogenBondAnalysis(AnalysisBase):
         )
 
     def count_by_time(self) -> np.ndarray:
-        """Count the bonds of each frame.
+        """Count the bonds in each frame.
 
         Returns
         -------
         numpy.ndarray of int64, shape (n_frames,)
-            Float64, with NaN for damaged frames that were left out, if there are any.
+            Number of bonds. If damaged frames were left out, the dtype is float64, with NaN for
+            these frames.
         """
         return self.results.counts
 
     def count_by_type(self) -> np.ndarray:
-        """Count the bonds of all frames by residue names and types of donor and acceptor.
+        """Count the bonds of all frames by residue name and atom type of donor and acceptor.
 
         Returns
         -------
         numpy.ndarray of str, shape (n_types, 3)
-            "residue:type" of donor and acceptor, and the number, in alphabetical order.
+            "residue:type" of donor and acceptor, and the number of bonds, sorted alphabetically.
         """
         ends, counts = self._unique([1, 3])
         donors, acceptors = (self.u.atoms[column] for column in ends.T)
@@ -700,12 +700,12 @@ class HydrogenBondAnalysis(AnalysisBase):
         return np.array(counted, dtype=str).reshape(-1, 3)
 
     def count_by_ids(self) -> np.ndarray:
-        """Count the frames of each bond, of the same donor, hydrogen and acceptor.
+        """Count the frames of each bond, identified by donor, hydrogen and acceptor.
 
         Returns
         -------
         numpy.ndarray of int64, shape (n_unique, 4)
-            Ids (not indices) of the atoms, and the number; the most frequent first.
+            Ids (not indices) of the atoms, and the number of frames; most frequent bonds first.
         """
         atoms, counts = self._unique([1, 2, 3])
         rows, total = _summed(self.u.atoms.ids[atoms], counts)
@@ -713,13 +713,13 @@ class HydrogenBondAnalysis(AnalysisBase):
         return unique[unique[:, 3].argsort()[::-1]]
 
     FURTHER_TABLES = ("frequent", "timeline")
-    #: Largest lag of the further table of correlations in time, frames; None for no such table.
+    #: Largest lag of the further table of time correlations, frames; None for no table.
     correlation_lags: int | None = None
 
     def further_tables(self) -> dict[str, Table]:
-        """Tabulate the most frequent bonds, and the frames in which the first of them are.
+        """Return tables of the most frequent bonds, and of the frames in which they exist.
 
-        If `correlation_lags` asks, correlations in time, too.
+        If `correlation_lags` is set, also return the table of time correlations.
         """
         tables = {"frequent": self._most_frequent()}
         tables["timeline"] = self._timeline(tables["frequent"])
@@ -731,7 +731,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         return tables
 
     def _most_frequent(self) -> Table:
-        """Tabulate the bonds that are in most frames, at most 1,000, by names of their atoms."""
+        """Make a table of the most frequent bonds, at most 1,000, by names of their atoms."""
         atoms, counts = self._unique([1, 2, 3])
         order = np.argsort(-counts, kind="stable")[:MOST_FREQUENT]
         columns = dict(zip(("donor", "hydrogen", "acceptor"), atoms[order].T, strict=True))
@@ -742,7 +742,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         return fractions_of_frames("hydrogen bond", labels, columns, counts[order], n_frames)
 
     def _timeline(self, frequent: Table) -> Table:
-        """Tabulate in which frames the most frequent bonds are."""
+        """Make a table of the frames in which the most frequent bonds exist."""
         atoms = [frequent.columns[name][:MOST_MARKED] for name in ("donor", "hydrogen", "acceptor")]
         bonds = self.results.hbonds[:, 1:4].astype(np.int64)
         places = np.full(len(bonds), MOST_MARKED)
@@ -753,11 +753,11 @@ class HydrogenBondAnalysis(AnalysisBase):
         return timeline_table(self, "hydrogen bond", labels, rows, places)
 
     def _unique(self, columns: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Find the different atoms in some columns, and the number of bonds of each."""
+        """Find the distinct combinations of atoms in some columns, and the number of bonds."""
         atoms = [self.results.hbonds[:, column].astype(np.intp) for column in columns]
         keys = atoms[0]
         for column in atoms[1:]:
-            # Numbered anew each time: 64 bits do not hold three indices of millions of atoms.
+            # Renumber in each step: three indices of millions of atoms exceed 64 bits.
             keys = np.unique(keys, return_inverse=True)[1].reshape(-1) * len(self.u.atoms) + column
         _, first, counts = np.unique(keys, return_index=True, return_counts=True)
         return np.column_stack([column[first] for column in atoms]), counts
@@ -765,24 +765,24 @@ class HydrogenBondAnalysis(AnalysisBase):
     def lifetime(
         self, tau_max: int = 20, window_step: int = 1, intermittency: int = 0
     ) -> np.ndarray:
-        """Compute MDAnalysis's autocorrelation of bonds; see `time_correlation` for others.
+        """Compute the autocorrelation of bonds as in MDAnalysis; see also `time_correlation`.
 
-        It is the mean over origins, of those that have bonds, of the fraction that is there still;
-        with `intermittency`, gaps of so many frames are filled first.
+        It is the fraction of bonds that exist again after each lag, averaged over time origins with
+        bonds. With `intermittency`, gaps of up to this number of frames are filled first.
 
         Parameters
         ----------
         tau_max : int
             Largest lag, frames.
         window_step : int
-            From one origin to the next, frames.
+            Distance between time origins, frames.
         intermittency : int
             Longest gap that counts as bonded, frames.
 
         Returns
         -------
         numpy.ndarray of float64, shape (2, tau_max + 1)
-            Lags, frames of the run, and values.
+            Lags in frames of the run, and values.
         """
         self._check_correlation()
         n_frames = self.n_frames
@@ -795,46 +795,46 @@ class HydrogenBondAnalysis(AnalysisBase):
         return np.vstack([np.arange(tau_max + 1), values])
 
     def _ends(self) -> np.ndarray:
-        """Number the hydrogen and the acceptor of each bond: int64, shape (n_bonds,)."""
+        """Number the pairs of hydrogen and acceptor of all bonds: int64, shape (n_bonds,)."""
         hydrogens, acceptors = self.results.hbonds[:, 2:4].T.astype(np.int64)
         return hydrogens * len(self.u.atoms) + acceptors
 
     def time_correlation(self, function: str = "intermittent", *, tau_max: int = 20) -> Results:
-        r"""Compute the correlation in time of the bonds between a hydrogen and an acceptor.
+        r"""Compute the time correlation of bonds between a hydrogen and an acceptor.
 
-        With $h(t)$, 1 while two are bonded and else 0, and sums over all pairs and origins $t$
-        that have a frame $t + \tau$:
+        $h(t)$ is 1 while the two atoms are bonded, otherwise 0. Sums are over all pairs of atoms,
+        and over all time origins $t$ for which the run has a frame $t + \tau$:
 
         | function | value |
         | --- | --- |
         | intermittent | $\sum h(t)\,h(t + \tau) / \sum h(t)$ (Luzar & Chandler 1996) |
         | continuous | $\sum h(t)\,h(t + 1) \cdots h(t + \tau) / \sum h(t)$ (Rapaport 1983) |
 
-        Sums are whole numbers, so that the values have the same bits everywhere.
+        Sums are integers, so the values have identical bits everywhere.
 
         Parameters
         ----------
         function : {"intermittent", "continuous"}
-            The function.
+            Kind of correlation function.
         tau_max : int
-            Largest lag, frames of the run.
+            Largest lag, in frames of the run.
 
         Returns
         -------
         Results
-            `tau`, lags in ps, and `correlation`: ndarrays of float64, shape (tau_max + 1,);
-            `lifetime`, float, ps: the integral up to the largest lag, too short unless the
-            correlation has decayed there; and `lifetime_interval`, half of the width of its 95 %
-            interval, by ten blocks of origins, of which each is left out once. It can be believed
-            where the run is 100 times as long as the lifetime, and is NaN where `tau_max` is more
-            than a fifth of the run.
+            `tau`, lag times in ps, and `correlation`: ndarrays of float64, shape (tau_max + 1,);
+            `lifetime`, float, ps: integral up to the largest lag, which is too small unless the
+            correlation has decayed; `lifetime_interval`, half the width of its 95 % interval, by
+            jackknife over ten blocks of time origins. The interval is reliable if the run is at
+            least 100 times as long as the lifetime. It is NaN if `tau_max` is more than a fifth of
+            the run.
 
         Raises
         ------
         UnsupportedError
-            Frames or their times are not equidistant, or damaged ones were left out.
+            Frames or their times are not equidistant, or damaged frames were left out.
         ValueError
-            An unknown function, a lag without frames, or no bonds.
+            The function is unknown, a lag has no frames, or there are no bonds.
         """
         self._check_correlation()
         ends, offsets = self._ends(), self.results.offsets
@@ -843,13 +843,13 @@ class HydrogenBondAnalysis(AnalysisBase):
         )
 
     def _check_correlation(self) -> None:
-        """Raise errors where frames make no series in time."""
-        _ = self.results.hbonds  # or `NotRunError`
+        """Raise an error if the frames of the run are not a time series."""
+        _ = self.results.hbonds  # raises `NotRunError` before a run
         check_presence(self, "hydrogen bonds")
 
 
 def _groups(universe: System, between: Sequence[Sequence[str] | str]) -> list[list[Atoms]]:
-    """Select the pairs of groups between which bonds are."""
+    """Select the pairs of groups of `between`."""
     is_pair = len(between) > 0 and isinstance(between[0], str)
     pairs: list[Any] = [between] if is_pair else list(between)
     if not pairs or any(isinstance(pair, str) or len(pair) != 2 for pair in pairs):
@@ -862,7 +862,7 @@ def _groups(universe: System, between: Sequence[Sequence[str] | str]) -> list[li
 
 
 def _summed(rows: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sum up the counts of equal rows."""
+    """Sum the counts of equal rows."""
     unique, number = np.unique(rows, axis=0, return_inverse=True)
     total = np.zeros(len(unique), dtype=np.int64)
     np.add.at(total, number.reshape(-1), counts)

@@ -1,4 +1,4 @@
-"""Say where distances to nearest images are not those that are meant."""
+"""Warnings about distances between nearest images that are not the intended distances."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -13,35 +13,35 @@ from paceline.transform.apply_transforms import CoreTransform
 from paceline.transform.compounds import fragments_of, molecular_bonds_of
 from paceline.transform.matching import described
 
-#: Polymers whose residues follow each other, in topologies without bonds.
+#: Selection of polymers, whose residues are consecutive in topologies without bonds.
 POLYMER = "protein or nucleic"
-#: A pair is that much farther apart than its nearest images, at least, Å.
+#: Minimum difference between the distance of a pair and that of its nearest images, Å.
 SHORTER = 0.01
-#: Atoms of a group that are compared with each other, at most: of more some at equal distances.
+#: Maximum number of compared atoms of a group; of larger groups, equally spaced atoms are used.
 MOST_ATOMS = 1000
 
 
 def beyond_half_the_cell(name: str, what: str, reach: float, width: float) -> str | None:
-    """Say that pairs are missing: the search reaches farther than half the least height of a cell.
+    """Warn of missing pairs if a cutoff exceeds half the smallest height of the cell.
 
-    `what` is the keyword that says how far, with its value; lengths are in Å.
+    `what` is the keyword of the cutoff with its value. Lengths are in Å.
     """
     if not reach > width / 2:
         return None
     return (
-        f"{name}: {what} Å is more than half the least height of the cell, {width / 2:.4g} Å: "
-        "beyond it pairs are missing, since of each atom only the nearest image counts; take no "
-        "more than that, or a larger cell"
+        f"{name}: {what} Å is more than half the smallest height of the cell, {width / 2:.4g} Å: "
+        "pairs at larger distances are missing, because only nearest images are used; use a "
+        "smaller cutoff, or a larger cell"
     )
 
 
 def first_middle_last(frames: np.ndarray) -> list[int]:
-    """Choose three of some frames, or as many as there are."""
+    """Choose the first, the middle and the last frame, or all if there are fewer."""
     return list(dict.fromkeys(frames[[0, len(frames) // 2, -1]].tolist())) if len(frames) else []
 
 
 class _Frame(NamedTuple):
-    """Number of a frame, positions of some atoms (Å), and the cell, shape (1, 19)."""
+    """Frame number, positions of some atoms (Å), and the cell, shape (1, 19)."""
 
     number: int
     positions: np.ndarray
@@ -49,7 +49,7 @@ class _Frame(NamedTuple):
 
 
 def _look(universe: System, frames: Sequence[int], atoms: np.ndarray) -> list[_Frame]:
-    """Read frames that have a cell and positions; the trajectory does not move."""
+    """Read frames with a cell and positions; the trajectory's present frame does not change."""
     trajectory, found = universe.trajectory, []
     current = trajectory.ts.frame
     try:
@@ -59,7 +59,7 @@ def _look(universe: System, frames: Sequence[int], atoms: np.ndarray) -> list[_F
                 positions, cell = positions_in(trajectory, atoms), cell_of(trajectory)
                 if least_width(cell) < np.inf:
                     found.append(_Frame(number, positions, cell))
-            except (EOFError, OSError, ValueError):  # which the run says, or leaves out
+            except (EOFError, OSError, ValueError):  # the run reports damaged frames
                 continue
     finally:
         trajectory[current]
@@ -67,7 +67,7 @@ def _look(universe: System, frames: Sequence[int], atoms: np.ndarray) -> list[_F
 
 
 def least_width_of(universe: System, frames: np.ndarray) -> float:
-    """Find the least height of the cell in the first, the middle and the last frame, Å."""
+    """Smallest height of the cell in the first, the middle and the last frame, Å."""
     some = _look(universe, first_middle_last(frames), np.arange(1))
     return min((least_width(one.cell) for one in some), default=np.inf)
 
@@ -75,11 +75,11 @@ def least_width_of(universe: System, frames: np.ndarray) -> float:
 def nearer_images(
     name: str, groups: Sequence[Atoms], frames: np.ndarray, kind: str = "all"
 ) -> str | None:
-    """Say that atoms of one molecule are nearer to each other's images than to each other.
+    """Warn of atoms of one molecule that are closer to each other's images than to each other.
 
-    `kind` is which distances between two groups count: "all", "pairs" in their order, or that of
-    the "centers". Looks at the first, the middle and the last frame; molecules are made whole along
-    bonds, or where the topology has none, polymers along their residues.
+    `kind` is the kind of distance between two groups: "all", "pairs" in order, or "centers". The
+    first, the middle and the last frame are checked. Molecules are made whole along bonds, or
+    polymers along their residues if the topology has no bonds.
     """
     universe = groups[0].universe
     atoms = np.unique(np.concatenate([group.indices for group in groups]))
@@ -96,7 +96,7 @@ def nearer_images(
         refused, long = unwrapping.apply_noting(whole, one.cell)
         if refused or long or not periodic_vectors(one.cell).all():
             continue
-        # MDAnalysis's functions know cells by lengths and angles.
+        # MDAnalysis's functions describe cells by lengths and angles, so rotate the cell upright.
         turned = np.linalg.inv(vectors_of(one.cell)[0]) @ upright_vectors(one.cell)[0]
         upright = (whole[0] @ turned).astype(np.float32)
         if (worst := _COMPARE[kind](upright, rows, molecules, one.cell)) is not None:
@@ -104,10 +104,10 @@ def nearer_images(
             first, second = (described(universe.atoms[decoded[end]]) for end in ends)
             pair = "their centers" if kind == "centers" else f"such as {first} and {second}"
             return (
-                f"{name}: atoms of one molecule are nearer to each other's images than to each "
-                f"other, {pair} in frame {one.number}: {plain:.1f} Å within the molecule, and "
-                f"{nearest:.1f} Å to the image, which counts; for distances within molecules, make "
-                "these whole (--unwrap), and take positions as they are (--no-pbc)"
+                f"{name}: atoms of one molecule are closer to each other's images than to each "
+                f"other, {pair} in frame {one.number}: {plain:.1f} Å within the molecule, but "
+                f"{nearest:.1f} Å to the image, and this distance is used; for distances within "
+                "molecules, make them whole (--unwrap), and ignore images (--no-pbc)"
             )
     return None
 
@@ -115,7 +115,7 @@ def nearer_images(
 def _molecules_of(
     universe: System, atoms: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Find the atoms by which molecules are made whole, bonds between these, and molecules."""
+    """Find the atoms needed to make molecules whole, their bonds, and the molecule of each."""
     everything = universe.atoms
     try:
         bonds = molecular_bonds_of(universe, "unwrap")
@@ -136,14 +136,14 @@ def _molecules_of(
 def _polymers_of(
     universe: System, atoms: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Link the atoms of polymers that follow each other in a chain of residues.
+    """Link consecutive atoms of polymers, in topologies without bonds.
 
-    Atoms that are in none are molecules of their own.
+    Each other atom is a molecule by itself.
     """
     group = universe.atoms[atoms]
     try:
         polymers = universe.atoms.select_atoms(POLYMER)
-    except AttributeError:  # the topology has no names of residues
+    except AttributeError:  # topology without residue names
         return None
     concerned = np.isin(polymers.segindices, group.segindices)
     decoded = np.union1d(polymers.indices[concerned], atoms)
@@ -158,12 +158,12 @@ def _polymers_of(
     return decoded, bonds, np.cumsum(np.concatenate([[True], ~links]))
 
 
-#: Rows of two atoms, their distance within the molecule, and that of nearest images, Å.
+#: Rows of two atoms, their distance within the molecule, and their distance by images, Å.
 _Pair = tuple[tuple[int, int], float, float]
 
 
 def _worst(ends: Any, plain: np.ndarray, nearest: np.ndarray) -> _Pair | None:
-    """Choose the pair whose nearest images are nearer than itself by most; None for none."""
+    """Choose the pair with the largest difference of both distances; None if there is none."""
     if not len(plain):
         return None
     k = int(np.argmax(plain - nearest))
@@ -175,14 +175,14 @@ def _worst(ends: Any, plain: np.ndarray, nearest: np.ndarray) -> _Pair | None:
 def _compare_all(
     whole: np.ndarray, rows: Sequence[np.ndarray], molecules: np.ndarray, cell: np.ndarray
 ) -> _Pair | None:
-    """Compare the distances of all pairs of two groups that are in one molecule."""
+    """Compare the distances of all pairs of atoms of two groups within one molecule."""
     from MDAnalysis.lib.distances import distance_array
 
     half, found = least_width(cell) / 2, []
     for molecule in np.intersect1d(*(molecules[some] for some in rows)):
         first, second = (some[molecules[some] == molecule] for some in rows)
         both = whole[np.concatenate([first, second])]
-        # What is within a box whose diagonal is half the cell has no nearer image: most molecules.
+        # Most molecules: no image is closer within a box whose diagonal is half the cell.
         if np.linalg.norm(np.ptp(both, axis=0)) <= half:
             continue
         first, second = (some[:: -(-len(some) // MOST_ATOMS)] for some in (first, second))
@@ -198,7 +198,7 @@ def _compare_all(
 def _compare_pairs(
     whole: np.ndarray, rows: Sequence[np.ndarray], molecules: np.ndarray, cell: np.ndarray
 ) -> _Pair | None:
-    """Compare the distances of the first atoms, the second ones and so on."""
+    """Compare the distances of pairs of corresponding atoms."""
     from MDAnalysis.lib.distances import calc_bonds
 
     same = molecules[rows[0]] == molecules[rows[1]]

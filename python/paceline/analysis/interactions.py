@@ -1,4 +1,4 @@
-"""Interaction fingerprints: which kinds of contacts two residues have, frame by frame."""
+"""Interaction fingerprints: kinds of contacts between residues in each frame."""
 
 from collections.abc import Mapping
 
@@ -16,36 +16,37 @@ from paceline.errors import UnsupportedError
 def interaction_fingerprint(
     analyses: Mapping[str, NeighborList | HydrogenBondAnalysis],
 ) -> Results:
-    """Find which kinds of contacts each pair of residues has, frame by frame.
+    """Find the kinds of contacts between each pair of residues in each frame.
 
-    A pair has a kind of contact in a frame if the analysis of this kind found at least one pair of
-    atoms of both, or a hydrogen bond in either direction. Contacts within a residue do not count.
+    Two residues have a kind of contact in a frame if its analysis found at least one pair of their
+    atoms, or a hydrogen bond in either direction. Contacts within a residue are ignored.
 
     Parameters
     ----------
     analyses : mapping of str to NeighborList or HydrogenBondAnalysis
-        The analysis of each kind of contact, after a run over the same frames: `paceline.run` reads
-        them once for all.
+        Analysis of each kind of contact, after a run over the same frames. `paceline.run` runs all
+        of them in one pass.
 
     Returns
     -------
     Results
-        A column for each pair and kind that is there in any frame, in the order of residues, then
-        of `analyses`: `fingerprint`, ndarray of bool, shape (n_frames, n_columns), of float64 and
-        NaN for damaged frames if any were left out, in a temporary file if larger than 1 GiB;
-        `residues`, int64, shape (n_columns, 2), indices of both (`resindices`), the lower first;
-        `kinds`, str, shape (n_columns,); `fractions` of frames, float64, shape (n_columns,);
-        `frames`, int64, and `times` (ps), float64. The table has a column of 0 and 1 for each; its
+        Each column is a pair of residues and a kind of contact that occurs in any frame, sorted by
+        residues, then in the order of `analyses`. `fingerprint`, ndarray of bool, shape (n_frames,
+        n_columns); if damaged frames were left out, float64 with NaN; in a temporary file if larger
+        than 1 GiB. `residues`, int64, shape (n_columns, 2), residue indices (`resindices`), the
+        lower one first. `kinds`, str, shape (n_columns,). `fractions` of frames, float64, shape
+        (n_columns,). `frames`, int64, and `times` (ps), float64. The table has a column of 0 and 1
+        for each contact; its figure shows the most frequent contacts.
         figure shows the most frequent.
 
     Raises
     ------
     TypeError
-        No analyses, or others.
+        There are no analyses, or analyses of another type.
     UnsupportedError
-        They are of two Universes, or ran over other frames.
+        The analyses belong to different Universes, or ran over different frames.
     paceline.errors.NotRunError
-        One was not run.
+        An analysis has not been run.
 
     Examples
     --------
@@ -74,11 +75,11 @@ def interaction_fingerprint(
     universe = some.atomgroup.universe
     for kind, one in analyses.items():
         if one.atomgroup.universe is not universe:
-            raise UnsupportedError(f"interaction_fingerprint: {kind!r} is of another Universe")
+            raise UnsupportedError(f"interaction_fingerprint: {kind!r} belongs to another Universe")
         if not np.array_equal(one.frames, some.frames):
             raise UnsupportedError(
-                f"interaction_fingerprint: {kind!r} ran over {describe_frames(one.frames)}, and "
-                f"{first!r} over {describe_frames(some.frames)}: run all at once, by paceline.run"
+                f"interaction_fingerprint: {kind!r} ran over {describe_frames(one.frames)}, but "
+                f"{first!r} over {describe_frames(some.frames)}: run all by one paceline.run"
             )
     n_residues, n_kinds = len(universe.residues), len(analyses)
     keys, rows = [], []
@@ -120,7 +121,7 @@ def _tabulate(
     counts: np.ndarray,
     n_frames: int,
 ) -> Table:
-    """Make a table of the columns, whose figure shows how frequent they are."""
+    """Make a table of the contacts; its figure shows their frequencies."""
     names = residue_labels(some.atomgroup.universe.residues, np.unique(residues))
     labels = [
         f"{names[first]}–{names[second]} {kind}"
@@ -137,7 +138,7 @@ def _tabulate(
 
 
 def _record(analyses: Mapping[str, NeighborList | HydrogenBondAnalysis]) -> dict[str, object]:
-    """Record the run, and the parameters of each kind."""
+    """Return the facts about the run, and the parameters of each kind of contact."""
     some = next(iter(analyses.values()))
     of_run = {key: value for key, value in some.record().items() if key not in some.parameters()}
     for kind, one in analyses.items():
@@ -147,7 +148,7 @@ def _record(analyses: Mapping[str, NeighborList | HydrogenBondAnalysis]) -> dict
 
 
 def _atom_pairs(kind: str, analysis: object) -> np.ndarray:
-    """Indices of the atoms of each pair of an analysis: int64, shape (n_pairs, 2)."""
+    """Return the atom indices of each pair of an analysis: int64, shape (n_pairs, 2)."""
     if isinstance(analysis, HydrogenBondAnalysis):
         return analysis.results.hbonds[:, [1, 3]].astype(np.int64)
     if isinstance(analysis, NeighborList):

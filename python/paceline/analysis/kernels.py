@@ -1,4 +1,4 @@
-"""Worker parts of analyses that the core computes. Imports no MDAnalysis."""
+"""Worker parts of analyses that call the compiled kernels. Does not import MDAnalysis."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CoreHalf:
-    """Worker part by a kernel of the core, which is made for the first block, and not pickled."""
+    """Worker part with a compiled kernel, which is made for the first block and not pickled."""
 
     returns_new = True
     _bound: Any = None
@@ -28,26 +28,26 @@ class CoreHalf:
 
 
 def columns_of(block: Block) -> np.ndarray:
-    """Columns of a block's atoms among all that were decoded."""
+    """Columns of a block's atoms in the decoded coordinates."""
     positions, columns = block.raw
     return np.arange(positions.shape[1]) if columns is None else columns
 
 
 def least_width(cells: np.ndarray) -> float:
-    """Find the least distance between opposite faces of cells of a block, Å.
+    """Find the smallest distance between opposite faces of the cells of a block, Å.
 
-    Only faces behind which there is an image count: infinite where no frame has any.
+    Only faces along periodic vectors are used. The result is infinite without such faces.
     """
-    # Few numbers, of which most are the same: NumPy takes ten times as long.
+    # Python is ten times as fast as NumPy for these few, mostly equal values.
     shapes = {*zip(map(tuple, cells[:, :6].tolist()), cells[:, PERIODIC].tolist(), strict=True)}
     return min((_least_height(*shape) for shape in shapes), default=math.inf)
 
 
 def _least_height(cell: tuple[float, ...], periodic: float) -> float:
-    """Least height of a cell, Å: its volume divided by the area of a face.
+    """Smallest height of a cell, Å; a height is the volume divided by the area of a face.
 
-    `cell` has three lengths (Å) and three angles (degrees), `periodic` a bit for each vector; only
-    heights along periodic vectors count. Infinite if lengths and angles form no cell.
+    `cell` contains three lengths (Å) and three angles (degrees), `periodic` one bit per vector.
+    Only heights along periodic vectors are used. Infinite if lengths and angles form no cell.
     """
     lengths = cell[:3]
     if not (all(map(math.isfinite, (*cell, periodic))) and min(lengths) > 0):
@@ -63,22 +63,22 @@ def _least_height(cell: tuple[float, ...], periodic: float) -> float:
 
 
 def check_finite(block: Block, is_lost: np.ndarray, what: str = "positions") -> None:
-    """Raise `ValueError` for the first frame of a mask: positions in it are not finite."""
+    """Raise `ValueError` for the first frame in a mask of frames with non-finite values."""
     if is_lost.any():
         raise ValueError(f"frame {block.frames[is_lost][0]}: {what} are not all finite numbers")
 
 
 def fill_row(kernel: _core.RowKernel, block: Block, row: int, out: np.ndarray) -> None:
-    """Compute the row of one frame of a block, float64, shape (1, n_columns), in place."""
+    """Compute the row of one frame of a block in place: float64, shape (1, n_columns)."""
     only = slice(row, row + 1)
     check_refused(block[only], kernel.compute(block.raw[0][only], block.cells[only], out))
 
 
 class CoreRows(CoreHalf, PerFrame):
-    """Rows that a kernel of the core computes, `_core.RowKernel.kind(columns, *arguments)`.
+    """Worker part with a row kernel, `_core.RowKernel.kind(columns, *arguments)`.
 
-    With `shape`, the numbers of a frame have that shape. With `dtype`, they are sent and kept as
-    such: whole numbers, which frames that were left out do not have.
+    With `shape`, the values of a frame are reshaped. With `dtype`, rows are converted to integers,
+    which have no NaN for frames that were left out.
     """
 
     def __init__(
@@ -92,13 +92,13 @@ class CoreRows(CoreHalf, PerFrame):
 
     @property
     def fills_rows(self) -> bool:
-        """True if rows may be given to be filled."""
+        """True if rows can be written to a given array."""
         return self._dtype is None
 
     def compute(self, block: Block, rows: np.ndarray | None = None) -> np.ndarray:
-        """Compute the rows of a block, float64 if no other type was given, shape (n_frames, …).
+        """Compute the rows of a block: float64 unless `dtype` is set, shape (n_frames, …).
 
-        They are new, or written to `rows`.
+        The rows are a new array, or written to `rows`.
         """
         positions, columns = block.raw
         if self._bound is None:
@@ -111,17 +111,18 @@ class CoreRows(CoreHalf, PerFrame):
         check_refused(block, self._bound.compute(positions, block.cells, out))
         if self._dtype is not None:
             check_finite(block, np.isnan(out[:, :1]).any(axis=1) & (block.held != 0))
-            # Rows of frames that were left out are filled in the end.
+            # Replace NaN in rows of frames that were left out; the collector fills these rows.
             out = np.nan_to_num(out, copy=False).astype(self._dtype)
         return out if self._shape is None else out.reshape(len(out), *self._shape)
 
 
 class CoreSuperposed(CoreHalf):
-    """Accumulations of positions, as they are or after a superposition.
+    """Base class of sums over frames of positions, with or without superposition.
 
-    With `reference`, positions (Å) of the analysis's first atoms, these are superposed on it, with
-    `weights`, and the others follow. Only the atoms of `moved` are accumulated. With `finite`,
-    positions that are not are an error; else they make what depends on them NaN.
+    `reference` contains positions (Å) of the first atoms of the analysis. If it is set, these atoms
+    are superposed on it with `weights`, and all other atoms move with them. Only the atoms of
+    `moved` are accumulated. With `finite`, non-finite positions are an error; otherwise dependent
+    values are NaN.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class CoreSuperposed(CoreHalf):
         self._finite = finite
 
     def bind(self, block: Block) -> tuple[_core.Superposed, int]:
-        """Find the columns of a block; the core's half, and the number of atoms of `moved`."""
+        """Return the kernel for the columns of a block, and the number of atoms of `moved`."""
         if self._bound is None:
             columns, fit = columns_of(block), None
             if self._reference is not None:
@@ -146,7 +147,7 @@ class CoreSuperposed(CoreHalf):
         return self._bound
 
     def check(self, block: Block, mean: np.ndarray) -> None:
-        """Raise `ValueError` where a frame made a mean NaN that must be finite."""
+        """Raise `ValueError` if a non-finite position made the mean NaN."""
         if self._finite and not np.isfinite(mean).all():
             n_fitted = 0 if self._reference is None else len(self._reference)
             groups = block.positions[:, :n_fitted], block.positions[:, self._moved]
@@ -154,19 +155,19 @@ class CoreSuperposed(CoreHalf):
             check_finite(block, fitted | moved)
 
 
-#: Number of frames; mean, and sum of squared deviations from it, of each of some numbers; sum of
-#: the frames' RMSDs (Å) where positions are superposed. A plain tuple, for checkpoints.
+#: Number of frames; mean of each value, and sum of squared deviations from it; sum of the RMSDs of
+#: frames (Å) after superposition. A plain tuple, for checkpoints.
 Moments = tuple[int, np.ndarray, np.ndarray, float]
 
 
 def merge_moments(left: Moments, right: Moments) -> Moments:
-    """Add the moments of the frames that follow, to the arrays of the left."""
+    """Add the moments of later frames to the moments of earlier frames in place."""
     count = _core.merge_moments(*left[:3], *right[:3])
     return count, left[1], left[2], left[3] + right[3]
 
 
 class CoreMoments(CoreSuperposed, Reduction):
-    """Moments of each coordinate (Å, Å²), and the sum of the RMSDs of what is superposed."""
+    """Moments of each coordinate (Å, Å²), and the sum of the RMSDs after superposition."""
 
     def compute(self, block: Block) -> Moments:
         """Accumulate the frames of a leaf."""
@@ -177,18 +178,18 @@ class CoreMoments(CoreSuperposed, Reduction):
         return count, mean, squares, rmsd
 
     def merge(self, left: Moments, right: Moments) -> Moments:
-        """Merge the moments of neighbours."""
+        """Merge the moments of two adjacent ranges of frames."""
         return merge_moments(left, right)
 
 
 class RowMoments(Reduction):
-    """Moments of each number of rows. Long ones are computed `most` at a time."""
+    """Moments of each column of rows; long rows are computed for `most` frames at a time."""
 
     def __init__(self, rows: PerFrame, most: int | None = None):
         self._rows, self._most = rows, most
 
     def compute(self, block: Block) -> Moments:
-        """Compute the moments of a leaf, of shape (1, n_columns)."""
+        """Compute the moments of a leaf: shape (1, n_columns)."""
         if self._most is None or self._most >= len(block):
             return self._accumulate(block)
         parts = (block[k : k + self._most] for k in range(0, len(block), self._most))
@@ -200,17 +201,17 @@ class RowMoments(Reduction):
         return _core.accumulate_rows(rows, mean, squares), mean, squares, 0.0
 
     def merge(self, left: Moments, right: Moments) -> Moments:
-        """Merge the moments of neighbours."""
+        """Merge the moments of two adjacent ranges of frames."""
         return merge_moments(left, right)
 
 
-#: Number of frames; mean of each coordinate (Å); sums of the products of deviations (Å²), the upper
-#: triangle row by row.
+#: Number of frames; mean of each coordinate (Å); sums of the products of deviations (Å²), as the
+#: upper triangle of the matrix, row by row.
 CovarianceSums = tuple[int, np.ndarray, np.ndarray]
 
 
 class CoreCovariance(CoreSuperposed, Reduction):
-    """Means and co-moments of all coordinates."""
+    """Means and sums of products of deviations of all coordinates."""
 
     def compute(self, block: Block) -> CovarianceSums:
         """Accumulate the frames of a leaf."""
@@ -222,16 +223,16 @@ class CoreCovariance(CoreSuperposed, Reduction):
         return count, mean, products
 
     def merge(self, left: CovarianceSums, right: CovarianceSums) -> CovarianceSums:
-        """Merge the co-moments of neighbours."""
+        """Merge the sums of two adjacent ranges of frames."""
         count = _core.merge_covariance(*left, *right)
         return count, left[1], left[2]
 
 
 class SparseCounts(NamedTuple):
-    """Frames, and indices of counts that grow by 1 each; or all counts, where indices are many.
+    """Number of frames, and indices of counters to increment by 1; or an array of all counters.
 
-    Counts are many and the indices of a leaf few: they are counted once that takes less room.
-    `n_asked` is the number of things that might have an index.
+    There are many counters but few indices in a leaf. Indices are converted to counters when this
+    takes less memory. `n_asked` is the number of items that could have an index.
     """
 
     n_frames: int
@@ -240,7 +241,7 @@ class SparseCounts(NamedTuple):
     n_asked: int = 0
 
     def counted(self, n_counts: int) -> np.ndarray:
-        """Count the indices: uint64, shape (n_counts,)."""
+        """Count how often each index occurs: uint64, shape (n_counts,)."""
         if self.counts is not None:
             return self.counts
         counts = np.zeros(n_counts, dtype=np.uint64)
@@ -249,13 +250,13 @@ class SparseCounts(NamedTuple):
 
 
 def merge_counts(left: SparseCounts, right: SparseCounts, n_counts: int) -> SparseCounts:
-    """Merge what two neighbours counted."""
+    """Merge the counts of two adjacent ranges of frames."""
     n_frames, n_asked = left.n_frames + right.n_frames, left.n_asked + right.n_asked
     few = 2 * (len(left.indices) + len(right.indices)) < n_counts
     if left.counts is None and right.counts is None and few:
         return SparseCounts(n_frames, np.concatenate([left.indices, right.indices]), None, n_asked)
     if left.counts is None:
-        left, right = right, left  # whole numbers have the same sum
+        left, right = right, left  # integer sums do not depend on the order
     counts = left.counted(n_counts)
     if right.counts is None:
         _core.count_indices(right.indices, counts)
@@ -265,17 +266,17 @@ def merge_counts(left: SparseCounts, right: SparseCounts, n_counts: int) -> Spar
 
 
 class RdfGroup(NamedTuple):
-    """Number of atoms of a group, and their labels."""
+    """Number of atoms in a group, and labels of the atoms."""
 
     n_atoms: int
     labels: np.ndarray | None
 
 
 class RdfCounts(NamedTuple):
-    """Frames, the sum of their volumes (Å³), and pairs in each bin.
+    """Number of frames, the sum of their volumes (Å³), and the number of pairs in each bin.
 
-    And sums over frames: of the atoms of the first group, and of the pairs at any distance. And the
-    least distance between opposite faces of the cells, Å.
+    Also sums over frames: the number of atoms in the first group, and the number of all pairs.
+    Finally the smallest distance between opposite faces of the cells, Å.
     """
 
     n_frames: int
@@ -287,7 +288,7 @@ class RdfCounts(NamedTuple):
 
 
 def merge_rdf(left: RdfCounts, right: RdfCounts) -> RdfCounts:
-    """Add what two neighbours counted."""
+    """Add the counts of two adjacent ranges of frames."""
     return RdfCounts(
         *(left.n_frames + right.n_frames, left.volume + right.volume, left.counts + right.counts),
         *(left.n_first + right.n_first, left.n_pairs + right.n_pairs),
@@ -296,9 +297,9 @@ def merge_rdf(left: RdfCounts, right: RdfCounts) -> RdfCounts:
 
 
 class CoreRdf(CoreHalf, Reduction):
-    """Count distances between the atoms of two groups, which follow each other in a block.
+    """Counts of distances between two groups, whose atoms follow one another in a block.
 
-    With `centers`, these take the place of the block's positions.
+    With `centers`, centers of compounds replace the positions of atoms.
     """
 
     def __init__(
@@ -332,7 +333,7 @@ class CoreRdf(CoreHalf, Reduction):
         return RdfCounts(len(block), volume, counts, n_first, n_pairs, width)
 
     def merge(self, left: RdfCounts, right: RdfCounts) -> RdfCounts:
-        """Add what two neighbours counted."""
+        """Add the counts of two adjacent ranges of frames."""
         return merge_rdf(left, right)
 
     def _bind(self, columns: np.ndarray | None) -> _core.Rdf:
@@ -349,19 +350,20 @@ class CoreRdf(CoreHalf, Reduction):
 
 
 class ChangingCompounds(NamedTuple):
-    """Compounds of the atoms that a group reads, and their places among all atoms of these.
+    """Compounds of the atoms that a group reads, and the index of each atom in its compound.
 
-    An atom has the place -1 where it does not count for the center, having no mass.
+    The index is -1 for an atom without mass, which does not contribute to the center.
     """
 
     compounds: np.ndarray
     places: np.ndarray
 
     def of(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Find the compounds that some of the atoms make up.
+        """Find the compounds of some atoms.
 
-        Returns the first of each of them, among those that the group reads; the number of atoms of
-        each; and places of these, compound by compound. `ValueError` where no atom of one counts.
+        Returns the first atom of each compound, among the atoms that the group reads; the number of
+        atoms of each compound; and the indices of these atoms, compound by compound. Raises
+        `ValueError` if no atom of a compound has mass.
         """
         places = self.places[chosen]
         order = np.argsort(places)[np.count_nonzero(places < 0) :]
@@ -369,18 +371,18 @@ class ChangingCompounds(NamedTuple):
             self.compounds[chosen[order]], return_index=True, return_counts=True
         )
         if not np.isin(self.compounds[chosen], found).all():
-            raise ValueError("of a compound only atoms without mass are in the group: no center")
+            raise ValueError("only massless atoms of a compound are in the group: no center")
         return chosen[order[firsts]], sizes, places[order]
 
 
-#: Atoms or centers of a frame: places of their labels, and columns.
+#: Atoms or centers of a frame: indices of their labels, and columns.
 Sites = tuple[np.ndarray, np.ndarray]
 
 
 class ChangingCenters:
-    """Centers of the compounds that the atoms of two groups make up in each frame.
+    """Centers of the compounds of two updating groups in each frame.
 
-    `centers` are those of all compounds of which an atom may be in the groups.
+    `centers` contains all compounds with an atom that may be selected.
     """
 
     def __init__(self, centers: "CompoundCenters", groups: Sequence[ChangingCompounds]):
@@ -388,13 +390,13 @@ class ChangingCenters:
 
     @property
     def n_atoms(self) -> int:
-        """Number of atoms that it needs, which come first in a block."""
+        """Number of atoms that the centers need; these atoms come first in a block."""
         return len(self._centers.indices)
 
     def of(
         self, block: Block, members: Sequence[Sequence[Sites]]
     ) -> Iterator[tuple[np.ndarray, list[Sites]]]:
-        """Compute the centers of both groups in each frame from the positions of their atoms, Å."""
+        """Yield the centers of both groups (Å) and their sites in each frame."""
         whole = self._centers.positions(block)
         for row, of_groups in enumerate(members):
             parts, sites, first = [], [], 0
@@ -408,15 +410,16 @@ class ChangingCenters:
                 parts.append(self._centers.of_some(whole[row : row + 1], number, atoms, sizes))
                 sites.append((labelled, np.arange(first, first + len(sizes))))
                 first += len(sizes)
-            # Without any center there are positions all the same, of which none counts.
+            # Without any center, yield positions that no site uses.
             yield np.concatenate(parts, axis=1) if first else whole[row : row + 1], sites
 
 
 class ChangingRdf(Reduction):
-    """Count distances between the atoms of two groups, of which one changes or both do.
+    """Counts of distances between two groups, at least one of which is updated in each frame.
 
-    A block has the atoms that the first reads, then those that the second reads; so have `labels`.
-    With `centers`, these take the place of positions, and the atoms that they need come first.
+    A block contains the atoms that the first group reads, then those of the second group; `labels`
+    have the same order. With `centers`, centers replace positions, and the atoms that they need
+    come first.
     """
 
     def __init__(
@@ -447,11 +450,11 @@ class ChangingRdf(Reduction):
         return RdfCounts(len(block), volume, counts, n_first, n_pairs, width)
 
     def merge(self, left: RdfCounts, right: RdfCounts) -> RdfCounts:
-        """Add what two neighbours counted."""
+        """Add the counts of two adjacent ranges of frames."""
         return merge_rdf(left, right)
 
     def _sites(self, block: Block) -> Iterable[tuple[np.ndarray, Sequence[Sites]]]:
-        """Find positions of each frame, and which of them are those of the groups."""
+        """Find the positions of each frame, and the sites of both groups."""
         first = 0 if self._centers is None else self._centers.n_atoms
         members = []
         for group in self._groups:
@@ -463,7 +466,7 @@ class ChangingRdf(Reduction):
         return ((block.raw[0][row : row + 1], sites) for row, sites in enumerate(of_frames))
 
     def _bind(self, one: Sites, other: Sites) -> _core.Rdf:
-        """Make the core's half for the sites of a frame."""
+        """Make the kernel for the sites of a frame."""
         labels = self._labels or (None, None)
         groups = [
             (columns, None if values is None else values[places])
@@ -476,7 +479,7 @@ class ChangingRdf(Reduction):
 
 
 class CoreSitePairs(CoreHalf, Reduction):
-    """Find the bins of distances between single atoms of groups, which follow each other."""
+    """Bins of distances between single atoms of groups, which follow one another in a block."""
 
     def __init__(
         self,
@@ -494,7 +497,7 @@ class CoreSitePairs(CoreHalf, Reduction):
     def compute(self, block: Block) -> tuple[float, SparseCounts, float]:
         """Count the distances of a block.
 
-        Returns the sum of its cells' volumes, Å³, the counts, and the least height of a cell, Å.
+        Returns the sum of the cell volumes, Å³, the counts, and the smallest cell height, Å.
         """
         if self._bound is None:
             arguments = columns_of(block), *self._arguments
@@ -506,13 +509,13 @@ class CoreSitePairs(CoreHalf, Reduction):
     def merge(
         self, left: tuple[float, SparseCounts, float], right: tuple[float, SparseCounts, float]
     ) -> tuple[float, SparseCounts, float]:
-        """Add what two neighbours counted."""
+        """Add the counts of two adjacent ranges of frames."""
         counts = merge_counts(left[1], right[1], self._n_counts)
         return left[0] + right[0], counts, min(left[2], right[2])
 
 
 class CoreBonds(CoreHalf, Ragged):
-    """Hydrogen bonds: frame, indices of donor, hydrogen and acceptor, Å, degrees."""
+    """Records of hydrogen bonds: frame, indices of donor, hydrogen and acceptor, Å, degrees."""
 
     def __init__(self, indices: np.ndarray, arguments: tuple[Any, ...]):
         self._indices, self._arguments = indices, arguments
@@ -534,11 +537,11 @@ class CoreBonds(CoreHalf, Ragged):
 
 
 class ChangingBonds(Ragged):
-    """Hydrogen bonds of donors, hydrogens and acceptors of which some change from frame to frame.
+    """Hydrogen bonds with donors, hydrogens or acceptors that are selected in each frame.
 
-    A block has the atoms that each of the three reads, one after another; `parts` number them.
-    Donors and hydrogens are pairs `within` (Å), or if that is None each atom that hydrogens are
-    chosen from has its donor.
+    A block contains the atoms that each of the three groups reads, one group after another; `parts`
+    numbers these atoms. Donors and hydrogens are pairs within the distance `within` (Å). If
+    `within` is None, each atom that the finder of hydrogens reads has its own donor.
     """
 
     returns_new = True

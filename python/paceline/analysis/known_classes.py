@@ -1,4 +1,4 @@
-"""Classes of analyses by the names that commands and batteries have for them."""
+"""Classes of analyses by the short names of commands and batteries."""
 
 import importlib
 
@@ -6,9 +6,9 @@ from paceline.analysis.base import AnalysisBase
 from paceline.contract.catalogue import catalogue
 from paceline.errors import UnsupportedError
 
-#: Analyses by the names that a file may use; others are named as module.Class.
+#: Classes by the short names that a battery file may use; other classes need module.Class.
 NAMES = {name: one["class"] for name, one in catalogue().items() if one["in_batteries"]}
-#: What is computed from the results of analyses, by its command and its name in Python.
+#: Computations from the results of analyses: command, and name in Python.
 FROM_RESULTS = {
     "diffusionmap": "diffusionmap.DiffusionMap",
     "surface": "free_energy.free_energy_surface",
@@ -16,12 +16,12 @@ FROM_RESULTS = {
 
 
 def class_of(analysis: object, where: str = "") -> type[AnalysisBase]:
-    """Find a class by a short name, or by module and class; `where` begins an error's message."""
+    """Find a class by a short name, or by module and class; `where` begins the error message."""
     for command, name in FROM_RESULTS.items():
         if analysis in (command, name):
             raise UnsupportedError(
                 f"{where}{analysis!r} is computed from the results of other analyses, and cannot "
-                f"be among them: use 'paceline {command}'"
+                f"run together with them: use 'paceline {command}'"
             )
     path = NAMES.get(analysis, analysis) if isinstance(analysis, str) else ""
     module, _, words = path.rpartition(".")
@@ -32,13 +32,13 @@ def class_of(analysis: object, where: str = "") -> type[AnalysisBase]:
     if not (isinstance(found, type) and issubclass(found, AnalysisBase)):
         raise UnsupportedError(
             f"{where}there is no analysis {analysis!r}; expected {', '.join(sorted(NAMES))}, "
-            "or module and class below paceline.analysis"
+            "or module and class in paceline.analysis"
         )
     return found
 
 
 def _declared_as(name: object) -> type[AnalysisBase] | None:
-    """Find the class that was declared by a name last; those of users, too."""
+    """Find the class that most recently declared a name; includes classes of users."""
     found = None
     waiting: list[type[AnalysisBase]] = [AnalysisBase]
     for cls in waiting:

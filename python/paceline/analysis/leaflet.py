@@ -1,4 +1,4 @@
-"""Leaflets of membranes in every frame, as MDAnalysis.analysis.leaflet finds them in one."""
+"""Leaflets of membranes in every frame; MDAnalysis.analysis.leaflet finds them in one frame."""
 
 from dataclasses import replace
 
@@ -23,57 +23,57 @@ from paceline.transform.atom_choice import choose_atoms
 
 
 class LeafletSeries(AnalysisBase):
-    """Leaflets of a membrane in each frame: the answer of MDAnalysis's `LeafletFinder`, as rows.
+    """Leaflets of a membrane in each frame, as MDAnalysis's `LeafletFinder` finds them.
 
     Two headgroups are connected if they are within the cutoff (Michaud-Agrawal, Denning, Woolf &
-    Beckstein 2011, J. Comput. Chem. 32, 2319). The connected components are numbered by their first
-    atoms, as `LeafletFinder.components` are (not by size, as its manual says).
+    Beckstein 2011, J. Comput. Chem. 32, 2319). Connected components are numbered by their first
+    atoms, as `LeafletFinder.components` are (not by size, as the manual of MDAnalysis says).
 
-    The two largest components of the first frame that has two are leaflets 0 and 1, in the order of
-    their first atoms; the table names them upper and lower, by the z of heads above tails. Later,
-    the two largest are the same leaflets if each has most of the atoms of one of them, and these
-    are most of its own. In other frames, as where a lipid between the leaflets connects them, no
-    atom is in a leaflet.
+    Leaflets 0 and 1 are the two largest components in the first frame with two components, in the
+    order of their first atoms. The table names them upper and lower, by the z direction from tails
+    to heads. In later frames, the two largest components are the same leaflets if each of them
+    contains most atoms of one leaflet, and these are most of its atoms. In all other frames, such
+    as those with a lipid that connects the leaflets, no atom is in a leaflet.
 
     Parameters
     ----------
     universe : Universe or AtomGroup
-        The system.
+        System.
     select : str or AtomGroup
-        Atoms of the headgroups, one a lipid, such as "name P" or "name PO4".
+        Headgroup atoms, one per lipid, such as "name P" or "name PO4".
     cutoff : float
-        Largest distance at which atoms are connected, Å.
-        `MDAnalysis.analysis.leaflet.optimize_cutoff` tries several.
+        Maximum distance between connected atoms, Å.
+        `MDAnalysis.analysis.leaflet.optimize_cutoff` tries several values.
     pbc : bool
-        Take the nearest images, in each frame's own cell (`LeafletFinder` does not, by default).
-        Frames without a cell are not periodic.
+        Use the nearest periodic images in the cell of each frame, if the frame has a cell.
+        `LeafletFinder` does not do this by default.
 
     Attributes
     ----------
     results.components : numpy.ndarray of int32, shape (n_frames, n_atoms)
-        Number of each atom's component, from 0; -1 in damaged frames that were left out.
+        Number of the component of each atom, from 0; -1 in damaged frames that were left out.
     results.n_components : numpy.ndarray of int64, shape (n_frames,)
         Number of components; 0 for frames that were left out.
     results.sizes : numpy.ndarray of int64, shape (n_frames, n_most)
-        Atoms of each component; 0 behind the last one of a frame.
+        Number of atoms in each component; 0 beyond the last component of a frame.
     results.leaflets : numpy.ndarray of int8, shape (n_frames, n_atoms)
-        Leaflet of each atom, 0 or 1; -1 for atoms in none.
+        Leaflet of each atom, 0 or 1; -1 for atoms in no leaflet.
     results.flip_flops : numpy.ndarray of int64, shape (n_atoms,)
-        How often each atom was found in another leaflet than the last time that it was in one.
+        How often each atom was in another leaflet than at its previous assignment.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
 
     Raises
     ------
     SelectionError
-        No atoms are selected.
+        The selection is empty.
     UnsupportedError
-        A group updates itself.
+        A group is an UpdatingAtomGroup.
     ValueError
-        A cutoff that is no length. In the run, as `AnalysisError`: a position that is NaN, or a
-        cell that is impossible or lower than the cutoff.
+        The cutoff is not a length. In the run, as `AnalysisError`: a position is NaN, or a cell is
+        invalid or smaller than the cutoff.
 
     Examples
     --------
@@ -92,9 +92,9 @@ class LeafletSeries(AnalysisBase):
         name="leaflets",
         summary="leaflets of a membrane, and lipids that change them",
         description=(
-            "Number of headgroups in each leaflet, in each frame: the two largest connected "
-            "components of headgroups within --cutoff of each other; as .npz also the component "
-            "and the leaflet of each, and how often it changed them."
+            "Number of headgroups in each leaflet, in each frame. Leaflets are the two largest "
+            "connected components of headgroups within --cutoff. A .npz file also contains the "
+            "component and the leaflet of each headgroup, and its number of flip-flops."
         ),
         section="distributions.md#leaflets",
         select=LIPIDS,
@@ -126,16 +126,16 @@ class LeafletSeries(AnalysisBase):
         self.row_bytes = 5 * len(atoms)
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {**super().parameters(), "cutoff": self.cutoff, "pbc": self.pbc}
 
     def prepare(self) -> PerFrame:
-        """Number the components."""
+        """Make the worker part that numbers the components."""
         given = len(self.atomgroup), self.cutoff, self.pbc
         return CoreRows("components", *given, dtype=np.int32)
 
     def finish(self, value: np.ndarray) -> None:
-        """Count the atoms of components, and follow the leaflets."""
+        """Count the atoms of the components, and follow the leaflets over time."""
         left_out = np.isnan(value[:, 0])
         components = value
         if value.dtype != np.int32:
@@ -154,15 +154,15 @@ class LeafletSeries(AnalysisBase):
             columns[title] = with_gaps((leaflets == k).sum(axis=1), in_none)
         if in_none.all():
             warn(
-                f"LeafletSeries: in no frame are there two leaflets: within {self.cutoff:g} Å all "
-                "headgroups are connected; choose a shorter cutoff, or other headgroups"
+                f"LeafletSeries: no frame has two leaflets: within {self.cutoff:g} Å all "
+                "headgroups are connected; use a smaller cutoff, or other headgroups"
             )
         in_leaflets = int(np.sort(sizes, axis=1)[:, -2:].sum(axis=1).max())
         if in_leaflets < len(self.atomgroup) / 2:
             warn(
                 f"LeafletSeries: both leaflets have at most {in_leaflets:,} of "
                 f"{len(self.atomgroup):,} headgroups: few are within {self.cutoff:g} Å of another; "
-                "choose a longer cutoff, or other headgroups"
+                "use a larger cutoff, or other headgroups"
             )
         table = table_in_time(
             *(self, columns, titles, "atoms of a leaflet"), partial=True, counts=[*columns]
@@ -188,7 +188,7 @@ class LeafletSeries(AnalysisBase):
         )
 
     def _names(self, leaflets: np.ndarray, rows: np.ndarray) -> tuple[str, str]:
-        """Name leaflets 0 and 1 by the z of heads above tails, or of the heads alone."""
+        """Name leaflets 0 and 1 by the z direction from tails to heads, or by z of the heads."""
         names = "upper", "lower"
         if len(rows) == 0:
             return names
@@ -210,17 +210,17 @@ class LeafletSeries(AnalysisBase):
         return names if is_upper else names[::-1]
 
     def groups(self, row: int) -> list[Atoms]:
-        """Get the atoms of each component.
+        """Return the atoms of each component.
 
         Parameters
         ----------
         row : int
-            Index of a frame among those of the run.
+            Index of a frame in the run.
 
         Returns
         -------
         list of AtomGroup
-            As `LeafletFinder.groups()` in that frame.
+            Groups as from `LeafletFinder.groups()` in this frame.
         """
         row = whole_number("row", row)
         of_frame = self.results.components[row]
@@ -228,12 +228,12 @@ class LeafletSeries(AnalysisBase):
 
 
 def _heights(block: Block) -> np.ndarray:
-    """Return z of each atom, and the length of the cell along z, 0 without one."""
+    """Return z of each atom, and the length of the cell along z, 0 without a cell."""
     return np.column_stack([block.positions[:, :, 2], block.dimensions[:, 2]])
 
 
 def follow_leaflets(components: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Find the leaflet of each atom in each frame, int8, and how often each changed it, int64.
+    """Find the leaflet of each atom in each frame, int8, and its number of flip-flops, int64.
 
     Examples
     --------
@@ -257,7 +257,7 @@ def follow_leaflets(components: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarr
             continue
         new = np.where(of_frame == largest[0], 0, np.where(of_frame == largest[1], 1, -1))
         if (last >= 0).any():
-            # Atoms of each leaflet before, in rows, that are in each of the largest now.
+            # Row: earlier leaflet; column: present component; value: number of common atoms.
             both = (last >= 0) & (new >= 0)
             shared = np.bincount(2 * last[both] + new[both], minlength=4).reshape(2, 2)
             before = np.bincount(last[last >= 0], minlength=2)
@@ -273,7 +273,7 @@ def follow_leaflets(components: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarr
 
 
 def _is_most(shared: np.ndarray, before: np.ndarray, now: np.ndarray) -> bool:
-    """True if the diagonal has most of what both of each had before, and of what it has now."""
+    """True if the diagonal is most of both the earlier leaflets and the present components."""
     same = 2 * np.diagonal(shared)
     return bool((same > before).all() and (same > now).all())
 

@@ -26,7 +26,7 @@ from paceline.transform.compounds import compound_of_atoms
 if TYPE_CHECKING:
     import MDAnalysis.analysis.lineardensity
 
-#: Names of results that MDAnalysis deprecated, and their new ones.
+#: Deprecated names of results in MDAnalysis, and the present names.
 DEPRECATED = {
     "pos": "mass_density",
     "pos_std": "mass_density_stddev",
@@ -35,12 +35,12 @@ DEPRECATED = {
 }
 
 
-#: Of each atom, the place of its compound, and its mass (u).
+#: For each atom: index of its compound, and its mass (u).
 Compounds = tuple[np.ndarray, np.ndarray]
 
 
 class AxisResults(Results):
-    """Results along one axis; the names that MDAnalysis deprecated are understood."""
+    """Results along one axis; MDAnalysis's deprecated names are accepted."""
 
     def __getitem__(self, name: str) -> object:
         return super().__getitem__(_current(name))
@@ -52,57 +52,57 @@ class LinearDensity(AnalysisBase):
     $$\rho(z) = \left\langle \frac{1}{V_\mathrm{slice}}
                 \sum_{i:\, z_i \in \mathrm{slice}} m_i \right\rangle$$
 
-    The volume of a slice is that of the cell, over its height along the axis, times the width of
-    the bin, in each frame. Atoms are first brought into the brick $a_x \times b_y \times c_z$ at
-    the origin: the cell itself where that is rectangular, and as large, and filled as evenly, where
-    it is not. In each frame the bins divide its longest edge into the same number of parts, so in a
-    varying cell they grow and shrink with it. Where an axis has a shorter edge, the bin in which it
-    ends is filled in part, and those beyond are empty.
+    In each frame, the volume of a slice is the volume of the cell, divided by its height along the
+    axis and multiplied by the bin width. Atoms are first wrapped into the box $a_x \times b_y
+    \times c_z$ at the origin. For a rectangular cell this box is the cell itself. For other cells,
+    its volume and its density are the same. In each frame the bins divide the longest edge of the
+    box into the same number of parts, so the bin width varies with the cell. Along a shorter edge,
+    the last bins are partly filled or empty.
 
-    MDAnalysis keeps the first cell, takes the product of its three lengths for its volume, and a
-    rounded number of slices; see "Where tools disagree".
+    MDAnalysis uses the first cell, the product of its three lengths as volume, and a rounded number
+    of slices; see "Where tools disagree".
 
     Parameters
     ----------
     select : AtomGroup
-        The atoms. They need masses. Without charges, charge densities are NaN, and tables have
-        those of mass alone. Of a group that updates itself workers find them
-        in each frame; one without atoms counts with densities of 0.
+        Atoms with masses. Without charges, charge densities are NaN, and tables contain only mass
+        densities. For an UpdatingAtomGroup, workers evaluate the selection in each frame. Frames
+        without selected atoms contribute densities of 0.
     grouping : {"atoms", "residues", "segments", "fragments"}
-        Count atoms where they are, or those of each residue, segment or fragment at their center
-        of mass. Molecules must be whole for that. Only the group's own atoms count.
+        Use the positions of atoms, or the centers of mass of residues, segments or fragments.
+        Centers require whole molecules. Only the atoms of the group contribute.
     binsize : float
-        Width of the bins in the Universe's present frame, Å, rounded up to a whole part of the
-        longest edge.
+        Width of the bins in the present frame, Å. It is rounded up so that a whole number of bins
+        divides the longest edge.
 
     Attributes
     ----------
     nbins : int
         Number of bins.
     results.x, results.y, results.z : Results
-        Of each axis:
+        Results along each axis; the following names are the same for y and z:
     results.x.dim : int
         0 for x, 1 for y, 2 for z.
     results.x.mass_density, results.x.mass_density_stddev : numpy.ndarray of float64, (nbins,)
-        Mean over frames, and standard deviation, g cm⁻³.
+        Mean and standard deviation over frames, g cm⁻³.
     results.x.charge_density, results.x.charge_density_stddev : numpy.ndarray of float64, (nbins,)
-        Mean over frames, and standard deviation, e mol cm⁻³.
+        Mean and standard deviation over frames, e mol cm⁻³.
     results.x.slice_volume : float
-        Volume of a bin, mean over frames, Å³.
+        Mean volume of a bin over frames, Å³.
     results.x.hist_bin_edges : numpy.ndarray of float32 or float64, shape (nbins + 1,)
-        Borders of the bins, mean over frames, Å: float64 for centers of mass, as in MDAnalysis.
+        Mean limits of the bins over frames, Å: float64 for centers of mass, as in MDAnalysis.
 
     Raises
     ------
     SelectionError
-        The group holds no atoms.
+        The group contains no atoms.
     UnsupportedError
-        The group updates itself, and workers cannot evaluate it; or the topology lacks masses
-        or what groups them, or the present frame has no cell.
+        Workers cannot evaluate an UpdatingAtomGroup, the topology lacks masses or an attribute for
+        the grouping, or the present frame has no cell.
     ValueError
-        Parameters that make no sense. In the run, as `AnalysisError`: a frame that has no cell, or
-        an impossible one, or positions that are not finite; or the atoms that a group which updates
-        itself has of a residue, segment or fragment have no mass.
+        Parameters are invalid. In the run, as `AnalysisError`: a frame has no cell or an invalid
+        one, positions are not finite, or all selected atoms of a residue, segment or fragment have
+        no mass.
 
     Examples
     --------
@@ -113,7 +113,7 @@ class LinearDensity(AnalysisBase):
     >>> density.results.z.mass_density.round(2)
     array([1.02, 1.03, 0.84, 0.  ])
 
-    Of water near the protein alone:
+    Density of water near the protein only:
 
     >>> near = u.select_atoms("same residue as (name OW and around 4 protein)", updating=True)
     >>> density = LinearDensity(near, "residues", binsize=20).run(stop=2)
@@ -166,12 +166,12 @@ class LinearDensity(AnalysisBase):
                 "'segments' or 'fragments'"
             )
         self.grouping, self.binsize = grouping, binsize
-        # A changing group also reads atoms that decide who is in it.
+        # An updating group also reads the atoms that its selection depends on.
         self.needs_whole = grouping != "atoms" and self._finder is None
-        #: True if the topology has charges.
+        #: True if the topology contains charges.
         self.has_charges = has_attribute(self.atomgroup, "charges")
         columns = [self._of_atoms("masses")]
-        masses_of(self.atomgroup, self.name)  # warns of unknown ones
+        masses_of(self.atomgroup, self.name)  # warns of unknown masses
         columns.append(self._of_atoms("charges") if self.has_charges else 0 * columns[0])
         self._weights = np.column_stack(columns).astype(np.float64, copy=False)
         self._numbers = None
@@ -189,13 +189,13 @@ class LinearDensity(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.lineardensity.LinearDensity") -> Self:
-        """Make one with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's."""
         ours = cls(theirs._ags[0], theirs.grouping, theirs.binsize)
         ours.nbins = int(theirs.nbins)
         return ours
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {
             "atoms": self._described or describe_atoms(self.atomgroup),
             "grouping": self.grouping,
@@ -204,14 +204,14 @@ class LinearDensity(AnalysisBase):
         }
 
     def prepare(self) -> Reduction:
-        """Collect masses and charges."""
+        """Make the worker part from masses and charges."""
         if self._finder is None:
             return RowMoments(CoreRows("density_profiles", *self._of_group, self.nbins))
         given = self._finder, self._weights, self._numbers, self.grouping, self.nbins
         return RowMoments(_ChangingProfiles(*given))
 
     def finish(self, value: Moments) -> None:
-        """Divide the moments by the number of frames."""
+        """Compute means and standard deviations of the densities."""
         from MDAnalysis.units import constants
 
         count, means, squares, _ = value
@@ -219,7 +219,7 @@ class LinearDensity(AnalysisBase):
         (end, *slices), split = mean[6 * self.nbins :], (3, 2, self.nbins)
         densities, deviations = (
             values[: 6 * self.nbins].reshape(split)
-            / (constants["N_Avogadro"] * 1e-24)  # of Å³, cm³ per mol
+            / (constants["N_Avogadro"] * 1e-24)  # convert Å³ to cm³ per mol
             for values in (mean, deviation)
         )
         kind = np.float32 if self.grouping == "atoms" else np.float64
@@ -251,19 +251,19 @@ class LinearDensity(AnalysisBase):
         self.results = Results(table=table, provenance=self.record(), **axes)
 
     def _of_atoms(self, attribute: str) -> np.ndarray:
-        """Get an attribute of the atoms that a density needs."""
+        """Return an attribute of the atoms; raise an error if the topology lacks it."""
         try:
             return np.asarray(getattr(self.atomgroup, attribute))
         except AttributeError:
             error = UnsupportedError(
-                f"LinearDensity needs {attribute}, which the topology lacks: take a topology "
+                f"LinearDensity needs {attribute}, but the topology lacks them: use a topology "
                 "with them"
             )
-            advice = f", or add them, as by add_TopologyAttr({attribute!r}, ...)"
+            advice = f", or add them, for example with add_TopologyAttr({attribute!r}, ...)"
             raise with_script_advice(error, advice) from None
 
     def _number_of_bins(self) -> int:
-        """Find how many bins the longest edge of the present cell has."""
+        """Compute the number of bins along the longest edge of the present cell."""
         dimensions = self.atomgroup.universe.dimensions
         edges = np.zeros(3, dtype=np.float32)
         if dimensions is not None:
@@ -273,8 +273,8 @@ class LinearDensity(AnalysisBase):
             )
         if not edges.all():
             raise UnsupportedError(
-                "LinearDensity needs a cell, which the present frame lacks: go to a frame with "
-                "one, or set it with MDAnalysis and write the trajectory again"
+                "LinearDensity needs a cell, but the present frame has none: go to a frame with "
+                "a cell, or set the cell with MDAnalysis and write the trajectory again"
             )
         if not 0 < self.binsize <= edges.max():
             raise ValueError(
@@ -285,7 +285,7 @@ class LinearDensity(AnalysisBase):
 
 
 class _ChangingProfiles(PerFrame):
-    """Worker part for a group that changes: densities of its atoms in each frame."""
+    """Worker part for an updating group: densities of the selected atoms in each frame."""
 
     def __init__(
         self,
@@ -299,7 +299,7 @@ class _ChangingProfiles(PerFrame):
         self._grouping, self._nbins = grouping, nbins
 
     def compute(self, block: Block) -> np.ndarray:
-        """Compute the rows of a block, float64, shape (n_frames, n_columns)."""
+        """Compute the rows of a block: float64, shape (n_frames, n_columns)."""
         rows = np.empty((len(block), 6 * self._nbins + 4))
         for row, (places, columns) in enumerate(self._finder.by_frame(block)):
             weights, compounds = self._weights[places], None
@@ -318,20 +318,20 @@ class _ChangingProfiles(PerFrame):
 def _sum_compounds(
     weights: np.ndarray, numbers: np.ndarray, grouping: str
 ) -> tuple[np.ndarray, Compounds]:
-    """Sum masses and charges of compounds, shape (n_compounds, 2); and find that of each atom.
+    """Sum masses and charges of compounds; also return the compound of each atom.
 
-    Raises `ValueError` where one has no mass.
+    The sums have shape (n_compounds, 2). Raises `ValueError` if a compound has no mass.
     """
     found, places = np.unique(numbers, return_inverse=True)
     sums = [np.bincount(places, weights=one, minlength=len(found)) for one in weights.T]
     if not sums[0].all():
         number = found[np.flatnonzero(sums[0] == 0)[0]]
         raise ValueError(
-            f"number {number} of the {grouping} has no mass, and so no center of mass; leave it "
-            "out, or take grouping='atoms'"
+            f"number {number} of the {grouping} has no mass, so it has no center of mass; exclude "
+            "it, or use grouping='atoms'"
         )
     masses = np.ascontiguousarray(weights[:, 0])
-    # Of no atoms, sums are integers.
+    # Without atoms, the sums would be integers.
     return np.column_stack(sums).astype(np.float64, copy=False), (
         places.astype(np.int64, copy=False),
         masses,
@@ -339,7 +339,7 @@ def _sum_compounds(
 
 
 def _current(name: str) -> str:
-    """Replace a deprecated name of a result, with a warning."""
+    """Replace the deprecated name of a result, with a warning."""
     if name not in DEPRECATED:
         return name
     warnings.warn(

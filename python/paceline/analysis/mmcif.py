@@ -1,4 +1,4 @@
-"""Write structures as mmCIF (PDBx), which limits neither numbers of atoms nor those of residues."""
+"""Write structures as mmCIF (PDBx), which has no limits on numbers of atoms and residues."""
 
 import re
 from collections import Counter
@@ -10,7 +10,7 @@ import numpy as np
 from paceline.analysis.guess import elements_of
 from paceline.contract.atoms import Atoms, System, attribute_of
 
-#: Items of an atom, in the order of columns.
+#: Data items of an atom, in the order of columns.
 _ITEMS = (
     *("group_PDB", "id", "type_symbol", "label_atom_id", "label_alt_id", "label_comp_id"),
     *("label_asym_id", "label_entity_id", "label_seq_id", "pdbx_PDB_ins_code"),
@@ -18,13 +18,13 @@ _ITEMS = (
     *("auth_asym_id", "pdbx_PDB_model_num"),
 )
 _CELL = ("length_a", "length_b", "length_c", "angle_alpha", "angle_beta", "angle_gamma")
-#: Values that need no quotes, unless they begin as a word of the format.
+#: Values that need no quotes, unless they begin with a reserved word.
 _PLAIN = re.compile(r"[A-Za-z0-9+*/-][A-Za-z0-9+*/'._-]*")
 _WORDS = ("data_", "save_", "loop_", "stop_", "global_")
 
 
 def write_mmcif(file: TextIO, system: System, title: str) -> None:
-    """Write the present frame of a Universe, whose atoms have chainIDs."""
+    """Write the present frame of a Universe with chainIDs."""
     atoms, dimensions = system.atoms, system.trajectory.ts.dimensions
     file.write(f"data_paceline\n_struct.title {_value(title)}\n")
     if dimensions is not None:
@@ -40,11 +40,11 @@ def write_mmcif(file: TextIO, system: System, title: str) -> None:
 
 
 def _columns(atoms: Atoms) -> tuple[list[Iterable[str]], list[Iterable[str]]]:
-    """Make the columns before the positions, and those behind them."""
+    """Make the columns before and after the positions."""
     n = len(atoms)
     chains = _of(atoms, "chainIDs", "A").astype(str)
     numbers = list(map(str, _numbers(atoms, chains).tolist()))
-    # A chain that begins again, as with its water, is another one of these.
+    # If a chain ID occurs again later, such as for its water, this part gets another asym ID.
     begins = np.concatenate([[False], chains[1:] != chains[:-1]])
     parts = np.array([_letters(k) for k in range(int(begins.sum()) + 1)])[np.cumsum(begins)]
     elements = [one.capitalize() or "X" for one in elements_of(atoms)]
@@ -72,15 +72,15 @@ def _columns(atoms: Atoms) -> tuple[list[Iterable[str]], list[Iterable[str]]]:
 
 
 def _of(atoms: Atoms, name: str, default: object) -> np.ndarray:
-    """Get an attribute of atoms; where the topology lacks it, a default."""
+    """Return an attribute of atoms, or a default if the topology lacks it."""
     found = attribute_of(atoms, name)
     return np.full(len(atoms), default) if found is None else np.asarray(found)
 
 
 def chains_with_repeats(atoms: Atoms, chains: np.ndarray) -> np.ndarray:
-    """Find the chains in which several residues have one number and name.
+    """Find the chains in which several residues have the same number and name.
 
-    Programs put these together, which would change the order of atoms.
+    Other programs would merge such residues, which changes the order of atoms.
     """
     first = np.unique(atoms.resindices, return_index=True)[1]
     names = [_of(atoms, name, "")[first].tolist() for name in ("resids", "resnames", "icodes")]
@@ -89,7 +89,7 @@ def chains_with_repeats(atoms: Atoms, chains: np.ndarray) -> np.ndarray:
 
 
 def _numbers(atoms: Atoms, chains: np.ndarray) -> np.ndarray:
-    """Get numbers of residues; in chains where they repeat, numbers from 1 on."""
+    """Return residue numbers; chains with repeated numbers are numbered from 1."""
     found = _of(atoms, "resids", 1).copy()
     for name in chains_with_repeats(atoms, chains):
         some = chains == name
@@ -98,7 +98,7 @@ def _numbers(atoms: Atoms, chains: np.ndarray) -> np.ndarray:
 
 
 def _letters(number: int) -> str:
-    """Name a part by letters, as the Protein Data Bank does.
+    """Convert a number to an asym ID in letters, as in the Protein Data Bank.
 
     Examples
     --------
@@ -113,14 +113,14 @@ def _letters(number: int) -> str:
 
 
 def _values(texts: np.ndarray, empty: str = ".") -> list[str]:
-    """Write texts as values: each different one once."""
+    """Format texts as values; each distinct text is formatted once."""
     known, numbers = np.unique(texts.astype(str), return_inverse=True)
     values = [_value(one) if one.strip() else empty for one in known.tolist()]
     return [values[k] for k in numbers.reshape(-1).tolist()]
 
 
 def _value(text: str) -> str:
-    """Write a text as a value, in quotes where it needs them.
+    """Format a text as a value, in quotes if necessary.
 
     Examples
     --------

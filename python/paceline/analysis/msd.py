@@ -39,108 +39,107 @@ from paceline.transform.matching import described
 if TYPE_CHECKING:
     import MDAnalysis.analysis.msd
 
-#: Axes of each type of MSD.
+#: Columns of each MSD type.
 AXES = {
     **{"x": [0], "y": [1], "z": [2]},
     **{"xy": [0, 1], "xz": [0, 2], "yz": [1, 2], "xyz": [0, 1, 2]},
 }
-#: Range of the fit, in parts of the longest time between frames, if none is given.
+#: Default range of the fit, as fractions of the longest lag time.
 FITTED = 0.1, 0.5
-#: Error of a time, relative to the longest one, that is taken for rounding.
+#: Relative error of a time, with respect to the longest time, that counts as rounding.
 ROUNDED = 1e-6
-#: Reason for which a frame is refused or left out.
+#: Reason why a frame is an error or left out.
 NO_CELL = (
-    "it has no cell, which unwrap= needs; unwrap=None (--unwrap-particles none) takes positions as "
-    "they are"
+    "it has no cell, which unwrap= needs; unwrap=None (--unwrap-particles none) leaves positions "
+    "unchanged"
 )
-#: Cells over which particles are spread that were unwrapped before.
+#: Number of cells over which the positions of already unwrapped particles spread.
 SPREAD = 2
-#: Positions that are looked at for jumps across the cell.
+#: Maximum number of positions that are checked for jumps across the cell.
 JUMP_VALUES = 2**21
-#: Parts of the longest step whose image is known that a step may have, but for some.
+#: Steps are long above this fraction of half the cell; a larger fraction of long steps is reported.
 NEARLY, MOST_LONG = 0.8, 0.01
-#: Cells around one, in whole edges.
+#: Offsets of a cell and its 26 neighbours, in units of cell vectors.
 NEIGHBOURS = np.stack(np.meshgrid(*3 * [[-1.0, 0.0, 1.0]]), axis=-1).reshape(-1, 3)
-#: Bytes of particles whose slopes are fitted at a time.
+#: Maximum size of the data of particles whose slopes are fitted at a time, bytes.
 FIT_BYTES = 2**26
 
 
 class EinsteinMSD(AnalysisBase):
-    r"""Mean squared displacement of particles as a function of the time between frames.
+    r"""Mean squared displacement (MSD) of particles as a function of the lag time.
 
     $$\mathrm{MSD}(\tau) = \frac{1}{N} \sum_{i=1}^N
               \left\langle \left|\mathbf{x}_i(t + \tau) - \mathbf{x}_i(t)\right|^2 \right\rangle_t$$
 
-    over all pairs of frames (t, t + τ). Positions must not jump from one side of the cell to the
-    other: see `unwrap`, or `paceline.transform.nojump`. With `fft` they are computed by Fourier
-    transforms (Calandrini et al. 2011, Collection SFN 12, 201), of positions that count from those
-    of the first frame: equal to the sums of the definition within 10⁻¹⁰ of the largest value.
+    over all pairs of frames (t, t + τ). Positions must not jump across the cell: see `unwrap`, or
+    `paceline.transform.nojump`. With `fft`, MSDs are computed by Fourier transforms (Calandrini et
+    al. 2011, Collection SFN 12, 201) of the displacements from the first frame. They equal the sums
+    of the definition within 10⁻¹⁰ of the largest value.
 
     Parameters
     ----------
     u : AtomGroup or Universe
-        Where `select` selects.
+        Atoms from which `select` selects.
     select : str
-        The atoms.
+        Selection of the atoms.
     msd_type : {"xyz", "xy", "yz", "xz", "x", "y", "z"}
-        Dimensions that count.
+        Dimensions that the MSD includes.
     fft : bool
-        Compute by Fourier transforms; False by the sums of the definition, whose time grows as the
-        square of the number of frames.
+        Use Fourier transforms. With False, evaluate the sums of the definition directly, in a time
+        that grows as the square of the number of frames.
     non_linear : bool
-        Take frames at unequal distances in time. Arrays of results then have a row for each time
-        between two frames, instead of n_frames; times that differ by the rounding of single
-        precision are one. The definition's sums are taken, also with `fft`.
+        Allow frames at unequal intervals. Arrays of results then have one row for each time between
+        two frames, instead of n_frames rows; times that differ by rounding of single precision are
+        merged. The sums of the definition are evaluated directly, also with `fft`.
     compound : {"atoms", "residues", "segments", "fragments"}
-        Particles: the atoms, or the centers of mass of residues, segments or molecules, which must
-        be whole in each frame. Virtual sites are of their molecule, as in
-        `paceline.transform.unwrap`.
+        Particles: atoms, or centers of mass of residues, segments or molecules, which must be whole
+        in each frame. Virtual sites belong to their molecule, as in `paceline.transform.unwrap`.
     unwrap : {"auto", "tor", "lattice"} or None
-        Undo jumps of the particles across the cell first, from frame to frame of the run: a
-        particle must move by less than half a cell between two of them. "tor" adds up shortest
-        steps, right for diffusion also where the cell varies (von Bülow, Bullerjahn & Hummer 2020,
-        J. Chem. Phys. 153, 021101); of molecules take centers (`compound`). "lattice" is as
-        MDAnalysis's `NoJump`. None takes positions as they are, with a warning where particles
-        jump across the cell. "auto" is "tor" for centers of compounds, unless the present frame has
-        no cell or `nojump` is among the transformations, and None for atoms. A warning names frames
-        that were left out between.
+        Scheme that first removes jumps of particles across the cell, from frame to frame of the
+        run. A particle must move by less than half a cell between two frames. "tor" sums the
+        shortest displacements, which is correct for diffusion also if the cell varies (von Bülow,
+        Bullerjahn & Hummer 2020, J. Chem. Phys. 153, 021101); for molecules use it with centers
+        (`compound`). "lattice" is the scheme of MDAnalysis's `NoJump`. None leaves positions
+        unchanged, with a warning if particles jump across the cell. "auto" is "tor" for centers of
+        compounds, unless the present frame has no cell or `nojump` is among the transformations;
+        for atoms it is None. A warning lists frames that were left out in between.
     fit_range : pair of float or None, optional
-        First and last time between frames, ps (or frames, where times are not known), of a straight
-        line that is fitted, as by `diffusion_coefficient`, and drawn; None is 10 and 50 % of the
-        longest one. Without a pair there is no fit, nor where both are None and a run has too few
-        frames: a warning says so.
+        First and last lag time, ps (or frames if times are unknown), of the fit of a straight line,
+        as in `diffusion_coefficient`. None is 10 and 50 % of the longest lag time. Without a pair
+        there is no fit. If both are None and the run has too few frames, there is no fit either,
+        and a warning is issued.
 
     Attributes
     ----------
     results.timeseries : numpy.ndarray of float64, shape (n_frames,)
-        Mean over the particles, Å². Frames that were left out as damaged count in no pair; where
-        there is no other pair, it is NaN.
+        MSD, averaged over the particles, Å². Frames that were left out are in no pair; NaN for lag
+        times without pairs.
     results.msds_by_particle : numpy.ndarray of float64, shape (n_frames, n_particles)
-        That of each particle, Å². More than 256 MiB are kept in a file of the temporary
-        folder, which vanishes with the array. A position that is NaN makes its particle NaN.
+        MSD of each particle, Å². More than 256 MiB are stored in a file in the temporary folder,
+        which is deleted with the array. If a position is NaN, the MSD of its particle is NaN.
     results.delta_t_values : numpy.ndarray of float64, shape (n_frames,)
-        Times between frames, ps; numbers of frames where times are not known, with a warning.
+        Lag times, ps; numbers of frames, with a warning, if times are unknown.
     results.diffusion_coefficient : DiffusionCoefficient
-        Where a line was fitted.
+        Diffusion coefficient, if a line was fitted.
     ag : AtomGroup
         The atoms.
     n_particles : int
         Number of particles.
     dim_fac : int
-        Number of dimensions that count.
+        Number of dimensions that the MSD includes.
 
     Raises
     ------
     SelectionError
-        No atoms are selected, or a compound has no mass.
+        The selection is empty, or a compound has no mass.
     UnsupportedError
-        The group updates itself, frames are not at equal distances in time, series and results have
-        no room in the temporary folder, or the topology has no molecules.
+        The group is an UpdatingAtomGroup, frames are not equidistant in time, series and results
+        exceed the free space in the temporary folder, or the topology has no molecules.
     ValueError
-        An unknown `msd_type`, `compound` or `unwrap`, or a `fit_range` with fewer than two times.
+        `msd_type`, `compound` or `unwrap` is unknown, or `fit_range` contains fewer than two times.
     AnalysisError
-        In the run: a frame has no cell, and `unwrap` needs one. With ``on_error="skip"`` it is left
-        out, as `paceline.transform.nojump` does.
+        In the run: a frame has no cell, but `unwrap` needs a cell. With ``on_error="skip"`` the
+        frame is left out, as in `paceline.transform.nojump`.
 
     Examples
     --------
@@ -157,11 +156,10 @@ class EinsteinMSD(AnalysisBase):
         name="msd",
         summary="mean squared displacement, and diffusion coefficient",
         description=(
-            "Mean squared displacement (Å²) against the time between frames, and the diffusion "
-            "coefficient (cm²/s) of a straight line that is fitted, with its 95 % interval by "
-            "molecules, or by blocks of time. Positions must be unwrapped: --unwrap-particles "
-            "undoes jumps of particles through the borders of the cell, --nojump those of all "
-            "atoms."
+            "Mean squared displacement (Å²) against the lag time, and the diffusion coefficient "
+            "(cm²/s) from the fit of a straight line, with its 95 % interval between molecules or "
+            "time blocks. Positions must be unwrapped: --unwrap-particles removes jumps of "
+            "particles across the borders of the cell, --nojump jumps of all atoms."
         ),
         section="dynamics.md#mean-squared-displacement",
         examples=(
@@ -177,15 +175,15 @@ class EinsteinMSD(AnalysisBase):
             "non_linear",
             Option(
                 "unwrap_particles",
-                "undo their jumps across the cell: tor adds up shortest steps, right for "
-                "diffusion in a varying cell, lattice is as --nojump; auto is tor for "
-                "centers, none for atoms [%(default)s]",
+                "remove jumps of particles across the cell: tor sums shortest displacements, "
+                "which is correct for diffusion in a varying cell; lattice is as --nojump; auto "
+                "is tor for centers, none for atoms [%(default)s]",
                 choices=("auto", "tor", "lattice", "none"),
                 default="auto",
             ),
             Option(
                 "fit_range",
-                "times between frames of the fit: ps, or with a unit [10 and 50 %% of the longest]",
+                "lag times of the fit: ps, or with a unit [10 and 50 %% of the longest lag time]",
                 nargs=2,
                 type="lag",
                 default=(None, None),
@@ -232,27 +230,27 @@ class EinsteinMSD(AnalysisBase):
         self.n_particles = len(atoms) if self._centers is None else len(self._centers[2])
         self._value_bytes = 12 if self._centers is None else 24
         self._has_cell = atoms.universe.trajectory.ts.dimensions is not None
-        # With the vectors of the cell.
+        # The last three rows are the cell vectors.
         n_rows = self.n_particles + (0 if self._scheme is None else 3)
         self.row_bytes = self._value_bytes * n_rows
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.msd.EinsteinMSD") -> Self:
-        """Make one with the parameters of MDAnalysis's."""
-        if theirs.non_linear:  # times that differ by rounding are several there
+        """Make an analysis with the parameters of MDAnalysis's."""
+        if theirs.non_linear:  # MDAnalysis does not merge times that differ by rounding
             raise UnsupportedError("EinsteinMSD: not with non_linear=True")
         return cls(theirs.ag, "all", theirs.msd_type, theirs.fft)
 
     @property
     def _scheme(self) -> str | None:
-        """Cells that are added where particles jump; None if nothing is undone."""
+        """Scheme that removes jumps of particles; None if positions are used unchanged."""
         if self.unwrap != "auto":
             return self.unwrap
         follows = find_scan(self.transforms) is not None
         return "tor" if self._centers is not None and self._has_cell and not follows else None
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {
             **super().parameters(),
             "select": self.select,
@@ -265,19 +263,19 @@ class EinsteinMSD(AnalysisBase):
         }
 
     def stored_bytes(self, n_frames: int) -> int:
-        """Bytes of the series and of the results of so many frames."""
+        """Size of the series and of the results for `n_frames` frames, bytes."""
         of_results = results_bytes(n_frames, self.n_particles, self._value_bytes)
         return super().stored_bytes(n_frames) + of_results
 
     def prepare(self) -> PerFrame:
-        """Collect positions."""
+        """Make the worker part that returns positions."""
         if not self.non_linear:
             check_order(self)
         with_cells = self._scheme is not None
         return _Particles(self._centers, with_cells=with_cells, skip=self.skip_damaged)
 
     def next_stage(self, value: np.ndarray) -> OverParts:
-        """Correlate the series of some particles at a time."""
+        """Make the parts that compute the MSDs of some particles each."""
         unwrap = self._scheme
         if unwrap is not None:
             self._leave_out(np.isnan(value[:, -3:]).any(axis=(1, 2)))
@@ -287,7 +285,7 @@ class EinsteinMSD(AnalysisBase):
             self._delta_t, gaps = self._even_times()
             fit = self._fit_of_blocks()
         if unwrap is not None:
-            # Shortest steps are the same where the cell leans by another whole edge.
+            # Shortest displacements do not change if a cell vector changes by another whole vector.
             changes = changed(np.delete(value[:, -3:], gaps, 0), lengths_only=unwrap == "tor")
             changes = np.delete(self.frames, gaps)[1:][changes]
             scheme = f"unwrap={unwrap!r}"
@@ -305,17 +303,17 @@ class EinsteinMSD(AnalysisBase):
         )
 
     def _even_times(self) -> tuple[np.ndarray, np.ndarray]:
-        """Check that times are equidistant; name the option for others in the error."""
+        """Check that times are equidistant; the error names the option for other times."""
         try:
             return check_times(self)
         except UnsupportedError as error:
             if "equal distances" not in str(error):
                 raise
-            advice = "non_linear=True (--non-linear) takes other distances"
+            advice = "non_linear=True (--non-linear) allows unequal intervals"
             raise UnsupportedError(f"{error}; {advice}") from None
 
     def _fit_of_blocks(self) -> BlockFit | None:
-        """Choose blocks of time for the fit; raise for a range that has too few times."""
+        """Choose time blocks for the fit; raise an error if the range has too few times."""
         if self.fit_range is None:
             return None
         try:
@@ -329,19 +327,19 @@ class EinsteinMSD(AnalysisBase):
     def _warn_of_jumping(self, positions: np.ndarray, gaps: np.ndarray) -> None:
         """Warn of particles that jump across the present cell from one frame to the next.
 
-        Of long series, only in some pairs of frames.
+        In long series, only some pairs of frames are checked.
         """
         by_cell = self._by_cell()
         found = None if by_cell is None else self._find_jumps(positions, gaps, by_cell)
         if found is not None:
             warn(
-                f"{self.name}: {found}: unless they were unwrapped before, they jump across its "
-                "faces, and the displacements are those of the jumps; undo them with unwrap='tor' "
-                "(--unwrap-particles tor)"
+                f"{self.name}: {found}: unless particles were unwrapped before, they jump across "
+                "the faces of the cell, and displacements are wrong; remove jumps with "
+                "unwrap='tor' (--unwrap-particles tor)"
             )
 
     def _warn_of_unwrapped(self, positions: np.ndarray, gaps: np.ndarray) -> bool:
-        """Warn of jumps that may be none, as particles are spread over several cells."""
+        """Warn if particles spread over several cells, because they may be already unwrapped."""
         by_cell = self._by_cell()
         known = np.delete(np.arange(len(positions)), gaps)[-1:]
         if by_cell is None or not (np.ptp(positions[known] @ by_cell, axis=1) > SPREAD).any():
@@ -350,13 +348,13 @@ class EinsteinMSD(AnalysisBase):
         if found is not None:
             warn(
                 f"{self.name}: {found}, which counts as a jump across its faces; but particles are "
-                "more than two cells apart, as if they were unwrapped before: then take positions "
-                "as they are, with unwrap=None (--unwrap-particles none)"
+                "more than two cells apart, so perhaps they are already unwrapped: then leave "
+                "positions unchanged with unwrap=None (--unwrap-particles none)"
             )
         return found is not None
 
     def _by_cell(self) -> np.ndarray | None:
-        """Find what makes fractions of the present cell of positions; None without a cell."""
+        """Return the matrix from positions to fractional coordinates; None without a cell."""
         dimensions = self.ag.universe.trajectory.ts.dimensions
         if dimensions is None:
             return None
@@ -366,7 +364,7 @@ class EinsteinMSD(AnalysisBase):
     def _find_jumps(
         self, positions: np.ndarray, gaps: np.ndarray, by_cell: np.ndarray
     ) -> str | None:
-        """Describe the first jumps that there are in some pairs of frames."""
+        """Describe the first jumps in the checked pairs of frames."""
         for row in self._some_rows(len(positions), gaps):
             steps = (positions[row].astype(np.float64) - positions[row - 1]) @ by_cell
             n_jumps = int((np.abs(steps) > 0.5).any(axis=1).sum())
@@ -378,7 +376,7 @@ class EinsteinMSD(AnalysisBase):
         return None
 
     def _warn_of_long_steps(self, value: np.ndarray, gaps: np.ndarray, unwrap: str) -> None:
-        """Warn of steps that are nearly half the cell: of others the image is not known."""
+        """Warn of steps of nearly half the cell or more, for which the image is ambiguous."""
         n_long, rows = 0, self._some_rows(len(value), gaps)
         most = MOST_LONG * len(rows) * self.n_particles
         for row in rows:
@@ -387,7 +385,7 @@ class EinsteinMSD(AnalysisBase):
             by_cell = steps @ np.linalg.inv(cell)
             by_cell -= np.rint(by_cell)
             long = by_cell[np.abs(by_cell).max(axis=1) > 0.5 * NEARLY]
-            if unwrap == "tor":  # which takes the shortest step of all images
+            if unwrap == "tor":  # "tor" uses the shortest displacement of all images
                 images = (long[:, np.newaxis] + NEIGHBOURS) @ cell
                 shortest = np.linalg.norm(images, axis=2).min(axis=1)
                 long = long[shortest > 0.5 * NEARLY * np.linalg.norm(cell, axis=1).min()]
@@ -395,29 +393,29 @@ class EinsteinMSD(AnalysisBase):
             if n_long > most:
                 warn(
                     f"{self.name}: in more than {MOST_LONG:.0%} of the steps from frame to frame, "
-                    f"particles move by more than {0.5 * NEARLY:g} of the cell: where they move by "
-                    "more than half, it counts as a shorter step to another image, and "
-                    "displacements are wrong; analyse frames that are closer in time, or, where a "
+                    f"particles move by more than {0.5 * NEARLY:g} of the cell. A step of more "
+                    "than half the cell is taken for a shorter one, so displacements are wrong; "
+                    "analyse frames that are closer in time, or, where a "
                     "step skips frames, follow particles in each frame by nojump (--nojump)"
                 )
                 return
 
     def _some_rows(self, n_rows: int, gaps: np.ndarray) -> list[int]:
-        """Choose rows of a series, and those before them, for a look at steps: not all if long."""
+        """Choose pairs of consecutive rows for a check of steps; only some in a long series."""
         rows = np.arange(1, n_rows)
         rows = rows[~np.isin(rows, gaps) & ~np.isin(rows - 1, gaps)]
         most = max(1, JUMP_VALUES // self.n_particles)
         return rows[:: -(-len(rows) // most) or 1].tolist()
 
     def _leave_out(self, rows: np.ndarray) -> None:
-        """List frames without a cell among those that were left out."""
+        """Add frames without a cell to the list of frames that were left out."""
         rows &= ~self.left_out
         if rows.any():
             found = [(int(frame), NO_CELL) for frame in np.unique(self.frames[rows])]
             self.damaged = type(self.damaged)(sorted([*self.damaged, *found]))
 
     def finish(self, value: SeriesParts) -> None:
-        """Take the means."""
+        """Average over particles, and fit a line."""
         mean, by_particle = value.mean(), value.by_particle
         title = "MSD (Å²)"
         columns, legends = {self.lag_title: self._delta_t, title: mean}, {title: "MSD"}
@@ -428,7 +426,7 @@ class EinsteinMSD(AnalysisBase):
             lags = _fitted(self._delta_t, *self._times_of_fit)
             lags = lags[~np.isnan(mean[lags])]
             line = np.full(len(mean), np.nan)
-            if len(lags):  # none where a position is NaN
+            if len(lags):  # empty if a position is NaN
                 off = self._delta_t[lags]
                 rise = 2 * self.dim_fac * fit.value * (off - off.mean())
                 line[lags] = mean[lags].mean() + rise
@@ -445,21 +443,21 @@ class EinsteinMSD(AnalysisBase):
         )
 
     def _describe(self, fit: DiffusionCoefficient) -> dict[str, str]:
-        """Put the coefficient into words, with what its interval and the cell mean."""
+        """Describe the coefficient, its interval, and the effect of the finite cell."""
         text = f"{fit}, fit from {fit.start:g} to {fit.stop:g} {fit.time_unit}"
         if not fit.interval > 0:
-            text += "; blocks of time give one where the fit ends at a tenth of the run"
+            text += "; to get an interval from time blocks, end the fit at a tenth of the run"
         found = {"diffusion coefficient": text}
         if self._molecules[1]:
             found["molecules"] = self._molecules[1]
-        # It is in cm²/s, as D is where times are known.
+        # The correction is in cm²/s, which requires known times.
         cell = self.ag.universe.trajectory.ts.dimensions if self.times_known else None
         note = finite_size(cell, self.dim_fac)
         return found | ({"finite size": note} if note else {})
 
     @functools.cached_property
     def _molecules(self) -> tuple[np.ndarray, str]:
-        """Number the molecules of the particles, and say how they are known."""
+        """Number the molecules of the particles, and describe how molecules are identified."""
         atoms = self.ag.indices
         if self._centers is not None:
             order, _, firsts = self._centers
@@ -468,12 +466,12 @@ class EinsteinMSD(AnalysisBase):
 
     @property
     def _times_of_fit(self) -> tuple[float | None, float | None]:
-        """First and last time of the fit, ps; None for the default, or where there is no fit."""
+        """First and last lag time of the fit, ps; None for the default, or without a fit."""
         start, stop = (None, None) if self.fit_range is None else self.fit_range
         return start, stop
 
     def _line_of(self, by_particle: np.ndarray) -> DiffusionCoefficient | None:
-        """Fit the line that is asked for; warn where the default range has too few times."""
+        """Fit the requested line; warn if the default range contains too few times."""
         if self.fit_range is None:
             return None
         try:
@@ -481,37 +479,38 @@ class EinsteinMSD(AnalysisBase):
         except ValueError as error:
             if self._times_of_fit != (None, None):
                 raise
-            warn(f"{self.name}: no line is fitted, and there is no diffusion coefficient: {error}")
+            warn(f"{self.name}: no line was fitted, so there is no diffusion coefficient: {error}")
             return None
 
     def diffusion_coefficient(
         self, start: float | None = None, stop: float | None = None
     ) -> DiffusionCoefficient:
-        r"""Fit a straight line to the MSD, whose slope is 2 d times the diffusion coefficient.
+        r"""Fit a straight line to the MSD; its slope is 2 d times the diffusion coefficient.
 
-        By ordinary least squares. Points of an MSD are correlated, so that the residuals tell
-        nothing of the error. The error here is that of a mean over molecules, each with a slope of
-        its own; particles of one molecule are not independent. Where this range is the run's
-        `fit_range`, and ends at a tenth of the run or before, slopes of 5 or 10 blocks of time give
-        an error, too, which shows what all molecules have in common: it is taken where there is one
-        molecule, or where blocks differ by more than molecules explain.
+        The fit uses ordinary least squares. Its residuals do not determine the error, because
+        points of an MSD are correlated. The error is computed from the differences between
+        molecules, each with its own slope; particles of one molecule are not independent. If the
+        range is the run's `fit_range`, and ends at most at a tenth of the run, an error is also
+        computed from the slopes of 5 or 10 time blocks. It includes motion that all molecules
+        share. It is used if there is one molecule, or if blocks differ by more than the differences
+        between molecules explain.
 
         Parameters
         ----------
         start, stop : float, optional
-            First and last time between frames, ps; by default 10 and 50 % of the longest one.
+            First and last lag time, ps; by default 10 and 50 % of the longest lag time.
 
         Returns
         -------
         DiffusionCoefficient
-            Error and interval are NaN for a single molecule without blocks of time.
+            Coefficient; error and interval are NaN for a single molecule without time blocks.
 
         Raises
         ------
         NotRunError
             The analysis has not run.
         ValueError
-            The range has fewer than two times, or begins after its end.
+            The range contains fewer than two times, or begins after its end.
 
         Examples
         --------
@@ -541,7 +540,7 @@ class EinsteinMSD(AnalysisBase):
 
 
 def _fitted(times: np.ndarray, start: float | None, stop: float | None) -> np.ndarray:
-    """Find the times between frames that a fit takes; `ValueError` where they are too few."""
+    """Find the lag times in a fit range; raise `ValueError` if there are too few."""
     longest = np.nanmax(times)
     given = start, stop
     start, stop = (
@@ -553,16 +552,16 @@ def _fitted(times: np.ndarray, start: float | None, stop: float | None) -> np.nd
             for time, one in zip((start, stop), given, strict=True)
         )
         raise ValueError(
-            f"the fit would begin at {first}, after its end at {last}: give "
+            f"the fit would begin at {first}, after its end at {last}: set "
             f"{'both times' if None in given else 'two times'}, the earlier one first"
         )
-    # Files keep times in single precision: 5 ps may be 4.999999 ps.
+    # Files store times in single precision: 5 ps may be read as 4.999999 ps.
     slack = ROUNDED * longest
     lags = np.flatnonzero((times >= start - slack) & (times <= stop + slack))
     if len(lags) < 2:
         raise ValueError(
-            f"a fit needs two or more times between frames: found {len(lags)} from "
-            f"{start:g} to {stop:g} ps; choose another range, or analyse more frames"
+            f"a fit needs two or more lag times: found {len(lags)} from "
+            f"{start:g} to {stop:g} ps; use another range, or analyse more frames"
         )
     return lags
 
@@ -570,8 +569,8 @@ def _fitted(times: np.ndarray, start: float | None, stop: float | None) -> np.nd
 def _slopes(
     times: np.ndarray, by_particle: np.ndarray, n_dimensions: int, lags: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Fit a line to the MSD of each particle; return coefficients, and the lags that have pairs."""
-    known = by_particle[np.argmin(np.isnan(by_particle[:, 0]))]  # pairs are of the same frames
+    """Fit a line to the MSD of each particle; return coefficients, and the lags with pairs."""
+    known = by_particle[np.argmin(np.isnan(by_particle[:, 0]))]  # all have the same pairs
     lags = lags[~np.isnan(known[lags])]
     if len(lags) < 2:
         raise ValueError(f"a fit needs two or more times with an MSD, not {len(lags)}")
@@ -589,9 +588,9 @@ def _slopes(
 
 
 class _Particles(PerFrame):
-    """Worker part that collects positions of atoms, or centers."""
+    """Worker part that returns positions of atoms, or centers."""
 
-    returns_new = True  # a block is decoded into arrays of its own
+    returns_new = True  # each block is decoded into new arrays
 
     def __init__(
         self,
@@ -603,7 +602,7 @@ class _Particles(PerFrame):
         self._compounds, self._with_cells, self._skip = of_compounds, with_cells, skip
 
     def compute(self, block: Block) -> np.ndarray:
-        """Return positions, shape (n_frames, n_particles, 3); then the vectors of the cells."""
+        """Return positions, shape (n_frames, n_particles, 3); with unwrap also cell vectors."""
         found = block.positions if self._compounds is None else _centers(block, *self._compounds)
         if not self._with_cells:
             return found
@@ -616,7 +615,7 @@ class _Particles(PerFrame):
 
 
 def _compounds(atoms: Atoms, compound: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find rows of atoms by compound, their fractions of its mass, and where compounds start."""
+    """Sort atoms by compound; return rows, mass fractions, and the first row of each compound."""
     one_of("compound", compound, "atoms", *COMPOUNDS)
     of_atoms = compound_of_atoms(atoms, compound, "EinsteinMSD")
     order = np.argsort(of_atoms, kind="stable")
@@ -626,8 +625,8 @@ def _compounds(atoms: Atoms, compound: str) -> tuple[np.ndarray, np.ndarray, np.
     if not (total > 0).all():
         first = atoms[order[firsts[np.argmin(total > 0)]]]
         raise SelectionError(
-            f"compound={compound!r}: the one of {described(first)} has no mass, so no center; "
-            f"leave it out, by 'and prop mass > 0' for instance{advice_on_sites(atoms.universe)}"
+            f"compound={compound!r}: that of {described(first)} has no mass, so it has no center; "
+            f"exclude it, by 'and prop mass > 0' for instance{advice_on_sites(atoms.universe)}"
         )
     return order, masses / total[numbers], firsts
 
@@ -635,10 +634,10 @@ def _compounds(atoms: Atoms, compound: str) -> tuple[np.ndarray, np.ndarray, np.
 def _centers(
     block: Block, order: np.ndarray, weights: np.ndarray, firsts: np.ndarray
 ) -> np.ndarray:
-    """Compute weighted centers of compounds, shape (n_frames, n_compounds, 3), float64.
+    """Compute weighted centers of compounds: float64, shape (n_frames, n_compounds, 3).
 
-    `order` are the columns of the atoms, compound by compound; `weights` those of the atoms in this
-    order, which add up to 1 in each compound; `firsts` are the first ones of compounds.
+    `order` contains the columns of the atoms, compound by compound. `weights` are in this order,
+    and their sum in each compound is 1. `firsts` are the first indices of the compounds in `order`.
     """
     weighted = block.positions[:, order].astype(np.float64) * weights[:, np.newaxis]
     return np.add.reduceat(weighted, firsts, axis=1)

@@ -14,18 +14,19 @@ from paceline.transform.molecules import unwrap_known
 def suited(
     analyses: Sequence[AnalysisBase], given: Sequence[Transform], *, unwrap: bool
 ) -> TransformsOfEach:
-    """Give each analysis the transformations of a run that it needs.
+    """Return, for each analysis, those transformations of a run that it needs.
 
-    Molecules of analyses that need whole ones are made whole first, with `unwrap`, where bonds are
-    known and nothing of `given` does so. What turns positions is for analyses that need it alone:
-    others superpose by themselves, depend on distances, or on the axes of the cell.
+    If an analysis needs whole molecules, its molecules are made whole first, with `unwrap`, unless
+    bonds are unknown or a transformation of `given` does it. Rotating transformations are only used
+    for analyses that need them. All others superpose frames by themselves, use distances, or use
+    the axes of the cell.
     """
     check_transforms(given)
     turning = [one for one in given if one.turns]
     if turning and not any(one.needs_fit for one in analyses):
         names = ", ".join(one.parameters() for one in turning)
         warn(
-            f"{names}: left out, since no analysis of the battery needs it; RMSF and principal "
+            f"{names}: left out, because no analysis of the battery needs it; RMSF and principal "
             "components superpose frames by themselves (align)"
         )
     unwraps = unwrap and not any(one.makes_whole for one in given)

@@ -1,4 +1,4 @@
-"""Neighbours of atoms within a cutoff: lists of pairs, and coordination numbers."""
+"""Neighbours of atoms within a cutoff: pair lists, and coordination numbers."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -28,12 +28,12 @@ from paceline.contract.declaration import PBC, Declaration, Member
 from paceline.contract.kinds import PerFrame, Ragged
 from paceline.transform.distances import PAIR
 
-#: Maximum number of pairs that are counted in one call, if it has several frames.
+#: Maximum number of pairs counted in one call, unless they belong to a single frame.
 COUNTED = 2**20
 
 
 class _NearAtoms(GroupsAnalysis):
-    """Atoms of one or two groups that are within a cutoff of each other."""
+    """Base class for atoms of one or two groups within a cutoff of each other."""
 
     needs_one_location = True
 
@@ -56,12 +56,12 @@ class _NearAtoms(GroupsAnalysis):
             self._labels = np.split(numbers, [len(of_groups[0])])[: len(of_groups)]
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         given = {"cutoff": self.cutoff, "exclude_same": self.exclude_same or "none"}
         return {**super().parameters(), **given}
 
     def _near_pairs(self) -> "_NearPairs":
-        """Number the atoms of both groups, and what they may not share."""
+        """Make the worker part, with atoms of both groups and labels for `exclude_same`."""
         indices = [group.indices for group in self._groups.values()]
         if self.pbc:
             width = least_width_of(self.atomgroup.universe, self.frames)
@@ -71,50 +71,51 @@ class _NearAtoms(GroupsAnalysis):
 
 
 class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
-    """Pairs of atoms within a cutoff, listed for each frame.
+    """List of the pairs of atoms within a cutoff, for each frame.
 
-    The time grows with the number of atoms, not of pairs of them. Distances are rounded as
-    MDAnalysis's `capped_distance` rounds them, so that the pairs are the same.
+    The time grows with the number of atoms, not with its square. Distances are rounded as in
+    MDAnalysis's `capped_distance`, so that the pairs are the same.
 
     Parameters
     ----------
     ag1 : AtomGroup
         First group.
     ag2 : AtomGroup, optional
-        Second group, of the same Universe; without it, each pair of the first is listed once.
+        Second group, from the same Universe; by default pairs within the first group are listed.
     cutoff : float
-        Largest distance of pairs, Å. Those at this distance count.
+        Maximum distance of pairs, Å. Pairs at exactly this distance are included.
     exclude_same : {"residue", "segment", "chain", "fragment"}, optional
-        Leave out pairs of atoms in the same one. A pair of an atom with itself is always left out.
+        Leave out pairs of atoms in the same residue, segment, chain or fragment. An atom is never
+        paired with itself.
     pbc : bool
-        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+        Use the nearest periodic images in the cell of each frame, if the frame has a cell.
 
     Attributes
     ----------
     results.pairs : numpy.ndarray of records, shape (n_pairs,)
-        Of each pair the fields `first` and `second`, indices of the atoms, int32, and `distance`,
-        float64, Å; in the order of frames, and in each frame in that of the groups. More than
-        1 GiB are in a temporary file.
+        Pairs with the fields `first` and `second`, indices of the atoms, int32, and `distance`,
+        float64, Å. Pairs are sorted by frame, and within a frame in the order of the groups. More
+        than 1 GiB are in a temporary file.
     results.counts : numpy.ndarray of int64, shape (n_frames,)
-        Number of pairs in each frame. If damaged frames were left out it is of float64, and NaN
-        for these, which have no pairs.
+        Number of pairs in each frame. If damaged frames were left out, the dtype is float64, and
+        the number is NaN for these frames, which have no pairs.
     results.offsets : numpy.ndarray of int64, shape (n_frames + 1,)
-        Index of each frame's first pair, and of the end.
+        Index of each frame's first pair, and the total number of pairs.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
 
     Raises
     ------
     SelectionError
-        A group holds no atoms.
+        A group contains no atoms.
     UnsupportedError
-        A group updates itself, the groups are of two Universes, or `exclude_same` needs
-        what the topology lacks.
+        A group is an UpdatingAtomGroup, the groups belong to different Universes, or the topology
+        lacks an attribute for `exclude_same`.
     ValueError
-        A cutoff that is no length, or an unknown `exclude_same`. In the run, as `AnalysisError`: a
-        position that is NaN, or a cell that is impossible or lower than the cutoff.
+        The cutoff is not a length, or `exclude_same` is unknown. In the run, as `AnalysisError`: a
+        position is NaN, or a cell is invalid or smaller than the cutoff.
 
     Examples
     --------
@@ -134,10 +135,10 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
 
     declaration = Declaration(
         name="neighbors",
-        summary="pairs of atoms within a distance: their number, and as .npz each of them",
+        summary="number of pairs of atoms within a distance, and as .npz the pairs themselves",
         description=(
-            "Number of pairs of an atom of --select and one of --select-2 within a distance, in "
-            "each frame; as .npz also each pair: indices of both atoms, and the distance (Å)."
+            "Number of pairs of atoms of --select and --select-2 within a distance, in each frame. "
+            "A .npz file also contains each pair: indices of both atoms, and the distance (Å)."
         ),
         section="hydrogen-bonds.md#neighbours-and-coordination-numbers",
         examples=(
@@ -153,15 +154,15 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
             PBC,
         ),
         further={
-            "frequent": "write in which fraction of the frames two residues have a pair",
-            "timeline": "write in which frames the 20 most frequent pairs of residues are; as a "
-            "figure, a bar code",
+            "frequent": "write the fraction of frames in which two residues have a pair",
+            "timeline": "write the frames in which the 20 most frequent pairs of residues exist; "
+            "as a figure, a bar code",
             "residues": "write the number of pairs of each residue of --select-2 in each frame; as "
             "a figure, a map of residues and time",
-            "closest": "write the distance of the nearest pair of each residue of --select-2 in "
+            "closest": "write the shortest distance of a pair of each residue of --select-2 in "
             "each frame; as a figure, a map",
         },
-        groups=("the other atoms of the pairs",),
+        groups=("atoms of the second group",),
         batteries=(
             Member(
                 "ligand",
@@ -173,11 +174,11 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
     )
 
     def prepare(self) -> Ragged:
-        """Number the atoms of both groups, and what they may not share."""
+        """Make the worker part, with atoms of both groups and labels for `exclude_same`."""
         return self._near_pairs()
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
-        """Keep the pairs, and count them."""
+        """Set the pairs, and count them in each frame."""
         offsets, pairs = value
         if pairs.dtype != PAIR:  # no frame could be read
             pairs = np.empty(0, PAIR)
@@ -199,22 +200,23 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         Parameters
         ----------
         attribute : str
-            That of an AtomGroup: "types", "names", "resnames", "elements", ….
+            Attribute of an AtomGroup: "types", "names", "resnames", "elements", ….
 
         Returns
         -------
         list of (str, str, int)
-            Values of the first and of the second atom, and the number of pairs; the most frequent
-            first, and of equals in alphabetical order. Of one group, the lesser value comes first.
+            Values of the first and of the second atom, and the number of pairs. The most frequent
+            come first, equal numbers in alphabetical order. With one group, the lower value of a
+            pair comes first.
 
         Raises
         ------
         ValueError
-            An attribute that has several numbers an atom, such as positions.
+            The attribute has several values per atom, such as positions.
         """
         values = np.asarray(getattr(self.atomgroup.universe.atoms, attribute))
         if values.ndim != 1:
-            raise ValueError(f"attribute must be one value an atom, not {attribute!r}")
+            raise ValueError(f"attribute must have one value per atom, not {attribute!r}")
         kinds, numbers = np.unique(values.astype(str), return_inverse=True)
         pairs, counts = self._unique(numbers.reshape(-1), per_frame=False)
         found = [
@@ -223,14 +225,14 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         return sorted(found, key=lambda one: (-one[2], one[:2]))
 
     def count_by_residue(self) -> list[tuple[int, int, int]]:
-        """Count the frames in which two residues have a pair: a fingerprint of their interactions.
+        """Count the frames in which each two residues have a pair (interaction fingerprint).
 
         Returns
         -------
         list of (int, int, int)
             Indices of the residues (`resindices`) of the first and of the second atom, and the
-            number of frames; the most frequent first, and of equals the lowest. Of one group, the
-            lower index comes first.
+            number of frames. The most frequent come first, equal numbers in the order of indices.
+            With one group, the lower index of a pair comes first.
         """
         numbers = self.atomgroup.universe.atoms.resindices
         pairs, counts = self._unique(numbers, per_frame=True)
@@ -240,10 +242,11 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
     FURTHER_TABLES = ("frequent", "timeline", "residues", "closest")
 
     def further_tables(self) -> dict[str, Table]:
-        """Tabulate the pairs of residues that are in most frames, at most 1,000, by their names.
+        """Return tables of pairs by residue.
 
-        Also the frames in which the first of them are; and of each residue of the second group,
-        or the only one, the number of pairs and the distance of the nearest, frame by frame.
+        The first contains the most frequent pairs of residues, at most 1,000, by name. The second
+        contains the frames in which the first of these exist. Further tables contain the number of
+        pairs, and the shortest distance, of each residue of the last group in each frame.
         """
         found = np.array(self.count_by_residue()[:MOST_FREQUENT], dtype=np.int64).reshape(-1, 3)
         first, second, counts = found.T
@@ -258,9 +261,9 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         }
 
     def _of_residues(self) -> dict[str, Table]:
-        """Map the pairs of residues of the second group, or the only one, frame by frame.
+        """Make maps of the pairs of residues of the last group in each frame.
 
-        Those that have pairs in most frames, at most 200, in their order.
+        They show the residues with pairs in most frames, at most 200, in the order of residues.
         """
         residues = self.atomgroup.universe.residues
         in_frames, total = np.zeros((2, len(residues)), np.int64)
@@ -291,9 +294,9 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         }
 
     def _ends_by_residue(self, begin: int, end: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Row, residue and distance of the ends of pairs in some frames that are mapped.
+        """Return row, residue and distance of the ends of pairs in some frames.
 
-        Of one group these are both ends, or one within a residue.
+        With one group, both ends of a pair are used, or one end for a pair within a residue.
         """
         offsets, numbers = self.results.offsets, self.atomgroup.universe.atoms.resindices
         pairs = self.results.pairs[offsets[begin] : offsets[end]]
@@ -310,7 +313,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         )
 
     def _some_frames(self) -> Iterator[tuple[int, int]]:
-        """Split the frames of the run into parts that have few pairs, or are single frames."""
+        """Split the frames of the run into ranges with few pairs, or into single frames."""
         offsets, begin = self.results.offsets, 0
         while begin < len(offsets) - 1:
             end = int(np.searchsorted(offsets, offsets[begin] + COUNTED, side="right")) - 1
@@ -319,7 +322,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
             begin = end
 
     def _timeline(self, labels: list[str], residues: np.ndarray) -> Table:
-        """Tabulate in which frames pairs of residues, shape (n, 2), have a pair of atoms."""
+        """Make a table of the frames in which pairs of residues, shape (n, 2), exist."""
         numbers = self.atomgroup.universe.atoms.resindices
         pairs, offsets = self.results.pairs, self.results.offsets
         n = int(numbers.max()) + 1
@@ -338,16 +341,17 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         return timeline_table(self, "residues", labels, rows, places)
 
     def _residues_of(self, pairs: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-        """Number the ends of pairs, in increasing order if there is one group: shape (n, 2)."""
+        """Number the ends of pairs: shape (n, 2), in increasing order if there is one group."""
         ends = np.column_stack([numbers[pairs["first"]], numbers[pairs["second"]]])
         if len(self._groups) == 1:
             ends.sort(axis=1)
         return ends
 
     def _unique(self, numbers: np.ndarray, *, per_frame: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Count pairs of numbers of the atoms; each once a frame, with `per_frame`.
+        """Count distinct pairs of numbers of the atoms; with `per_frame`, once per frame.
 
-        Some frames at a time, since the keys of all pairs would take several times their memory.
+        Ranges of frames are processed in turn, because the keys of all pairs would take several
+        times the memory of the pairs.
         """
         pairs, offsets = self.results.pairs, self.results.offsets
         n = int(numbers.max()) + 1
@@ -372,41 +376,42 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
 class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
     """Number of neighbours of each atom within a cutoff, in each frame.
 
-    Pairs are those of `NeighborList`.
+    Neighbours are found as in `NeighborList`.
 
     Parameters
     ----------
     ag1 : AtomGroup
         Atoms whose neighbours are counted.
     ag2 : AtomGroup, optional
-        The neighbours, of the same Universe; without it, the other atoms of the first group.
+        Neighbours, from the same Universe; by default the other atoms of the first group.
     cutoff : float
-        Largest distance of neighbours, Å. Those at this distance count.
+        Maximum distance of neighbours, Å. Neighbours at exactly this distance are included.
     exclude_same : {"residue", "segment", "chain", "fragment"}, optional
-        Do not count atoms in the same one. An atom is never its own neighbour.
+        Leave out neighbours in the same residue, segment, chain or fragment. An atom is never its
+        own neighbour.
     pbc : bool
-        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+        Use the nearest periodic images in the cell of each frame, if the frame has a cell.
 
     Attributes
     ----------
     results.coordination : numpy.ndarray of int32, shape (n_frames, n_atoms)
-        Neighbours of each atom of `ag1`. If damaged frames were left out it is of float64, and NaN
-        for these.
+        Number of neighbours of each atom of `ag1`. If damaged frames were left out, the dtype is
+        float64, with NaN for these frames.
     results.mean : numpy.ndarray of float64, shape (n_frames,)
-        Mean over these atoms.
+        Mean over the atoms of `ag1`.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
 
     Raises
     ------
     SelectionError
-        A group holds no atoms.
+        A group contains no atoms.
     UnsupportedError
-        As of `NeighborList`.
+        As for `NeighborList`.
     ValueError
-        As of `NeighborList`.
+        As for `NeighborList`.
 
     Examples
     --------
@@ -424,8 +429,8 @@ class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
         name="coordination",
         summary="coordination numbers: neighbours of each atom",
         description=(
-            "Mean number of the atoms of --select-2 within a distance of each atom of --select; "
-            "as .npz also that of each atom in each frame."
+            "Mean number of the atoms of --select-2 within a distance of each atom of --select. "
+            "A .npz file also contains the number for each atom in each frame."
         ),
         section="hydrogen-bonds.md#neighbours-and-coordination-numbers",
         examples=(
@@ -442,15 +447,15 @@ class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
 
     @property
     def row_bytes(self) -> int:  # type: ignore[override]
-        """Bytes of a frame's row."""
+        """Size of the row of a frame, bytes."""
         return 4 * self._sizes[0]
 
     def prepare(self) -> PerFrame:
-        """Number the atoms of both groups, and what they may not share."""
+        """Make the worker part, with atoms of both groups and labels for `exclude_same`."""
         return _Neighbours(self._near_pairs(), self._sizes[0])
 
     def finish(self, value: np.ndarray) -> None:
-        """Keep the numbers, with frames and times."""
+        """Set the numbers, with frames and times."""
         mean = value.mean(axis=1, dtype=np.float64)
         name = "coordination number"
         label = f"neighbours within {self.cutoff:g} Å"
@@ -475,13 +480,13 @@ class _NearPairs(CoreHalf, Ragged):
         cutoff: float,
         periodic: bool,
     ):
-        # The first group's again if there is one.
+        # With one group, both entries are this group.
         self._indices = _ends(indices)
         self._labels = None if labels is None else _ends(labels)
         self._sizes, self._cutoff, self._periodic = sizes, cutoff, periodic
 
     def bind(self, block: Block) -> _core.NearPairs:
-        """Find the columns of a block; the core's half."""
+        """Return the kernel for the columns of a block."""
         if self._bound is None:
             first = np.arange(self._sizes[0])
             second = None
@@ -499,12 +504,12 @@ class _NearPairs(CoreHalf, Ragged):
 
 
 def _ends(numbers: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers of both groups."""
+    """Return the numbers of both groups, which are equal if there is only one group."""
     return np.ascontiguousarray(numbers[0]), np.ascontiguousarray(numbers[-1])
 
 
 class _Neighbours(PerFrame):
-    """Worker part of `CoordinationNumbers`, by that of `NeighborList`."""
+    """Worker part of `CoordinationNumbers`, which uses that of `NeighborList`."""
 
     returns_new = True
 

@@ -1,4 +1,4 @@
-"""Order parameters: how bonds of lipids, or other vectors, lie along an axis."""
+"""Order parameters of lipid bonds, or of other vectors, with respect to an axis."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,61 +21,61 @@ from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.atom_choice import check_static, choose_atoms
 from paceline.transform.compounds import bonds_of
 
-#: Title of half the widths of intervals.
+#: Column title for half the widths of the intervals.
 INTERVAL = "95 % interval"
 AXES = {"x": (1.0, 0.0, 0.0), "y": (0.0, 1.0, 0.0), "z": (0.0, 0.0, 1.0)}
 
 
 class OrderParameter(GroupsAnalysis):
-    r"""Order parameter of vectors between atoms, about an axis.
+    r"""Order parameter of vectors between atoms, with respect to an axis.
 
     $$S = \left\langle \tfrac{3}{2} \cos^2 \theta - \tfrac{1}{2} \right\rangle$$
 
-    with the angle $\theta$ between a vector and the axis: 1 along it, -0.5 across it, and 0 for
-    directions of no order. This is the second Legendre polynomial, P2, of bonds of coarse-grained
-    lipids.
+    with the angle $\theta$ between a vector and the axis. S is 1 for parallel vectors, -0.5 for
+    perpendicular vectors, and 0 for random directions. For bonds of coarse-grained lipids, S is the
+    order parameter P2 (second Legendre polynomial).
 
     Parameters
     ----------
     ag1, ag2 : AtomGroup
-        Groups of the same number of atoms, of one Universe: vectors are from the first atom of one
-        to the first of the other, and so on.
+        Groups with the same number of atoms, from one Universe. Vectors point from the atoms of
+        the first group to the corresponding atoms of the second group.
     axis : {"x", "y", "z"} or sequence of float, shape (3,)
-        The axis, such as the normal of the membrane.
+        Axis, such as the normal of the membrane.
     labels : sequence of str, optional
-        Label of each vector: means are taken over those of one label. By default the names of both
-        atoms, as "C1A-C2A"; of a topology without names, all are one.
+        Label of each vector; values are averaged over the vectors of a label. By default the names
+        of both atoms, such as "C1A-C2A"; without names in the topology, a single label.
     pbc : bool
-        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+        Use the nearest periodic images in the cell of each frame, if the frame has a cell.
 
     Attributes
     ----------
     results.timeseries : numpy.ndarray of float64, shape (n_frames, n_labels)
-        Mean over the vectors of each label, in each frame; NaN where a position is, and for damaged
-        frames that were left out.
+        Mean over the vectors of each label, in each frame; NaN if a position is NaN, and for
+        damaged frames that were left out.
     results.mean : numpy.ndarray of float64, shape (n_labels,)
-        Their means over the frames that were not left out.
+        Means of the time series over the frames that were not left out.
     results.error : numpy.ndarray of float64, shape (n_labels,)
-        Standard errors of these, by the statistical inefficiency of each series; NaN where frames
-        are not in the order of time, or few.
+        Standard errors of the means, by the statistical inefficiency of each series; NaN if frames
+        are few or not in the order of time.
     results.interval : numpy.ndarray of float64, shape (n_labels,)
-        Half of the widths of their 95 % intervals, by Student's t; NaN as above.
+        Half the widths of the 95 % intervals, by Student's t; NaN like the errors.
     results.labels : numpy.ndarray of str, shape (n_labels,)
-        The labels, in the order of their first vectors.
+        Labels, in the order of their first vectors.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
 
     Raises
     ------
     SelectionError
-        The groups hold no atoms, or not the same number, or a vector is from an atom to itself.
+        The groups are empty or differ in size, or a vector begins and ends at the same atom.
     UnsupportedError
-        A group updates itself, or the groups are of two Universes.
+        A group is an UpdatingAtomGroup, or the groups belong to different Universes.
     ValueError
-        An axis without direction, or another number of labels. In the run, as `AnalysisError`: both
-        atoms of a vector are at the same place.
+        The axis has no direction, or the number of labels is wrong. In the run, as
+        `AnalysisError`: both atoms of a vector have the same position.
 
     Examples
     --------
@@ -88,7 +88,7 @@ class OrderParameter(GroupsAnalysis):
     array([0.514])
     """
 
-    #: Symbol in tables, name of the labels there, and what the figure shows, with its sign.
+    #: Symbol and name of the labels in tables; content of the figure, and its sign.
     SYMBOL, LABELLED = "P2", "vector"
     DRAWN, SIGN = "P2", 1
 
@@ -116,25 +116,25 @@ class OrderParameter(GroupsAnalysis):
                 labels = [f"{one}-{other}" for one, other in zip(*names, strict=True)]
         if len(labels) != len(ends[0]):
             raise ValueError(
-                f"{self.name}: expected {len(ends[0])} labels, one a vector, found {len(labels)}"
+                f"{self.name}: expected {len(ends[0])} labels, one per vector, found {len(labels)}"
             )
         self.axis, self._axis = axis, _direction(axis)
         self._labels, order, self._counts = _sorted_by_label(labels)
         self._groups = {name: group[order] for name, group in self._groups.items()}
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         first, second = self._groups.values()
         given = {"from": describe_atoms(first), "to": describe_atoms(second)}
         axis = self.axis if isinstance(self.axis, str) else " ".join(f"{x:g}" for x in self.axis)
         return {**given, "axis": axis, "pbc": self.pbc}
 
     def prepare(self) -> PerFrame:
-        """The kernel needs the numbers of vectors, and the axis."""
+        """Make the worker part from the numbers of vectors, and the axis."""
         return CoreRows("order", self._counts, self._axis, self.pbc)
 
     def finish(self, value: np.ndarray) -> None:
-        """Take means over frames."""
+        """Compute means over frames, with intervals."""
         titles = {f"{self.SYMBOL} of {label}": label for label in self._labels}
         columns = dict(zip(titles, value.T, strict=True))
         read = value[~self.left_out]
@@ -163,7 +163,7 @@ class OrderParameter(GroupsAnalysis):
         self.results.with_values(self.on_first_frame(self.SYMBOL, atoms[first], values[first]))
 
     def _profile(self, mean: np.ndarray, interval: np.ndarray, independent: np.ndarray) -> Table:
-        """Make the table of the figure: the mean of each label, with its interval."""
+        """Make the table of the figure: the mean of each label with its interval."""
         columns = {self.LABELLED: np.arange(len(mean)), self.DRAWN: self.SIGN * mean}
         name, bands, has_one = "mean", {}, np.isfinite(interval)
         if has_one.any():
@@ -178,12 +178,12 @@ class OrderParameter(GroupsAnalysis):
     FURTHER_TABLES = ("means",)
 
     def further_tables(self) -> dict[str, Table]:
-        """Tabulate the mean of each label over the frames, with its interval.
+        """Return the table of the mean of each label over frames, with its interval.
 
         Returns
         -------
         dict of str to Table
-            "means", whose figure is that of the results.
+            "means", with the same figure as the results.
         """
         found, known = self.results, self.results.means.values()
         independent = np.array([one.n_independent for one in known] or [np.nan] * len(found.mean))
@@ -196,59 +196,59 @@ class OrderParameter(GroupsAnalysis):
 
 
 class SCH(OrderParameter):
-    r"""Order parameters of the bonds between carbon and hydrogen, S_CH, of the tails of lipids.
+    r"""Order parameters S_CH of carbon-hydrogen bonds in lipid tails.
 
     $$S_{CH} = \left\langle \tfrac{3}{2} \cos^2 \theta - \tfrac{1}{2} \right\rangle$$
 
-    with the angle $\theta$ between a bond and the normal of the membrane, over all bonds of the
-    carbons of one name (Seelig & Seelig 1974, Biochemistry 13, 4839). In bilayers it is negative;
-    deuterium NMR measures its magnitude, |S_CD|.
+    with the angle $\theta$ between a bond and the normal of the membrane, averaged over all bonds
+    of the carbons with one name (Seelig & Seelig 1974, Biochemistry 13, 4839). In bilayers S_CH is
+    negative; deuterium NMR measures its magnitude, |S_CD|.
 
-    Hydrogens are those of the trajectory, which a bond of the topology connects with the carbon.
-    United-atom and coarse-grained lipids have none: they are refused. Take `OrderParameter` of
-    other vectors there.
+    Hydrogens are atoms of the trajectory that are bonded to the carbon in the topology. United-atom
+    and coarse-grained lipids have no such hydrogens, which is an error. For these lipids, use
+    `OrderParameter` with other vectors.
 
     Parameters
     ----------
     atomgroup : AtomGroup
-        Atoms of the lipids, or carbons of their tails; those that are carbon and have hydrogens
-        count. The topology must have bonds.
+        Atoms of the lipids, or carbons of their tails. Only carbons with hydrogens are used. The
+        topology must contain bonds.
     axis : {"x", "y", "z"} or sequence of float, shape (3,)
         Normal of the membrane.
     hydrogens : AtomGroup or str, optional
-        The hydrogens, or their selection; by default known by elements, or by masses.
+        Hydrogens or their selection; by default found by elements, or by masses.
     pbc : bool
-        Take the nearest images, in each frame's own cell. Frames without a cell are not periodic.
+        Use the nearest periodic images in the cell of each frame, if the frame has a cell.
 
     Attributes
     ----------
     results.timeseries : numpy.ndarray of float64, shape (n_frames, n_carbons)
-        Mean over all bonds of the carbons of each name, in each frame; NaN where a position is, and
-        for damaged frames that were left out.
+        Mean over all bonds of the carbons of each name, in each frame; NaN if a position is NaN,
+        and for damaged frames that were left out.
     results.mean : numpy.ndarray of float64, shape (n_carbons,)
-        Their means over the frames that were not left out.
+        Means of the time series over the frames that were not left out.
     results.error : numpy.ndarray of float64, shape (n_carbons,)
-        Standard errors of these, by the statistical inefficiency of each series; NaN where frames
-        are not in the order of time, or few.
+        Standard errors of the means, by the statistical inefficiency of each series; NaN if frames
+        are few or not in the order of time.
     results.interval : numpy.ndarray of float64, shape (n_carbons,)
-        Half of the widths of their 95 % intervals, by Student's t; NaN as above.
+        Half the widths of the 95 % intervals, by Student's t; NaN like the errors.
     results.labels : numpy.ndarray of str, shape (n_carbons,)
-        Names of the carbons, along the chains; of lipids of several kinds, after that of the
+        Names of the carbons, along the chains; with several kinds of lipids, after the name of the
         residue.
     results.frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers.
     results.times : numpy.ndarray of float64, shape (n_frames,)
-        Their times, ps.
+        Times of these frames, ps.
 
     Raises
     ------
     SelectionError
         No carbon of the group is bonded to a hydrogen.
     UnsupportedError
-        A group updates itself, or the topology lacks bonds or names.
+        A group is an UpdatingAtomGroup, or the topology lacks bonds or names.
     ValueError
-        An axis without direction. In the run, as `AnalysisError`: both atoms of a bond are at the
-        same place.
+        The axis has no direction. In the run, as `AnalysisError`: both atoms of a bond have the
+        same position.
 
     Examples
     --------
@@ -265,11 +265,11 @@ class SCH(OrderParameter):
         name="order",
         summary="order parameters of lipid tails",
         description=(
-            "Order parameter S_CH of the bonds between carbon and hydrogen, by the name of the "
-            "carbon, means over lipids of each frame; with --select-2 that of vectors from the "
-            "first atom of --select to the first one of --select-2, and so on. The figure shows "
-            "-S_CD, which is -S_CH, as mean over frames with its 95 % interval; --means saves its "
-            "numbers."
+            "Order parameter S_CH of carbon-hydrogen bonds for each name of a carbon, averaged "
+            "over lipids in each frame. With --select-2, order parameter of vectors from the "
+            "atoms of --select to the corresponding atoms of --select-2. The figure shows -S_CD, "
+            "which equals -S_CH, averaged over frames with its 95 % interval; --means saves these "
+            "values."
         ),
         section="distributions.md#order-of-lipids",
         variants=("OrderParameter",),
@@ -283,16 +283,16 @@ class SCH(OrderParameter):
         options=(
             Option(
                 "other",
-                "atoms at the ends of vectors [hydrogens bonded to those of --select]",
+                "atoms at the ends of vectors [hydrogens bonded to the atoms of --select]",
                 flag="--select-2",
                 metavar="TEXT",
             ),
-            Option("hydrogens", "hydrogens [known by elements or masses]", metavar="TEXT"),
+            Option("hydrogens", "hydrogens [found by elements or masses]", metavar="TEXT"),
             "axis",
             PBC,
         ),
         further={"means": "write the mean of each carbon over frames, and its interval"},
-        on_structure="order parameter of each carbon's name",
+        on_structure="order parameter by the name of each carbon",
         batteries=(Member("membrane", {"select": TAILS}, place=2),),
     )
 
@@ -311,17 +311,17 @@ class SCH(OrderParameter):
         check_static(atomgroup, "SCH")
         universe = atomgroup.universe
         if not has_attribute(universe.atoms, "names"):
-            raise UnsupportedError("SCH needs names of carbons, and the topology has none")
+            raise UnsupportedError("SCH needs names of carbons, but the topology has none")
         if isinstance(hydrogens, str):
             hydrogens = choose_atoms(universe, hydrogens, "hydrogens")
         bonds = bonds_of(universe, "SCH")
         carbons, bonded = _bonds_to_hydrogen(atomgroup.atoms, bonds, hydrogens)
         if len(carbons) == 0:
             raise SelectionError(
-                f"SCH: no carbon of {len(atomgroup.atoms)} atoms is bonded to a hydrogen: take a "
-                "topology that has hydrogens and their bonds, let bonds be guessed by distance "
-                "(guess_bonds=True, --guess-bonds), say which atoms are hydrogens by hydrogens=, "
-                "or take OrderParameter (--select-2) of other vectors for lipids that have none"
+                f"SCH: no carbon of {len(atomgroup.atoms)} atoms is bonded to a hydrogen: use a "
+                "topology with hydrogens and their bonds, let bonds be guessed by distance "
+                "(guess_bonds=True, --guess-bonds), set hydrogens=, "
+                "or use OrderParameter (--select-2) with other vectors for lipids without hydrogens"
             )
         ends = universe.atoms[carbons], universe.atoms[bonded]
         labels = ends[0].names.astype(str)
@@ -336,7 +336,7 @@ class SCH(OrderParameter):
 def _bonds_to_hydrogen(
     atoms: Atoms, bonds: np.ndarray, hydrogens: Atoms | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find the bonds between carbons of a group and hydrogens, by carbon: indices of both."""
+    """Return indices of carbons of a group and of bonded hydrogens, sorted by carbon."""
     either_way = np.concatenate([bonds, bonds[:, ::-1]])
     places = np.full(len(atoms.universe.atoms), -1)
     places[atoms.indices[::-1]] = np.arange(len(atoms))[::-1]
@@ -354,16 +354,16 @@ def _bonds_to_hydrogen(
 
 
 def _are(elements: Sequence[str], atoms: Atoms) -> np.ndarray:
-    """Tell which atoms are of some elements: ndarray of bool."""
+    """Mask of the atoms of some elements, ndarray of bool."""
     return np.array([one in elements for one in elements_of(atoms)], dtype=bool)
 
 
 def _along_chains(labels: np.ndarray, carbons: np.ndarray, bonds: np.ndarray) -> np.ndarray:
-    """Find the place of each carbon's label: along the bonds between carbons, from the first one.
+    """Number the labels of carbons along the bonds between carbons; return the number of each.
 
     Examples
     --------
-    Two chains whose atoms take turns in the file:
+    Two chains whose atoms alternate in the file:
 
     >>> carbons, bonds = np.array([3, 5, 7, 9]), np.array([[3, 7], [9, 5]])
     >>> _along_chains(np.array(["C22", "C32", "C23", "C33"]), carbons, bonds)
@@ -393,7 +393,7 @@ def _sorted_by_label(
 ) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Sort vectors by the first occurrence of their labels.
 
-    Labels, the order of vectors, and how many each label has.
+    Returns labels, the order of vectors, and the number of vectors per label.
 
     Examples
     --------
@@ -409,7 +409,7 @@ def _sorted_by_label(
 
 
 def _direction(axis: str | Sequence[float]) -> tuple[float, float, float]:
-    """Convert an axis to a vector of any length."""
+    """Convert an axis to a vector, which is not normalised."""
     if isinstance(axis, str) and axis in AXES:
         return AXES[axis]
     vector = np.zeros(0) if isinstance(axis, str) else np.asarray(axis, dtype=np.float64)

@@ -25,7 +25,7 @@ from paceline.transform.matching import warn_of_other_order
 if TYPE_CHECKING:
     import MDAnalysis.analysis.pca
 
-#: Components that figures show, at most.
+#: Maximum number of components in figures.
 DRAWN = 20
 
 
@@ -38,38 +38,38 @@ class PCA(AnalysisBase):
                \left(x_j(t) - \bar{x}_j\right)$$
 
     in decreasing order of their eigenvalues, the variances (Amadei, Linssen & Berendsen 1993,
-    Proteins 17, 412). The entry of largest size in each component is positive. Co-moments are
-    merged pairwise (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242; Pébay 2008, Sandia report
-    SAND2008-6212), with the same bits for any number of workers. Components have the precision of
-    LAPACK.
+    Proteins 17, 412). In each component, the element with the largest absolute value is positive.
+    Sums of products of deviations are merged pairwise (Chan, Golub & LeVeque 1983, Am. Stat. 37,
+    242; Pébay 2008, Sandia report SAND2008-6212), with identical bits for any number of workers.
+    Components have the precision of LAPACK.
 
     Parameters
     ----------
     universe : AtomGroup or Universe
-        Where `select` selects.
+        Atoms from which `select` selects.
     select : str
-        The atoms.
+        Selection of the atoms.
     align : bool
-        Superpose each frame on the first analysed one, all atoms weighted equally. Molecules must
-        be whole. False takes positions as they are.
+        Superpose each frame on the first analysed frame, with equal weights. Molecules must be
+        whole. With False, positions are used unchanged.
     mean : array of float, shape (n_atoms, 3), optional
-        Positions (Å) to be used as the mean.
+        Positions (Å) to use as the mean.
     n_components : int, optional
         Number of components in the results; by default all.
     n_projected : int
-        Number of components that all frames are projected on, in a second pass.
+        Number of components on which all frames are projected, in a second pass.
 
     Attributes
     ----------
     results.p_components : numpy.ndarray of float64, shape (3 n_atoms, n_components)
-        A component in each column, of length 1.
+        Components of length 1, in the columns.
     results.variance : numpy.ndarray of float64, shape (n_components,)
         Variance along each component, Å².
     results.cumulated_variance : numpy.ndarray of float64, shape (n_components,)
         Sum of the variances up to each component, as a fraction of the sum of all.
     results.projection : numpy.ndarray of float64, shape (n_frames, n_projected)
-        Displacement of each frame from the mean along the first components, Å, after the
-        superposition of `align`; only where `n_projected` is not 0. NaN for damaged frames.
+        Displacement of each frame from the mean along the first components, Å, after superposition
+        with `align`. Exists only if `n_projected` is not 0. NaN for damaged frames.
     mean : numpy.ndarray of float64, shape (n_atoms, 3)
         Mean positions, Å.
     cov : numpy.ndarray of float64, shape (3 n_atoms, 3 n_atoms)
@@ -78,11 +78,11 @@ class PCA(AnalysisBase):
     Raises
     ------
     SelectionError
-        No atoms are selected.
+        The selection is empty.
     UnsupportedError
-        The group updates itself.
+        The group is an UpdatingAtomGroup.
     ValueError
-        There are fewer than two frames, or `mean` is of other atoms. In the run, as
+        There are fewer than two frames, or `mean` has another number of atoms. In the run, as
         `AnalysisError`: a position is not finite.
 
     Examples
@@ -103,9 +103,9 @@ class PCA(AnalysisBase):
         summary="principal components of the motion",
         title="principal components",
         description=(
-            "Principal components of the positions, in decreasing order of their variance (Å²): "
-            "a table of variances, or as .npz all components, and projections of all frames on "
-            "some. Frames are superposed on the first one, unless you say --no-align or --fit."
+            "Principal components of the positions, in decreasing order of their variance (Å²): a "
+            "table of variances. A .npz file contains all components, and projections of all "
+            "frames. Frames are superposed on the first frame, unless --no-align or --fit is used."
         ),
         section="matrices-clusters.md#principal-components",
         select=TRACE,
@@ -176,11 +176,11 @@ class PCA(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.pca.PCA") -> Self:
-        """Make one with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's."""
         return cls(theirs._u, theirs._select, theirs.align, theirs._mean, theirs.n_components)
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {
             **super().parameters(),
             "select": self._select,
@@ -190,7 +190,7 @@ class PCA(AnalysisBase):
 
     @property
     def n_components(self) -> int | None:
-        """Number of components in the results; may be changed after the run."""
+        """Number of components in the results; can be changed after the run."""
         return self._n_components
 
     @n_components.setter
@@ -200,7 +200,7 @@ class PCA(AnalysisBase):
             self._fill()
 
     def prepare(self) -> Reduction:
-        """Fetch the first frame, if frames are superposed on it."""
+        """Copy the first frame if frames are superposed on it, and make the worker part."""
         if len(self.frames) < self.LEAST_FRAMES:
             raise ValueError("No covariance information can be gathered from a single frame")
         self._calculated = False
@@ -212,13 +212,13 @@ class PCA(AnalysisBase):
         return CoreCovariance(self._first, finite=True)
 
     def next_stage(self, value: CovarianceSums) -> PerFrame:
-        """Project each frame on what the covariance gives."""
+        """Solve for the components, and make the worker part that projects each frame on them."""
         self._solve(value)
         directions = self._p_components[:, : self.n_projected].T
         return CoreRows("projection", self.mean, np.ascontiguousarray(directions), self._first)
 
     def finish(self, value: tuple) -> None:
-        """Fill the results."""
+        """Set the results."""
         if not self.n_projected:
             self._solve(value)
         self.results = Results(provenance=self.record())
@@ -228,12 +228,12 @@ class PCA(AnalysisBase):
         self._fill()
 
     def _solve(self, value: CovarianceSums) -> None:
-        """Find mean, covariance and its eigenvectors."""
+        """Compute mean, covariance and eigenvectors."""
         count, mean, products = value
         if count < 2:
             raise ValueError(
                 f"No covariance information can be gathered from {count} of "
-                f"{len(self.frames)} frames: the others are damaged"
+                f"{len(self.frames)} frames: all others are damaged"
             )
         n = mean.size
         cov = covariance_of(n, products)
@@ -251,7 +251,7 @@ class PCA(AnalysisBase):
         self._variance, self._p_components = variance, components
 
     def _fill(self) -> None:
-        """Put as many components as are wanted into the results."""
+        """Set the requested number of components in the results."""
         n = len(self._variance) if self._n_components is None else self._n_components
         self._n_components = n
         fractions = np.cumsum(self._variance) / np.sum(self._variance)
@@ -261,10 +261,10 @@ class PCA(AnalysisBase):
             "cumulative variance": fractions[:n],
         }
         label = "cumulative variance"
-        # The others add so little that their curve is flat.
+        # Further components add so little that their curve is flat.
         first = {title: values[:DRAWN] for title, values in columns.items()}
         drawn = Table(first, "component", {label: label}, "cumulative fraction of the variance")
-        some = bool(self.n_projected)  # projections are no columns
+        some = bool(self.n_projected)  # projections are not columns of the table
         shares = (percent(one) for one in np.diff(fractions[:3], prepend=0.0))
         notes = {"variance along the first components": ", ".join(shares)}
         table = Table(columns, "component", {label: label}, label, drawn, partial=some, notes=notes)
@@ -279,12 +279,12 @@ class PCA(AnalysisBase):
         )
 
     def further_tables(self) -> dict[str, Table]:
-        """Get the table of projections; figures show the second against the first, by time.
+        """Return the table of projections; figures plot the second against the first, by time.
 
         Returns
         -------
         dict of str to Table
-            "projections", of `n_projected` components; empty if that is 0.
+            "projections", with `n_projected` components; empty if that is 0.
         """
         if not self.n_projected:
             return {}
@@ -310,14 +310,14 @@ class PCA(AnalysisBase):
         Returns
         -------
         numpy.ndarray of float64, shape (n_atoms, n_atoms)
-            Symmetric; NaN for atoms that do not move.
+            Symmetric matrix; NaN for atoms that do not move.
 
         Raises
         ------
         NotRunError
             The analysis has not run.
         """
-        _ = self.results.p_components  # or `NotRunError`
+        _ = self.results.p_components  # raises `NotRunError` before a run
         return cross_correlation_of(self.cov)
 
     def transform(
@@ -329,12 +329,12 @@ class PCA(AnalysisBase):
         step: int | None = None,
         verbose: bool = False,
     ) -> np.ndarray:
-        """Project a trajectory on the components, without any superposition.
+        """Project a trajectory on the components, without superposition.
 
         Parameters
         ----------
         atomgroup : AtomGroup or Universe
-            As many atoms, of any Universe.
+            Equally many atoms, from any Universe.
         n_components : int, optional
             Number of components; by default those of the results.
         start, stop, step : int, optional
@@ -352,9 +352,9 @@ class PCA(AnalysisBase):
         NotRunError
             The analysis has not run.
         ValueError
-            The atoms are not as many.
+            The number of atoms differs.
         """
-        _ = self.results.p_components  # or `NotRunError`
+        _ = self.results.p_components  # raises `NotRunError` before a run
         atoms = atomgroup.atoms
         if len(atoms) != self._n_atoms:
             raise ValueError(
@@ -376,32 +376,32 @@ class PCA(AnalysisBase):
         group: Atoms | None = None,
         anchor: str | None = None,
     ) -> Callable[[Atoms], Atoms]:
-        """Make a function that moves atoms of a frame onto components.
+        """Make a function that projects the atoms of a frame on components.
 
         Parameters
         ----------
         components : int or array of int, optional
-            Components; by default all of the results.
+            Indices of components; by default all components of the results.
         group : AtomGroup, optional
-            Atoms whose residues follow, by the displacement of their anchor.
+            Atoms that move with their residues, by the displacement of the residue's anchor.
         anchor : str, optional
             Selection of one analysed atom in each residue of `group`.
 
         Returns
         -------
         callable
-            Takes a Timestep and returns it, as a transformation of MDAnalysis.
+            Function that changes a Timestep and returns it, as a transformation of MDAnalysis.
 
         Raises
         ------
         NotRunError
             The analysis has not run.
         ValueError
-            A residue does not have one anchor.
+            A residue does not have exactly one anchor.
         """
         from MDAnalysis.analysis.pca import PCA as Theirs
 
-        _ = self.results.p_components  # or `NotRunError`
+        _ = self.results.p_components  # raises `NotRunError` before a run
         return Theirs.project_single_frame(self, components, group, anchor)
 
     def rmsip(self, other: Self, n_components: int | Sequence[int] | None = None) -> float:
@@ -410,55 +410,55 @@ class PCA(AnalysisBase):
         Parameters
         ----------
         other : PCA
-            It has run.
+            Another analysis that has been run.
         n_components : int or (int, int), optional
-            Number of components of this one and of the other; by default all.
+            Number of components of this analysis and of the other one; by default all.
 
         Returns
         -------
         float
-            From 0, orthogonal subspaces, to 1, equal ones.
+            From 0 for orthogonal subspaces to 1 for equal subspaces.
 
         Raises
         ------
         NotRunError
-            One of them has not run.
+            One of the analyses has not been run.
         """
         from MDAnalysis.analysis.pca import PCA as Theirs
 
-        _ = self.results.p_components, other.results.p_components  # or `NotRunError`
+        _ = self.results.p_components, other.results.p_components  # raises `NotRunError`
         return float(Theirs.rmsip(self, other, n_components))
 
     def cumulative_overlap(self, other: Self, i: int = 0, n_components: int | None = None) -> float:
-        """Overlap of a component with the subspace of those of another analysis.
+        """Overlap of a component with the subspace of another analysis's components.
 
         Parameters
         ----------
         other : PCA
-            It has run.
+            Another analysis that has been run.
         i : int
             Number of the component, from 0.
         n_components : int, optional
-            Number of components of the other; by default all.
+            Number of components of the other analysis; by default all.
 
         Returns
         -------
         float
-            From 0, orthogonal to all of them, to 1, within their subspace.
+            From 0 if orthogonal to the subspace to 1 if within it.
 
         Raises
         ------
         NotRunError
-            One of them has not run.
+            One of the analyses has not been run.
         """
         from MDAnalysis.analysis.pca import PCA as Theirs
 
-        _ = self.results.p_components, other.results.p_components  # or `NotRunError`
+        _ = self.results.p_components, other.results.p_components  # raises `NotRunError`
         return float(Theirs.cumulative_overlap(self, other, i, n_components))
 
 
 def covariance_of(n: int, products: np.ndarray) -> np.ndarray:
-    """Sums of products as a symmetric matrix, shape (n, n), of its rows from the diagonal on."""
+    """Expand an upper triangle, stored row by row, to a symmetric matrix of shape (n, n)."""
     sums, first = np.empty((n, n)), 0
     for row in range(n):
         stop = first + n - row
@@ -478,18 +478,18 @@ def cross_correlation_of(cov: np.ndarray) -> np.ndarray:
 
 
 class _Projection(AnalysisBase):
-    """Projection of the frames of any trajectory on directions."""
+    """Projection of the frames of any trajectory on given directions."""
 
     def __init__(self, atomgroup: Atoms | System, mean: np.ndarray, directions: np.ndarray):
         super().__init__(atomgroup)
         self._arguments = mean, np.ascontiguousarray(directions)
 
     def prepare(self) -> PerFrame:
-        """Pass on what to project on."""
+        """Make the worker part from the directions."""
         return CoreRows("projection", *self._arguments)
 
     def finish(self, value: np.ndarray) -> None:
-        """Keep the rows."""
+        """Set the rows."""
         self.results.projection = value
 
 

@@ -1,4 +1,4 @@
-"""Polymers: persistence length and internal distances of chains."""
+"""Persistence length and internal distances of polymer chains."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -22,24 +22,25 @@ from paceline.contract.atoms import Atoms
 from paceline.contract.declaration import Declaration, Option
 from paceline.contract.kinds import Reduction
 
-#: Value of the bond correlation at which the range of the fit ends by default.
+#: Value of the bond correlation at which the default fit range ends.
 FIT_END = float(np.exp(-2))
-#: Part of the correlation that figures show, in ranges of the fit.
+#: Range of the correlation in figures, as a multiple of the fit range.
 DRAWN = 4
-#: Separations of the fit, at least, the first one included.
+#: Minimum number of separations in the fit.
 LEAST_FIT = 3
-#: parts of the bonds of the longest chain: few bonds are stiff, and at many few pairs count.
+#: Fit range of the exponent, as fractions of the number of bonds of the longest chain. Short
+#: separations are stiff, and long separations have few pairs.
 SLOPE_RANGE = 0.1, 0.5
-#: Persistence lengths above so many contour lengths count as infinite.
+#: Persistence lengths above this number of contour lengths count as infinite.
 STRAIGHT = 1e5
 
 
 class InternalSums(NamedTuple):
-    """Sums over frames, of samples: frames, lengths of bonds (Å), bond correlations, squares (Å²).
+    """Sums over frames for each sample, which is a group of chains or a time block.
 
-    Shapes (n_samples,), (n_samples,), (n_samples, n_bonds) and (n_samples, n_bonds); a sample is a
-    group of chains, or a block of time. Separations of squares begin with one bond. And the length
-    of the longest bond, Å, shape (1,).
+    The fields are: number of frames, shape (n_samples,); lengths of bonds (Å), shape (n_samples,);
+    bond correlations, and squared distances (Å²) from a separation of one bond on, both of shape
+    (n_samples, n_bonds); and the length of the longest bond, Å, shape (1,).
     """
 
     frames: np.ndarray
@@ -50,16 +51,16 @@ class InternalSums(NamedTuple):
 
 
 class _Internal(Reduction[InternalSums]):
-    """Worker part: sums of bond correlations and internal distances.
+    """Worker part: sums of bond correlations and of internal distances.
 
-    With `starts`, first frame numbers, samples are blocks of time; else groups of chains.
+    With `starts`, first frame numbers, samples are time blocks; otherwise groups of chains.
     """
 
     def __init__(self, sizes: np.ndarray, starts: np.ndarray | None):
         self._sizes, self._starts = sizes, starts
 
     def compute(self, block: Block) -> InternalSums:
-        """Add up the frames of a leaf."""
+        """Sum over the frames of a leaf."""
         numbers = samples_of_chains(len(self._sizes))
         n_samples = numbers[-1] + 1 if self._starts is None else len(self._starts)
         n_bonds = self._sizes.max() - 1
@@ -87,7 +88,7 @@ class _Internal(Reduction[InternalSums]):
         return found
 
     def _add(self, at: np.ndarray, samples: np.ndarray, found: InternalSums, frame: int) -> None:
-        """Add one frame; chains of one length are computed together."""
+        """Add one frame; chains of equal length are computed together."""
         firsts = np.cumsum(self._sizes) - self._sizes
         for size in np.unique(self._sizes):
             some = np.flatnonzero(self._sizes == size)
@@ -95,7 +96,7 @@ class _Internal(Reduction[InternalSums]):
             vectors = np.diff(chains, axis=1)
             lengths = np.sqrt((vectors**2).sum(axis=2))
             if not lengths.all():
-                raise ValueError(f"frame {frame}: neighbouring atoms of a chain are at one place")
+                raise ValueError(f"frame {frame}: adjacent atoms of a chain have the same position")
             found.longest[:] = max(found.longest[0], lengths.max())
             of = samples[some]
             np.add.at(found.lengths, of, lengths.sum(axis=1))
@@ -104,7 +105,7 @@ class _Internal(Reduction[InternalSums]):
             np.add.at(found.squares[:, : size - 1], of, _squares(chains))
 
     def merge(self, left: InternalSums, right: InternalSums) -> InternalSums:
-        """Add the sums of neighbours."""
+        """Add the sums of two adjacent ranges of frames."""
         return InternalSums(
             left.frames + right.frames,
             left.lengths + right.lengths,
@@ -117,7 +118,7 @@ class _Internal(Reduction[InternalSums]):
 def _lagged(values: np.ndarray) -> np.ndarray:
     """Sum inner products of vectors at each separation along a chain: shape (n_chains, n).
 
-    By Fourier transforms; `values` has shape (n_chains, n, 3).
+    `values` has shape (n_chains, n, 3). Fourier transforms are used.
     """
     n = values.shape[1]
     size = 1 << (2 * n - 1).bit_length()
@@ -127,7 +128,7 @@ def _lagged(values: np.ndarray) -> np.ndarray:
 
 
 def _squares(chains: np.ndarray) -> np.ndarray:
-    """Sum squared distances of atoms at each separation from 1 on, Å²: shape (n_chains, n - 1)."""
+    """Sum squared distances of atoms at each separation from 1, Å²: shape (n_chains, n - 1)."""
     at = chains - chains.mean(axis=1, keepdims=True)
     products = _lagged(at)[:, 1:]
     sums = np.cumsum((at**2).sum(axis=2), axis=1)
@@ -135,69 +136,69 @@ def _squares(chains: np.ndarray) -> np.ndarray:
 
 
 class PersistenceLength(ChainAnalysis):
-    r"""Persistence length and internal distances of chains, means over chains and frames.
+    r"""Persistence length and internal distances, averaged over chains and frames.
 
     $$C(n) = \left\langle \mathbf{u}_i \cdot \mathbf{u}_{i+n} \right\rangle \approx
              e^{-n l_b / l_p}, \qquad
       C_n = \frac{\langle R^2(n) \rangle}{n \langle l^2 \rangle}$$
 
-    with the directions $\mathbf{u}_i$ of bonds along the backbone and their mean length $l_b$; the
+    with the directions $\mathbf{u}_i$ of bonds along the backbone and their mean length $l_b$. The
     persistence length $l_p$ is fitted by least squares. $\langle R^2(n) \rangle$ is the mean square
-    distance of atoms that are n bonds apart, $C_n$ the characteristic ratio of n bonds (Flory 1969,
-    Statistical Mechanics of Chain Molecules), and $\langle R^2(n) \rangle \sim n^{2\nu}$ with the
-    exponent 1 for ideal chains and melts, 1.18 in a good solvent, 2 for straight chains. Molecules
-    must be whole.
+    distance of atoms separated by n bonds. $C_n$ is the characteristic ratio of n bonds (Flory
+    1969, Statistical Mechanics of Chain Molecules). $\langle R^2(n) \rangle \sim n^{2\nu}$ has the
+    exponent 1 for ideal chains and melts, 1.18 in a good solvent, and 2 for straight chains.
+    Molecules must be whole.
 
-    The correlation is MDAnalysis's, which takes the length of bonds from one frame, and fits all
-    separations, as with `fit_range` from 0 to the last one.
+    MDAnalysis computes the same correlation, but takes the bond length from a single frame, and
+    fits all separations, as with `fit_range` from 0 to the last one.
 
     Parameters
     ----------
     atomgroups : AtomGroup or list of AtomGroup
-        As for `Polymer`; chains may have unequal lengths.
+        As for `Polymer`; chains may differ in length.
     chains : {"bonds", "fragments", "segments", "residues"}
         As for `Polymer`.
     fit_range : pair of int, optional
-        First and last separation of the fit, in bonds; by default 0, and the last one before the
-        correlation falls to 1/e² for the first time, but at least 2.
+        First and last separation of the fit, in bonds. The default begins at 0, and ends before the
+        correlation first falls to 1/e², but at least at 2.
 
     Attributes
     ----------
     results.bond_autocorrelation : numpy.ndarray of float64, shape (n_bonds,)
-        C, from separation 0 on; n_bonds are those of the longest chain.
+        C, from separation 0; n_bonds is the number of bonds of the longest chain.
     results.bond_autocorrelation_interval : numpy.ndarray of float64, shape (n_bonds,)
-        Half of the widths of 95 % intervals: each of up to 100 groups of chains is left out once,
-        or for less than ten chains each of ten blocks of time. NaN for less than ten frames, too;
-        the same holds for the other intervals.
+        Half the widths of the 95 % intervals, by jackknife over up to 100 groups of chains, or for
+        less than ten chains over ten time blocks. NaN for less than ten frames in that case. Other
+        intervals are computed in the same way.
     results.lb : float
-        Mean length of bonds, Å.
+        Mean bond length, Å.
     results.x : numpy.ndarray of float64, shape (n_bonds,)
         Separations along the chain, Å.
     results.lp : float
         Persistence length, Å; infinite for straight chains.
     results.lp_interval : float
-        Half of the width of its 95 % interval, Å.
+        Half the width of the 95 % interval of the persistence length, Å.
     results.fit : numpy.ndarray of float64, shape (n_bonds,)
         Fitted exponential at x.
     results.fit_range : numpy.ndarray of int64, shape (2,)
-        First and last separation of the fit, bonds.
+        First and last separation of the fit, in bonds.
     results.internal_distances : numpy.ndarray of float64, shape (n_bonds,)
-        Mean squares of distances of atoms, Å², from one bond to the whole chain.
+        Mean square distances of atoms, Å², for separations from one bond to the whole chain.
     results.internal_distances_interval : numpy.ndarray of float64, shape (n_bonds,)
-        Half of the widths of their 95 % intervals, Å².
+        Half the widths of the 95 % intervals of the internal distances, Å².
     results.characteristic_ratio : numpy.ndarray of float64, shape (n_bonds,)
-        Characteristic ratios of so many bonds.
+        Characteristic ratio for each separation.
     results.exponent, results.exponent_interval : float
-        Slope of the logarithm of internal distances against that of the separation, from a tenth
-        to half of the bonds of the longest chain, and half of the width of its 95 % interval.
+        Slope of the logarithm of internal distances against the logarithm of the separation, from a
+        tenth to half of the bonds of the longest chain, and half the width of its 95 % interval.
 
     Raises
     ------
     SelectionError, UnsupportedError
         As for `Polymer`.
     ValueError
-        A `fit_range` outside the chains. In the run, as `AnalysisError`: neighbouring atoms of a
-        chain at one place, or positions that are not finite.
+        `fit_range` is outside the chains. In the run, as `AnalysisError`: adjacent atoms of a
+        chain have the same position, or positions are not finite.
 
     Examples
     --------
@@ -217,9 +218,9 @@ class PersistenceLength(ChainAnalysis):
         title="persistence length",
         description=(
             "Correlation of the directions of bonds along the backbone of chains against their "
-            "separation (Å), and the persistence length (Å) of an exponential that is fitted, with "
-            "its 95 % interval; mean square internal distances (Å²) and characteristic ratios. "
-            "Atoms of the backbones are selected. Molecules must be whole: --unwrap makes them so."
+            "separation (Å), and the persistence length (Å) from an exponential fit, with its 95 % "
+            "interval; mean square internal distances (Å²) and characteristic ratios. Select the "
+            "atoms of the backbones. Molecules must be whole (--unwrap)."
         ),
         section="structure.md#polymers",
         examples=(
@@ -230,7 +231,7 @@ class PersistenceLength(ChainAnalysis):
             CHAINS,
             Option(
                 "fit_range",
-                "first and last separation of the fit, bonds [0, and up to a correlation of 1/e²]",
+                "first and last separation of the fit, bonds [from 0 to a correlation of 1/e²]",
                 nargs=2,
                 type="int",
                 metavar=("FIRST", "LAST"),
@@ -264,17 +265,17 @@ class PersistenceLength(ChainAnalysis):
             self.fit_range = first, last
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         asked = "chosen" if self.fit_range is None else "{} to {} bonds".format(*self.fit_range)
         return {**super().parameters(), "fit_range": asked}
 
     @property
     def _by_time(self) -> bool:
-        """True if samples are blocks of time, and not groups of chains."""
+        """True if samples are time blocks, not groups of chains."""
         return len(self._chains.sizes) < FEWEST
 
     def prepare(self) -> _Internal:
-        """Choose the samples that errors are made of."""
+        """Choose the samples for the errors, and make the worker part."""
         starts = None
         if self._by_time:
             blocks = np.array_split(np.sort(self.frames), min(FEWEST, len(self.frames)))
@@ -329,9 +330,10 @@ class PersistenceLength(ChainAnalysis):
         self._tabulate()
 
     def _pairs(self, n_samples: int) -> np.ndarray:
-        """Count pairs of bonds of a frame at each separation, shape (n_samples, n_bonds).
+        """Count pairs of bonds in a frame at each separation: shape (n_samples, n_bonds).
 
-        There are as many pairs of atoms at separations that are longer by one bond.
+        The number of pairs of atoms at a separation of n + 1 bonds is the same as the number of
+        pairs of bonds at a separation of n.
         """
         bonds = self._chains.sizes[:, None] - 1 - np.arange(self._n_bonds)
         bonds = np.maximum(bonds, 0)
@@ -342,7 +344,7 @@ class PersistenceLength(ChainAnalysis):
         return found
 
     def _tabulate(self) -> None:
-        """Put the table of the correlation into the results."""
+        """Set the table of the correlation."""
         results = self.results
         first, last = results.fit_range
         samples = "blocks of time" if self._by_time else "chains"
@@ -373,12 +375,12 @@ class PersistenceLength(ChainAnalysis):
         self.results = Results(table=table, provenance={**self.record(), **notes}, **results)
 
     def further_tables(self) -> dict[str, Table]:
-        """Tabulate internal distances and characteristic ratios; figures have logarithmic axes.
+        """Return the table of internal distances and characteristic ratios, with log-log figures.
 
         Returns
         -------
         dict of str to Table
-            "distances".
+            "distances", by separation.
         """
         results, n = self.results, np.arange(1, self._n_bonds + 1)
         first, last = _slope_range(self._n_bonds)
@@ -411,13 +413,13 @@ class PersistenceLength(ChainAnalysis):
 
 
 def _means(sums: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Divide sums by numbers of pairs; NaN where there is none."""
+    """Divide sums by numbers of pairs; NaN without pairs."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return sums / pairs
 
 
 def _with_interval(value: float, interval: float, unit: str, samples: str) -> str:
-    """Write a number with its 95 % interval, if there is one."""
+    """Format a number with its 95 % interval, if there is one."""
     end = f" {unit}" if unit else ""
     if np.isinf(value):
         return "infinite: the chains are straight"
@@ -427,14 +429,14 @@ def _with_interval(value: float, interval: float, unit: str, samples: str) -> st
 
 
 def _range_of(correlation: np.ndarray) -> tuple[int, int]:
-    """Choose the separations of the fit: up to where the correlation falls to 1/e²."""
+    """Choose the separations of the fit, up to a correlation of 1/e²."""
     ends = np.flatnonzero(correlation <= FIT_END)
     last = int(ends[0]) - 1 if len(ends) else len(correlation) - 1
     return 0, min(max(last, LEAST_FIT - 1), len(correlation) - 1)
 
 
 def _fit(lb: float, correlation: np.ndarray, first: int, last: int) -> float:
-    """Fit exp(-x / lp) by least squares; return lp, Å, infinite where nothing decays."""
+    """Fit exp(-x / lp) by least squares; return lp, Å, infinite without decay."""
     from scipy.optimize import least_squares
 
     x, y = np.arange(first, last + 1, dtype=float), correlation[first : last + 1]
@@ -455,14 +457,14 @@ def _fit(lb: float, correlation: np.ndarray, first: int, last: int) -> float:
 
 
 def _slope_range(n_bonds: int) -> tuple[int, int]:
-    """Choose first and last separation of the slope, bonds: at least two."""
+    """Choose the first and the last separation for the slope, bonds; they differ."""
     first, last = (int(part * n_bonds) for part in SLOPE_RANGE)
     first = max(first, 1)
     return first, min(max(last, first + 2), n_bonds)
 
 
 def _slope(squares: np.ndarray) -> float:
-    """Fit a line to logarithms of internal distances, and return its slope."""
+    """Fit a line to the logarithms of internal distances; return its slope."""
     first, last = _slope_range(len(squares))
     n = np.log(np.arange(first, last + 1))
     off = n - n.mean()

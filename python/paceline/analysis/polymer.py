@@ -1,4 +1,4 @@
-"""Polymers: end-to-end distances and radii of gyration of chains in time."""
+"""End-to-end distances and radii of gyration of polymer chains, as time series."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -27,9 +27,9 @@ from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import PerFrame
 from paceline.transform.atom_choice import known_weights, masses_of
 
-#: Number of chains whose columns a table in time has, and bins of the histogram.
+#: Maximum number of chains with own columns in a table, and number of bins of the histogram.
 MOST_COLUMNS, N_BINS = 20, 50
-#: Numbers of a chain whose end-to-end vectors are correlated at a time.
+#: Maximum number of values of chains whose end-to-end vectors are correlated at a time.
 CORRELATED = 2**22
 
 
@@ -39,39 +39,41 @@ class Polymer(ChainAnalysis):
     $$\mathbf{R} = \mathbf{r}_N - \mathbf{r}_1, \qquad
       R_\mathrm{g}^2 = \frac{1}{M} \sum_i m_i \left|\mathbf{r}_i - \mathbf{c}\right|^2$$
 
-    of the selected atoms of each chain, from its first to its last one. For ideal chains
-    $\langle R^2 \rangle / \langle R_\mathrm{g}^2 \rangle$ is 6, for straight ones 12. Molecules
-    must be whole.
+    of the selected atoms of each chain, where 1 and N are its first and last atom. The ratio
+    $\langle R^2 \rangle / \langle R_\mathrm{g}^2 \rangle$ is 6 for ideal chains, and 12 for
+    straight chains. Molecules must be whole.
 
     Parameters
     ----------
     atomgroups : AtomGroup or list of AtomGroup
-        Atoms of the backbones of all chains, found as `chains` says; or a list of the chains, each
+        Backbone atoms of all chains, from which `chains` makes chains; or a list of chains, each
         with its atoms in order.
     chains : {"bonds", "fragments", "segments", "residues"}
-        Chains of an AtomGroup. By bonds they are the selected atoms that bonds connect, in the
-        order of these: branched chains and rings are refused. Otherwise they are the selected atoms
-        of each molecule, segment or residue, in the order of the topology, such as Cα atoms.
+        How chains are found in an AtomGroup. With "bonds", a chain consists of selected atoms that
+        are connected by bonds, in bond order; branched chains and rings are errors. Otherwise it
+        consists of the selected atoms of a molecule, segment or residue, in the order of the
+        topology, such as Cα atoms.
     weights : {"mass", None}
-        Weights of atoms in the radius of gyration; None gives all the same.
+        Weights of atoms in the radius of gyration: masses, or equal weights for None.
 
     Attributes
     ----------
     results.end_to_end : numpy.ndarray of float64, shape (n_frames, n_chains)
-        End-to-end distances, Å. NaN for damaged frames that were left out, as in all arrays.
+        End-to-end distances, Å. This array and the others are NaN for damaged frames that were
+        left out.
     results.end_to_end_vectors : numpy.ndarray of float64, shape (n_frames, n_chains, 3)
         End-to-end vectors, Å.
     results.rg : numpy.ndarray of float64, shape (n_frames, n_chains)
         Radii of gyration, Å.
     results.ratio : float
-        Mean square end-to-end distance over the mean square radius of gyration.
+        Mean square end-to-end distance, divided by the mean square radius of gyration.
 
     Raises
     ------
     SelectionError
-        The group holds no atoms; chains are branched, rings, or of less than three atoms.
+        The group is empty, or chains are branched, rings, or shorter than three atoms.
     UnsupportedError
-        The topology has no bonds or masses, or the group updates itself.
+        The topology has no bonds or masses, or the group is an UpdatingAtomGroup.
 
     Examples
     --------
@@ -90,9 +92,10 @@ class Polymer(ChainAnalysis):
         name="polymer",
         summary="end-to-end distance and radius of gyration of polymer chains",
         description=(
-            "End-to-end distance (Å) and radius of gyration (Å) of each chain in each frame: means "
-            "over chains, of which -o FILE.npz has each one, with end-to-end vectors. Atoms of the "
-            "backbones are selected. Molecules must be whole: --unwrap makes them so."
+            "End-to-end distance (Å) and radius of gyration (Å) of each chain in each frame. The "
+            "table contains means over chains; -o FILE.npz writes the values of each chain, with "
+            "end-to-end vectors. Select the atoms of the backbones. Molecules must be whole "
+            "(--unwrap)."
         ),
         section="structure.md#polymers",
         examples=(
@@ -111,7 +114,7 @@ class Polymer(ChainAnalysis):
     )
 
     FURTHER_TABLES = ("histogram", "means")
-    #: True if the further tables hold the autocorrelation, for which times must be equidistant.
+    #: True if further tables include the autocorrelation, which requires equidistant times.
     correlated = False
 
     def __init__(
@@ -131,15 +134,15 @@ class Polymer(ChainAnalysis):
         self.row_bytes = 48 * len(self._chains.sizes)
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {**super().parameters(), "weights": self.weights or "none"}
 
     def prepare(self) -> PerFrame:
-        """Give sizes of chains and weights to workers."""
+        """Make the worker part from sizes and weights of the chains."""
         return _Ends(self._chains.sizes, self._masses)
 
     def finish(self, value: np.ndarray) -> None:
-        """Take vectors and radii apart, and average over chains."""
+        """Split the values of chains into vectors and radii, and average over chains."""
         vectors, rg = value[..., :3], value[..., 3]
         distance = np.sqrt((vectors**2).sum(axis=2))
         read = ~np.isnan(rg).any(axis=1)
@@ -168,7 +171,7 @@ class Polymer(ChainAnalysis):
     def _columns(
         self, vectors: np.ndarray, distance: np.ndarray, rg: np.ndarray
     ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-        """Columns of the table in time, and those that are drawn."""
+        """Return the columns of the table of time series, and the drawn columns."""
         if len(rg.T) == 1:
             ends = "end-to-end distance (Å)"
             columns = {ends: distance[:, 0], "Rg (Å)": rg[:, 0]}
@@ -189,12 +192,12 @@ class Polymer(ChainAnalysis):
         return columns, drawn
 
     def further_tables(self) -> dict[str, Table]:
-        """Tabulate the histogram of distances, means of chains, and the autocorrelation if asked.
+        """Return tables of the histogram, of means of chains, and of the autocorrelation.
 
         Returns
         -------
         dict of str to Table
-            "histogram", "means"; and "correlation" where `correlated` is True.
+            "histogram" and "means"; also "correlation" if `correlated` is True.
         """
         tables = {"histogram": self._histogram(), "means": self._means_of_chains()}
         if self.correlated:
@@ -202,7 +205,7 @@ class Polymer(ChainAnalysis):
         return tables
 
     def _histogram(self) -> Table:
-        """Tabulate the probability density of end-to-end distances."""
+        """Make a table of the probability density of end-to-end distances."""
         distances = self.results.end_to_end
         distances = distances[~np.isnan(distances)]
         n_bins = int(np.clip(np.sqrt(len(distances)), 5, N_BINS))
@@ -213,7 +216,7 @@ class Polymer(ChainAnalysis):
         return Table({x: (edges[1:] + edges[:-1]) / 2, y: density}, x, {y: "end to end"}, y)
 
     def _means_of_chains(self) -> Table:
-        """Tabulate means of each chain, with intervals in time."""
+        """Make a table of the means of each chain over time, with intervals."""
         results, chains = self.results, self._chains
         columns: dict[str, np.ndarray] = {
             "chain": np.arange(1, len(chains.sizes) + 1),
@@ -235,27 +238,27 @@ class Polymer(ChainAnalysis):
         $$C(\tau) = \left\langle \mathbf{R}(t) \cdot \mathbf{R}(t + \tau) \right\rangle /
                     \left\langle \mathbf{R}^2 \right\rangle$$
 
-        over all chains and pairs of frames.
+        averaged over all chains and pairs of frames.
 
         Returns
         -------
         times : numpy.ndarray of float64, shape (n_frames,)
-            Times between frames, ps.
+            Lag times, ps.
         correlation : numpy.ndarray of float64, shape (n_frames,)
-            C; NaN where there is no pair.
+            C; NaN for lag times without pairs.
         interval : numpy.ndarray of float64, shape (n_frames,)
-            Half of the width of its 95 % interval, between chains; NaN for less than ten.
+            Half the width of its 95 % interval, between chains; NaN for less than ten chains.
 
         Raises
         ------
         UnsupportedError
-            Frames are not at equal distances in time.
+            Frames are not equidistant in time.
         """
         delta_t, samples = self._correlate()
         return delta_t, _normalised(samples.sum(axis=0)), self._interval(samples)
 
     def _correlate(self) -> tuple[np.ndarray, np.ndarray]:
-        """Times between frames, and correlations of groups of chains, (n_samples, n_frames)."""
+        """Return lag times, and correlations of groups of chains: shape (n_samples, n_frames)."""
         check_order(self)
         delta_t, gaps = check_times(self)
         vectors = self.results.end_to_end_vectors
@@ -271,14 +274,14 @@ class Polymer(ChainAnalysis):
         return delta_t, found
 
     def _interval(self, samples: np.ndarray) -> np.ndarray:
-        """Half of the width of the interval of the autocorrelation, between chains."""
+        """Half the width of the 95 % interval of the autocorrelation, between chains."""
         if len(samples) < FEWEST:
             return np.full(samples.shape[1], np.nan)
         without = samples.sum(axis=0) - samples
         return np.asarray(jackknife_interval(np.array([_normalised(one) for one in without])))
 
     def _correlation_table(self) -> Table:
-        """Tabulate the autocorrelation, and its integral up to where it is first not above 0."""
+        """Make a table of the autocorrelation, with its integral up to its first zero."""
         delta_t, samples = self._correlate()
         total, interval = _normalised(samples.sum(axis=0)), self._interval(samples)
         integral = running_integral(total, delta_t)
@@ -301,7 +304,7 @@ class Polymer(ChainAnalysis):
 
 
 def _over_chains(values: np.ndarray) -> str:
-    """Write the mean over chains and frames, with the interval between chains, or in time."""
+    """Format the mean over chains and frames, with its interval between chains or over time."""
     if len(values.T) == 1:
         return mean_of_series(values[:, 0]).with_unit("Å")
     read = values[~np.isnan(values).any(axis=1)]
@@ -315,15 +318,16 @@ def _over_chains(values: np.ndarray) -> str:
 
 
 def _normalised(values: np.ndarray) -> np.ndarray:
-    """Divide a correlation by its first value."""
+    """Divide a correlation function by its first value."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return values / values[0]
 
 
 class _Ends(PerFrame):
-    """Worker part: six numbers of each chain, Å.
+    """Worker part: six values for each chain, Å.
 
-    End-to-end vector, radius of gyration, and largest and mean distance of neighbours.
+    The values are: end-to-end vector, radius of gyration, and the largest and the mean distance
+    between adjacent atoms.
     """
 
     returns_new = True
@@ -333,11 +337,11 @@ class _Ends(PerFrame):
         self._rows = CoreRows("gyration", sizes, masses)
 
     def compute(self, block: Block) -> np.ndarray:
-        """Compute the rows of a block, float64, shape (n_frames, n_chains, 6)."""
+        """Compute the rows of a block: float64, shape (n_frames, n_chains, 6)."""
         positions, columns = block.raw
         lasts = np.cumsum(self._sizes) - 1
         firsts = lasts - self._sizes + 1
-        # The last atom of a chain has no neighbour, and a step of 0.
+        # The step after the last atom of a chain leads to the next chain, and is set to 0.
         is_last = np.isin(np.arange(self._sizes.sum()), lasts)
         found = np.empty((len(block), len(self._sizes), 6))
         for row in range(len(block)):

@@ -1,4 +1,4 @@
-"""Chains of polymers: the atoms of each backbone in their order, found by bonds or groups."""
+"""Polymer chains: backbone atoms of each chain in order, found by bonds or groups."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, get_args
@@ -16,32 +16,32 @@ from paceline.transform.atom_choice import check_static
 from paceline.transform.compounds import bonds_of, compound_of_atoms
 from paceline.transform.matching import described
 
-#: Atoms of the shortest chain: two bonds, between which there is an angle.
+#: Minimum number of atoms in a chain; three atoms form an angle.
 LEAST_ATOMS = 3
-#: Ratio of the lengths of the longest and the shortest chain from which on a note names both.
+#: Ratio of the longest and the shortest chain above which a note reports both lengths.
 UNEQUAL = 10
-#: Chains, or blocks of time, from which on intervals are given.
+#: Minimum number of chains, or of time blocks, for an interval.
 FEWEST = 10
-#: Groups of chains, at most, of which each is left out once.
+#: Maximum number of groups of chains for the jackknife.
 MOST_SAMPLES = 100
-#: Distance of neighbours along a chain, in mean distances, from which on it may be no bond.
+#: Atoms that are farther apart, in mean distances along a chain, may not be bonded.
 STRETCHED = 3.0
 ADVICE = "select the atoms of linear backbones (--select), without side groups and solvent"
 
-#: Ways to find chains among selected atoms.
+#: Methods to find chains among selected atoms.
 ChainKind = Literal["bonds", "fragments", "segments", "residues"]
 CHAINS = Option(
     "chains",
-    "chains: selected atoms that bonds connect, in their order; or those of each molecule, segment "
-    "or residue, in the order of the topology [%(default)s]",
+    "chains: selected atoms connected by bonds, in bond order; or the atoms of each molecule, "
+    "segment or residue, in the order of the topology [%(default)s]",
 )
 
 
 class PolymerChains(NamedTuple):
-    """Backbones of chains: their atoms one after another, and the number of each.
+    """Backbones of chains: the atoms of all chains, and the number of atoms per chain.
 
-    `indices` are those of atoms in the Universe, int64, shape (n_atoms,); `sizes` has shape
-    (n_chains,).
+    `indices` are indices in the Universe, int64, shape (n_atoms,), chain by chain. `sizes` has
+    shape (n_chains,).
     """
 
     group: Atoms
@@ -50,7 +50,7 @@ class PolymerChains(NamedTuple):
 
     @property
     def firsts(self) -> np.ndarray:
-        """Place of the first atom of each chain."""
+        """Index of the first atom of each chain."""
         return np.cumsum(self.sizes) - self.sizes
 
     def __str__(self) -> str:
@@ -59,17 +59,17 @@ class PolymerChains(NamedTuple):
         return f"{many(len(self.sizes), 'chain')} of {atoms} atoms"
 
     def note(self, name: str) -> str | None:
-        """Name the lengths of chains where they are very unequal, as where solvent is selected."""
+        """Describe the lengths of chains if they are very unequal, for example due to solvent."""
         if self.sizes.max() < UNEQUAL * self.sizes.min():
             return None
         return (
-            f"{name}: the selection holds {self}, and all count as chains: small molecules, such "
-            "as solvent, can be left out of it (--select)"
+            f"{name}: the selection contains {self}, and all of them count as chains: exclude "
+            "small molecules, such as solvent, from it (--select)"
         )
 
 
 class ChainAnalysis(AnalysisBase):
-    """Base class of analyses of chains."""
+    """Base class of analyses of polymer chains."""
 
     needs_whole = measures_each = True
 
@@ -80,38 +80,38 @@ class ChainAnalysis(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms of each chain, one after the other along it."""
+        """Indices of the atoms of each chain, chain by chain, in the order along the chain."""
         return self._chains.indices
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, and the chains that were found, for the record that is saved."""
+        """Return the parameters and a description of the chains, which are saved."""
         return {
             "atoms": describe_atoms(self.atomgroup),
             "chains": f"{self._chains}, by {self.chains}",
         }
 
     def _note(self, longest: float, mean: float) -> None:
-        """Warn of very unequal chains, and of neighbours that are far apart (Å)."""
+        """Warn of very unequal chains, and of adjacent atoms that are far apart (Å)."""
         self.remark("chains", self._chains.note(self.name))
         far = None
         if longest > STRETCHED * mean:
             far = (
-                f"{self.name}: neighbours along a chain are up to {longest:.4g} Å apart, and "
-                f"{mean:.4g} Å on average: a chain is broken across the cell (--unwrap), or holds "
-                "several molecules (--chains fragments, or bonds)"
+                f"{self.name}: adjacent atoms of a chain are up to {longest:.4g} Å apart, and "
+                f"{mean:.4g} Å on average: a chain is broken across the cell (--unwrap), or "
+                "contains several molecules (--chains fragments, or bonds)"
             )
         self.remark("neighbours", far)
 
 
 def samples_of_chains(n_chains: int) -> np.ndarray:
-    """Number the groups of neighbouring chains, each of which counts as one sample."""
+    """Number the groups of consecutive chains; each group is one sample of the jackknife."""
     return np.arange(n_chains) * min(n_chains, MOST_SAMPLES) // n_chains
 
 
 def chains_of(given: Any, kind: str, name: str) -> PolymerChains:
-    """Find the chains among atoms, as `kind` says; groups of a list are chains as they are.
+    """Find the chains among atoms by the method `kind`; each group of a list is one chain.
 
-    Raises `SelectionError` where atoms form no linear chains of at least three atoms.
+    Raises `SelectionError` if atoms do not form linear chains of at least three atoms.
     """
     one_of("chains", kind, *get_args(ChainKind))
     if isinstance(given, Sequence) and not hasattr(given, "atoms"):
@@ -119,7 +119,7 @@ def chains_of(given: Any, kind: str, name: str) -> PolymerChains:
     check_static(given, name)
     group = given.atoms.unique
     if len(group) == 0:
-        raise SelectionError(f"{name}: the group holds no atoms")
+        raise SelectionError(f"{name}: the group contains no atoms")
     if kind == "bonds":
         indices, sizes = _follow_bonds(group, name)
     else:
@@ -130,23 +130,23 @@ def chains_of(given: Any, kind: str, name: str) -> PolymerChains:
 
 
 def _chains_given(groups: Sequence[Any], name: str) -> PolymerChains:
-    """Take each group of a list as a chain, its atoms in their order."""
+    """Use each group of a list as a chain, with the atoms in their order."""
     for one in groups:
         check_static(one, name)
     if not len(groups):
-        raise SelectionError(f"{name}: no chains are given")
+        raise SelectionError(f"{name}: the list contains no chains")
     atoms = [one.atoms for one in groups]
     if any(one.universe is not atoms[0].universe for one in atoms):
-        raise UnsupportedError(f"{name}: all chains must be of one Universe")
+        raise UnsupportedError(f"{name}: all chains must belong to one Universe")
     indices = np.concatenate([one.indices for one in atoms])
     sizes = np.array([len(one) for one in atoms], dtype=np.int64)
     if len(np.unique(indices)) < len(indices):
-        raise SelectionError(f"{name}: an atom is in the chains more than once")
+        raise SelectionError(f"{name}: the chains contain an atom more than once")
     return _checked(PolymerChains(sum(atoms[1:], atoms[0]), indices, sizes), name)
 
 
 def _checked(chains: PolymerChains, name: str) -> PolymerChains:
-    """Raise `SelectionError` where a chain has too few atoms."""
+    """Raise `SelectionError` if a chain has too few atoms."""
     short = np.flatnonzero(chains.sizes < LEAST_ATOMS)
     if len(short):
         first = chains.group.universe.atoms[chains.indices[chains.firsts[short[0]]]]
@@ -158,7 +158,7 @@ def _checked(chains: PolymerChains, name: str) -> PolymerChains:
 
 
 def _follow_bonds(group: Atoms, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """Order atoms along their bonds, from the end with the lower index; and count those of each."""
+    """Order atoms along bonds, from the end with the lower index; also count them per chain."""
     bonds = bonds_of(group.universe, name)
     places = np.full(len(group.universe.atoms), -1)
     places[group.indices] = np.arange(len(group))
@@ -166,7 +166,7 @@ def _follow_bonds(group: Atoms, name: str) -> tuple[np.ndarray, np.ndarray]:
     bonds = bonds[(bonds >= 0).all(axis=1)]
     degrees = np.bincount(bonds.ravel(), minlength=len(group))
     _check_degrees(group, degrees, name)
-    # Bonds by their first atom, each in both directions.
+    # Sort bonds by their first atom; each bond occurs in both directions.
     both = np.concatenate([bonds, bonds[:, ::-1]])
     partners = both[np.argsort(both[:, 0], kind="stable"), 1].tolist()
     firsts = (np.cumsum(degrees) - degrees).tolist()
@@ -196,7 +196,7 @@ def _follow_bonds(group: Atoms, name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _check_degrees(group: Atoms, degrees: np.ndarray, name: str) -> None:
-    """Raise `SelectionError` where chains are branched, or atoms are alone."""
+    """Raise `SelectionError` if chains are branched, or if atoms have no bonded neighbour."""
     for wrong, what in (
         (degrees > 2, "bonded to more than two other selected atoms: the chains are branched"),
         (degrees == 0, "not bonded to another selected atom"),
@@ -208,7 +208,7 @@ def _check_degrees(group: Atoms, degrees: np.ndarray, name: str) -> None:
             others = ""
             if "not" in what:
                 others = (
-                    "; atoms that are no neighbours by bonds, such as Cα, are chains by "
+                    "; if chain neighbours are not bonded, such as Cα atoms, use "
                     "chains='fragments' (--chains fragments), in the order of the topology"
                 )
             raise SelectionError(

@@ -39,16 +39,16 @@ from paceline.transform.compounds import CompoundCenters, Compounds, compound_of
 if TYPE_CHECKING:
     import MDAnalysis.analysis.rdf
 
-#: Titles of `rdf` in tables and figures, by its norm.
+#: Titles of `rdf` in tables and figures, by norm.
 TITLES = {"rdf": "g(r)", "density": "n(r) (Å⁻³)", "none": "pairs per frame"}
 
-#: Compounds whose centers may take the place of atoms.
+#: Compounds whose centers can replace atoms.
 COMPOUNDS = ("residues", "segments", "molecules", "fragments")
 
-#: Pairs of atoms that have a column each in the table of `InterRDF_s`, at most, and arrays of the
-#: size of its counts that a run may hold at a time.
+#: Maximum number of pairs of atoms with own columns in the table of `InterRDF_s`, and maximum
+#: number of arrays of the size of its counts in a run at a time.
 MOST_COLUMNS, ARRAYS = 100, 6
-#: Pairs of groups that the record lists.
+#: Maximum number of pairs of groups in the record of a run.
 LISTED_PAIRS = 10
 
 
@@ -58,72 +58,75 @@ class InterRDF(AnalysisBase):
     $$g_{ab}(r) = \frac{V}{N_a N_b} \sum_{i=1}^{N_a} \sum_{j=1}^{N_b}
               \left\langle \delta(|\mathbf{r}_i - \mathbf{r}_j| - r) \right\rangle$$
 
-    Distances are those of the nearest images in each frame's own cell, or plain ones in a frame
-    without a cell. They are rounded as MDAnalysis rounds them, so that the counts agree: in files
-    with a precision of 0.01 Å, many distances lie exactly between two bins. If `g1` and `g2` share
-    atoms, the distance 0 of an atom to itself counts, as in MDAnalysis.
+    Distances are those between nearest images in the cell of each frame, or without images if a
+    frame has no cell. They are rounded as in MDAnalysis, so that counts agree. This matters in
+    files with a precision of 0.01 Å, where many distances are exactly at the limit of two bins. If
+    `g1` and `g2` have common atoms, the distance 0 of an atom to itself is counted, as in
+    MDAnalysis.
 
     Parameters
     ----------
     g1, g2 : AtomGroup
-        The groups, of one Universe; they may be the same, or share atoms. Of one that updates
-        itself workers find the atoms in each frame; $N_a N_b$ is then the mean over frames of the
-        number of pairs, and a frame without atoms of one group counts with 0 pairs.
+        Groups from one Universe; they may be equal or have common atoms. For an
+        UpdatingAtomGroup, workers evaluate the selection in each frame. $N_a N_b$ is then the mean
+        number of pairs over frames, and a frame in which a group is empty contributes 0 pairs.
     nbins : int
         Number of bins.
     range : (float, float)
         Start of the first bin and end of the last one, Å.
     norm : {"rdf", "density", "none"}
-        Make `results.rdf` $g_{ab}(r)$; the density of atoms of `g2` around each pair's first
-        atom, summed over `g1` (Å⁻³); or the number of pairs, each per frame.
+        Quantity in `results.rdf`: $g_{ab}(r)$; the density of atoms of `g2` around an atom of
+        `g1`, summed over `g1` (Å⁻³), per frame; or the number of pairs per frame.
     exclusion_block : (int, int), optional
-        Leave out pairs within a molecule, of which so many atoms in a row are in `g1` and `g2`.
+        Leave out pairs within a molecule. The numbers are those of consecutive atoms of a molecule
+        in `g1` and in `g2`.
     exclude_same : {"residue", "segment", "chain", "fragment"}, optional
-        Leave out pairs that share it. Unlike `exclusion_block`, it does not change the norm.
+        Leave out pairs in the same unit of this kind. Unlike `exclusion_block`, this does not
+        change the norm.
     backend : str
-        Taken from calls that were written for MDAnalysis, and not needed.
+        Accepted for compatibility with MDAnalysis, and ignored.
     compound : str or (str or None, str or None), optional
-        Centers take the place of atoms: of the "residues", "segments", "molecules" or "fragments"
-        that the group's atoms make up; of both groups, or of each. Only the group's own atoms
-        count, in each frame those of a group that updates itself. `exclusion_block` then counts
-        compounds.
+        Use centers of "residues", "segments", "molecules" or "fragments" instead of atoms: for both
+        groups, or for each of them. A center is computed from the atoms in the group, for an
+        UpdatingAtomGroup from the atoms in the present frame. `exclusion_block` then contains
+        numbers of compounds.
     center : {"mass", "geometry"}
-        Centers of mass, or means of the positions.
+        Use centers of mass, or centers of geometry.
     unwrap : bool
-        Make molecules whole along their bonds before centers are taken, as
-        `paceline.transform.unwrap` does; the other atoms of these molecules are decoded, too.
-        False takes positions as they are, after the run's transformations: a compound that is not
-        whole there has a wrong center.
+        Make molecules whole along their bonds before centers are computed, as in
+        `paceline.transform.unwrap`; all atoms of these molecules are then decoded. With False,
+        positions after the run's transformations are used, and the center of a broken compound is
+        wrong.
 
     Attributes
     ----------
     results.bins : numpy.ndarray of float64, shape (nbins,)
-        Middles of the bins, Å.
+        Centers of the bins, Å.
     results.edges : numpy.ndarray of float64, shape (nbins + 1,)
-        Their borders, Å.
+        Limits of the bins, Å.
     results.count : numpy.ndarray of float64, shape (nbins,)
-        Pairs in each bin, of all frames: whole numbers.
+        Number of pairs in each bin, summed over frames.
     results.rdf : numpy.ndarray of float64, shape (nbins,)
-        The function, by its norm. With ``norm="rdf"`` it is NaN, and a warning says so, if groups
-        that update themselves have no pair of atoms in any frame.
+        The function with the chosen norm. With ``norm="rdf"`` it is NaN, with a warning, if
+        updating groups have no pair of atoms in any frame.
     results.cdf : numpy.ndarray of float64, shape (nbins,)
         After `get_cdf`: running coordination number, up to the end of each bin.
     results.volume_cum : float
-        Sum of the cells' volumes over frames, Å³; with ``norm="rdf"`` alone.
+        Sum of the cell volumes over frames, Å³; only with ``norm="rdf"``.
 
     Raises
     ------
     SelectionError
-        A group that does not update itself holds no atoms; or a compound has no mass, or is of
-        several molecules; or no atom can ever be in a group of compounds that updates itself.
+        A fixed group is empty; a compound has no mass, or belongs to several molecules; or no atom
+        can be in an updating group of compounds.
     UnsupportedError
-        The groups are of two Universes; or the topology lacks the compounds, their masses or, to
-        make them whole, bonds; or a group updates itself, and workers cannot evaluate it, or
-        `exclusion_block` is given.
+        The groups belong to different Universes; the topology lacks the compounds, their masses,
+        or bonds to make them whole; workers cannot evaluate an UpdatingAtomGroup; or
+        `exclusion_block` is used with such a group.
     ValueError
-        Parameters that make no sense. In the run, as `AnalysisError`: a frame that has no cell
-        with ``norm="rdf"``, or an impossible one, or positions that are not finite; or bonds that
-        are longer than half the cell in whole molecules.
+        Parameters are invalid. In the run, as `AnalysisError`: a frame has no cell with
+        ``norm="rdf"``, or an invalid cell; positions are not finite; or bonds of whole molecules
+        are longer than half the cell.
 
     Examples
     --------
@@ -142,7 +145,7 @@ class InterRDF(AnalysisBase):
     >>> rdf.results.count
     array([ 6780., 16308.])
 
-    Water near the protein, chosen anew in each frame, around all water:
+    Water near the protein, selected again in each frame, around all water:
 
     >>> near = water.universe.select_atoms("name OW and around 3 protein", updating=True)
     >>> rdf = InterRDF(near, water, nbins=4, range=(2.0, 4.0)).run(stop=2)
@@ -155,8 +158,8 @@ class InterRDF(AnalysisBase):
         summary="radial distribution function of one group of atoms around another",
         title="radial distribution function",
         description=(
-            "How often distances between the atoms of two groups occur, relative to atoms that "
-            "are spread evenly over the cell. Nearest images are taken: molecules need not be "
+            "Frequency of distances between the atoms of two groups, relative to a uniform "
+            "distribution of atoms in the cell. Nearest images are used, so molecules need not be "
             "whole."
         ),
         section="distributions.md#radial-distribution-functions",
@@ -203,10 +206,10 @@ class InterRDF(AnalysisBase):
         unwrap: bool = True,
     ):
         super().__init__(g1.universe if updates_itself(g1) else g1, verbose=verbose)
-        # The atoms of a group that updates itself would stay those of the present frame.
+        # `UpdatingAtomGroup.atoms` would be a fixed group of the present frame's atoms.
         self.g1, self.g2 = (one if updates_itself(one) else one.atoms for one in (g1, g2))
         if self.g1.universe is not self.g2.universe:
-            raise UnsupportedError("InterRDF: g1 and g2 must be atoms of the same Universe")
+            raise UnsupportedError("InterRDF: g1 and g2 must belong to the same Universe")
         for name, group in (("g1", self.g1), ("g2", self.g2)):
             if not updates_itself(group):
                 check_not_empty(group, f"InterRDF: {name}")
@@ -220,7 +223,7 @@ class InterRDF(AnalysisBase):
         if self._found is not None and exclusion_block is not None:
             raise UnsupportedError(
                 f"InterRDF: exclusion_block={exclusion_block!r} needs groups whose atoms do not "
-                "change from frame to frame: take exclude_same"
+                "change from frame to frame: use exclude_same"
             )
         self._sites = self._find_sites()
         self._labels = self._find_labels()
@@ -233,7 +236,7 @@ class InterRDF(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms of `g1`, then those of `g2`; of compounds, all atoms that centers need."""
+        """Indices of the atoms of `g1`, then of `g2`; for compounds, of all atoms for centers."""
         if self._centers is None and self._found is None:
             return np.concatenate([self.g1.indices, self.g2.indices])
         parts = [] if self._centers is None else [self._centers.indices]
@@ -243,7 +246,7 @@ class InterRDF(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.rdf.InterRDF") -> Self:
-        """Make one with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's."""
         attributes: dict[str, Literal["residue", "segment", "chain"]] = {
             "resindices": "residue",
             "segindices": "segment",
@@ -265,7 +268,7 @@ class InterRDF(AnalysisBase):
         )
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         centers = {"compound": self.compound, "center": self.center, "unwrap": self.unwrap}
         return {
             "g1": _describe(self.g1),
@@ -279,16 +282,16 @@ class InterRDF(AnalysisBase):
         }
 
     def check_atoms(self) -> None:
-        """Raise `MissingDataError` where the present frame has no cell, which a norm needs."""
+        """Raise `MissingDataError` if the norm needs a cell, but the present frame has none."""
         trajectory = self.g1.universe.trajectory
         if self.norm == "rdf" and not cell_of(trajectory)[:, :6].any():
             raise MissingDataError(
-                f"{trajectory.filename}: frame {trajectory.ts.frame} has no cell, which "
-                "norm='rdf' needs"
+                f"{trajectory.filename}: frame {trajectory.ts.frame} has no cell, but "
+                "norm='rdf' needs a cell"
             )
 
     def prepare(self) -> Reduction:
-        """Collect the groups, and the way to count their pairs."""
+        """Make the worker part that counts the pairs of both groups."""
         needs_cell = self.norm == "rdf"
         if self._found is not None:
             return ChangingRdf(
@@ -332,31 +335,31 @@ class InterRDF(AnalysisBase):
         self.results = Results(table=table, provenance=self.record(), **arrays)
 
     def get_cdf(self) -> np.ndarray:
-        """Calculate the running coordination number, from the start of the range.
+        """Compute the running coordination number, from the start of the range.
 
-        Where the groups share atoms and the range begins at 0, each of these counts itself.
+        If the groups have common atoms and the range begins at 0, each common atom counts itself.
 
         Returns
         -------
         numpy.ndarray of float64, shape (nbins,)
-            Atoms of `g2` around an atom of `g1`, up to the end of each bin: mean over the atoms of
-            `g1` and over frames. It is in `results.cdf`, too.
+            Number of atoms of `g2` around an atom of `g1`, up to the end of each bin, averaged over
+            the atoms of `g1` and over frames. Also stored in `results.cdf`.
 
         Raises
         ------
         NotRunError
-            The analysis was not run.
+            The analysis has not been run.
         """
         self.results.cdf = self._running(self.results.count)
         return self.results.cdf
 
     def _running(self, count: np.ndarray) -> np.ndarray:
-        """Atoms of the second group around one of the first, up to the end of each bin."""
+        """Number of atoms of `g2` around an atom of `g1`, up to the end of each bin."""
         n_centers = self._n_centers
         return np.cumsum(count) / n_centers if n_centers else np.full(self.nbins, math.nan)
 
     def _norms(self, value: RdfCounts) -> np.ndarray:
-        """Compute the norm of each bin."""
+        """Compute the divisor of the counts of each bin."""
         norms = np.full(self.nbins, float(value.n_frames))
         if self.norm != "none":
             norms *= 4 / 3 * math.pi * np.diff(self._edges**3)
@@ -365,7 +368,7 @@ class InterRDF(AnalysisBase):
                 return norms * math.nan
             n_pairs = value.n_pairs / value.n_frames
             if n_pairs == 0:
-                warn("InterRDF: in no frame of the run both g1 and g2 have atoms: g(r) is NaN")
+                warn("InterRDF: in no frame do both g1 and g2 contain atoms: g(r) is NaN")
                 return norms * math.nan
             if self.exclusion_block is not None:
                 n_pairs -= self._n_sites[0] * self.exclusion_block[1]
@@ -373,10 +376,10 @@ class InterRDF(AnalysisBase):
         return norms
 
     def _find_labels(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Label the atoms of both groups, if pairs of the same label are excluded."""
+        """Label the atoms of both groups if pairs with equal labels are excluded."""
         if self.exclude_same is not None:
             if self.exclusion_block is not None:
-                raise ValueError("exclude_same and exclusion_block cannot both be given")
+                raise ValueError("exclude_same and exclusion_block cannot be used together")
             return self._shared(self.exclude_same)
         if self.exclusion_block is None:
             return None
@@ -392,7 +395,7 @@ class InterRDF(AnalysisBase):
         return first, second
 
     def _shared(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
-        """Label sites, or the atoms that groups which change read."""
+        """Label sites, or the atoms that updating groups read."""
         atoms = self.g1.universe.atoms
         values = []
         for sites in self._sites:
@@ -400,7 +403,7 @@ class InterRDF(AnalysisBase):
             of_sites = of_atoms[sites.firsts]
             if not np.array_equal(np.repeat(of_sites, sites.sizes), of_atoms):
                 raise ValueError(
-                    f"exclude_same={kind!r}: atoms of one of the {sites.kind} are of several "
+                    f"exclude_same={kind!r}: atoms of one of the {sites.kind} belong to several "
                     f"{kind}s"
                 )
             values.append(of_sites)
@@ -411,7 +414,7 @@ class InterRDF(AnalysisBase):
         return first, second
 
     def _find_sites(self) -> list[Compounds]:
-        """Find what makes pairs, of each group: atoms, or compounds; all that may be in it."""
+        """Find the sites of each group: atoms or compounds, including all that may be selected."""
         kinds = self.compound
         if kinds is None or isinstance(kinds, str):
             kinds = kinds, kinds
@@ -433,7 +436,7 @@ class InterRDF(AnalysisBase):
         ]
 
     def _changing_centers(self) -> ChangingCenters | None:
-        """Collect what centers of groups that change need, if these take the place of atoms."""
+        """Return the centers for updating groups of compounds; None for other groups."""
         if self._centers is None or self._found is None:
             return None
         atoms, groups = self.g1.universe.atoms, []
@@ -450,12 +453,12 @@ class InterRDF(AnalysisBase):
 
     @property
     def _n_sites(self) -> tuple[int, int]:
-        """Number of atoms, or of compounds, of each group."""
+        """Number of atoms, or of compounds, in each group."""
         return len(self._sites[0].sizes), len(self._sites[1].sizes)
 
     @property
     def _are_same(self) -> bool:
-        """True if both groups have the same sites, in the same order, with the same labels."""
+        """True if both groups contain the same sites in the same order with the same labels."""
         first, second = self._sites
         return (
             np.array_equal(first.indices, second.indices)
@@ -465,66 +468,66 @@ class InterRDF(AnalysisBase):
 
 
 class InterRDF_s(AnalysisBase):
-    r"""Radial distribution functions of single atoms of one group around those of another.
+    r"""Radial distribution functions of single pairs of atoms.
 
     $$g_{ij}(r) = V \left\langle \delta(|\mathbf{r}_i - \mathbf{r}_j| - r) \right\rangle$$
 
-    Distances are those of `InterRDF`. Bins are truncated, as in MDAnalysis: a distance as long as
-    the end of the range is in none. Nor are those below its beginning, of which MDAnalysis counts
-    some in the first bin.
+    Distances are those of `InterRDF`. Bins are truncated as in MDAnalysis: a distance equal to the
+    end of the range is in no bin. Distances below the start of the range are in no bin either;
+    MDAnalysis counts some of these in the first bin.
 
     Parameters
     ----------
     u : Universe
-        Taken from calls that were written for MDAnalysis, and not needed.
+        Accepted for compatibility with MDAnalysis, and ignored.
     ags : sequence of (AtomGroup, AtomGroup)
-        Pairs of groups, of one Universe.
+        Pairs of groups from one Universe.
     nbins : int
         Number of bins.
     range : (float, float)
         Start of the first bin and end of the last one, Å.
     norm : {"rdf", "density", "none"}
-        Make `results.rdf` $g_{ij}(r)$; the density of atom j around atom i (Å⁻³); or how often it
-        is there, per frame.
+        Quantity in `results.rdf`: $g_{ij}(r)$; the density of atom j around atom i (Å⁻³); or the
+        fraction of frames in which the distance is in the bin.
     density : bool
-        The same as ``norm="density"``; deprecated by MDAnalysis.
+        Equivalent to ``norm="density"``; deprecated in MDAnalysis.
     backend : str
-        Taken from calls that were written for MDAnalysis, and not needed.
+        Accepted for compatibility with MDAnalysis, and ignored.
     exclude_same : {"residue", "segment", "chain", "fragment"}, optional
-        Leave out pairs of atoms that share it: their counts are 0.
+        Leave out pairs of atoms in the same unit of this kind: their counts are 0.
 
     Attributes
     ----------
     results.bins : numpy.ndarray of float64, shape (nbins,)
-        Middles of the bins, Å.
+        Centers of the bins, Å.
     results.edges : numpy.ndarray of float64, shape (nbins + 1,)
-        Their borders, Å.
+        Limits of the bins, Å.
     results.count : list of numpy.ndarray of float64, shape (n_first, n_second, nbins)
-        For each pair of groups: in how many frames the distance of two atoms is in each bin.
+        For each pair of groups: number of frames in which the distance of two atoms is in each bin.
     results.rdf : list of numpy.ndarray of float64, shape (n_first, n_second, nbins)
-        For each pair of groups: the functions, by their norm.
+        For each pair of groups: the functions with the chosen norm.
     results.indices : list of [numpy.ndarray of int64, numpy.ndarray of int64]
-        For each pair of groups: indices of its atoms.
+        For each pair of groups: indices of the atoms of both groups.
     results.cdf : list of numpy.ndarray of float64, shape (n_first, n_second, nbins)
         After `get_cdf`: running coordination numbers, up to the end of each bin.
     results.volume_cum : float
-        Sum of the cells' volumes over frames, Å³; with ``norm="rdf"`` alone.
+        Sum of the cell volumes over frames, Å³; only with ``norm="rdf"``.
 
     Raises
     ------
     SelectionError
-        A group holds no atoms, or there are no groups.
+        A group is empty, or there are no groups.
     UnsupportedError
-        A group updates itself, the groups are of two Universes, or there is no room in memory for
-        the counts of all pairs of atoms; the message says how much they take.
+        A group is an UpdatingAtomGroup, the groups belong to different Universes, or the counts of
+        all pairs of atoms exceed the memory; the message contains their size.
     ValueError
-        Parameters that make no sense. In the run, as `AnalysisError`: a frame that has no cell
-        with ``norm="rdf"``, or an impossible one, or positions that are not finite.
+        Parameters are invalid. In the run, as `AnalysisError`: a frame has no cell with
+        ``norm="rdf"``, or an invalid cell, or positions are not finite.
 
     Notes
     -----
-    Tables and figures have a column for each pair of atoms; of more than 100, one for each pair of
-    groups: the mean over its pairs of atoms.
+    Tables and figures have one column for each pair of atoms. For more than 100 pairs of atoms,
+    they have one column for each pair of groups: the mean over its pairs of atoms.
 
     Examples
     --------
@@ -564,15 +567,15 @@ class InterRDF_s(AnalysisBase):
         exclude_same: Literal["residue", "segment", "chain", "fragment"] | None = None,
     ):
         if len(ags) == 0 or any(len(pair) != 2 for pair in ags):
-            raise SelectionError("InterRDF_s: ags must hold pairs of groups, and at least one")
+            raise SelectionError("InterRDF_s: ags must contain at least one pair of groups")
         for group in chain.from_iterable(ags):
-            # MDAnalysis's counts belong to places in the group, which other atoms come to have.
-            check_static(group, "InterRDF_s", "take InterRDF, which finds")
+            # MDAnalysis counts by index in the group, but in an updating group the atoms change.
+            check_static(group, "InterRDF_s", "use InterRDF, which finds")
         super().__init__(ags[0][0], verbose=verbose)
         for number, pair in enumerate(ags):
             for group in pair:
                 if group.universe is not self.atomgroup.universe:
-                    raise UnsupportedError("InterRDF_s: all groups must be of the same Universe")
+                    raise UnsupportedError("InterRDF_s: all groups must belong to one Universe")
                 check_not_empty(group.atoms, f"InterRDF_s: a group of ags[{number}]")
         self.ags = [[group.atoms for group in pair] for pair in ags]
         self.norm = "density" if density else str(norm).lower()
@@ -586,7 +589,7 @@ class InterRDF_s(AnalysisBase):
                 [shared_labels(group, exclude_same) for group in pair] for pair in self.ags
             ]
         self._check_room()
-        # Groups that occur in several pairs are needed once.
+        # Groups that occur in several pairs are sent once.
         groups = {group.indices.tobytes(): group.indices for pair in self.ags for group in pair}
         self._groups = list(groups.values())
         places = {key: place for place, key in enumerate(groups)}
@@ -596,7 +599,7 @@ class InterRDF_s(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.rdf.InterRDF_s") -> Self:
-        """Make one with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's."""
         try:
             return cls(
                 None,
@@ -605,16 +608,16 @@ class InterRDF_s(AnalysisBase):
                 range=theirs.rdf_settings["range"],
                 norm=theirs.norm,
             )
-        except SelectionError as error:  # it counts no pairs of an empty group
+        except SelectionError as error:  # MDAnalysis allows empty groups
             raise UnsupportedError(f"{error}") from None
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms of all groups, each group once."""
+        """Indices of the atoms of all groups; each distinct group occurs once."""
         return np.concatenate(self._groups)
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         few = [
             " and ".join(describe_atoms(group) for group in pair)
             for pair in self.ags[:LISTED_PAIRS]
@@ -629,7 +632,7 @@ class InterRDF_s(AnalysisBase):
         }
 
     def prepare(self) -> Reduction:
-        """Make the worker part, which knows the groups and the pairs of groups to count."""
+        """Make the worker part from the groups and the pairs of groups to count."""
         sizes = np.array([len(group) for group in self._groups])
         limits = float(self.range[0]), float(self.range[1])
         return CoreSitePairs(
@@ -637,7 +640,7 @@ class InterRDF_s(AnalysisBase):
         )
 
     def finish(self, value: tuple[float, SparseCounts, float]) -> None:
-        """Take the counts apart, and divide them by the norm."""
+        """Split the counts by pairs of groups, and divide them by the norm."""
         volume, found, width = value
         edges, n_frames = self._edges, found.n_frames
         self.remark("images", _missing_pairs(self, edges, width))
@@ -665,19 +668,20 @@ class InterRDF_s(AnalysisBase):
         self.results = Results(table=self._table(bins, rdf), provenance=self.record(), **arrays)
 
     def get_cdf(self) -> list[np.ndarray]:
-        """Calculate running coordination numbers, from the start of the range.
+        """Compute running coordination numbers, from the start of the range.
 
         Returns
         -------
         list of numpy.ndarray of float64, shape (n_first, n_second, nbins)
-            For each pair of groups: how often, per frame, an atom of the second is nearer to one of
-            the first than the end of each bin. Summed over the second group, it is the running
-            coordination number of each atom of the first. It is in `results.cdf`, too.
+            For each pair of groups: mean number per frame, 0 to 1, of the second atom within the
+            distance at the end of each bin from the first atom. The sum over the second group is
+            the running coordination number of each atom of the first group. Also stored in
+            `results.cdf`.
 
         Raises
         ------
         NotRunError
-            The analysis was not run.
+            The analysis has not been run.
         """
         counts = self.results.count
         n = self._n_counted or math.nan
@@ -690,19 +694,19 @@ class InterRDF_s(AnalysisBase):
         return sum(len(first) * len(second) for first, second in self.ags) * self.nbins
 
     def _check_room(self) -> None:
-        """Raise `UnsupportedError` if there is no room in memory for the counts."""
+        """Raise `UnsupportedError` if the counts exceed the free memory."""
         needed, free = 8 * ARRAYS * self._n_counts, free_memory()
         if self._n_counts >= 2**32 or (free is not None and needed > free):
-            room = "more than this analysis can do" if free is None else f"{amount(free)} are free"
+            room = "more than the maximum" if free is None else f"{amount(free)} are free"
             n_pairs = self._n_counts // self.nbins
             raise UnsupportedError(
-                f"InterRDF_s: {n_pairs:,} pairs of atoms with {self.nbins} bins each take "
-                f"{amount(needed)} of memory, and {room}: give fewer atoms or bins, or InterRDF, "
+                f"InterRDF_s: {n_pairs:,} pairs of atoms with {self.nbins} bins each need "
+                f"{amount(needed)} of memory, and {room}: use fewer atoms or bins, or InterRDF, "
                 "which sums over all pairs"
             )
 
     def _table(self, bins: np.ndarray, rdf: list[np.ndarray]) -> Table:
-        """Make columns of pairs of atoms, or of pairs of groups."""
+        """Make the table with one column per pair of atoms, or per pair of groups."""
         title = TITLES[self.norm]
         name, _, unit = title.partition(" (")
         unit = f" ({unit}" if unit else ""
@@ -723,12 +727,12 @@ class InterRDF_s(AnalysisBase):
 
 
 def _describe(group: Atoms) -> str:
-    """Describe a group for records: by its selections if it updates itself."""
+    """Describe a group for the record of a run; an updating group by its selections."""
     return describe_group(group) if updates_itself(group) else describe_atoms(group)
 
 
 def _edges(nbins: int, range: Sequence[float]) -> np.ndarray:
-    """Compute the borders of the bins, Å, as NumPy's histograms do."""
+    """Compute the limits of the bins, Å, as NumPy's histograms do."""
     limits = np.asarray(range, dtype=np.float64)
     if limits.shape != (2,) or not np.isfinite(limits).all() or limits[1] <= max(0, limits[0]):
         raise ValueError(
@@ -739,7 +743,7 @@ def _edges(nbins: int, range: Sequence[float]) -> np.ndarray:
 
 
 def _missing_pairs(analysis: AnalysisBase, edges: np.ndarray, width: float) -> str | None:
-    """Say that the last bin is farther away than half the least height of a cell, Å."""
+    """Warn if the range exceeds half the smallest height of the cell, Å."""
     what = f"range=({edges[0]:g}, {edges[-1]:g})"
     return beyond_half_the_cell(analysis.name, what, (edges[-2] + edges[-1]) / 2, width)
 

@@ -1,4 +1,4 @@
-"""Values of replicas at the same places, and figures of groups of replicas."""
+"""Profiles of replicas at common positions, and figures of groups of replicas."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,26 +36,26 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Heights of a panel in figures, and of what is around them, inches.
+#: Height of a panel, and of the space around all panels, inches.
 PANEL, AROUND = 1.5, 0.7
-#: Height of a row of a map of names, inches.
+#: Height of a row in a map with names, inches.
 HEIGHT = 0.13
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Values along residues, or another abscissa, of all replicas, at the same places.
+    """Values of all replicas along residues or along another x axis, at common positions.
 
     Attributes
     ----------
     keys : dict of str to numpy.ndarray, shape (n_rows,)
-        Columns that say where a row is; the first is the abscissa.
+        Columns that identify a row; the first one contains the x values.
     chains : numpy.ndarray of int64, shape (n_rows,)
-        Number of the chain: lines end between them.
+        Number of the chain of each row; lines are interrupted between chains.
     values : dict of str to dict of str to numpy.ndarray, shape (n_replicas, n_rows)
-        By title and group; NaN where a replica has no such row.
+        Values by title and group; NaN if a replica lacks a row.
     label : str
-        Label of the ordinate.
+        Label of the y axis.
     """
 
     keys: Mapping[str, np.ndarray]
@@ -64,9 +64,10 @@ class Profile:
     label: str
 
     def means(self, title: str) -> dict[str, ReplicaMean]:
-        """Mean of each group, arrays of shape (n_rows,); NaN where a replica of it has no value.
+        """Return the mean of each group, shape (n_rows,); NaN if any replica has no value.
 
-        A mean of fewer replicas would jump where one ends, as at its longest lag.
+        Averages over fewer replicas would jump where the row of a replica ends, such as at its
+        longest lag.
         """
         means = {}
         for group, values in self.values[title].items():
@@ -75,7 +76,7 @@ class Profile:
         return means
 
     def table(self) -> Table:
-        """Columns of means, intervals, replicas, and differences from the first group."""
+        """Make a table of means, intervals, replicas, and differences from the first group."""
         columns: dict[str, np.ndarray] = {}
         if len(np.unique(self.chains)) > 1:
             columns["chain"] = self.chains + 1
@@ -98,7 +99,7 @@ class Profile:
 
 
 def differences(means: Mapping[str, ReplicaMean]) -> dict[str, GroupDifference]:
-    """Differences of groups from the first one, by "SECOND - FIRST"."""
+    """Return the differences of groups from the first group, by "SECOND - FIRST"."""
     first, *others = means
     return {
         f"{other} - {first}": difference_of_groups(means[first], means[other]) for other in others
@@ -106,13 +107,13 @@ def differences(means: Mapping[str, ReplicaMean]) -> dict[str, GroupDifference]:
 
 
 def titled(title: str, more: str) -> str:
-    """Put words into the title of a column, before its unit."""
+    """Insert words into the title of a column, before its unit."""
     name, space, unit = title.partition(" (")
     return f"{name}, {more}{space}{unit}"
 
 
 def profile_of(table: Table | None) -> Table | None:
-    """Find the means over frames of a table."""
+    """Return the table of means over frames that belongs to a table."""
     if table is None or table.is_series:
         return None if table is None else table.profile
     drawn = table.drawn
@@ -122,11 +123,11 @@ def profile_of(table: Table | None) -> Table | None:
 def align(
     tables: Sequence[Table], keys: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], np.ndarray, list[np.ndarray]]:
-    """Find the rows of tables that belong together.
+    """Find corresponding rows of several tables.
 
-    Returns columns of `keys`, the number of each row's chain, and for each table the row that has
-    these keys, or -1. There are no rows where abscissas of numbers that are not whole differ by
-    more than half of a step, or where rows share keys and tables do not have the same ones.
+    Returns columns of `keys`, the number of the chain of each row, and for each table the index of
+    the row with these keys, or -1. No rows correspond if non-integer x values differ by more than
+    half a step, or if several rows have the same keys and tables have different keys.
     """
     columns = [[np.asarray(table.columns[key], dtype=float) for key in keys] for table in tables]
     if not all(
@@ -140,7 +141,7 @@ def align(
         found: dict[tuple[float, ...], int] = {}
         for row in np.flatnonzero(~np.isnan(one[0])):
             place = (float(chains[row]), *(float(key[row]) for key in one), 0.0)
-            while place in found:  # as pairs of residues of several chains
+            while place in found:  # for example pairs of residues of several chains
                 place = (*place[:-1], place[-1] + 1)
                 several = True
             found[place] = int(row)
@@ -157,9 +158,9 @@ def align(
 def _align_by_number(
     columns: Sequence[Sequence[np.ndarray]], keys: Sequence[str]
 ) -> tuple[dict[str, np.ndarray], np.ndarray, list[np.ndarray]]:
-    """Take rows of one number together, where places are nearly the same.
+    """Align rows by index if their x values are nearly equal.
 
-    Some tables may end before others, as at shorter lags.
+    Some tables may be shorter than others, for example with shorter lags.
     """
     rows = np.arange(max(len(one[0]) for one in columns))
     means = {}
@@ -185,7 +186,7 @@ def _panels(
     width_ratios: Sequence[float] | None = None,
     sharex: bool = False,
 ) -> "tuple[Figure, np.ndarray]":
-    """Make a figure of panels above each other."""
+    """Make a figure with panels, one above the other."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, PANEL * n_panels + AROUND), layout="constrained")
@@ -197,7 +198,7 @@ def _panels(
 
 
 def _time_unit(tables: Sequence[Table]) -> str | None:
-    """Unit of times that suits all tables; None where there are no times."""
+    """Choose a unit of time for all tables; None if there are no times."""
     times = [table.columns[table.abscissa] for table in tables if table.abscissa == "time (ps)"]
     label, _ = in_time_unit("time (ps)", times) if times else ("", [])
     return name_and_unit(label)[1] or None
@@ -209,7 +210,7 @@ def draw_series(
     width: float,
     options: FigureOptions,
 ) -> "Figure":
-    """Draw all replicas over time, and beside them means of replicas and of groups."""
+    """Draw all replicas against time, and to the right means of replicas and of groups."""
     titles = list(means)[:NAMED]
     figure, axes = _panels(len(titles), width, ncols=2, width_ratios=[4, 1])
     unit = options.time_unit or _time_unit([*filter(None, chain.from_iterable(tables.values()))])
@@ -228,7 +229,7 @@ def draw_series(
                 values = np.asarray(table.columns[title], dtype=float)
                 if len(x) >= MANY_POINTS:
                     values = running_mean(values, len(x) // WINDOWS | 1)
-                if heading is not None:  # replicas of one group have their own colours
+                if heading is not None:  # with a single group, each replica has its own colour
                     label, colour = f"{group} {k + 1}", f"C{k % 10}"
                 ax.plot(x, values, color=colour, linewidth=0.7, alpha=0.8, label=label)
                 label = None
@@ -250,7 +251,7 @@ def draw_series(
 
 
 def draw_points(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure":
-    """Draw pairs of angles as points, groups beside each other."""
+    """Draw pairs of angles as points, with groups side by side."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, width / len(tables) + AROUND), layout="constrained")
@@ -276,7 +277,7 @@ def draw_points(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure"
 
 
 def draw_maps(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure | None":
-    """Draw the mean map of each group, groups beside each other; None where maps differ."""
+    """Draw the mean map of each group, with groups side by side; None if maps differ in size."""
     from matplotlib.figure import Figure
 
     images = [table.image for of in tables.values() for table in of if table.image is not None]
@@ -294,7 +295,7 @@ def draw_maps(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure | 
 
 
 def draw_frequent(tables: Mapping[str, Sequence[Table]], width: float) -> "Figure | None":
-    """Draw in which fraction of each replica's frames the most frequent things are."""
+    """Draw the fractions of frames of the most frequent items for each replica."""
     from matplotlib.figure import Figure
 
     replicas = {f"{group} {k}": one for group, of in tables.items() for k, one in enumerate(of, 1)}
@@ -324,12 +325,12 @@ def draw_frequent(tables: Mapping[str, Sequence[Table]], width: float) -> "Figur
 
 
 def line_ends(chains: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """Find the rows before which lines end: between chains, and where residues are missing."""
+    """Find rows where lines are interrupted: between chains, and at missing residues."""
     return np.flatnonzero((np.diff(chains) != 0) | are_apart(x.astype(float))) + 1
 
 
 def draw_profile(profile: Profile, width: float) -> "Figure":
-    """Draw mean profiles of groups with their intervals, and differences below."""
+    """Draw mean profiles of groups with their intervals, and differences in a panel below."""
     key, x = next(iter(profile.keys.items()))
     ends = line_ends(profile.chains, x)
     x = np.insert(x.astype(float), ends, np.nan)
@@ -353,7 +354,7 @@ def draw_profile(profile: Profile, width: float) -> "Figure":
         for number, (pair, one) in enumerate(differences(means).items(), start=1):
             _draw_band(ax, x, ends, one.difference, one.interval, f"C{number}", pair)
         ax.axhline(0, color="black", linewidth=0.5)
-        unit = re.search(r" \([^()]+\)$", label)  # not of g(r)
+        unit = re.search(r" \([^()]+\)$", label)  # g(r) does not match
         ax.set_ylabel(f"difference{unit[0] if unit else ''}")
         if title == titles[0]:
             legend_above(ax)
@@ -370,7 +371,7 @@ def _draw_band(
     colour: str,
     label: str,
 ) -> None:
-    """Draw a line in the band of its interval."""
+    """Draw a line with the band of its interval."""
     mean, interval = np.insert(mean, ends, np.nan), np.insert(interval, ends, np.nan)
     ax.plot(x, mean, color=colour, linewidth=0.8, label=label)
     low, high = np.clip([mean - interval, mean + interval], *possible_range(ax.get_ylabel()))

@@ -1,4 +1,4 @@
-"""Page of the results of replicas: means of groups, their differences, and all curves."""
+"""HTML page with the results of replicas: means of groups, their differences, and all curves."""
 
 import os
 import re
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 #: Width of figures, inches.
 WIDTH = 5.2
 FOOTER = (
-    "Intervals are of 95 %: of a mean by Student's t between replicas, each of which counts once, "
-    "and of a difference by Welch's t (1947). They are not corrected for the number of "
-    "comparisons: where groups do not differ, one interval in twenty still leaves out 0."
+    "Intervals are 95 % intervals: for a mean by Student's t between replicas, each with equal "
+    "weight, and for a difference by Welch's t (1947). They are not corrected for multiple "
+    "comparisons: even if groups do not differ, one interval in twenty excludes 0."
 )
 
 
@@ -63,25 +63,25 @@ class ShownReplicas(Protocol):
 
     @property
     def damaged(self) -> list[tuple[int, str]]:
-        """Frames that were left out, and why."""
+        """Frames that were left out: number and reason of each."""
 
     @property
     def means(self) -> dict[str, dict[str, dict[str, ReplicaMean]]]:
         """Means by analysis, series and group."""
 
     def tables(self, name: str) -> dict[str, list[Table | None]]:
-        """Tables of replicas by group."""
+        """Return the tables of replicas by group."""
 
     def profile(self, name: str) -> Profile | None:
-        """Profiles of replicas side by side."""
+        """Return the profiles of replicas at common positions."""
 
     def figures(
         self, name: str, width: float = ..., *, options: FigureOptions | None = ...
     ) -> "dict[str, Figure]":
-        """Figures by the endings of their files."""
+        """Draw figures, by the endings of their filenames."""
 
     def remarks(self, name: str) -> list[str]:
-        """Sentences on what cannot be compared."""
+        """Return sentences on results that cannot be compared."""
 
 
 def page_of_replicas(
@@ -105,7 +105,7 @@ def page_of_replicas(
 
 
 def files_of(universe: System) -> list[str]:
-    """Names of the files of a trajectory; none of one in memory."""
+    """Names of the files of a trajectory; empty for a trajectory in memory."""
     trajectory = universe.trajectory
     names = attribute_of(trajectory, "filenames")
     if names is None:
@@ -114,7 +114,7 @@ def files_of(universe: System) -> list[str]:
 
 
 def _facts(replicas: ShownReplicas) -> list[tuple[str, str]]:
-    """Facts about groups and the run."""
+    """Return facts about the groups and the run."""
     facts = []
     for group, batteries in replicas.groups.items():
         numbers = [len(next(iter(one.analyses.values())).frames) for one in batteries]
@@ -134,7 +134,7 @@ def _facts(replicas: ShownReplicas) -> list[tuple[str, str]]:
 def _paragraphs(
     replicas: ShownReplicas, headings: Mapping[str, str], warnings: Sequence[str]
 ) -> Iterator[str]:
-    """Write the summary: groups and their systems, means, and differences."""
+    """Write the paragraphs of the summary: groups, their systems, means, and differences."""
     systems = {}
     for group, batteries in replicas.groups.items():
         one = next(iter(batteries[0].analyses.values()))
@@ -179,14 +179,14 @@ def _paragraphs(
 
 
 def _brief(text: str, title: str) -> str:
-    """Shorten a mean or difference to the number and its interval, and add the unit."""
+    """Shorten a mean or difference to the number with its interval, and append the unit."""
     return f"{re.split(r' [(]95 %|, ', text)[0]} {name_and_unit(title)[1]}".rstrip()
 
 
 def _section(
     replicas: ShownReplicas, name: str, title: str, options: FigureOptions
 ) -> ResultSection:
-    """Describe the card of an analysis."""
+    """Make the card of an analysis on the page."""
     described = next(one.described for one in replicas.batteries if name in one.analyses)
     given = [f"{key} = {value}" for key, value in described[name].items() if key != "analysis"]
     profile = replicas.profile(name)
@@ -218,19 +218,19 @@ def _section(
 def _answering(
     replicas: ShownReplicas, name: str, means: Mapping[str, dict[str, ReplicaMean]]
 ) -> dict[str, dict[str, ReplicaMean]]:
-    """Put means by series and group into the order in which sentences name the series."""
+    """Sort means by series and group in the order of the series in sentences."""
     tables = filter(None, chain.from_iterable(replicas.tables(name).values()))
     headlines = {title for table in tables for title in table.headlines}
     return dict(sorted(means.items(), key=lambda one: one[0] not in headlines))
 
 
 def _of_group(replicas: ShownReplicas, title: str, group: str) -> str:
-    """Put the name of a group into a title, unless it is the only one."""
+    """Insert the name of a group into a title, unless there is only one group."""
     return titled(title, group) if len(replicas.groups) > 1 else title
 
 
 def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator[tuple[str, str]]:
-    """Describe means of groups, and their differences, of some series, in lines."""
+    """Yield lines that describe means of groups, and their differences, for some series."""
     for title, means in list(_answering(replicas, name, replicas.means[name]).items())[:most]:
         for group, mean in means.items():
             yield _of_group(replicas, title, group), f"{mean}"

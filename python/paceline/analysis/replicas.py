@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from paceline.analysis.battery import Battery
 
-#: Columns of the `TABLES`; numbers have the unit that the series' title names.
+#: Columns of the `TABLES`; numbers have the unit in the title of the series.
 REPLICA_COLUMNS = (
     *("analysis", "series", "group", "replica", "frames", "mean"),
     *("statistical inefficiency", "95 % interval within", "converged"),
@@ -57,34 +57,35 @@ GROUP_COLUMNS = (
 DIFFERENCE_COLUMNS = (
     *("analysis", "series", "groups", "difference", "95 % interval", "degrees of freedom"),
 )
-#: Residues that a remark names, at most.
+#: Maximum number of residues that a remark names.
 REMARKED = 12
 
 
 class Replicas:
     """Batteries of replicas in groups, such as wild type and mutant, in one run.
 
-    Each replica counts once, by its mean over frames: a mean's interval is that of Student's t
-    between the replicas of its group, a difference's that of Welch's t. Groups may have other
-    numbers of atoms; profiles are compared at residues of one number, chain by chain.
+    Each replica has equal weight, by its mean over frames. Intervals of means are computed by
+    Student's t between the replicas of a group; intervals of differences by Welch's t. Groups may
+    differ in the number of atoms; profiles are compared at equal residue numbers, chain by chain.
 
     Parameters
     ----------
     groups : mapping of str to sequence of Battery
-        The replicas of each group by its name, which is that of a folder.
+        Replicas of each group, by the name of the group, which is also the name of a folder.
 
     Attributes
     ----------
     groups : dict of str to list of Battery
-        As given.
+        The argument `groups`.
     warnings : list of str
-        Warnings of opening the files, of the analyses and of their last run, which the page
-        repeats.
+        Warnings from opening the files, from the analyses and from their last run; the page shows
+        them, too.
 
     Raises
     ------
     UnsupportedError
-        There are no replicas, or a name that no folder can have, or that a file of results has.
+        There are no replicas, or a name is not a valid folder name, or is the name of a result
+        file.
 
     Examples
     --------
@@ -103,7 +104,7 @@ class Replicas:
             raise UnsupportedError("expected groups of at least one replica each")
         for name in groups:
             if Path(name).name != name or name in ("", ".", ".."):
-                raise UnsupportedError(f"group {name!r}: the name is that of a folder")
+                raise UnsupportedError(f"group {name!r}: the name is not valid for a folder")
         self.groups = {name: list(batteries) for name, batteries in groups.items()}
         self.warnings: list[str] = []
         for name in self.groups:
@@ -117,14 +118,15 @@ class Replicas:
         Parameters
         ----------
         path : path-like
-            The file: tables of analyses, as `Battery.from_file` reads them, and for each group a
-            table [groups.NAME] with `topology`, and `trajectories`: a pattern, or a list of files
-            of one replica each, or of lists of files that follow each other.
+            TOML file with tables of analyses, as for `Battery.from_file`, and for each group a
+            table [groups.NAME] with `topology` and `trajectories`. The trajectories are a pattern
+            or a list. An item of the list is the file of one replica, or a list of its files in
+            order.
 
         Returns
         -------
         Replicas
-            Not run yet.
+            Replicas that have not been run.
 
         Raises
         ------
@@ -152,12 +154,12 @@ class Replicas:
 
     @property
     def names(self) -> list[str]:
-        """Names of the analyses of any group."""
+        """Names of the analyses in any group."""
         return list(dict.fromkeys(name for one in self.batteries for name in one.analyses))
 
     @property
     def analyses(self) -> dict[tuple[str, int, str], Any]:
-        """All analyses by group, number of the replica from 1, and name."""
+        """All analyses, by group, number of the replica from 1, and name."""
         return {
             (group, k, name): analysis
             for group, batteries in self.groups.items()
@@ -166,19 +168,19 @@ class Replicas:
         }
 
     def run(self, *, unwrap: bool = True, **options: Unpack[RunOptions]) -> Self:
-        """Run all analyses of all replicas: workers go from one to the next without a pause.
+        """Run all analyses of all replicas; workers do not wait between replicas.
 
         Parameters
         ----------
         unwrap : bool
             As for `Battery.run`.
         **options
-            As for `paceline.run`; `frames` may be a function of a trajectory.
+            Options of `paceline.run`; `frames` may be a function of a trajectory.
 
         Returns
         -------
         Replicas
-            This one, with results.
+            This object, with results.
         """
         for one in self.batteries:
             one.suit(**options)
@@ -198,12 +200,12 @@ class Replicas:
 
     @property
     def damaged(self) -> list[tuple[int, str]]:
-        """Frames that the last run left out, and why, which names the file."""
+        """Frames that the last run left out: number and reason of each, with the filename."""
         return [frame for battery in self.batteries for frame in battery.damaged]
 
     @property
     def means(self) -> dict[str, dict[str, dict[str, ReplicaMean]]]:
-        """Mean of each group by analysis, title of the series, and group."""
+        """Mean of each group, by analysis, title of the series, and group."""
         return {
             name: {
                 title: {group: mean_of_replicas(values) for group, values in of_groups.items()}
@@ -214,14 +216,14 @@ class Replicas:
 
     @property
     def differences(self) -> dict[str, dict[str, dict[str, GroupDifference]]]:
-        """Differences from the first group by analysis, title, and "SECOND - FIRST"."""
+        """Differences from the first group, by analysis, title, and "SECOND - FIRST"."""
         return {
             name: {title: differences(of_groups) for title, of_groups in of_series.items()}
             for name, of_series in self.means.items()
         }
 
     def profile(self, name: str) -> Profile | None:
-        """Put the profiles of an analysis, such as RMSF along residues, side by side.
+        """Align the profiles of an analysis, such as the RMSF along residues.
 
         Parameters
         ----------
@@ -231,7 +233,7 @@ class Replicas:
         Returns
         -------
         Profile or None
-            None where it has none, or replicas have no abscissa in common.
+            Profile; None if the analysis has no profile, or replicas have no common x values.
         """
         tables = {
             (group, k): found
@@ -263,7 +265,7 @@ class Replicas:
         return Profile(keys, chains, values, first.y_label)
 
     def remarks(self, name: str) -> list[str]:
-        """Name what cannot be compared, and what is not converged.
+        """Describe results that cannot be compared, and results that are not converged.
 
         Parameters
         ----------
@@ -273,7 +275,7 @@ class Replicas:
         Returns
         -------
         list of str
-            Sentences.
+            Sentences of the description.
         """
         found = []
         lacking = [group for group, one in self.groups.items() if name not in one[0].analyses]
@@ -282,17 +284,15 @@ class Replicas:
         tables = self.tables(name)
         known = [table for table in chain.from_iterable(tables.values()) if table is not None]
         if not known:
-            return [*found, "No table, and so no mean between replicas: arrays are saved."]
+            return [*found, "Without a table, there is no mean between replicas: arrays are saved."]
         if known[0].no_mean:
             found.append(
-                "No mean is given: it makes no sense for angles of a full turn, and for numbers of "
+                "No mean is given: it is meaningless for periodic angles, and for numbers of "
                 "clusters."
             )
         single = [group for group, of_group in tables.items() if len(of_group) == 1]
         if single:
-            found.append(
-                f"{joined(single)}: one replica, and so no interval between replicas can be given."
-            )
+            found.append(f"{joined(single)}: there is only one replica, so there is no interval.")
         alike = [
             titled(title, group)
             for title, means in self.means[name].items()
@@ -301,13 +301,13 @@ class Replicas:
         ]
         if alike:
             found.append(
-                f"{joined(alike)}: all replicas have one mean, and so no interval can be given."
+                f"{joined(alike)}: all replicas have the same mean, so there is no interval."
             )
         firsts = {group: of_group[0] for group, of_group in tables.items()}
         titles = {group: set(first.y) for group, first in firsts.items() if first is not None}
         for group, own in titles.items() if known[0].is_series and not known[0].no_mean else ():
             if n_alone := len([one for one in own if not all(one in of for of in titles.values())]):
-                found.append(f"Of {len(own)} series of {group}, {n_alone} are not in all groups.")
+                found.append(f"{group}: {n_alone} of {len(own)} series are not in all groups.")
         means = [mean for one in known for mean in one.means().values()]
         open_ones = sum(not mean.converged for mean in means)
         if open_ones:
@@ -318,11 +318,11 @@ class Replicas:
         return [*found, *self._missing(name)]
 
     def _missing(self, name: str) -> Iterator[str]:
-        """Name the places of a profile where a group has no value."""
+        """Yield sentences about positions of a profile where a group has no value."""
         profile = self.profile(name)
         if profile is None:
             if any(profile_of(one) for one in chain.from_iterable(self.tables(name).values())):
-                yield "Rows of replicas do not belong together: there is no mean profile."
+                yield "Rows of replicas do not correspond: there is no mean profile."
             return
         label, places = next(iter(profile.keys.items()))
         title, of_groups = next(iter(profile.values.items()))
@@ -334,15 +334,15 @@ class Replicas:
                 if 0 < gone.sum() < len(places):
                     some = ", ".join(f"{place:g}" for place in places[gone][:REMARKED])
                     more = f" and {gone.sum() - REMARKED} more" if gone.sum() > REMARKED else ""
-                    yield f"Not in {where}, and so not compared: {label} {some}{more}."
+                    yield f"Not in {where}, and therefore not compared: {label} {some}{more}."
 
     def outputs(self, folder: str | os.PathLike) -> list[Path]:
-        """List the files that `save` may write, before the run.
+        """List the files that `save` may write; possible before the run.
 
         Parameters
         ----------
         folder : path-like
-            As for `save`.
+            Folder, as for `save`.
 
         Returns
         -------
@@ -361,7 +361,7 @@ class Replicas:
 
     @property
     def _shared_files(self) -> list[str]:
-        """Names of the files that `save` may write of all groups together."""
+        """Names of the files for all groups together that `save` may write."""
         names = ["index.html", "timings.html", "battery.toml", *TABLES]
         for name in dict.fromkeys(name for one in self.batteries for name in one.every):
             names += [f"{name}.svg", f"{name}-frequent.svg"]
@@ -369,12 +369,12 @@ class Replicas:
         return names
 
     def summary(self) -> list[str]:
-        """Describe the first series of each analysis by its means, and by differences of groups.
+        """Describe the first series of each analysis by means and by differences of groups.
 
         Returns
         -------
         list of str
-            Sentences that begin with the name of the analysis.
+            Sentences, each after the name of its analysis.
         """
         return [
             f"{name}: {title}: {text}"
@@ -385,26 +385,27 @@ class Replicas:
     def save(
         self, folder: str | os.PathLike, *, overwrite: bool = False, **options: object
     ) -> None:
-        """Write tables, figures, and a page of all results: all of these files, or none.
+        """Write tables, figures, and a page with all results: either all files or none.
 
         Parameters
         ----------
         folder : path-like
-            Made if it does not exist. GROUP/N/ gets the tables of replica N; replicas.csv has the
-            means of all, means.csv those of groups, differences.csv those between groups. Of each
-            analysis there is NAME.svg, where it has a profile, NAME-profile.csv and
-            NAME-profile.svg, and where it counts what is frequent, NAME-frequent.svg; then
-            index.html, timings.html, and battery.toml, which repeats it.
+            Folder, made if it does not exist. GROUP/N/ contains the tables of replica N.
+            replicas.csv contains means of replicas, means.csv means of groups, and differences.csv
+            differences between groups. Each analysis has NAME.svg. An analysis with a profile also
+            has NAME-profile.csv and NAME-profile.svg, and one with frequent items has
+            NAME-frequent.svg. Other files are index.html, timings.html, and battery.toml, from
+            which the battery can be run again.
         overwrite : bool
-            Replace existing files, and delete those of an earlier battery of these names that this
-            one does not have.
+            Replace existing files, and delete files of an earlier battery that this battery does
+            not write.
         **options
             `figsize`, `time_unit`, `stats` and `style`, as for `Battery.save`.
 
         Raises
         ------
         FileExistsError
-            One of the files exists and is not to be overwritten.
+            One of the files exists, and `overwrite` is False.
         """
         folder, chosen = Path(folder), FigureOptions(**options)  # type: ignore[arg-type]
         check_style(chosen.style)
@@ -438,14 +439,14 @@ class Replicas:
                 file.write(page_of_replicas(self, shared, chosen))
 
     def to_toml(self) -> str:
-        """Describe groups and analyses as `from_file` reads them.
+        """Format groups and analyses as a text that `from_file` reads.
 
-        Groups of a Universe without files, such as one in memory, are named in a comment.
+        A comment names the groups without files, such as those in memory.
 
         Returns
         -------
         str
-            TOML.
+            Text in TOML.
         """
         from paceline.analysis.battery_file import toml_of
 
@@ -465,28 +466,28 @@ class Replicas:
         }
         parts = [toml_of(groups, "groups.")] if groups else []
         if without:
-            text = f"# {joined(without)}: no files, so that this repeats the analyses alone\n"
+            text = f"# {joined(without)}: no files, so this contains only the analyses\n"
             parts.insert(0, text)
         return "\n".join([*parts, toml_of(described)])
 
     def figures(
         self, name: str, width: float = 3.5, *, options: FigureOptions | None = None
     ) -> "dict[str, Figure]":
-        """Draw an analysis: all replicas, and the profile.
+        """Draw the figures of an analysis: all replicas, frequent items, and the profile.
 
         Parameters
         ----------
         name : str
             Name of the analysis.
         width : float
-            Inches.
+            Width of the figures, inches.
         options : FigureOptions, optional
-            Unit of times, and whether legends have means.
+            Unit of times, and whether legends contain means.
 
         Returns
         -------
         dict of str to matplotlib.figure.Figure
-            By the ending of the file's name: "", "-frequent" and "-profile".
+            Figures by the ending of the filename: "", "-frequent" and "-profile".
         """
         found: dict[str, Figure] = {}
         tables = self.tables(name)
@@ -510,7 +511,7 @@ class Replicas:
         return found
 
     def _frequent(self, name: str) -> dict[str, list[Table]]:
-        """Tables by group of the fractions of frames that things of an analysis are in."""
+        """Tables of the fractions of frames of an analysis's frequent items, by group."""
         found: dict[str, list[Table]] = {}
         for group, batteries in self.groups.items():
             for one in (battery.analyses.get(name) for battery in batteries):
@@ -520,7 +521,7 @@ class Replicas:
 
     @property
     def _same_atoms(self) -> bool:
-        """True if an atom of one index is the same in all replicas, by names and residues."""
+        """True if atoms with equal indices have equal names and residues in all replicas."""
         first, *others = (battery.universe.atoms for battery in self.batteries)
         return all(
             len(atoms) == len(first)
@@ -532,7 +533,7 @@ class Replicas:
         )
 
     def tables(self, name: str) -> dict[str, list[Table | None]]:
-        """Find the table of each replica by group; None where results make no table.
+        """Return the table of each replica by group; None for results without a table.
 
         Parameters
         ----------
@@ -542,7 +543,7 @@ class Replicas:
         Returns
         -------
         dict of str to list
-            Tables, or None.
+            Table of each replica, or None.
         """
         return {
             group: [battery.analyses[name].results.table for battery in batteries]
@@ -551,7 +552,7 @@ class Replicas:
         }
 
     def _replica_means(self, name: str) -> dict[str, dict[str, list[float]]]:
-        """Mean over frames of each replica by title and group."""
+        """Mean over frames of each replica, by title and group."""
         found: dict[str, dict[str, list[float]]] = {}
         for group, tables in self.tables(name).items():
             for table in tables:
@@ -565,7 +566,7 @@ class Replicas:
         return found
 
     def _summaries(self) -> tuple[Table | None, Table | None, Table | None]:
-        """Make tables of means: of replicas, of groups, and of differences from the first group."""
+        """Make tables of means of replicas, means of groups, and differences between groups."""
         of_replicas: list[Sequence[Any]] = []
         of_groups: list[Sequence[Any]] = []
         beside: list[Sequence[Any]] = []
@@ -589,7 +590,7 @@ class Replicas:
         )
 
     def _provenance(self, name: str = "") -> dict[str, Any]:
-        """Files and versions of all replicas; of one analysis."""
+        """Return files and versions of all replicas; with a name, for one analysis."""
         facts: dict[str, object] = {"paceline": __version__}
         if name:
             facts["analysis"] = name
@@ -602,7 +603,7 @@ class Replicas:
 
 
 def _summary(titles: Sequence[str], rows: Sequence[Sequence[object]]) -> Table | None:
-    """Make a table of rows; None of none."""
+    """Make a table from rows; return None if there are none."""
     if not rows:
         return None
     columns = dict(zip(titles, map(np.array, zip(*rows, strict=True)), strict=True))

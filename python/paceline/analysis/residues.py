@@ -1,4 +1,4 @@
-"""Neighbours of residues in the chains of a topology, also where numbers repeat."""
+"""Neighbours of residues in the chains of a topology, also if residue numbers repeat."""
 
 import numpy as np
 
@@ -6,17 +6,17 @@ from paceline.contract.atoms import Atoms, Residues, System, attribute_of
 
 
 class Chains:
-    """Residues of a Universe in the order of their topology.
+    """Residues of a Universe in the order of the topology.
 
-    Neighbours are next to each other in one segment, with the same number, as of residues with
-    insertion codes, or consecutive ones.
+    Two residues are neighbours if they are adjacent in one segment, and their numbers are
+    consecutive or equal (as with insertion codes).
     """
 
     def __init__(self, universe: System):
         self._residues = universe.residues
         resids, segments = self._residues.resids, self._residues.segindices
         follows = (np.diff(segments) == 0) & np.isin(np.diff(resids), (0, 1))
-        #: True for residues that have one before them, or after them.
+        #: True for residues with a previous neighbour; then the same for a next neighbour.
         self._has_before = np.concatenate([[False], follows])
         self._has_after = np.concatenate([follows, [False]])
 
@@ -27,7 +27,7 @@ class Chains:
         return codes is not None and any(codes)
 
     def are_ends(self, residues: Residues) -> np.ndarray:
-        """Mask of residues that begin or end a segment, or the protein in it."""
+        """Mask of residues that begin or end a segment, or the protein in a segment."""
         protein = np.zeros(len(self._residues) + 2, bool)
         names = self._residues.universe.select_atoms("protein").residues.resindices
         protein[names + 1] = True
@@ -41,9 +41,9 @@ class Chains:
     def backbone_of(
         self, residues: Residues, n_name: str, ca_name: str, c_name: str
     ) -> list[Atoms]:
-        """Find C of the residue before, N, CA and C of each residue, and N of the residue after.
+        """Find C of the previous residue, N, CA and C of each residue, and N of the next residue.
 
-        Residues that lack one of these, or have it several times, are left out.
+        Residues that lack one of these atoms, or have it several times, are left out.
         """
         indices = residues.resindices
         indices = indices[self._has_before[indices] & self._has_after[indices]]
@@ -54,7 +54,7 @@ class Chains:
         return [self._residues.universe.atoms[column] for column in found.T]
 
     def _atom_of_each(self, name: str) -> np.ndarray:
-        """Index of the only atom of a name in each residue; -1 where there is none, or several."""
+        """Index of the only atom with a name in each residue; -1 if there is none or several."""
         atoms = self._residues.universe.atoms
         places = np.flatnonzero(atoms.names == name)
         residues = atoms.resindices[places]

@@ -1,4 +1,4 @@
-"""Results of analyses: arrays by name, as in MDAnalysis, to be saved, tabulated and plotted."""
+"""Results of analyses: arrays by name, as in MDAnalysis, with methods to save and plot them."""
 
 import csv
 import json
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from paceline.analysis.values_on_structure import StructureValues
     from paceline.performance.page import Html
 
-#: Rows that a notebook shows of a list; half as many of a table beside its figure.
+#: Maximum number of rows that a notebook shows; half as many next to a figure.
 SHOWN = 10
-#: Rows of a table that are formatted at a time.
+#: Number of table rows that are formatted at a time.
 ROWS = 2**16
 
 
@@ -51,12 +51,12 @@ class Results(dict[str, Any]):
     Parameters
     ----------
     table : Table or callable, optional
-        The results as columns, to be tabulated and plotted; or what makes the table, when it is
-        first asked for.
+        Table of the results, for saving and plotting; or a function that makes the table when it is
+        first needed.
     provenance : mapping, optional
         Files, fingerprints, versions and parameters of the run.
     **arrays : numpy.ndarray
-        The results.
+        Arrays of the results.
 
     Examples
     --------
@@ -73,7 +73,7 @@ class Results(dict[str, Any]):
         **arrays: object,
     ):
         super().__init__(arrays)
-        # Past `__setattr__`, which would make results of them.
+        # Bypass `__setattr__`, which would store these attributes as results.
         self.__dict__.update(
             _table_or_none=table,
             _provenance=dict(provenance or {}),
@@ -81,19 +81,19 @@ class Results(dict[str, Any]):
             _on_structure=None,
         )
 
-    #: Endings of further files that `save` writes.
+    #: Filename extensions of further files that `save` writes.
     FILES: tuple[str, ...] = ()
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """Class for `isinstance`, beside the type: MDAnalysis's, where that is imported."""
+        """Class that `isinstance` also accepts: MDAnalysis's class, if MDAnalysis is imported."""
         return name_of_imported("MDAnalysis.analysis.results", "Results") or type(self)
 
     def __getattr__(self, name: str) -> Any:
         try:
             return self[name]
         except KeyError:
-            if not name.startswith("_"):  # what Python looks for
+            if not name.startswith("_"):  # names that Python itself looks up
                 self._check_run()
             raise AttributeError(f"these results have no {name!r}") from None
 
@@ -122,7 +122,7 @@ class Results(dict[str, Any]):
 
     @property
     def findings(self) -> dict[str, str]:
-        """Sentences on single numbers, such as a diffusion coefficient with its 95 % interval."""
+        """Descriptions of single values, such as a diffusion coefficient with its interval."""
         return dict(self.table.notes) if self.table else {}
 
     @property
@@ -132,16 +132,16 @@ class Results(dict[str, Any]):
 
     @property
     def means(self) -> dict[str, SeriesMean]:
-        """Mean of each series in time with its error, by the column's title.
+        """Mean of each time series with its error, by the title of the column.
 
-        Empty for results of other kinds, for angles of a full turn, and where frames are not in
+        Empty for results that are not time series, for periodic angles, and if frames are not in
         the order of time.
         """
         return self.table.means() if self.table else {}
 
     @property
     def table(self) -> Table | None:
-        """The results as columns, where they make a table."""
+        """Table of the results; None if they have no table."""
         found = self._table_or_none
         if callable(found):
             found = found()
@@ -156,32 +156,32 @@ class Results(dict[str, Any]):
         Returns
         -------
         list of str
-            Findings, such as a diffusion coefficient; else means of series in time with their
-            intervals; else the range of columns. Of more than three columns, the first three.
-            Empty for results without a table.
+            Findings, such as a diffusion coefficient; otherwise means of time series with
+            intervals; otherwise ranges of columns. At most three columns are described. Empty for
+            results without a table.
         """
         return answers(self.table) if self.table else []
 
     def with_series(self, name: str, title: str) -> Self:
-        """Give an array with several numbers a frame a title; `to_xarray` makes a variable of it.
+        """Set the title of an array with several values per frame, for `to_xarray`.
 
         Parameters
         ----------
         name : str
-            Of the array, which is beside `frames` and `times`.
+            Name of the array, which has one row per frame.
         title : str
-            With its unit, as "distance (Å)".
+            Title with unit, such as "distance (Å)".
 
         Returns
         -------
         Results
-            These.
+            These results.
         """
         self.__dict__["_series"] = name, title
         return self
 
     def with_values(self, values: "StructureValues | None") -> Self:
-        """Give values of atoms, which are also saved as B-factors of a structure, and shown on it.
+        """Attach values of atoms, which can be saved as B-factors of a structure and viewed.
 
         Parameters
         ----------
@@ -191,18 +191,18 @@ class Results(dict[str, Any]):
         Returns
         -------
         Results
-            These.
+            These results.
         """
         self.__dict__["_on_structure"] = values
         return self
 
     def _values(self) -> "StructureValues":
-        """Values on a structure; `UnsupportedError` where there are none."""
+        """Values on a structure; raise `UnsupportedError` if there are none."""
         self._check_run()
         found: StructureValues | None = self._on_structure
         if found is None:
             raise UnsupportedError(
-                "these results have no values of atoms or residues to be shown on a structure"
+                "these results have no values of atoms or residues to show on a structure"
             )
         return found
 
@@ -212,54 +212,55 @@ class Results(dict[str, Any]):
         Returns
         -------
         py3Dmol.view or nglview.NGLWidget
-            A view for a notebook, of py3Dmol if it is installed.
+            View for a notebook; of py3Dmol if it is installed.
 
         Raises
         ------
         UnsupportedError
-            Neither is installed, or the results are not of atoms or residues.
+            Neither package is installed, or the results have no values of atoms or residues.
         """
         return self._values().view(self.provenance)
 
     def _check_run(self) -> None:
-        """Raise `NotRunError` where there are none yet."""
+        """Raise `NotRunError` if there are no results yet."""
         if not (self or self._provenance or self._table_or_none):
             raise NotRunError("there are no results yet: call run() first")
 
     def whole_table(self) -> Table:
-        """Get the table; `UnsupportedError` where results are none."""
+        """Return the table; raise `UnsupportedError` if there is none."""
         self._check_run()
         table = self.table
         if table is None:
             named = "timeseries" in self and np.ndim(self["timeseries"]) == 2
-            names = "; label=[…] names the numbers of a frame, and they make a table" * named
+            names = "; label=[…] names the values of a frame, and makes a table" * named
             error = UnsupportedError(
-                "these results make no table, as arrays of several dimensions: save them as "
+                "these results have no table, as arrays of several dimensions: save them as "
                 f".npz{names}"
             )
-            arrays = "to_xarray() has them" if self._series[0] else "take their arrays"
+            arrays = "use to_xarray()" if self._series[0] else "use the arrays"
             raise with_script_advice(error, f"; {arrays}")
         return table
 
     def to_xarray(self) -> "Dataset":
-        """Get the table, or arrays of frames, as an xarray Dataset.
+        """Convert the table, or arrays with one row per frame, to an xarray Dataset.
 
         Returns
         -------
         xarray.Dataset
-            A variable for each column, along the column that figures have as their abscissa, with
-            units as attributes; files, versions and parameters in `attrs`. Arrays with several
-            numbers a frame have more dimensions, `axis_1`, `axis_2` and so on. Rows that stand on a
-            grid, such as pairs of residues, make variables of two dimensions, NaN where no row is.
-            Of two columns that differ by their units alone the second keeps its unit in its name.
-            As netCDF has no names with "/" and no float16, "_" and float32 take their places.
+            One variable for each column of the table, with the x column of the figure as
+            coordinate, and units as attributes. `attrs` contains files, versions and parameters.
+            Arrays with several values per frame have further dimensions, `axis_1`, `axis_2` and so
+            on. Rows on a grid, such as pairs of residues, become variables with two dimensions,
+            with NaN for missing rows. If two columns differ only in their unit, the name of the
+            second contains its unit. netCDF allows neither "/" in names nor float16, so "_" and
+            float32 replace them.
 
         Raises
         ------
         ImportError
             xarray is not installed.
         UnsupportedError
-            The results make no table, and are no arrays of frames.
+            The results have neither a table nor arrays with one row per frame.
         """
         from xarray import Dataset
 
@@ -272,7 +273,7 @@ class Results(dict[str, Any]):
             table = self.whole_table()
             columns, keys = dict(table.columns), table.keys
             places = {*zip(*(columns[key] for key in keys), strict=True)}
-            # Residues of several chains may have the same numbers.
+            # Residues of several chains may have equal numbers.
             if not keys or len(places) < len(columns[table.x]):
                 keys = [table.x]
         names = _without_slashes(_names_and_units(columns))
@@ -294,21 +295,21 @@ class Results(dict[str, Any]):
         return dataset
 
     def to_arrow(self) -> "pyarrow.Table":
-        """Get the table as a table of Apache Arrow, which `polars.from_arrow` takes.
+        """Convert the table to an Apache Arrow table, for example for `polars.from_arrow`.
 
         Returns
         -------
         pyarrow.Table
-            A column for each of the table, named without its unit, but for one whose name another
-            has. The metadata of its field hold `unit`, and `label` where figures have a legend;
-            those of the schema files, versions and parameters.
+            One column for each column of the table, named without unit, unless another column has
+            this name. The metadata of its field contain `unit`, and `label` if figures have a
+            legend. The metadata of the schema contain files, versions and parameters.
 
         Raises
         ------
         ImportError
             pyarrow is not installed.
         UnsupportedError
-            The results make no table, or Arrow has no type for a column, such as complex numbers.
+            The results have no table, or Arrow lacks a type for a column, such as complex numbers.
         """
         import pyarrow
 
@@ -324,7 +325,7 @@ class Results(dict[str, Any]):
             except pyarrow.ArrowNotImplementedError as error:
                 kind = values.dtype
                 refused = UnsupportedError(f"column {title!r}: Arrow has no type for {kind}")
-                raise with_script_advice(refused, "; to_dataframe() takes it") from error
+                raise with_script_advice(refused, "; use to_dataframe()") from error
             given = {key: note for key, note in notes.items() if note}
             fields.append(pyarrow.field(name, arrays[-1].type, metadata=given or None))
         origin = {key: str(value) for key, value in self.provenance.items()}
@@ -336,22 +337,23 @@ class Results(dict[str, Any]):
         Parameters
         ----------
         path : path-like
-            The ending says what is written. `.npz`: all arrays; an array of nested results is named
-            like "x.dim". `.csv` or `.tsv`: the table, with the provenance in lines that begin with
-            #. `.xvg`: the columns of the figure, for Grace and GROMACS's users. Values of atoms or
-            residues can be written as B-factors: to a `.pdb` file, or to a script that colours
-            them (`.pml` for PyMOL, `.cxc` for ChimeraX, `.tcl` for VMD) with a PDB file beside it.
+            The filename extension determines the content. `.npz`: all arrays; nested arrays have
+            names such as "x.dim". `.csv` or `.tsv`: the table, after lines with the provenance that
+            begin with #. `.xvg`: the columns of the figure, for Grace and users of GROMACS. Values
+            of atoms or residues can be written as B-factors to a `.pdb` file. They can also be
+            written to a script that colours atoms (`.pml` for PyMOL, `.cxc` for ChimeraX, `.tcl`
+            for VMD), together with a PDB file.
         overwrite : bool
             Replace an existing file.
 
         Raises
         ------
         FileExistsError
-            The file exists and is not to be overwritten.
+            The file exists, and `overwrite` is False.
         NotRunError
             There are no results yet.
         UnsupportedError
-            Another ending, or results that make no table.
+            The extension is unknown, or the results have no table.
         """
         is_shown = self._on_structure is not None
         check_ending(path, (*self.FILES, *(ON_STRUCTURE if is_shown else ())))
@@ -361,12 +363,12 @@ class Results(dict[str, Any]):
             return
         if _ending(path) in self.FILES:
             name = temporary_name(path)
-            name = name.with_name(name.name + _ending(path))  # by which writers choose the format
+            name = name.with_name(name.name + _ending(path))  # writers use the extension
             with new_files([path], overwrite=overwrite, names=[name]), writing_to(path):
                 self.write_file(os.fspath(name), os.fspath(path))
             return
         if _ending(path) != ".npz":
-            _ = self.whole_table()  # raises before a file is made
+            _ = self.whole_table()  # raise an error before the file is created
         if _ending(path) == ".npz":
             arrays = _flat(self)
             facts = np.array(self._facts(arrays), dtype=str)
@@ -385,31 +387,31 @@ class Results(dict[str, Any]):
                 self.write_table(file, delimiter="," if _ending(path) == ".csv" else "\t")
 
     def _facts(self, arrays: Mapping[str, np.ndarray], **more: object) -> list[str]:
-        """Lines about the run, the figure, by arrays of a file, and means."""
+        """Return lines about the run, the figure, and means; `arrays` are those in the file."""
         results = {**self.findings, **{f"mean of {key}": mean for key, mean in self.means.items()}}
         figure = self._figure_line(arrays, **more)
-        # One line each, whatever line breaks a selection has.
+        # A selection may contain line breaks, but each fact must be one line.
         about, found = (
             [" ".join(f"{key}: {value}".split()) for key, value in facts.items()]
             for facts in (self.provenance, results)
         )
-        # A record repeats some findings.
+        # The record of the run already contains some findings.
         return [*about, *figure, *(line for line in found if line not in about)]
 
     def write_file(self, path: str, name: str) -> None:
-        """Write a file with one of the endings `FILES`.
+        """Write a file with one of the extensions in `FILES`.
 
         Parameters
         ----------
         path : str
-            Checked before.
+            Path of the file, which has been checked.
         name : str
-            Name that the file will have, for messages.
+            Final name of the file, for messages.
         """
         raise NotImplementedError(path)
 
     def _figure_line(self, arrays: Mapping[str, np.ndarray], **more: object) -> list[str]:
-        """Describe the figure by arrays of a file, in a line for those who draw it again."""
+        """Return a line that describes the figure, with references to arrays in the file."""
         found = None if self.table is None else describe(self.table, arrays)
         if found is None and not more:
             return []
@@ -418,20 +420,20 @@ class Results(dict[str, Any]):
         ]
 
     def _xvg_titles(self) -> list[str]:
-        """Columns of a file for Grace."""
+        """Titles of the columns in a file for Grace."""
         table = self.whole_table()
         axes = table.keys if len(table.keys) > 1 else [table.abscissa]
         return [*axes, *table.y]
 
     def write_table(self, file: IO[str], *, delimiter: str = ",") -> None:
-        """Write the table to an open file, every digit of each number.
+        """Write the table to an open file, with all digits of each number.
 
         Parameters
         ----------
         file : text file
-            Stays open.
+            File, which stays open.
         delimiter : str
-            Between columns.
+            Character between columns.
         """
         table = self.whole_table()
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
@@ -443,9 +445,9 @@ class Results(dict[str, Any]):
             writer.writerows(zip(*cells, strict=True))
 
     def _write_xvg(self, file: IO[str]) -> None:
-        """Write the columns of the figure as Grace reads them, every digit of each number.
+        """Write the columns of the figure for Grace, with all digits of each number.
 
-        Rows of a map are x, y and the value, which Grace draws as points with numbers beside them.
+        Rows of a map are x, y and value; Grace draws them as points with numbers next to them.
         """
         table = self.whole_table()
         is_map = len(table.keys) > 1
@@ -464,12 +466,12 @@ class Results(dict[str, Any]):
             file.writelines(" ".join(map(str, row)) + "\n" for row in zip(*cells, strict=True))
 
     def to_dataframe(self) -> "pandas.DataFrame":
-        """The table as a `pandas.DataFrame`.
+        """Convert the table to a `pandas.DataFrame`.
 
         Returns
         -------
         pandas.DataFrame
-            One row a frame, or an atom; columns as in a saved table.
+            One row per frame or atom; columns as in a saved table.
 
         Raises
         ------
@@ -488,20 +490,21 @@ class Results(dict[str, Any]):
         ax : matplotlib.axes.Axes, optional
             Axes to draw on; by default those of a new figure of `matplotlib.pyplot`.
         **options
-            Those of `paceline.analysis.figures.FigureOptions`: `label`, `title`, `figsize`,
-            `time_unit`, `xlim`, `ylim`, `stats`, `style`. Size and style are those of a new figure.
+            Options of `paceline.analysis.figures.FigureOptions`: `label`, `title`, `figsize`,
+            `time_unit`, `xlim`, `ylim`, `stats`, `style`. Size and style only apply to a new
+            figure.
 
         Returns
         -------
         matplotlib.axes.Axes
-            With labels and units.
+            Axes with labels and units.
 
         Raises
         ------
         UnsupportedError
             matplotlib is not installed.
         ValueError
-            An option makes no sense.
+            An option is invalid.
         """
         chosen = FigureOptions(**options)
         if ax is not None:
@@ -514,7 +517,7 @@ class Results(dict[str, Any]):
             return draw(self.whole_table(), figure.subplots(), chosen)
 
     def _repr_html_(self) -> str:
-        """Table and figure for notebooks; names and shapes where there is no table."""
+        """HTML for notebooks: table and figure, or names and shapes if there is no table."""
         from paceline.performance.page import html_table, notebook_page
 
         table = self.table
@@ -538,7 +541,7 @@ class Results(dict[str, Any]):
         )
 
     def options_of(self, options: FigureOptions) -> dict[str, Any]:
-        """Options of several figures that suit the one of this table."""
+        """Return those of several options of figures that apply to the figure of this table."""
         table = self.whole_table()
         abscissa = (table.drawn or table).abscissa
         return vars(options.for_abscissa(name_and_unit(abscissa)[1]))
@@ -546,25 +549,25 @@ class Results(dict[str, Any]):
     def save_figure(
         self, path: str | os.PathLike, *, overwrite: bool = False, **options: Any
     ) -> None:
-        """Draw the table into a file; its ending decides the format.
+        """Draw the table into a file; the filename extension determines the format.
 
         Parameters
         ----------
         path : path-like
-            Ending in .pdf, .png, .svg or another that matplotlib knows.
+            File with extension .pdf, .png, .svg or another format of matplotlib.
         overwrite : bool
             Replace an existing file.
         **options
-            As of `plot`.
+            Options of `plot`.
 
         Raises
         ------
         FileExistsError
-            The file exists and is not to be overwritten.
+            The file exists, and `overwrite` is False.
         UnsupportedError
-            matplotlib has no such format, or is not installed.
+            matplotlib does not support the format, or is not installed.
         ValueError
-            An option makes no sense.
+            An option is invalid.
         """
         self._check_run()
         save_figure(self.whole_table(), path, FigureOptions(**options), overwrite=overwrite)
@@ -577,7 +580,7 @@ def save_figure(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Draw a table, or several into one figure, into a file."""
+    """Draw one table, or several tables into one figure, and save the figure to a file."""
     check_figure_ending(path)
     from matplotlib.figure import Figure
 
@@ -601,10 +604,10 @@ def _notebook_figure(table: Table) -> "Html":
 
 
 def _flat(values: Mapping[str, Any], group: str = "") -> dict[str, np.ndarray]:
-    """Name the arrays of results within results as `x.mass_density`; leave out Universes.
+    """Name the arrays of nested results as `x.mass_density`; leave out Universes.
 
-    A grid has its edges, too. Arrays of a list, unless they are of one shape, are named by their
-    numbers, as `rdf.0`.
+    For a grid, the edges are included. Arrays in a list are numbered, such as `rdf.0`, unless they
+    have equal shapes.
     """
     found: dict[str, np.ndarray] = {}
     for name, value in values.items():
@@ -631,7 +634,7 @@ def _is_one_array(values: Sequence[object]) -> bool:
 
 
 def _in_quotes(text: str) -> str:
-    """Put a text on one line without the quotes that end a label of Grace."""
+    """Convert a text to one line without quotes, for a label of Grace."""
     return " ".join(str(text).replace('"', "'").split())
 
 
@@ -643,7 +646,7 @@ def shown_cell(value: object) -> str:
 
 
 def further_results(analysis: Any) -> dict[str, Results]:
-    """Further tables of an analysis that was run, to be saved and drawn with its provenance."""
+    """Return further tables of an analysis after a run, as results with its provenance."""
     tables = analysis.further_tables().items()
     return {
         name: Results(table=table, provenance=analysis.results.provenance) for name, table in tables
@@ -651,7 +654,7 @@ def further_results(analysis: Any) -> dict[str, Results]:
 
 
 def kind_of(value: object) -> str:
-    """Describe a result that is no column: an array by its shape."""
+    """Describe a result that is not a column, such as an array by its shape."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} of shape {value.shape}"
     if isinstance(value, Mapping):
@@ -662,7 +665,7 @@ def kind_of(value: object) -> str:
 
 
 def _names_and_units(titles: Collection[str]) -> dict[str, tuple[str, str]]:
-    """Split titles of columns; a title stays whole where another column has its name."""
+    """Split titles of columns into name and unit, unless names would be equal."""
     found: dict[str, tuple[str, str]] = {}
     taken = set(titles)
     for title in titles:
@@ -673,7 +676,7 @@ def _names_and_units(titles: Collection[str]) -> dict[str, tuple[str, str]]:
 
 
 def _without_slashes(names: Mapping[str, tuple[str, str]]) -> dict[str, tuple[str, str]]:
-    """Put "_" in the place of "/" in names, unless another has that name."""
+    """Replace "/" by "_" in names, unless another column has the new name."""
     taken, found = {name for name, _ in names.values()}, {}
     for title, (name, unit) in names.items():
         plain = name.replace("/", "_")
@@ -685,7 +688,7 @@ def _without_slashes(names: Mapping[str, tuple[str, str]]) -> dict[str, tuple[st
 
 
 def check_ending(path: str | os.PathLike, more: Sequence[str] = ()) -> None:
-    """Raise `UnsupportedError` if results cannot be saved under a name of this ending."""
+    """Raise `UnsupportedError` if results cannot be saved with this filename extension."""
     known = (".npz", ".csv", ".tsv", ".xvg")
     if _ending(path) not in (*known, *more):
         *others, last = *known, *more
@@ -701,9 +704,9 @@ def check_figure_ending(
     *,
     style: str | os.PathLike | None = None,
 ) -> None:
-    """Raise `UnsupportedError` if matplotlib is absent, or has no such format or no such style.
+    """Raise `UnsupportedError` if matplotlib is missing, or lacks the format or the style.
 
-    `tables` are endings of tables that the file could have, too.
+    `tables` are filename extensions of tables, which are also allowed for the file.
     """
     need_matplotlib()
     if style is not None:

@@ -32,54 +32,54 @@ if TYPE_CHECKING:
 
 
 class RMSD(AnalysisBase):
-    r"""Root mean square deviation from a reference, frame by frame.
+    r"""Root mean square deviation (RMSD) from a reference in each frame.
 
     $$\rho(t) = \sqrt{\frac{1}{N} \sum_{i=1}^N w_i
               \left|\mathbf{x}_i(t) - \mathbf{x}_i^\mathrm{ref}\right|^2}$$
 
-    after the rotation and translation that make it least (QCP: Theobald 2005, Acta Cryst. A61,
-    478; Liu, Agrafiotis & Theobald 2010, J. Comput. Chem. 31, 1561). The weights $w_i$ are
-    relative to their mean. Molecules must be whole.
+    after the rotation and translation that minimise it (QCP: Theobald 2005, Acta Cryst. A61, 478;
+    Liu, Agrafiotis & Theobald 2010, J. Comput. Chem. 31, 1561). The weights $w_i$ are relative to
+    their mean. Molecules must be whole.
 
     Parameters
     ----------
     atomgroup : AtomGroup or Universe
-        Atoms that move.
+        Atoms to superpose.
     reference : AtomGroup or Universe, optional
-        Atoms to compare with; by default `atomgroup`, at `ref_frame`.
+        Reference atoms; by default `atomgroup`, at `ref_frame`.
     select : str, (str, str), dict or None
-        Selection to be superimposed, applied to `atomgroup` and `reference`; two of them as a
-        tuple (mobile, reference) or a dict with these keys; None takes the groups as they are.
-        Each may be a list of selections, for atoms in a certain order.
+        Selection for the superposition, applied to `atomgroup` and `reference`. A tuple (mobile,
+        reference) or a dict with these keys contains two different selections. None uses the groups
+        unchanged. Each selection may be a list, for atoms in a certain order.
     groupselections : list of str, tuple or dict, optional
-        Further selections, applied to the whole Universes: each gives one more column, the RMSD
-        of these atoms after the superposition of `select`, without another one.
+        Further selections from the whole Universes. Each adds one column: the RMSD of its atoms
+        after the superposition of `select`, without a superposition of its own.
     weights : None, "mass" or array of float, shape (n_selected,)
-        Of the atoms of `select`; None and "mass" also hold for `groupselections`.
+        Weights of the atoms of `select`; None and "mass" also apply to `groupselections`.
     weights_groupselections : False or list of None, "mass" or array of float
-        Weights of each of `groupselections`.
+        Weights for each of `groupselections`.
     tol_mass : float
-        Corresponding atoms may differ in mass by this much, u.
+        Maximum difference of the masses of corresponding atoms, u.
     ref_frame : int
-        Frame of the reference's trajectory. If that is the one that is analysed, the frame is
-        transformed as all others are.
+        Frame of the reference's trajectory. If this is also the analysed trajectory, the frame is
+        transformed like all others.
     superposition : bool
-        False compares positions as they are, without moving anything.
+        If False, positions are compared without superposition.
 
     Attributes
     ----------
     results.rmsd : numpy.ndarray of float64, shape (n_frames, 3 + n_groupselections)
-        Frame number, time (ps), RMSD (Å), RMSD of each of `groupselections` (Å). A damaged frame
-        that was left out has NaN but for its number.
+        Frame number, time (ps), RMSD (Å), RMSD of each of `groupselections` (Å). In rows of damaged
+        frames that were left out, all values but the frame number are NaN.
 
     Raises
     ------
     SelectionError
-        The groups do not have the same number of atoms, none at all, or other masses.
+        The groups have different numbers of atoms or different masses, or no atoms.
     UnsupportedError
-        A group updates itself.
+        A group is an UpdatingAtomGroup.
     TypeError, ValueError
-        Weights that are not of the right type or length.
+        Weights have a wrong type or length.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class RMSD(AnalysisBase):
         title="RMSD",
         description=(
             "RMSD (Å) of each frame from a reference after optimal superposition. Molecules must "
-            "be whole: --unwrap makes them so."
+            "be whole (--unwrap)."
         ),
         section="structure.md#rmsd",
         select=TRACE,
@@ -164,7 +164,7 @@ class RMSD(AnalysisBase):
             )
             for k, selection in enumerate(groupselections or ())
         ]
-        advice = "; tol_mass allows more"
+        advice = "; tol_mass sets the allowed difference"
         check_masses(*self._pairs[0], tol_mass, "select", advice)
         self.groupselections = list(groupselections or ())
         self.weights = weights
@@ -179,7 +179,7 @@ class RMSD(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.rms.RMSD") -> Self:
-        """Make one with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's."""
         return cls(
             theirs.mobile_atoms,
             theirs.ref_atoms,
@@ -208,11 +208,11 @@ class RMSD(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms of `select`, followed by those of each of `groupselections`."""
+        """Indices of the atoms of `select`, then of each of `groupselections`."""
         return np.concatenate([mobile.indices for mobile, _ in self._pairs])
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {
             "select": self.select,
             "atoms": describe_atoms(self.atomgroup),
@@ -224,10 +224,10 @@ class RMSD(AnalysisBase):
         }
 
     def prepare(self) -> PerFrame:
-        """Fetch the reference positions; the reference's trajectory stays where it is."""
+        """Copy the reference positions; the frame of the reference's trajectory does not change."""
         groups = []
         for (_, fixed), weights in zip(self._pairs, self._weights, strict=True):
-            # A frame of the same trajectory is transformed as all others are.
+            # Transform the reference frame like all others if it belongs to the same trajectory.
             same = fixed.universe is self.atomgroup.universe
             transforms = self.transforms if same else ()
             if not (same and (transforms or self.ref_frame in self.frames)):
@@ -239,59 +239,59 @@ class RMSD(AnalysisBase):
         return CoreRows("rmsd", groups, self.superposition)
 
     def finish(self, value: np.ndarray) -> None:
-        """Put frame numbers and times before the deviations."""
+        """Set the RMSDs, after columns of frame numbers and times."""
         rmsd = np.column_stack([self.frames, self.times, value])
         legend = {"RMSD (Å)": "all" if self.select is None else f"{self.select}"}
         for k, selection in enumerate(self.groupselections, start=1):
             title = f"RMSD of {selection} (Å)"
-            # The same atoms again, with other weights.
+            # Equal selections may differ in their weights.
             legend[title if title not in legend else f"RMSD of group {k} (Å)"] = f"{selection}"
         columns = dict(zip(legend, value.T, strict=True))
-        # Groups are asked for, and `select` superposes them.
+        # The answer names the groups first, because `select` is only used for the superposition.
         table = table_in_time(self, columns, legend, "RMSD (Å)", headlines=[*legend][1:])
         self.results = Results(table=table, provenance=self.record(), rmsd=rmsd)
 
 
 class RMSF(AnalysisBase):
-    r"""Root mean square fluctuation of each atom about its mean position.
+    r"""Root mean square fluctuation (RMSF) of each atom about its mean position.
 
     $$\rho_i = \sqrt{\left\langle \left|\mathbf{x}_i
               - \langle\mathbf{x}_i\rangle\right|^2 \right\rangle}$$
 
-    No molecule is made whole. Without `align` nothing is superposed: the trajectory must be fitted
-    before. Moments are merged pairwise (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242).
+    Molecules are not made whole. Without `align`, frames are not superposed, so the trajectory must
+    be fitted before. Moments are merged pairwise (Chan, Golub & LeVeque 1983, Am. Stat. 37, 242).
 
     Parameters
     ----------
     atomgroup : AtomGroup or Universe
         The atoms.
     align : bool or str
-        Superpose each frame on the average structure, by the atoms of this selection (True: by
-        those of `atomgroup`), all weighted equally. The average is that of the frames superposed
-        on the first analysed one, which takes another pass. It is
+        Superpose each frame on the average structure, by the atoms of this selection (True: all
+        atoms of `atomgroup`) with equal weights. The average structure is computed in a first pass,
+        with frames superposed on the first analysed frame. The result equals
         `MDAnalysis.analysis.align.AverageStructure`, then `AlignTraj`, then `RMSF`.
 
     Attributes
     ----------
     results.rmsf : numpy.ndarray of float64, shape (n_atoms,)
-        Å, in the order of the atoms; NaN where a position is.
+        RMSF in Å, in the order of the atoms; NaN if a position is NaN.
     results.residue_rmsf : numpy.ndarray of float64, shape (n_residues,)
-        Mean over the atoms of each residue, Å.
+        RMSF averaged over the atoms of each residue, Å.
     results.resindices : numpy.ndarray of int64, shape (n_residues,)
-        Indices of these residues in the Universe, increasing.
+        Indices of these residues in the Universe, in increasing order.
     mean : numpy.ndarray of float64, shape (n_atoms, 3)
         Mean positions, Å.
     sumsquares : numpy.ndarray of float64, shape (n_atoms, 3)
-        Sums of the squares of what positions differ by from their means, Å².
+        Sums of squared deviations of positions from their means, Å².
 
     Raises
     ------
     SelectionError
-        The atoms to superpose are fewer than three.
+        There are fewer than three atoms to superpose.
     TypeError
-        `align` is neither a selection nor a truth value.
+        `align` is neither a selection nor a bool.
     UnsupportedError
-        A group updates itself.
+        A group is an UpdatingAtomGroup.
     ValueError
         In the run, as `AnalysisError`: a position of the atoms to superpose is not finite.
 
@@ -312,8 +312,7 @@ class RMSF(AnalysisBase):
         title="RMSF",
         description=(
             "RMSF (Å) of each atom about its mean position. Frames are superposed on the average "
-            "structure, unless you say --no-align or --fit. Molecules must be whole: --unwrap "
-            "makes them so."
+            "structure, unless --no-align or --fit is used. Molecules must be whole (--unwrap)."
         ),
         section="structure.md#rmsf",
         select=TRACE,
@@ -328,8 +327,8 @@ class RMSF(AnalysisBase):
         options=(
             Option(
                 "align",
-                "superpose each frame on the average structure, which a first pass finds, by "
-                "these atoms [those of --select]",
+                "superpose each frame on the average structure, computed in a first pass, by "
+                "these atoms [the atoms of --select]",
                 nargs="?",
                 metavar="TEXT",
                 default=False,
@@ -369,40 +368,40 @@ class RMSF(AnalysisBase):
             if len(self._fitted) < 3:
                 raise SelectionError(
                     f"align: {len(self._fitted)} atoms have no orientation; select three or "
-                    "more, or take positions as they are (--no-align)"
+                    "more, or leave positions unchanged (--no-align)"
                 )
             self.stages = 2
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.rms.RMSF") -> Self:
-        """Make one with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's."""
         return cls(theirs.atomgroup)
 
     @property
     def indices(self) -> np.ndarray:
-        """The atoms; before them those to superpose, where these are others."""
+        """Indices of the atoms; before them those of the atoms to superpose, if they differ."""
         if self._fitted is None or self.align is True:
             return self.atomgroup.indices
         return np.concatenate([self._fitted.indices, self.atomgroup.indices])
 
     def parameters(self) -> dict[str, object]:
-        """The atoms, and those that are superposed."""
+        """Return the atoms, and the atoms to superpose."""
         return {**super().parameters(), "align": self.align}
 
     def prepare(self) -> Reduction:
-        """Moments; of the atoms to superpose alone, if there are any, on the first frame."""
+        """Make the worker part of the first pass, which superposes frames on the first frame."""
         if self._fitted is None:
             return CoreMoments()
         reference = first_positions(self._fitted, self.frames, self.transforms, self.skip_damaged)
         return CoreMoments(reference, moved=slice(len(self._fitted)), finite=True)
 
     def next_stage(self, value: Moments) -> Reduction:
-        """Superpose on the mean positions that were found."""
+        """Make the worker part of the second pass, with superposition on the mean positions."""
         mean = value[1]
         return CoreMoments(mean, moved=slice(0 if self.align is True else len(mean), None))
 
     def finish(self, value: Moments) -> None:
-        """Fluctuations from the merged moments."""
+        """Compute fluctuations from the merged moments."""
         count, self.mean, self.sumsquares, _ = value
         squares = self.sumsquares
         if count == 0:
@@ -419,7 +418,7 @@ class RMSF(AnalysisBase):
 
 
 def _means_of_residues(atoms: Atoms, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the mean of the values of each residue's atoms, and count these."""
+    """Average values over the atoms of each residue; also return the numbers of atoms."""
     _, rows, n_atoms = np.unique(atoms.resindices, return_inverse=True, return_counts=True)
     return np.bincount(rows, weights=values) / n_atoms, n_atoms
 
@@ -427,7 +426,7 @@ def _means_of_residues(atoms: Atoms, values: np.ndarray) -> tuple[np.ndarray, np
 def table_of_rmsf(
     atoms: Atoms, rmsf: np.ndarray, columns: Mapping[str, np.ndarray] | None = None
 ) -> Table:
-    """Tabulate atoms, further columns and fluctuations, which figures show along residues."""
+    """Make a table of atoms, further columns and the RMSF, with a figure along residues."""
     attributes = {"resid": "resids", "resname": "resnames", "name": "names"}
     known = {title: attribute_of(atoms, name) for title, name in attributes.items()}
     of_atoms = {title: values for title, values in known.items() if values is not None}

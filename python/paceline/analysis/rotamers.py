@@ -1,4 +1,4 @@
-"""Rotamers of side chains."""
+"""Rotamers of side chains: populations of the states of χ angles."""
 
 from collections import Counter
 
@@ -14,76 +14,78 @@ from paceline.contract.declaration import Declaration
 from paceline.errors import SelectionError, warn
 from paceline.performance.number_format import many
 
-#: Angles that a turn by 180° does not change, by the names of residues.
+#: Number of the χ angle that rotation by 180° leaves equivalent, by residue name.
 SYMMETRIC = {"PHE": 2, "TYR": 2, "TYM": 2, "ASP": 2, "GLU": 3, "ARG": 5}
-#: Hydrogens of carboxyl groups, which are not symmetric.
+#: Names of hydrogens of carboxyl groups; with such a hydrogen, the group is not symmetric.
 ACIDIC = {"HD1", "HD2", "HE1", "HE2"}
-#: Names of residues that a sentence counts, at most.
+#: Maximum number of residue names in a sentence.
 FEW = 6
 
 
 class Rotamers(ChiAngles):
-    r"""Rotamers of side chains: populations of the states of their angles χ.
+    r"""Rotamers of side chains: populations of the states of their χ angles.
 
-    Angles are those of `ChiAngles`. A state is a third of the turn (IUPAC-IUB 1970, Biochemistry 9,
-    3471): gauche+ from 0° to less than 120°, around 60°, trans to less than 240°, around 180°, and
-    gauche- from 240°, around -60°. By the rules of IUPAC, χ1 of valine and isoleucine goes to CG1,
-    and that of threonine to OG1: trans of valine is the rotamer whose CG1 is opposite to N. The two
-    puckers of proline are its gauche+ and gauche-.
+    Angles are those of `ChiAngles`. A state is a third of the full turn (IUPAC-IUB 1970,
+    Biochemistry 9, 3471): gauche+ from 0° to less than 120° (around 60°), trans from 120° to less
+    than 240° (around 180°), and gauche- from 240° to less than 360° (around -60°). By the IUPAC
+    rules, χ1 ends at CG1 in valine and isoleucine, and at OG1 in threonine. Trans valine is
+    therefore the rotamer with CG1 opposite to N. The two puckers of proline are gauche+ and
+    gauche-.
 
-    A turn by 180° changes nothing in χ2 of phenylalanine, tyrosine and aspartate, χ3 of glutamate
-    and χ5 of arginine: they are counted from 0 to 180°, whichever of two equal atoms has the first
-    name, and their states are perpendicular, from 30° to less than 150°, and planar. Protonated
-    acids, which have a hydrogen at O, are not symmetric. Other angles at planar groups, such as χ2
-    of asparagine, histidine and tryptophan, have three states as all others, though not three
+    Rotation by 180° leaves χ2 of phenylalanine, tyrosine and aspartate, χ3 of glutamate, and χ5 of
+    arginine equivalent. These angles are counted from 0 to 180°, independent of the names of the
+    two equivalent atoms. Their states are perpendicular, from 30° to less than 150°, and planar.
+    Protonated acids, with a hydrogen at O, are not symmetric. Other angles at planar groups, such
+    as χ2 of asparagine, histidine and tryptophan, have the usual three states, but not three
     minima: see the histogram.
 
-    A population is the mean of a series of 1 and 0, and has the interval of `mean_of_series`, by
-    its statistical inefficiency. Transitions are counted from one frame to the next: those that
-    are undone in between are missed, so that their number depends on the time between frames.
+    A population is the mean of a series of 1 and 0. Its interval is that of `mean_of_series`, by
+    the statistical inefficiency. Transitions are counted from one frame to the next. Transitions
+    that are reversed in between are missed, so their number depends on the time between frames.
 
     Parameters
     ----------
     atomgroup : AtomGroup or ResidueGroup
         Atoms of the residues.
     max_chi : int
-        Highest χ of each residue, 1 to 5.
+        Largest number of a χ angle, 1 to 5.
 
     Attributes
     ----------
     results.angles : numpy.ndarray of float64, shape (n_frames, n_angles)
-        Degrees, from 0 to less than 360, or less than 180 where folded; NaN as in `Dihedral`.
+        Angles in degrees, from 0 to less than 360, or to less than 180 if folded; NaN as in
+        `Dihedral`.
     results.chi : numpy.ndarray of int64, shape (n_angles,)
         Number of each angle, 1 to 5.
     results.resindices : numpy.ndarray of int64, shape (n_angles,)
-        Index of its residue among those of the Universe.
+        Index of the residue of each angle, among all residues of the Universe.
     results.folded : numpy.ndarray of bool, shape (n_angles,)
         True for angles that are counted from 0 to 180°.
     results.populations : numpy.ndarray of float64, shape (n_angles, 5)
-        Fraction of frames in gauche+, trans, gauche-, perpendicular and planar; NaN for the states
-        that an angle has not. Frames in which the angle is NaN do not count.
+        Fraction of frames in gauche+, trans, gauche-, perpendicular and planar; NaN for states that
+        are impossible for an angle. Frames with a NaN angle are ignored.
     results.intervals : numpy.ndarray of float64, shape (n_angles, 5)
-        Half of the widths of their 95 % intervals; NaN where all frames have, or have not, the
-        state, where frames are not in the order of time, and where too few values are independent:
-        the interval would hold all fractions from 0 to 1.
+        Half the widths of the 95 % intervals of the populations. NaN if all or no frames have the
+        state, if frames are not in the order of time, or if there are so few independent values
+        that the interval would contain all fractions from 0 to 1.
     results.independent : numpy.ndarray of float64, shape (n_angles,)
-        Number of independent values of the state that is known worst; NaN if no state changes.
+        Number of independent values of the state with the fewest; NaN if the state never changes.
     results.transitions : numpy.ndarray of int64, shape (n_angles,)
         Number of changes of the state from one frame to the next.
     results.rates : numpy.ndarray of float64, shape (n_angles,)
-        Transitions per ns, or per frame where times are not known.
+        Transitions per ns, or per frame if times are unknown.
     results.histogram : numpy.ndarray of float64, shape (72, n_angles)
-        Fraction of frames in each bin of 5°; NaN from 180° on where folded.
+        Fraction of frames in each bin of 5°; NaN from 180° on if folded.
 
     Raises
     ------
     SelectionError
-        No residue has such an angle, or one has an atom of it twice.
+        No residue has such an angle, or a residue has an atom of an angle twice.
     UnsupportedError
-        The group updates itself.
+        The group is an UpdatingAtomGroup.
     ValueError
-        `max_chi` is not from 1 to 5. In the run, as `AnalysisError`: a frame whose lengths and
-        angles make no cell.
+        `max_chi` is not from 1 to 5. In the run, as `AnalysisError`: the lengths and angles of a
+        frame do not form a cell.
 
     Examples
     --------
@@ -102,7 +104,7 @@ class Rotamers(ChiAngles):
         summary="rotamers of side chains: populations of gauche+, trans and gauche-",
         description=(
             "Fraction of frames in which χ1 and χ2 of each side chain are gauche+, trans and "
-            "gauche-, with 95 % intervals, and their transitions per ns; the figure has "
+            "gauche-, with 95 % intervals, and the number of transitions per ns. The figure shows "
             "histograms of the angles."
         ),
         section="structure.md#rotamers",
@@ -129,7 +131,7 @@ class Rotamers(ChiAngles):
         return self.ag1.universe.residues[self.ag1.resindices]
 
     def finish(self, value: np.ndarray) -> None:
-        """Count the states of each angle."""
+        """Count the states of each angle, and set the results."""
         every, residues, resindices = self.atomgroup.residues, self._residues, self.ag1.resindices
         found = states_of(self, value, _are_symmetric(residues, self.chi))
         names = attribute_of(residues, "resnames")
@@ -163,14 +165,14 @@ class Rotamers(ChiAngles):
 
 
 def _are_symmetric(residues: Residues, chi: np.ndarray) -> np.ndarray:
-    """Mask of angles of residues that a turn by 180° does not change."""
+    """Mask of angles that rotation by 180° leaves equivalent."""
     found = np.zeros(len(chi), bool)
     if not has_attribute(residues, "resnames"):
-        warn("Rotamers: the topology has no names of residues: no angle is taken for symmetric")
+        warn("Rotamers: the topology has no residue names: no angle is treated as symmetric")
         return found
     for k, (residue, number) in enumerate(zip(residues, chi.tolist(), strict=True)):
         name = residue.resname
-        # Amber begins the names of the first and last residues with N and C.
+        # In Amber, names of the first and the last residue begin with N and C.
         if name not in SYMMETRIC and name[:1] in "NC":
             name = name[1:]
         if SYMMETRIC.get(name) == number:
@@ -180,12 +182,12 @@ def _are_symmetric(residues: Residues, chi: np.ndarray) -> np.ndarray:
 
 
 def _has_acidic_hydrogen(residue: Residue) -> bool:
-    """True if an acid has a hydrogen at one of its oxygens."""
+    """True if an acid has a hydrogen at one of its carboxyl oxygens."""
     return not ACIDIC.isdisjoint(residue.atoms.names)
 
 
 def _left_out(residues: Residues, n_all: int) -> str:
-    """Count the residues that have no angle, by their names."""
+    """Describe the residues without angles, counted by name."""
     if not len(residues):
         return ""
     names = attribute_of(residues, "resnames")

@@ -11,9 +11,9 @@ from paceline.analysis.table import name_and_unit
 from paceline.contract.time_units import TIME_UNITS
 from paceline.errors import UnsupportedError
 
-#: Units of one quantity each, in multiples of the first one.
+#: Units of the same quantity, as multiples of the first unit.
 UNITS: tuple[Mapping[str, float], ...] = (
-    {**TIME_UNITS, "μs": 1e6},  # the Greek letter, beside the micro sign
+    {**TIME_UNITS, "μs": 1e6},  # the Greek letter, in addition to the micro sign
     {"Å": 1, "A": 1, "nm": 10, "pm": 0.01},
     {"Å²": 1, "A^2": 1, "Å^2": 1, "nm²": 100, "nm^2": 100},
     {"degrees": 1, "deg": 1, "°": 1, "rad": 180 / np.pi},
@@ -41,7 +41,7 @@ _TOKEN = re.compile(
     )""",
     re.VERBOSE,
 )
-#: Words that are no names of columns.
+#: Words that cannot be names of columns.
 _WORDS = ("and", "or", "not")
 
 
@@ -52,13 +52,13 @@ class _Token(NamedTuple):
 
     @property
     def is_count(self) -> bool:
-        """True for digits alone, which may end a name, as "projection 1"."""
+        """True for a whole number, which may end a name, such as "projection 1"."""
         return self.kind == "number" and not self.unit and self.text.isdecimal()
 
 
 @dataclass(frozen=True)
 class _Operand:
-    """Values of a column, or a number; `name` is for messages."""
+    """Values of a column, or a number; `name` appears in messages."""
 
     values: np.ndarray
     unit: str
@@ -67,9 +67,9 @@ class _Operand:
 
 
 def find_title(titles: Any, wanted: str, where: str) -> str:
-    """Find a title: itself, its name without the unit, or how it begins, whatever the case.
+    """Find a title by itself, by its name without unit, or by its beginning; ignore case.
 
-    Raises `UnsupportedError`, which lists the titles of `where`, if none or several are found.
+    If no title or several titles match, raises `UnsupportedError` with the titles of `where`.
 
     Examples
     --------
@@ -98,13 +98,12 @@ def _plain(title: str) -> str:
 
 
 class RowCondition:
-    """Condition on columns, by a grammar of its own: nothing of it is run as a program.
+    """Condition on columns; it is parsed, never executed as a program.
 
-    ``or``, ``and`` and ``not`` join comparisons (``<``, ``<=``, ``>``, ``>=``, ``==``, ``!=``),
-    which may be chained: ``1 < rmsd < 2``. Names of columns are as for
-    `find_title`, in quotes where they hold more than words and whole
-    numbers. Numbers may have units. A row in which a column of the condition is NaN does not meet
-    it.
+    ``or``, ``and`` and ``not`` combine comparisons (``<``, ``<=``, ``>``, ``>=``, ``==``, ``!=``).
+    Comparisons may be chained: ``1 < rmsd < 2``. Names of columns are as for `find_title`, in
+    quotes unless they consist of words and whole numbers. Numbers may have units. A row with NaN in
+    a column of the condition does not meet it.
 
     Examples
     --------
@@ -117,15 +116,15 @@ class RowCondition:
         self._text, self._columns, self._where = text, columns, where
         self._tokens = [*self._split()]
         self._place = 0
-        #: Titles of its columns, in their order in the condition.
+        #: Titles of the columns in the condition, in order.
         self.titles: list[str] = []
         found = self._either()
         if (token := self._next()).kind != "end":
             raise self._error(f"expected 'and', 'or' or the end, found {token.text!r}")
         if not self.titles:
-            raise self._error(f"it names no column; {where} has {', '.join([*columns][:20])}")
+            raise self._error(f"it contains no column; {where} has {', '.join([*columns][:20])}")
         known = np.all([np.isfinite(columns[title]) for title in self.titles], axis=0)
-        #: Mask of the rows that meet it, bool.
+        #: Mask of the rows that meet the condition, bool.
         self.rows = found & known
 
     def _error(self, what: str) -> UnsupportedError:
@@ -155,7 +154,7 @@ class RowCondition:
         return self._tokens[self._place]
 
     def _take(self, kind: str) -> bool:
-        """Pass over a token if it is of this kind."""
+        """Skip the next token if it is of this kind; return whether it was."""
         is_next = self._next().kind == kind
         self._place += is_next
         return is_next
@@ -224,7 +223,7 @@ class RowCondition:
         return _Operand(self._columns[title], name_and_unit(title)[1], f"{title!r}", False)
 
     def _in_one_unit(self, left: _Operand, right: _Operand) -> tuple[np.ndarray, np.ndarray]:
-        """Values of both in the unit of the left one; numbers without a unit have the other's."""
+        """Convert values to the unit of the left operand; a number without unit has any unit."""
         units = [
             other.unit if one.is_number and not one.unit else one.unit
             for one, other in ((left, right), (right, left))
@@ -238,4 +237,4 @@ class RowCondition:
             f"{one.name} {f'is in {unit}' if unit else 'has no unit'}"
             for one, unit in zip((left, right), units, strict=True)
         ]
-        raise self._error(f"units do not fit: {' and '.join(described)}")
+        raise self._error(f"units do not match: {' and '.join(described)}")

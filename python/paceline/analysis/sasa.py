@@ -1,4 +1,4 @@
-"""Solvent-accessible surface."""
+"""Solvent-accessible surface area (SASA)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Literal
@@ -39,13 +39,13 @@ RADII: dict[str, dict[str, float]] = {
         **{"BR": 1.87, "I": 2.03},
     },
 }
-#: Radii that are all below it may be in nm, Å.
+#: If all radii are smaller, they may be in nm instead of Å.
 SMALLEST = 0.5
-#: Bonded atoms are as near, Å: the longest bond of proteins, lipids and nucleic acids is of sulfur.
+#: Maximum distance of bonded atoms, Å; in proteins, lipids and nucleic acids, bonds of sulfur.
 FARTHEST_BONDED = 2.3
-#: Residues at which a look for beads is made, at most.
+#: Maximum number of residues that are checked for coarse-grained beads.
 LOOKED_AT = 100
-#: Atoms that an error names, at most.
+#: Maximum number of atoms that an error message names.
 SOME = 5
 COMPOUNDS = ("group", "residues", "atoms")
 
@@ -55,47 +55,48 @@ class SASA(AnalysisBase):
 
     $$A_i = 4\pi (r_i + r_\mathrm{probe})^2 \frac{n_i}{n}$$
 
-    where $n_i$ of the $n$ points on the sphere about atom $i$ are in no other atom's sphere
-    (J. Mol. Biol. 79, 351). The points are on a golden spiral, the same for all atoms and frames,
-    as in MDTraj. Images in each frame's own cell count; a frame without a cell has none.
+    where $n_i$ of the $n$ points on the sphere of atom $i$ are outside the spheres of all other
+    atoms (J. Mol. Biol. 79, 351). The points are on a golden spiral, the same for all atoms and
+    frames, as in MDTraj. Periodic images in the cell of each frame are included, if the frame has a
+    cell.
 
     Parameters
     ----------
     atomgroup : AtomGroup or Universe
-        Atoms whose area is reported.
+        Atoms for which the area is reported.
     probe_radius : float
         Radius of the solvent, Å.
     n_points : int
-        Points on each sphere, 1 to 65,536.
+        Number of points on each sphere, 1 to 65,536.
     radii : None, str, mapping or array of float, shape (n_surface_atoms,)
-        Radii of the atoms of `surface`, Å: one each, or by element, as {"C": 1.7}; "bondi" (None)
-        and "rowland" are sets of these. Elements are those of the topology; where it has none,
-        those of the masses. A warning tells of residues that seem to be coarse-grained, for which
-        these are too small.
+        Radii of the atoms of `surface`, Å: an array, or a mapping of elements, such as {"C": 1.7}.
+        "bondi" (None) and "rowland" are predefined mappings. Elements are taken from the topology,
+        or else found by masses. A warning reports residues that seem to be coarse-grained, because
+        radii of elements are too small for beads.
     surface : AtomGroup or Universe, optional
-        Atoms that have the surface, and cover each other; by default those of `atomgroup`, as if
-        there were no others. They include those of `atomgroup`: the area of a ligand's atoms that
-        its protein leaves free is `SASA(ligand, surface=protein | ligand)`.
+        Atoms that form the surface and bury each other; by default only those of `atomgroup`. They
+        must include `atomgroup`: the area of a ligand's atoms that a protein leaves exposed is
+        `SASA(ligand, surface=protein | ligand)`.
     compound : {"group", "residues", "atoms"}
-        Report the area of all atoms together, of each residue, or of each atom.
+        Report the total area, or the area of each residue or of each atom.
 
     Attributes
     ----------
     results.sasa : numpy.ndarray of float64
-        Å²; shape (n_frames,) for the group, else (n_frames, n_residues) or (n_frames, n_atoms), in
-        the order of `atomgroup` and its residues. NaN in a damaged frame that was left out, and in
-        one with a position of the surface that is NaN.
+        Areas, Å²; shape (n_frames,) for the group, otherwise (n_frames, n_residues) or (n_frames,
+        n_atoms), in the order of `atomgroup` and its residues. NaN in a damaged frame that was left
+        out, and in a frame with a NaN position in the surface.
     results.total : numpy.ndarray of float64, shape (n_frames,)
-        Sum over all that is reported, Å².
+        Sum of the reported areas, Å².
 
     Raises
     ------
     SelectionError
-        No atoms, atoms that are not in `surface`, or atoms without a known radius.
+        A group is empty, an atom is not in `surface`, or the radius of an atom is unknown.
     UnsupportedError
-        A group updates itself.
+        A group is an UpdatingAtomGroup.
     ValueError
-        Parameters that are out of range.
+        A parameter is out of range.
 
     Examples
     --------
@@ -115,8 +116,8 @@ class SASA(AnalysisBase):
         summary="solvent-accessible surface area",
         description=(
             "Solvent-accessible surface area (Å²) of each frame, by points on spheres (Shrake & "
-            "Rupley), of the selected atoms as if there were no others; with --surface that part "
-            "of the surface of more atoms which is theirs."
+            "Rupley). By default all other atoms are ignored. With --surface, the contribution of "
+            "the selected atoms to a larger surface is computed."
         ),
         section="structure.md#solvent-accessible-surface",
         select=SOLUTE,
@@ -132,8 +133,8 @@ class SASA(AnalysisBase):
             "compound",
             Option(
                 "surface",
-                "atoms that have the surface and cover each other, those of --select among them "
-                "[those of --select alone]",
+                "atoms that form the surface and bury each other; must include the atoms of "
+                "--select [only the atoms of --select]",
                 metavar="TEXT",
             ),
         ),
@@ -141,7 +142,7 @@ class SASA(AnalysisBase):
             "residues": "write the area of each residue in each frame, with --compound residues; "
             "as a figure, a map of residues and time"
         },
-        on_structure="SASA of each residue or atom, mean over frames",
+        on_structure="mean SASA of each residue or atom over frames",
         batteries=(
             Member(
                 "protein", {"select": "protein", "n_points": 100, "compound": "residues"}, place=4
@@ -170,8 +171,8 @@ class SASA(AnalysisBase):
         outside = np.setdiff1d(self.atomgroup.indices, self.surface.indices)
         if len(outside) or self.surface.universe is not self.atomgroup.universe:
             raise SelectionError(
-                f"SASA: {len(outside) or 'all'} atoms of the group are not in surface: it must be "
-                "of the same Universe, and include them"
+                f"SASA: {len(outside) or 'all'} atoms of the group are not in surface: it must "
+                "belong to the same Universe, and include them"
             )
         one_of("compound", compound, *COMPOUNDS)
         self.n_points = whole_number("n_points", n_points, 1, 2**16)
@@ -185,19 +186,19 @@ class SASA(AnalysisBase):
         if radii is None or isinstance(radii, str | Mapping):
             label = _coarse_grained(self.surface)
             beads = (
-                f"SASA: residues such as {label} seem to be coarse-grained, since none of their "
-                f"atoms are within {FARTHEST_BONDED:g} Å of each other, and have the radii of "
-                "elements: the area is too small; give radii= of the beads"
+                f"SASA: residues such as {label} seem to be coarse-grained, because none of their "
+                f"atoms are within {FARTHEST_BONDED:g} Å of each other, but they have the radii of "
+                "elements: the area is too small; set radii= of the beads"
             )
             self.remark("beads", None if label is None else beads)
 
     @property
     def indices(self) -> np.ndarray:
-        """Atoms that have the surface."""
+        """Indices of the atoms that form the surface."""
         return self.surface.indices
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         named = self.radii is None or isinstance(self.radii, str)
         return {
             "atoms": describe_atoms(self.atomgroup),
@@ -209,7 +210,7 @@ class SASA(AnalysisBase):
         }
 
     def prepare(self) -> PerFrame:
-        """Number the parts that areas are summed up in."""
+        """Number the parts whose areas are summed, and make the worker part."""
         atoms = self.atomgroup if self.compound == "atoms" else self.atomgroup.unique
         if self.compound == "atoms":
             parts = np.arange(len(atoms))
@@ -223,7 +224,7 @@ class SASA(AnalysisBase):
         return CoreRows("sasa", self.atom_radii, self.probe_radius, self.n_points, output, n_parts)
 
     def finish(self, value: np.ndarray) -> None:
-        """Sum up the areas."""
+        """Set the areas and their sum."""
         is_group = self.compound == "group"
         total = value[:, 0] if is_group else value.sum(axis=1)
         profile, label = None, "SASA (Å²)"
@@ -238,18 +239,18 @@ class SASA(AnalysisBase):
         if not is_group:
             self.results.with_values(self._on_structure(value))
 
-    #: True to tabulate residues frame by frame, too; parameter `compound` is "residues".
+    #: True for a further table of residues in each frame, which requires compound "residues".
     maps_residues = False
 
     def further_tables(self) -> dict[str, Table]:
-        """Map the areas of residues against time, if `maps_residues` asks."""
+        """Return a map of the areas of residues against time, if `maps_residues` is True."""
         if not self.maps_residues:
             return {}
         residues = self.atomgroup.unique.residues
         return {"residues": map_table(self, residues, self.results.sasa, "SASA (Å²)")}
 
     def _on_structure(self, value: np.ndarray) -> StructureValues | None:
-        """Put means over frames on the atoms, all of a residue alike."""
+        """Attach means over frames to the atoms; all atoms of a residue have its value."""
         read = value[~self.left_out]
         means = read.mean(axis=0) if len(read) else np.full(value.shape[1], np.nan)
         if self.compound == "atoms":
@@ -259,10 +260,10 @@ class SASA(AnalysisBase):
 
 
 def _coarse_grained(atoms: Atoms) -> str | None:
-    """Label of the first residue whose atoms seem to be beads, if many are.
+    """Return the label of the first residue that seems to be coarse-grained, if many are.
 
-    In most of the first residues of several atoms no two of them are as near as bonded atoms, or
-    residues of a protein have one atom each, at the present frame.
+    Residues count as coarse-grained in two cases: no two atoms are as close as bonded atoms in the
+    present frame, or a residue of a protein has only one atom.
     """
     from MDAnalysis.lib.distances import self_distance_array
 
@@ -270,13 +271,13 @@ def _coarse_grained(atoms: Atoms) -> str | None:
     sizes = np.array([len(one.atoms) for one in residues])
     try:
         alone = np.isin(residues.resindices, atoms.select_atoms("protein").resindices)
-    except AttributeError:  # the topology has no names of residues
+    except AttributeError:  # topology without residue names
         alone = np.zeros(len(residues), bool)
     coarse = [
         is_protein if n == 1 else self_distance_array(one.atoms.positions).min() > FARTHEST_BONDED
         for one, n, is_protein in zip(residues, sizes, alone, strict=True)
     ]
-    # Of ions and noble gases nothing can be told.
+    # Single ions and noble gas atoms are not evidence.
     n_telling = np.count_nonzero((sizes > 1) | alone)
     if 2 * sum(coarse) <= n_telling or not n_telling:
         return None
@@ -289,7 +290,7 @@ def _radii_of(
     radii: str | Mapping[str, float] | Sequence[float] | np.ndarray | None,
     given: Atoms | System,
 ) -> np.ndarray:
-    """Radius of each atom, Å; those in an array are of the atoms of the group as it was `given`."""
+    """Return the radius of each atom, Å; an array is in the order of the `given` group."""
     if radii is None or isinstance(radii, str):
         name = "bondi" if radii is None else radii
         if name not in RADII:
@@ -305,17 +306,17 @@ def _radii_of(
         if unknown:
             if (label := _coarse_grained(atoms)) is not None:
                 raise SelectionError(
-                    f"SASA: residues such as {label} seem to be coarse-grained, and no radii are "
-                    "known of beads: a script can give an array of their radii, Å"
+                    f"SASA: residues such as {label} seem to be coarse-grained, and radii of beads "
+                    "are unknown: pass an array of radii, Å, in a script"
                 )
             names = [one.capitalize() or "atoms without an element" for one in unknown]
             some = atoms[np.isin(elements, unknown)]
             known_by = some.names if has_attribute(some, "names") else some.indices
             few = ", ".join(dict.fromkeys(map(str, known_by[:SOME])))
             raise SelectionError(
-                f"SASA: no radii are known of {joined(names)} ({few}): give radii, as "
-                'an array of one an atom or a mapping such as {"C": 1.7}, add elements to the '
-                "topology, or leave these atoms out"
+                f"SASA: radii of {joined(names)} are unknown ({few}): set radii as "
+                'an array with one per atom or a mapping such as {"C": 1.7}, add elements to the '
+                "topology, or exclude these atoms"
             )
         values = np.array([known[one] for one in elements])
     else:

@@ -1,4 +1,4 @@
-"""Tables in files: what a file says about its figure, and how it is read back."""
+"""Read saved tables, and describe their figures in the files."""
 
 import csv
 import itertools
@@ -21,30 +21,30 @@ from paceline.errors import UnsupportedError, warn
 
 #: Key of the line that describes the figure of a saved table.
 FIGURE = "figure"
-#: Columns that say which frame a row is, by which tables are joined; and one that is not a series.
+#: Columns that identify frames, by which tables are joined; and a column that is not a series.
 OF_FRAMES, STEP = ("frame", "time (ps)"), "step"
-#: Those columns among arrays, by their names there.
+#: Names of arrays, and titles of the columns that identify frames.
 IN_ARRAYS = {"frames": OF_FRAMES[0], "times": OF_FRAMES[1], "steps": STEP}
-#: Numbers that the line may hold, where the figure has others than the table.
+#: Maximum number of numbers in the line, if the figure does not use columns of the table.
 MOST_NUMBERS = 4000
-#: Units of columns without a description that have a panel each, at most.
+#: Maximum number of panels, one for each unit, for columns without a description.
 MOST_UNITS = 6
-#: Numbers at equal distances that are written one by one, at most.
+#: Maximum number of equidistant numbers that are written one by one.
 SHORT_ROW = 4
-#: Fields of a table that the line holds where they differ from their defaults.
+#: Fields of a table that the line contains if they differ from their defaults.
 FIELDS = (
     *("points", "no_mean", "bars", "times_known", "right", "right_label", "colour", "turn"),
     *("reference", "bands", "keys", "notes", "logarithmic"),
 )
-#: Fields of an image, but for its values and edges.
+#: Fields of an image, except its values and edges.
 IMAGE_FIELDS = ("x_label", "y_label", "label", "note", "colours", "limits", "equal")
-#: Fields of values of parts, but for these and the parts.
+#: Fields of values of parts, except the values and the parts.
 VALUE_FIELDS = ("label", "bar", "colours", "low")
 
 
 @dataclass(frozen=True)
 class SavedTable:
-    """Columns or arrays of a file, and facts of its first lines."""
+    """Columns or arrays of a file, and the facts in its first lines."""
 
     path: Path
     arrays: Mapping[str, np.ndarray]
@@ -52,10 +52,10 @@ class SavedTable:
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
-        """Columns that are numbers, float64; of arrays of two dimensions each column."""
+        """Numeric columns, float64; each column of a two-dimensional array is a separate one."""
         found = {}
         names = IN_ARRAYS if self.path.suffix.lower() == ".npz" else {}
-        # Projections come first among arrays: they are series in time.
+        # Put projections first, because they are time series.
         for name in sorted(self.arrays, key=lambda name: name != "projection"):
             values = self.arrays[name]
             if values.dtype.kind not in "fiu" or values.ndim not in (1, 2):
@@ -67,7 +67,7 @@ class SavedTable:
 
     @property
     def _described(self) -> JsonObject:
-        """Description of the figure, empty where there is none."""
+        """Description of the figure; empty if there is none."""
         try:
             found = json.loads(self.facts.get(FIGURE, "{}"))
         except ValueError as error:
@@ -77,7 +77,7 @@ class SavedTable:
         return found if isinstance(found, dict) else {}
 
     def table(self, chosen: Sequence[str] = ()) -> Table:
-        """The table as it was drawn, or with other columns along the ordinate."""
+        """Return the table for the original figure, or with other columns on the y axis."""
         described = self._described
         if {"x", "panels"} & described.keys() and not chosen:
             try:
@@ -85,18 +85,18 @@ class SavedTable:
             except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
                 raise UnsupportedError(
                     f"{self.path}: the line {FIGURE!r} does not describe the columns ({error!r}): "
-                    "choose columns with --y"
+                    "select columns with --y"
                 ) from error
         if "map" in described and not chosen:
             if not any(title in self.columns for title in OF_FRAMES):
                 raise UnsupportedError(
-                    f"{self.path} does not hold all of its map: draw the .npz of the same results"
+                    f"{self.path} does not contain the whole map: draw the .npz of these results"
                 )
-            warn(f"{self.path} does not hold all of its map: series in time are drawn")
+            warn(f"{self.path} does not contain the whole map: time series are drawn")
         return self._guessed(chosen)
 
     def _guessed(self, chosen: Sequence[str]) -> Table:
-        """Make a table of columns without a description: of the time, or of the first one."""
+        """Make a table from columns without a description, against the time or the first one."""
         columns = self.columns
         if not columns:
             raise UnsupportedError(f"{self.path}: expected columns of numbers, found none")
@@ -105,13 +105,13 @@ class SavedTable:
         y = [title for wanted in chosen for title in self._titles_like(columns, wanted)]
         y = y or [title for title in columns if title not in (x, *OF_FRAMES, STEP)]
         if not y:
-            raise UnsupportedError(f"{self.path}: expected a column beside {x!r}, found none")
+            raise UnsupportedError(f"{self.path}: expected a second column besides {x!r}")
         rows = len(columns[x])
         ragged = [title for title in y if len(columns[title]) != rows]
         if ragged:
             raise UnsupportedError(
-                f"{self.path}: {ragged[0]!r} has {len(columns[ragged[0]])} numbers and {x!r} "
-                f"{rows}: choose columns with --y"
+                f"{self.path}: {ragged[0]!r} has {len(columns[ragged[0]])} numbers, but {x!r} has "
+                f"{rows}: select columns with --y"
             )
         label = self.facts.get("y_label", "")
         by_unit: dict[str, list[str]] = {}
@@ -121,15 +121,15 @@ class SavedTable:
             return _along(columns, x, y, label)
         if len(by_unit) > MOST_UNITS:
             raise UnsupportedError(
-                f"{self.path} has columns of {len(by_unit)} units, of which a figure has at most "
-                f"{MOST_UNITS}: choose columns with --y"
+                f"{self.path} has columns with {len(by_unit)} units, but a figure has at most "
+                f"{MOST_UNITS}: select columns with --y"
             )
-        # Each unit has a panel.
+        # Draw one panel for each unit.
         panels = [_along(columns, x, titles) for titles in by_unit.values()]
         return replace(panels[0], panels=panels, y={})
 
     def _titles_like(self, columns: Mapping[str, object], wanted: str) -> list[str]:
-        """Find one title, or those along the axes that have this label."""
+        """Find one title, or the titles of all columns on the y axis with this label."""
         found: list[str] = []
         if not any(wanted in (title, name_and_unit(title)[0]) for title in columns):
             axes = self._described.get("panels", [self._described])
@@ -142,21 +142,21 @@ class SavedTable:
 
 
 def _along(columns: Mapping[str, np.ndarray], x: str, y: Sequence[str], label: str = "") -> Table:
-    """Make a table of columns of one unit, unless a label says what they are."""
+    """Make a table of columns with a common unit, or with a given label."""
     unit = name_and_unit(y[0])[1]
     label = label or (y[0] if len(y) == 1 else f"value ({unit})" if unit else "value")
-    turn = all(title.endswith("(°)") for title in y)  # such angles have no mean
+    turn = all(title.endswith("(°)") for title in y)  # the mean of periodic angles is meaningless
     names = {title: name_and_unit(title)[0] for title in y}
     return Table(columns, x, names, label, no_mean=turn)
 
 
 def read_saved(path: str | os.PathLike) -> SavedTable:
-    """Read a table that was saved: .csv, .tsv, .npz, or .xvg, of GROMACS, too.
+    """Read a saved table: .csv, .tsv, .npz, or .xvg, also from GROMACS.
 
     Raises
     ------
     UnsupportedError
-        Another ending, or a file that is no such table.
+        The extension is unknown, or the file does not contain such a table.
     """
     path = Path(path)
     ending = path.suffix.lower()
@@ -184,7 +184,7 @@ def read_saved(path: str | os.PathLike) -> SavedTable:
     for number, row in enumerate(rows, start=1):
         if len(row) != len(titles):
             raise UnsupportedError(
-                f"{path}: row {number} has {len(row)} cells, and there are {len(titles)} titles"
+                f"{path}: row {number} has {len(row)} cells, but there are {len(titles)} titles"
             )
     return SavedTable(
         path, dict(zip(titles, map(_column, zip(*rows, strict=True)), strict=True)), facts
@@ -192,7 +192,7 @@ def read_saved(path: str | os.PathLike) -> SavedTable:
 
 
 def _column(cells: Sequence[str]) -> np.ndarray:
-    """Numbers of a column, or its texts."""
+    """Convert the cells of a column to numbers, if possible."""
     try:
         return np.array(cells, dtype=np.float64)
     except ValueError:
@@ -206,7 +206,7 @@ def _facts(lines: Iterable[str]) -> dict[str, str]:
 
 
 def _read_xvg(path: Path) -> SavedTable:
-    """Read a table for Grace."""
+    """Read an .xvg table for Grace."""
     content = Content(os.fspath(path))
     with open(path, "rb") as file:
         found = read_xvg(content, file)
@@ -214,7 +214,7 @@ def _read_xvg(path: Path) -> SavedTable:
         warn(remark)
     if content.n_unread or not found.columns:
         where = f", found others in line {content.first_unread}" if content.n_unread else ""
-        raise UnsupportedError(f"{path}: expected rows of numbers of one length{where}")
+        raise UnsupportedError(f"{path}: expected rows of numbers of equal length{where}")
     facts = _facts(found.comments) | {f"{axis}_label": text for axis, text in found.labels.items()}
     titles = SavedTable(path, {}, facts)._described.get("titles", ())
     if len(titles) != len(found.columns):
@@ -226,7 +226,7 @@ def _read_xvg(path: Path) -> SavedTable:
 
 
 def title_like(columns: Mapping[str, object], path: Path, wanted: str) -> str:
-    """Find the one title that is a text, with or without its unit, or else begins with it."""
+    """Find a single title by its text, with or without unit, or by its beginning."""
     titles = [title for title in columns if title not in (*OF_FRAMES, STEP)]
     found = [wanted] if wanted in columns else []
     found = found or [one for one in titles if name_and_unit(one)[0] == wanted]
@@ -239,7 +239,7 @@ def title_like(columns: Mapping[str, object], path: Path, wanted: str) -> str:
 
 
 def describe(table: Table, arrays: Mapping[str, np.ndarray]) -> JsonObject | None:
-    """Describe the figure of a table by arrays of the file; None where it has others, too many."""
+    """Describe a figure by arrays in the file; None if it uses too many other numbers."""
     drawn = table.drawn or table
     if drawn.panels:
         panels = [describe(replace(one, panels=()), arrays) for one in drawn.panels]
@@ -292,7 +292,7 @@ def describe(table: Table, arrays: Mapping[str, np.ndarray]) -> JsonObject | Non
 
 
 def _reference(title: str, values: np.ndarray, arrays: Mapping[str, object]) -> Any:
-    """Find a column among arrays, by its title first: a name, or a name and a number."""
+    """Find a column among arrays, first by title; return a name, or a name and an index."""
     for name in [title, *arrays]:
         there = np.asarray(arrays.get(name, ()))
         if there.ndim == 1 and _same(there, values):
@@ -309,19 +309,19 @@ def _reference(title: str, values: np.ndarray, arrays: Mapping[str, object]) -> 
 
 
 def _stacked(stack: Sequence[str], arrays: Mapping[str, object]) -> Any:
-    """Name columns by how their titles begin and end, if no others do; else by their titles."""
+    """Describe columns by common beginning and end of their titles, or list their titles."""
     begin, end = stack[0].partition(" ")[0] + " ", stack[0].rpartition(" ")[2]
     alike = _titles_between(begin, end, arrays)
     return {"begin": begin, "end": end} if alike == [*stack] else list(stack)
 
 
 def _titles_between(begin: str, end: str, titles: Iterable[str]) -> list[str]:
-    """Find the titles that begin and end in some way."""
+    """Find the titles with a given beginning and end."""
     return [one for one in titles if one.startswith(begin) and one.endswith(end)]
 
 
 def _with_gaps(values: np.ndarray, arrays: Mapping[str, object]) -> JsonObject | None:
-    """Find a column, or means of it, that are values without NaN, as between chains."""
+    """Find a column, or its means, that equals values without their NaN gaps."""
     if values.dtype.kind != "f":
         return None
     gaps = np.flatnonzero(np.isnan(values))
@@ -332,7 +332,7 @@ def _with_gaps(values: np.ndarray, arrays: Mapping[str, object]) -> JsonObject |
 
 
 def _mean_of_residues(values: np.ndarray, arrays: Mapping[str, Any]) -> JsonObject | None:
-    """Find a column of atoms whose means over residues are values; None if there is none."""
+    """Find a column of atoms whose means over residues equal the values; None if none does."""
     for name, column in arrays.items() if "resid" in arrays else ():
         if np.ndim(column) == 1 and np.asarray(column).dtype.kind == "f":
             found = {"mean": name}
@@ -342,10 +342,10 @@ def _mean_of_residues(values: np.ndarray, arrays: Mapping[str, Any]) -> JsonObje
 
 
 def _referred(reference: Any, arrays: Mapping[str, Any]) -> np.ndarray:
-    """Get the column that a reference names."""
+    """Return the column to which a reference refers."""
     if isinstance(reference, str):
         return np.asarray(arrays[reference])
-    if isinstance(reference, dict):  # means over residues, which follow one another
+    if isinstance(reference, dict):  # means over residues, whose atoms are consecutive
         changes = np.diff(arrays["resid"], prepend=arrays["resid"][:1]) != 0
         residues = np.cumsum(changes)
         return np.bincount(residues, arrays[reference["mean"]]) / np.bincount(residues)
@@ -354,7 +354,7 @@ def _referred(reference: Any, arrays: Mapping[str, Any]) -> np.ndarray:
 
 
 def _same(first: np.ndarray, second: np.ndarray) -> bool:
-    """True if numbers or texts are equal, also where they are NaN."""
+    """True if numbers or texts are equal; NaN equals NaN."""
     if first is second:
         return True
     first, second = np.asarray(first), np.asarray(second)
@@ -366,7 +366,7 @@ def _same(first: np.ndarray, second: np.ndarray) -> bool:
 
 
 def _numbers(values: np.ndarray) -> list[Any]:
-    """Numbers for JSON, which has no NaN; rows at equal distances are written as one."""
+    """Convert numbers for JSON, which has no NaN; equidistant numbers are written as a range."""
     if values.dtype.kind not in "fiu":
         return values.tolist()
     found: list[Any] = []
@@ -382,13 +382,13 @@ def _numbers(values: np.ndarray) -> list[Any]:
 
 
 def _parts(parts: Any) -> list[Any]:
-    """Numbers or names of parts for JSON."""
+    """Convert the numbers or names of parts for JSON."""
     parts = np.asarray(parts)
     return parts.tolist() if parts.dtype.kind in "US" else _numbers(parts)
 
 
 def _array(given: Sequence[Any]) -> np.ndarray:
-    """Numbers, or texts, of JSON."""
+    """Convert numbers or texts from JSON to an array."""
     values: list[Any] = []
     for one in given:
         row = isinstance(one, dict)
@@ -403,7 +403,7 @@ def _array(given: Sequence[Any]) -> np.ndarray:
 def _describe_image(
     image: Image, table: Table, arrays: Mapping[str, np.ndarray]
 ) -> JsonObject | None:
-    """Describe an image, if its values are an array, or follow from columns."""
+    """Describe an image if its values are an array, or can be computed from columns."""
     edges = image.x_edges, image.y_edges
     if sum(map(len, edges)) > MOST_NUMBERS:
         return None
@@ -427,7 +427,7 @@ def _describe_image(
 
 
 def _describe_states(states: States, arrays: Mapping[str, object]) -> JsonObject | None:
-    """Describe states, if an array has a letter for each, or a text for each row; or values."""
+    """Describe states if an array contains a letter for each, or a text per row; or values."""
     numbers = states.numbers
     if len(states.parts) > MOST_NUMBERS:
         return None
@@ -450,7 +450,7 @@ def _describe_states(states: States, arrays: Mapping[str, object]) -> JsonObject
 
 
 def _describe_values(states: States, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Describe values of parts, if an array has all of them, or columns those of each."""
+    """Describe values of parts if an array, or columns, contain them."""
     found = {name: vars(states)[name] for name in VALUE_FIELDS}
     found["parts"] = _parts(states.parts)
     for name, values in arrays.items():
@@ -461,7 +461,7 @@ def _describe_values(states: States, arrays: Mapping[str, Any]) -> dict[str, Any
 
 
 def _states_of(given: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> States:
-    """Make states, or values, from their description."""
+    """Make states or values from their description."""
     parts = _array(given["parts"])
     if "values" in given:
         values = given["values"]
@@ -483,7 +483,7 @@ def _states_of(given: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> St
 
 
 def _letters(values: np.ndarray, n_parts: int) -> np.ndarray | None:
-    """Letters of parts, shape (n_rows, n_parts); None where an array has no such letters."""
+    """Return letters of parts, shape (n_rows, n_parts); None if an array has no such letters."""
     if values.dtype.kind != "U" or not values.size:
         return None
     if values.ndim == 1:
@@ -497,7 +497,7 @@ def _letters(values: np.ndarray, n_parts: int) -> np.ndarray | None:
 def _grid(
     rule: JsonObject, image: JsonObject, arrays: Mapping[str, np.ndarray]
 ) -> np.ndarray | None:
-    """Put values of a column at the places of their keys; None where keys have no place."""
+    """Put the values of a column on a grid by their keys; None if a key is not on the grid."""
     places = []
     for k, key in enumerate(rule["keys"]):
         values = np.asarray(arrays[key], dtype=np.float64)
@@ -518,7 +518,7 @@ def _grid(
         return None
     grid = np.full(shape, np.nan)
     grid[places[0], places[1]] = arrays[rule["column"]]
-    if "diagonal" in rule:  # the columns are those above it
+    if "diagonal" in rule:  # the columns contain only the upper triangle
         if shape[0] != shape[1]:
             return None
         grid[places[1], places[0]] = arrays[rule["column"]]
@@ -527,7 +527,7 @@ def _grid(
 
 
 def table_of(described: JsonObject, arrays: Mapping[str, np.ndarray]) -> Table:
-    """Make the table of a figure from its description and the arrays of a file."""
+    """Make the table of a figure from its description and the arrays in a file."""
     if "panels" in described:
         panels = [table_of(one, arrays) for one in described["panels"]]
         y = {key: described[key] for key in ("y", "y_label") if key in described}

@@ -1,4 +1,4 @@
-"""Files of structures: PDB, GRO, XYZ and CRD, by MDAnalysis's writers, and mmCIF."""
+"""Structure files: PDB, GRO, XYZ and CRD with MDAnalysis's writers, and mmCIF."""
 
 import io
 import os
@@ -23,36 +23,36 @@ from paceline.errors import UnsupportedError, UnwritableError, warn
 from paceline.performance.number_format import amount, many
 from paceline.trajectory.write_frames import EncodedBlock, FramesToWrite, OrderedReceiver, Target
 
-#: Bytes of a file from which on its size is warned of.
+#: Size of a file above which a warning is issued, bytes.
 LARGE = 10**9
-#: Letters of chains, of which each segment has one.
+#: Chain letters in the order in which segments get them.
 CHAINS = ascii_letters[26:] + ascii_letters[:26] + digits
-#: Letters of a title.
+#: Maximum length of a title, characters.
 LONGEST_TITLE = 70
 
 
 class StructureFormat(NamedTuple):
-    """Format of a structure file: what it holds, and about how much room an atom takes."""
+    """Limits of a structure file format, and approximate size per atom."""
 
     name: str
-    #: Bytes of an atom, those of its velocity apart.
+    #: Bytes per atom, without velocity.
     bytes: int
-    #: Coordinates that it holds, Å.
+    #: Smallest and largest coordinates, Å.
     limits: tuple[float, float] = (-np.inf, np.inf)
-    #: Digits of numbers of atoms and residues.
+    #: Maximum number of digits in atom numbers and residue numbers.
     digits: tuple[int, int] = (10, 10)
-    #: Letters of names of atoms and residues.
+    #: Maximum number of letters in atom names and residue names.
     letters: tuple[int, int] = (8, 8)
-    #: Bytes of a velocity; 0 where it holds none.
+    #: Bytes per velocity; 0 if the format stores none.
     velocities: int = 0
     several: bool = True
-    #: Letters of a chain; 0 where it has none.
+    #: Maximum number of letters in a chain ID; 0 if the format stores none.
     chain: int = 0
 
 
 _PDB = StructureFormat("PDB", 81, (-999.9994, 9999.9994), (5, 4), (4, 4), chain=1)
 _CIF = StructureFormat("mmCIF", 110, letters=(7, 7), several=False, chain=4)
-#: Formats by the endings of their files.
+#: Formats by filename extension.
 STRUCTURES = {
     ".pdb": _PDB,
     ".ent": _PDB,
@@ -65,19 +65,19 @@ STRUCTURES = {
 
 
 class StructureFrame(NamedTuple):
-    """Atoms at one time: positions and velocities (float32, shape (n_atoms, 3), Å and Å/ps)."""
+    """Frame for a structure file: positions and velocities (float32, (n_atoms, 3), Å, Å/ps)."""
 
     positions: np.ndarray
-    #: Å and degrees, float32, shape (6,); None without a cell.
+    #: Cell lengths and angles, Å and degrees, float32, shape (6,); None without a cell.
     dimensions: np.ndarray | None
     velocities: np.ndarray | None = None
-    #: ps; None for a mean over frames.
+    #: Time, ps; None for a mean over frames.
     time: float | None = None
     step: int | None = None
 
 
 def format_of(path: str | os.PathLike) -> StructureFormat:
-    """Find the format of a structure file by its name."""
+    """Return the format of a structure file by its name."""
     found = STRUCTURES.get(Path(path).suffix.lower())
     if found is None:
         *others, last = STRUCTURES
@@ -89,40 +89,40 @@ def format_of(path: str | os.PathLike) -> StructureFormat:
 
 
 def check_structure(path: str | os.PathLike, atoms: Atoms, n_frames: int = 1) -> None:
-    """Raise where atoms cannot be written as a structure; warn of what is cut, and of the size."""
+    """Check that atoms can be written as a structure; warn of truncated names and of the size."""
     kind, name = format_of(path), os.fspath(path)
     if topology_of(atoms.universe) is None or attribute_of(atoms, "names") is None:
         raise UnsupportedError(
-            f"{name}: a structure has names of atoms, and these have none: give a topology with "
+            f"{name}: a structure needs names of atoms, but these have none: use a topology with "
             "names (-s)"
         )
     if n_frames > 1 and not kind.several:
         raise UnsupportedError(
-            f"{name}: {kind.name} holds one frame, and there are {n_frames}: choose one, or write "
+            f"{name}: {kind.name} stores one frame, but there are {n_frames}: select one, or write "
             ".pdb, .gro or .xyz"
         )
     cut = _cut(kind, atoms)
     if cut:
         warn(
-            f"{name}: {kind.name} cuts {' and '.join(cut)}: numbers and names in the file no "
-            "longer tell atoms apart, and only their order does"
+            f"{name}: {kind.name} truncates {' and '.join(cut)}: numbers and names in the file do "
+            "not identify atoms, only their order does"
             f"{'' if kind is _CIF else '; mmCIF (.cif) has no such limits'}"
         )
     if kind is _CIF and len(twice := chains_with_repeats(atoms, chain_ids(atoms, kind.chain))):
         warn(
-            f"{name}: residues of chain {', '.join(twice[:5])}{', …' * (len(twice) > 5)} have the "
-            "same numbers and names, and programs would put them together: they are numbered from 1"
+            f"{name}: residues of chain {', '.join(twice[:5])}{', …' * (len(twice) > 5)} have "
+            "equal numbers and names, and programs would merge them: they are numbered from 1"
         )
     size = kind.bytes * len(atoms) * n_frames
     if size > LARGE:
         warn(
-            f"{name}: about {amount(size)} of text; a trajectory (.xtc) beside one structure "
-            "(structure=, --structure) takes about a tenth"
+            f"{name}: about {amount(size)} of text; a trajectory (.xtc) with one structure "
+            "(structure=, --structure) needs about a tenth"
         )
 
 
 def _cut(kind: StructureFormat, atoms: Atoms) -> list[str]:
-    """Describe what a format holds in part: numbers and names that are too long for it."""
+    """Describe numbers and names that a format truncates."""
     resids = attribute_of(atoms, "resids")
     last = (len(atoms), 0 if resids is None else int(np.max(resids)))
     owners = ("atoms", "residues")
@@ -153,23 +153,23 @@ def structure_file(
     b_factors: np.ndarray | None = None,
     remarks: Sequence[str] = (),
 ) -> Iterator[Callable[[StructureFrame], None]]:
-    """Open a structure file, and yield what writes a frame; atoms are those of `check_structure`.
+    """Open a structure file; yield a function that writes a frame of the `check_structure` atoms.
 
-    `title` is followed by time and step, as GROMACS writes them. `b_factors`, shape (n_atoms,), and
-    `remarks` are written to PDB. The file is of `kind`, by default that of its name.
+    Time and step are appended to `title`, as in GROMACS. `b_factors`, shape (n_atoms,), and
+    `remarks` are written to PDB. The format is `kind`, by default that of the filename.
     """
     from MDAnalysis import Merge
 
     kind = kind or format_of(path)
     with warnings.catch_warnings():
-        # Attributes that a topology lacks have the defaults of the format.
+        # Missing attributes of the topology get the defaults of the format.
         warnings.simplefilter("ignore")
         system = Merge(atoms)
     if kind.chain:
         system.add_TopologyAttr("chainIDs", chain_ids(atoms, kind.chain))
     if kind.name == "PDB":
         segids = attribute_of(system.segments, "segids")
-        if segids is not None:  # the first letters of several may be the same
+        if segids is not None:  # truncated names of segments may be equal
             width = kind.letters[0]
             system.segments.segids = [one if len(one) <= width else "" for one in segids]
         if b_factors is not None:
@@ -192,14 +192,14 @@ def structure_file(
 
 
 def _title(title: str, found: StructureFrame) -> str:
-    """Join a title with time and step, as GROMACS has them."""
+    """Append time and step to a title, as in GROMACS."""
     time = "" if found.time is None or not np.isfinite(found.time) else f" t= {found.time:.5f}"
     step = "" if found.step is None else f" step= {found.step}"
     return f"{' '.join(title.split())[: LONGEST_TITLE - len(time) - len(step)]}{time}{step}"
 
 
 def chain_ids(atoms: Atoms, longest: int = 1) -> np.ndarray:
-    """Letters of each atom's chain: those of the topology, else of its segment, else others.
+    """Return the chain letters of atoms: from the topology, from segment names, or by number.
 
     Examples
     --------
@@ -239,9 +239,9 @@ def chain_ids(atoms: Atoms, longest: int = 1) -> np.ndarray:
 def _pdb(
     path: str, system: System, several: bool, remarks: Sequence[str]
 ) -> Iterator[Callable[[str], None]]:
-    """Write PDB: a TITLE and the frame's cell before each model, bonds as CONECT records.
+    """Write PDB: TITLE and cell before each model, and bonds as CONECT records.
 
-    Without a cell there is no CRYST1 record: MDAnalysis would write one of 1 Å.
+    A frame without cell gets no CRYST1 record; MDAnalysis would write a cell of 1 Å.
     """
     from MDAnalysis.coordinates.PDB import PDBWriter
 
@@ -269,7 +269,7 @@ def _pdb(
 
 
 def _bonded(system: System) -> Iterator[list[int]]:
-    """Number of each atom with bonds, followed by up to four of their numbers, from 1 on."""
+    """Yield the number of each atom with bonds and up to four bonded atoms, from 1."""
     bonds = attribute_of(system, "bonds")
     if bonds is None or len(bonds) == 0 or len(system.atoms) >= 10 ** _PDB.digits[0]:
         return
@@ -285,7 +285,7 @@ def _bonded(system: System) -> Iterator[list[int]]:
 def _gro(
     path: str, system: System, several: bool, remarks: Sequence[str]
 ) -> Iterator[Callable[[str], None]]:
-    """Write GRO, one frame after another, as GROMACS reads them."""
+    """Write GRO, one frame after another, as GROMACS reads it."""
     from MDAnalysis.coordinates.GRO import GROWriter
     from MDAnalysis.lib.util import NamedStream
 
@@ -343,7 +343,7 @@ def write_structures(
     b_factors: np.ndarray | None = None,
     remarks: Sequence[str] = (),
 ) -> None:
-    """Write all frames of a Universe, each with its cell; `named` is the name of the file later."""
+    """Write all frames of a Universe with their cells; `named` is the final name of the file."""
     frames, named = universe.trajectory, named or path
     check_structure(named, universe.atoms, len(frames))
     with structure_file(
@@ -360,7 +360,7 @@ def write_structures(
 
 
 def check_positions(path: str, kind: StructureFormat, positions: np.ndarray, frame: int) -> None:
-    """Raise where a format cannot hold a position."""
+    """Raise `UnwritableError` if a format cannot store a position."""
     low, high = kind.limits
     with np.errstate(invalid="ignore"):
         bad = ~((positions >= low) & (positions <= high) & np.isfinite(positions)).all(axis=1)
@@ -368,13 +368,13 @@ def check_positions(path: str, kind: StructureFormat, positions: np.ndarray, fra
         atom = int(bad.argmax())
         x, y, z = positions[atom].tolist()
         raise UnwritableError(
-            f"{path}: frame {frame}: atom {atom} is at ({x:g}, {y:g}, {z:g}) Å, and {kind.name} "
-            f"holds finite coordinates from {low:g} to {high:g} Å"
+            f"{path}: frame {frame}: atom {atom} is at ({x:g}, {y:g}, {z:g}) Å, but {kind.name} "
+            f"stores finite coordinates from {low:g} to {high:g} Å"
         )
 
 
 class StructureFrames(Target):
-    """File of structures, one after another."""
+    """Output file with several structures, one after another."""
 
     def __init__(self, path: str, format: str, n_atoms: int, *, overwrite: bool = False):
         super().__init__(path, n_atoms, overwrite=overwrite)
@@ -390,7 +390,7 @@ class StructureFrames(Target):
 
     @contextmanager
     def receiver(self) -> Iterator[OrderedReceiver]:
-        """Open the file for the time of a run: whole under its name afterwards, or not there."""
+        """Open the file during a run; it gets its name when it is complete."""
         several = self._frames.n_frames > 1
         with new_files([self._path], overwrite=self._overwrite) as [made]:
             with (
@@ -409,7 +409,7 @@ class StructureFrames(Target):
 
 @dataclass(frozen=True)
 class Snapshots(PerBlock):
-    """Worker part: checks positions of a block's frames, and puts all of a frame together."""
+    """Worker part that checks positions, and packs the data of each frame."""
 
     path: str
     format: StructureFormat
@@ -427,7 +427,7 @@ class Snapshots(PerBlock):
         )
 
     def compute_block(self, block: Block, first: int) -> EncodedBlock:
-        """Put the numbers of each frame together, after a check of its positions."""
+        """Check the positions of each frame, and pack its data."""
         found = np.zeros(len(block), self._dtype)
         found["dimensions"], found["positions"] = block.dimensions, block.positions
         for frame, positions in zip(block.frames.tolist(), found["positions"], strict=True):
@@ -451,7 +451,7 @@ class Snapshots(PerBlock):
 
 
 class FirstFrame:
-    """Structure of the first frame of a file that is written; workers send that along."""
+    """Structure of the first written frame, which workers send together with their blocks."""
 
     def __init__(self, path: str, atoms: Atoms, *, overwrite: bool, all_blocks: bool):
         check_structure(path, atoms)
@@ -461,17 +461,17 @@ class FirstFrame:
         self._found: tuple[int, EncodedBlock] | None = None
 
     def beside(self, part: PerBlock) -> PerBlock:
-        """Make the worker part that sends the first frame along with another one's blocks."""
+        """Make the worker part that adds the first frame to the blocks of another worker part."""
         return _WithFirst(part, self._part, self._all_blocks)
 
     @contextmanager
     def receiver(self, inner: Any) -> Iterator[Any]:
-        """Take the frame from blocks, and pass the rest on; write the structure at the end."""
+        """Extract the frame from blocks, pass on the rest, and write the structure at the end."""
         self._inner = inner
         with new_files([self._path], overwrite=self._overwrite) as [made]:
             yield self
             if self._found is None:
-                raise UnsupportedError(f"{self._path}: no frame has positions to be written")
+                raise UnsupportedError(f"{self._path}: no frame has positions to write")
             with (
                 writing_to(self._path),
                 structure_file(made, self._atoms, kind=format_of(self._path)) as write,
@@ -479,7 +479,7 @@ class FirstFrame:
                 write(next(self._part.snapshots(self._found[1])))
 
     def add(self, number: int, value: Any) -> None:
-        """Take a block."""
+        """Extract the frame from a block, and pass on the rest."""
         block, frame = value
         if frame is not None and (self._found is None or number < self._found[0]):
             self._found = number, frame
@@ -488,9 +488,9 @@ class FirstFrame:
 
 @dataclass(frozen=True)
 class _WithFirst(PerBlock):
-    """Worker part: adds the first frame with positions to the results of another one.
+    """Worker part that adds the first frame with positions to the results of another one.
 
-    Only the first block has it, unless frames may be left out or have no positions.
+    Only the first block is searched, unless frames may be left out or have no positions.
     """
 
     part: PerBlock

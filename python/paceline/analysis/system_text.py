@@ -1,4 +1,4 @@
-"""Sentences on a system and the frames of a run: what it holds, and from when to when."""
+"""Sentences that describe a system, and the frames and times of a run."""
 
 import numpy as np
 
@@ -7,14 +7,14 @@ from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
 from paceline.contract.atoms import System, has_attribute
 from paceline.performance.number_format import joined, many
 
-#: Kinds of residues that are named, at most.
+#: Maximum number of kinds of residues that are named.
 MOST_KINDS = 6
-#: Units of times: their lengths in ps, and the times, ps, from which on they are used.
+#: Units of time: length in ps, and smallest time in ps for which the unit is used.
 TIME_UNITS = (("µs", 1e6, 1e6), ("ns", 1e3, 1e4), ("ps", 1.0, 0.0))
 
 
 def describe_system(universe: System) -> str:
-    """Describe the molecules of a system, as "a protein of 214 residues and 11,084 waters"."""
+    """Describe the molecules of a system, such as "a protein of 214 residues and 11,084 waters"."""
     residues = universe.residues
     rest = np.ones(len(residues), dtype=bool)
     parts = []
@@ -47,7 +47,7 @@ def _a(noun: str) -> str:
 
 
 def _residues(universe: System, selection: str, among: np.ndarray) -> np.ndarray:
-    """Indices of residues with atoms of a selection; none where the topology has no names."""
+    """Indices of residues with atoms of a selection; empty if the topology has no names."""
     try:
         found = np.unique(universe.select_atoms(selection).resindices)
     except AttributeError:
@@ -63,19 +63,19 @@ def describe_span(frames: np.ndarray, times: np.ndarray | None) -> str:
     >>> describe_span(np.arange(98), np.arange(98) + 1.0)
     '98 frames from 1 to 98 ps, 1 ps apart'
     >>> describe_span(np.array([0, 1, 3]), np.array([0.0, 5e5, 1.5e6]))
-    '3 frames from 0 to 1.5 µs, at unequal distances'
+    '3 frames from 0 to 1.5 µs, at unequal intervals'
     """
     n_frames = many(len(frames), "frame")
     known = times[np.isfinite(times)] if times is not None else np.empty(0)
     if len(known) == 0:
         ends = f"number {frames[0]:,}" if len(frames) == 1 else f"{frames[0]:,} to {frames[-1]:,}"
-        return f"{n_frames}, {ends}, whose times are not known"
+        return f"{n_frames}, {ends}, whose times are unknown"
     if len(known) == 1 or known.max() == known.min():
         return f"{n_frames} at {_time(known[0])}"
     steps = np.diff(known)
-    # Files keep times in single precision.
+    # Files store times in single precision.
     even = np.ptp(steps) <= max(1e-6 * np.abs(known).max(), 1e-3 * abs(steps[0]))
-    apart = f"{_time(float(np.median(steps)))} apart" if even else "at unequal distances"
+    apart = f"{_time(float(np.median(steps)))} apart" if even else "at unequal intervals"
     unit, length = _unit(known.max())
     low, high = (f"{value / length:.6g}" for value in (known.min(), known.max()))
     return f"{n_frames} from {low} to {high} {unit}, {apart}"

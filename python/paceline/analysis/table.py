@@ -1,4 +1,4 @@
-"""Tables of results: columns by title, and what figures show of them."""
+"""Tables of results: columns by title, with a description of the figure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,15 +8,15 @@ import numpy as np
 from paceline.analysis.uncertainty import SeriesMean, mean_of_series
 from paceline.contract.atoms import Atoms, Residues, attribute_of, has_attribute
 
-#: Rows of a table of what is there most often, at most.
+#: Maximum number of rows in a frequency table.
 MOST_FREQUENT = 1000
-#: Rows of a bar code of what is there most often, at most.
+#: Maximum number of rows in a bar code of the most frequent items.
 MOST_MARKED = 20
-#: Parts of a map, at most.
+#: Maximum number of parts in a map.
 MOST_MAPPED = 200
-#: Parts of a map, at most, that have their names beside them; others are numbered.
+#: Maximum number of parts in a map with names; in larger maps, parts are numbered.
 MOST_NAMED = 60
-#: Error of times that is taken for rounding, relative to the largest.
+#: Relative error of times that counts as rounding, with respect to the largest time.
 ROUNDING = 1e-6
 
 
@@ -24,10 +24,11 @@ ROUNDING = 1e-6
 class States:
     """States or values of residues, or of other parts, in each row of a table, drawn as colours.
 
-    `numbers`, shape (n_rows, n_parts), are indices in `names`, pairs of a name and its colour, or
-    -1 for none. `parts` are the numbers of the parts, or their names, and `label` is that of the
-    ordinate. Without `names`, `numbers` are values, or NaN for none, in the `colours` of a scale,
-    and `bar` is the label of that, which begins at `low`, or at the lowest value.
+    `parts` are the numbers or names of the parts, and `label` is the label of the y axis. For
+    states, `numbers`, shape (n_rows, n_parts), are indices in `names`, or -1 for none. `names` are
+    pairs of a name and its colour. For values, `names` is empty, and `numbers` are values, or NaN
+    for none. They are drawn with the colour scale `colours`, which begins at `low` or at the
+    smallest value. `bar` is the label of the scale.
     """
 
     numbers: np.ndarray
@@ -41,12 +42,13 @@ class States:
 
 @dataclass(frozen=True)
 class Image:
-    """Numbers on a grid, to be drawn as colours.
+    """Values on a grid, drawn as colours.
 
-    `values`, shape (n_x, n_y), lie between `x_edges` and `y_edges`; those that are NaN stay white.
-    `x_label`, `y_label` and `label`, that of the colours, have units. Rows and columns that are
-    atoms or residues have numbers of these as `parts`, and `x_edges` count them. `note` stands
-    above the figure. `limits` are those of the colours. Axes that are `equal` have one scale.
+    `values`, shape (n_x, n_y), are between `x_edges` and `y_edges`; NaN values stay white. The axis
+    labels `x_label` and `y_label`, and the label of the colours, `label`, contain units. If rows
+    and columns are atoms or residues, `parts` are their numbers, and `x_edges` count them. `note`
+    is shown above the figure. `limits` are the limits of the colours. With `equal`, both axes have
+    the same scale.
     """
 
     values: np.ndarray
@@ -64,25 +66,25 @@ class Image:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of equal length by title, and those that make a figure.
+    """Columns of equal length by title, with a description of the figure.
 
-    `x` is the column along the abscissa, `y` maps columns along the ordinate to their legends, and
-    `y_label` is the label of the ordinate, unit included. Where `drawn` is given, figures show
-    that table, and where `states` or an `image` are, these. With `points`, they have points instead
-    of lines. Angles of a full turn and numbers of clusters have `no_mean`, and are points, too.
-    `profile` is the table of means over frames, such as those of residues. Rows of several runs are
-    compared by `keys`, by default `x`. Of a `partial` table, the results hold more. With `ticks`,
-    the abscissa counts rows that have these names. With `bars`, the names along `x` stand at bars.
-    Columns that are `counts` have whole numbers, or NaN in frames that were left out. Where times
-    are not known (`times_known`), frames are along the abscissa. `notes` are
-    sentences on single numbers that the columns give, such as an integral with its interval.
-    `bands` map columns along the ordinate to those of half the widths of their 95 % intervals.
-    Where there are `panels`, figures show these tables one above the other, along one abscissa.
-    Columns of `right` have an ordinate of their own, with `right_label`. Points have the colours of
-    the column `colour`. If both axes are angles of a full `turn`, from one to another, they are a
-    square, in which the regions of a `reference` are drawn. `stacks` name columns of the whole
-    table that are one column of the figure, one after another. Figures of a `logarithmic` table
-    have logarithmic axes. Sentences name the columns of `headlines` before the others.
+    `x` is the column on the x axis. `y` maps the columns on the y axis to their legends, and
+    `y_label` is the label of the y axis with unit. Figures show the table `drawn`, `states` or an
+    `image` instead of the columns if one of these is set. With `points`, points are drawn instead
+    of lines. `no_mean` marks values without a meaningful mean, such as periodic angles and numbers
+    of clusters; they are drawn as points, too. `profile` is a table of means over frames, for
+    example of residues. `keys` are the columns by which rows of several runs are compared, by
+    default `x`. A table is `partial` if the results contain more data. `ticks` are names of the
+    rows, which the x axis counts. With `bars`, the names in `x` label bars. Columns in `counts`
+    contain integers, or NaN in frames that were left out. If times are unknown (`times_known`),
+    frame numbers are on the x axis. `notes` are sentences on single values, such as an integral
+    with its interval. `bands` map columns on the y axis to columns of half the widths of their
+    95 % intervals. With `panels`, figures show these tables one above the other, with a common x
+    axis. Columns in `right` have a second y axis with the label `right_label`. The column `colour`
+    sets the colours of points. If both axes are periodic angles, `turn` is their range, the axes
+    are square, and regions of a `reference` are drawn. `stacks` list columns of the whole table
+    that form one column of the figure, one after another. With `logarithmic`, both axes are
+    logarithmic. Sentences name the columns of `headlines` first.
     """
 
     columns: Mapping[str, np.ndarray]
@@ -114,7 +116,7 @@ class Table:
     headlines: Sequence[str] = ()
 
     def cells(self, title: str, rows: slice = slice(None)) -> list[object]:
-        """Numbers or names of some rows of a column, those of counts without a decimal point."""
+        """Numbers or names in some rows of a column; counts are integers."""
         found = self.columns[title][rows].tolist()
         if title in self.counts:
             return [value if value != value else int(value) for value in found]
@@ -122,14 +124,14 @@ class Table:
 
     @property
     def is_series(self) -> bool:
-        """True if rows are frames, or steps of a simulation."""
+        """True if rows are frames or simulation steps."""
         return self.x.startswith(("time", "step"))
 
     @property
     def abscissa(self) -> str:
-        """Column along the abscissa of figures.
+        """Title of the column on the x axis of figures.
 
-        It is that of the numbers of frames where times are not known, or all the same.
+        It is the column of frame numbers if times are unknown or all equal.
         """
         if self.is_series and "frame" in self.columns:
             if not self.times_known:
@@ -143,7 +145,7 @@ class Table:
 
     @property
     def title(self) -> str:
-        """Title of a figure, by the labels of its axes without their units.
+        """Title of a figure, from the labels of its axes without units.
 
         Examples
         --------
@@ -161,7 +163,7 @@ class Table:
         return f"{of[0].upper() + of[1:] if is_word else of} against {' and '.join(along)}"
 
     def with_panels_of_units(self, labels: Mapping[str, str] | None = None) -> "Table":
-        """Draw the columns along the ordinate in panels, one for each of their units."""
+        """Make a table whose figure has one panel for each unit of the columns on the y axis."""
         titles = {title: name_and_unit(title)[1] for title in self.y}
         units = list(dict.fromkeys(titles.values()))
         if len(units) < 2:
@@ -174,18 +176,18 @@ class Table:
         return replace(self, panels=panels)
 
     def without_times(self) -> "Table":
-        """Make the same table for frames whose times are not known."""
+        """Make the same table for frames with unknown times."""
         drawn = None if self.drawn is None else self.drawn.without_times()
         panels = [one.without_times() for one in self.panels]
         return replace(self, times_known=False, drawn=drawn, panels=panels)
 
     @property
     def answering(self) -> list[str]:
-        """Columns along the ordinate, in the order in which sentences name them."""
+        """Columns on the y axis, in the order in which sentences name them."""
         return sorted(self.y, key=lambda title: title not in self.headlines)
 
     def means(self, titles: Sequence[str] | None = None) -> dict[str, SeriesMean]:
-        """Mean of each series in time, or of some, by title; empty where frames are unordered."""
+        """Mean of each or of some time series, by title; empty if frames are unordered."""
         if self.no_mean or not self.is_series:
             return {}
         times = np.asarray(self.columns[self.x], dtype=float)
@@ -195,10 +197,10 @@ class Table:
 
 
 def rounding_of(times: np.ndarray) -> float:
-    """Difference of times that is taken for rounding.
+    """Maximum difference of times that counts as rounding.
 
-    Files keep times, or the time between frames, in single precision and units of their own: 95 ps
-    may be 94.99999 ps. But a tenth of the time between frames is no rounding.
+    Files store times, or the time between frames, in single precision and various units, so 95 ps
+    may be read as 94.99999 ps. A tenth of the time between frames or more is not rounding.
     """
     known = times[np.isfinite(times)]
     if len(known) == 0:
@@ -207,9 +209,9 @@ def rounding_of(times: np.ndarray) -> float:
 
 
 def matching_rows(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Rows of two columns of times, or of frames, that are equal but for rounding.
+    """Return the rows of two columns of times or frame numbers that are equal within rounding.
 
-    None is returned where one has equal values; NaN matches nothing.
+    Returns None if a column contains equal values; NaN matches nothing.
 
     Examples
     --------
@@ -233,22 +235,23 @@ def matching_rows(first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray, np
 
 
 def name_and_unit(title: str) -> tuple[str, str]:
-    """Split the title of a column, as "time (ps)"; "g(r)" has no unit."""
+    """Split the title of a column, such as "time (ps)", into name and unit; "g(r)" has no unit."""
     name, blank, unit = title.rpartition(" (")
     return (name, unit[:-1]) if blank and unit.endswith(")") else (title, "")
 
 
 def with_gaps(counts: np.ndarray, left_out: np.ndarray) -> np.ndarray:
-    """Put NaN in the places of frames that were left out; without any, counts stay integers."""
+    """Insert NaN for frames that were left out; without such frames, counts stay integers."""
     return np.where(left_out, np.nan, counts) if left_out.any() else counts
 
 
 def along_residues(
     residues: Residues, values: Mapping[str, np.ndarray], label: str
 ) -> Table | None:
-    """Put values of residues, by title, along their numbers; None for a single residue.
+    """Make a profile of values of residues along their numbers; None for a single residue.
 
-    A row of NaN is where numbers do not increase, as between chains: lines end there.
+    A row of NaN is inserted where numbers do not increase, such as between chains, so that lines
+    are interrupted.
     """
     if not has_attribute(residues, "resids") or len(residues) < 2:
         return None
@@ -266,7 +269,7 @@ def fractions_of_frames(
     counts: np.ndarray,
     n_frames: int,
 ) -> Table:
-    """Tabulate things of a kind by their labels, and in how many of the frames each is."""
+    """Make a table of items by label, with the fraction of frames in which each item occurs."""
     title = "fraction of frames"
     found = {kind: np.array(labels, dtype=str), **columns}
     found |= {"frames": counts, title: counts / (n_frames or np.nan)}
@@ -274,7 +277,7 @@ def fractions_of_frames(
 
 
 def numbers_of(residues: Residues) -> np.ndarray:
-    """Numbers of residues, with their insertion codes where there are any, as "163A"."""
+    """Numbers of residues, with insertion codes if there are any, such as "163A"."""
     numbers, codes = residues.resids, attribute_of(residues, "icodes")
     if codes is None or not any(codes):
         return numbers
@@ -282,9 +285,9 @@ def numbers_of(residues: Residues) -> np.ndarray:
 
 
 def telling_columns(residues: Residues, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Tell residues apart where numbers repeat: insertion codes, segments, or indices.
+    """Return columns that distinguish residues with equal numbers, such as insertion codes.
 
-    `rows` are rows of a table, as places among the residues, by what their titles begin with.
+    `rows` are indices of the residues in the rows of a table, by the beginnings of the titles.
     """
     if not has_attribute(residues, "resids"):
         return {}
@@ -306,7 +309,7 @@ def telling_columns(residues: Residues, rows: Mapping[str, np.ndarray]) -> dict[
 
 
 def atom_labels(atoms: Atoms) -> list[str]:
-    """Name atoms by residue and name, as "LYS 13 NZ"; with segment where others are named so."""
+    """Name atoms by residue and name, such as "LYS 13 NZ"; with segment if names are ambiguous."""
     names = names_of(atoms)
     if not any(has_attribute(atoms, name) for name in ("resnames", "resids")):
         return [f"{name}" for name in names]
@@ -317,9 +320,9 @@ def atom_labels(atoms: Atoms) -> list[str]:
 
 
 def residue_labels(residues: Residues, indices: np.ndarray) -> dict[int, str]:
-    """Name some residues, as "LYS 13"; with segment, or index, where others have that name."""
+    """Name some residues, such as "LYS 13"; with segment or index if names are ambiguous."""
     some = residues[indices]
-    # Others may have the names of these, too.
+    # Consider the other residues of the Universe, too.
     rivals = np.arange(len(residues))
     if has_attribute(residues, "resids"):
         rivals = np.flatnonzero(np.isin(residues.resids, some.resids))
@@ -345,10 +348,10 @@ def residue_labels(residues: Residues, indices: np.ndarray) -> dict[int, str]:
 
 
 def part_labels(names: Sequence[str], numbers: np.ndarray) -> np.ndarray:
-    """Labels of the parts of a map: names of a few, else numbers."""
+    """Labels for the parts of a map: names if there are few parts, otherwise numbers."""
     return np.array(names, dtype=str) if len(names) <= MOST_NAMED else np.asarray(numbers)
 
 
 def names_of(atoms: Atoms) -> np.ndarray:
-    """Names of atoms, or their indices where the topology has none."""
+    """Names of atoms, or their indices if the topology has no names."""
     return atoms.names if has_attribute(atoms, "names") else atoms.indices

@@ -1,6 +1,6 @@
-"""Compare all pairs of frames in tiles, squares of pairs, by RMSD or by a function.
+"""Compare all pairs of frames in square tiles, by RMSD or by a user's function.
 
-Positions are those that one pass over the frames has collected.
+One pass over the frames has collected the positions.
 """
 
 import math
@@ -14,18 +14,18 @@ from paceline.block import Block
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.engine.parts import allocate_results
 
-#: Frames along an edge of a tile, at least, mostly, and at most.
+#: Minimum, usual and maximum number of frames along an edge of a tile.
 SMALLEST_TILE, TILE, LARGEST_TILE = 32, 256, 512
-#: Positions of the frames along an edge, at most, bytes.
+#: Maximum size of the positions of the frames along an edge, bytes.
 TILE_BYTES = 8 * 2**20
 
 Metric = Callable[..., float]
 
 
 class Positions(PerFrame):
-    """Worker part that collects positions."""
+    """Worker part that returns positions."""
 
-    returns_new = True  # a block is decoded into arrays of its own
+    returns_new = True  # each block is decoded into new arrays
 
     def compute(self, block: Block) -> np.ndarray:
         """Return positions, shape (n_frames, n_atoms, 3)."""
@@ -33,7 +33,7 @@ class Positions(PerFrame):
 
 
 class PairRmsds:
-    """Worker part: the RMSDs of the frames of two parts."""
+    """Worker part: RMSDs between the frames of two parts."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class PairRmsds:
         return {**vars(self), "_kernel": None}
 
     def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
-        """Return the distances of each frame of one part from each of the other one."""
+        """Return the distances between all frames of one part and all frames of the other."""
         if self._kernel is None:
             self._kernel = _core.PairRmsd(*self._arguments, superposition=self._superposition)
         found = np.zeros((len(first), len(second)), self._dtype)
@@ -61,28 +61,28 @@ class PairRmsds:
 
 
 class PairMetrics:
-    """Worker part: the distances of the frames of two parts by a user's function."""
+    """Worker part: distances between the frames of two parts by a user's function."""
 
     def __init__(self, metric: Metric, weights: object, cutoff: float, dtype: np.dtype):
         self._metric, self._weights = metric, weights
         self._cutoff, self._dtype = cutoff, dtype
 
     def compute(self, size: int, first: np.ndarray, second: np.ndarray) -> tuple[np.ndarray]:
-        """Return the distances of each frame of one part from each of the other one."""
+        """Return the distances between all frames of one part and all frames of the other."""
         found = np.full((len(first), len(second)), np.nan)
         rows, columns = (np.flatnonzero(~left_out(some)) for some in (first, second))
         for i in rows:
             for j in columns:
-                # Each call gets arrays of its own, which it may change.
+                # Pass copies, which the function may modify.
                 pair = first[i].astype(np.float64), second[j].astype(np.float64)
-                # A number: what a function without return gives would be NaN.
+                # float() raises an error for a function that returns None; NumPy would store NaN.
                 found[i, j] = float(self._metric(*pair, weights=self._weights))
         found[found <= self._cutoff] = 0
         return (_whole(found.astype(self._dtype), size),)
 
 
 def _whole(distances: np.ndarray, size: int) -> np.ndarray:
-    """Fill up a tile at an edge of the matrix: all have the same size."""
+    """Pad a tile at the edge of the matrix, so that all tiles have the same size."""
     if distances.shape == (size, size):
         return distances
     tile = np.zeros((size, size), distances.dtype)
@@ -101,7 +101,7 @@ class TileParts(OverParts):
         self.n_parts = len(self._tiles)
 
     def frames(self, number: int) -> tuple[slice, slice]:
-        """Frames of the rows and columns of a tile."""
+        """Ranges of frames in the rows and in the columns of a tile."""
         first, second = (
             slice(k * self.size, min((k + 1) * self.size, len(self.rows)))
             for k in self._tiles[number]
@@ -109,24 +109,24 @@ class TileParts(OverParts):
         return first, second
 
     def describe(self, number: int, frames: np.ndarray) -> str:
-        """Name the frames of a tile, in error messages."""
+        """Describe the frames of a tile for error messages."""
         parts = (frames[some] for some in self.frames(number))
         first, second = (f"{some[0]} to {some[-1]}" for some in parts)
         return f"pairs of frames {first}" + ("" if first == second else f" with {second}")
 
     def arguments(self, number: int) -> tuple[object, ...]:
-        """Size of a tile, and positions of the frames of its rows and columns."""
+        """Return the size of a tile, and positions of the frames of its rows and columns."""
         first, second = self.frames(number)
         return self.size, self.rows[first], self.rows[second]
 
 
 class Tiles(TileParts):
-    """Parts of a symmetric matrix of all pairs of frames.
+    """Symmetric matrix of all pairs of frames, computed by tiles.
 
     Attributes
     ----------
     matrix : numpy.ndarray
-        Shape (n, n), or (n (n - 1) / 2,) if it is condensed.
+        Matrix of shape (n, n), or (n (n - 1) / 2,) if condensed.
     """
 
     def __init__(self, rows: np.ndarray, worker: Any, dtype: np.dtype, *, condensed: bool):
@@ -137,7 +137,7 @@ class Tiles(TileParts):
         self.matrix = allocate_results(shape, dtype)
 
     def put(self, number: int, *values: np.ndarray) -> None:
-        """Put a tile in its places."""
+        """Write a tile into the matrix."""
         (tile,) = values
         first, second = self.frames(number)
         tile = np.ascontiguousarray(tile[: first.stop - first.start, : second.stop - second.start])
@@ -148,7 +148,7 @@ class Tiles(TileParts):
         _core.put_tile(self.matrix, self._n, tile, first.start, second.start)
 
     def get(self, number: int) -> tuple[np.ndarray]:
-        """Return a tile that was put."""
+        """Return a tile that was written."""
         first, second = self.frames(number)
         tile = np.zeros((self.size, self.size), self.matrix.dtype)
         if self._condensed:
@@ -161,7 +161,7 @@ class Tiles(TileParts):
         return (tile,)
 
     def _pairs(self, first: slice, second: slice) -> Iterator[tuple[slice, slice]]:
-        """Yield, for each row of a tile, its pairs in the condensed matrix and its columns."""
+        """Yield, for each row of a tile, its slice in the condensed matrix and its columns."""
         for row in range(first.start, first.stop):
             begin = max(second.start, row + 1)
             before = row * self._n - row * (row + 1) // 2 - row - 1
@@ -170,7 +170,7 @@ class Tiles(TileParts):
 
 
 def tile_size(n_frames: int, frame_bytes: int) -> int:
-    """Choose the frames along an edge of a tile, by the frames alone.
+    """Choose the number of frames along an edge of a tile, independent of the workers.
 
     Examples
     --------
@@ -181,11 +181,11 @@ def tile_size(n_frames: int, frame_bytes: int) -> int:
     """
     few = SMALLEST_TILE * math.ceil(n_frames / (8 * SMALLEST_TILE))
     held = TILE_BYTES // frame_bytes // SMALLEST_TILE * SMALLEST_TILE
-    # Of more frames there are many tiles, and a call for each.
+    # With many frames, larger tiles reduce the number of calls.
     largest = LARGEST_TILE if n_frames >= 32 * LARGEST_TILE else TILE
     return max(SMALLEST_TILE, min(largest, few, held))
 
 
 def left_out(frames: np.ndarray) -> np.ndarray:
-    """True for frames with a number that is NaN."""
+    """Mask of the frames that contain NaN."""
     return np.isnan(frames).any(axis=tuple(range(1, frames.ndim)))

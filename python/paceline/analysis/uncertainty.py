@@ -1,4 +1,4 @@
-"""Means of series in time and between replicas, and how well they are known."""
+"""Means over time and between replicas, with their uncertainty."""
 
 import math
 from collections.abc import Sequence
@@ -7,37 +7,37 @@ from typing import Any
 
 import numpy as np
 
-#: Independent values from which on a mean counts as converged.
+#: Minimum number of independent values of a converged mean.
 ENOUGH = 50
-#: The correlation is summed at least up to so many frames, and then until it is 0 for the first
-#: time.
+#: Minimum number of frames over which the autocorrelation is summed. Beyond it, the sum ends where
+#: the autocorrelation first reaches 0.
 LEAST_LAG = 3
-#: Level of the interval, and of the test for correlated blocks.
+#: Confidence levels of the interval, and of the test for correlated blocks.
 LEVEL, BLOCK_LEVEL = 0.95, 0.99
-#: Numbers below or above are written with a power of 10.
+#: Numbers below the first or above the second value are written with a power of 10.
 LEAST_PLAIN, MOST_PLAIN = 1e-3, 1e7
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
 class SeriesMean:
-    """Mean of a series, and how well it is known.
+    """Mean of a time series, with its uncertainty.
 
     Attributes
     ----------
     mean : float
         Arithmetic mean, in the unit of the series.
     n_values : int
-        Number of values; those that are NaN do not count.
+        Number of values, without NaN.
     inefficiency : float
-        Statistical inefficiency g: one of so many values is independent; NaN for less than 4.
+        Statistical inefficiency g: one of g values is independent; NaN for less than 4 values.
     error : float
         Standard error of the mean.
     interval : float
-        Half of the width of the 95 % interval of the mean, by Student's t; NaN where all values are
-        equal, whose variation is not known.
+        Half the width of the 95 % interval of the mean, by Student's t; NaN if all values are
+        equal, because their variance is unknown.
     block_error : float
-        Standard error by blocks, for comparison.
+        Standard error by block averaging, for comparison.
     """
 
     mean: float
@@ -54,14 +54,14 @@ class SeriesMean:
 
     @property
     def converged(self) -> bool:
-        """True from 50 independent values on: below, the error itself is hardly known."""
+        """True for at least 50 independent values; with fewer, the error itself is unreliable."""
         return self.n_independent >= ENOUGH
 
     def __str__(self) -> str:
         return self.with_unit("")
 
     def with_unit(self, unit: str) -> str:
-        """Write the mean with its unit and interval, and how well it is known."""
+        """Format the mean with unit, interval, number of values and convergence."""
         end = unit if unit in ("", "°") else f" {unit}"
         if self.n_values == 1:
             return f"{_digits(self.mean, 4)}{end}, a single value: no error"
@@ -90,27 +90,28 @@ class SeriesMean:
 
 
 def mean_of_series(values: np.ndarray, *, blocks: bool = True) -> SeriesMean:
-    r"""Estimate the mean of a series in time, and its error.
+    r"""Estimate the mean of a time series, and its error.
 
     The statistical inefficiency is (Chodera, Swope, Pitera, Seok & Dill 2007, J. Chem. Theory
     Comput. 3, 26, eq. 6 and 7)
 
     $$g = 1 + 2 \sum_{t=1}^{N-1} \left(1 - \frac{t}{N}\right) C(t)$$
 
-    with the normalised autocorrelation C, up to where it is 0 for the first time. The standard
-    error is $\sqrt{s^2 g / N}$, with the variance $s^2$ of N / g independent values.
+    with the normalised autocorrelation C, up to where C first reaches 0. The standard error is
+    $\sqrt{s^2 g / N}$, with the variance $s^2$ of N / g independent values.
 
     Parameters
     ----------
     values : numpy.ndarray, shape (n_values,)
-        At equal intervals. Values that are NaN are left out, as if the others were neighbours.
+        Values at equal intervals. NaN values are removed, and the remaining values count as
+        consecutive.
     blocks : bool
-        Estimate the error by blocks, too, which takes most of the time; else it is NaN.
+        Also estimate the error by block averaging, which takes most of the time; otherwise NaN.
 
     Returns
     -------
     SeriesMean
-        NaN where there is no value; errors are NaN for less than 4 values.
+        Mean and errors; NaN without values, and errors are NaN for less than 4 values.
 
     Examples
     --------
@@ -134,7 +135,7 @@ def mean_of_series(values: np.ndarray, *, blocks: bool = True) -> SeriesMean:
     if np.ptp(values) == 0:
         return SeriesMean(mean, n, 1.0, 0.0, np.nan, 0.0)
     inefficiency = _inefficiency(deviations / np.sqrt(variance))
-    # That of so few independent values, about a mean that is made of them.
+    # Correct the variance for the mean of few independent values.
     variance /= 1 - min(inefficiency / n, 0.5)
     error = float(np.sqrt(variance * inefficiency / n))
     interval = float(students_t(n / inefficiency - 1)) * error
@@ -144,16 +145,16 @@ def mean_of_series(values: np.ndarray, *, blocks: bool = True) -> SeriesMean:
 
 @dataclass(frozen=True)
 class ReplicaMean:
-    """Mean over replicas, each of which counts as one value, and how well it is known.
+    """Mean over replicas with equal weights, and its uncertainty.
 
     Attributes
     ----------
     mean : numpy.ndarray of float64
-        Arithmetic mean of the replicas' values, in their unit; of any shape.
+        Arithmetic mean of the replicas' values, in their unit; any shape.
     n_replicas : numpy.ndarray of int64
-        Number of replicas that have a value.
+        Number of replicas with a value.
     deviation : numpy.ndarray of float64
-        Standard deviation between replicas; NaN for less than two.
+        Standard deviation between replicas; NaN for less than two replicas.
     """
 
     mean: np.ndarray
@@ -168,10 +169,10 @@ class ReplicaMean:
 
     @property
     def interval(self) -> np.ndarray:
-        """Half of the width of the 95 % interval, by Student's t of n - 1 degrees of freedom.
+        """Half the width of the 95 % interval, by Student's t with n - 1 degrees of freedom.
 
-        NaN for less than two replicas, and where all have the same value, which gives no estimate
-        of the variation.
+        NaN for less than two replicas, and if all replicas have the same value, because their
+        variance is unknown.
         """
         return np.where(self.deviation > 0, students_t(self.n_replicas - 1) * self.error, np.nan)[
             ()
@@ -193,29 +194,29 @@ class ReplicaMean:
 
     @property
     def short(self) -> str:
-        """Mean and interval as in a legend; a single number has no interval."""
+        """Mean and interval as in a legend; only for a single number."""
         if np.isnan(self.interval):
             return f"mean {_digits(self.mean, 4)}, {self._why_none}"
         return f"mean {with_error(float(self.mean), float(self.interval))} (95 %)"
 
 
 def mean_of_replicas(values: Sequence[float] | np.ndarray) -> ReplicaMean:
-    r"""Estimate a mean over replicas, independent simulations of one system.
+    r"""Estimate a mean over replicas, which are independent simulations of one system.
 
     $$\bar x \pm t_{n-1} \, s / \sqrt n$$
 
     with the mean $\bar x$ and the standard deviation $s$ of the n replicas' values, and Student's t
-    of two-sided 95 %. Frames of a replica do not count one by one: give its mean over frames.
+    for two-sided 95 %. Each replica is one value: pass its mean over frames.
 
     Parameters
     ----------
     values : numpy.ndarray, shape (n_replicas, ...)
-        A number of each replica, or arrays of them. NaN stands for a replica that has no value.
+        One number or array for each replica. NaN marks a replica without a value.
 
     Returns
     -------
     ReplicaMean
-        Of shape (...); NaN where no replica has a value.
+        Mean of shape (...); NaN if no replica has a value.
 
     Examples
     --------
@@ -236,16 +237,16 @@ def mean_of_replicas(values: Sequence[float] | np.ndarray) -> ReplicaMean:
 
 @dataclass(frozen=True)
 class GroupDifference:
-    """Difference of the means of two groups of replicas, and how well it is known.
+    """Difference of the means of two groups of replicas, and its uncertainty.
 
     Attributes
     ----------
     difference : numpy.ndarray of float64
-        Mean of the second group minus that of the first.
+        Mean of the second group minus mean of the first group.
     error : numpy.ndarray of float64
-        Its standard error; NaN where a group has less than two replicas.
+        Standard error of the difference; NaN if a group has less than two replicas.
     n_free : numpy.ndarray of float64
-        Degrees of freedom; NaN where the replicas of a group have one value.
+        Degrees of freedom; NaN if all replicas of a group have the same value.
     """
 
     difference: np.ndarray
@@ -254,7 +255,7 @@ class GroupDifference:
 
     @property
     def interval(self) -> np.ndarray:
-        """Half of the width of the 95 % interval, by Welch's t; NaN where a group has none."""
+        """Half the width of the 95 % interval, by Welch's t; NaN if a group has no interval."""
         return students_t(self.n_free) * self.error
 
     def __str__(self) -> str:
@@ -268,7 +269,7 @@ class GroupDifference:
 
 
 def difference_of_groups(first: ReplicaMean, second: ReplicaMean) -> GroupDifference:
-    r"""Estimate the difference of two groups, whose replicas may vary by different amounts.
+    r"""Estimate the difference of two groups of replicas, which may have unequal variances.
 
     $$\bar x_2 - \bar x_1 \pm t_\nu \sqrt{s_1^2 / n_1 + s_2^2 / n_2}$$
 
@@ -278,12 +279,12 @@ def difference_of_groups(first: ReplicaMean, second: ReplicaMean) -> GroupDiffer
     Parameters
     ----------
     first, second : ReplicaMean
-        Means of one shape.
+        Means of equal shape.
 
     Returns
     -------
     GroupDifference
-        The second minus the first.
+        Second group minus first group.
 
     Examples
     --------
@@ -296,15 +297,15 @@ def difference_of_groups(first: ReplicaMean, second: ReplicaMean) -> GroupDiffer
         free = sum(squares) ** 2 / (
             squares[0] ** 2 / (first.n_replicas - 1) + squares[1] ** 2 / (second.n_replicas - 1)
         )
-    # Where nothing varied, nothing is known of how much it does.
+    # If the values of a group are all equal, their variance is unknown.
     free = np.where(np.minimum(first.deviation, second.deviation) > 0, free, np.nan)[()]
     return GroupDifference(second.mean - first.mean, np.sqrt(sum(squares)), free)
 
 
 def _inefficiency(deviations: np.ndarray) -> float:
-    """Statistical inefficiency of a series of mean 0 and variance 1; at least 1."""
+    """Statistical inefficiency of a series with mean 0 and variance 1; at least 1."""
     n = len(deviations)
-    # Padded, so that the end does not meet the beginning.
+    # Pad with zeros, so that the correlation is not periodic.
     transformed = np.fft.rfft(deviations, 1 << (2 * n - 1).bit_length())
     correlation = np.fft.irfft(np.abs(transformed) ** 2)[:n] / np.arange(n, 0, -1)
     ends = np.flatnonzero(correlation[LEAST_LAG + 1 : n - 1] <= 0)
@@ -314,17 +315,17 @@ def _inefficiency(deviations: np.ndarray) -> float:
 
 
 def students_t(n_free: Any) -> Any:
-    """Student's t of the two-sided interval; of less than one degree of freedom as of one."""
+    """Student's t for the two-sided interval; degrees of freedom below 1 count as 1."""
     from scipy.special import stdtrit
 
     return stdtrit(np.maximum(1.0, n_free), (1 + LEVEL) / 2)
 
 
 def _block_error(deviations: np.ndarray) -> float:
-    """Standard error by pairs of blocks (Flyvbjerg & Petersen 1989, J. Chem. Phys. 91, 461).
+    """Standard error by block averaging (Flyvbjerg & Petersen 1989, J. Chem. Phys. 91, 461).
 
-    Blocks are doubled until no correlation between neighbours is left (Jonsson 2018, Phys. Rev. E
-    98, 043304).
+    Block sizes are doubled until adjacent blocks are uncorrelated (Jonsson 2018, Phys. Rev. E 98,
+    043304).
     """
     from scipy.special import chdtri
 
@@ -347,9 +348,10 @@ def _block_error(deviations: np.ndarray) -> float:
 
 
 def with_error(mean: float, interval: float, power: int = 0) -> str:
-    """Write a mean and its interval, times 10 to a power, both to the second digit of the latter.
+    """Format a mean and its interval, rounded to two digits of the interval.
 
-    The interval is above 0. Numbers that would begin with many zeros have another power.
+    Values are written as multiples of 10 to `power`, or of a smaller power if needed to avoid
+    leading zeros. The interval must be above 0.
 
     Examples
     --------
@@ -364,18 +366,18 @@ def with_error(mean: float, interval: float, power: int = 0) -> str:
         shift = math.floor(math.log10(max(abs(mean), interval)))
         mean, interval, power = mean / 10.0**shift, interval / 10.0**shift, power + shift
     decimals = max(0, 1 - math.floor(math.log10(interval)))
-    mean = round(mean, decimals) + 0.0  # no -0
+    mean = round(mean, decimals) + 0.0  # avoid -0
     text = f"{mean:.{decimals}f} ± {interval:.{decimals}f}"
     return f"({text})·10{str(power).translate(SUPERSCRIPTS)}" if power else text
 
 
 def _arrays_with_error(means: np.ndarray, intervals: np.ndarray) -> str:
-    """Write means and their intervals, those of many in part."""
+    """Format arrays of means and intervals; long arrays are abbreviated."""
     return " ± ".join(np.array2string(one, precision=4) for one in (means, intervals))
 
 
 def _digits(value: Any, digits: int) -> str:
-    """Write a number with so many digits, and whole ones rather than with a power of 10.
+    """Format a number with so many significant digits, but with all digits before the point.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Mean squared displacements over all pairs of frames, at any distances in time."""
+"""Mean squared displacements over all pairs of frames at unequal time intervals."""
 
 from collections.abc import Sequence
 
@@ -9,17 +9,17 @@ from paceline.analysis.correlation import SeriesParts, filled
 from paceline.errors import UnsupportedError
 from paceline.transform.jumps import unwrapped
 
-#: Maximum number of frames, whose pairs take 0.6 GB in each worker.
+#: Maximum number of frames; their pairs take 0.6 GB in each worker.
 MOST_FRAMES = 5_000
-#: Relative error of times that files keep in single precision.
+#: Relative rounding error of times in single precision.
 SINGLE = 2.0**-23
 
 
 class UnevenParts(SeriesParts):
-    """Parts of a mean squared displacement: ranges of particles, with all pairs of frames.
+    """Parts of a mean squared displacement (MSD): ranges of particles, with all pairs of frames.
 
-    `by_particle` is that of each particle at each of the times between frames, `lags`. Other
-    parameters are those of `SeriesParts`.
+    `by_particle` is the MSD of each particle at each of the lag times `lags`. Other parameters are
+    those of `SeriesParts`.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class UnevenParts(SeriesParts):
 
 
 class _OfAllPairs:
-    """Worker part: mean squared displacements of some particles."""
+    """Worker part: MSDs of some particles."""
 
     def __init__(self, times: np.ndarray, axes: np.ndarray, gaps: np.ndarray, unwrap: str | None):
         self._times, self._axes, self._gaps, self._unwrap = times, axes, gaps, unwrap
@@ -49,7 +49,7 @@ class _OfAllPairs:
     def compute(
         self, size: int, series: np.ndarray, cells: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Return that of each particle, as many as a whole part has, and their sum."""
+        """Return the MSD of each particle, padded to the size of a part, and their sum."""
         if self._pairs is None:
             self._pairs = times_between_pairs(np.delete(self._times, self._gaps))
         lags, lags_of = self._pairs
@@ -71,10 +71,10 @@ class _OfAllPairs:
 
 
 def uneven_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
-    """Find the times of frames, ps, and the rows of frames that were left out.
+    """Return the times of frames, ps, and the rows of frames that were left out.
 
-    Where times are not known, they are numbers of frames of the trajectory, with a warning. Raises
-    `UnsupportedError` where frames are not in the order of their times, or too many.
+    If times are unknown, frame numbers are returned, with a warning. Raises `UnsupportedError` if
+    frames are not in the order of their times, or if there are too many frames.
     """
     warn_of_unknown_times(analysis)
     times = moments_of(analysis)
@@ -84,8 +84,8 @@ def uneven_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
         raise UnsupportedError(f"{analysis.name}: no frame could be read")
     if len(rows) > MOST_FRAMES:
         raise UnsupportedError(
-            f"{analysis.name}: non_linear takes all pairs of at most {MOST_FRAMES:,} frames, found "
-            f"{len(rows):,}: choose some with step"
+            f"{analysis.name}: non_linear uses all pairs of at most {MOST_FRAMES:,} frames, found "
+            f"{len(rows):,}: use fewer frames, with step"
         )
     known = times[rows]
     wrong = np.flatnonzero(np.diff(known) <= SINGLE * np.maximum(abs(known[1:]), abs(known[:-1])))
@@ -100,11 +100,11 @@ def uneven_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:
 
 
 def times_between_pairs(times: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Find the times between pairs of frames, from 0, and which each pair has.
+    """Find the distinct lag times between frames, from 0, and the index of each pair's lag time.
 
-    Those that differ by the rounding of single precision are one; it has the value of the pair
-    with the least rounding. Of each frame but the last, the second array has the indices of the
-    times to all later frames.
+    Lag times that differ by rounding of single precision are merged; the value with the smallest
+    rounding error is kept. The second list has one array per frame, except for the last frame. It
+    contains the indices of the lag times to all later frames.
 
     Examples
     --------

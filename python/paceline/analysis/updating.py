@@ -1,6 +1,6 @@
-"""Evaluate updating groups on workers: the tree of MDAnalysis's selections, for the core.
+"""Evaluate updating groups on workers: convert MDAnalysis's selections to nodes for the kernel.
 
-Imports no MDAnalysis.
+Does not import MDAnalysis.
 """
 
 from collections.abc import Sequence
@@ -20,9 +20,9 @@ from paceline.transform.atom_choice import updates_itself
 if TYPE_CHECKING:
     from MDAnalysis.core.selection import Selection
 
-#: Modules of MDAnalysis's own selections.
+#: Modules of MDAnalysis that define its own selections.
 OWN = ("MDAnalysis.core.selection", "MDAnalysis.core.selection._selectors")
-#: Selections by positions, in the order of what they cost.
+#: Selections that depend on positions, in the order of their cost.
 BY_POSITION = {
     "PropertySelection": 1,
     "PointSelection": 2,
@@ -33,7 +33,7 @@ BY_POSITION = {
     "AroundSelection": 3,
     "IsoLayerSelection": 3,
 }
-#: Selections whose answer for an atom depends on the other atoms of the group.
+#: Selections whose result for an atom depends on the other atoms of the group.
 OF_THE_WHOLE = ("BondedSelection", "SmartsSelection")
 COMPARISONS = {
     "greater": ">",
@@ -42,25 +42,25 @@ COMPARISONS = {
     "less_equal": "<=",
     "not_equal": "!=",
 }
-#: Cell in files of structures that have none, Å and degrees.
+#: Cell in structure files without a cell, Å and degrees.
 NO_CELL = (1, 1, 1, 90, 90, 90)
-#: Kind, numbers of the selections that it needs, its own numbers, whether nearest images count, and
-#: atoms or labels; as `_core.SelectedAtoms` takes it.
+#: Node for `_core.SelectedAtoms`: kind, numbers of input selections, values, whether nearest images
+#: are used, and atoms or labels.
 Node = tuple[str, list[int], list[float], bool, np.ndarray | None]
 
 
 @dataclass(frozen=True)
 class GroupFinder:
-    """Finds the atoms of an updating group in the frames of a block, on workers."""
+    """Finds the atoms of an updating group in the frames of a block, in a worker."""
 
-    #: Indices of the atoms whose positions it needs, or that it may choose, increasing, int64,
-    #: shape (n_read,).
+    #: Indices of atoms whose positions are needed, or that may be selected, in increasing order,
+    #: int64, shape (n_read,).
     read: np.ndarray
-    #: True for those that it may choose, bool, shape (n_read,).
+    #: True for atoms in `read` that may be selected, bool, shape (n_read,).
     may_choose: np.ndarray
     #: Arguments of `_core.SelectedAtoms`.
     arguments: tuple[list[Node], tuple[int, int | None, list[int]], int, int, bool]
-    #: The core's half, and the columns of the run that it is for.
+    #: Kernel, and the columns of the run for which it was made.
     _bound: list[tuple[np.ndarray | None, _core.SelectedAtoms]] = field(
         default_factory=list, compare=False
     )
@@ -69,24 +69,24 @@ class GroupFinder:
         return {**vars(self), "_bound": []}
 
     def find(self, block: Block, first: int = 0) -> tuple[np.ndarray, np.ndarray]:
-        """Number of atoms in each frame, and places in `read` of all: int64.
+        """Return the number of atoms in each frame, and their indices in `read`: int64.
 
-        Atoms that it reads are those of the block from `first` on.
+        The atoms of `read` begin at column `first` of the block.
         """
         positions, columns = block.raw
         core = next((core for of, core in self._bound if of is columns), None)
         if core is None:
             core = _core.SelectedAtoms(_columns(block, first, self.read), *self.arguments)
-            # Of an earlier run, in which blocks had other atoms, it is needed no longer.
+            # A kernel of an earlier run, whose blocks contain other atoms, is not needed any more.
             self._bound[:] = [(columns, core)]
         counts, found, refused = core.find(positions, block.cells)
         check_refused(block, refused)
         return counts, found
 
     def by_frame(self, block: Block, first: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Places in `read` of each frame's atoms, and the columns that these were decoded to.
+        """Return, for each frame, the atoms as indices in `read` and as columns of the block.
 
-        A frame that was left out has none.
+        Both are empty for a frame that was left out.
         """
         readable = np.flatnonzero(block.held)
         counts, places = np.zeros(len(block), np.int64), np.empty(0, np.int64)
@@ -101,23 +101,23 @@ class GroupFinder:
 
 @dataclass(frozen=True)
 class FixedGroup:
-    """Atoms that are the same in each frame, found as those of a `GroupFinder`."""
+    """Atoms that are the same in each frame, with the methods of `GroupFinder`."""
 
-    #: Their indices, in any order, int64, shape (n_read,).
+    #: Indices of the atoms, in any order, int64, shape (n_read,).
     read: np.ndarray
 
     @property
     def may_choose(self) -> np.ndarray:
-        """All of them: bool, shape (n_read,)."""
+        """Mask in which all atoms are True: bool, shape (n_read,)."""
         return np.ones(len(self.read), bool)
 
     def by_frame(self, block: Block, first: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Places in `read` of each frame's atoms, and the columns that these were decoded to."""
+        """Return, for each frame, the atoms as indices in `read` and as columns of the block."""
         return [(np.arange(len(self.read)), _columns(block, first, self.read))] * len(block)
 
 
 def follow_any(groups: Sequence[Atoms], name: str) -> list[GroupFinder | FixedGroup] | None:
-    """Make what finds the atoms of groups on workers; None if all of them stay the same."""
+    """Make a finder for each group; return None if no group is an UpdatingAtomGroup."""
     if not any(map(updates_itself, groups)):
         return None
     return [
@@ -127,14 +127,14 @@ def follow_any(groups: Sequence[Atoms], name: str) -> list[GroupFinder | FixedGr
 
 
 def _columns(block: Block, first: int, read: np.ndarray) -> np.ndarray:
-    """Columns of some atoms of a block, which follow each other from `first` on."""
+    """Columns of some atoms of a block; these atoms begin at column `first`."""
     columns = block.raw[1]
     end = first + len(read)
     return np.arange(first, end) if columns is None else columns[first:end]
 
 
 def describe_group(group: UpdatingAtoms) -> str:
-    """Describe an updating group by its selections, for records."""
+    """Describe an updating group by its selections, for the record of a run."""
     texts = " + ".join(repr(text) for text in group._selection_strings)
     base = group._base_group
     if updates_itself(base):
@@ -143,14 +143,14 @@ def describe_group(group: UpdatingAtoms) -> str:
 
 
 def follow(group: Atoms, name: str) -> GroupFinder:
-    """Make what finds the atoms of an updating group on workers; `name` is that of the analysis.
+    """Make the finder of an updating group for workers; `name` is the name of the analysis.
 
-    Raises `UnsupportedError` where workers cannot evaluate it, `TypeError` if it does not update
-    itself, and `ValueError` for a distance that is negative or not finite.
+    Raises `UnsupportedError` if workers cannot evaluate the group, `TypeError` if it is not an
+    UpdatingAtomGroup, and `ValueError` for a distance that is negative or not finite.
     """
     if not updates_itself(group):
         raise TypeError(
-            f"{name}: expected a group that updates itself, select_atoms(…, updating=True), found "
+            f"{name}: expected an UpdatingAtomGroup, select_atoms(…, updating=True), found "
             f"{group!r}"
         )
     for text in group._selection_strings:
@@ -159,12 +159,12 @@ def follow(group: Atoms, name: str) -> GroupFinder:
     members, (base, n_base, selections) = tree.group(group, tree.everything)
     tree.read |= members
     if not tree.read.any():
-        tree.read[0] = True  # a block without atoms cannot be read
+        tree.read[0] = True  # a block must contain at least one atom
     return tree.finder(members, (base, n_base, selections))
 
 
 def is_changing(group: UpdatingAtoms, name: str) -> bool:
-    """True if an updating group may hold other atoms in another frame."""
+    """True if an updating group may contain other atoms in another frame."""
     tree = _Tree(group.universe, name)
     return any(tree.cost(selection) > 0 for selection in group._selections)
 
@@ -172,10 +172,10 @@ def is_changing(group: UpdatingAtoms, name: str) -> bool:
 def follow_if_changing(
     group: Atoms | System, name: str
 ) -> tuple[Atoms | System, GroupFinder | None, str]:
-    """Find what workers read of a group, which may change from frame to frame.
+    """Prepare a group for workers; its atoms may change from frame to frame.
 
-    Returns the atoms; and, of a group that changes, what finds those of each frame, and a
-    description for records.
+    Returns the atoms; for a group that changes also its finder, and a description for the record
+    of a run.
     """
     if not updates_itself(group):
         return group, None, ""
@@ -184,10 +184,10 @@ def follow_if_changing(
 
 
 class _Domain(NamedTuple):
-    """Atoms that a selection is applied to.
+    """Atoms to which a selection is applied.
 
-    `fixed` is their group if it is the same in each frame. `members` are those that may be in it:
-    bool, one for each atom of the Universe.
+    `fixed` is the group if it is the same in each frame. `members` is a mask of the atoms that may
+    be in the group, bool, with one value for each atom of the Universe.
     """
 
     fixed: Atoms | None
@@ -195,25 +195,25 @@ class _Domain(NamedTuple):
 
 
 class _Tree:
-    """Selections of MDAnalysis as nodes that the core evaluates.
+    """Selections of MDAnalysis as nodes that the kernel evaluates.
 
-    Of a selection that does not move it is enough to know its atoms. Only those atoms are read that
-    a selection by positions needs: those near which others are searched, and those that may be
-    chosen in the end.
+    For a selection that does not depend on positions, a node contains its atoms. Otherwise the
+    positions of two kinds of atoms are read: those near which other atoms are searched, and those
+    that the group may finally contain.
     """
 
     def __init__(self, universe: System, name: str):
         self.universe, self.name = universe, name
         self.nodes: list[Node] = []
-        #: Atoms that are read, bool.
+        #: Atoms whose positions are read, bool.
         self.read = np.zeros(len(universe.atoms), bool)
         self.everything = np.ones(len(universe.atoms), bool)
-        #: Without a cell, rounding depends on the extent of all atoms.
+        #: True if there is a cell. Without it, rounding depends on the extent of all atoms.
         cell = universe.dimensions
         self.has_cell = cell is not None and not np.allclose(cell, NO_CELL, rtol=1e-5, atol=0)
 
     def finder(self, members: np.ndarray, group: tuple[int, int | None, list[int]]) -> GroupFinder:
-        """Number atoms by their places among those that are read; `members` may be in the group."""
+        """Make the finder; `members` are the atoms that may be in the group."""
         read = np.flatnonzero(self.read)
         place = np.full(len(self.read), -1)
         place[read] = np.arange(len(read))
@@ -237,13 +237,13 @@ class _Tree:
         periodic: bool | None = False,
         atoms: np.ndarray | None = None,
     ) -> int:
-        """Add a node; its number."""
+        """Add a node, and return its number."""
         numbers = [float(value) for value in values]
         self.nodes.append((kind, list(inputs), numbers, bool(periodic), atoms))
         return len(self.nodes) - 1
 
     def fixed(self, indices: np.ndarray) -> tuple[int, np.ndarray]:
-        """Add the same atoms in each frame; the number, and these."""
+        """Add a node of fixed atoms; return its number, and a mask of the atoms."""
         members = np.zeros(len(self.read), bool)
         members[indices] = True
         return self.node("fixed", atoms=np.flatnonzero(members)), members
@@ -251,7 +251,7 @@ class _Tree:
     def group(
         self, group: UpdatingAtoms, wanted: np.ndarray
     ) -> tuple[np.ndarray, tuple[int, int | None, list[int]]]:
-        """Add an updating group: atoms that may be in it, and what the core knows it by."""
+        """Add an updating group; return a mask of possible atoms, and the kernel's arguments."""
         base, n_base = group._base_group, None
         if updates_itself(base):
             if len(base._selections) > 1:
@@ -276,29 +276,29 @@ class _Tree:
         return found, (number, n_base, numbers)
 
     def _check_base(self, base: Atoms, selections: Sequence["Selection"]) -> None:
-        """Raise `UnsupportedError` for a base group in which the order of atoms matters."""
+        """Raise `UnsupportedError` if the order of atoms in the base group matters."""
         steps = np.diff(base.indices)
         if (steps > 0).all():
             return
         if len(np.unique(base.indices)) < len(base):
-            raise self.unsupported("its base group has an atom twice: select from its .unique")
-        # MDAnalysis keeps how it sorts in a place that all selections share.
+            raise self.unsupported("its base group contains an atom twice: use its .unique")
+        # All selections of MDAnalysis share the parser that contains this setting.
         if selections and not selections[0].parser.sorted:
-            raise self.unsupported("sorted=False: its atoms come in ascending order")
+            raise self.unsupported("sorted=False: workers return atoms in ascending order")
 
     def unsupported(self, reason: str) -> UnsupportedError:
-        """Error for what workers cannot evaluate."""
+        """Make the error for a group that workers cannot evaluate."""
         return UnsupportedError(
-            f"{self.name}: workers cannot evaluate the updating group: {reason}. MDAnalysis can, "
-            "frame by frame: its own classes take the group, or your loop over the trajectory"
+            f"{self.name}: workers cannot evaluate the updating group: {reason}. MDAnalysis can "
+            "evaluate it in each frame: use its own classes, or a loop over the trajectory"
         )
 
     def cost(self, selection: "Selection") -> int:
-        """Check that a selection is MDAnalysis's own; 0 if it is the same in each frame."""
+        """Return the cost of a selection of MDAnalysis; 0 if it is the same in each frame."""
         kind = type(selection)
         if kind.__module__ not in OWN:
             token = attribute_of(kind, "token") or kind.__name__
-            raise self.unsupported(f"{token!r} ({kind.__qualname__}) is no keyword of MDAnalysis")
+            raise self.unsupported(f"{token!r} ({kind.__qualname__}) is not MDAnalysis's keyword")
         inner = [attribute_of(selection, name) for name in ("lsel", "rsel", "sel")]
         costs = [self.cost(one) for one in inner if one is not None]
         if kind.__name__ == "SelgroupSelection" and updates_itself(selection.grp):
@@ -306,7 +306,7 @@ class _Tree:
         of_coordinate = attribute_of(selection, "prop") in ("x", "y", "z")
         if kind.__name__ == "SameSelection" and of_coordinate:
             costs.append(1)
-        # Of a property that does not move, such as the mass, `prop` is the same in each frame.
+        # `prop` of a constant property, such as the mass, is the same in each frame.
         if kind.__name__ != "PropertySelection" or of_coordinate:
             costs.append(BY_POSITION.get(kind.__name__, 0))
         return max([0, *costs])
@@ -314,7 +314,7 @@ class _Tree:
     def add(
         self, selection: "Selection", domain: _Domain, wanted: np.ndarray
     ) -> tuple[int, np.ndarray]:
-        """Add a selection, applied to a group; its number, and those of `wanted` it may choose."""
+        """Add a selection of a group; return its number, and which `wanted` atoms it may select."""
         moves = self.cost(selection) > 0
         if domain.fixed is not None and not moves:
             number, members = self.fixed(selection.apply(domain.fixed).indices)
@@ -338,14 +338,14 @@ class _Tree:
             return self._same(kind, selection, domain, inside)
         if kind in BY_POSITION and moves:
             return self._by_position(kind, selection, domain, inside), inside
-        # What is chosen by the atom alone is chosen of all atoms, and of these the group's.
+        # The selection depends only on single atoms: apply it to all atoms, then to the group.
         number, members = self.fixed(selection.apply(self.universe.atoms).indices)
         return self.node("and", [number, self.node("all")]), members & inside
 
     def _both(
         self, kind: str, selection: "Selection", domain: _Domain, wanted: np.ndarray
     ) -> tuple[int, np.ndarray]:
-        """Add two selections, of which the cheaper is evaluated first."""
+        """Add two selections, of which the cheaper one is evaluated first."""
         first, second = sorted((selection.lsel, selection.rsel), key=self.cost)
         one, members = self.add(first, domain, wanted)
         if kind == "OrOperation":
@@ -357,9 +357,9 @@ class _Tree:
     def _selgroup(
         self, group: UpdatingAtoms, domain: _Domain, wanted: np.ndarray
     ) -> tuple[int, np.ndarray]:
-        """Add an updating group that a selection names."""
+        """Add an updating group to which a selection refers."""
         if group.universe is not self.universe:
-            raise self.unsupported("a group of another Universe")
+            raise self.unsupported("a group from another Universe")
         members, (base, n_base, selections) = self.group(group, wanted)
         values = [] if n_base is None else [n_base]
         return self.node("group", [base, *selections], values), members & domain.members
@@ -367,7 +367,7 @@ class _Tree:
     def _same(
         self, kind: str, selection: "Selection", domain: _Domain, inside: np.ndarray
     ) -> tuple[int, np.ndarray]:
-        """Add atoms that have something in common with others."""
+        """Add a selection of atoms that share a property with other atoms."""
         number, members = self.add(selection.sel, domain, self.everything)
         self.read |= members
         prop = "residue" if kind == "ByResSelection" else selection.prop
@@ -381,14 +381,14 @@ class _Tree:
         _, labels = np.unique(values, return_inverse=True)
         labels = labels.reshape(-1).astype(np.int64)
         if values.dtype.kind == "f":
-            labels[np.isnan(values)] = 2**32 - 1  # the same as no other
+            labels[np.isnan(values)] = 2**32 - 1  # NaN equals no other value
         shared = np.isin(labels, labels[members])
         return self.node("same", [number], atoms=labels), inside & shared
 
     def _by_position(
         self, kind: str, selection: "Selection", domain: _Domain, inside: np.ndarray
     ) -> int:
-        """Add a selection by positions."""
+        """Add a selection that depends on positions."""
         self.read |= inside
         if kind == "PropertySelection":
             return self._property(selection)
@@ -420,14 +420,14 @@ class _Tree:
         return self.node("near", [number], radii, periodic)
 
     def _property(self, selection: "Selection") -> int:
-        """Add a comparison of a coordinate, in single precision as NumPy's."""
+        """Add a comparison of a coordinate, in single precision as in NumPy."""
         value = selection.value
         values = ["xyz".index(selection.prop), selection.absolute, float(np.float32(value))]
         operator = selection.operator
         if not isinstance(operator, partial):
             return self.node(COMPARISONS[operator.__name__], [], values)
         limits = operator.keywords
-        # As `numpy.isclose`, to which nothing finite is close to infinity.
+        # As in `numpy.isclose`, no finite number is close to infinity.
         of_value = limits["rtol"] * abs(value) if np.isfinite(value) else 0.0
         tolerance = np.float32(limits["atol"] + of_value)
         return self.node("==", [], [*values, float(tolerance)])

@@ -28,9 +28,9 @@ from paceline.hdf5.trajectory import CONTRADICTS, TRUNCATED
 if TYPE_CHECKING:
     from paceline.trajectory.file_trajectory import FileTrajectory
 
-#: Result of a worker for each frame. `broken` is, for each of `FIELDS`, the first atom with a
-#: number that is not finite, or -1; `reach` the largest |x|, |y| or |z|, Å, and `farthest` the
-#: atom that has it. All are floats, so that a frame that was left out can be NaN.
+#: Values that a worker returns for each frame. `broken` contains, for each of `FIELDS`, the first
+#: atom with a non-finite number, or -1. `reach` is the largest |x|, |y| or |z|, Å, and `farthest`
+#: its atom. All values are floats, so that they can be NaN for a frame that was left out.
 ROW = np.dtype(
     [
         ("step", "f8"),
@@ -41,44 +41,44 @@ ROW = np.dtype(
     ]
 )
 
-#: How far out an atom may be: so many edges of the cell, and beside that so many times what the
-#: frames around it, or half of all frames, reach. Molecules that were never wrapped diffuse some
-#: thousand Å in a microsecond, but all frames of such a trajectory reach far.
+#: An atom is too far away if its distance exceeds both this number of cell edges, and this multiple
+#: of the usual distance in neighbouring frames or in half of all frames. Molecules that were never
+#: wrapped diffuse some thousand Å in a microsecond, but then distances are large in all frames.
 CELL_EDGES, USUAL_REACHES = 10, 4
-#: Frames before and behind that are compared with.
+#: Number of frames before and after a frame that it is compared with.
 NEIGHBOURS = 5
-#: No edge counts as less: cells of 1 Å stand for none, and a lone atom may sit in the origin, Å.
+#: Minimum cell edge in this check, Å; a cell of 1 Å may stand for no cell.
 SMALLEST_EDGE = 10.0
-#: A molecule needs a millisecond to diffuse so far along an axis, 0.01 mm, in Å.
+#: Distance that is always too far, Å: 0.01 mm, along which a molecule diffuses in a millisecond.
 TOO_FAR = 1e5
 
-#: A cell whose volume is less than the square root of this times that of a right-angled one of
-#: the same edges is flat.
+#: A cell is flat if its squared volume is below this fraction of that of a rectangular cell with
+#: the same edges.
 FLAT = 1e-6
-#: A volume so many times the median, or a fraction of it, is worth a remark.
+#: Ratio of a volume and the median volume, or its inverse, that causes a remark.
 VOLUME_FACTOR = 2
 
-#: A gap is longer than so many times the usual time between frames.
+#: Minimum length of a gap, as a multiple of the usual time between frames.
 GAP = 1.5
-#: Where more of the times between frames are gaps, none is usual.
+#: If more than this fraction of the intervals are gaps, the intervals are irregular.
 GAPS = 0.1
 
 
 class Finding(NamedTuple):
-    """Something about a file, or about one of its frames.
+    """Error or remark about a file, or about one of its frames.
 
     Attributes
     ----------
     frame : int or None
-        Counted from 0; None for the file as a whole.
+        Frame number from 0; None for the whole file.
     byte : int or None
-        Where the damage is, or else the frame begins.
+        Byte offset of the damage, or else of the frame.
     time : float or None
-        Of the frame, ps.
+        Time of the frame, ps.
     bad : bool
-        The data are at fault, rather than merely unusual.
+        True for an error in the data; False for unusual data.
     what : str
-        One line.
+        Description in one line.
     """
 
     frame: int | None
@@ -96,11 +96,11 @@ class Verdict:
     ----------
     path : str
     n_frames, size : int
-        Whole frames, and bytes; 0 where the file cannot be opened.
+        Number of complete frames, and size in bytes; 0 if the file cannot be opened.
     seconds : float
-        Opening, reading and checking took so long.
+        Time for opening, reading and checking the file, s.
     findings : list of Finding
-        By frame; those about the whole file come first.
+        Findings by frame; findings about the whole file come first.
     """
 
     path: str
@@ -111,12 +111,12 @@ class Verdict:
 
     @property
     def bad(self) -> list[Finding]:
-        """Findings that make the file bad."""
+        """Findings that are errors."""
         return [finding for finding in self.findings if finding.bad]
 
     @property
     def remarks(self) -> list[Finding]:
-        """Findings that are unusual and may be right."""
+        """Findings that are unusual, but may be right."""
         return [finding for finding in self.findings if not finding.bad]
 
 
@@ -136,25 +136,25 @@ def validate(
     Parameters
     ----------
     path : path-like
-        A file of a format that paceline decodes. It needs no topology.
+        File in a format that paceline decodes; no topology is needed.
     backend : {"threads", "serial", "processes", "mpi"}, Executor or Backend, optional
         Backend that reads and checks the frames.
     n_workers : int, optional
-        By default the CPUs that this process may use.
+        Number of workers; by default the CPUs that this process may use.
     progress : bool, optional
-        Show progress; by default a bar on a terminal, a line a minute in a log.
+        Show progress; by default a bar on a terminal, or one line per minute in a log.
     group, units, dataset, external : optional
-        Of an HDF5 file, as for `paceline.Universe`.
+        Options for HDF5 files, as for `paceline.Universe`.
 
     Returns
     -------
     Verdict
-        A file that cannot be opened, or is of no format at all, has one too: a bad one.
+        Findings. A file that cannot be opened, or has an unknown format, has an error.
 
     Raises
     ------
     UnsupportedError
-        The file's name says that only MDAnalysis can read it.
+        Only MDAnalysis can read files with this extension.
     WorkerError
         A worker process was killed.
 
@@ -188,17 +188,17 @@ def validate(
 
 
 def check_decodable(path: str) -> None:
-    """Raise `UnsupportedError` for a file that, by its name, only MDAnalysis can read."""
+    """Raise `UnsupportedError` if only MDAnalysis can read files with this extension."""
     reader = reader_of_mdanalysis(path)
     if reader is not None:
         raise UnsupportedError(
-            f"{path}: only MDAnalysis can read this ({reader}), and it may not notice "
-            "damage; convert it to a format that paceline decodes"
+            f"{path}: only MDAnalysis can read this format ({reader}), and it may not detect "
+            "damage; convert the file to a format that paceline decodes"
         )
 
 
 def reader_of_mdanalysis(path: str) -> str | None:
-    """Name MDAnalysis's reader of a file that, by its name, only MDAnalysis can read."""
+    """Return MDAnalysis's reader for a file extension that paceline does not read."""
     from paceline.trajectory.open import is_decoded
 
     try:
@@ -208,11 +208,11 @@ def reader_of_mdanalysis(path: str) -> str | None:
 
         return str(get_reader_for(path).__name__)
     except (ImportError, OSError, ValueError):
-        return None  # nobody's: what is wrong with it shows when it is opened
+        return None  # no reader knows the extension; opening the file reports the error
 
 
 def _open(path: str, **options: Any) -> "FileTrajectory":
-    """Open the file without warnings, which are among the findings."""
+    """Open the file without warnings, because they become findings."""
     import paceline
 
     with warnings.catch_warnings():
@@ -221,7 +221,7 @@ def _open(path: str, **options: Any) -> "FileTrajectory":
 
 
 def _of_error(path: str, error: Exception) -> Finding:
-    """Finding about a file that cannot be read."""
+    """Convert an error to a finding about a file that cannot be read."""
     if isinstance(error, DamagedFileError):
         what = f"expected {error.expected}, found {error.found}"
         return Finding(error.frame, error.offset, None, True, what)
@@ -232,7 +232,7 @@ def _of_error(path: str, error: Exception) -> Finding:
 
 
 def _of_file(file: TrajectoryFile) -> Iterator[Finding]:
-    """Findings of the index, beside its damaged frames: these are found one by one."""
+    """Yield findings of the index, except damaged frames, which are reported one by one."""
     last = np.array([file.n_frames - 1], dtype=np.uint64)
     end = sum(int(part[0]) for part in file.extents(last))
     if file.time_doubt and file.n_frames > 1:
@@ -247,11 +247,11 @@ def _of_file(file: TrajectoryFile) -> Iterator[Finding]:
 def _of_frames(
     files: "FileTrajectory", backend: object, n_workers: int | None, progress: bool | None
 ) -> Iterator[Finding]:
-    """Findings about single frames."""
+    """Yield findings about single frames."""
     if files.chain.varying is not None:
         frames: _FramesApart | _FrameRows = _FramesApart(files)
     elif files.n_atoms == 0:
-        yield Finding(None, None, None, True, "expected frames of some atoms, found none in them")
+        yield Finding(None, None, None, True, "expected frames with atoms, found frames without")
         return
     else:
         frames = _FrameRows(cast(Atoms, files.atoms))
@@ -274,7 +274,7 @@ def _of_frames(
 
 
 def _of_damaged(frame: int, reason: str) -> Finding:
-    """Finding about a frame that cannot be read, from the reason that reading gave."""
+    """Make the finding about a frame that cannot be read, from the reason of the reader."""
     found = re.match(r"(?:(.*), )?byte (\d+): (.*)", reason)
     if found is None:
         return Finding(frame, None, None, True, reason)
@@ -283,7 +283,7 @@ def _of_damaged(frame: int, reason: str) -> Finding:
 
 
 class _FrameRows(AnalysisBase):
-    """Collects what `check_frames` needs of each frame."""
+    """Collects the data of each frame that `check_frames` needs."""
 
     fields = ()
     optional_fields = FIELDS
@@ -296,14 +296,14 @@ class _FrameRows(AnalysisBase):
 
 
 class _FramesApart:
-    """Collects the same of frames whose numbers of atoms vary, one by one."""
+    """Collects the same data from frames with different numbers of atoms, one by one."""
 
     def __init__(self, files: "FileTrajectory"):
         self._files = files
         self.frames, self.times = np.arange(files.n_frames), files.times
 
     def run(self, **options: object) -> None:
-        """Read all frames, in this thread."""
+        """Read all frames in this thread."""
         self.damaged: list[tuple[int, str]] = []
         rows = np.full((len(self.frames), ROW.itemsize // 8), np.nan)
         for frame in range(len(rows)):
@@ -317,7 +317,7 @@ class _FramesApart:
 
 
 class _MakeRows(PerFrame):
-    """Worker part: one `ROW` a frame."""
+    """Worker part: one `ROW` per frame."""
 
     checks_validity = True
 
@@ -327,7 +327,7 @@ class _MakeRows(PerFrame):
 
 
 class RowFinding(NamedTuple):
-    """A finding about a row of those that were checked, or about all of them (-1)."""
+    """Finding about one of the checked rows, or about all of them (row -1)."""
 
     row: int
     bad: bool
@@ -335,9 +335,9 @@ class RowFinding(NamedTuple):
 
 
 def check_frames(frames: np.ndarray, times: np.ndarray, rows: np.ndarray) -> Iterator[RowFinding]:
-    """Check frames that decode: their numbers, rising, times (ps; NaN for none), and `ROW`s.
+    """Check frames that can be decoded: increasing frame numbers, times (ps or NaN), and `ROW`s.
 
-    Findings come in no particular order.
+    Findings are yielded in no particular order.
     """
     if len(frames) == 0:
         return
@@ -348,7 +348,7 @@ def check_frames(frames: np.ndarray, times: np.ndarray, rows: np.ndarray) -> Ite
 
 
 def _check_finite(rows: np.ndarray) -> Iterator[RowFinding]:
-    """Find numbers that are not finite."""
+    """Find frames with non-finite numbers."""
     for k, field in enumerate(FIELDS):
         atoms = rows["broken"][:, k]
         for row in np.flatnonzero(atoms >= 0).tolist():
@@ -358,7 +358,7 @@ def _check_finite(rows: np.ndarray) -> Iterator[RowFinding]:
 
 
 def _check_reach(rows: np.ndarray) -> Iterator[RowFinding]:
-    """Find atoms that are much farther out than those of other frames."""
+    """Find atoms that are much farther away than those in other frames."""
     reach = rows["reach"]
     known = np.isfinite(reach)
     if not known.any():
@@ -380,19 +380,19 @@ def _check_reach(rows: np.ndarray) -> Iterator[RowFinding]:
         yield RowFinding(
             row,
             True,
-            f"atom {rows['farthest'][row]:.0f} is out of reason: a coordinate of "
-            f"{reach[row]:.6g} Å, where frames usually reach {usual:.6g} Å{cell}",
+            f"atom {rows['farthest'][row]:.0f} is too far away: a coordinate is "
+            f"{reach[row]:.6g} Å, but the usual maximum is {usual:.6g} Å{cell}",
         )
 
 
 def _lower_median(values: np.ndarray) -> np.ndarray:
-    """Median along the last axis; of two in the middle the lower, that of the sounder frame."""
+    """Median along the last axis; of two middle values the lower one, which is more plausible."""
     middle = (values.shape[-1] - 1) // 2
     return np.partition(values, middle, axis=-1)[..., middle]
 
 
 def _check_cells(cells: np.ndarray) -> Iterator[RowFinding]:
-    """Check cells, shape (6, n_frames): so NumPy compares them 4 times as fast."""
+    """Check cells, shape (6, n_frames); with this shape, NumPy is 4 times as fast."""
     missing = np.invert(cells.any(axis=0))
     if missing.all():
         return
@@ -402,21 +402,21 @@ def _check_cells(cells: np.ndarray) -> Iterator[RowFinding]:
     usual = float(np.median(volumes[volumes > 0])) if (volumes > 0).any() else np.nan
     odd = (volumes > VOLUME_FACTOR * usual) | ((volumes < usual / VOLUME_FACTOR) & ~flat)
     for row, more in _stretches(missing):
-        yield RowFinding(row, True, f"no cell, but other frames have one{more}")
+        yield RowFinding(row, True, f"no cell, but other frames have a cell{more}")
     for row, more in _stretches(~finite):
         yield RowFinding(row, True, f"the cell is not finite: {_cell(cells[:, row])}{more}")
     for row, more in _stretches(flat):
         yield RowFinding(row, True, f"the cell spans no volume: {_cell(cells[:, row])}{more}")
     for row, more in _stretches(odd):
-        what = f"a cell of {volumes[row]:.6g} Å³, where {usual:.6g} Å³ are usual{more}"
+        what = f"a cell of {volumes[row]:.6g} Å³, but {usual:.6g} Å³ are usual{more}"
         yield RowFinding(row, False, what)
 
 
 def _volumes(cells: np.ndarray) -> np.ndarray:
-    """Volumes, Å³; 0 for what is no cell."""
+    """Volumes, Å³; 0 if lengths and angles do not form a cell."""
     lengths, angles = cells[:3], cells[3:]
     cosines = np.cos(np.deg2rad(angles))
-    # The square of the volume of a cell with these angles and edges of length 1.
+    # Squared volume of a cell with these angles and edges of length 1.
     square = 1 - (cosines**2).sum(axis=0) + 2 * cosines.prod(axis=0)
     real = (lengths > 0).all(axis=0) & ((angles > 0) & (angles < 180)).all(axis=0)
     real &= square > FLAT
@@ -424,13 +424,13 @@ def _volumes(cells: np.ndarray) -> np.ndarray:
 
 
 def _cell(cell: np.ndarray) -> str:
-    """Lengths and angles of a cell as text."""
+    """Format lengths and angles of a cell."""
     lengths, angles = (" ".join(f"{value:g}" for value in part) for part in (cell[:3], cell[3:]))
     return f"{lengths} Å, {angles} degrees"
 
 
 def _check_times(frames: np.ndarray, times: np.ndarray, steps: np.ndarray) -> Iterator[RowFinding]:
-    """Find times and steps that are missing, go back, or leave gaps."""
+    """Find times and steps that are missing, decrease, or have gaps."""
     known = np.isfinite(times)
     if not known.any():
         yield RowFinding(-1, False, "no frame has a time")
@@ -447,7 +447,7 @@ def _check_times(frames: np.ndarray, times: np.ndarray, steps: np.ndarray) -> It
         yield RowFinding(rows[place], True, what)
     if np.ptp(steps) > 0:
         for row, what in _setbacks(steps, "step", ""):
-            # Where times increase, a run may have counted its steps anew.
+            # If times increase, a later run may have restarted its step counter.
             if not back[row]:
                 yield RowFinding(row, len(rows) == 0, what)
     for place, what in _gaps(frames[rows], times[rows]):
@@ -455,7 +455,7 @@ def _check_times(frames: np.ndarray, times: np.ndarray, steps: np.ndarray) -> It
 
 
 def _setbacks(values: np.ndarray, name: str, unit: str) -> Iterator[tuple[int, str]]:
-    """Find where values do not increase, and count those that earlier frames have."""
+    """Find positions where values do not increase, and count values of earlier frames."""
     repeated = np.ones(len(values), dtype=bool)
     repeated[np.unique(values, return_index=True)[1]] = False
     back = np.flatnonzero(np.diff(values) <= 0) + 1
@@ -465,19 +465,19 @@ def _setbacks(values: np.ndarray, name: str, unit: str) -> Iterator[tuple[int, s
         what += f"after {values[first - 1]:.8g}{unit}"
         if n:
             have = "1 frame has" if n == 1 else f"{n} frames have"
-            what += f"; from here on {have} the {name} of an earlier one"
+            what += f"; from here on {have} the {name} of an earlier frame"
         yield first, what
 
 
 def _gaps(frames: np.ndarray, times: np.ndarray) -> Iterator[tuple[int, str]]:
-    """Find where the time between two neighbours is longer than usual."""
+    """Find intervals between adjacent frames that are longer than usual."""
     between = np.diff(times)
-    # What lies between others was left out, and may be many frames.
+    # Ignore intervals across frames that were left out.
     counted = (between > 0) & (np.diff(frames) == 1)
     if not counted.any():
         return
     usual = np.median(between[counted])
-    # Times may be 32-bit: neighbours are rounded apart by this much.
+    # Times may be 32-bit floats; rounding changes intervals by up to this value.
     rounding = 2.0**-22 * np.abs(times).max()
     gaps = np.flatnonzero(counted & (between > GAP * usual + rounding))
     if len(gaps) > max(1, GAPS * np.count_nonzero(counted)):
@@ -486,11 +486,11 @@ def _gaps(frames: np.ndarray, times: np.ndarray) -> Iterator[tuple[int, str]]:
         return
     for gap in gaps:
         what = f"a gap: {times[gap + 1]:.8g} ps after {times[gap]:.8g} ps"
-        yield int(gap) + 1, f"{what}, where frames are usually {usual:.8g} ps apart"
+        yield int(gap) + 1, f"{what}, but frames are usually {usual:.8g} ps apart"
 
 
 def _stretches(mask: np.ndarray) -> Iterator[tuple[int, str]]:
-    """First of each run of neighbours in `mask`, and text about the others."""
+    """Yield the first index of each run of True values, with a text about the following ones."""
     borders = np.flatnonzero(np.diff(np.concatenate([[0], mask.view(np.int8), [0]])))
     for first, stop in borders.reshape(-1, 2).tolist():
         n = stop - first - 1

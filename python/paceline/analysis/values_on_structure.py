@@ -1,4 +1,4 @@
-"""Values of atoms or residues on a structure: B-factors, scripts that colour, views."""
+"""Values of atoms or residues on a structure: B-factors, scripts for colours, and views."""
 
 import os
 import re
@@ -26,25 +26,25 @@ from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many
 from paceline.transform.apply_transforms import first_positions
 
-#: Values that columns of B-factors hold, six characters wide with two decimals.
+#: Range of values in the columns of B-factors, which are six characters wide with two decimals.
 LEAST, LARGEST = -99.99, 999.99
-#: Letters of a remark.
+#: Maximum length of a remark, characters.
 REMARK = 66
 
 
 class StructureValues:
-    """Values of atoms, with the structure that they are shown on.
+    """Values of atoms, with the structure on which they are shown.
 
     Parameters
     ----------
     title : str
-        Title of the values, with their unit, as "RMSF (Å)".
+        Title of the values with unit, such as "RMSF (Å)".
     atoms : AtomGroup
-        The atoms.
+        Atoms with values.
     values : array of float, shape (n_atoms,)
-        A value for each atom; NaN where there is none.
+        One value per atom; NaN for an atom without a value.
     positions : callable
-        Gets their positions, Å, shape (n_atoms, 3).
+        Function that returns the positions of the atoms, Å, shape (n_atoms, 3).
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class StructureValues:
         self._positions = positions
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle a copy of the atoms: their Universe has files open."""
+        """Pickle a copy of the atoms, because their Universe has open files."""
         from MDAnalysis import Merge
 
         atoms = Merge(self.atoms).load_new(self.positions[np.newaxis]).atoms
@@ -68,7 +68,7 @@ class StructureValues:
 
     @property
     def scale(self) -> float:
-        """Power of ten that values are multiplied by, so that columns of B-factors hold them."""
+        """Power of ten by which values are multiplied, so that they fit into B-factor columns."""
         known = self.values[np.isfinite(self.values)]
         if len(known) == 0 or not known.any():
             return 1.0
@@ -81,17 +81,17 @@ class StructureValues:
 
     @property
     def b_factors(self) -> np.ndarray:
-        """Values times the scale, float64, shape (n_atoms,); 0 where there is none."""
+        """Values times the scale, float64, shape (n_atoms,); 0 for atoms without a value."""
         return np.nan_to_num(self.values * self.scale)
 
     def limits(self) -> tuple[float, float]:
-        """Least and largest B-factor of atoms with a value, apart from each other."""
+        """Smallest and largest B-factor of atoms with a value; they always differ."""
         known = self.b_factors[np.isfinite(self.values)]
         low, high = (known.min(), known.max()) if len(known) else (0.0, 1.0)
         return float(low), float(high if high > low else low + 1)
 
     def remarks(self, facts: Mapping[str, object]) -> list[str]:
-        """Lines about the values: quantity, unit, scale, and where they are from."""
+        """Return lines about the values: quantity, unit, scale, and origin."""
         scale, missing = self.scale, int(np.count_nonzero(~np.isfinite(self.values)))
         factor = "" if scale == 1 else f" times {scale:g}"
         lines = [f"B-FACTORS: {self.title}{factor}"]
@@ -103,23 +103,23 @@ class StructureValues:
         return [part for line in lines for part in _wrapped(" ".join(line.split()))]
 
     def check(self, path: str | os.PathLike) -> None:
-        """Raise where the atoms make no structure; warn of values that are written otherwise."""
+        """Raise an error for atoms without a structure; warn of scaled or missing values."""
         check_structure(path, self.atoms)
         if self.scale < 1:
             warn(
-                f"{os.fspath(path)}: B-factors hold numbers from {LEAST:g} to {LARGEST:g}: those "
-                f"of {self.title} are multiplied by {self.scale:g}, as a REMARK says"
+                f"{os.fspath(path)}: B-factors range from {LEAST:g} to {LARGEST:g}: values "
+                f"of {self.title} are multiplied by {self.scale:g}, as a REMARK states"
             )
         if missing := int(np.count_nonzero(~np.isfinite(self.values))):
             warn(
                 f"{os.fspath(path)}: {many(missing, 'atom')} without a value of {self.title}: "
-                "B-factors are 0 there"
+                "their B-factors are 0"
             )
 
     def save(
         self, path: str | os.PathLike, facts: Mapping[str, object], *, overwrite: bool = False
     ) -> None:
-        """Write PDB, or with .pml, .cxc and .tcl a script and the PDB that it colours beside it."""
+        """Write a PDB file; for .pml, .cxc and .tcl, write a script and its PDB file."""
         script, pdb = Path(path), Path(path).with_suffix(".pdb")
         self.check(pdb)
         with saved_together():
@@ -132,7 +132,7 @@ class StructureValues:
     def _write(
         self, target: str | os.PathLike, facts: Mapping[str, object], named: str | os.PathLike
     ) -> None:
-        """Write PDB to a file that will have a name."""
+        """Write PDB to a temporary file before it gets its final name."""
         kind, positions = format_of("a.pdb"), self.positions
         check_positions(os.fspath(named), kind, positions, 0)
         with structure_file(
@@ -146,7 +146,7 @@ class StructureValues:
             write(StructureFrame(positions, None))
 
     def pdb(self, facts: Mapping[str, object]) -> str:
-        """Text of the PDB."""
+        """Return the PDB file as a text."""
         with TemporaryDirectory() as folder:
             path = Path(folder) / "values.pdb"
             self._write(path, facts, path)
@@ -154,19 +154,19 @@ class StructureValues:
 
     @property
     def is_trace(self) -> bool:
-        """True for one atom a residue, such as CA, of which cartoons need to be told."""
+        """True for one atom per residue, such as CA, because cartoons then need an option."""
         return len(self.atoms) == len(self.atoms.residues)
 
     @property
     def is_polymer(self) -> bool:
-        """True if cartoons show all atoms: those of proteins and nucleic acids."""
+        """True if cartoons show all atoms, which are then those of proteins and nucleic acids."""
         try:
             return len(self.atoms.select_atoms("protein or nucleic")) == len(self.atoms)
-        except AttributeError:  # the topology has no names of residues
+        except AttributeError:  # topology without residue names
             return False
 
     def script(self, ending: str, pdb: str) -> str:
-        """Text of a script that shows a PDB in the same folder, coloured by B-factor."""
+        """Return a script that shows a PDB file in the same folder, coloured by B-factor."""
         low, high = self.limits()
         name = re.sub(r"\W", "_", Path(pdb).stem)
         lines = SCRIPTS[ending](name, pdb, low, high, self.is_trace)
@@ -182,7 +182,7 @@ class StructureValues:
 
             shown = py3Dmol.view()
             shown.addModel(self.pdb(facts), "pdb")
-            # The gradient is red, white, blue: from its largest value on.
+            # The gradient runs from red over white to blue, so exchange its limits.
             colours = {"prop": "b", "gradient": "rwb", "min": high, "max": low}
             trace = {"style": "trace"} if self.is_trace else {}
             style = {"cartoon": {"colorscheme": colours, **trace}}
@@ -202,8 +202,8 @@ class StructureValues:
                 shown.add_representation("licorice", selection="not polymer", **how)
             return shown
         raise UnsupportedError(
-            "showing structures in a notebook needs py3Dmol or nglview: install one, such as by "
-            "'pip install py3Dmol'"
+            "showing structures in a notebook needs py3Dmol or nglview: install one, for example "
+            "with 'pip install py3Dmol'"
         )
 
 
@@ -221,24 +221,24 @@ def of_first_frame(
     transforms: Sequence[Transform],
     skip_damaged: bool,
 ) -> StructureValues:
-    """Put values of atoms on the first analysed frame, after transformations, read when needed."""
+    """Attach values of atoms to the first analysed frame, which is read when it is needed."""
     return StructureValues(
         title, atoms, values, lambda: first_positions(atoms, frames, transforms, skip_damaged)
     )
 
 
 def of_residues(atoms: Atoms, values: np.ndarray) -> np.ndarray:
-    """Values of atoms by those of their residues, which are in the order of the topology."""
+    """Values of atoms from values of their residues, which are in the order of the topology."""
     return np.asarray(values)[np.unique(atoms.resindices, return_inverse=True)[1]]
 
 
 def _wrapped(line: str) -> list[str]:
-    """Break a line into the lengths of remarks."""
+    """Break a line at the maximum length of remarks."""
     return textwrap.wrap(line, REMARK, break_on_hyphens=False)
 
 
 def _pymol(name: str, pdb: str, low: float, high: float, is_trace: bool) -> list[str]:
-    # Commands of PyMOL take no quotes; a comma ends an argument.
+    # PyMOL's commands do not accept quotes, and a comma ends an argument.
     trace = [f"set cartoon_trace_atoms, 1, {name}"] if is_trace else []
     return [
         f"load {pdb}, {name}",
@@ -279,5 +279,5 @@ def _vmd(name: str, pdb: str, low: float, high: float, is_trace: bool) -> list[s
     return lines
 
 
-#: Writers of scripts by ending: PyMOL, ChimeraX and VMD.
+#: Functions that return scripts, by filename extension: PyMOL, ChimeraX and VMD.
 SCRIPTS = {".pml": _pymol, ".cxc": _chimerax, ".tcl": _vmd}

@@ -21,7 +21,7 @@ from paceline.errors import SelectionError
 from paceline.transform.atom_choice import select_atoms
 from paceline.transform.residue_templates import kind_of_residue
 
-#: A bridge: frame, indices of both atoms and of the water's residue, Å and degrees of both bonds.
+#: Bridge: frame, indices of both atoms and of the water residue, Å and degrees of both bonds.
 BRIDGE = np.dtype(
     [(name, np.int64) for name in ("frame", "first", "water", "second")]
     + [(f"{kind}_{end}", np.float64) for end in (1, 2) for kind in ("distance", "angle")]
@@ -29,59 +29,60 @@ BRIDGE = np.dtype(
 
 
 class WaterBridges(GroupsAnalysis):  # numpydoc ignore=PR02
-    """Water bridges of two groups: water molecules with hydrogen bonds to atoms of both.
+    """Water bridges between two groups: water molecules with hydrogen bonds to atoms of both.
 
-    A bridge is an atom of the first group, a water molecule and another atom of the second group,
-    where the water has a hydrogen bond with each of the two, as donor or as acceptor. Bonds are
-    those of `HydrogenBondAnalysis`. A bridge counts once, whichever hydrogens it has; of several
-    bonds between water and an atom, the shortest is listed, and of these the straightest. Two atoms
-    that are in both groups count once, the one with the lower index as the first.
+    A bridge consists of an atom of the first group, a water molecule, and another atom of the
+    second group. The water has a hydrogen bond with each of the two atoms, as donor or as acceptor.
+    Bonds are found as in `HydrogenBondAnalysis`. A bridge counts once, whichever hydrogens it uses.
+    Of several bonds between a water molecule and an atom, the shortest one is listed, and of
+    equally short ones the straightest. Two atoms that are in both groups form one bridge, in which
+    the atom with the lower index is the first.
 
     Parameters
     ----------
     ag1 : AtomGroup
         First group.
     ag2 : AtomGroup
-        Second group, of the same Universe.
+        Second group, from the same Universe.
     water : str, optional
-        Water, of which whole residues count; by default the residues that have a name of water.
-        Residues with atoms in a group are no bridges. It is selected once.
+        Selection of water, which must contain whole residues; by default residues with a name of
+        water. Residues with atoms in a group cannot be bridges. Water is selected once.
     donors_sel, hydrogens_sel, acceptors_sel : str, optional
-        Selections as of `HydrogenBondAnalysis`. Without the latter two, hydrogens are those that
-        are bonded to N or O, and acceptors all N and O with a bond; if atoms have no names, both
-        are guessed by mass and charge.
+        Selections as for `HydrogenBondAnalysis`. By default, hydrogens are those bonded to N or O,
+        and acceptors are all N and O with a bond. If atoms have no names, both are guessed by mass
+        and charge.
     d_a_cutoff : float
-        Largest distance from donor to acceptor, Å.
+        Maximum distance between donor and acceptor, Å.
     d_h_a_angle_cutoff : float
-        Smallest angle at the hydrogen, degrees.
+        Minimum angle at the hydrogen, degrees.
     criterion : {"mdanalysis", "baker_hubbard", "wernet_nilsson", "gromacs"}
-        Criterion, of which all but "mdanalysis" have their own limits. The cutoffs above are
-        refused with these.
+        Criterion for a bond. All criteria but "mdanalysis" have fixed limits, and do not accept the
+        cutoffs above.
 
     Attributes
     ----------
     results.bridges : numpy.ndarray of records, shape (n_bridges,)
-        Of each bridge the fields `frame`; `first` and `second`, indices of the donors or acceptors
-        of the groups; `water`, index of its residue; all int64; `distance_1` and `distance_2`, from
-        donor to acceptor (Å), `angle_1` and `angle_2`, at the hydrogen (degrees), of the bonds of
-        `first` and of `second`, float64. In the order of frames, then of `first`, `water` and
-        `second`. More than 1 GiB are in a temporary file.
+        Fields of each bridge: `frame`; `first` and `second`, indices of the donors or acceptors in
+        the groups; `water`, index of the water residue; all int64. `distance_1` and `distance_2`,
+        distances between donor and acceptor (Å), `angle_1` and `angle_2`, angles at the hydrogen
+        (degrees), of the bonds of `first` and of `second`, float64. Sorted by frame, then by
+        `first`, `water` and `second`. More than 1 GiB are in a temporary file.
     results.counts : numpy.ndarray of int64, shape (n_frames,)
-        Number of bridges in each frame. If damaged frames were left out it is of float64, and NaN
-        for these, which have no bridges.
+        Number of bridges in each frame. If damaged frames were left out, the dtype is float64, and
+        the number is NaN for these frames, which have no bridges.
     results.offsets : numpy.ndarray of int64, shape (n_frames + 1,)
-        Index of each frame's first bridge, and of the end.
+        Index of each frame's first bridge, and the total number of bridges.
 
     Raises
     ------
     SelectionError
-        A group holds no atoms, there is no water, or there are no donors, hydrogens or acceptors.
+        A group is empty, there is no water, or there are no donors, hydrogens or acceptors.
     UnsupportedError
-        A group updates itself, or the groups are of two Universes.
+        A group is an UpdatingAtomGroup, or the groups belong to different Universes.
     MDAnalysis.exceptions.NoDataError
-        The topology has no bonds where these are needed.
+        The topology lacks the bonds that are needed.
     ValueError
-        As of `HydrogenBondAnalysis`.
+        As for `HydrogenBondAnalysis`.
 
     Examples
     --------
@@ -98,12 +99,12 @@ class WaterBridges(GroupsAnalysis):  # numpydoc ignore=PR02
 
     declaration = Declaration(
         name="water-bridges",
-        summary="water bridges of two groups: their number, and as .npz each of them",
+        summary="number of water bridges between two groups, and as .npz the bridges themselves",
         description=(
-            "Number of water bridges in each frame: an atom of --select, a water molecule and an "
-            "atom of --select-2, with a hydrogen bond from each of the two to the water, or from "
-            "it to them; as .npz also each bridge: frame, atoms, residue of the water, and "
-            "distance (Å) and angle (degrees) of both bonds."
+            "Number of water bridges in each frame. A bridge is an atom of --select, a water "
+            "molecule and an atom of --select-2, where the water has a hydrogen bond with each of "
+            "the two atoms. A .npz file also contains each bridge: frame, atoms, residue of the "
+            "water, and distance (Å) and angle (degrees) of both bonds."
         ),
         section="hydrogen-bonds.md#water-bridges",
         examples=(
@@ -111,25 +112,25 @@ class WaterBridges(GroupsAnalysis):  # numpydoc ignore=PR02
             'md.tpr md.xtc --select "resid 13" --select-2 "resid 119" --timeline bridges.png',
         ),
         options=(
-            Option("water", "water, of whole residues [those named so]", metavar="TEXT"),
+            Option("water", "water, as whole residues [found by residue name]", metavar="TEXT"),
             Option(
                 "donors_sel",
-                "donors, which are then known by their distance from hydrogens",
+                "donors; hydrogens are then assigned to them by distance",
                 metavar="SELECTION",
             ),
-            Option("hydrogens_sel", "hydrogens [those bonded to N or O]", metavar="SELECTION"),
+            Option("hydrogens_sel", "hydrogens [all bonded to N or O]", metavar="SELECTION"),
             Option("acceptors_sel", "acceptors [all N and O with a bond]", metavar="SELECTION"),
             "d_a_cutoff",
             "d_h_a_angle_cutoff",
             "criterion",
         ),
         counterpart="hydrogenbonds.WaterBridgeAnalysis",
-        groups=("the atoms on the other side of the water",),
+        groups=("atoms on the other side of the water",),
         further={
-            "frequent": "write in which fraction of the frames two residues have a bridge, by any "
+            "frequent": "write the fraction of frames in which two residues have a bridge by any "
             "water",
-            "timeline": "write in which frames the 20 most frequent pairs of residues are; as a "
-            "figure, a bar code",
+            "timeline": "write the frames in which the 20 most frequent pairs of residues have a "
+            "bridge; as a figure, a bar code",
         },
         batteries=(
             Member(
@@ -192,36 +193,36 @@ class WaterBridges(GroupsAnalysis):  # numpydoc ignore=PR02
         if len(left) == 0:
             what = "residue with a name of water" if water is None else f"atom of water={water!r}"
             raise SelectionError(
-                f"{self.name}: there is no {what} outside the groups: choose water by water= "
-                "(--water), or a trajectory with its water"
+                f"{self.name}: there is no {what} outside the groups: select water with water= "
+                "(--water), or use a trajectory with water"
             )
         return left
 
     @property
     def indices(self) -> np.ndarray:
-        """Donors, hydrogens and acceptors of the groups and of water."""
+        """Indices of donors, hydrogens and acceptors in the groups and in water."""
         return self._bonds.indices
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         given = {name: describe_atoms(group) for name, group in self._groups.items()}
         of_bonds = self._bonds.parameters()
         of_bonds = {name: one for name, one in of_bonds.items() if not name.startswith("between")}
         return {**given, "water": describe_atoms(self._water), **of_bonds}
 
     def check_atoms(self) -> None:
-        """Raise `SelectionError` where there can be no bonds, or a group can have none."""
+        """Raise `SelectionError` if hydrogen bonds are impossible for a group or for water."""
         self._bonds.check_atoms()
         for name, group in {**self._groups, "water": self._water}.items():
             if not self._bonds.may_bond(group):
                 raise SelectionError(
-                    f"{self.name}: {name}: none of the {len(group):,} atoms is a donor of hydrogen "
-                    "bonds or an acceptor: choose more atoms, such as whole residues, or "
+                    f"{self.name}: {name}: none of the {len(group):,} atoms is a donor or an "
+                    "acceptor of hydrogen bonds: use more atoms, such as whole residues, or "
                     "hydrogens_sel= and acceptors_sel="
                 )
 
     def prepare(self) -> Ragged:
-        """Number the molecules of water, and mark the atoms of the groups."""
+        """Number the water molecules, mark the atoms of the groups, and make the worker part."""
         self.check_atoms()
         n_atoms = len(self.atomgroup.universe.atoms)
         molecules, sides = np.full(n_atoms, -1), np.zeros(n_atoms, np.int8)
@@ -231,7 +232,7 @@ class WaterBridges(GroupsAnalysis):  # numpydoc ignore=PR02
         return BridgeRecords(self._bonds.prepare(), molecules, sides)
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
-        """Keep the bridges, and count them."""
+        """Set the bridges, and count them in each frame."""
         offsets, bridges = value
         if bridges.dtype != BRIDGE:  # no frame could be read
             bridges = np.empty(0, BRIDGE)
@@ -247,9 +248,10 @@ class WaterBridges(GroupsAnalysis):  # numpydoc ignore=PR02
     FURTHER_TABLES = ("frequent", "timeline")
 
     def further_tables(self) -> dict[str, Table]:
-        """Tabulate the pairs of residues that have a bridge in most frames, at most 1,000.
+        """Return tables of the pairs of residues with a bridge.
 
-        Also the frames in which the first of them have one.
+        The first contains the most frequent pairs, at most 1,000. The second contains the frames in
+        which the first of these have a bridge.
         """
         universe, bridges = self.atomgroup.universe, self.results.bridges
         ends = np.stack([universe.atoms.resindices[bridges[one]] for one in ("first", "second")])
@@ -273,9 +275,10 @@ class WaterBridges(GroupsAnalysis):  # numpydoc ignore=PR02
 
 
 class BridgeRecords(Ragged):
-    """Worker part: bridges, by pairs of hydrogen bonds of one water in one frame.
+    """Worker part: finds bridges from pairs of hydrogen bonds of a water molecule in a frame.
 
-    Of each atom, `molecules` has the number of its water, or -1, and `sides` a bit for each group.
+    For each atom, `molecules` contains the number of its water molecule, or -1, and `sides` one bit
+    per group.
     """
 
     returns_new = True
@@ -284,7 +287,7 @@ class BridgeRecords(Ragged):
         self._bonds, self._molecules, self._sides = bonds, molecules, sides
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray] | None:
-        """Find the bridges of a block."""
+        """Find the bridges in a block."""
         found = self._bonds.compute_records(block)
         if found is None:
             return None
@@ -295,7 +298,7 @@ class BridgeRecords(Ragged):
         ends = np.where(is_donor, acceptors, donors)
         waters = self._molecules[np.where(is_donor, donors, acceptors)]
         distances, angles = bonds[:, 4:].T
-        # The best bond of each water with each atom comes first.
+        # Sort so that the best bond of each water molecule with each atom comes first.
         order = np.lexsort((-angles, distances, ends, waters, rows))
         order = order[_is_new(rows[order], waters[order], ends[order])]
         rows, waters, ends = rows[order], waters[order], ends[order]
@@ -314,16 +317,16 @@ class BridgeRecords(Ragged):
 
 
 def _is_new(*columns: np.ndarray) -> np.ndarray:
-    """Mask of rows that differ from the row before."""
+    """Mask of rows that differ from the previous row."""
     found = np.ones(len(columns[0]), bool)
     found[1:] = np.any([np.diff(column) != 0 for column in columns], axis=0)
     return found
 
 
 def _pairs(molecules: np.ndarray, sides: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pair bonds of the first group with those of the second that are of the same molecule.
+    """Pair bonds of the first group with bonds of the second group in the same molecule.
 
-    `molecules` increase.
+    `molecules` are in increasing order.
     """
     first, second = (np.flatnonzero(sides & bit) for bit in (1, 2))
     begin, end = (

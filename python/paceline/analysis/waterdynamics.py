@@ -1,4 +1,4 @@
-"""Survival probability, with the parameters and results of the kit waterdynamics."""
+"""Survival probability, with the parameters and results of the waterdynamics MDAKit."""
 
 from typing import Self, Unpack, cast
 
@@ -18,49 +18,51 @@ from paceline.errors import UnsupportedError
 from paceline.performance.number_format import many
 from paceline.runner import WorkerOptions
 
-#: Largest lag, frames, if no other is given.
+#: Default of the largest lag, frames.
 LONGEST_LAG = 20
 
 
 class SurvivalProbability(SelectedAtoms):
-    r"""Probability that a particle stays in a region for some time.
+    r"""Survival probability: probability that a particle stays in a region for some time.
 
     $$P(\tau) = \left\langle \frac{N(t, t + \tau)}{N(t)} \right\rangle_t$$
 
-    with $N(t)$ particles in the region in frame t, and $N(t, t + \tau)$ that are there in each
-    frame from t to t + τ; a mean over the origins t that have any particle and a frame t + τ.
-    Values are those of the kit waterdynamics. The selection is evaluated by workers, see
-    `SelectedAtoms`.
+    where $N(t)$ is the number of particles in the region in frame t, and $N(t, t + \tau)$ is the
+    number of those that are in the region in each frame from t to t + τ. The mean is over all time
+    origins t with at least one particle, for which the run has a frame t + τ. Values equal those of
+    the MDAKit waterdynamics. Workers evaluate the selection, see `SelectedAtoms`.
 
     Parameters
     ----------
     universe : Universe or AtomGroup
-        The system.
+        System, or the atoms from which `select` selects.
     select : str
         Selection of the region, such as "name OW and around 3.5 protein".
     tau_max : int, optional
-        Largest lag, frames; by default 20, or the longest of a run with less than 21 frames. This
-        and the following are for `paceline.run`; `run` has them, too.
+        Largest lag, frames; by default 20, or the longest possible lag for less than 21 frames.
+        This parameter and the following ones are used by `paceline.run`; the method `run` has them,
+        too.
     window_step : int
-        Frames of the run from one origin to the next.
+        Distance between time origins, frames of the run.
     residues : bool
-        Follow residues instead of atoms: one is in the region while any of its atoms is.
+        Follow residues instead of atoms. A residue is in the region while any of its atoms is.
     intermittency : int
-        An absence of up to so many frames does not count. It ends within the frames of the run.
+        Maximum number of frames of an absence that is ignored. The particle must return within the
+        run.
 
     Attributes
     ----------
     results.tau_timeseries : numpy.ndarray of int64, shape (tau_max + 1,)
         Lags, frames.
     results.sp_timeseries : numpy.ndarray of float64, shape (tau_max + 1,)
-        Survival probability; 1 at lag 0, and NaN where there are no origins.
+        Survival probability; 1 at lag 0, and NaN without time origins.
     results.sp_timeseries_data : numpy.ndarray of float64, shape (tau_max, n_origins)
-        For each lag from 1 on, the values of all origins; NaN for those that do not count. As an
-        attribute of the analysis, lists of the others, as of the kit.
+        Values of all time origins for each lag from 1; NaN for invalid origins. The attribute of
+        the same name of the analysis contains lists of the valid values, as in the MDAKit.
     results.tau : numpy.ndarray of float64, shape (tau_max + 1,)
-        Lags, ps.
+        Lag times, ps.
     results.atoms, results.counts, results.offsets : numpy.ndarray
-        Atoms in the region, as of `SelectedAtoms`.
+        Atoms in the region, as for `SelectedAtoms`.
 
     Raises
     ------
@@ -68,7 +70,7 @@ class SurvivalProbability(SelectedAtoms):
         Workers cannot evaluate the selection; or, in the run, frames or their times are not
         equidistant.
     ValueError
-        In the run: a lag or a step without frames.
+        In the run: a lag or a step exceeds the number of frames.
 
     Examples
     --------
@@ -84,9 +86,9 @@ class SurvivalProbability(SelectedAtoms):
         name="survival",
         summary="survival probability of atoms or residues in a region",
         description=(
-            "Mean fraction of the atoms in a region that are there in each frame of the time "
-            "that follows (waterdynamics.SurvivalProbability), against that time. The region is "
-            "a selection, evaluated in each frame."
+            "Mean fraction of the atoms in a region that stay there in each of the following "
+            "frames, against the lag time (waterdynamics.SurvivalProbability). The region is "
+            "a selection that is evaluated in each frame."
         ),
         section="changing-groups.md#survival-probability",
         examples=(
@@ -122,13 +124,13 @@ class SurvivalProbability(SelectedAtoms):
         self.universe, self.selection = universe, select
         self.tau_max, self.window_step = tau_max, window_step
         self.residues, self.intermittency = residues, intermittency
-        #: First origin, end, and step, where `run` has chosen the frames.
+        #: First time origin, end, and step, if `run` has chosen the frames.
         self._windows: range | None = None
         #: Largest lag of the present run, frames.
         self._longest = tau_max or LONGEST_LAG
 
     def parameters(self) -> dict[str, object]:
-        """Parameters, for the record that is saved with the results."""
+        """Return the parameters that are saved with the results."""
         return {
             "select": self.selection,
             "tau_max": self.tau_max,
@@ -148,7 +150,7 @@ class SurvivalProbability(SelectedAtoms):
         verbose: bool | None = None,
         **options: Unpack[WorkerOptions],
     ) -> Self:
-        """Run only this analysis. The order of arguments is that of the kit waterdynamics.
+        """Run only this analysis. The order of arguments is that of the MDAKit waterdynamics.
 
         If `step` is larger than a window, the frames between windows are not read.
 
@@ -168,8 +170,8 @@ class SurvivalProbability(SelectedAtoms):
         verbose : bool, optional
             Show progress.
         **options
-            As for `AnalysisBase.run`: backend, n_workers, on_error, …. With `frames`, which must be
-            equidistant, lags and `window_step` count these.
+            Options of `AnalysisBase.run`: backend, n_workers, on_error, …. With `frames`, which
+            must be equidistant, lags and `window_step` count these frames.
 
         Returns
         -------
@@ -179,7 +181,7 @@ class SurvivalProbability(SelectedAtoms):
         Raises
         ------
         ValueError
-            A lag or a step without frames.
+            A lag or a step exceeds the number of frames.
         """
         if tau_max is not None:
             self.tau_max = tau_max
@@ -207,40 +209,40 @@ class SurvivalProbability(SelectedAtoms):
         return self
 
     def _check(self) -> None:
-        """Raise `ValueError` for parameters that make no sense."""
+        """Raise `ValueError` for invalid parameters."""
         if self.tau_max is not None:
             self.tau_max = whole_number("tau_max", self.tau_max, 1)
         self.window_step = whole_number("window_step", self.window_step, 1)
         self.intermittency = whole_number("intermittency", self.intermittency, 0)
 
     def prepare(self) -> Ragged:
-        """Find the atoms among those that are read."""
+        """Find the atoms in the decoded atoms, and make the worker part."""
         self._check()
         if self._windows is None:
             self._choose_longest(self.n_frames)
         return super().prepare()
 
     def _choose_longest(self, n_frames: int) -> int:
-        """Choose the largest lag; raise `ValueError` for one that is longer than the run."""
-        # Of one frame, the usual lag is refused.
+        """Choose the largest lag; raise `ValueError` if it is longer than the run."""
+        # For a single frame, use the default lag, which is then an error.
         self._longest = self.tau_max or min(LONGEST_LAG, max(n_frames - 1, 0)) or LONGEST_LAG
         if self._longest > n_frames:
             raise ValueError(
                 f"tau_max={self._longest} is more than the {many(n_frames, 'frame')} of the run: "
-                "choose a shorter lag, or analyse more frames"
+                "use a shorter lag, or analyse more frames"
             )
         return self._longest
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
-        """Count the particles that stay, by origin and lag."""
+        """Count the particles that stay, by time origin and lag."""
         super().finish(value)
         rows, windows = self.frames, self._windows
         if windows is None:
             steps = np.diff(self.frames)
             if len(steps) and not (steps[0] and np.all(steps == steps[0])):
                 raise UnsupportedError(
-                    "SurvivalProbability: survival in time needs equidistant frames, and those of "
-                    f"the run are {describe_frames(self.frames)}"
+                    "SurvivalProbability: survival in time needs equidistant frames, but the "
+                    f"frames are {describe_frames(self.frames)}"
                 )
             rows = np.arange(self.n_frames)
             windows = range(0, self.n_frames, self.window_step)
@@ -274,14 +276,14 @@ class SurvivalProbability(SelectedAtoms):
     def _count(
         self, rows: np.ndarray, origins: np.ndarray, end: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Count particles that stay from each origin on; and for which lags that is known.
+        """Count particles that stay from each time origin on, and mark the valid lags.
 
-        `rows` are the times of the run's frames, whole numbers, of which `end` is the end.
+        `rows` are the times of the run's frames, as integers, and `end` is their end.
         """
         n_lags = self._longest + 1
         times = np.repeat(rows, np.diff(self.results.offsets))
         _, first, last = stretches(self._members(self.residues), times, self.intermittency)
-        # Each stretch counts at all origins in it, up to the lag at which it ends.
+        # Each period counts at all time origins within it, up to the lag at which it ends.
         begin = np.searchsorted(origins, first)
         n_origins = np.searchsorted(origins, last, side="right") - begin
         of = np.repeat(begin - np.cumsum(n_origins) + n_origins, n_origins)
@@ -295,17 +297,17 @@ class SurvivalProbability(SelectedAtoms):
 
     @property
     def tau_timeseries(self) -> list[int]:
-        """Lags, frames, as of the kit."""
+        """Lags, frames, as in the MDAKit."""
         return self.results.tau_timeseries.tolist()
 
     @property
     def sp_timeseries(self) -> list[float]:
-        """Survival probability, as of the kit."""
+        """Survival probability, as in the MDAKit."""
         return self.results.sp_timeseries.tolist()
 
     @property
     def sp_timeseries_data(self) -> list[list[float]]:
-        """Values of all origins, as of the kit."""
+        """Values of all valid time origins, as in the MDAKit."""
         data = self.results.sp_timeseries_data
         return [values[~np.isnan(values)].tolist() for values in data]
 

@@ -1,4 +1,4 @@
-"""Read all about an analysis from its class, and write the catalogue: `make catalogue`."""
+"""Write the catalogue of analyses from the declarations of their classes: `make catalogue`."""
 
 import importlib
 import inspect
@@ -16,22 +16,22 @@ from paceline.analysis.base import AnalysisBase
 from paceline.contract.catalogue import PAGES
 from paceline.contract.declaration import ON_STRUCTURE, Declaration, Option
 
-#: Lines of the manual's page of analyses between which its table is.
+#: Lines on the manual's page of analyses before and after the table.
 MARKS = "<!-- table of make catalogue -->", "<!-- end of the table -->"
-#: Parameters that no command and no record has.
+#: Parameters that are neither options of commands nor recorded.
 OF_RUNS = ("verbose", "kwargs")
 _PACKAGE = "paceline.analysis."
-#: Units in descriptions, behind a comma or in brackets.
+#: Regular expression for a unit in a description, after a comma or in parentheses.
 _UNIT = re.compile(r"[,(] ?((?:Å|ps|K|degrees|frames|e|g|u)(?:[²³⁻¹ /]|Å|ps|cm|e)*)(?=[,;.)]|$)")
 
 
 def entry_of(cls: type) -> JsonObject:
-    """Describe a declared class: its declaration, and what follows from the class itself.
+    """Describe a declared class: its declaration, and properties of the class itself.
 
-    All values are those of JSON. Beside the fields of `Declaration` an entry has
+    All values can be written as JSON. In addition to the fields of `Declaration`, an entry has
     `select_otherwise` (selections that are tried after `select`), `class`, `parameters` (name,
     type, default, choices, unit, help), `results` (name, type, unit, help), `needs`, and
-    `in_batteries`; options of the command have all arguments of `argparse`.
+    `in_batteries`. Options of the command have all arguments of `argparse`.
     """
     declared: Declaration = vars(cls)["declaration"]
     sections = sections_of(inspect.getdoc(cls) or "")
@@ -68,7 +68,7 @@ def entries() -> list[JsonObject]:
     pages = [*PAGES]
     for one in found:
         if _page_of(one) not in pages:
-            raise ValueError(f"{one['class']}: section {one['section']!r} is on none of {pages}")
+            raise ValueError(f"{one['class']}: section {one['section']!r} is not in {pages}")
     return sorted(found, key=lambda one: (pages.index(_page_of(one)), one["name"]))
 
 
@@ -79,7 +79,7 @@ def _page_of(entry: Mapping[str, Any]) -> str:
 
 def _declared_classes() -> Iterator[type]:
     for path in sorted(Path(__file__).parent.glob("*.py")):
-        # Others may need the catalogue, which may not exist yet.
+        # Skip modules without declarations: they may import the catalogue, which may not exist.
         if "    declaration = Declaration(" not in path.read_text(encoding="utf-8"):
             continue
         module = importlib.import_module(_PACKAGE + path.stem)
@@ -90,7 +90,7 @@ def _declared_classes() -> Iterator[type]:
 
 
 def sections_of(text: str) -> dict[str, JsonObject]:
-    r"""Take a numpydoc docstring apart: type and text by name, by section; text of the summary.
+    r"""Split a numpydoc docstring: type and text by name, for each section; and the summary.
 
     Examples
     --------
@@ -111,7 +111,7 @@ def sections_of(text: str) -> dict[str, JsonObject]:
 
 
 def _explained(text: str) -> JsonObject:
-    """Take the help text, the first sentence of a parameter's description, and the unit in it."""
+    """Return the help text and its unit: the first sentence of a parameter's description."""
     sentence = re.split(r"(?<=[.:])\s+(?=[A-Z`$\"])", text)[0].rstrip(".")
     unit = _UNIT.search(sentence)
     return {"unit": unit[1] if unit else None, "help": sentence.replace("`", "")}
@@ -140,12 +140,12 @@ def _parameters_of(cls: type, described: Mapping[str, Any]) -> dict[str, JsonObj
 
 
 def _is_plain(value: object) -> bool:
-    """Check for a value that JSON has."""
+    """Check whether a value can be written as JSON."""
     return isinstance(value, str | int | float | bool | tuple | list | NoneType)
 
 
 def _types_of(annotation: object) -> list[object]:
-    """List the types of an annotation, and the words of a `Literal`."""
+    """List the types in an annotation, and the values of a `Literal`."""
     if get_origin(annotation) in (Union, UnionType):
         return [one for part in get_args(annotation) for one in _types_of(part)]
     if get_origin(annotation) is Literal:
@@ -156,7 +156,7 @@ def _types_of(annotation: object) -> list[object]:
 def _option_of(
     cls: type, declared: str | Option, parameters: Mapping[str, JsonObject]
 ) -> JsonObject:
-    """Find the arguments of the option of a command, and its flag."""
+    """Return the flag of a command's option, and its arguments for argparse."""
     option = Option(declared) if isinstance(declared, str) else declared
     keyword = option.keyword
     known = parameters.get(keyword, {})
@@ -184,7 +184,7 @@ def _option_of(
 
 
 def _value_of(cls: type, keyword: str, known: Mapping[str, Any], default: Any) -> JsonObject:
-    """Find how the value of an option is read, by the type of the parameter."""
+    """Return the arguments of argparse for the type of a parameter."""
     if known.get("choices"):
         return {"choices": known["choices"]}
     one = inspect.signature(cls, eval_str=True).parameters.get(keyword)
@@ -198,7 +198,7 @@ def _value_of(cls: type, keyword: str, known: Mapping[str, Any], default: Any) -
 
 
 def _needs_of(cls: type) -> list[str]:
-    """List what an analysis needs of a trajectory, in words."""
+    """List, in words, the properties of a trajectory that an analysis needs."""
     known = cls if issubclass(cls, AnalysisBase) else AnalysisBase
     found = {
         "whole molecules": known.needs_whole,
@@ -212,12 +212,12 @@ def _needs_of(cls: type) -> list[str]:
 
 
 def text() -> str:
-    """Write the catalogue as it is kept: JSON, a line for each value."""
+    """Return the catalogue as the text of its file: JSON with one line per value."""
     return json.dumps(entries(), indent=1, ensure_ascii=False) + "\n"
 
 
 def table() -> str:
-    """Write the table of all analyses of the manual."""
+    """Return the table of all analyses for the manual."""
     lines, known = ["| to compute | class | command |", "| --- | --- | --- |"], ""
     for one in entries():
         if (page := _page_of(one)) != known:
@@ -230,7 +230,7 @@ def table() -> str:
 
 
 def with_table(page: str) -> str:
-    """Write the table between its marks on a page of the manual."""
+    """Insert the table between its marks on a page of the manual."""
     before, _, rest = page.partition(MARKS[0])
     after = rest.partition(MARKS[1])[2]
     return "\n".join([before + MARKS[0], "", table(), "", MARKS[1] + after])

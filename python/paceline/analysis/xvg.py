@@ -1,4 +1,4 @@
-"""Tables for Grace, .xvg, as GROMACS and paceline write them."""
+"""Read .xvg tables for Grace, as GROMACS and paceline write them."""
 
 import re
 from array import array
@@ -12,11 +12,11 @@ from paceline.analysis.energy_rows import Content, lines_of, numbers_of, unlike
 from paceline.analysis.table import name_and_unit
 from paceline.errors import UnsupportedError
 
-#: Bytes of a line, at most: a row may have a million numbers.
+#: Maximum length of a line, bytes; a row may contain a million numbers.
 LONGEST = 2**26
-#: Letters of Grace's font of symbols.
+#: Greek letters for the letters of Grace's symbol font.
 SYMBOLS = dict(zip("abgdemlnpqrstwfycxzhkDGLSWFPYQ", "αβγδεμλνπθρστωφψχξζηκΔΓΛΣΩΦΠΨΘ", strict=True))
-#: Superscripts that have letters of their own.
+#: Unicode superscripts for characters that Grace raises.
 RAISED = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
 
 _LABEL = re.compile(r'@\s*(?:([xy])axis\s+label|s(\d+)\s+legend)\s+"(.*)"')
@@ -24,9 +24,10 @@ _LABEL = re.compile(r'@\s*(?:([xy])axis\s+label|s(\d+)\s+legend)\s+"(.*)"')
 
 @dataclass(frozen=True)
 class XvgTable:
-    """Columns of a table, of which the first is the abscissa, and its texts without commands.
+    """Columns of a table, with x values first, and texts without Grace's commands.
 
-    `labels` are those of the axes "x" and "y", `legends` those of the other columns, from 0.
+    `labels` are the labels of the axes "x" and "y". `legends` are those of the other columns, by
+    number from 0.
     """
 
     columns: list[np.ndarray]
@@ -35,15 +36,15 @@ class XvgTable:
     legends: Mapping[int, str]
 
     def names_and_units(self) -> list[tuple[str, str]]:
-        """Distinct names of the columns along the ordinate, and units, empty where unknown.
+        """Distinct names and units of the columns after the first; units are empty if unknown.
 
-        The label of the ordinate has one unit for all columns, or one for each. Where it has none,
-        legends may end with theirs.
+        The label of the y axis contains one unit for all columns, or one for each column. If it
+        contains none, legends may end with a unit.
         """
         n, label = len(self.columns) - 1, self.labels.get("y", "")
         if n == 1 and label and not self.legends.get(0):
             return [name_and_unit(label)]
-        known = re.findall(r"(?:^|[\s,])\(([^()]*)\)", label)  # but not that of "g(r)"
+        known = re.findall(r"(?:^|[\s,])\(([^()]*)\)", label)  # does not match "g(r)"
         units = known * n if len(known) == 1 else known if len(known) == n else [""] * n
         legends = [self.legends.get(k) or f"column {k + 2}" for k in range(n)]
         if known:
@@ -60,7 +61,7 @@ class XvgTable:
 def read_xvg(content: Content, file: IO[bytes]) -> XvgTable:
     """Read a table; rows that cannot be read are counted in `content`.
 
-    Sets of data, which "&" ends, share the first column.
+    Data sets, which end with "&", share the first column.
     """
     comments: list[str] = []
     labels: dict[str, str] = {}
@@ -90,14 +91,14 @@ def read_xvg(content: Content, file: IO[bytes]) -> XvgTable:
         np.array(one).reshape(-1, width) for one, width in zip(sets, widths, strict=True) if one
     ]
     if any(not np.array_equal(one[:, 0], tables[0][:, 0], equal_nan=True) for one in tables):
-        raise UnsupportedError(f"{content.path}: its sets of data do not share the first column")
+        raise UnsupportedError(f"{content.path}: its data sets do not share the first column")
     columns = [one[:, 0] for one in tables[:1]]
     columns += [column for one in tables for column in one[:, 1:].T]
     return XvgTable(columns, comments, labels, legends)
 
 
 def plain(text: str) -> str:
-    r"""Take Grace's commands out of a text.
+    r"""Remove Grace's commands from a text.
 
     Examples
     --------
