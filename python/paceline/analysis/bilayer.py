@@ -177,8 +177,8 @@ class Bilayer(AnalysisBase):
         if len(protein):
             self.remark(
                 "protein",
-                "Bilayer: the system contains a protein; if the protein is in the membrane, areas per "
-                "lipid include its area",
+                "Bilayer: the system contains a protein; in the membrane, areas per lipid include "
+                "the area of the protein",
             )
 
 

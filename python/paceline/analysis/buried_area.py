@@ -49,8 +49,8 @@ class BuriedArea(AnalysisBase):
     results.areas : numpy.ndarray of float64, shape (n_frames, 3)
         Areas of the first group, of the second group, and of both together, Å².
     results.buried_of_residues : numpy.ndarray of float64, shape (n_frames, n_residues)
-        Area of each residue that the other group buries, Å²: residues of the first group, then
-        those of the second group.
+        Area of each residue that the other group buries, Å², for residues of the first group,
+        then for those of the second group.
     results.resindices : numpy.ndarray of int64, shape (n_residues,)
         Indices of these residues.
 

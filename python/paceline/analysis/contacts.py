@@ -68,8 +68,8 @@ class Contacts(AnalysisBase):
         `beta` (Å⁻¹, 5 by default) and `lambda_constant` (1.8) of "soft_cut", or `radius` of
         "radius_cut".
     residues_apart : int
-        Minimum distance along the chain between residues in contact. 1 excludes pairs within a
-        residue; 4 also excludes neighbours up to the third, as in Best, Hummer & Eaton. Residues
+        Minimum distance along the chain between residues in contact: 1 excludes pairs within a
+        residue, 4 also neighbours up to the third, as in Best, Hummer & Eaton. Residues
         are counted in the order of the topology. Pairs of two segments are never excluded. By
         default no pair is excluded. If groups share atoms, a contact of an atom with itself is
         possible, and a warning reports it.

@@ -75,7 +75,7 @@ class InterRDF(AnalysisBase):
     range : (float, float)
         Start of the first bin and end of the last one, Å.
     norm : {"rdf", "density", "none"}
-        Quantity in `results.rdf`: $g_{ab}(r)$; the density of atoms of `g2` around an atom of
+        Quantity in `results.rdf`, which is $g_{ab}(r)$; the density of atoms of `g2` around an atom of
         `g1`, summed over `g1` (Å⁻³), per frame; or the number of pairs per frame.
     exclusion_block : (int, int), optional
         Leave out pairs within a molecule. The numbers are those of consecutive atoms of a molecule
@@ -487,7 +487,7 @@ class InterRDF_s(AnalysisBase):
     range : (float, float)
         Start of the first bin and end of the last one, Å.
     norm : {"rdf", "density", "none"}
-        Quantity in `results.rdf`: $g_{ij}(r)$; the density of atom j around atom i (Å⁻³); or the
+        Quantity in `results.rdf`, which is $g_{ij}(r)$; the density of atom j around atom i (Å⁻³); or the
         fraction of frames in which the distance is in the bin.
     density : bool
         Equivalent to ``norm="density"``; deprecated in MDAnalysis.

@@ -62,7 +62,7 @@ class WaterBridges(GroupsAnalysis):  # numpydoc ignore=PR02
     Attributes
     ----------
     results.bridges : numpy.ndarray of records, shape (n_bridges,)
-        Fields of each bridge: `frame`; `first` and `second`, indices of the donors or acceptors in
+        Bridges with the fields `frame`; `first` and `second`, indices of the donors or acceptors in
         the groups; `water`, index of the water residue; all int64. `distance_1` and `distance_2`,
         distances between donor and acceptor (Å), `angle_1` and `angle_2`, angles at the hydrogen
         (degrees), of the bonds of `first` and of `second`, float64. Sorted by frame, then by
