@@ -175,7 +175,7 @@ def test_the_default_is_for_what_the_system_holds(universe, adk_in_water, tmp_pa
     leaflets = membrane.analyses["leaflets"].run(stop=1)
     assert leaflets.results.sizes.tolist() == [[141, 135]]
     salt = paceline.Universe.empty(3, trajectory=True)
-    with pytest.raises(UnsupportedError, match="neither protein nor nucleic acid nor lipids"):
+    with pytest.raises(UnsupportedError, match="no protein, nucleic acid, lipids"):
         Battery.default(salt)
 
 
@@ -210,7 +210,7 @@ def test_the_default_leaves_out_what_the_topology_lacks_something_for(universe, 
     assert set(alone.analyses) == {*DEFAULTS["protein and name CA"]} - set(alone.left_out)
     assert len(alone.run().analyses["rmsd"].results.rmsd) == 1
     assert "dssp" not in alone.to_toml()
-    with pytest.raises(SelectionError, match="expected one atom of the name 'N'"):
+    with pytest.raises(SelectionError, match="expected one atom named 'N'"):
         Battery({"rmsd": {}, "dssp": {}}, alone.universe)
 
 
@@ -328,7 +328,7 @@ def test_acceptors_of_oplss_force_fields(recwarn):
     [
         ("", UnsupportedError, "no analyses"),
         ("rmsd", UnsupportedError, "not valid TOML"),
-        ("rmsd = 3", UnsupportedError, "expected a table of each analysis"),
+        ("rmsd = 3", UnsupportedError, "expected a table for each analysis"),
         (
             "[rmds]",
             UnsupportedError,
@@ -351,7 +351,7 @@ def test_acceptors_of_oplss_force_fields(recwarn):
             "RMSF has no parameter selct; it has select, ",
         ),
         ("[rdf]\ng1='all'\ng2='name XX'", SelectionError, r"\[rdf\]: g2: no atoms match"),
-        ("['../rmsd']\nanalysis='rmsd'", UnsupportedError, "the name is that of files"),
+        ("['../rmsd']\nanalysis='rmsd'", UnsupportedError, "the name is used for files"),
         ("[rdf]\ng1='name CA'", UnsupportedError, r"\[rdf\]: InterRDF needs g2, too"),
         ("[contacts]", UnsupportedError, "Contacts needs select and refgroup, too"),
         ("[pca]\nalign='no'", TypeError, "align must be True or False, not 'no'"),

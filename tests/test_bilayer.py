@@ -14,7 +14,7 @@ from paceline.analysis.bilayer import Bilayer
 from paceline.analysis.guess import LIPIDS
 from paceline.errors import AnalysisError, PacelineWarning
 
-pytestmark = pytest.mark.filterwarnings("ignore:Bilayer. the system holds a protein")
+pytestmark = pytest.mark.filterwarnings("ignore:Bilayer. the system contains a protein")
 
 
 def connected(heads, cutoff=15.0):
@@ -134,7 +134,7 @@ def test_a_membrane_along_another_axis_has_none(tmp_path):
 
 def test_one_leaflet_has_none(tmp_path):
     universe = membrane(tmp_path)
-    with pytest.warns(PacelineWarning, match="in no frame are there two leaflets"):
+    with pytest.warns(PacelineWarning, match="no frame has two leaflets"):
         results = Bilayer(universe.select_atoms("name P"), cutoff=44.0).run().results
     assert np.isnan(results.area_per_lipid).all()
 
@@ -147,7 +147,7 @@ def test_frames_that_are_not_flat_are_left_out(tmp_path):
     universe = paceline.Universe(
         flat._topology, [flat.trajectory.filename, other.trajectory.filename]
     )
-    with pytest.warns(PacelineWarning, match="1 frame of 4 without two flat leaflets"):
+    with pytest.warns(PacelineWarning, match="1 frame of 4 do not have two flat leaflets"):
         results = Bilayer(universe.select_atoms("name P")).run().results
     assert np.isnan(results.thickness).tolist() == [False, False, False, True]
     assert np.isnan(results.area_per_lipid[3]).all()
@@ -166,7 +166,7 @@ def test_a_protein_is_noted():
     universe = paceline.Universe(GRO_MEMPROT, XTC_MEMPROT)
     with warnings.catch_warnings():
         warnings.simplefilter("error", PacelineWarning)
-        with pytest.raises(PacelineWarning, match="areas per lipid include its area"):
+        with pytest.raises(PacelineWarning, match="areas per lipid include the area"):
             Bilayer(universe.select_atoms(LIPIDS)).run(stop=1)
 
 

@@ -66,7 +66,7 @@ def test_rows_that_meet_a_condition(text, rows):
         ("cluster == 3nm", "'cluster' has no unit and 3nm is in nm"),
         ("rmsd < time", "units do not fit"),
         ("rmsd < 2 furlongs", "units do not fit"),
-        ("3 < 4", "it names no column"),
+        ("3 < 4", "it contains no column"),
         ("__import__('os').system('true')", "cannot be read from \".system('true')"),
         ("rmsd < 2; rmsd", "cannot be read from '; rmsd' on"),
         ("rmsd.__class__ == 1", "cannot be read from '.__class__"),
@@ -121,7 +121,9 @@ def test_frames_are_found_by_their_times(tables, adk):
     expected = np.sort(np.argsort(rmsd.rmsd[:, 2])[:4])
     np.testing.assert_array_equal(chosen.in_trajectory(paceline.open(adk.trajectory)), expected)
     other = paceline.open(adk.trajectory, dt=7.0)
-    with pytest.raises(UnsupportedError, match=r"has a row at .* ps, and the trajectory no such"):
+    with pytest.raises(
+        UnsupportedError, match=r"has a row at .* ps, but the trajectory has no such"
+    ):
         chosen.in_trajectory(other)
 
 
@@ -135,7 +137,7 @@ def test_rows_of_several_tables_and_of_one_frame(tables, tmp_path):
     np.testing.assert_array_equal(chosen.columns["RMSD (Å)"], rmsd.rmsd[[7, 9], 2])
     other.write_text("frame,energy\n7,1\n5,2\n7,3\n", encoding="utf-8")
     assert choose_frames(other, where="energy > 0").frames.tolist() == [5, 7]
-    with pytest.raises(UnsupportedError, match="several rows of a frame"):
+    with pytest.raises(UnsupportedError, match="several rows for one frame"):
         choose_frames([folder / "rmsd.csv", other], lowest="energy")
     other.write_text("residue,frames\n1,5\n", encoding="utf-8")
     with pytest.raises(UnsupportedError, match="has no frames: its columns are residue"):
@@ -197,14 +199,14 @@ def test_bins_of_a_surface(ending, tables):
     ("arguments", "words"),
     [
         ({"where": "rmsd > 100"}, r"no row of .*rmsd.csv meets it: RMSD \(Å\) is .* to 6\.8"),
-        ({}, "nothing chooses frames"),
+        ({}, "no parameter selects frames"),
         ({"lowest": "energy"}, "has no column 'energy'; it has frame, "),
-        ({"lowest": "rmsd", "highest": "rmsd"}, "give one of"),
+        ({"lowest": "rmsd", "highest": "rmsd"}, "use only one of"),
         (
             {"tables": (), "surface": "surface.npz", "at": (99, 1)},
             r"\(99, 1\) is outside its bins, RMSD",
         ),
-        ({"surface": "rmsd.csv"}, "is no free-energy surface"),
+        ({"surface": "rmsd.csv"}, "is not a free-energy surface"),
         (
             {"tables": "surface.csv", "where": "frames > 3"},
             "surface.csv has no frames: its columns",
@@ -263,7 +265,7 @@ def test_other_files_than_the_table_s(tables, adk, tmp_path, run):
     highest = ["frames", table, "--highest", "rmsd", "-o", tmp_path / "out.xtc", "--overwrite"]
     status, _, err = run(*highest, "-s", adk.topology, "-f", moved)
     assert status == 2
-    assert "and the trajectory 49 frames" in err
+    assert "but the trajectory has only 49 frames" in err
     status, _, err = run(
         *lowest[:2],
         "--where",
@@ -281,7 +283,7 @@ def test_other_files_than_the_table_s(tables, adk, tmp_path, run):
     assert run(*lowest, "-s", adk.topology)[0] == 2
     table.write_text(re.sub("# topology.*\n", "", text), encoding="utf-8")
     status, _, err = run(*lowest)
-    assert (status, "does not name topology and trajectory: give them with -s" in err) == (2, True)
+    assert (status, "does not name topology and trajectory: add them with -s" in err) == (2, True)
 
 
 def test_a_table_of_a_chain_is_written_as_one(adk, tmp_path, run):

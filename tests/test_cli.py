@@ -212,7 +212,7 @@ def test_letters_of_dssp(adk, universe, run, tmp_path):
         (
             ["--select", "name HN N"],
             "there are no acceptors among the 417 atoms of --select 'name HN N', by charges below "
-            "-0.5 e: choose them by --acceptors-sel, or more atoms",
+            "-0.5 e: set --acceptors-sel, or use more atoms",
         ),
         (
             ["--between", "name HN N", "name CA"],
@@ -222,17 +222,17 @@ def test_letters_of_dssp(adk, universe, run, tmp_path):
         (
             ["--select", "name CA"],
             "there are no hydrogens among the 214 atoms of --select 'name CA', by masses from 0.9 "
-            "to 1.1 u and charges above 0.3 e: choose them by --hydrogens-sel, or more atoms",
+            "to 1.1 u and charges above 0.3 e: set --hydrogens-sel, or use more atoms",
         ),
         (
             ["--select", "name HN O"],
             "no hydrogen among the 416 atoms of --select 'name HN O' is bonded to another one of "
-            "these: choose more atoms, or donors by --donors-sel",
+            "these atoms: use more atoms, or set --donors-sel",
         ),
         (
             ["--acceptors-sel", "name XX"],
-            "no atom among the 3,341 atoms of --select 'protein' is of --acceptors-sel "
-            '"name XX": choose others',
+            "no atom among the 3,341 atoms of --select 'protein' matches --acceptors-sel "
+            '"name XX": use another',
         ),
     ],
 )
@@ -363,7 +363,7 @@ def test_times_in_ps_as_in_gromacs(arguments, frames, adk, run):
         (["-dt", "0"], "expected a time above 0"),
         (["-b", "soon"], "argument -b: expected a time such as 100 (ps)"),
         (["-b", "nan"], "expected a time such as 100 (ps)"),
-        (["-b", "200"], "no frame lies between the times asked for"),
+        (["-b", "200"], "no frame lies between the requested times"),
         (["-b", "40", "-e", "20"], "the last time, 20 ps, is before the first, 40 ps"),
         (["--ref", "500"], "reference frame 500: the trajectory has 98 frames"),
         (["-b", "3", "-e", "5", "-dt", "50"], "no frame has a time that is a multiple of 50 ps"),
@@ -1151,7 +1151,7 @@ def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run)
             "give --donors-sel, a topology with bonds, or --guess-bonds",
             "--exclude-same fragment needs bonds",
             "by --hydrogens, or",
-            "leave them out with --residues-apart 1, or those",
+            "Exclude such pairs with --residues-apart 1, or also",
         ),
         strict=True,
     ):

@@ -367,7 +367,7 @@ def test_maps_of_nan_positions_are_an_error(tmp_path):
     ("select", "options", "error", "words"),
     [
         ("resid 1", {}, SelectionError, "has 1 residues"),
-        ("resid 1-20 and not name CA", {"scheme": "ca"}, SelectionError, "has no atoms that"),
+        ("resid 1-20 and not name CA", {"scheme": "ca"}, SelectionError, "has no atoms for"),
         ("protein", {"scheme": "best"}, ValueError, "scheme must be 'ca', 'closest'"),
         ("protein", {"cutoff": 0}, ValueError, "cutoff must be"),
         ("protein", {"cutoff": np.nan}, ValueError, "cutoff must be"),

@@ -221,5 +221,5 @@ def test_the_share_of_atoms_outside_the_grid_is_reported(tmp_path):
         DensityAnalysis(universe.atoms).run(stop=1)
     assert found.provenance["atoms outside the grid"] == "20 %"
     nm = {"gridcenter": [900, 1, 1], "xdim": 3, "ydim": 3, "zdim": 3}
-    with pytest.warns(PacelineWarning, match="100 % of the atoms.* give a grid where"):
+    with pytest.warns(PacelineWarning, match="100 % of the atoms.* set a grid around"):
         DensityAnalysis(universe.atoms, **nm, padding=0).run()

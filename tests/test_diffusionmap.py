@@ -222,7 +222,7 @@ def test_table_and_figure(ca, superposed, tmp_path, monkeypatch):
     other = DistanceMatrix(ca, metric=largest_move).run(stop=3).results
     assert "mean distance from the other frames" in other.to_dataframe()
     one = DistanceMatrix(ca, condensed=True).run(stop=3).results
-    with pytest.raises(UnsupportedError, match="make no table"):
+    with pytest.raises(UnsupportedError, match="have no table"):
         one.plot()
 
 
@@ -420,7 +420,7 @@ def test_diffusion_map_of_other_frames(ca):
     found = DiffusionMap(ca).run(step=20)
     assert len(found.run(step=33).eigenvalues) == 3
     matrix = DistanceMatrix(ca).run(step=20)
-    with pytest.raises(UnsupportedError, match="give frames and other options to its run"):
+    with pytest.raises(UnsupportedError, match="pass frames and other options to its run"):
         DiffusionMap(matrix).run(step=33)
     assert len(DiffusionMap(matrix).run().eigenvalues) == 5
 
@@ -444,7 +444,7 @@ def test_coordinates_make_a_table(ca):
     assert few.results.plot().get_ylabel() == "diffusion coordinate"
     with pytest.raises(ValueError, match="n_eigenvectors=3: expected a number from 1 to 2"):
         DiffusionMap(ca, n_eigenvectors=3).run(step=40)
-    with pytest.raises(ValueError, match="needs two frames or more"):
+    with pytest.raises(ValueError, match="needs two or more frames"):
         DiffusionMap(ca).run(stop=1)
 
 

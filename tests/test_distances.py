@@ -252,7 +252,7 @@ def test_what_makes_no_distance_is_refused(universe, adk):
         AtomicDistances(ca[:10], ca[:9])
     with pytest.raises(SelectionError, match="ag3: 1"):
         Angles(ca[:2], ca[:2], ca[:1])
-    with pytest.raises(SelectionError, match="angle 1 has the atom of index 21 twice"):
+    with pytest.raises(SelectionError, match="angle 1 has the atom with index 21 twice"):
         Angles(ca[2:4], ca[:2], ca[[5, 1]])
     with pytest.raises(SelectionError, match="ag1 holds no atoms"):
         AtomicDistances(ca[:0], ca[:0])
@@ -302,5 +302,5 @@ def test_a_distance_map_has_moments_of_all_distances(universe, monkeypatch, most
 
 
 def test_a_distance_map_of_one_atom_is_refused(universe):
-    with pytest.raises(SelectionError, match="holds one atom"):
+    with pytest.raises(SelectionError, match="contains only one atom"):
         distances.DistanceMap(universe.atoms[:1])

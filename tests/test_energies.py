@@ -232,21 +232,19 @@ def test_xvg_of_gromacs(written):
         ".0\n", ".0 1\n"
     )
     found = read_energies(written(three + "&\n", "three.xvg"))
-    assert set(found.units.values()) == {""}  # two units for three columns cannot be assigned
-    with pytest.raises(UnsupportedError, match="its sets of data do not share the first column"):
+    assert set(found.units.values()) == {""}  # two units of three columns: whose, is not known
+    with pytest.raises(UnsupportedError, match="its data sets do not share the first column"):
         read_energies(written(text + "&\n0 1 2\n", "two.xvg"))
     more = '@ s2 legend "LJ (SR)"\n&\n 0 1\n 0.001 2\n'
     found = read_energies(written(text.replace(", (K)", "") + more, "sets.xvg"))
     assert found.results["LJ (SR)"].tolist() == [1, 2]
     assert found.units["LJ (SR)"] == "kJ/mol"
-    with pytest.raises(
-        UnsupportedError, match=r'expected "Time .ps." along the abscissa, found .r'
-    ):
+    with pytest.raises(UnsupportedError, match=r'expected "Time .ps." on the x axis, found .r'):
         read_energies(written(text.replace("Time (ns)", "r (nm)"), "rdf.xvg"))
     assert len(read_energies(written('@ xaxis label "Time (ps)"\n' + "0 1\n1 2\n", "no.xvg")).units)
     with pytest.raises(UnsupportedError, match="found 'no label'"):
         read_energies(written("0 1  # remark\n1 2\n", "bare.xvg"))
-    with pytest.raises(UnsupportedError, match="its sets of data do not share the first column"):
+    with pytest.raises(UnsupportedError, match="its data sets do not share the first column"):
         read_energies(AUX_XVG)
 
 
@@ -317,7 +315,7 @@ def test_times_and_units_of_lammps(written, change, times, units, title):
     arrays = found.results.times if title.startswith("time") else found.results.steps
     np.testing.assert_allclose(arrays, times)
     assert (found.units["PotEng"], found.units["Press"]) == units
-    is_unknown = "units are not known" in found.results.provenance["warnings"]
+    is_unknown = "units are unknown" in found.results.provenance["warnings"]
     assert is_unknown == (units == ("", ""))
     assert ("drift of TotEng" in found.results.findings) is False  # too few values
 
@@ -391,7 +389,7 @@ def test_amber(written):
     with pytest.warns(PacelineWarning, match="VDWAALS: not finite: 1 value of 2"):
         assert read_energies(written(bare)).results["PRESS"].tolist() == [-12.5, 20]
     cut = AMBER[: AMBER.index(" 1-4 NB =         4.0000")]
-    with pytest.warns(PacelineWarning, match="the last record is cut, and was left out"):
+    with pytest.warns(PacelineWarning, match="the last record is truncated, and was left out"):
         assert len(read_energies(written(cut)).results.times) == 1
 
 
@@ -447,7 +445,7 @@ def test_namd(written):
     assert found.results.steps.tolist() == [100, 200, 300]
     assert found.results["TEMP"].tolist() == [298, 301, 299]
     assert found.units == {"BOND": "kcal/mol", "TOTAL": "kcal/mol", "TEMP": "K", "PRESSURE": "bar"}
-    with pytest.warns(PacelineWarning, match="times are not known, and steps take their place"):
+    with pytest.warns(PacelineWarning, match="times are unknown, and steps are used instead"):
         assert read_energies(written(NAMD.replace("Info: TIMESTEP", "Info:"))).axis_title == "step"
 
 
@@ -460,14 +458,16 @@ def test_dl_poly(written):
     units = [found.units[name] for name in ("engcns", "temp", "volume", "alpha", "press")]
     assert units == ["eV", "K", "Å³", "°", "katm"]
     cut = written("".join(STATIS.splitlines(keepends=True)[:-1]))
-    with pytest.warns(PacelineWarning, match="the last record is cut"):
+    with pytest.warns(PacelineWarning, match="the last record is truncated"):
         assert len(read_energies(cut).results.times) == 1
 
 
 def test_later_parts_rule(written):
     first, second = written(series(0, 10), "1.csv"), written(series(7, 12, value=50), "2.csv")
-    with pytest.warns(PacelineWarning, match="3 rows of earlier parts were left out, as later"):
-        found = read_energies(second, first)  # sorted by time
+    with pytest.warns(
+        PacelineWarning, match="3 rows of earlier parts were left out, because later"
+    ):
+        found = read_energies(second, first)  # in the order of time
     assert found.results.times.tolist() == [*range(12)]
     assert found.results["Potential Energy"].tolist() == [*range(7), *range(57, 62)]
     follows = written(series(9, 12, value=50), "3.csv")
@@ -494,7 +494,7 @@ def test_files_that_do_not_go_together(written):
         read_energies(first, other)
     no_steps = written('@ xaxis label "Time (ps)"\n20 1\n', "4.xvg")
     no_times = written(series(10, 12).replace("Time (ps)", "Wall"), "5.csv")
-    with pytest.raises(UnsupportedError, match="not all parts have times, and not all have steps"):
+    with pytest.raises(UnsupportedError, match="some parts lack times, and others lack steps"):
         read_energies(no_steps, no_times)
 
 
@@ -518,13 +518,13 @@ def test_rows_between_times(written):
     assert read_energies(written(series(0, 10)), begin=8).span == "2 rows, time 8 to 9 ps"
     with pytest.raises(UnsupportedError, match=r"no row lies between .* from 0 to 9 ps"):
         energies.between(11)
-    with pytest.raises(UnsupportedError, match="no row is among those asked for: there are 10"):
+    with pytest.raises(UnsupportedError, match="no row is in the requested range: there are 10"):
         energies.rows(10)
 
 
 def test_unequal_distances_are_remarked(written):
     uneven = series(0, 10) + series(10, 30, 5).partition("\n")[2]
-    with pytest.warns(PacelineWarning, match="unequal distances, from 1 to 5: means"):
+    with pytest.warns(PacelineWarning, match="unequal time intervals, from 1 to 5: means"):
         read_energies(written(uneven))
 
 
@@ -674,7 +674,7 @@ def test_a_surface_of_energies_and_geometry(system, tmp_path, run):
     unknown = rmsd.read_text("utf-8").replace("# python", "# times not known: none\n# python", 1)
     (tmp_path / "unknown.csv").write_text(unknown, encoding="utf-8")
     status, _, err = run("surface", table, tmp_path / "unknown.csv")
-    assert (status, "has no frames to compare" in err) == (2, True)
+    assert (status, "has no frame numbers or times" in err) == (2, True)
 
 
 def test_energies_beside_the_analyses_of_a_battery(system, tmp_path, run):
@@ -692,7 +692,9 @@ def test_energies_beside_the_analyses_of_a_battery(system, tmp_path, run):
     again = Battery.from_file(tmp_path / "one" / "battery.toml", universe)
     assert [*again.energies.units] == ["Potential Energy"]
     assert again.to_toml() == battery.to_toml()
-    with pytest.raises(UnsupportedError, match=r"\[energies\]: expected files, and perhaps terms"):
+    with pytest.raises(
+        UnsupportedError, match=r"\[energies\]: expected files and optionally terms"
+    ):
         Battery({**described, "energies": {"file": "md.edr"}}, universe)
     with pytest.raises(UnsupportedError, match=r"as lists of names, found .'files': 3"):
         Battery({**described, "energies": {"files": 3}}, universe)
@@ -702,9 +704,9 @@ def test_energies_beside_the_analyses_of_a_battery(system, tmp_path, run):
     ]
     late = Battery({**described, "energies": {"files": str(energies)}}, universe)
     late.energies = late._all_energies = late.energies.between(1000)
-    with pytest.warns(PacelineWarning, match="at other times than the frames, 0 to 100 ps"):
+    with pytest.warns(PacelineWarning, match="do not overlap with the frames, 0 to 100 ps"):
         late.run(stop=2)
-    assert any("at other times" in text for text in late.warnings)
+    assert any("do not overlap" in text for text in late.warnings)
 
 
 def test_the_command(written, tmp_path, run):

@@ -80,7 +80,7 @@ def run_cli(capsys, *argv: str) -> tuple[int, str, list[str]]:
         (["--ref", "nowhere.pdb"], 2, "nowhere.pdb"),
         (["--begin", "98"], 2, "frame numbers are 0 to 97; a time .* unit: --begin 98ps$"),
         (["--begin", "9", "--end", "9"], 2, "no frames to analyse: the trajectory has 98, none w"),
-        (["--begin", "9ns"], 2, "no frame lies between the times asked for"),
+        (["--begin", "9ns"], 2, "no frame lies between the requested times"),
         (["-o", "FOLDER/there.csv"], 2, "there.csv exists: it is replaced only with --overwrite"),
         (["-o", "FOLDER/nowhere/a.csv"], 2, "the folder"),
     ],

@@ -112,13 +112,13 @@ def test_only_times_change_their_unit():
     assert in_time_unit("r (Å)", [np.array([9e9])], "ns")[0] == "r (Å)"
     assert in_time_unit("time (ps)", [np.full(3, np.nan)])[0] == "time (ps)"
     table = Table({"r (Å)": np.arange(3.0), "g(r)": np.ones(3)}, "r (Å)", {"g(r)": "g"}, "g(r)")
-    with pytest.warns(PacelineWarning, match="time_unit: the abscissa is 'r \\(Å\\)', and no time"):
+    with pytest.warns(PacelineWarning, match="time_unit: the x axis is 'r \\(Å\\)', not a time"):
         drawn(table, time_unit="ns")
 
 
 @pytest.mark.parametrize(("n_series", "n_given"), [(2, 1), (2, 3)])
 def test_a_wrong_number_of_names_is_reported(n_series, n_given):
-    with pytest.warns(PacelineWarning, match=f"{n_given} names are given for {n_series} series"):
+    with pytest.warns(PacelineWarning, match=f"{n_given} names for {n_series} series"):
         axes = drawn(series(n_series), label=list("xyz")[:n_given], stats=False)
     assert names_of(axes) == ["x", "y" if n_given > 1 else "B"]
 

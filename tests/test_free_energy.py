@@ -66,13 +66,13 @@ def test_frames_that_are_missing_or_outside():
 @pytest.mark.parametrize(
     ("arguments", "options", "words"),
     [
-        (([1, 2], [1, 2, 3]), {}, "series of one length"),
-        (([[1.0]], [[1.0]]), {}, "series of one length"),
+        (([1, 2], [1, 2, 3]), {}, "series of equal length"),
+        (([[1.0]], [[1.0]]), {}, "series of equal length"),
         (([1.0], [2.0]), {"temperature": 0}, "temperature must be above 0 K"),
         (([1.0], [2.0]), {"bins": 0}, "bins must be at least 1"),
         (([1.0], [2.0]), {"range": ((0, 1), (3, 2))}, "range must be two pairs"),
         (([1.0], [2.0]), {"range": ((5, 6), (5, 6))}, "no frame is within the range"),
-        (([np.nan], [2.0]), {}, "no frame in which both"),
+        (([np.nan], [2.0]), {}, "in no frame do both"),
     ],
 )
 def test_parameters_that_make_no_sense(arguments, options, words):
@@ -131,11 +131,11 @@ def test_frames_of_both_tables_are_compared(tables, run):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["rmsd.csv"], "has one series"),
+        (["rmsd.csv"], "has only one series"),
         (["rmsd.csv", "gyration.tsv", "--y", "Rgg"], "has no series 'Rgg'; it has Rg (Å), "),
-        (["rmsd.csv", "pca.npz"], "has no frames to compare"),
+        (["rmsd.csv", "pca.npz"], "has no frame numbers or times"),
         (["pca.svg"], "expected .csv, .tsv, .npz or .xvg"),
-        (["rmsd.csv", "gyration.tsv", "late.csv"], "one table or two"),
+        (["rmsd.csv", "gyration.tsv", "late.csv"], "one or two tables"),
     ],
 )
 def test_tables_that_make_no_surface(arguments, words, tables, run, monkeypatch):
@@ -150,7 +150,7 @@ def test_tables_that_make_no_surface(arguments, words, tables, run, monkeypatch)
     [
         ("", "a row of titles and rows of numbers"),
         ("a,b\n", "a row of titles and rows of numbers"),
-        ("a,b\n1,2\n3\n", "row 2 has 1 cells, and there are 2 titles"),
+        ("a,b\n1,2\n3\n", "row 2 has 1 cells, but there are 2 titles"),
     ],
 )
 def test_tables_that_are_cut(text, words, tmp_path, run):

@@ -263,7 +263,7 @@ def test_what_workers_cannot_evaluate_is_refused(wet):
     shell = ours.select_atoms("around 3 protein", updating=True)
     both = ours.select_atoms("around 3 protein", "prop x > 0", updating=True)
     for group, match in [
-        (ours.select_atoms("uphill 1 2 3 4", updating=True), "'uphill' .Uphill. is no keyword"),
+        (ours.select_atoms("uphill 1 2 3 4", updating=True), "'uphill' .Uphill. is not MDAnalysis"),
         (ours.select_atoms("bonded around 3 protein", updating=True), "'bonded' of atoms that"),
         (shell.select_atoms("bonded name OW", updating=True), "'bonded' of atoms that"),
         (both.select_atoms("name OW", updating=True), "several selections: join them by 'or'"),
@@ -374,7 +374,7 @@ def test_own_functions_of_a_group_that_changes(wet):
     assert total.run(backend="serial").results.value[1] == sum(row[1] for row in wanted)
     for options, match in [
         ({"block": "mdtraj"}, "the same atoms in each frame"),
-        ({"fields": ["velocities"]}, "found by positions"),
+        ({"fields": ["velocities"]}, "needs positions"),
     ]:
         with pytest.raises(UnsupportedError, match=match):
             paceline.TimeSeries(depth, ours, **options)
@@ -574,7 +574,7 @@ def test_compounds_without_mass_in_a_group_are_named(wet):
     ours.select_atoms("name HW2").masses = 0.0
     tail = ours.select_atoms("name OW HW2 and prop z > 12", updating=True)
     water = ours.select_atoms("name OW")
-    with pytest.raises(AnalysisError, match=r"frame 0: .* only atoms without mass"):
+    with pytest.raises(AnalysisError, match=r"frame 0: .* only massless atoms"):
         InterRDF(tail, water, compound=("residues", None)).run(backend="serial")
     with pytest.raises(AnalysisError, match=r"frame 0: number \d+ of the residues has no mass"):
         LinearDensity(tail, "residues", binsize=5.0).run(backend="serial")
@@ -684,7 +684,7 @@ def test_frames_in_which_a_group_is_empty(wet):
         some = InterRDF(ours, ours, **options).run(backend="serial", frames=others)
         assert centers.results.count.tolist() == some.results.count.tolist()
     nobody = ours.universe.select_atoms("prop z > 1e5", updating=True)
-    with pytest.warns(PacelineWarning, match=r"in no frame .* both g1 and g2 have atoms"):
+    with pytest.warns(PacelineWarning, match=r"in no frame .* both g1 and g2 contain atoms"):
         none = InterRDF(nobody, water, nbins=5).run(backend="serial").results
     assert np.isnan(none.rdf).all()
     assert not none.count.any()

@@ -552,14 +552,16 @@ def test_selections_that_change_and_find_nothing(universe, theirs_too):
     none = HydrogenBondAnalysis(universe, hydrogens_sel="name HN and prop x > 900").run(stop=2)
     assert none.results.hbonds.shape == (0, 6)
     assert none.results.counts.tolist() == [0, 0]
-    with pytest.raises(SelectionError, match=r"no atom among .* is of hydrogens_sel='name XX and"):
+    with pytest.raises(
+        SelectionError, match=r"no atom among .* matches hydrogens_sel='name XX and"
+    ):
         HydrogenBondAnalysis(universe, hydrogens_sel="name XX and prop x > 0").run()
     with pytest.raises(UnsupportedError, match=r"acceptors_sel: workers cannot .*'bonded'"):
         HydrogenBondAnalysis(universe, acceptors_sel="bonded around 8 resid 3")
 
 
 def test_an_angle_as_of_gromacs_warns(universe):
-    with pytest.warns(PacelineWarning, match=r"d_h_a_angle_cutoff=30 is the smallest angle at the"):
+    with pytest.warns(PacelineWarning, match=r"d_h_a_angle_cutoff=30 is the minimum angle at the"):
         HydrogenBondAnalysis(universe, d_h_a_angle_cutoff=30).run(stop=1)
 
 
@@ -569,8 +571,8 @@ def test_an_angle_as_of_gromacs_warns(universe):
         ({"d_a_cutoff": -1}, "d_a_cutoff must be a length above 0, in Å, not -1"),
         ({"d_h_cutoff": np.nan}, "d_h_cutoff must be a length above 0, in Å, not nan"),
         ({"d_h_a_angle_cutoff": 200}, "from 0 to 180 degrees, not 200"),
-        ({"d_a_cutoff": 3.5, "criterion": "gromacs"}, "'gromacs' has limits of its own"),
-        ({"d_h_a_angle_cutoff": 30, "criterion": "wernet_nilsson"}, "has limits of its own"),
+        ({"d_a_cutoff": 3.5, "criterion": "gromacs"}, "'gromacs' has fixed limits"),
+        ({"d_h_a_angle_cutoff": 30, "criterion": "wernet_nilsson"}, "has fixed limits"),
     ],
 )
 def test_limits_that_make_no_sense(limits, words, universe):
@@ -586,7 +588,7 @@ def test_bad_input_is_named(universe, adk_in_water):
             HydrogenBondAnalysis(universe, between=between)
     with (
         pytest.warns(UserWarning, match="acceptors_sel is empty"),
-        pytest.raises(SelectionError, match=r"no acceptors .*: choose them by acceptors_sel="),
+        pytest.raises(SelectionError, match=r"no acceptors .*: set acceptors_sel="),
     ):
         HydrogenBondAnalysis(universe, acceptors_sel=" ").run()
     none = dict.fromkeys(("donors_sel", "hydrogens_sel", "acceptors_sel"), "name XX")
@@ -595,12 +597,12 @@ def test_bad_input_is_named(universe, adk_in_water):
     apart = {"donors_sel": "name N", "d_h_cutoff": 0.5, "update_selections": False}
     with pytest.raises(SelectionError, match=r"no hydrogen within d_h_cutoff=0.5 Å of a donor"):
         HydrogenBondAnalysis(universe, **apart).run()
-    match = "no charge information .*: load one .* choose them by hydrogens_sel= and"
+    match = "no charge information .*: use one .* set hydrogens_sel= and"
     unknown = paceline.Universe(*adk_in_water)
     unknown.del_TopologyAttr("resnames")
     with pytest.raises(NoDataError, match=match):
         HydrogenBondAnalysis(unknown)
-    match = "a group of between= has no atom among the 7[0-9]{2} atoms that are analysed"
+    match = "a group of between= contains none of the 7[0-9]{2} analysed atoms"
     with pytest.warns(UserWarning, match=match):
         HydrogenBondAnalysis(universe.select_atoms("resid 1-49"), between=["all", "resid 50"])
     with pytest.raises(NoDataError, match="topology has no bonds"):

@@ -67,13 +67,13 @@ def chain(tmp_path):
     ],
 )
 def test_pairs_beyond_half_the_cell_warn(make, crystal):
-    with pytest.warns(PacelineWarning, match=r"half the least height of the cell, 1\.805 Å"):
+    with pytest.warns(PacelineWarning, match=r"half the smallest height of the cell, 1\.805 Å"):
         found = make(crystal).run()
     assert "1.805" in found.results.provenance["warnings"]
 
 
 def test_neighbours_in_a_small_cell_are_too_few(crystal):
-    with pytest.warns(PacelineWarning, match="pairs are missing"):
+    with pytest.warns(PacelineWarning, match="pairs at larger distances are missing"):
         found = CoordinationNumbers(crystal.atoms, cutoff=2.6).run()
     assert found.results.coordination.tolist() == [[3] * 4] * 3  # of twelve images
     with warnings.catch_warnings():
@@ -128,7 +128,7 @@ def test_distances_within_a_molecule_longer_than_half_the_cell(bonds, chain):
         AtomicDistances(*ends),
         CenterDistance(chain.atoms[:3], chain.atoms[-3:], weights=None),
     ):
-        text = r"in frame 0: \d+\.\d Å within the molecule, and \d+\.\d Å to the image"
+        text = r"in frame 0: \d+\.\d Å within the molecule, but \d+\.\d Å to the image"
         with pytest.warns(PacelineWarning, match=text):
             analysis.run()
     # The warning about the split molecule also contains numbers.

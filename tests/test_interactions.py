@@ -127,8 +127,8 @@ def test_what_makes_no_fingerprint(universe, adk):
         interaction_fingerprint({"near": one})
     one.run(stop=4)
     other = NeighborList(carbons, cutoff=4.0).run(step=20)
-    with pytest.raises(UnsupportedError, match=r"'other' ran over .*: run all at once"):
+    with pytest.raises(UnsupportedError, match=r"'other' ran over .*: run all by one"):
         interaction_fingerprint({"near": one, "other": other})
     elsewhere = NeighborList(paceline.Universe(*adk).atoms[:9], cutoff=4.0).run(stop=4)
-    with pytest.raises(UnsupportedError, match=r"'elsewhere' is of another Universe"):
+    with pytest.raises(UnsupportedError, match=r"'elsewhere' belongs to another Universe"):
         interaction_fingerprint({"near": one, "elsewhere": elsewhere})

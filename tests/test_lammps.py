@@ -505,7 +505,9 @@ def test_commands(tmp_path, capsys):
 def test_it_is_not_written(tmp_path):
     universe = universe_of(write(tmp_path / "a.dump", dump()))
     for name, format in (("b.lammpsdump", "LAMMPSDUMP"), ("HISTORY", "HISTORY")):
-        with pytest.raises(UnsupportedError, match=f"{name}: .* of {format} files, which paceline"):
+        with pytest.raises(
+            UnsupportedError, match=f"{name}: .*  of a {format} file, which paceline"
+        ):
             paceline.Write(universe.atoms, tmp_path / name)
 
 

@@ -204,7 +204,7 @@ def test_frames_that_were_left_out(damaged):
 
 def test_frames_without_two_leaflets_warn(tmp_path):
     universe = made(tmp_path, [bilayer(2)])
-    with pytest.warns(PacelineWarning, match="in no frame are there two leaflets: within 55 Å all"):
+    with pytest.warns(PacelineWarning, match="no frame has two leaflets: within 55 Å all"):
         found = LeafletSeries(universe, "name P", 55).run().results
     assert (found.leaflets == -1).all()
 

@@ -313,7 +313,7 @@ def test_groups_that_bury_no_area_are_refused(adk_xtc):
     atoms = universe.select_atoms("resid 1-9")
     with pytest.raises(SelectionError, match="share no atoms; 19 atoms are in both"):
         BuriedArea(atoms, universe.select_atoms("resid 1"))
-    with pytest.raises(SelectionError, match="they are of two"):
+    with pytest.raises(SelectionError, match="they belong to two"):
         BuriedArea(atoms, paceline.Universe(*adk_xtc).select_atoms("resid 20"))
 
 

@@ -125,7 +125,7 @@ def test_the_battery_has_what_makes_sense_for_beads(system, tmp_path):
     assert battery.left_out.keys() == lacking | {"gyration"}
     assert all("the system is coarse-grained, and it" in battery.left_out[one] for one in lacking)
     assert "those of this coarse-grained system are not known" in battery.left_out["gyration"]
-    assert "its radii are those of atoms" in (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert "its radii are for atoms" in (tmp_path / "index.html").read_text(encoding="utf-8")
     theirs = MDAnalysis.Universe(*system).select_atoms("name BB")
     first = theirs.positions.copy()
     for _ in theirs.universe.trajectory[3:4]:
@@ -149,7 +149,9 @@ def test_masses_guessed_from_names_of_beads_are_not_used(system):
     ):
         with pytest.raises(UnsupportedError, match=lack):
             make()
-    with pytest.warns(PacelineWarning, match="all atoms of the origin weigh the same: those of"):
+    with pytest.warns(
+        PacelineWarning, match="all atoms of the origin have equal weights: those of"
+    ):
         DensityProfile(lipids, quantity="number", origin=lipids).run(stop=1)
     with pytest.raises(Exception, match="masses"):
         TimeSeries(lambda block: block.masses.sum() * np.ones(len(block)), lipids).run(stop=1)

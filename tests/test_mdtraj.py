@@ -159,7 +159,7 @@ def test_what_is_wrong_is_named(monkeypatch):
     ca = paceline.Universe(datafiles.PSF, datafiles.DCD).select_atoms("name CA")
     with pytest.raises(ValueError, match="'paceline' or 'mdtraj'"):
         paceline.TimeSeries(len, ca, block="other")
-    with pytest.raises(UnsupportedError, match="positions alone"):
+    with pytest.raises(UnsupportedError, match="only positions"):
         paceline.TimeSeries(len, ca, block="mdtraj", fields=["velocities"])
     monkeypatch.setitem(sys.modules, "mdtraj", None)
     with pytest.raises(UnsupportedError, match=r"paceline\[mdtraj\]"):

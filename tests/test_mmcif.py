@@ -99,7 +99,7 @@ def test_residue_numbers_that_repeat_are_new(tmp_path):
     """Check that residues get new numbers if number, name and chain are equal."""
     residues = [(1, "ALA", "N,CA"), (2, "SOL", "OW"), (3, "SOL", "OW"), (2, "SOL", "OW")]
     universe = made(tmp_path, residues)
-    with pytest.warns(PacelineWarning, match="have the same numbers and names"):
+    with pytest.warns(PacelineWarning, match="have equal numbers and names"):
         _, columns = write(universe.atoms, tmp_path / "out.cif")
     assert columns["auth_seq_id"] == ("1", "1", "2", "3", "4")
 
@@ -120,7 +120,7 @@ def test_pdb_names_its_limits_and_what_has_none(tmp_path):
 
 
 def test_one_frame_only(universe, tmp_path):
-    with pytest.raises(UnsupportedError, match="mmCIF holds one frame, and there are 2"):
+    with pytest.raises(UnsupportedError, match="mmCIF stores one frame, but there are 2"):
         paceline.Write(universe.select_atoms("name CA"), tmp_path / "out.cif").run(stop=2)
 
 

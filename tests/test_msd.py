@@ -122,7 +122,7 @@ def test_centers_of_water_with_virtual_sites(tmp_path):
         squares = ((centers[10:] - centers[:-10]) ** 2).sum(axis=2).mean(axis=0)
         np.testing.assert_allclose(found.results.msds_by_particle[10], squares, rtol=1e-4)
     with pytest.raises(
-        SelectionError, match=r"no mass, so no center; leave it out, by .* instance$"
+        SelectionError, match=r"no mass, so it has no center; exclude it, by .* instance$"
     ):
         EinsteinMSD(universe, "name MW", compound="fragments")
 
@@ -510,9 +510,11 @@ def test_shortest_steps_are_the_default_of_centers(ca, tmp_path):
     assert found.results.provenance["unwrap"] == "tor"
     moved = found.run(transforms=[nojump()]).results
     assert moved.provenance["unwrap"] is None
-    with pytest.warns(PacelineWarning, match=r"move by more than half the cell .* undo them with"):
+    with pytest.warns(
+        PacelineWarning, match=r"move by more than half the cell .* remove jumps with"
+    ):
         as_they_are = EinsteinMSD(universe, **residues, unwrap=None).run().results
-    with pytest.warns(PacelineWarning, match="undo them with unwrap='tor'"):
+    with pytest.warns(PacelineWarning, match="remove jumps with unwrap='tor'"):
         assert EinsteinMSD(universe).run().results.provenance["unwrap"] is None
     assert as_they_are.timeseries[40] < 0.5 * expected.timeseries[40]
     # Without a cell, no particle jumps.
@@ -538,7 +540,7 @@ def test_centers_that_were_unwrapped_before_warn(tmp_path):
     """Check that molecules that move by more than half the cell do not count as jumping."""
     steps = np.random.default_rng(3).normal(0, 12, (60, 6, 3))
     universe = made(tmp_path, steps.cumsum(axis=0), cells=[[30, 30, 30, 90, 90, 90]] * 60)
-    words = r"particles? of 3 move by .* unwrapped before: then .* unwrap=None"
+    words = r"particles? of 3 move by .* already unwrapped: then .* unwrap=None"
     with pytest.warns(PacelineWarning, match=words):
         EinsteinMSD(universe, compound="residues").run()
 
@@ -571,9 +573,9 @@ def test_a_fit_is_drawn(ca, alone):
     assert f"{alone}" == "1.23·10⁻⁵ cm²/s, no interval: one molecule"
     with pytest.raises(ValueError, match="two or more times"):
         EinsteinMSD(ca, fit_range=(0.1, 0.2)).run()
-    with pytest.raises(ValueError, match=r"begin at 50 ps, after its end at 5 ps: give two"):
+    with pytest.raises(ValueError, match=r"begin at 50 ps, after its end at 5 ps: set two"):
         EinsteinMSD(ca, fit_range=(50, 5)).run()
-    with pytest.raises(ValueError, match=r"90 ps, after .* 48\.5 ps \(by default\): give both"):
+    with pytest.raises(ValueError, match=r"90 ps, after .* 48\.5 ps \(by default\): set both"):
         one.diffusion_coefficient(90)
     with pytest.raises(ValueError, match="two times"):
         EinsteinMSD(ca, fit_range=(1, 2, 3))
@@ -583,13 +585,13 @@ def test_a_fit_is_drawn(ca, alone):
 def test_frames_too_few_for_the_default_fit_have_an_msd(n_frames, ca):
     without = EinsteinMSD(ca).run(stop=n_frames).results
     one = EinsteinMSD(ca, fit_range=(None, None))
-    words = "EinsteinMSD: no line is fitted, .*: a fit needs two or more times between frames"
+    words = "EinsteinMSD: no line was fitted, .*: a fit needs two or more lag times"
     with pytest.warns(PacelineWarning, match=words):
         found = one.run(stop=n_frames).results
     np.testing.assert_array_equal(found.timeseries, without.timeseries)
     assert list(found.to_dataframe()) == ["lag time (ps)", "MSD (Å²)"]
     assert found.keys() == without.keys()
-    with pytest.raises(ValueError, match="a fit needs two or more times between frames"):
+    with pytest.raises(ValueError, match="a fit needs two or more lag times"):
         EinsteinMSD(ca, fit_range=(None, 1)).run(stop=n_frames)
 
 
@@ -645,7 +647,7 @@ def test_times_that_are_not_equidistant(tmp_path):
             universe.trajectory.ts.time = 2.0 * k + (k == 3)
             writer.write(universe.atoms)
     uneven = paceline.Universe(universe.filename, str(path))
-    words = r"frame 3 is at 7.0 ps, and expected at 6.0 ps; non_linear=True \(--non-linear\) takes"
+    words = r"frame 3 is at 7.0 ps, expected 6.0 ps; non_linear=True \(--non-linear\) allows"
     with pytest.raises(UnsupportedError, match=words):
         EinsteinMSD(uneven).run()
 
@@ -741,7 +743,7 @@ def test_the_first_time_out_of_step_is_named(late, tmp_path):
         for k, _ in enumerate(universe.trajectory):
             universe.trajectory.ts.time = 2.0 * k + 5 * (k >= late)
             writer.write(universe.atoms)
-    words = f"frame {late} is at {2 * late + 5}.0 ps, and expected at {2 * late}.0 ps"
+    words = f"frame {late} is at {2 * late + 5}.0 ps, expected {2 * late}.0 ps"
     with pytest.raises(UnsupportedError, match=words):
         EinsteinMSD(paceline.Universe(universe.filename, str(path))).run()
 
@@ -768,7 +770,7 @@ def test_times_that_are_all_the_same(tmp_path):
         for _ in universe.trajectory:
             universe.trajectory.ts.time = 0.0
             writer.write(universe.atoms)
-    with pytest.raises(UnsupportedError, match=r"all are at 0.0 ps: give .*dt=2"):
+    with pytest.raises(UnsupportedError, match=r"all are 0.0 ps: set .*dt=2"):
         EinsteinMSD(paceline.Universe(universe.filename, str(path))).run()
     timed = paceline.Universe(universe.filename, str(path), dt=2)
     assert EinsteinMSD(timed).run().results.delta_t_values.tolist() == [0, 2, 4, 6, 8]

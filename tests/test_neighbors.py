@@ -137,7 +137,7 @@ def test_bad_input_of_neighbors(universe, adk_in_water):
         NeighborList(atoms, exclude_same="chain")
     with pytest.raises(SelectionError, match="ag2 holds no atoms"):
         NeighborList(atoms, atoms[:0])
-    with pytest.raises(ValueError, match="one value an atom, not 'positions'"):
+    with pytest.raises(ValueError, match="one value per atom, not 'positions'"):
         NeighborList(atoms).run(stop=1).count_by_type("positions")
     assert not hasattr(CoordinationNumbers(atoms), "count_by_type")  # there are no pairs
     unknown = paceline.Universe(*adk_in_water)

@@ -235,7 +235,7 @@ def test_what_is_refused(tmp_path, universe):
         OrderParameter(first, paceline.Universe.empty(18).atoms)
     with pytest.raises(UnsupportedError, match="UpdatingAtomGroup"):
         OrderParameter(first, universe.select_atoms("around 3 index 0", updating=True))
-    with pytest.raises(ValueError, match="expected 18 labels, one a vector, found 1"):
+    with pytest.raises(ValueError, match="expected 18 labels, one per vector, found 1"):
         OrderParameter(first, second, labels=["all"])
     for axis in ("w", (0, 0, 0), (1, 0), (np.nan, 0, 1)):
         with pytest.raises(ValueError, match="axis must be"):

@@ -246,7 +246,7 @@ def test_too_few_frames_are_refused(universe, damaged):
         PCA(universe, select="name CA").run(stop=1)
     system, frames = damaged
     pca = PCA(paceline.Universe(*system), select="name CA")
-    with pytest.raises(ValueError, match="from 1 of 20 frames: the others are damaged"):
+    with pytest.raises(ValueError, match="from 1 of 20 frames: all others are damaged"):
         pca.run(frames=[0, *frames], on_error="skip")
 
 

@@ -264,7 +264,7 @@ def test_atoms_at_one_place_are_an_error(tmp_path):
     frames = np.stack([walk(np.random.default_rng(8), 2, 5, 1.0)] * 3)
     frames[1, 1, 3] = frames[1, 1, 2]
     universe = universe_of(tmp_path, frames)
-    with pytest.raises(AnalysisError, match="frame 1: neighbouring atoms"):
+    with pytest.raises(AnalysisError, match="frame 1: adjacent atoms"):
         PersistenceLength(universe.atoms).run()
     assert len(PersistenceLength(universe.atoms).run(frames=[0, 2]).results.x) == 5
 
@@ -303,7 +303,9 @@ def test_chains_that_hold_several_molecules_are_noted(tmp_path):
     bonds = [(k, k + 1) for k in range(49) if k != 19]
     universe = universe_of(tmp_path, frames, bonds=bonds)
     for cls in (Polymer, PersistenceLength):
-        with pytest.warns(PacelineWarning, match=r"neighbours along a chain are up to 5\d.* apart"):
+        with pytest.warns(
+            PacelineWarning, match=r"adjacent atoms of a chain are up to 5\d.* apart"
+        ):
             cls(universe.atoms, chains="segments").run()
         with warnings.catch_warnings():
             warnings.simplefilter("error", PacelineWarning)

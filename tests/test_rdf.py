@@ -209,7 +209,7 @@ def test_positions_that_are_no_numbers_are_named(tmp_path, adk_in_water):
         ({"exclusion_block": (0, 1)}, "exclusion_block must be two numbers"),
         ({"exclusion_block": (1,)}, "exclusion_block must be two numbers"),
         ({"exclude_same": "molecule"}, "exclude_same must be"),
-        ({"exclude_same": "residue", "exclusion_block": (1, 1)}, "cannot both"),
+        ({"exclude_same": "residue", "exclusion_block": (1, 1)}, "cannot be used together"),
     ],
 )
 def test_parameters_that_make_no_sense_are_refused(options, words, universe):
@@ -384,7 +384,9 @@ def test_scripts_with_sites_run_natively(adk_in_water):
 def test_sites_that_cannot_be_counted_are_refused(universe, adk, monkeypatch):
     ca = universe.select_atoms("name CA")
     for ags in ([], [(ca,)], [(ca, ca), (ca, ca[:0])]):
-        with pytest.raises(SelectionError, match=r"ags must hold pairs|ags\[1\] holds no atoms"):
+        with pytest.raises(
+            SelectionError, match=r"ags must contain at least one pair|ags\[1\] holds no atoms"
+        ):
             InterRDF_s(universe, ags)
     other = paceline.Universe(*adk).atoms
     with pytest.raises(UnsupportedError, match="same Universe"):
@@ -403,7 +405,7 @@ def test_sites_that_cannot_be_counted_are_refused(universe, adk, monkeypatch):
         InterRDF_s(universe, [(ca, ca)]).run(backend="serial")
     # 11 million pairs with 75 bins; a run would need several copies of the counts.
     monkeypatch.setattr("paceline.analysis.rdf.free_memory", lambda: 2**35)
-    words = r"11,162,281 pairs of atoms with 75 bins each take 40.2 GB of memory, and 34.4 GB are"
+    words = r"11,162,281 pairs of atoms with 75 bins each need 40.2 GB of memory, and 34.4 GB are"
     with pytest.raises(UnsupportedError, match=words):
         InterRDF_s(universe, [(universe.atoms, universe.atoms)])
 
@@ -544,7 +546,7 @@ def test_centers_that_are_not_known_are_refused(dimers, universe):
         InterRDF(atoms, atoms, compound="molecules")
     topology.add_TopologyAttr("bonds", [(0, 1), (1, 2), (2, 3)])
     joined = paceline.Universe(topology._topology, path).atoms
-    with pytest.raises(ValueError, match="of one of the fragments are of several residues"):
+    with pytest.raises(ValueError, match="of one of the fragments belong to several residues"):
         InterRDF(joined, joined, compound="fragments", exclude_same="residue")
     light = paceline.Universe(topology._topology, path)
     light.atoms[:2].masses = 0

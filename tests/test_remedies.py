@@ -61,7 +61,7 @@ def test_scripts_name_the_structure_that_they_colour(run_with_answer, tmp_path):
 
 def test_several_numbers_without_names(protein):
     series = paceline.TimeSeries(lambda block: block.positions[:, 0], protein.atoms).run(stop=2)
-    with pytest.raises(UnsupportedError, match=r"label=\[…\] names the numbers of a frame"):
+    with pytest.raises(UnsupportedError, match=r"label=\[…\] names the values of a frame"):
         series.results.whole_table()
 
 

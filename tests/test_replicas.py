@@ -78,7 +78,7 @@ def test_each_replica_counts_once(replicas):
     # Angles have no means.
     assert replicas.means["ramachandran"] == {}
     assert any(
-        "No mean is given: it makes no sense" in remark
+        "No mean is given: it is meaningless" in remark
         for remark in replicas.remarks("ramachandran")
     )
 
@@ -96,7 +96,7 @@ def test_profiles_are_compared_at_residues_of_one_number(replicas):
         found = replicas.groups["wt"][k].analyses["rmsf"].results.residue_rmsf
         np.testing.assert_array_equal(wild_type[k], found)
     (remark,) = [text for text in replicas.remarks("rmsf") if "not compared" in text]
-    assert remark == "Not in mutant, and so not compared: residue 100, 101, 102."
+    assert remark == "Not in mutant, and therefore not compared: residue 100, 101, 102."
     columns = profile.table().columns
     np.testing.assert_allclose(columns["RMSF, mean of wt (Å)"], wild_type.mean(axis=0))
     gap = np.isnan(columns["RMSF, mutant - wt (Å)"])
@@ -133,9 +133,7 @@ def test_one_replica_has_no_interval(systems, tmp_path):
     one = Replicas({"wt": [Battery(asked, opened(systems, "wt", 1))]}).run()
     mean = one.means["gyration"]["Rg (Å)"]["wt"]
     assert np.isnan(mean.interval)
-    assert one.remarks("gyration")[0] == (
-        "wt: one replica, and so no interval between replicas can be given."
-    )
+    assert one.remarks("gyration")[0] == ("wt: there is only one replica, so there is no interval.")
     (tmp_path / "differences.csv").write_text("of an earlier battery")
     one.save(tmp_path, overwrite=True)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
@@ -152,7 +150,7 @@ def test_atoms_of_other_systems_are_not_compared_by_their_indices(systems):
     groups = ("wt", "mutant")
     both = Replicas({group: [Battery(asked, opened(systems, group, 1))] for group in groups}).run()
     assert both.profile("atoms") is None
-    assert "Rows of replicas do not belong together: there is no mean profile." in (
+    assert "Rows of replicas do not correspond: there is no mean profile." in (
         both.remarks("atoms")
     )
     alone = Replicas({"wt": both.groups["wt"]})
@@ -180,7 +178,9 @@ def test_mean_profiles_end_with_the_shortest_replica(systems):
     np.testing.assert_array_equal(mean[:21], of_groups["wt"][:, :21].mean(axis=0))
     assert np.isnan(mean[21:]).all()
     (remark,) = [text for text in wt.remarks("msd") if "not compared" in text]
-    assert remark.startswith("Not in all replicas of wt, and so not compared: lag time (ps) 21, 22")
+    assert remark.startswith(
+        "Not in all replicas of wt, and therefore not compared: lag time (ps) 21, 22"
+    )
 
 
 def of_residues(numbers, values):
@@ -279,7 +279,10 @@ def test_a_single_group_is_named_by_its_folder(systems, tmp_path, run, monkeypat
         (["wt/1/md.xtc", "--names", "a"], "--names needs groups"),
         (["wt/1/md.xtc", "--replicas", "--names", "a", "b"], "expected 1 names"),
         (["wt/1/md.xtc", "--group", "none/*.xtc"], "no file matches this pattern"),
-        (["wt/1/md.xtc", "--group", "wt/2/md.xtc", "--names", "a", "../b"], "that of a folder"),
+        (
+            ["wt/1/md.xtc", "--group", "wt/2/md.xtc", "--names", "a", "../b"],
+            "not valid for a folder",
+        ),
         (["mutant/1/md.xtc", "--replicas"], "atoms"),
         (["wt/1/md.xtc", "wt/*/md.xtc", "--replicas"], "wt/1/md.xtc: given as two replicas"),
         (["wt/1/md.xtc", "--replicas", "--names", "index.html"], "a file of results has this"),
@@ -338,7 +341,7 @@ def test_replicas_in_memory_and_with_one_mean_are_saved(tmp_path):
     assert "[gyration]" in text
     page = (tmp_path / "saved" / "index.html").read_text()
     assert "in memory" in page
-    assert "all replicas have one mean" in page
+    assert "all replicas have the same mean" in page
     assert "± 0" not in page
     assert "2 replicas of one value" in (tmp_path / "saved" / "gyration.svg").read_text()
     means = pd.read_csv(tmp_path / "saved" / "means.csv", comment="#")

@@ -148,7 +148,7 @@ def test_the_summary_has_the_means_of_the_tables(saved):
     text = (saved / "index.html").read_text(encoding="utf-8")
     lead = re.findall(r'<p class="lead">(.*?)</p>', text)
     assert lead[0] == (
-        "The system holds a protein of 214 residues: 3,341 atoms in all. "
+        "The system contains a protein of 214 residues: 3,341 atoms in all. "
         "The results are of 98 frames from 1 to 98 ps, 1 ps apart."
     )
     (mean,) = re.findall(r"# mean of RMSD \(Å\): (\S+ ± \S+)", (saved / "rmsd.csv").read_text())

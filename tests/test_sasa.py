@@ -166,13 +166,15 @@ def test_radii(universe):
 def test_what_is_wrong_is_named(universe, adk, tmp_path):
     changed, heavy = paceline.Universe(*adk), paceline.Universe(*adk)
     changed.add_TopologyAttr("elements", ["C", "Xx"] + ["H"] * 3339)
-    with pytest.raises(SelectionError, match=r"known of Xx \(.*give radii"):
+    with pytest.raises(SelectionError, match=r"radii of Xx are unknown \(.*set radii"):
         SASA(changed)
     # Masses as after mass repartitioning, except those of the carbons, which then match no element.
     heavy.select_atoms("resid 5 and name H[AB]*").masses = 3.024
-    with pytest.raises(SelectionError, match=r"known of atoms without an element \(CA, CB"):
+    with pytest.raises(SelectionError, match=r"atoms without an element are unknown \(CA, CB"):
         SASA(heavy)
-    with pytest.raises(SelectionError, match=r"atoms without an element \(0, 1\): give radii"):
+    with pytest.raises(
+        SelectionError, match=r"atoms without an element are unknown \(0, 1\): set radii"
+    ):
         SASA(MDAnalysis.Universe.empty(2, trajectory=True))
     with pytest.raises(SelectionError, match="no atoms"):
         SASA(universe.atoms[:0])
@@ -218,7 +220,7 @@ def test_beads_without_radii_are_named(tmp_path):
     beads.add_TopologyAttr("resnames", ["LYS", "LEU"])
     beads.add_TopologyAttr("resids", [1, 2])
     beads.atoms.positions = 3.0 * np.arange(12).reshape(4, 3)
-    words = "such as LYS 1 seem to be coarse-grained, .* no radii are known of beads: a script can "
+    words = "such as LYS 1 seem to be coarse-grained, .* radii of beads are unknown: pass an array"
     with pytest.raises(SelectionError, match=words):
         SASA(beads)
     assert SASA(beads, radii=np.full(4, 2.6)).atom_radii.tolist() == [2.6] * 4

@@ -64,8 +64,8 @@ def test_saved_tables_make_the_same_figure(name, ending, universe, tmp_path):
     results = RESULTS[name](universe).run(stop=12).results
     path = tmp_path / f"{name}.{ending}"
     results.save(path)
-    if (name, ending) == ("dssp", "xvg"):  # it has only residue numbers
-        with pytest.warns(PacelineWarning, match="series in time are drawn"):
+    if (name, ending) == ("dssp", "xvg"):  # it has numbers of residues alone
+        with pytest.warns(PacelineWarning, match="time series are drawn"):
             table = read_saved(path).table()
         assert (list(table.y), table.x) == ([*results.table.y], "time (ps)")
         return
@@ -91,7 +91,7 @@ def test_residues_of_one_number_make_no_wrong_map(universe, tmp_path):
     u = universe.copy()
     u.residues.resids = np.arange(len(u.residues)) % 20 + 1
     ContactMap(u.select_atoms("resindex 0-49")).run(stop=2).results.save(tmp_path / "a.csv")
-    with pytest.raises(UnsupportedError, match="does not hold all of its map"):
+    with pytest.raises(UnsupportedError, match="does not contain the whole map"):
         read_saved(tmp_path / "a.csv").table()
 
 
@@ -109,7 +109,7 @@ def test_a_file_of_gromacs(tmp_path, run):
     with pytest.raises(UnsupportedError, match="do not share the first column"):
         read_saved(path)
     assert run("plot", path, "-o", tmp_path / "a.svg") == (
-        2, "", f"paceline: error: {path}: its sets of data do not share the first column\n"
+        2, "", f"paceline: error: {path}: its data sets do not share the first column\n"
     )  # fmt: skip
 
 
@@ -131,7 +131,9 @@ def test_what_each_column_of_a_file_of_gromacs_is(tmp_path):
 def test_a_last_line_that_may_be_cut_is_left_out(tmp_path):
     path = tmp_path / "rmsd.xvg"
     path.write_text(GROMACS + "  30000.00     0.13")
-    with pytest.warns(PacelineWarning, match="last line has no end, may be cut, and was left out"):
+    with pytest.warns(
+        PacelineWarning, match="last line has no line end, may be truncated, and was left out"
+    ):
         assert read_saved(path).columns["time (ps)"].tolist() == [0, 1000, 20000]
 
 
@@ -145,7 +147,7 @@ def test_tables_of_one_kind_make_one_figure(universe, tmp_path, run):
     drawn = figure.read_text(encoding="utf-8")
     assert all(text in drawn for text in (">Both<", ">whole protein<", ">part<"))
     status, _, err = run("plot", *files, tmp_path / "rmsd.csv", "-o", tmp_path / "b.svg")
-    assert (status, "tables of one kind are drawn into one figure" in err) == (2, True)
+    assert (status, "tables in one figure must be of one kind" in err) == (2, True)
     assert run("plot", *files, "-o", figure)[0] == 2
     options = ["--y", "nothing", "--overwrite", "-o", figure]
     status, _, err = run("plot", *files, *options)
@@ -156,9 +158,9 @@ def test_tables_of_one_kind_make_one_figure(universe, tmp_path, run):
     ("name", "text", "words"),
     [
         ("a.csv", "", "expected a row of titles"),
-        ("a.csv", "a,b\n1,2\n3\n", "row 2 has 1 cells, and there are 2 titles"),
+        ("a.csv", "a,b\n1,2\n3\n", "row 2 has 1 cells, but there are 2 titles"),
         ("a.csv", "a\nx\n", "expected columns of numbers, found none"),
-        ("a.csv", "a\n1\n", "expected a column beside 'a', found none"),
+        ("a.csv", "a\n1\n", "expected a second column besides 'a'"),
         ("a.csv", '# figure: {"x": 3}\na,b\n1,2\n', "does not describe the columns"),
         ("a.csv", '# figure: {"x\na,b\n1,2\n', "is no JSON"),
         ("a.npz", "PK", "expected arrays as .npz"),
@@ -217,7 +219,7 @@ def test_columns_of_two_units_have_two_panels(tmp_path):
         ("value (Å)", ["Rg (Å)", "RMSD (Å)"]),
         ("SASA (Å²)", ["SASA (Å²)"]),
     ]
-    with pytest.raises(UnsupportedError, match="drawn alone"):
+    with pytest.raises(UnsupportedError, match="cannot share a figure"):
         check_same_kind([table, table])
     assert not read_saved(path).table(["Rg", "RMSD"]).panels
     path.write_text(

@@ -255,7 +255,7 @@ def test_copies_are_new_and_deleted(adk, tmp_path, run):
     trajectory = shutil.copy(adk.trajectory, tmp_path)
     if cached_after_dropping(trajectory):
         status, _, err = run("rmsd", adk.topology, trajectory, "--cold", "--workers", "1")
-        assert (status, "stay in memory" in err) == (2, True)
+        assert (status, "still in memory" in err) == (2, True)
         return
     runs = tmp_path / "runs.csv"
     status, _, err = run(

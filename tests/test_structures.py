@@ -104,19 +104,19 @@ def test_neither_file_is_there_after_an_error(tmp_path):
     universe.load_new(np.full((2, 3, 3), 2e4, np.float32))
     with pytest.raises(UnwritableError, match=r"out.pdb: frame 0: atom 0 is at \(20000, "):
         paceline.Write(universe.atoms, tmp_path / "out.xtc", structure=path).run()
-    with pytest.raises(UnwritableError, match="holds finite coordinates from -999"):
+    with pytest.raises(UnwritableError, match="stores finite coordinates from -999"):
         paceline.Write(universe.atoms, path).run()
     assert list(tmp_path.iterdir()) == []
 
 
 def test_names_of_files_are_checked_before(adk, protein, tmp_path):
-    with pytest.raises(UnsupportedError, match="these have none: give a topology"):
+    with pytest.raises(UnsupportedError, match="these have none: use a topology"):
         paceline.Write(paceline.open(adk.trajectory), tmp_path / "out.pdb").run(stop=1)
     with pytest.raises(UnsupportedError, match=r"saved as \.pdb, .*, not '\.tpr'"):
         paceline.Write(protein, tmp_path / "out.xtc", structure=tmp_path / "out.tpr")
     with pytest.raises(UnsupportedError, match="one file for two purposes"):
         paceline.Write(protein, tmp_path / "out.pdb", structure=tmp_path / "out.pdb")
-    with pytest.raises(UnsupportedError, match="CRD holds one frame, and there are 10"):
+    with pytest.raises(UnsupportedError, match="CRD stores one frame, but there are 10"):
         paceline.Write(protein, tmp_path / "out.crd").run()
     (tmp_path / "old.pdb").write_text("old", encoding="utf-8")
     with pytest.raises(FileExistsError, match=r"old\.pdb exists"):

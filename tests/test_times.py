@@ -117,7 +117,7 @@ def test_diffusion_in_a_dcd_file_of_lammps(tmp_path, top):
     assert right.value == pytest.approx(known.value, rel=1e-3)
     assert "cm²/s (95 %" in str(right)
     _, unknown, said = diffusion(top, path)
-    assert any("times between them are counted in frames" in one for one in said)
+    assert any("times between frames are counted in frames" in one for one in said)
     assert str(unknown).endswith("Å² per frame (95 %, 30 molecules)")
     # A frame counts as 1 ps here.
     assert unknown.value == pytest.approx(right.value, rel=1e-6)
@@ -302,7 +302,7 @@ def test_every_function_of_time_says_that_times_are_not_known(tmp_path):
     universe.add_TopologyAttr("charges", np.resize([1.0, -1.0], n_atoms))
     universe.add_TopologyAttr("masses", np.ones(n_atoms))
     universe.add_TopologyAttr("names", ["C"] * n_atoms)
-    words = "the times of frames are not known .*: times between them are counted in frames"
+    words = "the times of frames are unknown .*: times between frames are counted in frames"
 
     def ran(analysis):
         with pytest.warns(PacelineWarning, match=rf"{type(analysis).__name__}: {words}"):
@@ -471,7 +471,7 @@ def test_an_error_about_times_names_the_frame(restarted, top):
     """Check rounded times in single precision, whose errors add up beyond the tolerance of one."""
     catted, _, _ = restarted
     universe = paceline.Universe(top, catted)
-    with pytest.raises(UnsupportedError, match=r"frame 120 is at 11\.0 ps, and expected at 12"):
+    with pytest.raises(UnsupportedError, match=r"frame 120 is at 11\.0 ps, expected 12"):
         EinsteinMSD(universe, unwrap=None).run(backend="serial")
 
 

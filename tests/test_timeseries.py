@@ -120,7 +120,7 @@ def test_several_numbers_a_frame_are_arrays_of_xarray(universe):
     assert dataset["frame"].dims == ("time",)
     distances = DistanceMatrixSeries(atoms).run(stop=3).results
     assert distances.to_xarray()["distance"].shape == (3, 6)
-    with pytest.raises(UnsupportedError, match=r"make no table.* to_xarray\(\) has them"):
+    with pytest.raises(UnsupportedError, match=r"have no table.* use to_xarray\(\)"):
         results.to_dataframe()
 
 
@@ -208,7 +208,7 @@ def test_names_of_atoms_as_a_table_of_arrow(universe):
 def test_what_makes_no_table_makes_none_of_arrow(universe):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     series = paceline.TimeSeries(lambda block: block.positions[:, 0], universe.atoms).run(stop=3)
-    with pytest.raises(UnsupportedError, match="make no table"):
+    with pytest.raises(UnsupportedError, match="have no table"):
         series.results.to_arrow()
 
 
@@ -547,7 +547,7 @@ def test_names_that_are_not_as_many_as_numbers_are_reported(universe):
 @pytest.mark.parametrize(
     ("label", "unit", "words"),
     [
-        (["a", "b"], ["Å"], "as many texts"),
+        (["a", "b"], ["Å"], "equally many texts"),
         (["a", "a"], None, "different names"),
         ([], None, "different names"),
         (["a", "frame"], None, "column 'frame' already"),

@@ -231,7 +231,7 @@ def test_a_coordinate_of_thousands_in_a_cell_of_50_is_bad(tmp_path):
     [(frame, bad, what)] = findings(write(tmp_path / "a.dcd", frames))
     assert (frame, bad) == (4, True)
     assert "atom 31" in what
-    assert "a coordinate of 5000 Å, where frames usually reach 49.8071 Å, and the cell" in what
+    assert "a coordinate is 5000 Å, but the usual maximum is 49.8071 Å, and the cell" in what
 
 
 def test_a_coordinate_far_out_is_found_without_a_cell():
@@ -276,7 +276,7 @@ def test_a_frame_without_positions_is_not_out_of_reason():
         ((50, 50, 50, 120, 120, 120), True, "the cell spans no volume"),
         ((50, 50, 50, 30, 30, 90), True, "the cell spans no volume"),
         ((50, 50, 50, 90, 180, 90), True, "the cell spans no volume"),
-        ((0, 0, 0, 0, 0, 0), True, "no cell, but other frames have one"),
+        ((0, 0, 0, 0, 0, 0), True, "no cell, but other frames have a cell"),
         ((64, 64, 64, 90, 90, 90), False, "a cell of 262144 Å³, where 125000 Å³ are usual"),
         ((50, 50, 50, 90, 90, 20), False, "a cell of 42752.5 Å³, where 125000 Å³ are usual"),
         ((60, 60, 60, 60, 60, 90), None, None),
@@ -309,7 +309,7 @@ def test_overlapping_restarts_are_one_finding_each(tmp_path):
             3,
             True,
             "time does not increase: 100 ps after 200 ps; "
-            "from here on 2 frames have the time of an earlier one",
+            "from here on 2 frames have the time of an earlier frame",
         ),
         (6, True, "time does not increase: 150 ps after 300 ps"),
         (8, False, "a gap: 400 ps after 175 ps, where frames are usually 100 ps apart"),
@@ -322,7 +322,7 @@ def test_a_frame_twice_is_found():
             3,
             True,
             "time does not increase: 20 ps after 20 ps; "
-            "from here on 1 frame has the time of an earlier one",
+            "from here on 1 frame has the time of an earlier frame",
         )
     ]
 
@@ -355,7 +355,7 @@ def test_times_that_say_nothing():
     assert judged([np.nan] * 4, step=[0, 1, 1, 2])[1] == (
         2,
         True,
-        "step does not increase: 1 after 1; from here on 1 frame has the step of an earlier one",
+        "step does not increase: 1 after 1; from here on 1 frame has the step of an earlier frame",
     )
 
 

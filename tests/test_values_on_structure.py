@@ -87,7 +87,7 @@ def values_of(universe, values, title="energy (kJ/mol)"):
     ("values", "scale", "said"),
     [
         ([1.0, 999.99, -99.99], 1, ""),
-        ([1.0, 2500.0, 0.0], 0.1, "multiplied by 0.1, as a REMARK says"),
+        ([1.0, 2500.0, 0.0], 0.1, "multiplied by 0.1, as a REMARK states"),
         ([1.0, -1500.0, 12.0], 0.01, "multiplied by 0.01"),
         ([0.5, 0.25, 0.001], 100, ""),
         ([-0.5, 0.25, 0.001], 1, ""),

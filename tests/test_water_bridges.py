@@ -256,7 +256,7 @@ def test_what_has_no_bridges_is_refused():
         WaterBridges(ligand, dry.atoms)
     with pytest.raises(UnsupportedError, match="UpdatingAtomGroup changes"):
         WaterBridges(ligand, universe.select_atoms("around 9 resname LIG", updating=True))
-    with pytest.raises(ValueError, match="limits of its own"):
+    with pytest.raises(ValueError, match="has fixed limits"):
         WaterBridges(ligand, residue, criterion="gromacs", d_a_cutoff=3.5).run()
 
 

@@ -129,7 +129,7 @@ def test_what_makes_no_survival_is_refused(files):
         paceline.run(SurvivalProbability(universe, TEXT, tau_max=20), stop=10)
     with pytest.raises(ValueError, match="tau_max=20 is more than the 1 frame of the run"):
         SurvivalProbability(universe, TEXT).run(stop=1)
-    with pytest.warns(UserWarning, match="in no frame are there atoms of 'prop x > 1e6'"):
+    with pytest.warns(UserWarning, match="no frame has atoms of 'prop x > 1e6'"):
         empty = SurvivalProbability(universe, "prop x > 1e6").run(3)
     assert np.isnan(empty.sp_timeseries[1:]).all()
 
@@ -196,7 +196,7 @@ def test_times_that_are_not_equidistant(square, tmp_path):
     uneven = paceline.Universe(universe.filename, path)
     run = SelectedAtoms(uneven.select_atoms("prop z > 0", updating=True)).run()
     assert run.stays().tolist() == SelectedAtoms(square[0]).run().stays().tolist()
-    words = "frame 5 is at 11.0 ps, and expected at 10.0 ps"
+    words = "frame 5 is at 11.0 ps, expected 10.0 ps"
     for function in ("intermittent", "continuous"):
         with pytest.raises(UnsupportedError, match=words):
             run.time_correlation(function, tau_max=2)

@@ -468,7 +468,7 @@ def test_sites_of_a_group_that_changes(tmp_path):
     ascribed, count = found.indices[0][0], found.count[0].sum()
     assert len(ascribed) == 1
     theirs = f"the {['first', 'second'][ascribed[0]]} {'twice' if count == 2 else count}"
-    with pytest.raises(UnsupportedError, match="take InterRDF, which finds its atoms anew"):
+    with pytest.raises(UnsupportedError, match="use InterRDF, which finds its atoms anew"):
         paceline.analysis.rdf.InterRDF_s(ours, [(above[1], ours.atoms[2:])], **how)
     check_row("`InterRDF_s` of an updating group", theirs, "refused", "paceline")
 
@@ -1053,7 +1053,7 @@ def test_neighbours_beyond_half_the_cell(tmp_path):
     options = {"nbins": 26, "range": (0.1, 2.7), "norm": "none"}
     one, other = (make(made._topology, path) for make in (MDAnalysis.Universe, paceline.Universe))
     expected = rdf.InterRDF(one.atoms, one.atoms, **options).run().results.count.sum() / 4
-    with pytest.warns(PacelineWarning, match="pairs are missing"):
+    with pytest.warns(PacelineWarning, match="pairs at larger distances are missing"):
         found = InterRDF(other.atoms, other.atoms, **options).run().results.count.sum() / 4
     words = f"{expected:.0f}", f"{found:.0f} and a warning", f"neither: {right}"
     check_row("neighbours of an atom of copper", *words)

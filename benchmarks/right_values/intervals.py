@@ -173,7 +173,7 @@ CASES = [
     RightValue(
         "replicas of Universes without files, saved",
         "",
-        "no files, so that this repeats the analyses alone",
+        "no files, so this contains only the analyses",
         "there is nothing else to repeat",
         saved_in_memory,
     ),
@@ -195,7 +195,7 @@ CASES = [
     RightValue(
         "native contacts by thermal motion, in the help",
         "",
-        "soft_cut for the Q of a fold",
+        "use --method soft_cut",
         "by hard_cut a folded protein has Q = 0.31",
         help_of_contacts,
     ),

@@ -185,7 +185,7 @@ CASES = [
     ),
     RightValue(
         *("images: neighbours of an atom of copper, 12 at 2.55 Å, in a cell of 3.61 Å", ""),
-        *("beyond it pairs are missing", "12, of which 3 are nearest images; " + SAID),
+        *("pairs at larger distances are missing", "12, of which 3 are nearest images; " + SAID),
         neighbours,
     ),
     RightValue(

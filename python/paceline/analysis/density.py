@@ -57,7 +57,7 @@ class DensityAnalysis(AnalysisBase):
     Attributes
     ----------
     results.density : MDAnalysis.analysis.density.Density
-        Density, Å⁻³. `grid` is the mean number of atoms in each voxel, divided by the voxel's volume;
+        Density, Å⁻³. `grid` is the mean number of atoms in each voxel, divided by its volume, and
         `edges` are the borders of the voxels, Å. `convert_density` changes the unit, and `export`
         writes DX. For MRC use ``results.save("x.mrc")``, because `export` of GridDataFormats 1.2
         rounds the origin to whole voxels.

@@ -75,8 +75,8 @@ class InterRDF(AnalysisBase):
     range : (float, float)
         Start of the first bin and end of the last one, Å.
     norm : {"rdf", "density", "none"}
-        Quantity in `results.rdf`, which is $g_{ab}(r)$; the density of atoms of `g2` around an atom of
-        `g1`, summed over `g1` (Å⁻³), per frame; or the number of pairs per frame.
+        Quantity in `results.rdf`, which is $g_{ab}(r)$; the density of atoms of `g2` around an atom
+        of `g1`, summed over `g1` (Å⁻³), per frame; or the number of pairs per frame.
     exclusion_block : (int, int), optional
         Leave out pairs within a molecule. The numbers are those of consecutive atoms of a molecule
         in `g1` and in `g2`.
@@ -487,8 +487,8 @@ class InterRDF_s(AnalysisBase):
     range : (float, float)
         Start of the first bin and end of the last one, Å.
     norm : {"rdf", "density", "none"}
-        Quantity in `results.rdf`, which is $g_{ij}(r)$; the density of atom j around atom i (Å⁻³); or the
-        fraction of frames in which the distance is in the bin.
+        Quantity in `results.rdf`, which is $g_{ij}(r)$; the density of atom j around atom i (Å⁻³);
+        or the fraction of frames in which the distance is in the bin.
     density : bool
         Equivalent to ``norm="density"``; deprecated in MDAnalysis.
     backend : str
