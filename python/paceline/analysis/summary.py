@@ -1,16 +1,16 @@
-"""Sentences on results: the answer of an analysis in a line or a few."""
+"""Sentences that describe results: the answer of an analysis."""
 
 import numpy as np
 
 from paceline.analysis.table import Table, name_and_unit
 from paceline.performance.number_format import many
 
-#: Columns that are described, at most.
+#: Maximum number of columns that are described.
 MOST = 3
 
 
 def answers(table: Table) -> list[str]:
-    """Describe a table by its findings, else by its series or the range of its columns."""
+    """Describe a table by its findings, or else by its series or the ranges of its columns."""
     if table.notes:
         return [f"{name}: {text}" for name, text in table.notes.items()]
     found = describe_columns(table)
@@ -22,7 +22,7 @@ def answers(table: Table) -> list[str]:
 
 
 def describe_columns(table: Table) -> dict[str, str]:
-    """Describe the first columns along the ordinate by their means or ranges, by name."""
+    """Describe the first columns on the y axis by their means or ranges; return them by name."""
     titles = table.answering[:MOST]
     is_angle = table.is_series and name_and_unit(table.y_label.partition(",")[0])[1] == "°"
     if means := table.means(titles):
@@ -35,7 +35,7 @@ def describe_columns(table: Table) -> dict[str, str]:
 
 
 def _of_angles(degrees: np.ndarray) -> str:
-    """Describe angles of a full turn by their circular mean and standard deviation."""
+    """Describe periodic angles by their circular mean and standard deviation."""
     turns = np.exp(1j * np.radians(np.asarray(degrees, float)))
     turns = turns[~np.isnan(turns)]
     if len(turns) == 0 or abs(turns.mean()) < np.finfo(float).eps:
@@ -46,7 +46,7 @@ def _of_angles(degrees: np.ndarray) -> str:
 
 
 def _of_values(table: Table, title: str) -> str:
-    """Describe a column by its ends, if rows are lags, else by its mean, minimum and maximum."""
+    """Describe a column by first and last value for lag times, otherwise by mean and range."""
     values = np.asarray(table.columns[title])
     if table.no_mean or values.dtype.kind not in "iuf" or not np.isfinite(values).any():
         return ""
@@ -64,7 +64,7 @@ def _of_values(table: Table, title: str) -> str:
 
 
 def _place(table: Table, row: int) -> str:
-    """Name a row: an atom by its residue and name, others by the columns that number them."""
+    """Describe a row: an atom by residue and name, others by the columns that number them."""
     named = [name for name in ("resname", "resid", "name") if name in table.columns]
     if len(named) > 1:
         return "at " + " ".join(f"{table.columns[name][row]}" for name in named)
@@ -76,6 +76,6 @@ def _place(table: Table, row: int) -> str:
 
 
 def _number(value: object, unit: str = "") -> str:
-    """Write a number with four digits and its unit."""
+    """Format a number with four digits and its unit."""
     text = f"{value:.4g}" if isinstance(value, float | np.floating) else f"{value}"
     return f"{text}{'' if unit == '°' else ' '}{unit}".rstrip()
