@@ -122,7 +122,7 @@ def test_centers_of_water_with_virtual_sites(tmp_path):
         squares = ((centers[10:] - centers[:-10]) ** 2).sum(axis=2).mean(axis=0)
         np.testing.assert_allclose(found.results.msds_by_particle[10], squares, rtol=1e-4)
     with pytest.raises(
-        SelectionError, match=r"no mass, so it has no center; exclude it, by .* instance$"
+        SelectionError, match=r"no mass, so no center; exclude it, by .* instance$"
     ):
         EinsteinMSD(universe, "name MW", compound="fragments")
 

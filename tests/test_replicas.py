@@ -343,7 +343,7 @@ def test_replicas_in_memory_and_with_one_mean_are_saved(tmp_path):
     assert "in memory" in page
     assert "all replicas have the same mean" in page
     assert "± 0" not in page
-    assert "2 replicas of one value" in (tmp_path / "saved" / "gyration.svg").read_text()
+    assert "2 replicas with equal values" in (tmp_path / "saved" / "gyration.svg").read_text()
     means = pd.read_csv(tmp_path / "saved" / "means.csv", comment="#")
     assert means["95 % interval between"].isna().all()
 

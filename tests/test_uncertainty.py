@@ -147,8 +147,8 @@ def test_replicas_of_one_value_have_no_interval():
         assert np.isnan(both.interval)
         assert str(both).startswith("1, no interval: ")
     assert np.isnan(alike.interval)
-    assert str(alike) == "2, 2 replicas of one value: no interval between replicas"
-    assert alike.short == "mean 2, 2 replicas of one value"
+    assert str(alike) == "2, 2 replicas with equal values: no interval between replicas"
+    assert alike.short == "mean 2, 2 replicas with equal values"
     assert "±" not in f"{alike} {alike.short}"
 
 

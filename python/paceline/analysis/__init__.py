@@ -15,7 +15,7 @@ from types import ModuleType
 _OURS, _THEIRS = "paceline.analysis.", "MDAnalysis.analysis."
 #: Further modules, which contain no analysis of the catalogue.
 _FURTHER = ("base", "battery", "convert", "free_energy", "functions", "replicas", "validate")
-#: Classes of other modules: of MDAnalysis, and of earlier versions of paceline.
+#: Classes that other modules of MDAnalysis, or of earlier paceline versions, define.
 _ELSEWHERE = {
     "atomicdistances.AtomicDistances": "distances",
     "distances.CoordinationNumbers": "neighbors",

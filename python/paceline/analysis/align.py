@@ -1,4 +1,4 @@
-"""Superposed trajectories and average structures, with the calls of MDAnalysis.analysis.align."""
+"""Superposed trajectories and average structures, as in MDAnalysis.analysis.align."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -405,7 +405,7 @@ class AverageStructure(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.align.AverageStructure") -> Self:
-        """Make an analysis with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's analysis."""
         ours = cls(
             theirs.mobile_atoms,
             theirs.ref_atoms,

@@ -235,7 +235,7 @@ class Battery:
         Returns
         -------
         Battery
-            This battery. Its run drops energies at other times than those of the frames.
+            This battery. Its run drops energies at times without a frame.
         """
         files = [file for path in paths for file in files_named(os.fspath(path))]
         with kept_warnings(self._warned):
@@ -251,7 +251,7 @@ class Battery:
 
     @property
     def described(self) -> dict[str, Description]:
-        """Descriptions of all shown results, by name; that of the energies includes their rows."""
+        """Descriptions of all shown results, by name; for energies, with the range of rows."""
         if self.energies is None:
             return dict(self.descriptions)
         of_energies = {**self._of_energies, "rows": self.energies.span}
@@ -283,7 +283,7 @@ class Battery:
         self._suit(len(choose_frames(trajectory.n_frames, start, stop, step, chosen)))
 
     def _suit(self, n_frames: int) -> None:
-        """Leave out analyses that need more than this number of frames, if `optional` is true."""
+        """Leave out analyses that need more than `n_frames` frames, if `optional` is true."""
         descriptions, analyses, lacking = self._whole
         few = {
             name: f"{many(one.LEAST_FRAMES, 'frame')} are needed, found {n_frames}"

@@ -121,7 +121,7 @@ def warnings_of(left_out: Sequence[str], warnings: Sequence[str]) -> list[str]:
 
 
 def _facts(battery: ShownBattery, one: "AnalysisBase") -> list[tuple[str, str]]:
-    """Return facts about the run, to which the analysis `one` belongs."""
+    """Return facts about the run of the battery; `one` is any of its analyses."""
     atoms, timings = battery.universe.atoms, one.timings
     times = one.times if one.times_known else None
     unknown = "" if one.times_known else f"; times unknown: {one.provenance[UNKNOWN_TIMES]}"

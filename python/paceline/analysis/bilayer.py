@@ -224,7 +224,7 @@ class _Heights(CoreHalf, PerFrame):
             if not (vectors[2, 2] > 0 and np.abs(vectors[:2, 2]).max() < 1e-3):
                 raise ValueError(
                     f"frame {block.frames[row]}: expected a cell with two vectors in the xy plane, "
-                    "because the area of the membrane is that of the cell"
+                    "because the area of the membrane is the area of the cell there"
                 )
             if np.isnan(components[row]).any():
                 continue

@@ -190,7 +190,7 @@ class Contacts(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.contacts.Contacts") -> Self:
-        """Make an analysis with the contacts of MDAnalysis's."""
+        """Make an analysis with the contacts of MDAnalysis's analysis."""
         ours = cls.__new__(cls)
         try:
             ours._take(theirs)
@@ -449,7 +449,7 @@ class ContactMap(AnalysisBase):
     results.n_frames : int
         Number of analysed frames.
     results.resindices : numpy.ndarray of int64, shape (n_residues,)
-        Index of each residue among those of the Universe.
+        Index of each residue in the Universe.
 
     Raises
     ------

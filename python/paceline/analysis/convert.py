@@ -51,7 +51,7 @@ UNWRITTEN = (".pqr", ".mol2")
 class Write(AnalysisBase):
     """Write the frames of a group to a new trajectory file.
 
-    It runs like an analysis on any backend, alone or together with others. Workers encode the
+    `Write` runs like an analysis on any backend, alone or with others. Workers encode the
     blocks of frames that they decoded, and the blocks are written in order. In DCD, NetCDF and
     uncompressed H5MD, the position of each frame in the file is known from the beginning, and each
     worker writes its own frames. Unreadable frames are left out if the run skips them.

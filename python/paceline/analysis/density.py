@@ -166,7 +166,7 @@ class DensityAnalysis(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.density.DensityAnalysis") -> Self:
-        """Make an analysis with the grid of MDAnalysis's."""
+        """Make an analysis with the grid of MDAnalysis's analysis."""
         ours = cls.__new__(cls)
         ours._follow(theirs._atomgroup, verbose=False)
         if len(ours.atomgroup) == 0:

@@ -196,7 +196,7 @@ class DielectricConstant(_DipoleAnalysis):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.dielectric.DielectricConstant") -> Self:
-        """Make an analysis with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's analysis."""
         if len(theirs.atomgroup) == 0:
             raise UnsupportedError("DielectricConstant: the group is empty")
         return cls(theirs.atomgroup, theirs.temperature, theirs.make_whole)

@@ -158,7 +158,7 @@ class DistanceMatrix(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.diffusionmap.DistanceMatrix") -> Self:
-        """Make an analysis with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's analysis."""
         if not _is_rmsd(theirs._metric):
             raise UnsupportedError("a metric may be any function: use MDAnalysis's own class")
         return cls(theirs.atoms, "all", None, theirs._cutoff, theirs._weights)

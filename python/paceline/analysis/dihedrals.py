@@ -193,7 +193,7 @@ class Dihedral(_Dihedrals):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.dihedrals.Dihedral") -> Self:
-        """Make an analysis with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's analysis."""
         return cls(theirs.atomgroups)
 
     def finish(self, value: np.ndarray) -> None:
@@ -243,7 +243,7 @@ class Ramachandran(_Dihedrals):
     results.angles : numpy.ndarray of float64, shape (n_frames, n_residues, 2)
         φ and ψ, degrees, from -180 to 180; NaN as in `Dihedral`.
     results.resindices : numpy.ndarray of int64, shape (n_residues,)
-        Index of each residue among those of the Universe.
+        Index of each residue in the Universe.
 
     Raises
     ------
@@ -356,7 +356,7 @@ class Ramachandran(_Dihedrals):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.dihedrals.Ramachandran") -> Self:
-        """Make an analysis with the atoms of MDAnalysis's."""
+        """Make an analysis with the atoms of MDAnalysis's analysis."""
         ours = cls.__new__(cls)
         AnalysisBase.__init__(ours, theirs.atomgroup)
         ours._take(theirs)
@@ -444,7 +444,7 @@ class Janin(Ramachandran):
     results.angles : numpy.ndarray of float64, shape (n_frames, n_residues, 2)
         χ1 and χ2, degrees, from 0 to less than 360; NaN as in `Dihedral`.
     results.resindices : numpy.ndarray of int64, shape (n_residues,)
-        Index of each residue among those of the Universe.
+        Index of each residue in the Universe.
 
     Raises
     ------

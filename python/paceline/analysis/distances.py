@@ -182,7 +182,7 @@ class AtomicDistances(GroupsAnalysis):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.atomicdistances.AtomicDistances") -> Self:
-        """Make an analysis with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's analysis."""
         if len(theirs._ag1.atoms) == 0:  # paceline's constructor raises an error
             raise UnsupportedError("AtomicDistances: the groups are empty")
         return cls(theirs._ag1, theirs._ag2, theirs._pbc)

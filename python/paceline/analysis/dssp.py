@@ -192,7 +192,7 @@ class DSSP(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.dssp.DSSP") -> Self:
-        """Make an analysis with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's analysis."""
         if theirs._backend != "serial":
             raise UnsupportedError(f"DSSP: not with backend={theirs._backend!r}")
         groups = list(theirs._heavy_atoms.values())

@@ -389,7 +389,7 @@ def read_energies(
 
 
 def join_contents(contents: Sequence[Content]) -> Energies:
-    """Join the parts of files to one series; later parts replace overlapping rows of others."""
+    """Join the parts of files to one series; later parts replace overlapping rows."""
     for one in contents:
         if not one.parts:
             notes = f" ({'; '.join(one.remarks)})" if one.remarks else ""

@@ -368,7 +368,7 @@ def _read_namd(path: str, file: IO[bytes]) -> Content:
                 n_minimised += 1
             else:
                 row = dict(zip(titles, values, strict=True))
-                # If the step decreases, times start again at the step times the time step.
+                # If the step decreases, time starts again: step multiplied by time step.
                 begin = (step, time) if row["TS"] >= step and not np.isnan(time) else (0.0, 0.0)
                 step, time = row["TS"], begin[1] + (row["TS"] - begin[0]) * dt
                 times.append(time / 1000)

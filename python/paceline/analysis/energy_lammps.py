@@ -175,7 +175,7 @@ class LammpsLog:
         elif re.match(r"minimize\s|Setting up \S+ style minimization", line):
             self._minimises = True
         elif line.startswith("Minimization stats"):
-            # The input is not echoed, so the rows of the minimisation are in the last part.
+            # If the input is not echoed, this line reveals that the last part is a minimisation.
             last = f", run {self._n_runs} in"
             if self.content.parts and last in self.content.parts[-1].where:
                 terms = self.content.parts.pop().terms

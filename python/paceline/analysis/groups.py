@@ -462,7 +462,7 @@ def _origins(present: np.ndarray, starts: np.ndarray, tau_max: int) -> np.ndarra
 
 
 def _survivors(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray) -> np.ndarray:
-    """Count time origins of each block from which a key stays present for each lag."""
+    """For each lag, count the time origins of each block after which a key stays present."""
     ends = np.flatnonzero(np.diff(times, append=times[-1] + 2) != 1)
     last = times[ends] % (2 * n_frames)
     first = last - np.diff(ends, prepend=-1) + 1

@@ -42,7 +42,7 @@ class Gyration(AnalysisBase):
     $$\Delta = \frac{3}{2} \frac{\sum_k (\lambda_k - \bar\lambda)^2}{(\sum_k \lambda_k)^2}, \quad
       S = 27 \frac{\prod_k (\lambda_k - \bar\lambda)}{(\sum_k \lambda_k)^3}$$
 
-    These values equal MDAnalysis's `AtomGroup.radius_of_gyration`, `gyration_moments`,
+    All values equal MDAnalysis's `AtomGroup.radius_of_gyration`, `gyration_moments`,
     `asphericity` and `shape_parameter` in each frame. Molecules must be whole.
 
     Parameters

@@ -253,7 +253,7 @@ class HydrogenBondAnalysis(AnalysisBase):
     def like(
         cls, theirs: "MDAnalysis.analysis.hydrogenbonds.hbond_analysis.HydrogenBondAnalysis"
     ) -> Self:
-        """Make an analysis with the atoms and cutoffs of MDAnalysis's."""
+        """Make an analysis with the atoms and cutoffs of MDAnalysis's analysis."""
         ours = cls.__new__(cls)
         AnalysisBase.__init__(ours, theirs.u)
         ours.u, ours.criterion, ours._changing, ours._found = theirs.u, "mdanalysis", {}, None
@@ -767,8 +767,9 @@ class HydrogenBondAnalysis(AnalysisBase):
     ) -> np.ndarray:
         """Compute the autocorrelation of bonds as in MDAnalysis; see also `time_correlation`.
 
-        It is the fraction of bonds that exist again after each lag, averaged over time origins with
-        bonds. With `intermittency`, gaps of up to this number of frames are filled first.
+        The value is the fraction of bonds that exist again after each lag, averaged over time
+        origins with bonds. With `intermittency`, gaps of up to this number of frames are filled
+        first.
 
         Parameters
         ----------

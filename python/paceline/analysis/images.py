@@ -15,7 +15,7 @@ from paceline.transform.matching import described
 
 #: Selection of polymers, whose residues are consecutive in topologies without bonds.
 POLYMER = "protein or nucleic"
-#: Minimum difference between the distance of a pair and that of its nearest images, Å.
+#: Minimum difference between the distances of a pair without and with images, Å.
 SHORTER = 0.01
 #: Maximum number of compared atoms of a group; of larger groups, equally spaced atoms are used.
 MOST_ATOMS = 1000

@@ -189,7 +189,7 @@ class LinearDensity(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.lineardensity.LinearDensity") -> Self:
-        """Make an analysis with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's analysis."""
         ours = cls(theirs._ags[0], theirs.grouping, theirs.binsize)
         ours.nbins = int(theirs.nbins)
         return ours

@@ -236,7 +236,7 @@ class EinsteinMSD(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.msd.EinsteinMSD") -> Self:
-        """Make an analysis with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's analysis."""
         if theirs.non_linear:  # MDAnalysis does not merge times that differ by rounding
             raise UnsupportedError("EinsteinMSD: not with non_linear=True")
         return cls(theirs.ag, "all", theirs.msd_type, theirs.fft)
@@ -625,7 +625,7 @@ def _compounds(atoms: Atoms, compound: str) -> tuple[np.ndarray, np.ndarray, np.
     if not (total > 0).all():
         first = atoms[order[firsts[np.argmin(total > 0)]]]
         raise SelectionError(
-            f"compound={compound!r}: that of {described(first)} has no mass, so it has no center; "
+            f"compound={compound!r}: the one with {described(first)} has no mass, so no center; "
             f"exclude it, by 'and prop mass > 0' for instance{advice_on_sites(atoms.universe)}"
         )
     return order, masses / total[numbers], firsts

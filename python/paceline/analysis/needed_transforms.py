@@ -14,7 +14,7 @@ from paceline.transform.molecules import unwrap_known
 def suited(
     analyses: Sequence[AnalysisBase], given: Sequence[Transform], *, unwrap: bool
 ) -> TransformsOfEach:
-    """Return, for each analysis, those transformations of a run that it needs.
+    """Return, for each analysis, the transformations of a run that the analysis needs.
 
     If an analysis needs whole molecules, its molecules are made whole first, with `unwrap`, unless
     bonds are unknown or a transformation of `given` does it. Rotating transformations are only used

@@ -263,7 +263,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
     def _of_residues(self) -> dict[str, Table]:
         """Make maps of the pairs of residues of the last group in each frame.
 
-        They show the residues with pairs in most frames, at most 200, in the order of residues.
+        The maps show residues with pairs in most frames, at most 200, in the order of residues.
         """
         residues = self.atomgroup.universe.residues
         in_frames, total = np.zeros((2, len(residues)), np.int64)
@@ -509,7 +509,7 @@ def _ends(numbers: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Neighbours(PerFrame):
-    """Worker part of `CoordinationNumbers`, which uses that of `NeighborList`."""
+    """Worker part of `CoordinationNumbers`, which uses the worker part of `NeighborList`."""
 
     returns_new = True
 

@@ -176,7 +176,7 @@ class PCA(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.pca.PCA") -> Self:
-        """Make an analysis with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's analysis."""
         return cls(theirs._u, theirs._select, theirs.align, theirs._mean, theirs.n_components)
 
     def parameters(self) -> dict[str, object]:
@@ -336,7 +336,7 @@ class PCA(AnalysisBase):
         atomgroup : AtomGroup or Universe
             Equally many atoms, from any Universe.
         n_components : int, optional
-            Number of components; by default those of the results.
+            Number of components; by default as many as in the results.
         start, stop, step : int, optional
             Frames, as in a slice.
         verbose : bool
@@ -405,7 +405,7 @@ class PCA(AnalysisBase):
         return Theirs.project_single_frame(self, components, group, anchor)
 
     def rmsip(self, other: Self, n_components: int | Sequence[int] | None = None) -> float:
-        """Root mean square inner product of the components with those of another analysis.
+        """Root mean square inner product (RMSIP) of the components of two analyses.
 
         Parameters
         ----------

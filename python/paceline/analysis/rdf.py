@@ -246,7 +246,7 @@ class InterRDF(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.rdf.InterRDF") -> Self:
-        """Make an analysis with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's analysis."""
         attributes: dict[str, Literal["residue", "segment", "chain"]] = {
             "resindices": "residue",
             "segindices": "segment",
@@ -599,7 +599,7 @@ class InterRDF_s(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.rdf.InterRDF_s") -> Self:
-        """Make an analysis with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's analysis."""
         try:
             return cls(
                 None,

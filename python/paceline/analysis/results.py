@@ -387,7 +387,7 @@ class Results(dict[str, Any]):
                 self.write_table(file, delimiter="," if _ending(path) == ".csv" else "\t")
 
     def _facts(self, arrays: Mapping[str, np.ndarray], **more: object) -> list[str]:
-        """Return lines about the run, the figure, and means; `arrays` are those in the file."""
+        """Return lines about the run, the figure, and means; `arrays` are the file's arrays."""
         results = {**self.findings, **{f"mean of {key}": mean for key, mean in self.means.items()}}
         figure = self._figure_line(arrays, **more)
         # A selection may contain line breaks, but each fact must be one line.
@@ -488,7 +488,7 @@ class Results(dict[str, Any]):
         Parameters
         ----------
         ax : matplotlib.axes.Axes, optional
-            Axes to draw on; by default those of a new figure of `matplotlib.pyplot`.
+            Axes to draw on; by default new axes in a new figure of `matplotlib.pyplot`.
         **options
             Options of `paceline.analysis.figures.FigureOptions`: `label`, `title`, `figsize`,
             `time_unit`, `xlim`, `ylim`, `stats`, `style`. Size and style only apply to a new
@@ -541,7 +541,7 @@ class Results(dict[str, Any]):
         )
 
     def options_of(self, options: FigureOptions) -> dict[str, Any]:
-        """Return those of several options of figures that apply to the figure of this table."""
+        """Select the options that apply to the figure of this table."""
         table = self.whole_table()
         abscissa = (table.drawn or table).abscissa
         return vars(options.for_abscissa(name_and_unit(abscissa)[1]))

@@ -179,7 +179,7 @@ class RMSD(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.rms.RMSD") -> Self:
-        """Make an analysis with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's analysis."""
         return cls(
             theirs.mobile_atoms,
             theirs.ref_atoms,
@@ -374,7 +374,7 @@ class RMSF(AnalysisBase):
 
     @classmethod
     def like(cls, theirs: "MDAnalysis.analysis.rms.RMSF") -> Self:
-        """Make an analysis with the parameters of MDAnalysis's."""
+        """Make an analysis with the parameters of MDAnalysis's analysis."""
         return cls(theirs.atomgroup)
 
     @property

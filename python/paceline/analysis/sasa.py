@@ -250,7 +250,7 @@ class SASA(AnalysisBase):
         return {"residues": map_table(self, residues, self.results.sasa, "SASA (Å²)")}
 
     def _on_structure(self, value: np.ndarray) -> StructureValues | None:
-        """Attach means over frames to the atoms; all atoms of a residue have its value."""
+        """Attach means over frames to the atoms; each atom of a residue gets the residue's mean."""
         read = value[~self.left_out]
         means = read.mean(axis=0) if len(read) else np.full(value.shape[1], np.nan)
         if self.compound == "atoms":

@@ -21,11 +21,11 @@ from paceline.errors import UnsupportedError, warn
 
 #: Key of the line that describes the figure of a saved table.
 FIGURE = "figure"
-#: Columns that identify frames, by which tables are joined; and a column that is not a series.
+#: Columns that identify frames and join tables, and a column that is not a series.
 OF_FRAMES, STEP = ("frame", "time (ps)"), "step"
 #: Names of arrays, and titles of the columns that identify frames.
 IN_ARRAYS = {"frames": OF_FRAMES[0], "times": OF_FRAMES[1], "steps": STEP}
-#: Maximum number of numbers in the line, if the figure does not use columns of the table.
+#: Maximum number of values in the line, for a figure with values that are not in the table.
 MOST_NUMBERS = 4000
 #: Maximum number of panels, one for each unit, for columns without a description.
 MOST_UNITS = 6
@@ -342,7 +342,7 @@ def _mean_of_residues(values: np.ndarray, arrays: Mapping[str, Any]) -> JsonObje
 
 
 def _referred(reference: Any, arrays: Mapping[str, Any]) -> np.ndarray:
-    """Return the column to which a reference refers."""
+    """Return the column that a reference describes."""
     if isinstance(reference, str):
         return np.asarray(arrays[reference])
     if isinstance(reference, dict):  # means over residues, whose atoms are consecutive

@@ -64,7 +64,7 @@ def _of_values(table: Table, title: str) -> str:
 
 
 def _place(table: Table, row: int) -> str:
-    """Describe a row: an atom by residue and name, others by the columns that number them."""
+    """Describe a row by the residue and name of its atom, or by the columns that number rows."""
     named = [name for name in ("resname", "resid", "name") if name in table.columns]
     if len(named) > 1:
         return "at " + " ".join(f"{table.columns[name][row]}" for name in named)

@@ -131,7 +131,7 @@ class Table:
     def abscissa(self) -> str:
         """Title of the column on the x axis of figures.
 
-        It is the column of frame numbers if times are unknown or all equal.
+        The x axis shows frame numbers if times are unknown or all equal.
         """
         if self.is_series and "frame" in self.columns:
             if not self.times_known:

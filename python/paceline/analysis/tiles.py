@@ -1,6 +1,6 @@
 """Compare all pairs of frames in square tiles, by RMSD or by a user's function.
 
-One pass over the frames has collected the positions.
+The positions have been collected in one pass over the frames.
 """
 
 import math

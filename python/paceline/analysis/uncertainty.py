@@ -190,7 +190,11 @@ class ReplicaMean:
     @property
     def _why_none(self) -> str:
         """Reason why a single mean has no interval."""
-        return "one replica" if self.n_replicas < 2 else f"{self.n_replicas} replicas of one value"
+        return (
+            "one replica"
+            if self.n_replicas < 2
+            else f"{self.n_replicas} replicas with equal values"
+        )
 
     @property
     def short(self) -> str:
@@ -263,7 +267,7 @@ class GroupDifference:
             found = _arrays_with_error(self.difference, self.interval)
             return f"{found} (95 %, Welch's t)"
         if np.isnan(self.interval):
-            why = "one replica, or replicas of one value"
+            why = "one replica, or replicas with equal values"
             return f"{_digits(self.difference, 4)}, no interval: a group has {why}"
         return f"{with_error(float(self.difference), float(self.interval))} (95 %, Welch's t)"
 

@@ -19,7 +19,7 @@ class UnevenParts(SeriesParts):
     """Parts of a mean squared displacement (MSD): ranges of particles, with all pairs of frames.
 
     `by_particle` is the MSD of each particle at each of the lag times `lags`. Other parameters are
-    those of `SeriesParts`.
+    documented in `SeriesParts`.
     """
 
     def __init__(

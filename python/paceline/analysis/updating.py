@@ -86,7 +86,7 @@ class GroupFinder:
     def by_frame(self, block: Block, first: int = 0) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return, for each frame, the atoms as indices in `read` and as columns of the block.
 
-        Both are empty for a frame that was left out.
+        Both arrays are empty for a frame that was left out.
         """
         readable = np.flatnonzero(block.held)
         counts, places = np.zeros(len(block), np.int64), np.empty(0, np.int64)
@@ -345,7 +345,7 @@ class _Tree:
     def _both(
         self, kind: str, selection: "Selection", domain: _Domain, wanted: np.ndarray
     ) -> tuple[int, np.ndarray]:
-        """Add two selections, of which the cheaper one is evaluated first."""
+        """Add two selections; the cheaper one is evaluated first."""
         first, second = sorted((selection.lsel, selection.rsel), key=self.cost)
         one, members = self.add(first, domain, wanted)
         if kind == "OrOperation":

@@ -41,15 +41,15 @@ ROW = np.dtype(
     ]
 )
 
-#: An atom is too far away if its distance exceeds both this number of cell edges, and this multiple
-#: of the usual distance in neighbouring frames or in half of all frames. Molecules that were never
+#: Two limits of the distance of an atom: a multiple of the cell edge, and a multiple of the usual
+#: distance in other frames. An atom beyond both limits is too far away. Molecules that were never
 #: wrapped diffuse some thousand Å in a microsecond, but then distances are large in all frames.
 CELL_EDGES, USUAL_REACHES = 10, 4
 #: Number of frames before and after a frame that it is compared with.
 NEIGHBOURS = 5
 #: Minimum cell edge in this check, Å; a cell of 1 Å may stand for no cell.
 SMALLEST_EDGE = 10.0
-#: Distance that is always too far, Å: 0.01 mm, along which a molecule diffuses in a millisecond.
+#: Distance that is always too far, Å: 0.01 mm, which takes a molecule a millisecond by diffusion.
 TOO_FAR = 1e5
 
 #: A cell is flat if its squared volume is below this fraction of that of a rectangular cell with

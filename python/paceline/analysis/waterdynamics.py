@@ -57,8 +57,8 @@ class SurvivalProbability(SelectedAtoms):
     results.sp_timeseries : numpy.ndarray of float64, shape (tau_max + 1,)
         Survival probability; 1 at lag 0, and NaN without time origins.
     results.sp_timeseries_data : numpy.ndarray of float64, shape (tau_max, n_origins)
-        Values of all time origins for each lag from 1; NaN for invalid origins. The attribute of
-        the same name of the analysis contains lists of the valid values, as in the MDAKit.
+        Values of all time origins for each lag from 1; NaN for invalid origins. The
+        analysis has an attribute with the same name, which contains lists of the valid values.
     results.tau : numpy.ndarray of float64, shape (tau_max + 1,)
         Lag times, ps.
     results.atoms, results.counts, results.offsets : numpy.ndarray

@@ -73,7 +73,7 @@ paceline COMMAND --help explains each command.
 
 @functools.cache
 def modules() -> dict[str, str]:
-    """Return the module of each command, in the order of the help; `PARSERS` is in the module."""
+    """Return the module of each command, in the order of the help; each defines `PARSERS`."""
     return {name: module for _, module, names in _groups() for name in names}
 
 

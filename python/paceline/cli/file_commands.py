@@ -176,7 +176,7 @@ def run_info(args: argparse.Namespace) -> None:
 
 
 def _for_each(names: list[str], command: Callable[[str], None]) -> None:
-    """Call a command for each file; then raise the first error, with the others as notes.
+    """Call a command for each file; then raise the first error, with all later ones as notes.
 
     Names may be glob patterns.
     """
@@ -417,8 +417,8 @@ def add_split(commands: Commands) -> CommandParser:
         "split",
         help="split a trajectory into several files",
         description="Split a trajectory between frames by copying bytes, without decoding. "
-        "Sorting the numbered names of the files sorts the frames. The files appear when all of "
-        "them are complete. Their names are printed to standard output.",
+        "The files are numbered, so that the order of their names is the order of frames. They "
+        "appear when all of them are complete. Their names are printed to standard output.",
         epilog=SPLIT_EXAMPLES,
     )
     form = FileForm(several=False)

@@ -261,7 +261,7 @@ class CommandParser(argparse.ArgumentParser):
         )
 
 
-#: Commands of a program, to which parsers are added.
+#: Type of the object that adds the parsers of commands.
 Commands: TypeAlias = "argparse._SubParsersAction[CommandParser]"
 
 
@@ -409,7 +409,7 @@ def resolve_files(args: argparse.Namespace) -> None:
 
 
 def _is_second_topology(places: Sequence[str]) -> bool:
-    """Check whether a positional argument is a topology in addition to that of -s."""
+    """Check whether a positional argument is a second topology, in addition to -s."""
     kinds = [kind_of(place) for place in places[:2]]
     # MDAnalysis can read a structure file as a trajectory.
     return kinds[0] == TOPOLOGY or (kinds[0] == STRUCTURE and kinds[1:] == [TRAJECTORY])

@@ -481,7 +481,7 @@ def add_bench(commands: Commands) -> CommandParser:
 
 
 def run_bench(args: argparse.Namespace) -> None:
-    """Run the command: all runs, or one of them in a process of its own."""
+    """Run the command: all runs, or a single run in this process."""
     begun = time.time()  # the time of a run includes imports
     from paceline.cli.bench import measure, one_run
 
@@ -494,8 +494,8 @@ def run_bench(args: argparse.Namespace) -> None:
 def _add_options(parser: CommandParser) -> None:
     """Add the options of the measurement, before or after the name of the analysis.
 
-    They replace options of the analysis with the same names. An option that is not used has no
-    default value here, so that it does not hide a value given before the name.
+    These options replace options of the analysis with the same names. They have no default values
+    here, so that an omitted option does not hide a value given before the name.
     """
     group = parser.section("measuring")
     group.argument_default, group.conflict_handler = argparse.SUPPRESS, "resolve"

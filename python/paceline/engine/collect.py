@@ -158,8 +158,8 @@ class Collected:
     def add_collected(self, collected: CollectedResult, since: int) -> None:
         """Store the results of all blocks that the ranks stored until the end.
 
-        `since` is the time in ns from which collecting counts: when the last block was done, or
-        when the results of the last job were collected.
+        `since` is the start of collecting, ns: the end of the last block, or the end of collecting
+        the previous job.
         """
         for collector, value in zip(self._collectors, collected.values, strict=True):
             collector.put_all(value)
@@ -582,7 +582,7 @@ class _Changes(_Merged):
 
 
 def _size_of(value: object) -> int:
-    """Size of a state, bytes: the size of its arrays, or of the pickle of another object."""
+    """Size of a state, bytes: size of the arrays in it, or of its pickle."""
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return value.nbytes
     if isinstance(value, tuple):

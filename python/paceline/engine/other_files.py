@@ -1,4 +1,4 @@
-"""Costs of the same frames in files of other formats and layouts, measured on some of them."""
+"""Measure how long the same frames take to read from files of other formats and layouts."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -28,22 +28,22 @@ from paceline.hdf5.writer import H5MDFileWriter, new_hdf5
 from paceline.performance.forecast import Recoded
 from paceline.trajectory.chain import Chain
 
-#: Maximum size of the positions of the encoded frames, bytes; maximum number of encoded frames.
+#: Maximum size of the positions of the encoded frames, bytes, and maximum number of these frames.
 _BYTES, _FRAMES = 8 << 20, 64
-#: Seconds for which each file is read in a round; number of rounds, of which the fastest counts.
+#: Time for which each file is read in a round, s, and number of rounds; the fastest round counts.
 _READING_SECONDS, _READING_ROUNDS = 0.02, 3
-#: Formats for frames that have positions alone.
+#: Formats for frames with positions only.
 _OF_POSITIONS = [name for name, one in FORMATS.items() if fields_in(one.writes) == FIELDS[:1]]
-#: Formats for frames with other fields: those whose frames have one size.
+#: Formats for frames with velocities or forces, in which all frames have the same size.
 _OF_MOTION = [
     name for name, one in FORMATS.items() if one.equal_frames and fields_in(one.writes) == FIELDS
 ]
-#: Layouts of H5MD: name in tables, and the value of `--compress`.
+#: Layouts of H5MD: name in tables, and value of `--compress`.
 _LAYOUTS = {"": "none", "shuffle+zstd:3": "shuffle+zstd:3"}
 
 
 class SampleFrames(NamedTuple):
-    """Whole frames in memory, those that the run reads of them, and seconds to decode one."""
+    """Whole frames in memory, the frames that the run reads of them, and decoding time, s."""
 
     values: FrameBuffer
     fields: Sequence[str]
@@ -58,7 +58,7 @@ class SampleFrames(NamedTuple):
 
 @dataclass(frozen=True)
 class _Kind:
-    """Kind of file: its format, the layout of H5MD, and whether it holds the wanted atoms alone."""
+    """Kind of file: format, layout of H5MD, and whether it contains only the wanted atoms."""
 
     format: str
     layout: str = ""
@@ -80,9 +80,9 @@ def decode_sample(chain: Chain, source: FrameSource, frames: np.ndarray) -> Samp
 
 
 def measure_other_files(found: SampleFrames, own_format: str) -> list[Recoded]:
-    """Write frames in other formats and layouts, and measure how long reading them takes.
+    """Write frames in other formats and layouts, and measure the time to read them.
 
-    The file's own format is left out, and so are formats that cannot store these frames.
+    The present format is left out, and so are formats that cannot store these frames.
     """
     only_positions = set(found.fields) <= {"positions"}
     kinds = [_Kind(format) for format in (_OF_POSITIONS if only_positions else _OF_MOTION)]
@@ -94,14 +94,14 @@ def measure_other_files(found: SampleFrames, own_format: str) -> list[Recoded]:
             continue
         if kind.selected and len(found.wanted) == found.n_atoms:
             continue
-        # A frame that the format cannot store.
+        # The format may be unable to store a frame.
         with suppress(PacelineError), ScratchFolder("advice") as folder:
             others.append(_measure(found, kind, os.path.join(folder, "frames")))
     return others
 
 
 def _measure(frames: SampleFrames, kind: _Kind, path: str) -> Recoded:
-    """Write a file, and measure how long one worker and two workers take to read it."""
+    """Write a file, and measure the time in which one and two workers read it."""
     columns = frames.wanted if kind.selected else np.arange(frames.n_atoms)
     size, encoding = write_frames(
         path, frames.values, frames.fields, kind.format, columns, kind.layout
@@ -130,7 +130,7 @@ def write_frames(
     columns: np.ndarray,
     layout: str = "",
 ) -> tuple[int, float]:
-    """Write atoms of frames to a file; return the size of the frames, and seconds of encoding."""
+    """Write atoms of frames to a file; return the size of the frames, and the encoding time, s."""
     values = {field: np.ascontiguousarray(frames.array_of(field)[:, columns]) for field in fields}
     if format == "H5MD":
         return _write_h5md(path, frames, values, layout)
@@ -169,7 +169,7 @@ def _write_h5md(
 
 
 def _reading(source: FrameSource, extents: Extents, n_workers: int) -> tuple[float, float]:
-    """Measure seconds in which one of several workers reads a frame, and the bytes of the frame."""
+    """Measure the time in which one of several workers reads a frame, s, and its size, bytes."""
     readers = [source.open() for _ in range(n_workers)]
     rooms = [
         FrameBuffer.allocate(np.arange(len(extents)), source.n_wanted, source.fields)
@@ -185,7 +185,7 @@ def _reading(source: FrameSource, extents: Extents, n_workers: int) -> tuple[flo
         return (perf_counter() - begun) / times / len(extents)
 
     with ThreadPoolExecutor(n_workers) as threads:
-        # Large frames take long enough to be measured once.
+        # Reading large frames takes so long that one round is accurate.
         n_rounds = _READING_ROUNDS if times > 1 else 1
         rounds = [list(threads.map(read, range(n_workers))) for _ in range(n_rounds)]
     return min(map(sum, rounds)) / n_workers, cost.bytes / len(extents)

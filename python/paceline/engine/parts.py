@@ -45,7 +45,7 @@ class PartsRun:
     analysis : Analysis
         Analysis that defines the parts.
     parts : OverParts
-        The parts.
+        Parts to process.
     collected : numpy.ndarray
         Array whose views are the arguments of the parts.
     stage : int

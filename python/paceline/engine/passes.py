@@ -275,7 +275,7 @@ class ScanPass(FramePass):
         # with any number of workers.
         block_frames = run.plan.block_frames * (run.per_row or 1)
         plan = run.make_plan(frames, block_frames=block_frames)
-        #: True if the blocks equal those of the analyses, so that decoded frames can be cached.
+        #: True if decoded frames can be cached, because the analyses have the same blocks.
         self._keeps = np.array_equal(frames, run.plan.frames) and not any(run.halo)
         self._scan = scan.scan_of(states.frames)
         finding = WorkerAnalysis("nojump", self._scan, declaration_of(self._scan), None)

@@ -1,4 +1,4 @@
-"""Run short parts of an analysis and time them; the code is that of a whole run."""
+"""Run short parts of an analysis and time them, with the code of a whole run."""
 
 import os
 import time

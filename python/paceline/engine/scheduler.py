@@ -349,7 +349,7 @@ class StealingPartition:
         largest[1] = middle
 
     def _with_next(self, task: AnyTask, share: list[int]) -> AnyTask:
-        """Set the extents that a task prefetches: those of the next task of its share."""
+        """Set the extents that a task prefetches: the extents of the next task of its share."""
         if not isinstance(task, Task):
             return task
         following = self._tasks[share[0]] if share[0] < share[1] else None

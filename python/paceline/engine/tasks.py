@@ -77,7 +77,7 @@ class WorkerAnalysis:
     #: Number of frames before and after a block that the analysis reads in addition.
     halo: tuple[int, int] = (0, 0)
     shared: SharedRows = field(default_factory=SharedRows)
-    #: True in the second pass of a scan, whose tasks contain the state before each block.
+    #: True in the second pass of a scan: its tasks contain the state before each block.
     has_states: bool = False
 
     @property

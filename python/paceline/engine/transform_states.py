@@ -148,7 +148,7 @@ class TransformStates:
     frames: np.ndarray
     #: Number of frames in a block.
     block_frames: int
-    #: True if the states are those before blocks and the frames read with them.
+    #: True for states before blocks; False for states of all frames.
     of_blocks: bool
     #: States, shape (n_states, …); set after all frames were read.
     found: np.ndarray = field(default_factory=lambda: np.empty(0))
