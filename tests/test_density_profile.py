@@ -209,7 +209,7 @@ def test_what_makes_no_sense_is_refused(tmp_path):
         DensityProfile(atoms, quantity="charge")
     assert DensityProfile(atoms).run().results.density.any()
     atoms[:3].elements = "Q"
-    with pytest.raises(UnsupportedError, match="element of 3 atoms is not known"):
+    with pytest.raises(UnsupportedError, match="element of 3 atoms is unknown"):
         DensityProfile(atoms, quantity="electron")
     universe.dimensions = None
     with pytest.raises(UnsupportedError, match="needs a cell"):

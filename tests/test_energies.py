@@ -489,7 +489,7 @@ def test_files_that_do_not_go_together(written):
         read_energies(first, written(series(0, 12), "2.csv"))
     other = written(series(10, 12).replace("kJ/mole", "kcal/mol"), "3.csv")
     with pytest.raises(
-        UnsupportedError, match=r"the unit is kJ/mole in .*1.csv, and kcal/mol in .*3"
+        UnsupportedError, match=r"the unit is kJ/mole in .*1.csv, but kcal/mol in .*3"
     ):
         read_energies(first, other)
     no_steps = written('@ xaxis label "Time (ps)"\n20 1\n', "4.xvg")

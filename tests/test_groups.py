@@ -574,7 +574,7 @@ def test_compounds_without_mass_in_a_group_are_named(wet):
     ours.select_atoms("name HW2").masses = 0.0
     tail = ours.select_atoms("name OW HW2 and prop z > 12", updating=True)
     water = ours.select_atoms("name OW")
-    with pytest.raises(AnalysisError, match=r"frame 0: .* only massless atoms"):
+    with pytest.raises(AnalysisError, match=r"frame 0: only massless atoms"):
         InterRDF(tail, water, compound=("residues", None)).run(backend="serial")
     with pytest.raises(AnalysisError, match=r"frame 0: number \d+ of the residues has no mass"):
         LinearDensity(tail, "residues", binsize=5.0).run(backend="serial")

@@ -506,7 +506,7 @@ def test_it_is_not_written(tmp_path):
     universe = universe_of(write(tmp_path / "a.dump", dump()))
     for name, format in (("b.lammpsdump", "LAMMPSDUMP"), ("HISTORY", "HISTORY")):
         with pytest.raises(
-            UnsupportedError, match=f"{name}: .*  of a {format} file, which paceline"
+            UnsupportedError, match=f"{name}: .* of a {format} file, which paceline"
         ):
             paceline.Write(universe.atoms, tmp_path / name)
 

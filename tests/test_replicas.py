@@ -277,7 +277,7 @@ def test_a_single_group_is_named_by_its_folder(systems, tmp_path, run, monkeypat
     ("arguments", "words"),
     [
         (["wt/1/md.xtc", "--names", "a"], "--names needs groups"),
-        (["wt/1/md.xtc", "--replicas", "--names", "a", "b"], "expected 1 names"),
+        (["wt/1/md.xtc", "--replicas", "--names", "a", "b"], "expected 1 different names"),
         (["wt/1/md.xtc", "--group", "none/*.xtc"], "no file matches this pattern"),
         (
             ["wt/1/md.xtc", "--group", "wt/2/md.xtc", "--names", "a", "../b"],

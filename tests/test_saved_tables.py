@@ -164,9 +164,9 @@ def test_tables_of_one_kind_make_one_figure(universe, tmp_path, run):
         ("a.csv", '# figure: {"x": 3}\na,b\n1,2\n', "does not describe the columns"),
         ("a.csv", '# figure: {"x\na,b\n1,2\n', "is no JSON"),
         ("a.npz", "PK", "expected arrays as .npz"),
-        ("a.xvg", "1 2\n3\n", "expected rows of numbers of one length, found others in line 2"),
-        ("a.xvg", "1 x\n", "expected rows of numbers of one length, found others in line 1"),
-        ("a.xvg", "# no rows\n@ title\n", "expected rows of numbers of one length"),
+        ("a.xvg", "1 2\n3\n", "expected rows of numbers of equal length, found others in line 2"),
+        ("a.xvg", "1 x\n", "expected rows of numbers of equal length, found others in line 1"),
+        ("a.xvg", "# no rows\n@ title\n", "expected rows of numbers of equal length"),
         ("a.gro", "", "expected .csv, .tsv, .npz or .xvg, not '.gro'"),
     ],
 )
@@ -225,7 +225,7 @@ def test_columns_of_two_units_have_two_panels(tmp_path):
     path.write_text(
         "time (ps)," + ",".join(f"a (u{k})" for k in range(7)) + "\n" + "0," * 7 + "1\n"
     )
-    with pytest.raises(UnsupportedError, match="columns of 7 units"):
+    with pytest.raises(UnsupportedError, match="columns with 7 units"):
         read_saved(path).table()
 
 

@@ -335,7 +335,7 @@ def test_states_without_room_are_refused(atoms, monkeypatch):
     one = seen_so_far(atoms)
     monkeypatch.setattr(collect, "STATES_BYTES", 4 * len(atoms))
     words = (
-        r"n_seen: states of 5 of 7 blocks take 1\.07 kB, and there is room for 856 bytes in all: "
+        r"n_seen: states of 5 of 7 blocks take 1\.07 kB, but the limit is 856 bytes: "
         r"use fewer and larger blocks, block_frames=32 or more"
     )
     with pytest.raises(UnsupportedError, match=words):

@@ -550,7 +550,7 @@ def test_names_that_are_not_as_many_as_numbers_are_reported(universe):
         (["a", "b"], ["Å"], "equally many texts"),
         (["a", "a"], None, "different names"),
         ([], None, "different names"),
-        (["a", "frame"], None, "column 'frame' already"),
+        (["a", "frame"], None, "already has a column 'frame'"),
         ("a", ["Å"], "unit must be a text"),
     ],
 )

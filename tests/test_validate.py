@@ -277,8 +277,8 @@ def test_a_frame_without_positions_is_not_out_of_reason():
         ((50, 50, 50, 30, 30, 90), True, "the cell spans no volume"),
         ((50, 50, 50, 90, 180, 90), True, "the cell spans no volume"),
         ((0, 0, 0, 0, 0, 0), True, "no cell, but other frames have a cell"),
-        ((64, 64, 64, 90, 90, 90), False, "a cell of 262144 Å³, where 125000 Å³ are usual"),
-        ((50, 50, 50, 90, 90, 20), False, "a cell of 42752.5 Å³, where 125000 Å³ are usual"),
+        ((64, 64, 64, 90, 90, 90), False, "a cell of 262144 Å³, but 125000 Å³ are usual"),
+        ((50, 50, 50, 90, 90, 20), False, "a cell of 42752.5 Å³, but 125000 Å³ are usual"),
         ((60, 60, 60, 60, 60, 90), None, None),
     ],
 )
@@ -312,7 +312,7 @@ def test_overlapping_restarts_are_one_finding_each(tmp_path):
             "from here on 2 frames have the time of an earlier frame",
         ),
         (6, True, "time does not increase: 150 ps after 300 ps"),
-        (8, False, "a gap: 400 ps after 175 ps, where frames are usually 100 ps apart"),
+        (8, False, "a gap: 400 ps after 175 ps, but frames are usually 100 ps apart"),
     ]
 
 

@@ -252,7 +252,7 @@ def test_what_has_no_bridges_is_refused():
         WaterBridges(ligand[2:], residue).run()
     with pytest.raises(SelectionError, match="ag2 holds no atoms"):
         WaterBridges(ligand, universe.atoms[:0])
-    with pytest.raises(UnsupportedError, match="ag2 must be atoms of the same Universe"):
+    with pytest.raises(UnsupportedError, match="ag2 must belong to the same Universe"):
         WaterBridges(ligand, dry.atoms)
     with pytest.raises(UnsupportedError, match="UpdatingAtomGroup changes"):
         WaterBridges(ligand, universe.select_atoms("around 9 resname LIG", updating=True))

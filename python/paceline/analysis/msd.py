@@ -307,7 +307,7 @@ class EinsteinMSD(AnalysisBase):
         try:
             return check_times(self)
         except UnsupportedError as error:
-            if "equal distances" not in str(error):
+            if "equal intervals" not in str(error):
                 raise
             advice = "non_linear=True (--non-linear) allows unequal intervals"
             raise UnsupportedError(f"{error}; {advice}") from None

@@ -575,7 +575,7 @@ class InterRDF_s(AnalysisBase):
         for number, pair in enumerate(ags):
             for group in pair:
                 if group.universe is not self.atomgroup.universe:
-                    raise UnsupportedError("InterRDF_s: all groups must belong to one Universe")
+                    raise UnsupportedError("InterRDF_s: groups must belong to the same Universe")
                 check_not_empty(group.atoms, f"InterRDF_s: a group of ags[{number}]")
         self.ags = [[group.atoms for group in pair] for pair in ags]
         self.norm = "density" if density else str(norm).lower()
