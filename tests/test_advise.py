@@ -280,7 +280,7 @@ def test_what_is_refused(ca, tmp_path):
     with pytest.raises(UnsupportedError, match="Write would write a file"):
         paceline.advise(paceline.Write(ca, tmp_path / "ca.xtc"))
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(UnsupportedError, match="RMSF passes over the frames 2 times"):
+    with pytest.raises(UnsupportedError, match="RMSF reads the frames 2 times"):
         paceline.advise(RMSF(ca, align=True))
     with pytest.raises(UnsupportedError, match="one Universe"):
         paceline.advise([RMSD(ca), RMSD(paceline.Universe(PDB, XTC), select="name CA")])

@@ -261,8 +261,8 @@ def test_an_impossible_cell_is_an_error(tmp_path):
         ({"select": (ACIDIC, "name CA")}, SelectionError, "reference 0 has groups of"),
         ({"radius": 0.5}, SelectionError, "reference 0 has no contacts.* shortest distance is"),
         ({"method": "own"}, ValueError, "callable"),
-        ({"kwargs": {"radius": 3}}, TypeError, "takes no radius"),
-        ({"method": "soft_cut", "kwargs": {"gamma": 3}}, TypeError, "takes no gamma"),
+        ({"kwargs": {"radius": 3}}, TypeError, "has no parameter radius"),
+        ({"method": "soft_cut", "kwargs": {"gamma": 3}}, TypeError, "has no parameter gamma"),
         ({"select": (3, BASIC)}, TypeError, "expected an AtomGroup or a Universe, found 3"),
     ],
 )

@@ -282,5 +282,5 @@ def test_atoms_that_are_there_twice_are_refused(adk):
     lysines = universe.select_atoms("resname LYS")
     lysines.residues[0].atoms.select_atoms("name CE").names = "CD"
     lysines.residues[1].atoms.select_atoms("name CD").names = "CX"
-    with pytest.raises(ValueError, match="of two residues"):
+    with pytest.raises(ValueError, match="to two residues"):
         Janin(lysines)

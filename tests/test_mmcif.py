@@ -148,7 +148,7 @@ def test_gemmi_reads_a_large_system_in_order(tmp_path):
     universe = made(
         tmp_path, residues, segments, segids=names, chainIDs=chains, elements=["O", "H", "H"] * n
     )
-    with pytest.warns(PacelineWarning, match="residues of chain A have the same numbers"):
+    with pytest.warns(PacelineWarning, match="residues of chain A have equal numbers"):
         write(universe.atoms, tmp_path / "out.cif")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

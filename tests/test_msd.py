@@ -308,7 +308,7 @@ def test_a_note_on_the_size_of_the_cell(tmp_path):
     assert "finite size" in found._repr_html_()
     universe.trajectory.ts.dimensions = [100, 100, 80, 90, 90, 90]
     assert "not cubic" not in note
-    assert "which this one is not" in finite_size(universe.dimensions, 3)
+    assert "this cell is not cubic" in finite_size(universe.dimensions, 3)
     assert "membrane" in finite_size(universe.dimensions, 2)
     assert finite_size(None, 3) == finite_size(np.zeros(6), 3) == ""
 

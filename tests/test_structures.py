@@ -193,4 +193,4 @@ def test_command_writes_a_structure(adk, tmp_path, run):
     assert (tmp_path / "ca.gro").read_text(encoding="utf-8").count(" t= ") == 2
     status, _, err = run("convert", adk.trajectory, tmp_path / "all.pdb")
     assert status == 2
-    assert "give a topology with names (-s)" in err
+    assert "use a topology with names (-s)" in err

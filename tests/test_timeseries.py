@@ -539,7 +539,7 @@ def test_several_numbers_of_a_frame_have_names(universe, tmp_path):
 
 def test_names_that_are_not_as_many_as_numbers_are_reported(universe):
     ca = universe.select_atoms("name CA")
-    with pytest.warns(PacelineWarning, match="label names 2 numbers of a frame"):
+    with pytest.warns(PacelineWarning, match="label names 2 values per frame"):
         found = paceline.TimeSeries(ends, ca, label=["a", "b"]).run(stop=2)
     assert (found.results.table, found.results.timeseries.shape) == (None, (2, 3))
 

@@ -203,4 +203,4 @@ def test_atoms_without_names_are_refused_before_the_run(tmp_path, run):
         "-o",
         tmp_path / "rmsf.pml",
     )
-    assert (status, "give a topology with names (-s)" in err) == (2, True)
+    assert (status, "use a topology with names (-s)" in err) == (2, True)
