@@ -92,7 +92,7 @@ class AnalysisBase(Analysis):
         True if molecules that are broken across the cell cause wrong results. The run looks for
         such molecules in every frame, and warns.
     needs_together : bool
-        True if molecules must also be next to each other, in one periodic image.
+        True if molecules must also be next to each other, in the same periodic image.
     needs_fit : bool
         True if rotation or translation of all atoms causes wrong results. In a battery, `fit` is
         applied only to these analyses.

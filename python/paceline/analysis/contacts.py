@@ -518,7 +518,7 @@ class ContactMap(AnalysisBase):
         missing = self.residues.difference(self._atoms.residues)
         if len(missing):
             raise SelectionError(
-                f"ContactMap: {missing[0]} of {len(missing)} residues has no atoms for "
+                f"ContactMap: {missing[0]}, one of {len(missing)} residues, has no atoms for "
                 f"scheme={scheme!r}; use another scheme, or exclude these residues"
             )
         # Sort by residue, whatever the order of the atoms.

@@ -138,7 +138,7 @@ def _polymers_of(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     """Link consecutive atoms of polymers, in topologies without bonds.
 
-    Each other atom is a molecule by itself.
+    Atoms outside polymers count as separate molecules.
     """
     group = universe.atoms[atoms]
     try:

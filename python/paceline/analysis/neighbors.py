@@ -348,7 +348,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         return ends
 
     def _unique(self, numbers: np.ndarray, *, per_frame: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Count distinct pairs of numbers of the atoms; with `per_frame`, once per frame.
+        """Count equal pairs of numbers (such as residues); with `per_frame`, only once per frame.
 
         Ranges of frames are processed in turn, because the keys of all pairs would take several
         times the memory of the pairs.

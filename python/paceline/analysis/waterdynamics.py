@@ -47,7 +47,7 @@ class SurvivalProbability(SelectedAtoms):
     residues : bool
         Follow residues instead of atoms. A residue is in the region while any of its atoms is.
     intermittency : int
-        Maximum number of frames of an absence that is ignored. The particle must return within the
+        Length of an absence, frames, up to which it is ignored if the particle returns within the
         run.
 
     Attributes
