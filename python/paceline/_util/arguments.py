@@ -18,9 +18,10 @@ LENGTHS = {
 def whole_number(
     name: str, value: Any, least: int | None = None, most: int | None = None, unit: str = ""
 ) -> int:
-    """Check the argument `name`, which may be a float with a whole value, and return an int.
+    """Check that the argument `name` is a whole number within bounds, and return it as an int.
 
-    `least` and `most` are bounds; `most` requires `least`. Raises `ValueError`.
+    A float such as 20.0 is accepted. `least` and `most` are inclusive bounds; `most` requires
+    `least`. Raises `ValueError`.
 
     Examples
     --------
@@ -51,9 +52,9 @@ def whole_number(
 
 
 def length(name: str, value: Any, shortest: float = 0.9) -> float:
-    """Check the argument `name`, a length above 0, Å. Raises `ValueError`.
+    """Check that the argument `name` is a length above 0, Å. Raises `ValueError`.
 
-    Warns of one below `shortest`, which may be in nm.
+    Warns if the length is below `shortest`, Å, because the user may have given it in nm.
     """
     found = float(value)
     if not 0 < found < np.inf:
@@ -64,7 +65,7 @@ def length(name: str, value: Any, shortest: float = 0.9) -> float:
 
 
 def check_range(limits: Sequence[float], shortest: float = 2.0) -> None:
-    """Warn if the argument `range`, from one length to another, Å, may be in nm."""
+    """Warn if the upper end of the argument `range` (two lengths, Å) looks like a length in nm."""
     first, last = (float(one) for one in limits)
     if last <= shortest:
         in_nm = f"range=({10 * first:g}, {10 * last:g})"
@@ -72,7 +73,7 @@ def check_range(limits: Sequence[float], shortest: float = 2.0) -> None:
 
 
 def check_selection(text: str, shortest: float = 0.9) -> None:
-    """Warn if all distances of a selection are below `shortest`, Å, and may be in nm."""
+    """Warn if all distances in a selection are below `shortest`, Å: they may be in nm."""
     words = text.replace("(", " ( ").replace(")", " ) ").split()
     for k, word in enumerate(words):
         count = LENGTHS.get(word, 0)

@@ -1,9 +1,9 @@
-"""Compute threads that neither block the end of the process nor are stopped within a call.
+"""Compute threads that do not delay the exit of the process.
 
-The threads are daemons, so that a function that never returns cannot delay the interpreter's exit
-after Ctrl-C, or after another thread has finished its block; threads of `concurrent.futures` would.
-But the interpreter ends a daemon wherever it returns from a call, through frames of compiled code,
-some of which cannot handle that. Therefore threads get some time to finish their block.
+The threads are daemon threads. Threads of `concurrent.futures` would delay the exit of the
+interpreter until their function returns, for example after Ctrl-C. At exit, however, the
+interpreter kills a daemon thread at its next return from a call, even inside compiled code that
+cannot unwind. Therefore the exit waits a limited time for threads to finish their block.
 """
 
 import atexit
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable
 from weakref import WeakSet
 
-#: Time allowed for threads to finish their blocks after an error and at the process's end, seconds.
+#: Maximum time to wait for running blocks after an error and at exit, seconds.
 PATIENCE = 2.0
 
 _started: WeakSet[threading.Thread] = WeakSet()
@@ -21,7 +21,7 @@ _started: WeakSet[threading.Thread] = WeakSet()
 def start_thread(
     target: Callable[..., object], *args: object, name: str | None = None
 ) -> threading.Thread:
-    """Start a thread; the end of the process waits for it for a limited time."""
+    """Start a daemon thread; the exit of the process waits a limited time for it."""
     thread = threading.Thread(target=target, args=args, name=name, daemon=True)
     _started.add(thread)
     thread.start()
@@ -29,7 +29,7 @@ def start_thread(
 
 
 def join_threads(threads: Iterable[threading.Thread], seconds: float = PATIENCE) -> None:
-    """Wait until threads have ended, with a limit for all of them together."""
+    """Wait until all threads have ended, at most `seconds` in total."""
     end = time.monotonic() + seconds
     for thread in threads:
         thread.join(max(0.0, end - time.monotonic()))

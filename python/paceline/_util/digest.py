@@ -1,9 +1,9 @@
-"""Digests of a run's parameters and functions, equal in every process that makes the same run.
+"""Digests of a run's parameters and functions; a repeated run has equal digests in any process.
 
 Hashes of pickles are not suitable. The pickle of a function from an importable module contains only
-its name, so that an edit is not detected. The pickle of a function from a script contains line
-numbers, so that a comment changes it. Both depend on the order of sets, and on which strings are
-the same object.
+the function's name, so an edit of the function is not detected. The pickle of a function from a
+script contains line numbers, so a new comment changes the hash. Any pickle depends on the order of
+sets and on the identity of equal strings.
 """
 
 import copyreg
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-#: Folders of installed packages in any environment; other modules are the user's own code.
+#: Folders of installed packages in any environment. Modules elsewhere are the user's own code.
 _INSTALLED = ("site-packages", "dist-packages")
 _STDLIB = sysconfig.get_path("stdlib")
 _PLAIN = {type(None), bool, int, float, complex, str, bytes}
@@ -28,9 +28,9 @@ _METHODS = (types.FunctionType, staticmethod, classmethod, property)
 def digest(*things: object) -> str:
     """Digest values, arrays, the user's own functions and classes, and objects: 32 hex digits.
 
-    The user's own functions and classes enter by their code, and by all of the user's code that
-    they use; those of installed packages enter by name. Objects enter by the content of their
-    pickle; objects that cannot be pickled enter by their class.
+    For a function or class of the user, the digest includes its code and all user code that it
+    uses. For a function or class of an installed package, the digest includes the name only. For
+    an object, the digest includes the content of its pickle, or its class if it cannot be pickled.
     """
     sha = hashlib.sha256()
     for part in _walk(things, {}):
@@ -39,11 +39,11 @@ def digest(*things: object) -> str:
 
 
 def members_used(thing: object, method: str) -> dict[str, Any]:
-    """Collect the members of an object that a method, and methods that it calls, use.
+    """Collect the attributes and methods that a method uses, directly or through its calls.
 
-    The result maps names to attributes and methods. For a member of the class the value is a list:
-    its definition there and in each base class. Attributes that the methods themselves set are left
-    out.
+    The result maps each name to an attribute's value or, for a member of the class, to a list of
+    definitions: one of the class and one of each base class. Attributes that the methods
+    themselves set are left out.
     """
     loaded, stored, left = {method}, set(), [method]
     while left:
@@ -65,12 +65,12 @@ def members_used(thing: object, method: str) -> dict[str, Any]:
 
 
 def _members_of(kind: type, name: str) -> list[object]:
-    """Members of a class and of its bases."""
+    """List the definitions of a member in a class and in its base classes."""
     return [vars(base)[name] for base in kind.__mro__[:-1] if name in vars(base)]
 
 
 def _code_of(member: object) -> types.CodeType | None:
-    """Code of a method or property; None for other members of a class."""
+    """Return the code of a method or property; None for other members of a class."""
     if isinstance(member, property):
         member = member.fget
     elif isinstance(member, staticmethod | classmethod):
@@ -79,7 +79,7 @@ def _code_of(member: object) -> types.CodeType | None:
 
 
 def _attributes_in(code: types.CodeType | None) -> Iterator[tuple[str, str]]:
-    """Yield the accesses of a function, or of a nested one, to attributes of any object."""
+    """Yield every attribute access in a function, including its nested functions."""
     if code is None:
         return
     for step in dis.get_instructions(code):
@@ -91,7 +91,7 @@ def _attributes_in(code: types.CodeType | None) -> Iterator[tuple[str, str]]:
 
 
 def _walk(thing: Any, seen: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
-    """Yield bytes that identify an object; `seen` keeps all objects, so that no id is reused."""
+    """Yield bytes that identify an object; `seen` keeps objects alive so that ids stay unique."""
     kind = type(thing)
     if kind in _PLAIN:
         yield f"{kind.__name__} {thing!r}".encode()
@@ -107,7 +107,7 @@ def _walk(thing: Any, seen: dict[int, tuple[int, Any]]) -> Iterator[bytes]:
     elif id(thing) in seen:
         yield f"again {seen[id(thing)][0]}".encode()
     else:
-        # The interpreter decides which constants are the same object.
+        # The interpreter may or may not merge equal constants into one object.
         if not isinstance(thing, tuple | frozenset | types.CodeType):
             seen[id(thing)] = len(seen), thing
         if isinstance(thing, set | frozenset):
@@ -123,7 +123,7 @@ def _walk_all(things: Iterable[object], seen: dict[int, tuple[int, object]]) -> 
 
 
 def _parts(thing: Any) -> Iterator[Any]:
-    """Yield the parts of an object."""
+    """Yield the parts of an object that determine its digest."""
     if type(thing) in (list, tuple):
         yield from thing
     elif isinstance(thing, np.ndarray):
@@ -158,7 +158,7 @@ def _parts(thing: Any) -> Iterator[Any]:
 
 
 def _parts_of_object(thing: object) -> Iterator[object]:
-    """Yield all parts that would be pickled."""
+    """Yield everything that pickling the object would store."""
     yield type(thing)
     try:
         registered = copyreg.dispatch_table.get(type(thing))
@@ -184,13 +184,13 @@ def _parts_of_function(function: types.FunctionType) -> Iterator[object]:
 
 
 def _parts_of_code(code: types.CodeType) -> Iterator[object]:
-    """Yield the parts of code without line numbers: comments may change."""
+    """Yield the parts of a code object without line numbers, which comments would change."""
     yield from (code.co_code, code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
     yield from code.co_consts
 
 
 def _globals_of(code: types.CodeType) -> set[str]:
-    """Find the globals that a function or a nested one uses."""
+    """Find the global variables that a function or its nested functions use."""
     names = {step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL"}
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
@@ -199,7 +199,7 @@ def _globals_of(code: types.CodeType) -> set[str]:
 
 
 def _names_of(code: types.CodeType) -> Iterator[str]:
-    """Yield all names of globals and attributes in a function and in nested ones."""
+    """Yield all names of globals and attributes in a function and its nested functions."""
     yield from code.co_names
     for const in code.co_consts:
         if isinstance(const, types.CodeType):
@@ -207,7 +207,7 @@ def _names_of(code: types.CodeType) -> Iterator[str]:
 
 
 def _used(thing: object, names: set[str]) -> object:
-    """Reduce a module of the user to its members that the code uses."""
+    """Replace a module of the user by the members of it that the code uses."""
     if not (isinstance(thing, types.ModuleType) and _is_own(thing.__name__)):
         return thing
     found = sorted(names & vars(thing).keys())
@@ -215,7 +215,7 @@ def _used(thing: object, names: set[str]) -> object:
 
 
 def _is_own(module: str) -> bool:
-    """True if a module is the user's own, not that of an installed package or of paceline."""
+    """True if a module is the user's own: not from an installed package or paceline."""
     if module == "__main__":
         return True
     file = getattr(sys.modules.get(module), "__file__", None)

@@ -1,4 +1,4 @@
-"""Write files that appear under their final name only when they are complete."""
+"""Write files that get their final name only when they are complete."""
 
 import contextlib
 import os
@@ -22,12 +22,12 @@ SIZES = {
 }
 
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_LINK
-#: Error handler for names that are not UTF-8, as Python uses for standard error.
+#: Error handler for file names that are not valid UTF-8; Python's standard error uses it too.
 _ESCAPED = "backslashreplace"
 _RANDOM_BYTES = 8
-#: Scheme of a URL, of two letters or more: one letter is a drive of Windows.
+#: Scheme of a URL: two letters or more, because one letter is a Windows drive.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-#: Length of a name that leaves no space for a suffix, bytes.
+#: Length from which a file name has no space for a suffix, bytes.
 _LONG_NAME = 200
 
 
@@ -39,11 +39,11 @@ def new_file(
     binary: bool = False,
     temporary: Path | None = None,
 ) -> Iterator[IO[Any]]:
-    """Open a file that appears under its name when the `with` block ends without an error.
+    """Open a file that gets its final name when the `with` block ends without an error.
 
-    The file is text unless `binary`; see `escaped` for file names in the text. Until it appears, it
-    has the name `temporary`, made by `temporary_name`, if other processes write to it as well.
-    Raises `FileExistsError` if a file of that name exists and may not be replaced.
+    The file is text unless `binary`; apply `escaped` to file names in the text. If other processes
+    write to the file too, pass its temporary name (from `temporary_name`) as `temporary`.
+    Raises `FileExistsError` if a file of the final name exists and may not be replaced.
 
     Examples
     --------
@@ -76,10 +76,10 @@ def new_files(
     overwrite: bool = False,
     names: Sequence[Path] | None = None,
 ) -> Iterator[list[Path]]:
-    """Create files that all appear under their names if the `with` block ends without an error.
+    """Create files that all get their final names if the `with` block ends without an error.
 
     Yields their temporary paths: `names`, each made by `temporary_name`. Unlike `new_file`, this
-    does not wait until the files are on the disk: they may be large, and their sources still exist.
+    function does not flush the files to the disk: they may be large, and can be made again.
 
     Examples
     --------
@@ -127,29 +127,29 @@ class Saving:
         self._old: list[Path] = []
 
     def replace(self, paths: Iterable[Path]) -> None:
-        """Delete those of these paths that no new file has, when the files appear."""
+        """Delete those of `paths` that no new file replaces, when the new files are published."""
         self._old.extend(paths)
 
     def publish(self) -> None:
-        """Give all files their names."""
+        """Rename all files to their final names."""
         check_distinct(*(file.path for file in self.files))
         _publish_all(self.files)
         new = {_target(file.path) for file in self.files}
         _remove(path for path in self._old if _target(path) not in new and path.is_file())
 
 
-#: Weak reference: Ctrl-C may come before the variable is reset, and later files must not join this
-#: group.
+#: A weak reference, because Ctrl-C may come before the variable is reset; files written later must
+#: not join this group.
 _saving: ContextVar[Callable[[], Saving | None]] = ContextVar("saving", default=lambda: None)
 
 
 @contextlib.contextmanager
 def saved_together(done: Callable[[], None] | None = None) -> Iterator[Saving]:
-    """Make files appear all at once, only if the `with` block ends without an error.
+    """Give all files their final names at once, only if the `with` block ends without an error.
 
-    This concerns all files of `new_file` and `new_files` within the block. Within another such
-    block, the files appear when the outer block ends. Then `done` is called. Ctrl-C and SIGTERM are
-    delayed until all of this has happened.
+    This concerns all files of `new_file` and `new_files` within the block. Nested blocks act as
+    one: the files get their names when the outer block ends. `done` is called afterwards. Ctrl-C
+    and SIGTERM are delayed until then.
 
     Examples
     --------
@@ -184,10 +184,10 @@ def saved_together(done: Callable[[], None] | None = None) -> Iterator[Saving]:
 
 
 def _publish_all(files: Sequence[_Made]) -> None:
-    """Give all files their names, or none of them."""
+    """Rename all files to their final names, or none of them."""
     for file in files:
         check_output(file.path, overwrite=file.overwrite)
-    # Final names that did not exist before.
+    # Final names under which no file existed before.
     taken: list[Path] = []
     try:
         for path, name, _ in files:
@@ -197,8 +197,8 @@ def _publish_all(files: Sequence[_Made]) -> None:
                 publish(name, path)
     except BaseException:
         left = [name for _, name, _ in files if os.path.lexists(name)]
-        # Files that have replaced another file stay, since that one is gone; all files stay if all
-        # were renamed.
+        # Files that have replaced another file are kept, since the other file is gone. If all files
+        # were renamed, all are kept.
         if left:
             _remove(taken)
         raise
@@ -214,12 +214,12 @@ def _remove(paths: Iterable[Path]) -> None:
 
 def temporary_name(path: str | os.PathLike) -> Path:
     """Make a hidden, unpredictable name in the folder of a file to be created."""
-    # The method of `secrets`, whose import takes a twentieth of the time of `paceline --help`.
+    # Same method as `secrets`, whose import takes a twentieth of the time of `paceline --help`.
     return _target(path).with_name(f"{_temporary_prefix(path)}{os.urandom(_RANDOM_BYTES).hex()}")
 
 
 def _target(path: str | os.PathLike) -> Path:
-    """Resolve links: they stay, and their target is created or replaced."""
+    """Resolve links, so that the target of a link is created or replaced, not the link."""
     return Path(os.path.realpath(path))
 
 
@@ -234,15 +234,15 @@ def _temporary_prefix(path: str | os.PathLike) -> str:
 def create_temporary(name: Path, path: str | os.PathLike) -> int:
     """Create a temporary file, and open it for reading and writing.
 
-    No other process has created it or put a link in its place. Other users may not read it before
-    it has its final name, since the file that it replaces may be private.
+    Fails if the name exists, so that no other process can have placed a file or link there. Other
+    users cannot read the file before it has its final name: the file to replace may be private.
     """
     check_regular(path)
     return os.open(name, _NEW, 0o600 if os.path.exists(path) else 0o666)
 
 
 def publish(name: Path, path: str | os.PathLike) -> None:
-    """Give a temporary file its final name, and the permissions of the file that it replaces."""
+    """Rename a temporary file to its final name, with the permissions of the file it replaces."""
     with contextlib.suppress(FileNotFoundError):
         mode = os.stat(path).st_mode & 0o777
         descriptor = os.open(name, os.O_RDONLY | NO_LINK)
@@ -254,7 +254,7 @@ def publish(name: Path, path: str | os.PathLike) -> None:
 
 
 def remove_leftovers(path: str | os.PathLike) -> None:
-    """Delete temporary files of killed processes, if only one process creates any."""
+    """Delete temporary files of killed processes; safe if no other process writes to this path."""
     random = f"[0-9a-f]{{{2 * _RANDOM_BYTES}}}"
     pattern = re.compile(re.escape(_temporary_prefix(path)) + random)
     with os.scandir(_target(path).parent) as entries:
@@ -266,16 +266,16 @@ def remove_leftovers(path: str | os.PathLike) -> None:
 
 @contextlib.contextmanager
 def writing_to(path: str | os.PathLike) -> Iterator[None]:
-    """Context that names the file in errors of the system that name none, or a temporary one."""
+    """Name the file in operating-system errors that have no name or a temporary one."""
     try:
         yield
     except FileExistsError:
         raise
     except OSError as error:
         if error.errno is None:
-            # With a file name, such an error would no longer show its text.
+            # With a file name, such an error would no longer print its text.
             raise OSError(f"{os.fspath(path)}: {error}") from error
-        # Errors of other files, read in the block, keep their names.
+        # Errors about other files that the block reads keep their file names.
         named = os.path.basename(str(error.filename))
         if error.filename is None or named.startswith(_temporary_prefix(path)):
             error.filename = os.fspath(path)
@@ -284,7 +284,7 @@ def writing_to(path: str | os.PathLike) -> Iterator[None]:
 
 @contextlib.contextmanager
 def naming_file(path: str | os.PathLike) -> Iterator[None]:
-    """Context that names the file in an encoder's errors."""
+    """Name the file in an encoder's errors."""
     try:
         yield
     except UnwritableError as error:
@@ -292,7 +292,7 @@ def naming_file(path: str | os.PathLike) -> Iterator[None]:
 
 
 def check_local(path: str | os.PathLike) -> None:
-    """Raise `UnsupportedError` for a URL, which would be mistaken for a path of folders.
+    """Raise `UnsupportedError` for a URL, which would otherwise be taken for a relative path.
 
     Examples
     --------
@@ -301,7 +301,7 @@ def check_local(path: str | os.PathLike) -> None:
     name = os.fspath(path)
     found = _URL.match(name) if isinstance(name, str) else None
     if found and not os.path.lexists(name):
-        # A `Path` has merged the two slashes.
+        # `Path` merges the two slashes of a URL.
         scheme, rest = found[1].lower(), name[found.end() :].lstrip("/")
         advice = "copy it to a disk first"
         if scheme == "file":
@@ -319,7 +319,7 @@ def local_path(path: str | os.PathLike) -> str:
 
 
 def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:
-    """Raise an error if a file cannot be created: before hours of work rather than afterwards.
+    """Raise an error before the run, rather than after it, if a file cannot be created.
 
     Raises `FileExistsError` if the file exists and may not be replaced or is not a regular file,
     `IsADirectoryError` if it is a folder, `FileNotFoundError` if its folder does not exist, and
@@ -350,15 +350,14 @@ def check_regular(path: str | os.PathLike) -> None:
         return
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise FileExistsError(
-            f"{os.fspath(path)} is a pipe or device, which is never replaced: give the name of a "
-            "regular file"
+            f"{os.fspath(path)} is a pipe or device, which is never replaced: name a regular file"
         )
 
 
 def check_distinct(*paths: str | os.PathLike | None) -> None:
-    """Raise `UnsupportedError` if two of a run's files are the same; None is ignored.
+    """Raise `UnsupportedError` if two files of a run are the same file; None is ignored.
 
-    Different names may refer to one file through links or another spelling.
+    Links and different spellings of one file are recognised.
     """
     known: dict[Any, str | os.PathLike] = {}
     for path in paths:
@@ -371,14 +370,14 @@ def check_distinct(*paths: str | os.PathLike | None) -> None:
         for mark in marks & known.keys():
             names = " and ".join(dict.fromkeys(os.fspath(one) for one in (known[mark], path)))
             raise UnsupportedError(
-                f"{names}: one file for two purposes, of which one would replace the other: give "
-                "each output, figure, report and checkpoint a name of its own"
+                f"{names}: one file for two purposes, and one would overwrite the other: name a "
+                "different file for each output, figure, report and checkpoint"
             )
         known |= dict.fromkeys(marks, path)
 
 
 def escaped(text: str) -> str:
-    r"""Escape bytes of file names that are not UTF-8, so that the text can be written anywhere.
+    r"""Escape bytes that are not UTF-8 in file names, so that any text file can store the name.
 
     Examples
     --------
@@ -389,10 +388,10 @@ def escaped(text: str) -> str:
 
 
 def parse_size(text: str) -> int:
-    """Parse a number of bytes with an optional unit, as a user writes it.
+    """Parse a number of bytes with an optional unit, such as 500MB.
 
-    kB, MB, GB, TB are powers of 1000, and KiB, MiB, GiB, TiB powers of 1024. Raises `ValueError`
-    for other text.
+    kB, MB, GB and TB are powers of 1000; KiB, MiB, GiB and TiB are powers of 1024. Raises
+    `ValueError` for other text.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""Journal: a growing file of checksummed records, locked by its writer, that survives crashes.
+"""Journal: an append-only file of checksummed records, locked by its writer, that survives crashes.
 
-The file begins with `MAGIC`. Each record has a header of 16 bytes, little-endian: the length of its
-payload (64 bits), the payload's CRC-32, and the CRC-32 of these twelve bytes. The payload follows.
+The file begins with `MAGIC`. Each record has a header of 16 bytes, little-endian: the payload's
+length (64 bits), the payload's CRC-32, and the CRC-32 of these twelve bytes. The payload follows.
 """
 
 import contextlib
@@ -34,8 +34,8 @@ from paceline._util.os_calls import (
 )
 from paceline.errors import CheckpointError
 
-#: Name and version of the format; a change of records increases the version. Version 1 named
-#: classes by module; records of version 2 had lengths and angles of cells, without vectors.
+#: Name and version of the format; the version increases when the record layout changes. Version 1
+#: identified classes by module. Version 2 stored cells as lengths and angles, without vectors.
 MAGIC = b"paceline checkpoint 3\n"
 _EARLIER = (b"paceline checkpoint 1\n", b"paceline checkpoint 2\n")
 _HEAD = struct.Struct("<QII")
@@ -43,9 +43,9 @@ _FLAGS = os.O_RDWR | os.O_CREAT | PLAIN
 
 
 class Journal:
-    """Open journal, which no other process may open meanwhile; created if it does not exist.
+    """Open journal that no other process can open at the same time; created if missing.
 
-    `locked` is False on a file system without locks; `size` is the number of bytes up to the end of
+    `locked` is False on a file system without locks. `size` is the number of bytes up to the end of
     the last complete record. Raises `CheckpointError` for a file that is not a journal, has an
     earlier format, is in use, or is damaged.
 
@@ -61,7 +61,7 @@ class Journal:
     """
 
     def __init__(self, path: str | os.PathLike):
-        self.path = os.path.realpath(path)  # a link stays, and its target is replaced and deleted
+        self.path = os.path.realpath(path)  # act on the target of a link, and keep the link
         self.size = 0
         check_regular(path)
         with writing_to(self.path):
@@ -94,16 +94,16 @@ class Journal:
             return
         if found in _EARLIER:
             raise CheckpointError(
-                f"{self.path}: this checkpoint was written by an earlier version of paceline, in "
-                "a form that this one does not read; finish the run with that version, or delete "
-                "the file to begin anew"
+                f"{self.path}: this checkpoint was written by an earlier version of paceline, in a "
+                "format that this version cannot read; finish the run with the earlier version, or "
+                "delete the file to start again"
             )
         if not MAGIC.startswith(found):
             raise CheckpointError(
                 f"{self.path}: expected a checkpoint, which begins with {MAGIC!r}, found "
                 f"{found!r}; name another file"
             )
-        # The file is empty, or from a run that was killed at its start.
+        # The file is empty, or a run was killed while it wrote the first bytes.
         try:
             with writing_to(self.path):
                 os.ftruncate(self._file, 0)
@@ -114,9 +114,9 @@ class Journal:
             raise
 
     def records(self) -> Iterator[bytes]:
-        """Yield every complete record, in order; truncate an incomplete last record after a crash.
+        """Yield every complete record in order; cut off a last record that a crash left incomplete.
 
-        Raises `CheckpointError` for a record that was damaged after it had been written.
+        Raises `CheckpointError` for a record that was damaged after it was written.
         """
         end = os.fstat(self._file).st_size
         self.size = len(MAGIC)
@@ -192,7 +192,7 @@ class Journal:
         sync_folder(os.path.dirname(self.path))
 
     def _publish(self, file: int, new: Path) -> None:
-        """Give the new file the name of the old one."""
+        """Rename the new file to the name of the old one."""
         detach(file)
         detach(self._file)
         try:
@@ -231,7 +231,7 @@ class Journal:
             self._file = -1
 
 
-#: A forked worker would hold the lock after its parent was killed.
+#: Journals open in this process. A forked worker would keep the lock after its parent was killed.
 _open_here: "weakref.WeakSet[Journal]" = weakref.WeakSet()
 
 

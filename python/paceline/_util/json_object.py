@@ -1,6 +1,6 @@
-"""Objects of JSON and of TOML, which hold records, settings and declarations."""
+"""Type of JSON and TOML objects, used for records, settings and declarations."""
 
 from typing import Any
 
-#: Object of JSON or TOML. The type of each value depends on its key.
+#: JSON or TOML object. The type of each value depends on its key.
 JsonObject = dict[str, Any]

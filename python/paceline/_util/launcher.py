@@ -1,4 +1,4 @@
-"""Detect the launcher of this process (`mpirun`, `srun`, none), load its MPI, run its script."""
+"""Detect the launcher of this process (`mpirun`, `srun`, none), load its MPI, run a script."""
 
 import os
 import sys
@@ -12,17 +12,17 @@ from paceline.errors import UnsupportedError
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-#: Variables in which launchers store the number of processes, and the rank of this process.
+#: Environment variables in which launchers store the number of processes and the rank.
 _LAUNCHERS = (
     ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
     ("PMI_SIZE", "PMI_RANK"),
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
-#: Variables that only Open MPI's mpirun sets, and only the mpirun of MPICH, Intel and MVAPICH.
+#: Variable that only Open MPI's mpirun sets, and variable that only MPICH-like mpiruns set.
 _OF_OPEN_MPI, _OF_MPICH = "OMPI_COMM_WORLD_SIZE", "MPI_LOCALRANKID"
-#: Programs that Open MPI needs even for one process without a launcher: until version 4, and from 5
-#: on.
+#: Programs that Open MPI needs even for one process without a launcher: up to version 4, and from
+#: version 5 on.
 _DAEMONS = ("orted", "prted")
 _START = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; MPI.Init_thread()"
 INSTALL = (
@@ -44,7 +44,7 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
     (1, 0)
     """
     for size, rank in _LAUNCHERS:
-        # A shell opened by srun --pty is one process, for any size of the job step.
+        # A shell opened by `srun --pty` is one process, whatever the size of the job step.
         if size.startswith("SLURM") and "SLURM_PTY_PORT" in environment:
             continue
         if environment.get(size, "").isdigit() and environment.get(rank, "").isdigit():
@@ -55,8 +55,8 @@ def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:
 def world() -> "MPI.Intracomm":
     """Return COMM_WORLD.
 
-    Raises `UnsupportedError` if mpi4py or MPI is missing, if only MPI's library is installed, if
-    the MPI is not that of the launcher, and on Windows.
+    Raises `UnsupportedError` on Windows, if mpi4py or MPI is missing, if MPI is installed without
+    its programs, or if mpi4py's MPI is not the launcher's.
     """
     if WINDOWS:
         raise UnsupportedError(
@@ -65,7 +65,8 @@ def world() -> "MPI.Intracomm":
     try:
         import mpi4py
 
-        # Not at the import: an MPI that does not match its launcher may end the process then.
+        # Not initialized at import: an MPI that does not match its launcher may end the process
+        # then.
         mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:  # RuntimeError if mpi4py finds no library
@@ -78,12 +79,13 @@ def world() -> "MPI.Intracomm":
             raise _of_another(size)
         if not _is_complete(library):
             raise UnsupportedError(
-                f"backend 'mpi' cannot be used: of mpi4py's MPI ({_name(library)}) there is the "
-                "library alone, which does not start without its programs, such as mpirun; install "
-                "them (Debian: apt install openmpi-bin), or another MPI: pip install mpich"
+                f"backend 'mpi' cannot be used: mpi4py's MPI ({_name(library)}) is installed "
+                "without "
+                "its programs such as mpirun, and cannot start without them; install the programs "
+                "(Debian: apt install openmpi-bin), or another MPI: pip install mpich"
             )
         if library.startswith("Open MPI") and not _has_infiniband():
-            # Open MPI would print an error of its component for UCX with each window.
+            # Open MPI's UCX component would print an error for each new window.
             os.environ.setdefault("OMPI_MCA_osc", "^ucx")
         MPI.Init_thread()
     if size > 1 and MPI.COMM_WORLD.Get_size() == 1:
@@ -92,20 +94,20 @@ def world() -> "MPI.Intracomm":
 
 
 def _has_infiniband() -> bool:
-    """True if the kernel knows a network adapter of the kind that UCX is for."""
+    """True if the kernel lists an InfiniBand adapter, for which Open MPI uses UCX."""
     with suppress(OSError):
         return bool(os.listdir("/sys/class/infiniband"))
     return False
 
 
 def _is_launchers(library: str) -> bool:
-    """Check that a library can be that of the launcher, as far as known."""
+    """Check whether an MPI library can be the launcher's; True if unknown."""
     is_open_mpi = library.startswith("Open MPI")
     return (_OF_MPICH if is_open_mpi else _OF_OPEN_MPI) not in os.environ
 
 
 def _is_complete(library: str) -> bool:
-    """Check that Open MPI can start in this process; otherwise it would end the process."""
+    """Check that Open MPI can start in this process; a failed start would end the process."""
     import shutil
     import subprocess  # deferred: `paceline --help` loads this module
 
@@ -117,7 +119,7 @@ def _is_complete(library: str) -> bool:
 
 
 def _name(library: str) -> str:
-    """Return name and version of an MPI from its own description."""
+    """Return the name and version of an MPI from its library description."""
     return library.splitlines()[0].split(",")[0].strip("\0 ")
 
 
@@ -125,16 +127,17 @@ def _of_another(size: int) -> UnsupportedError:
     from mpi4py import MPI
 
     library = _name(MPI.Get_library_version())
-    slurm = "; with srun, give --mpi=pmi2 for MPICH or Intel MPI, --mpi=pmix for Open MPI"
+    slurm = "; with srun, use --mpi=pmi2 for MPICH or Intel MPI, --mpi=pmix for Open MPI"
     return UnsupportedError(
         f"{size} processes were launched together, but mpi4py's MPI ({library}) is not the "
-        "launcher's, and sees one process alone; use the mpirun of that MPI, or an mpi4py for the "
-        f"launcher's{slurm if 'SLURM_STEP_NUM_TASKS' in os.environ else ''}"
+        "launcher's, and finds only one process; use the mpirun of that MPI, or an mpi4py built "
+        "for "
+        f"the launcher's MPI{slurm if 'SLURM_STEP_NUM_TASKS' in os.environ else ''}"
     )
 
 
 def threads_a_rank(environment: Mapping[str, str] = os.environ) -> int:
-    """Return the default number of threads on a rank: that requested from Slurm, else 1.
+    """Return the default number of threads on a rank: the number requested from Slurm, else 1.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Remove the files that a killed process left behind, in the user's next process."""
+"""Remove files of killed processes when the same user's next process starts."""
 
 import contextlib
 import os
@@ -13,25 +13,25 @@ from pathlib import Path
 
 from paceline._util.os_calls import NO_LINK, PLAIN, WINDOWS, is_own, lock
 
-#: Purposes of temporary folders, which are named paceline-KIND-…
+#: Purposes of temporary folders; the folders are named paceline-KIND-…
 KINDS = ("attempts", "dask", "advice", "selftest", "script")
-#: File in each of these folders that its process has locked.
+#: Name of the lock file in each of these folders.
 _LOCK = ".lock"
-#: Folder of Linux's named semaphores, and the prefixes of those of loky and multiprocessing.
+#: Folder of Linux's named semaphores, and name prefixes of loky's and multiprocessing's semaphores.
 _SEMAPHORES, _PREFIXES = Path("/dev/shm"), ("sem.loky-", "sem.mp-")
-#: Name of loky's semaphores, with the number of the process that made them.
+#: Name of a loky semaphore, with the number of the process that created it.
 _MAKER = re.compile(r"sem\.loky-(\d+)-")
-#: Age from which on an unmapped semaphore belongs to a killed process, seconds: a new semaphore is
-#: mapped soon after it was made.
+#: Age from which an unmapped semaphore is taken to belong to a killed process, seconds. A new
+#: semaphore is mapped soon after its creation.
 _NEW = 10.0
-#: The same age if other processes may be invisible, or locks do not work, seconds.
+#: The same age where processes of other containers are invisible or file locks fail, seconds.
 _DAY = 86400.0
-#: Namespace in which all processes of a Linux machine are visible.
+#: Number of the initial PID namespace, in which all processes of a Linux machine are visible.
 _ALL_PROCESSES = 0xEFFFFFFC
 
 
 class ScratchFolder:
-    """Temporary folder that another process removes if this process is killed."""
+    """Temporary folder; if this process is killed, the user's next process removes the folder."""
 
     def __init__(self, kind: str):
         made = tempfile.mkdtemp(prefix="paceline-new-")
@@ -41,7 +41,7 @@ class ScratchFolder:
             lock(self._lock)
         if WINDOWS:  # Windows cannot rename a folder of an open file
             os.close(self._lock)
-        # The folder gets the name by which others find it only after it was locked.
+        # Other processes find the folder by its final name: rename it only after locking it.
         Path(made).rename(self.path)
 
     def remove(self) -> None:
@@ -80,9 +80,9 @@ def _is_own(status: os.stat_result) -> bool:
 
 
 def _is_unlocked(folder: Path) -> bool:
-    """Check whether the process that made a folder has ended; if unknown, it has after a day.
+    """Check whether the creator of a folder has ended; if unknown, assume so after a day.
 
-    Raises `BlockingIOError` if it is running.
+    Raises `BlockingIOError` if the creator is running.
     """
     old = time.time() - folder.lstat().st_mtime > _DAY
     try:
@@ -90,7 +90,7 @@ def _is_unlocked(folder: Path) -> bool:
     except FileNotFoundError:
         return old
     try:
-        # On Windows, folders are not kept locked.
+        # On Windows, the lock on a folder's file is not kept, so a free lock proves nothing.
         return (lock(file) and not WINDOWS) or old
     finally:
         os.close(file)
@@ -106,7 +106,7 @@ def _remove_semaphores() -> None:
                 found[status.st_ino] = entry, now - status.st_mtime
     if not found:
         return
-    # Another container may share the semaphores; its processes are invisible.
+    # Another container may share the semaphores, but its processes are invisible.
     sees_all = os.stat("/proc/self/ns/pid").st_ino == _ALL_PROCESSES
     used, complete = _mapped_semaphores()
     for number, (entry, age) in found.items():
@@ -118,9 +118,9 @@ def _remove_semaphores() -> None:
 
 
 def _mapped_semaphores() -> tuple[set[int], bool]:
-    """Find the inodes of semaphores that processes of this user have mapped.
+    """Find the inodes of the semaphores that this user's processes have mapped.
 
-    They cannot be found by name, because the C library maps a semaphore before naming it. The
+    Names cannot be used, because the C library maps a semaphore before it names the file. The
     second result is False if a process cannot be inspected.
     """
     found: set[int] = set()

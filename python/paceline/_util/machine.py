@@ -1,4 +1,4 @@
-"""Describe the machine, the versions and the command of a run."""
+"""Describe the machine, the software versions and the command of a run."""
 
 import math
 import os
@@ -16,16 +16,16 @@ from typing import ClassVar
 
 from paceline._util.os_calls import clock_ticks, full_name, load_averages, total_memory, usable_cpus
 
-#: Linux's files of free memory, and of memory limits.
+#: Linux's file of total and free memory.
 MEMINFO = Path("/proc/meminfo")
 CGROUPS, OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 class MemoryLimit:
-    """Maximum memory of a run in one process, for results and decoded frames together, bytes.
+    """Maximum memory for one process's results and decoded frames together, bytes.
 
-    Unpickled in another process, it is that process's own limit. Without a `limit` it counts
-    nothing.
+    When unpickled in another process, it becomes that process's own limit. With `limit` None,
+    nothing is counted.
 
     Examples
     --------
@@ -53,7 +53,7 @@ class MemoryLimit:
         return cls._known.get(key) or cls(limit, key)
 
     def take(self, n_bytes: int) -> bool:
-        """Reserve bytes, if available."""
+        """Reserve bytes; return False if too few are available."""
         with self._lock:
             if self.limit is not None and self._held + n_bytes > self.limit:
                 return False
@@ -72,7 +72,7 @@ class MemoryLimit:
 
 
 def describe_machine(n_cpus: int) -> str:
-    """Describe processor, memory and load in one line; the last two if the system reports them."""
+    """Describe the processor, and memory and load if the system reports them, in one line."""
     parts = [_processor(), f"{n_cpus} CPUs usable"]
     if memory := total_memory():
         parts.append(f"{memory / 1e9:.0f} GB")
@@ -114,7 +114,7 @@ def _version(package: str) -> str:
 
 
 def current_user() -> str:
-    """Full name of this process's user if the system knows it, else login name or "unknown"."""
+    """Full name of this process's user if the system stores it, else login name or "unknown"."""
     import getpass
 
     try:
@@ -125,7 +125,7 @@ def current_user() -> str:
 
 
 def current_command() -> str:
-    """Command line of this process, without the folder of the program."""
+    """Return the command line of this process, with the program name without its folder."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]).strip()
 
 
@@ -172,9 +172,9 @@ def free_memory() -> int | None:
 
 
 def _memory(meminfo: Path, root: Path, own: Path) -> list[tuple[int, int]]:
-    """Total and free memory of the machine, and of cgroups with lower limits, bytes.
+    """Total and free memory of the machine, and of cgroups that limit it further, bytes.
 
-    The result is empty if the system does not report them.
+    Returns an empty list if the system does not report memory.
     """
     sizes = {name: 1024 * int(kb) for name, kb in re.findall(r"(\w+): +(\d+) kB", _words(meminfo))}
     if "MemAvailable" not in sizes:
@@ -185,7 +185,7 @@ def _memory(meminfo: Path, root: Path, own: Path) -> list[tuple[int, int]]:
 
 
 class OtherWork:
-    """Work of other programs on the CPUs of this process, since this object was made."""
+    """CPU load of other programs on this process's CPUs, since this object was created."""
 
     def __init__(self) -> None:
         self._begun = time.perf_counter(), self._seconds()
@@ -199,7 +199,7 @@ class OtherWork:
 
     @staticmethod
     def _seconds(file: Path = Path("/proc/stat")) -> float | None:
-        """Processor time of other programs, s: time neither idle nor of this process."""
+        """CPU time of other programs, s: total minus idle time minus the time of this process."""
         try:
             lines = [line.split() for line in file.read_text(encoding="utf-8").splitlines()]
         except OSError:
@@ -235,13 +235,13 @@ def _cgroup_memory(root: Path, own: Path) -> Iterator[tuple[int, int]]:
         )
         most, taken = _words(folder / limit), _words(folder / used)
         if most.isdigit() and taken.isdigit():
-            # The page cache counts as used, but is released on demand.
+            # The page cache counts as used memory, but the kernel releases it on demand.
             found = re.search(r"^inactive_file (\d+)", _words(folder / "memory.stat"), re.MULTILINE)
             yield int(most), int(most) - int(taken) + int(found[1] if found else 0)
 
 
 def _cgroup_folders(controller: str, root: Path, own: Path) -> Iterator[tuple[int, Path]]:
-    """Find the folders of this process's cgroup and its parents, with the version of cgroups."""
+    """Find the folders of this process's cgroup and its parents, with the cgroup version."""
     try:
         lines = own.read_text(encoding="utf-8").splitlines()
     except OSError:

@@ -1,7 +1,8 @@
 """Calls of the operating system that differ between Linux, macOS and Windows.
 
-Other modules call these functions instead of calls that one of the systems lacks. An unsupported
-operation is skipped if it only saves time; otherwise it raises an error that names it.
+Other modules call these functions instead of calls that one of the systems lacks. On a system
+without the operation, a function does nothing if the operation only saves time; otherwise it raises
+an error that names the operation.
 """
 
 import contextlib
@@ -31,19 +32,19 @@ except ImportError:  # Windows
 WINDOWS = os.name == "nt"
 #: Flags of every `os.open`: binary mode, and no inheritance by other programs.
 PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
-#: The same flags, and refusal to follow a link, if the system supports it.
+#: The same flags, and refusal to follow a symbolic link if the system supports that.
 NO_LINK = PLAIN | getattr(os, "O_NOFOLLOW", 0)
-#: Errors of locks on a file system without locks.
+#: Error numbers of lock calls on a file system without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
-#: Byte that Windows locks: beyond the data, because a locked byte cannot be read.
+#: Offset of the byte that Windows locks: past the data, because a locked byte cannot be read.
 _LOCKED_BYTE = 2**31 - 2
-#: Arguments of macOS's fcntl to reserve space from the end of the file, completely or not at all.
+#: Arguments of macOS's fcntl that reserve space at the end of a file, completely or not at all.
 _F_PREALLOCATE, _ALLOCATE_ALL, _FROM_END = 42, 4, 3
-#: Time between checks of whether another process runs, seconds.
+#: Time between two checks whether another process is running, seconds.
 _INTERVAL = 0.5
-#: Number and size of the sampled windows of a large file, bytes.
+#: Number of sampled windows of a large file, and their size, bytes.
 _WINDOWS, _WINDOW = 256, 1 << 20
-#: Maximum number of ranges that are checked: each takes some microseconds.
+#: Maximum number of checked ranges; each check takes some microseconds.
 _RANGES = 1000
 
 
@@ -54,12 +55,12 @@ def is_own(status: os.stat_result) -> bool:
 
 # Bytes of open files.
 
-#: Lock for using a descriptor's position, on systems without calls with an offset.
+#: Lock for the file position of descriptors, on systems without calls that take an offset.
 _position = threading.Lock()
 
 
 def read_at(descriptor: int, size: int, offset: int) -> bytes:
-    """Read bytes at an offset by one call; fewer at the end of the file."""
+    """Read bytes at an offset in one call; the result is shorter at the end of the file."""
     if hasattr(os, "pread"):
         return os.pread(descriptor, size, offset)
     with _position:
@@ -67,12 +68,12 @@ def read_at(descriptor: int, size: int, offset: int) -> bytes:
         return os.read(descriptor, size)
 
 
-#: True if written bytes of a file are visible where the file is mapped.
+#: True if bytes written to a file are visible to processes that map the file.
 CAN_WRITE_MAPPED = hasattr(os, "pwrite")
 
 
 def write_at(descriptor: int, data: bytes | memoryview, offset: int) -> int:
-    """Write bytes at an offset by one call; return the number of bytes."""
+    """Write bytes at an offset in one call; return the number of bytes written."""
     if hasattr(os, "pwrite"):
         return os.pwrite(descriptor, data, offset)
     with _position:
@@ -81,7 +82,7 @@ def write_at(descriptor: int, data: bytes | memoryview, offset: int) -> int:
 
 
 def copy_in_kernel(source: int, start: int, target: int, to: int, size: int) -> int:
-    """Copy some bytes between files in the kernel, or none if it fails for any reason."""
+    """Copy bytes between files in the kernel; return the number copied, 0 on any failure."""
     try:
         return os.copy_file_range(source, target, size, start, to)
     except (AttributeError, OSError):
@@ -89,7 +90,7 @@ def copy_in_kernel(source: int, start: int, target: int, to: int, size: int) -> 
 
 
 def reserve(descriptor: int, offset: int, size: int) -> None:
-    """Reserve disk space for bytes of a file, if the system supports it.
+    """Reserve disk space for a byte range of a file, if the system supports it.
 
     Raises `OSError` if free space is insufficient.
     """
@@ -99,7 +100,7 @@ def reserve(descriptor: int, offset: int, size: int) -> None:
     missing = offset + size - os.fstat(descriptor).st_size
     if missing <= 0:
         return
-    if WINDOWS:  # allocates space as the file grows
+    if WINDOWS:  # Windows allocates space when the file grows
         os.ftruncate(descriptor, offset + size)
     elif fcntl is not None:
         request = struct.pack("=Iiqqq", _ALLOCATE_ALL, _FROM_END, 0, missing, 0)
@@ -113,7 +114,7 @@ def reserve(descriptor: int, offset: int, size: int) -> None:
 def lock(descriptor: int) -> bool:
     """Lock a file until it is closed; return False if its file system has no locks.
 
-    Raises `BlockingIOError` if another process has locked it.
+    Raises `BlockingIOError` if another process holds the lock.
     """
     if fcntl is None:
         return _lock_byte(descriptor)
@@ -141,7 +142,7 @@ def _lock_byte(descriptor: int) -> bool:
 
 
 def detach(descriptor: int) -> None:
-    """Close the file of a descriptor on Windows, which cannot rename or delete an open file."""
+    """Close a descriptor's file on Windows, which cannot rename or delete an open file."""
     if WINDOWS:
         _redirect(descriptor, os.devnull)
 
@@ -168,7 +169,7 @@ def set_mode(descriptor: int, mode: int) -> None:
 
 
 def sync_folder(path: str | os.PathLike) -> None:
-    """Flush a folder, so that a new name is on the disk, if the system supports it."""
+    """Flush a folder, if the system supports it, so that a new file name reaches the disk."""
     with contextlib.suppress(OSError):
         folder = os.open(path, os.O_RDONLY | PLAIN)
         try:
@@ -177,7 +178,7 @@ def sync_folder(path: str | os.PathLike) -> None:
             os.close(folder)
 
 
-#: True if a process can open a file that another process has open.
+#: True if a process can open a file through another process's descriptor.
 CAN_SHARE = os.path.isdir("/proc/self/fd")
 
 
@@ -196,12 +197,13 @@ class SharedFile(NamedTuple):
     def open(self) -> IO[bytes]:
         """Open the file in another process.
 
-        Raises `OSError` if it is missing: in another container, a process of this number is a
-        different one.
+        Raises `OSError` if the file is missing. In another container the same process number
+        belongs
+        to a different process, so a different file is refused too.
         """
         status = os.stat(self.path)
         if (status.st_dev, status.st_ino) != self.identity:
-            raise OSError(f"{self.path} is another file than the one that was shared")
+            raise OSError(f"{self.path} is not the file that was shared")
         return open(self.path, "rb")
 
 
@@ -236,17 +238,17 @@ def total_memory() -> int | None:
 
 
 def clock_ticks() -> int:
-    """Number of ticks per second of Linux's processor times."""
+    """Number of ticks per second in Linux's CPU accounting."""
     return os.sysconf("SC_CLK_TCK")
 
 
 def load_averages() -> tuple[float, ...]:
-    """Mean numbers of running and waiting processes in 1, 5 and 15 minutes; empty if unknown."""
+    """Return the load averages over 1, 5 and 15 minutes; empty if unknown."""
     return os.getloadavg() if not WINDOWS else ()
 
 
 def full_name(login: str) -> str:
-    """Full name of a user; empty if the system does not know it."""
+    """Full name of a user; empty if the system does not store it."""
     try:
         import pwd
 
@@ -271,7 +273,7 @@ def around_fork(before: Callable[[], object], after: Callable[[], object]) -> No
 
 
 def yield_processor() -> None:
-    """Let another process use this processor."""
+    """Yield the CPU to another process."""
     if hasattr(os, "sched_yield"):
         os.sched_yield()
     else:
@@ -280,13 +282,13 @@ def yield_processor() -> None:
 
 @contextlib.contextmanager
 def interrupts_blocked() -> Iterator[None]:
-    """Block Ctrl-C, here and in processes that are started here, if the system supports it."""
+    """Block Ctrl-C in this process and in its new child processes, if the system supports it."""
     if WINDOWS:
         yield
         return
     from multiprocessing import resource_tracker
 
-    # The tracker would otherwise start with the first process, and unblock the signal.
+    # Otherwise the tracker would start with the first process and unblock the signal.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -296,7 +298,7 @@ def interrupts_blocked() -> Iterator[None]:
 
 
 def ignore_interrupts() -> None:
-    """Ignore Ctrl-C in a process that was started with it blocked."""
+    """Ignore Ctrl-C in a process that was started with Ctrl-C blocked."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if not WINDOWS:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
@@ -304,7 +306,7 @@ def ignore_interrupts() -> None:
 
 def wait_for_parent(parent: int) -> None:
     """Wait until the process that started this one has ended."""
-    if WINDOWS:  # the number of the parent stays the same there
+    if WINDOWS:  # the number of an ended parent stays visible there
         import _winapi as api
 
         with contextlib.suppress(OSError):  # the parent has ended
@@ -316,7 +318,7 @@ def wait_for_parent(parent: int) -> None:
 
 
 def ask_to_end(process: "subprocess.Popen[Any]", number: int) -> None:
-    """Send a process a signal that ends it; on Windows end it at once."""
+    """Send a process a signal that ends it; on Windows, end it at once."""
     if WINDOWS:
         process.terminate()
     else:
@@ -324,12 +326,12 @@ def ask_to_end(process: "subprocess.Popen[Any]", number: int) -> None:
 
 
 def end_after(seconds: int) -> None:
-    """End this process after a number of seconds, in any state."""
+    """End this process after some seconds, even inside a library call."""
     signal.alarm(seconds)
 
 
 def kill_session() -> None:
-    """Kill this process and all processes that it has started, at once."""
+    """Kill this process and all processes of its session."""
     os.killpg(0, signal.SIGKILL)
 
 
@@ -340,13 +342,13 @@ CAN_LIMIT = resource is not None
 
 
 def limit_time(computing: float, waiting: float) -> None:
-    """End this process after a computing time, or after a wall time, seconds; 0 for never."""
+    """End this process after a CPU time or a wall time, seconds; 0 means no limit."""
     signal.setitimer(signal.ITIMER_PROF, computing)
     signal.setitimer(signal.ITIMER_REAL, waiting)
 
 
 def extend_limit(computing: float, waiting: float) -> None:
-    """Add seconds to the limits of `limit_time`, if there are any."""
+    """Add seconds to the limits that `limit_time` set."""
     for timer, seconds in ((signal.ITIMER_PROF, computing), (signal.ITIMER_REAL, waiting)):
         left, _ = signal.getitimer(timer)
         if left:
@@ -356,8 +358,8 @@ def extend_limit(computing: float, waiting: float) -> None:
 def why_ended(status: int) -> str:
     """Return the reason why a process with limits ended, from its exit status.
 
-    "computing" or "waiting" for a limit of `limit_time`, "ended" if another program ended it, else
-    the name of the signal by which it crashed.
+    Returns "computing" or "waiting" for a limit of `limit_time`, "ended" if another program ended
+    the process, else the name of the signal of the crash.
     """
     if status > 0 or status in (-signal.SIGKILL, -signal.SIGTERM):
         return "ended"
@@ -366,7 +368,7 @@ def why_ended(status: int) -> str:
 
 
 def limit_memory(more: int) -> None:
-    """Limit the additional memory of this process, bytes, if its present memory is known."""
+    """Limit the additional memory of this process, bytes, if its present memory use is known."""
     try:
         with open("/proc/self/statm", "rb") as file:
             n_bytes = int(file.read().split()[0]) * resource.getpagesize()
@@ -379,22 +381,22 @@ def limit_memory(more: int) -> None:
 
 
 def end_with_pipe(pipe: int) -> None:
-    """End this process, even within a library call, when the other end of a pipe closes.
+    """End this process when the other end of a pipe closes, even within a library call.
 
-    On systems other than Linux, a library call that never returns is ended by `limit_time`.
+    On systems other than Linux, only `limit_time` ends a library call that never returns.
     """
-    # This process inherits ignored and blocked signals from its parent.
+    # This process inherits ignored and blocked signals from its parent: reset them.
     limits = (signal.SIGIO, signal.SIGPROF, signal.SIGALRM)
     for number in limits:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, limits)
-    if sys.platform != "linux":  # SIGIO does not end a process there
+    if sys.platform != "linux":  # SIGIO does not end a process on other systems
         threading.Thread(target=_end_behind, args=(pipe,), daemon=True).start()
         return
-    # An event on the pipe sends the signal, which ends a process without a handler.
+    # An event on the pipe sends SIGIO, whose default action ends the process.
     fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
-    if has_input(pipe, 0):  # the pipe closed before
+    if has_input(pipe, 0):  # the pipe had closed before
         os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -405,32 +407,32 @@ def _end_behind(pipe: int) -> None:
 
 
 def has_input(pipe: Any, seconds: float) -> bool:
-    """Wait a limited time for bytes in a pipe, or for its end; return False if there are none."""
+    """Wait a limited time for bytes or the end of a pipe; return False if neither came."""
     import select
 
     return bool(select.select([pipe], [], [], seconds)[0])
 
 
-# Page cache: fraction of files in it, and dropping files from it.
+# Page cache: measure the cached fraction of files, and drop files from the cache.
 
 
 def drop_from_cache(
     path: str | os.PathLike, ranges: Sequence[tuple[int, int]] | None = None
 ) -> None:
-    """Make the next read of a file or of byte ranges (offset, size) come from the storage.
+    """Drop a file or byte ranges (offset, size) from the page cache, so that reads use the disk.
 
-    Pages that other processes use stay, and so do pages of a file system in memory. Servers of a
-    network file system have their own caches.
+    Pages that other processes use stay in the cache, as do pages of a file system in memory. The
+    caches of network file servers are not affected.
     """
     if not hasattr(os, "posix_fadvise"):
-        from paceline.errors import UnsupportedError  # keeps this module independent
+        from paceline.errors import UnsupportedError  # deferred: keeps this module independent
 
         raise UnsupportedError("this system cannot drop a file from its page cache")
     descriptor = os.open(path, os.O_RDONLY | PLAIN)
     try:
         os.fsync(descriptor)  # only clean pages are dropped
         for offset, size in [(0, os.fstat(descriptor).st_size)] if ranges is None else ranges:
-            # Extended to whole pages: a partly covered page would stay.
+            # Extended to whole pages: a page that is only partly in the range would stay.
             start = offset - offset % mmap.PAGESIZE
             end = -(-(offset + size) // mmap.PAGESIZE) * mmap.PAGESIZE
             os.posix_fadvise(descriptor, start, end - start, os.POSIX_FADV_DONTNEED)
@@ -443,9 +445,8 @@ def cached_share(
 ) -> float | None:
     """Fraction of a file, or of byte ranges (offset, size), in the page cache: from 0 to 1.
 
-    For a whole file of more than 256 MiB, 256 windows of 1 MiB are checked. Returns None if the
-    system does not report it: for files that this user cannot write, for an empty range, or in
-    general.
+    For a whole file of more than 256 MiB, 256 windows of 1 MiB are checked. Returns None for an
+    empty range, for a file that this user cannot write, or if the system does not report it.
     """
     look = _mincore()
     if look is None or not _is_known(path):
@@ -489,15 +490,15 @@ def _windows(size: int) -> list[tuple[int, int]]:
 
 
 def _is_known(path: str | os.PathLike) -> bool:
-    """True if Linux reports the true fraction; to other users it reports all of a file."""
+    """True if Linux reports the true fraction: it reports 1 to users without write access."""
     return os.stat(path).st_uid == os.geteuid() or os.access(path, os.W_OK)
 
 
 @cache
 def _mincore() -> "Callable[[int, int, int], np.ndarray | None] | None":
-    """Make a function that queries the pages of a file; None if the system has no such call.
+    """Make a function that finds the cached pages of a file; None if the system cannot.
 
-    The mapping is not read, so that a file may become shorter meanwhile.
+    The function maps the file without reading it, so the file may shrink meanwhile.
     """
     import ctypes
 
@@ -511,7 +512,7 @@ def _mincore() -> "Callable[[int, int, int], np.ndarray | None] | None":
 
     def look(descriptor: int, start: int, size: int) -> np.ndarray | None:
         pages = np.zeros(-(-size // mmap.PAGESIZE), dtype=np.uint8)
-        # Not closed by `with`: after Ctrl-C, closing would fail because the view still exists.
+        # Not closed by `with`: after Ctrl-C, closing fails while a view of the map exists.
         mapped = mmap.mmap(descriptor, size, offset=start, access=mmap.ACCESS_READ)
         view = np.frombuffer(mapped, dtype=np.uint8)
         failed = mincore(view.ctypes.data, size, pages.ctypes.data)

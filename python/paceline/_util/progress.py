@@ -1,19 +1,20 @@
-"""Progress of a run: a bar on a terminal or on request, a line per minute in a log."""
+"""Progress of a run: a bar on a terminal or on request, otherwise a log line per minute."""
 
 import sys
 import time
 from typing import Any, Self
 
-#: Minimum duration of a run whose progress is shown, seconds.
+#: Progress is shown only for runs longer than this, seconds.
 PATIENCE = 2.0
 #: Time between the lines of a log, seconds.
 LOG_INTERVAL = 60.0
 
 
 class Progress:
-    """Count completed units of `total`, and show progress on standard error unless `show` is False.
+    """Progress display on standard error: counts completed units of `total`.
 
-    If `show` is True, a bar is shown at once and for any kind of standard error, as in notebooks.
+    With `show` True, a bar appears at once, also where standard error is not a terminal, as in
+    notebooks. With `show` False, nothing is shown.
 
     Examples
     --------
@@ -39,7 +40,7 @@ class Progress:
         return self
 
     def _new_bar(self) -> object:
-        # Deferred: the import takes longer than many runs take.
+        # Deferred: the import takes longer than many runs.
         from tqdm.auto import tqdm
 
         waited = time.monotonic() - self._begin
@@ -52,7 +53,7 @@ class Progress:
         )
 
     def begin_pass(self, number: int, n_passes: int, total: int) -> None:
-        """Start counting the units of the next pass, which has its own pace and remaining time."""
+        """Start the next pass, which has its own count, rate and remaining time."""
         self._pass, self._total = f"pass {number} of {n_passes}", total
         self._before = self._done = 0
         self._start = time.monotonic()
@@ -62,14 +63,14 @@ class Progress:
             self._bar = self._new_bar()
 
     def set(self, done: int, total: int) -> None:
-        """Set the completed units and their total, for work whose size is found on the way."""
+        """Set the completed units, and the total where it becomes known only during the work."""
         self._total = total
         if self._bar is not None:
             self._bar.total = total
         self.add(done - self._done)
 
     def skip(self, n: int) -> None:
-        """Count units of an earlier run as completed, which took no time here."""
+        """Count units that an earlier run completed; they do not enter the rate."""
         self._done += n
         self._before += n
         if self._bar is not None and n:

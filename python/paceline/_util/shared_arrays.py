@@ -1,4 +1,4 @@
-"""Arrays that are sent to workers: as places in a shared file, or as numbers."""
+"""Arrays sent to workers: as positions in a shared file, or by value."""
 
 import tempfile
 import threading
@@ -9,22 +9,22 @@ from numpy.lib.array_utils import byte_bounds
 
 from paceline._util.os_calls import CAN_SHARE, SharedFile, reserve, write_at
 
-#: Minimum size of an array that processes of this machine read from a file, bytes.
+#: Arrays of at least this size are read from a shared file, bytes.
 LARGE_PART = 2**14
 
-#: Shared file, byte range, and the start, shape, strides and dtype of an array within the range.
+#: Position of an array: shared file, byte range, and start, shape, strides and dtype in the range.
 Place = tuple[SharedFile, tuple[int, int], int, tuple[int, ...], tuple[int, ...], str]
 
 
 class HasPlaces(Protocol):
-    """File from which processes of this machine read arrays."""
+    """File from which other processes of this machine can read arrays."""
 
     def place(self, array: np.ndarray) -> Place | None:
-        """Return the place of an array in the file; None if it is not there."""
+        """Return the position of an array in the file; None if the file does not contain it."""
 
 
 class Part:
-    """Array, pickled as a place in a file if it is large and in the file, else as numbers."""
+    """Array that is pickled by reference to a shared file if the file stores it, else by value."""
 
     def __init__(self, array: np.ndarray, file: HasPlaces | None = None):
         self.array, self._file = array, file
@@ -45,7 +45,7 @@ def _read_part(
     strides: tuple[int, ...],
     dtype: str,
 ) -> Part:
-    """Map a part of a file of another process of this machine."""
+    """Memory-map part of a file that another process of this machine shares."""
     with shared.open() as file:
         offset, size = bounds
         mapped = np.memmap(file, np.uint8, "r", offset, size)
@@ -55,9 +55,9 @@ def _read_part(
 def place_of(
     view: np.ndarray, mapped: np.ndarray, descriptor: int, offset: int = 0
 ) -> Place | None:
-    """Return the place of a view of an array that is mapped to an open file.
+    """Return the position of `array` in an open file, given an array that maps the file.
 
-    The array begins at `offset` in the file. Returns None if the other array is not a view of it.
+    The mapped array begins at `offset` in the file. Returns None if `array` is not a view of it.
     """
     begin, end = byte_bounds(mapped)
     first, last = byte_bounds(view)
@@ -78,14 +78,14 @@ class WrittenArrays:
 
     @classmethod
     def make(cls) -> "WrittenArrays | None":
-        """Make the file; None if no file can be made, or processes cannot open it."""
+        """Create the file; None if it cannot be created or other processes cannot open it."""
         try:
             return cls(tempfile.TemporaryFile(buffering=0)) if CAN_SHARE else None
         except OSError:
             return None
 
     def place(self, array: np.ndarray) -> Place | None:
-        """Write an array; None if free disk space is insufficient."""
+        """Write an array and return its position; None if free disk space is insufficient."""
         array = np.ascontiguousarray(array)
         data = array.reshape(-1).view(np.uint8).data
         descriptor = self._file.fileno()
@@ -105,9 +105,9 @@ class WrittenArrays:
 
 
 class MappedAgain:
-    """File behind a memory-mapped array, for processes that map it too."""
+    """File of a memory-mapped array, which other processes map too."""
 
-    #: Number of samples that must be equal in the array and in the file.
+    #: Number of samples that are compared between the array and the file.
     SAMPLES = 16
 
     def __init__(self, mapped: np.memmap, file: IO[bytes]):
@@ -115,10 +115,10 @@ class MappedAgain:
 
     @classmethod
     def of(cls, array: np.ndarray) -> "MappedAgain | None":
-        """Open the file of an array or of a view; None if it is not such an array.
+        """Open the file of a memory-mapped array or its view; None for any other array.
 
-        None also if the file at the path is another one by now, or if changes of the array do not
-        reach it.
+        Also returns None if the file at the path has been replaced, or if changes of the array are
+        not written to the file.
         """
         mapped = _mapped_base(array)
         if not CAN_SHARE or mapped is None or mapped.mode == "c" or mapped.filename is None:
@@ -140,17 +140,17 @@ class MappedAgain:
         return True
 
     def place(self, array: np.ndarray) -> Place | None:
-        """Return the place of a view of the array."""
+        """Return the position of a view of the array in the file."""
         return place_of(array, self._mapped, self._file.fileno(), self._mapped.offset)
 
 
 def _mapped_base(array: np.ndarray) -> np.memmap | None:
-    """Find the memory-mapped array of which an array is a view: the last one with a map."""
+    """Find the memory-mapped array behind a view: the last base that has a map."""
     found: np.memmap | None = None
     base: object = array
     while isinstance(base, np.ndarray):
         if isinstance(base, np.memmap):
             found = base
         base = base.base
-    # The attributes of a view are those of its base, and so is `offset`, which is wrong there.
+    # A view copies the attributes of its base, including `offset`, which is wrong for the view.
     return found if found is not None and type(found.base).__name__ == "mmap" else None

@@ -1,4 +1,4 @@
-"""Handle SIGTERM and Ctrl-C only at moments when no operation is half done."""
+"""Handle SIGTERM and Ctrl-C only between operations, never in the middle of one."""
 
 import os
 import shlex
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 
 from paceline.errors import Terminated
 
-#: Default handlers.
+#: Default handlers of the signals.
 _USUAL: dict[signal.Signals, object] = {
     signal.SIGTERM: signal.SIG_DFL,
     signal.SIGINT: signal.default_int_handler,
@@ -22,7 +22,7 @@ _USUAL: dict[signal.Signals, object] = {
 class Stopping:
     """Context in which SIGTERM raises `Terminated`, and Ctrl-C raises `KeyboardInterrupt` as usual.
 
-    It handles signals only in the main thread, and only if the program does not handle them.
+    The context acts only in the main thread, and only on signals that the program does not handle.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class Stopping:
     143
     """
 
-    # Class attribute: a signal concerns the whole process.
+    # Class attribute, because a signal concerns the whole process.
     _holding: ClassVar[bool] = False
     _pending: ClassVar[signal.Signals | None] = None
 
@@ -54,7 +54,7 @@ class Stopping:
     @staticmethod
     @contextmanager
     def held() -> Iterator[None]:
-        """Delay the signals until this context, and any outer context of this kind, is left."""
+        """Delay the signals until the outermost context of this kind ends."""
         if Stopping._holding:
             yield
             return
@@ -75,7 +75,7 @@ class Stopping:
 
 @contextmanager
 def deaf() -> Iterator[None]:
-    """Ignore both signals: another process, which gets them too, ends this one."""
+    """Ignore both signals in a worker process: the parent gets them too, and ends the worker."""
     former = _handle_by(signal.SIG_IGN)
     try:
         yield
@@ -84,7 +84,7 @@ def deaf() -> Iterator[None]:
 
 
 def _handle_by(handler: Any) -> dict[signal.Signals, Any]:
-    """Replace the default handlers; return the replaced ones."""
+    """Replace the default signal handlers; return the previous ones."""
     if threading.current_thread() is not threading.main_thread():
         return {}
     return {
@@ -106,7 +106,7 @@ def _raise(number: signal.Signals) -> None:
 
 
 def how_to_go_on(*, anew: bool = False) -> str:
-    """Describe in half a sentence how to resume, or begin anew, a stopped run or command."""
+    """Return a phrase that says how to resume or restart a stopped run or command."""
     program = sys.argv[0] if sys.argv else ""
     if program in ("", "-c") or hasattr(sys, "ps1") or "ipykernel" in sys.modules:
         return "the same call begins anew" if anew else "the same call goes on from there"

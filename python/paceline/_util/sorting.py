@@ -1,10 +1,10 @@
-"""Sort integers, such as indices of atoms."""
+"""Sort integers, such as atom indices."""
 
 import numpy as np
 
 
 def sorted_unique(*arrays: np.ndarray) -> np.ndarray:
-    """Sort the distinct integers of arrays.
+    """Return the sorted distinct integers of one or more arrays.
 
     From NumPy 2.3 on, `numpy.unique` without counts uses hashing: 1.2 s for a million sorted
     indices, compared with 0.02 s here.
