@@ -128,7 +128,7 @@ def test_help_of_a_toy_analysis_is_read_from_its_class(parser, capsys):
     assert "--axis {x,y,z} axis along which the extent is measured [z]" in text
     assert "--least Å least extent that counts, Å [0]" in text
     assert "--factor N factor of all extents [1]" in text
-    assert "--no-pbc take positions as they are" in text
+    assert "--no-pbc use positions unchanged" in text
     assert "Extent of atoms along an axis." in text
     assert "paceline toy-extent adk.psf adk.dcd --axis x -o extent.csv" in text
 

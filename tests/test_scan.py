@@ -374,7 +374,7 @@ class Ragged(PathLength):
         (OnePass, "two passes over the frames, but there is 1 in all: set stages = 2"),
         (ThenParts, "two passes over the frames, but there are 2 .* set stages = 3"),
         (NoMerge, "NoMerge: its worker part has scan, but no merge"),
-        (Ragged, "has scan and compute_records, and a scan gives a row for each frame"),
+        (Ragged, "has scan and compute_records, but a scan computes a row for each frame"),
     ],
 )
 def test_what_cannot_be_scanned_is_refused(kind, words, atoms):

@@ -1,1 +1,1 @@
-"""Plain data and declarations that all other packages share."""
+"""Plain data and declarations that all other packages use."""

@@ -1,4 +1,4 @@
-"""Client part of an analysis as the engine sees it: its declarations, and the calls of a run."""
+"""Client part of an analysis, as the engine uses it: declarations, and methods a run calls."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,7 +17,7 @@ T = TypeVar("T")
 class Analysis:
     """Client part of an analysis; `paceline.analysis.base.AnalysisBase` describes each field.
 
-    A run gives it its options and facts, and calls `prepare`, `next_stage` and `finish`.
+    A run sets the analysis's options and facts, and calls `prepare`, `next_stage` and `finish`.
     """
 
     atomgroup: Atoms
@@ -30,18 +30,20 @@ class Analysis:
     row_bytes: int = 0
     needs_whole: bool = False
     needs_together: bool = False
-    #: True if molecules are measured each by itself, so that images of others do not matter.
+    #: True if each molecule is measured on its own, so that its position relative to other
+    #: molecules
+    #: and their periodic images does not matter.
     measures_each: bool = False
     needs_fit: bool = False
     needs_one_location: bool = False
     #: True for a companion: an analysis that runs beside the analyses that a user has requested.
     is_companion: ClassVar[bool] = False
-    #: Warnings that a companion finds, for the provenance of all other analyses.
+    #: Warnings that a companion raises for the provenance of all other analyses.
     found: Sequence[str] = ()
-    #: Warnings about the results; the key of each is its subject.
+    #: Warnings about the results, by subject.
     remarks: Mapping[str, str] = {}
     results: Any
-    #: Options and facts of the present run, or of the last one.
+    #: Options and facts of the current run, or of the last run.
     _run_context: RunContext = RunContext()
     _run_info: RunInfo = NO_RUN
 
@@ -57,7 +59,7 @@ class Analysis:
 
     @property
     def attributes(self) -> Mapping[str, np.ndarray]:
-        """Attributes of the atoms that a block must have: ndarrays, shape (n_atoms, …)."""
+        """Atom attributes that a block must contain, by name: ndarrays, shape (n_atoms, …)."""
         return {}
 
     @property
@@ -66,57 +68,57 @@ class Analysis:
         return ()
 
     def parameters(self) -> dict[str, object]:
-        """Parameters for the record that is saved with the results."""
+        """Return the parameters for the record that is saved with the results."""
         return {}
 
     def stored_bytes(self, n_frames: int) -> int:
-        """Return the bytes that the analysis keeps for a number of frames."""
+        """Return the number of bytes that the analysis stores for a number of frames."""
         return self.row_bytes * n_frames
 
     def receiver(self) -> AbstractContextManager[Receiver]:
-        """Open the receiver of the results of blocks of a `PerBlock` analysis.
+        """Open the receiver of a `PerBlock` analysis, which gets the result of each block.
 
-        The run exits this context when all blocks are done, or on an error.
+        The run closes this context after the last block, or on an error.
         """
         raise NotImplementedError(f"{self.name} has no method receiver")
 
     def prepare(self) -> object:
-        """Make the worker part, with all data that are the same for every frame."""
+        """Create the worker part, with all data that are the same for every frame."""
         raise NotImplementedError(f"{self.name} has no method prepare")
 
     def next_stage(self, value: Any) -> Any:
-        """Make the worker part or parts of the next pass from the result of the last pass."""
+        """Create the worker part or parts of the next pass from the result of the last pass."""
         raise NotImplementedError(f"{self.name} has no method next_stage")
 
     def finish(self, value: Any) -> None:
-        """Compute the results from all rows, the merged partial result, or offsets and records."""
+        """Compute the results from all rows, from the merged partial result, or from records."""
         raise NotImplementedError(f"{self.name} has no method finish")
 
 
 def begin_run(analysis: Analysis, context: RunContext, info: RunInfo) -> None:
-    """Give an analysis the options of a run, and the facts known at its start."""
+    """Set the options of a run on an analysis, and the facts that are known at the start."""
     analysis._run_context, analysis._run_info = context, info
 
 
 def facts_of(analysis: Analysis) -> tuple[RunContext, RunInfo]:
-    """Return the options and facts of the present run of an analysis, or of the last one."""
+    """Return the options and facts of the current run of an analysis, or of its last run."""
     return analysis._run_context, analysis._run_info
 
 
 def note_run(analysis: Analysis, info: RunInfo) -> None:
-    """Give an analysis all facts about its run that are known so far."""
+    """Set all facts about its run that are known so far on an analysis."""
     analysis._run_info = info
 
 
 def info_of(analysis: Analysis) -> RunInfo:
-    """Return the facts about the present run of an analysis, or about the last one."""
+    """Return the facts about the current run of an analysis, or about its last run."""
     return analysis._run_info
 
 
 class OfRun(Generic[T]):
     """Attribute of an analysis that a run sets: a field of its `RunInfo` or `RunContext`.
 
-    Reading it raises `AttributeError` until the run has set it. A program may set it, too.
+    Reading the attribute before a run has set it raises `AttributeError`. A program may set it too.
     """
 
     def __init__(self, holder: Literal["_run_info", "_run_context"]):

@@ -1,7 +1,7 @@
-"""Types of MDAnalysis's objects, which declare none, with the attributes that paceline uses.
+"""Type declarations of the MDAnalysis objects and attributes that paceline uses.
 
-Atoms of files without a topology (`paceline.trajectory.frames`) have only `atoms`, `indices` and
-`universe`.
+MDAnalysis has no type hints. Atoms of files without a topology (`paceline.trajectory.frames`) have
+only `atoms`, `indices` and `universe`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ from paceline.block import FIELDS
 
 
 class Timestep(Protocol):
-    """Frame: MDAnalysis's `Timestep`, or that of a file without a topology."""
+    """Frame: MDAnalysis's `Timestep`, or the equivalent for a file without a topology."""
 
     frame: int
     time: float
@@ -27,7 +27,7 @@ class Timestep(Protocol):
     has_forces: bool
 
     def copy(self) -> "Timestep":
-        """Copy the frame with its values."""
+        """Copy the frame, including its arrays."""
 
 
 class Frames(Protocol):
@@ -71,7 +71,7 @@ class Residues(Protocol):
 
     @property
     def unique(self) -> "Residues":
-        """The same residues, each of them once and in the order of their indices."""
+        """Group of the same residues without duplicates, ordered by index."""
 
     @property
     def resindices(self) -> np.ndarray:
@@ -83,22 +83,22 @@ class Residues(Protocol):
 
     @property
     def resids(self) -> np.ndarray:
-        """Numbers of the residues, int64, shape (n_residues,)."""
+        """Residue numbers (resids), int64, shape (n_residues,)."""
 
     @property
     def resnames(self) -> np.ndarray:
-        """Names of the residues, str, shape (n_residues,)."""
+        """Residue names, str, shape (n_residues,)."""
 
     @property
     def segids(self) -> np.ndarray:
-        """Names of the residues' segments, str, shape (n_residues,)."""
+        """Segment names of the residues, str, shape (n_residues,)."""
 
     @property
     def segindices(self) -> np.ndarray:
-        """Indices of the residues' segments, int64, shape (n_residues,)."""
+        """Segment indices of the residues, int64, shape (n_residues,)."""
 
     def difference(self, other: "Residues") -> "Residues":
-        """Get the residues that are not among others."""
+        """Return the residues that are not in `other`."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator["Residue"]: ...
@@ -150,7 +150,7 @@ class System(Protocol):
         """All residues."""
 
     def copy(self) -> "System":
-        """Copy the system, with a trajectory of its own."""
+        """Copy the system; the copy has its own trajectory reader."""
 
     @property
     def segments(self) -> Any:
@@ -163,7 +163,7 @@ class System(Protocol):
 class Atoms(Protocol):
     """Atoms of a system: MDAnalysis's `AtomGroup`.
 
-    Its `masses`, `names` and other arrays exist if the topology has them (`attribute_of`).
+    `masses`, `names` and other arrays exist only if the topology has them (`attribute_of`).
     """
 
     @property
@@ -184,7 +184,7 @@ class Atoms(Protocol):
 
     @property
     def bonds(self) -> Bonds:
-        """Bonds in which at least one of these atoms takes part."""
+        """Bonds of which at least one atom is in this group."""
 
     @property
     def indices(self) -> np.ndarray:
@@ -192,15 +192,15 @@ class Atoms(Protocol):
 
     @property
     def ix(self) -> np.ndarray:
-        """The same array as `indices`; reading it takes a fraction of the time."""
+        """The same array as `indices`, but several times faster to read."""
 
     @property
     def resindices(self) -> np.ndarray:
-        """Indices of the atoms' residues, int64, shape (n_atoms,)."""
+        """Residue indices of the atoms, int64, shape (n_atoms,)."""
 
     @property
     def segindices(self) -> np.ndarray:
-        """Indices of the atoms' segments, int64, shape (n_atoms,)."""
+        """Segment indices of the atoms, int64, shape (n_atoms,)."""
 
     @property
     def masses(self) -> np.ndarray:
@@ -212,27 +212,27 @@ class Atoms(Protocol):
 
     @property
     def ids(self) -> np.ndarray:
-        """Ids in the topology's file, int64, shape (n_atoms,)."""
+        """Atom ids from the topology file, int64, shape (n_atoms,)."""
 
     @property
     def names(self) -> np.ndarray:
-        """Names, str, shape (n_atoms,)."""
+        """Atom names, str, shape (n_atoms,)."""
 
     @property
     def types(self) -> np.ndarray:
-        """Types, str, shape (n_atoms,)."""
+        """Atom types, str, shape (n_atoms,)."""
 
     @property
     def resids(self) -> np.ndarray:
-        """Numbers of the atoms' residues, int64, shape (n_atoms,)."""
+        """Residue numbers (resids) of the atoms, int64, shape (n_atoms,)."""
 
     @property
     def resnames(self) -> np.ndarray:
-        """Names of the atoms' residues, str, shape (n_atoms,)."""
+        """Residue names of the atoms, str, shape (n_atoms,)."""
 
     @property
     def positions(self) -> np.ndarray:
-        """Positions in the present frame, Å, float32, shape (n_atoms, 3)."""
+        """Positions in the current frame, Å, float32, shape (n_atoms, 3)."""
 
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Atom]: ...
@@ -246,11 +246,11 @@ class Atoms(Protocol):
         """Select some of these atoms by selection texts."""
 
     def write(self, path: str, *, frames: str | None = None) -> None:
-        """Write these atoms to a file, of all frames if asked."""
+        """Write these atoms to a file: the current frame, or all frames with `frames="all"`."""
 
 
 class UpdatingAtoms(Atoms, Protocol):
-    """Atoms that a selection chooses anew in each frame: MDAnalysis's `UpdatingAtomGroup`."""
+    """Atoms that a selection chooses again in each frame: MDAnalysis's `UpdatingAtomGroup`."""
 
     is_uptodate: bool
     _base_group: Atoms
@@ -263,20 +263,20 @@ Selected = Atoms | System | str
 
 
 class TopologyAttribute(Protocol):
-    """Values of all atoms of a topology, or its bonds."""
+    """Topology attribute: a value for each atom, or the bonds."""
 
     values: Any
     is_guessed: bool
 
 
 def fields_of(ts: Timestep) -> list[str]:
-    """List the fields that a frame holds: "positions", "velocities", "forces"."""
+    """List the fields of a frame: "positions", "velocities", "forces"."""
     held = ts.has_positions, ts.has_velocities, ts.has_forces
     return list(compress(FIELDS, held))
 
 
 def values_of(ts: Timestep, field: str) -> np.ndarray:
-    """Get the array of a field that a frame holds, shape (n_atoms, 3)."""
+    """Return the array of a field of a frame, shape (n_atoms, 3)."""
     if field == "positions":
         return ts.positions
     return ts.velocities if field == "velocities" else ts.forces
@@ -293,9 +293,9 @@ def set_values(ts: Timestep, field: str, values: np.ndarray) -> None:
 
 
 def positions_in(trajectory: Frames, atoms: np.ndarray | None = None) -> np.ndarray:
-    """Get positions of atoms (None: all) in the present frame, shape (n_atoms, 3).
+    """Return the positions of atoms (None: all) in the current frame, Å, shape (n_atoms, 3).
 
-    Those of atoms that a Universe does not load are read from its files.
+    Positions of atoms that the Universe has not loaded are read from its files.
     """
     loaded = attribute_of(trajectory, "loaded")
     if loaded is not None and not loaded.has(atoms):
@@ -305,7 +305,7 @@ def positions_in(trajectory: Frames, atoms: np.ndarray | None = None) -> np.ndar
 
 
 def attribute_of(atoms: object, name: str) -> Any:
-    """Get an attribute of atoms, an atom or a residue; None if the topology has none."""
+    """Return an attribute of atoms, of an atom or of a residue; None if the topology lacks it."""
     return getattr(atoms, name, None)
 
 
@@ -315,12 +315,12 @@ def has_attribute(atoms: object, name: str) -> bool:
 
 
 def topology_of(system: object) -> Any:
-    """Get the topology of a system; None for files without a topology."""
+    """Return the topology of a system; None for files without a topology."""
     return getattr(system, "_topology", None)
 
 
 def topology_attribute_of(system: object, name: str) -> TopologyAttribute | None:
-    """Get an attribute of a topology; None if it has none, or if there is no topology."""
+    """Return an attribute of a system's topology; None if it or the topology is missing."""
     return getattr(topology_of(system), name, None)
 
 

@@ -1,6 +1,6 @@
-"""Catalogue of analyses: `catalogue.json`, which `make catalogue` writes from their declarations.
+"""Catalogue of analyses: `catalogue.json`, which `make catalogue` writes from the declarations.
 
-Commands, batteries and tables of the manual read it instead of importing analyses.
+Commands, batteries and the manual's tables read the catalogue instead of importing analyses.
 """
 
 import functools
@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-#: Path of the catalogue, beside the classes that it describes.
+#: Path of the catalogue, in the folder of the analyses.
 FILE = Path(__file__).parents[1] / "analysis" / "catalogue.json"
 
-#: Pages of the manual with analyses, in order, and titles of these.
+#: Pages of the manual that describe analyses, in order, with their titles.
 PAGES = {
     "structure.md": "RMSD, RMSF and structure",
     "matrices-clusters.md": "Principal components, clusters, free energy",
@@ -28,6 +28,6 @@ Entry = Mapping[str, Any]
 @functools.cache
 def catalogue() -> dict[str, Entry]:
     """Read the declared analyses by name, in the order of the manual."""
-    import json  # commands alone need json
+    import json  # deferred: only commands need json
 
     return {entry["name"]: entry for entry in json.loads(FILE.read_text(encoding="utf-8"))}

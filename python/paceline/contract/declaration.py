@@ -1,4 +1,4 @@
-"""Declaration of an analysis: facts that its signature and its docstring do not contain."""
+"""Declaration of an analysis: facts that its signature and docstring do not contain."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,18 +7,19 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Option:
-    """Option of a command. A field that is None is taken from the parameter of the same name."""
+    """Option of a command. A field left None is filled in from the parameter of the same name."""
 
-    #: Name of the parameter, or of an argument that only the command has.
+    #: Name of the parameter, or of an argument that exists only in the command.
     keyword: str
-    #: Help text; by default the first sentence of the parameter's description, with its default.
+    #: Help text; by default the first sentence of the parameter's description and the default
+    #: value.
     help: str | None = None
     #: Flag; by default "--" and the keyword, or "--no-" and the keyword if the default is True.
     flag: str | None = None
-    #: Value without the option.
+    #: Value if the option is not given.
     default: Any = None
-    #: Arguments of `argparse`; `type` is the name of a function in `paceline.cli.options`, or of
-    #: a type.
+    #: Keywords of `argparse.add_argument`; `type` names a type, or a function in
+    #: `paceline.cli.options`.
     choices: tuple[str, ...] | None = None
     type: str | None = None
     nargs: int | str | None = None
@@ -29,7 +30,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Member:
-    """Entry of the default battery of a system."""
+    """Entry of an analysis in the default battery of a kind of system."""
 
     #: Key of `paceline.analysis.default_batteries.SYSTEMS`.
     system: str
@@ -43,9 +44,9 @@ class Member:
 
 @dataclass(frozen=True)
 class Declaration:
-    """Declaration of an analysis, the attribute `declaration` of its class.
+    """Declaration of an analysis: the class attribute `declaration`.
 
-    Parameters, choices, defaults, units, help of options and results are read from the class:
+    Parameters, choices, defaults, units, option help and results are read from the class:
     signature, type hints and numpydoc docstring (`paceline.analysis.write_catalogue`).
     """
 
@@ -53,17 +54,17 @@ class Declaration:
     name: str
     #: Computed quantity, in one line.
     summary: str
-    #: Heading of its results, without the atoms; by default the summary up to ":" or ",".
+    #: Title of the results, without the atoms; by default the summary up to ":" or ",".
     title: str = ""
-    #: Computed quantity, in a few lines, for the command's help; by default the docstring's
-    #: summary.
+    #: Description for the command's help, a few lines; by default the docstring's summary.
     description: str = ""
     #: Section of the manual: a file of `docs` and an anchor.
     section: str = ""
     #: Other classes and functions of the module that compute similar quantities.
     variants: tuple[str, ...] = ()
-    #: Default atom selection; empty if atoms must be given. Of several selections, the first that
-    #: finds atoms.
+    #: Default atom selection; empty if the user must name the atoms. If several selections are
+    #: listed,
+    #: the first that matches atoms is used.
     select: str | tuple[str, ...] = ""
     #: Arguments of example calls of the command.
     examples: tuple[str, ...] = ()
@@ -71,26 +72,26 @@ class Declaration:
     options: tuple[str | Option, ...] = ()
     #: Default batteries that contain the analysis.
     batteries: tuple[Member, ...] = ()
-    #: Class of MDAnalysis that computes the same quantity, as module.Class below
+    #: MDAnalysis class that computes the same quantity, as module.Class below
     #: `MDAnalysis.analysis`.
     counterpart: str = ""
-    #: Requirements on the topology or on frames that no attribute of the class declares.
+    #: Requirements on the topology or frames that no class attribute declares.
     needs: tuple[str, ...] = ()
-    #: Names of additional tables; the value is the help of the option that saves the table.
+    #: Additional tables by name; the value is the help of the option that saves the table.
     further: Mapping[str, str] = field(default_factory=dict)
-    #: Help of --select-2 and further atom selections, which are required.
+    #: Help texts of --select-2 and further required atom selections.
     groups: tuple[str, ...] = ()
     #: True if the command superposes frames (parameter `align`) by default.
     fits: bool = False
     #: File name extensions that -o accepts besides those of tables.
     files: tuple[str, ...] = ()
-    #: Values of atoms or residues that -o also writes as the B-factors of a structure.
+    #: Values of atoms or residues that -o also writes as B-factors of a structure; empty if none.
     on_structure: str = ""
     #: Help of --structures, for analyses that also save results as structures.
     structures: str = ""
-    #: True if atoms are selected anew in each frame.
+    #: True if the atom selection is evaluated again in each frame.
     updating: bool = False
-    #: True if the command chooses the atoms without --select, as `select` describes.
+    #: True if the command chooses its atoms without --select, as `select` describes.
     chooses: bool = False
     #: False if the analysis has no command of this name, only battery entries.
     has_command: bool = True
@@ -98,24 +99,24 @@ class Declaration:
     in_batteries: bool = True
 
 
-#: Endings of values on a structure: PDB, and scripts of PyMOL, ChimeraX and VMD beside one.
+#: File name extensions for values on a structure: PDB, and scripts for PyMOL, ChimeraX and VMD.
 ON_STRUCTURE = (".pdb", ".pml", ".cxc", ".tcl")
-#: Options that several commands have.
-PBC = Option("pbc", "take positions as they are, and no nearest images")
+#: Options that several commands share.
+PBC = Option("pbc", "use positions unchanged, without minimum images")
 MASS = Option(
-    "weights", "weigh atoms by their masses", flag="--mass", action="store_const", const="mass"
+    "weights", "weight atoms by their masses", flag="--mass", action="store_const", const="mass"
 )
 REF = Option(
     "ref",
-    "reference: a frame number of the trajectory, or a structure file, taken as it is "
+    "reference: a frame number of the trajectory, or a structure file, used unchanged "
     "[%(default)s]",
     default="0",
     metavar="FRAME|FILE",
 )
-NO_SUPERPOSITION = Option("superposition", "compare positions as they are", default=True)
-#: Longest lag of the additional table of correlations, and the help of that table.
+NO_SUPERPOSITION = Option("superposition", "compare positions without superposition", default=True)
+#: Longest lag in the additional table of correlations, and the help text of that table.
 LAGS = Option("tau_max", "longest lag of --correlation, frames [20]", type="positive", metavar="N")
 CORRELATION = (
-    "write the fraction of {} that are there after a lag, too: again (intermittent), or without a "
+    "also write the fraction of {} that exist after a lag: again (intermittent), or without a "
     "break (continuous)"
 )

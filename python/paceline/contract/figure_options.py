@@ -1,4 +1,4 @@
-"""Options of figures: declared once, for commands and for `Results.plot`."""
+"""Figure options, declared once for commands and for `Results.plot`."""
 
 import math
 import os
@@ -8,15 +8,15 @@ from typing import Any, Self
 
 from paceline.contract.time_units import TIME_UNITS
 
-#: Lengths in an inch.
+#: Length units per inch.
 LENGTHS = {"in": 1.0, "cm": 2.54, "mm": 25.4}
-#: Sizes of figures, inches, at which axes have room, and that files may have.
+#: Minimum figure size with space for axes, and maximum size of a figure file, inches.
 SMALLEST, LARGEST = 0.5, 100.0
 _SIZE = re.compile(r"([\d.]+)\s*[x×]\s*([\d.]+)\s*(in|cm|mm|px)", re.IGNORECASE)
 
 
 def parse_figure_size(text: str) -> tuple[float, float, str]:
-    """Read width, height and their unit.
+    """Parse a text such as "8x6cm"; return width, height and unit.
 
     Examples
     --------
@@ -35,11 +35,11 @@ def parse_figure_size(text: str) -> tuple[float, float, str]:
         ) from None
 
 
-#: Arguments of the options of commands, by the keywords of `FigureOptions`; `type` is the name of
-#: a function, `flag` that of an option that has not the keyword's.
+#: Arguments of command options, by keyword of `FigureOptions`. `type` names a function; `flag` is
+#: set where the option's name differs from the keyword.
 OPTIONS: dict[str, dict[str, Any]] = {
     "label": {
-        "help": "name of a series in the legend; again for the next one",
+        "help": "name of a series in the legend; repeat for the next series",
         "metavar": "TEXT",
         "action": "append",
     },
@@ -50,7 +50,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "type": "figure_size",
     },
     "time_unit": {
-        "help": "unit of times along the axis [what suits them]",
+        "help": "unit of times along the axis [chosen by length]",
         "choices": tuple(unit for unit in TIME_UNITS if unit != "µs"),
     },
     "xlim": {
@@ -74,12 +74,12 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def flag_of(name: str) -> str:
-    """Name the option of a command by the keyword of `FigureOptions`."""
+    """Return the command option for a keyword of `FigureOptions`."""
     flag: str = OPTIONS[name].get("flag", f"--{name.replace('_', '-')}")
     return flag
 
 
-#: Options of figures of several analyses at once, and of measurements.
+#: Options of figures that combine several analyses, and of figures of measurements.
 OF_ALL, OF_MEASUREMENTS = ("figsize", "time_unit", "stats", "style"), ("title", "figsize", "style")
 
 
@@ -89,8 +89,8 @@ class FigureOptions:
     Parameters
     ----------
     label : str or sequence of str
-        Names of the series in the legend, in their order; of several tables in one figure, names
-        of these.
+        Names of the series in the legend, in order; if a figure shows several tables, names of
+        the tables.
     title : str
         Title above the figure.
     figsize : str or (float, float), optional
@@ -103,12 +103,12 @@ class FigureOptions:
     stats : bool
         Write means of series into the legend.
     style : str or path-like, optional
-        Style of matplotlib: the name of one, or a file, beside `matplotlibrc`.
+        Matplotlib style, applied after `matplotlibrc`: the name of a style, or a file.
 
     Raises
     ------
     ValueError
-        A size, a unit or limits that make no sense.
+        A size, a unit or limits are invalid.
     """
 
     def __init__(
@@ -135,12 +135,12 @@ class FigureOptions:
 
     @classmethod
     def of(cls, values: object) -> Self:
-        """Take the options among the attributes of an object, such as parsed arguments."""
+        """Create the options from an object's attributes, such as parsed arguments."""
         given = vars(values)
         return cls(**{name: given[name] for name in OPTIONS if name in given})
 
     def for_abscissa(self, unit: str) -> Self:
-        """Leave out the unit of times where the abscissa is in another unit than ps."""
+        """Drop the unit of times if the abscissa is not in ps."""
         given = vars(self) | ({} if unit == "ps" else {"time_unit": None})
         return type(self)(**given)
 
@@ -151,7 +151,7 @@ class FigureOptions:
         return [name for name, value in vars(self).items() if value != usual[name]]
 
     def inches(self, dots_per_inch: float) -> tuple[float, float] | None:
-        """Width and height, inches; None where no size is given."""
+        """Width and height, inches; None if no size is set."""
         if self.figsize is None:
             return None
         width, height, unit = self.figsize
@@ -160,7 +160,7 @@ class FigureOptions:
 
 
 def checked_size(size: Any) -> tuple[float, float, str]:
-    """Width, height and unit of a size that was given as a text, or as two or three values."""
+    """Return width, height and unit of a size given as a text, or as two or three values."""
     found = parse_figure_size(size) if isinstance(size, str) else size
     try:
         width, height, unit = (*found, "in")[:3]
@@ -179,7 +179,7 @@ def checked_size(size: Any) -> tuple[float, float, str]:
 
 
 def _checked_limits(name: str, limits: Sequence[float]) -> tuple[float, float]:
-    """Two different finite limits of an axis."""
+    """Return the limits of an axis if they are finite and differ; raise `ValueError` otherwise."""
     try:
         low, high = map(float, limits)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Kinds of analysis, distinguished by what a worker part returns for a block of frames."""
+"""Kinds of analysis, distinguished by what the worker part returns for a block of frames."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,9 +9,9 @@ import numpy as np
 from paceline.block import Block
 from paceline.errors import UnsupportedError
 
-#: Partial result of a reduction, or result of a block.
+#: Partial result of a reduction, or result of one block.
 Result = TypeVar("Result")
-#: State of a scan, or a change of it.
+#: State of a prefix scan, or a change of the state.
 State = TypeVar("State")
 
 
@@ -25,7 +25,7 @@ class Kind(Enum):
     BLOCKS = "a result for each block"
 
 
-#: Method that identifies the kind of a user's worker part, whose class declares no kind.
+#: Method that identifies the kind of a worker part whose class, written by a user, declares none.
 _METHOD_OF = {
     Kind.SCAN: "scan",
     Kind.BLOCKS: "compute_block",
@@ -34,29 +34,29 @@ _METHOD_OF = {
 }
 
 
-#: Attributes that a user's worker part may have; they are fields of `WorkerDeclaration`.
+#: Optional attributes of a user's worker part; they are fields of `WorkerDeclaration`.
 _FLAGS = ("returns_new", "fills_rows", "checks_validity")
 
 
 @dataclass(frozen=True)
 class WorkerDeclaration:
-    """Kind of a worker part, and permissions of the engine."""
+    """Kind of a worker part, and optimisations that the engine may apply."""
 
     kind: Kind
-    #: Each call returns newly allocated arrays, which the engine need not copy. Positions of frames
-    #: that were left out are NaN then, and the rows of these frames are dropped.
+    #: Each call returns newly allocated arrays, so the engine need not copy them. In that case,
+    #: positions of skipped frames are NaN, and the rows of these frames are dropped.
     returns_new: bool = False
-    #: `compute(block, rows)` fills and returns the contiguous output rows that it is given.
+    #: `compute(block, rows)` fills and returns `rows`, the contiguous output array.
     fills_rows: bool = False
-    #: Blocks have `validity` and no coordinates: each frame is checked while it is decoded.
+    #: Blocks contain `validity` and no coordinates: each frame is checked while it is decoded.
     checks_validity: bool = False
 
 
 class WorkerPart:
-    """Worker part of an analysis. It is pickled, and must not hold an MDAnalysis object."""
+    """Worker part of an analysis. It is pickled, and must not contain MDAnalysis objects."""
 
     kind: ClassVar[Kind]
-    #: As in `WorkerDeclaration`.
+    #: See `WorkerDeclaration`.
     returns_new: bool = False
     checks_validity: bool = False
 
@@ -67,44 +67,45 @@ class WorkerPart:
 
 
 class PerFrame(WorkerPart):
-    """Worker part of an analysis that gives one row for each frame."""
+    """Worker part of an analysis that computes one row for each frame."""
 
     kind = Kind.ROWS
 
     def compute(self, block: Block) -> np.ndarray:
         """Compute the rows of a block's frames, shape (n_frames, …).
 
-        With `returns_new` or a halo, positions of frames that were left out are NaN, and the rows
-        of these frames are dropped. Otherwise the block does not contain these frames, and
-        `compute` is not called for a block without frames.
+        With `returns_new` or a halo, skipped frames have NaN positions, and their rows are dropped.
+        Otherwise the block does not contain skipped frames, and `compute` is not called for a block
+        without readable frames.
         """
         raise NotImplementedError
 
 
 class Reduction(WorkerPart, Generic[Result]):
-    """Worker part of an analysis that gives one result for all frames.
+    """Worker part of an analysis that computes one result for all frames.
 
-    Partial results must merge exactly: carry counts and moments, never means alone.
+    Partial results must merge exactly: store counts and moments, never means alone.
     """
 
     kind = Kind.SUM
 
     def compute(self, block: Block) -> Result:
-        """Compute the partial result of the readable frames of one leaf.
+        """Compute the partial result of one leaf from its readable frames.
 
-        If no frame is readable, merging the partial result must not change the other one.
+        Without readable frames, the partial result must leave any other result unchanged in
+        `merge`.
         """
         raise NotImplementedError
 
     def merge(self, left: Result, right: Result) -> Result:
-        """Merge the partial results of two neighbouring leaves or subtrees."""
+        """Merge the partial results of two adjacent leaves or subtrees."""
         raise NotImplementedError
 
 
 class PerBlock(WorkerPart, Generic[Result]):
-    """Worker part of an analysis with a result for each block, such as a writer.
+    """Worker part of an analysis that computes a result for each block, such as a writer.
 
-    Its client part has a `receiver`. Errors of writing are raised unchanged.
+    Its client part has a `receiver`. Write errors are raised unchanged.
     """
 
     kind = Kind.BLOCKS
@@ -118,16 +119,17 @@ class PerBlock(WorkerPart, Generic[Result]):
 
 
 class Ragged(WorkerPart):
-    """Worker part of an analysis that gives any number of records for each frame."""
+    """Worker part of an analysis that computes any number of records for each frame."""
 
     kind = Kind.RECORDS
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray] | None:
         """Compute the records of the readable frames of a block.
 
-        The first array holds the number of records of each frame, integers of shape (n_frames,).
-        The second array holds the records of all frames one after another, shape (n_records, …);
-        its type and the shape of a record are the same for each block. With `returns_new`, None
+        The first array contains the number of records of each frame, integers, shape (n_frames,).
+        The second array contains the records of all frames in order, shape (n_records, …). Its
+        dtype and the shape of a record are the same for each block. With `returns_new`, None
+        stands for an empty second array.
         stands for an array without records.
         """
         raise NotImplementedError
@@ -136,23 +138,23 @@ class Ragged(WorkerPart):
 class PrefixScan(WorkerPart, Generic[State]):
     """Worker part of a prefix scan: each row depends on all earlier frames.
 
-    It takes two of the analysis's `stages`. In the first pass, `scan` and `merge` compute how each
-    block of frames changes a state. The engine derives the state before each block. In the second
-    pass, `compute` starts from that state. Frames are adjacent if they are adjacent in the run.
-    With `returns_new`, no call changes an object that it is given.
+    A prefix scan uses two stages of the analysis. In the first pass, `scan` and `merge` compute
+    how each block of frames changes a state, from which the engine derives the state before each
+    block. In the second pass, `compute` starts from that state. Adjacent frames are adjacent in
+    the run, not necessarily in the file. With `returns_new`, no method modifies its arguments.
     """
 
     kind = Kind.SCAN
 
     def scan(self, block: Block) -> State:
-        """Compute how the frames of one leaf, at least one, change the state.
+        """Compute how the frames of one leaf (at least one frame) change the state.
 
-        None means that the state does not change.
+        Returns None if the state does not change.
         """
         raise NotImplementedError
 
     def merge(self, left: State, right: State) -> State:
-        """Merge the state changes of two neighbours, or a state and the change after it.
+        """Merge the state changes of two adjacent leaves, or a state and the change after it.
 
         The operation must be associative.
         """
@@ -161,15 +163,15 @@ class PrefixScan(WorkerPart, Generic[State]):
     def compute(self, block: Block, state: State | None) -> np.ndarray:
         """Compute the rows of a leaf's frames, shape (n_frames, …).
 
-        `state` is the merged change of all frames before the leaf; None for the first leaf. The
-        leaf contains only readable frames. If no frame is readable it contains all frames, and the
-        rows are dropped.
+        `state` is the merged change of all frames before the leaf, or None for the first leaf. The
+        leaf contains only readable frames. If no frame is readable, the leaf contains all frames,
+        and their rows are dropped.
         """
         raise NotImplementedError
 
 
 class OverParts:
-    """Last stage of an analysis whose tasks process parts of the collected rows instead of frames.
+    """Last stage of an analysis whose tasks process parts of the collected rows, not frames.
 
     Each task receives only the arguments of its part. Parts must not depend on the number of
     workers.
@@ -177,8 +179,9 @@ class OverParts:
 
     #: Number of parts.
     n_parts: int
-    #: Worker part: `compute(*arguments)` returns a tuple of arrays; the shape of each is the same
-    #: for all parts. The worker part is pickled.
+    #: Worker part, which is pickled. `compute(*arguments)` returns a tuple of arrays. The shape of
+    #: each
+    #: array is the same for all parts.
     worker: object
 
     def arguments(self, number: int) -> tuple[object, ...]:
@@ -186,7 +189,7 @@ class OverParts:
         raise NotImplementedError
 
     def put(self, number: int, *values: np.ndarray) -> None:
-        """Store the result of a part, in the calling thread; parts arrive in any order."""
+        """Store the result of a part. Called in the calling thread; parts arrive in any order."""
         raise NotImplementedError
 
     def get(self, number: int) -> tuple[np.ndarray, ...]:
@@ -199,14 +202,14 @@ class OverParts:
 
 
 class Receiver(Protocol):
-    """Receiver of the results of a `PerBlock`; it is called in the calling thread, in any order."""
+    """Receives the results of a `PerBlock` in the calling thread, in any order."""
 
     def add(self, number: int, value: Any) -> None:
         """Receive the result of block `number`."""
 
 
 def declaration_of(part: object) -> WorkerDeclaration:
-    """Return the declaration of a worker part, derived from the methods of a user's class."""
+    """Return the declaration of a worker part; derive it from the methods of a user's class."""
     if isinstance(part, WorkerPart):
         return WorkerDeclaration(part.kind, part.returns_new, part.fills_rows, part.checks_validity)
     found = (kind for kind, method in _METHOD_OF.items() if hasattr(part, method))
@@ -215,7 +218,7 @@ def declaration_of(part: object) -> WorkerDeclaration:
 
 
 def check_methods_of_scan(name: str, part: object) -> None:
-    """Raise `UnsupportedError` if a user's worker part with `scan` lacks a method or has others.
+    """Raise `UnsupportedError` if a user's prefix scan lacks a method, or has one of another kind.
 
     `name` is the name of the analysis.
     """
@@ -225,6 +228,7 @@ def check_methods_of_scan(name: str, part: object) -> None:
     for method in ("compute_records", "compute_block"):
         if hasattr(part, method):
             raise UnsupportedError(
-                f"{name}: its worker part has scan and {method}, and a scan gives a row for each "
-                "frame: make two analyses of it"
+                f"{name}: its worker part has scan and {method}, but a scan computes a row for "
+                "each "
+                "frame: split it into two analyses"
             )

@@ -1,4 +1,4 @@
-"""The atoms of a trajectory that are loaded, and arrays of all atoms that show only these."""
+"""Atoms of a trajectory that are loaded, and arrays that raise if other atoms are used."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,24 +9,24 @@ import numpy as np
 
 from paceline.errors import AtomsNotLoadedError, SelectionError
 
-#: Index in place of those of atoms that are loaded.
+#: Value that marks a loaded atom in `others`, where other atoms have their index.
 _LOADED = -1
 
 
 @dataclass(frozen=True)
 class LoadedAtoms:
-    """Atoms that are loaded, out of all atoms of a topology."""
+    """Loaded atoms among all atoms of a topology."""
 
     #: Indices, int64, increasing.
     indices: np.ndarray
     #: Number of all atoms.
     n_atoms: int
-    #: Call that chose them, for messages.
+    #: Call that chose the atoms, for messages.
     call: str
 
     @classmethod
     def of(cls, chosen: Any, n_atoms: int, call: str) -> Self:
-        """Check what a user has chosen: indices in any order, or a boolean per atom."""
+        """Check the user's choice: atom indices in any order, or one boolean per atom."""
         given = np.asarray(chosen)
         if given.dtype == bool and given.shape == (n_atoms,):
             given = np.flatnonzero(given)
@@ -45,7 +45,7 @@ class LoadedAtoms:
 
     @cached_property
     def rows(self) -> slice | np.ndarray:
-        """Rows of the loaded atoms in arrays of all atoms, as a slice where they are adjacent."""
+        """Rows of the loaded atoms in arrays of all atoms; a slice if the atoms are adjacent."""
         first, last = int(self.indices[0]), int(self.indices[-1])
         return slice(first, last + 1) if last - first < len(self.indices) else self.indices
 
@@ -71,7 +71,7 @@ class LoadedAtoms:
             raise self.error(self.others[atoms])
 
     def error(self, others: np.ndarray) -> AtomsNotLoadedError:
-        """Make the error for elements of `others`, of which some are not loaded."""
+        """Create the error for elements of `others`, some of which are not loaded."""
         named = np.unique(others[others >= 0])
         atoms = f"atom {named[0]} was"
         if len(named) > 1:
@@ -83,35 +83,35 @@ class LoadedAtoms:
 
 
 class LoadedValues(np.ndarray):
-    """Values of all atoms in a frame that raises an error where others than loaded ones are used.
+    """Values of all atoms in a frame; using values of atoms that are not loaded raises an error.
 
-    Indexing returns an ordinary array of loaded atoms, or raises `AtomsNotLoadedError`; a slice of
-    some loaded and some other atoms is again such an array. So are the results of functions that
-    treat each value, or each row, separately. Other functions and methods raise.
+    Indexing returns an ordinary array of loaded atoms, or raises `AtomsNotLoadedError`. A slice
+    that includes loaded and other atoms is again a `LoadedValues`. So are the results of functions
+    that treat each value or each row separately. Other functions and methods raise the error.
     """
 
-    #: For each element the index of its atom if that is not loaded, else -1; None if unknown.
+    #: For each element, the index of its atom if the atom is not loaded, else -1; None if unknown.
     _others: Any = None
     _loaded: Any
 
     @classmethod
     def of(cls, values: np.ndarray, loaded: LoadedAtoms) -> Self:
-        """Show an array of all atoms, shape (n_atoms, 3)."""
+        """View an array of all atoms, shape (n_atoms, 3), as `LoadedValues`."""
         return _with_others(values, loaded.others[:, np.newaxis], loaded)
 
     def __array_finalize__(self, source: Any) -> None:
-        """Keep the loaded atoms in a view, which knows no longer which elements are theirs."""
+        """Copy the loaded atoms to a view; its elements are no longer assigned to atoms."""
         self._loaded = getattr(source, "_loaded", None)
 
     def refuse(self, *_: object, **__: object) -> NoReturn:
-        """Raise `AtomsNotLoadedError`, since values of all atoms would be used."""
+        """Raise `AtomsNotLoadedError`, because the values of all atoms would be used."""
         raise self._loaded.error(self._loaded.others if self._others is None else self._others)
 
     def __getitem__(self, key: Any) -> Any:
-        """Take values of loaded atoms, or a slice of such and other atoms."""
+        """Return values of loaded atoms, or a slice of loaded and other atoms."""
         values, others = _plain(self), self._others_at(key)
         if others.max(initial=_LOADED) < 0:
-            # Rows of a group's atoms, in a fourth of the time.
+            # `take` on rows of a group's atoms takes a fourth of the time of indexing.
             return values.take(key, axis=0) if _are_indices(key) else values[key]
         taken, others = values[key], self._others[key]
         is_view = isinstance(taken, np.ndarray) and np.may_share_memory(taken, values)
@@ -120,7 +120,7 @@ class LoadedValues(np.ndarray):
         return _with_others(taken, others, self._loaded)
 
     def __setitem__(self, key: Any, values: Any) -> None:
-        """Change values of loaded atoms, or of all with an array that has the same atoms."""
+        """Set values of loaded atoms, or of all atoms from an array with the same loaded atoms."""
         others = self._others_at(key)
         if isinstance(values, LoadedValues):
             if not np.array_equal(self._others[key], values._others):
@@ -130,7 +130,7 @@ class LoadedValues(np.ndarray):
         _plain(self)[key] = _plain(values)
 
     def _others_at(self, key: Any) -> np.ndarray:
-        """Take elements of `_others`, or one a row if the key takes whole rows."""
+        """Index `_others`; return one element per row if the key selects whole rows."""
         if self._others is None:
             self.refuse()
         is_pair = isinstance(key, tuple) and len(key) == 2 and isinstance(key[1], slice)
@@ -144,7 +144,7 @@ class LoadedValues(np.ndarray):
     def __array_ufunc__(
         self, ufunc: np.ufunc, method: str, *inputs: Any, out: Any = (), **options: Any
     ) -> Any:
-        """Calculate value by value, or row by row in a product of matrices."""
+        """Apply a function value by value, or row by row for a product of matrices."""
         if ufunc is np.matmul and method == "__call__" and not out and not options:
             return self._times_matrix(np.matmul, *inputs)
         known = [one._others for one in inputs if isinstance(one, LoadedValues)]
@@ -166,12 +166,12 @@ class LoadedValues(np.ndarray):
             return out[0] if len(out) == 1 else out
         several = results if isinstance(results, tuple) else (results,)
         if any(one.dtype == bool for one in several):
-            self.refuse()  # a condition is false for NaN, and would leave atoms out in silence
+            self.refuse()  # NaN compares false, so a condition would silently exclude atoms
         made = tuple(_with_others(one, others, self._loaded) for one in several)
         return made if isinstance(results, tuple) else made[0]
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        """Call the functions that need no value of other atoms; raise for all others."""
+        """Call a NumPy function that uses no value of other atoms; raise for all others."""
         if function in (np.shape, np.ndim, np.size, np.may_share_memory):
             return function(*map(_plain, args), **options)
         if function is np.dot and not options:
@@ -182,7 +182,7 @@ class LoadedValues(np.ndarray):
         return self.refuse()
 
     def _times_matrix(self, function: Any, first: Any, second: Any, *out: Any) -> Any:
-        """Multiply each row with a matrix or vector."""
+        """Multiply each row by a matrix or vector."""
         is_usual = first is self and not isinstance(second, LoadedValues) and not out
         if not is_usual or self._others is None or self.ndim != 2 or np.ndim(second) not in (1, 2):
             self.refuse()
@@ -191,7 +191,7 @@ class LoadedValues(np.ndarray):
         return _with_others(product, rows, self._loaded)
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Take the array apart, for `pickle`."""
+        """Return the parts of the array for `pickle`."""
         return _with_others, (_plain(self), self._others, self._loaded)
 
     def __repr__(self) -> str:
@@ -200,18 +200,18 @@ class LoadedValues(np.ndarray):
     def __str__(self) -> str:
         return str(_plain(self))
 
-    #: Other orders of the elements.
+    #: Properties that would reorder the elements raise.
     T = mT = flat = property(refuse)
 
 
-# Methods of arrays use all values, and copies would no longer raise.
+# Other array methods would use all values, and their copies would no longer raise.
 for _name, _method in vars(np.ndarray).items():
     if isinstance(_method, MethodDescriptorType) and not _name.startswith("_"):
         setattr(LoadedValues, _name, LoadedValues.refuse)
 
 
 def _with_others(values: np.ndarray, others: np.ndarray | None, loaded: LoadedAtoms) -> Any:
-    """Make an array with the index of the atom of each element that is not loaded."""
+    """Create an array that stores for each element the index of its atom if that is not loaded."""
     made = np.ndarray.view(values, LoadedValues)
     made._loaded = loaded
     made._others = None if others is None else np.broadcast_to(others, values.shape)
@@ -219,10 +219,10 @@ def _with_others(values: np.ndarray, others: np.ndarray | None, loaded: LoadedAt
 
 
 def _are_indices(key: Any) -> bool:
-    """True for an array of indices, as AtomGroups have."""
+    """True for an array of indices, such as the `ix` of an AtomGroup."""
     return type(key) is np.ndarray and key.ndim == 1 and key.dtype.kind == "i"
 
 
 def _plain(values: Any) -> Any:
-    """Show the same values as an ordinary array."""
+    """View the same values as an ordinary array."""
     return np.ndarray.view(values, np.ndarray) if isinstance(values, LoadedValues) else values

@@ -1,8 +1,10 @@
 """Split frames into fixed-size leaves for reproducible reduction, and leaves into blocks.
 
 Each partial result is computed over a *leaf*. The size of leaves depends only on the system, on the
-requested frames and on frames that must stay together. Leaves are merged over the binary tree of
-their numbers. A *block* is a subtree of 2**k adjacent leaves. Any number of workers and any block
+requested frames and on frames that must stay together. Partial results are merged along the binary
+tree of leaf numbers. A *block* is a subtree of 2**k adjacent leaves. Therefore any number of
+workers
+and any block size merge the same pairs in the same order, and results are bit-identical.
 size therefore merge the same pairs in the same order and give the same bits.
 """
 
@@ -17,35 +19,36 @@ from paceline._util.arguments import slice_of, whole_number
 
 #: Number of frames in a leaf of a small system.
 LEAF_FRAMES = 16
-#: Size of the positions of a leaf, and approximate size of a block, bytes; both fit into the
-#: processor's caches.
+#: Size of the positions in a leaf, and approximate size of a block, bytes; both fit into the CPU
+#: caches.
 LEAF_BYTES = BLOCK_BYTES = 16 * 2**20
-#: Maximum size of the positions of a leaf of whole chunks, bytes.
+#: Maximum size of the positions in a leaf that consists of whole chunks, bytes.
 LARGEST_LEAF_BYTES = 64 * 2**20
-#: Maximum size of the positions of a block of whole chunks, bytes.
+#: Maximum size of the positions in a block that consists of whole chunks, bytes.
 LARGEST_BLOCK_BYTES = 256 * 2**20
-#: Maximum total size of the initial states of all blocks, or of all changes of state, bytes.
+#: Maximum total size of the initial states, or the state changes, of all blocks, bytes.
 STATES_BYTES = 2**31
-#: Minimum number of blocks per worker, if there are enough frames. The last block then delays the
-#: end by a few per cent.
+#: Minimum number of blocks per worker, if there are enough frames. With 16, waiting for the last
+#: block delays the end by a few per cent.
 BLOCKS_PER_WORKER = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Borders:
-    """Chunk boundaries among the rows of a run, for files that store many frames as a chunk."""
+    """Chunk boundaries among the frames of a run, for files that store several frames per chunk."""
 
-    #: Maximum number of rows of a chunk.
+    #: Maximum number of the run's frames (rows) in a chunk.
     rows: int = 1
-    #: Number of rows after which the boundaries repeat. It exceeds `rows` if the step does not
-    #: divide the chunk, so that chunks contribute different numbers of rows.
+    #: Number of rows after which the pattern of boundaries repeats. It exceeds `rows` if the step
+    #: does
+    #: not divide the chunk size, so that chunks contain different numbers of rows.
     period: int = 1
     #: Number of rows before the first boundary; 0 if the run starts at a boundary.
     head: int = 0
 
     @classmethod
     def of(cls, frames: np.ndarray, chunk_frames: int) -> Self:
-        """Find the chunk boundaries between frames; every row if the step varies."""
+        """Find the chunk boundaries among frames; a boundary at every row if the step varies."""
         step = _step(frames)
         if not 0 < step < chunk_frames:
             return cls()
@@ -55,7 +58,7 @@ class Borders:
 
 
 def _step(frames: np.ndarray) -> int:
-    """Step between all frames; 0 if the step varies."""
+    """Return the step between all frames; 0 if the step varies."""
     if len(frames) < 2:
         return 0
     step = int(frames[1] - frames[0])
@@ -63,9 +66,9 @@ def _step(frames: np.ndarray) -> int:
 
 
 def scanned_per_row(frames: np.ndarray, n_atoms: int) -> int | None:
-    """Count the frames to be read per analysed frame if all frames from the first one on are read.
+    """Count the frames to read per analysed frame if a scan reads every frame from the first on.
 
-    None if the number varies, or if so many frames of `n_atoms` atoms are too large for a leaf.
+    Returns None if the number varies, or if so many frames of `n_atoms` atoms exceed a leaf.
 
     Examples
     --------
@@ -82,9 +85,9 @@ def scanned_per_row(frames: np.ndarray, n_atoms: int) -> int | None:
 class LeafBoundaries:
     """Boundaries of the leaves of a run.
 
-    Rows before the first chunk boundary are cut into smaller leaves. Their number equals the number
-    of leaves between two boundaries, so that subtrees of leaves end at chunk boundaries wherever a
-    run starts.
+    Rows before the first chunk boundary are cut into smaller leaves. There are as many of them as
+    there are leaves between two chunk boundaries, so that subtrees of leaves end at chunk
+    boundaries wherever a run starts.
 
     Examples
     --------
@@ -92,16 +95,16 @@ class LeafBoundaries:
     [0, 5, 10, 26, 42, 50]
     """
 
-    #: Rows of a leaf.
+    #: Number of rows in a leaf.
     size: int
-    #: Number of rows at the start that are cut into smaller leaves.
+    #: Number of rows at the start of the run that are cut into smaller leaves.
     head: int = 0
-    #: Number of the smaller leaves; 0 if the first leaf includes these rows because they are few.
+    #: Number of these smaller leaves; 0 if the rows are few and belong to the first leaf.
     n_head: int = 0
 
     @classmethod
     def between(cls, borders: Borders, size: int) -> Self:
-        """Make leaves of a size that times a power of two is a multiple of the borders' period."""
+        """Create leaves; `size` times a power of two must be a multiple of the borders' period."""
         if not borders.head:
             return cls(size)
         wanted = max(1, borders.period // size)
@@ -109,13 +112,13 @@ class LeafBoundaries:
         return cls(size, head, wanted if head >= wanted else 0)
 
     def begin(self, number: int) -> int:
-        """Get the first row of a leaf."""
+        """Return the first row of a leaf."""
         if number < self.n_head:
             return number * self.head // self.n_head
         return self.head + (number - self.n_head) * self.size if number else 0
 
     def number(self, row: int) -> int:
-        """Find the leaf of a row."""
+        """Return the number of the leaf that contains a row."""
         if self.n_head and row < self.head:
             return ((row + 1) * self.n_head - 1) // self.head
         return max(0, (row - self.head) // self.size + self.n_head)
@@ -133,10 +136,11 @@ def choose_frames(
     step: int | None,
     frames: Sequence[int] | np.ndarray | None,
 ) -> np.ndarray:
-    """Resolve a slice, integers or booleans to frame numbers: int64.
+    """Convert a slice, integers or booleans to frame numbers, int64.
 
-    Raises `TypeError` for a bound that is not an integer, `IndexError` for a frame that does not
-    exist, and `ValueError` if no frame is selected, both ways are used, or the step is 0.
+    Raises `TypeError` for a bound that is not an integer, and `IndexError` for a frame that does
+    not exist. Raises `ValueError` if no frame is selected, the step is 0, or both `frames` and a
+    slice are given.
     """
     if frames is None:
         numbers = np.arange(n_frames)[slice_of(start, stop, step)]
@@ -150,9 +154,9 @@ def choose_frames(
 
 
 def numbers_of(chosen: object, n: int, thing: str) -> np.ndarray:
-    """Resolve integers or booleans to indices of `n` frames or atoms, as NumPy does.
+    """Convert integers or booleans to indices of `n` frames or atoms, as NumPy does.
 
-    Raises `IndexError` for an index that does not exist, and `ValueError` for another type or for a
+    Raises `IndexError` for an index that does not exist, and `ValueError` for another type or a
     wrong number of booleans.
     """
     numbers = np.asarray(chosen)
@@ -183,30 +187,31 @@ class Plan:
     #: Number of frames in a block: a leaf times a power of two. The first blocks of a run may be
     #: smaller.
     block_frames: int
-    #: Maximum number of blocks that read the same chunk. It exceeds 1 if memory cannot hold a
-    #: chunk, or as many frames of a chunk as a leaf would need.
+    #: Maximum number of blocks that read the same chunk. It exceeds 1 if memory cannot store a
+    #: chunk,
+    #: or cannot store as many frames of a chunk as a leaf would need.
     chunk_reads: int = 1
 
     @property
     def leaf_frames(self) -> int:
-        """Frames in a leaf."""
+        """Number of frames in a leaf."""
         return self.leaves.size
 
     def __len__(self) -> int:
         return self.number(len(self.frames) - 1) + 1
 
     def number(self, row: int) -> int:
-        """Find the block of a row."""
+        """Return the number of the block that contains a row."""
         return self.leaves.number(row) * self.leaf_frames // self.block_frames
 
     def rows(self, number: int) -> slice:
-        """Rows of a block in the frames of the run."""
+        """Return the rows of a block in the run."""
         n_leaves = self.block_frames // self.leaf_frames
         first, stop = (self.leaves.begin(k * n_leaves) for k in (number, number + 1))
         return slice(first, min(stop, len(self.frames)))
 
     def blocks(self) -> Iterator[slice]:
-        """Rows of every block, in order."""
+        """Yield the rows of every block, in order."""
         return map(self.rows, range(len(self)))
 
 
@@ -222,31 +227,31 @@ def make_plan(
     frames_together: int = 1,
     n_halo: int = 0,
 ) -> Plan:
-    """Choose the size of leaves and blocks.
+    """Choose the size of leaves and blocks for a run.
 
-    The leaves depend only on `n_atoms`, the first frame, the step, `chunk_frames` and
+    Leaves depend only on `n_atoms`, the first frame, the step, `chunk_frames` and
     `frames_together`.
 
     Parameters
     ----------
     frames : numpy.ndarray of int64, shape (n_frames,)
-        Frame numbers to be analysed.
+        Frame numbers to analyse.
     n_atoms : int
         Number of atoms of the system.
     n_wanted : int
-        Number of atoms to be decoded.
+        Number of atoms to decode.
     frame_bytes : float
-        Approximate number of bytes to be read per frame.
+        Approximate number of bytes to read per frame.
     n_workers : float
-        Number of workers that share the blocks. It may be a fraction: a worker may process several
-        trajectories.
+        Number of workers that share the blocks. A fraction is allowed, since a worker may process
+        several trajectories.
     block_frames : int, optional
         Number of frames in a block, rounded up to a leaf times a power of two. By default each
-        worker gets 16 blocks or more, and a block holds at most 16 MiB, read and decoded.
+        worker gets at least 16 blocks, and a block has at most 16 MiB, read and decoded.
     chunk_frames : int
         Number of frames that the file stores as one chunk, counted from its first frame. Blocks end
-        at chunk boundaries if the chosen frames allow it, memory suffices, and each worker gets a
-        block.
+        at chunk boundaries if the chosen frames and the memory allow it and each worker still gets
+        a block.
     frames_together : int
         Number of consecutive frames of the run that one block must contain.
     n_halo : int
@@ -266,10 +271,10 @@ def make_plan(
     size = leaf = _leaf(n_atoms, borders.period, frames_together)
     while size % frames_together:
         size *= 2
-    # `whole` is not a power of two times `size` if a leaf of whole chunks would be too large.
+    # If a leaf of whole chunks would be too large, `whole` is not a power of two times `size`.
     whole, held = lcm(size, borders.period), LARGEST_BLOCK_BYTES / max(12 * n_wanted, 1)
     parted = (whole // size).bit_count() > 1
-    # Groups of frames that a writer requires are counted from the first frame of the run.
+    # A writer may require groups of frames, which are counted from the first frame of the run.
     followed = not parted and frames_together == 1
     leaves = LeafBoundaries.between(borders, leaf) if followed else LeafBoundaries(leaf)
     if block_frames is not None:
@@ -287,21 +292,21 @@ def make_plan(
 
 
 def _reads(borders: Borders, size: int, leaves: LeafBoundaries) -> int:
-    """Return the maximum number of blocks of a size that have frames of the same chunk."""
+    """Return the maximum number of blocks that contain frames of the same chunk."""
     apart = gcd(borders.rows, size) if borders.rows == borders.period else 1
     before = 0 if leaves.head else borders.head % apart
     return 1 + -(-(borders.rows - apart + before) // size)
 
 
 def _doubled(size: int, *, until: int) -> int:
-    """Double a size until it reaches a minimum."""
+    """Double a size until it is at least `until`."""
     while size < until:
         size *= 2
     return size
 
 
 def _leaf(n_atoms: int, chunk: int, together: int) -> int:
-    """Choose the rows of a leaf: rows times a power of two are the rows that must stay together."""
+    """Choose the leaf size: times a power of two, it equals the rows that must stay together."""
     frame = 12 * max(n_atoms, 1)
     for whole in (lcm(chunk, together), together):
         leaf = whole // (whole & -whole)
@@ -313,9 +318,9 @@ def _leaf(n_atoms: int, chunk: int, together: int) -> int:
 
 
 def balanced_slices(n_frames: int, size: int, rank: int) -> slice:
-    """Return the frames of one rank where frames are divided into adjacent shares of equal size.
+    """Return the frames of one rank if frames are divided into contiguous shares of equal size.
 
-    Sizes of shares differ by at most one frame, and larger shares come first, as in
+    Shares differ by at most one frame, and larger shares come first, as in
     ``make_balanced_slices`` of PMDA and of Jakupovic & Beckstein (2021).
 
     Parameters
@@ -331,12 +336,12 @@ def balanced_slices(n_frames: int, size: int, rank: int) -> slice:
     -------
     slice
         Frames of this rank, from ``start`` to ``stop``; empty if there are fewer frames than ranks
-        and none is left for this one.
+        and this rank gets none.
 
     Raises
     ------
     ValueError
-        An argument is not a whole number, or out of range.
+        An argument is not a whole number, or is out of range.
 
     Examples
     --------

@@ -13,44 +13,45 @@ from paceline.contract.transform_interface import Transform
 
 @dataclass(frozen=True)
 class RunContext:
-    """Options of a run that change what an analysis sees."""
+    """Options of a run that change the frames or positions that an analysis receives."""
 
-    #: Transformations, in this order.
+    #: Transformations, in order of application.
     transforms: Sequence[Transform] = ()
-    #: True if unreadable frames are left out.
+    #: True if unreadable frames are skipped.
     skip_damaged: bool = False
 
 
 @dataclass(frozen=True)
 class RunInfo:
-    """Facts about the frames of a run; the engine replaces it as more facts become known."""
+    """Facts about the frames of a run; the engine replaces the object as it learns more facts."""
 
     #: Frame numbers, int64, shape (n_frames,).
     frames: np.ndarray
-    #: Files, transformations, and warnings about them.
+    #: Description of files and transformations, with warnings about them.
     provenance: dict[str, Any]
-    #: Times of the frames, ps, float64, shape (n_frames,); NaN for frames that were left out. None
-    #: before a pass has read the frames.
+    #: Times of the frames, ps, float64, shape (n_frames,); NaN for skipped frames. None until a
+    #: pass
+    #: has read the frames.
     times: Any = None
-    #: Number of each frame that was left out so far, and the reason.
+    #: Number of each frame skipped so far, with the reason.
     damaged: list[tuple[int, str]] = field(default_factory=list)
-    #: None until the run has ended.
+    #: Timings of the run; None until the run has ended.
     timings: Any = None
 
     def with_warnings(self, warnings: Sequence[str]) -> "RunInfo":
-        """Make a copy with additional warnings in its provenance."""
+        """Copy the facts and add warnings to the provenance."""
         said = {"warnings": "; ".join(warnings)} if warnings else {}
         return replace(self, provenance=self.provenance | said)
 
 
-#: Facts about an analysis that was not run.
+#: `RunInfo` of an analysis that has not been run.
 NO_RUN: Any = RunInfo(None, None, damaged=None)  # type: ignore[arg-type]
-#: Attributes that an analysis has after a run.
+#: Names of the attributes that a run sets on an analysis.
 RUN_ATTRIBUTES = tuple(one.name for one in fields(RunInfo))
 
 
 def describe_atoms(atomgroup: Atoms) -> str:
-    """Describe atoms in one line: their number, and their indices as few ranges.
+    """Describe atoms in one line: their number, and their indices as ranges.
 
     Examples
     --------
@@ -67,7 +68,7 @@ def describe_atoms(atomgroup: Atoms) -> str:
 
 
 def describe_frames(frames: np.ndarray, times: np.ndarray | None = None) -> str:
-    """Describe frames in one line: their number, first and last, and their times, ps, if known.
+    """Describe frames in one line: number, first and last frame, and times, ps, if known.
 
     Examples
     --------
@@ -89,7 +90,7 @@ def describe_frames(frames: np.ndarray, times: np.ndarray | None = None) -> str:
 
 
 def describe_times(times: np.ndarray) -> str:
-    """Describe times, ps, by the earliest and the latest; NaN is left out.
+    """Describe times, ps, by the earliest and the latest time; NaN is ignored.
 
     Examples
     --------
@@ -107,6 +108,6 @@ def describe_times(times: np.ndarray) -> str:
 
 
 def _ordinal(number: int) -> str:
-    """Write a number in a row, as "2nd"."""
+    """Return an ordinal number, such as "2nd"."""
     ends = {1: "st", 2: "nd", 3: "rd"}
     return f"{number}{'th' if number % 100 // 10 == 1 else ends.get(number % 10, 'th')}"

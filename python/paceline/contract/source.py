@@ -1,8 +1,8 @@
 """Trajectory files: how files are opened, which data a worker receives, and how a worker reads.
 
-A file in the calling process (`TrajectoryFile`) gives a `FileSpec`, plain data that can be pickled.
-In a worker, a `FileSpec` opens a `FileReader`. `FrameSource` and `FrameReader` are the equivalents
-for a trajectory, which may consist of several files.
+In the calling process, a `TrajectoryFile` creates a `FileSpec`: plain data that can be pickled. In
+a worker, the `FileSpec` opens a `FileReader`. `FrameSource` and `FrameReader` have the same roles
+for a whole trajectory, which may consist of several files.
 """
 
 import time
@@ -19,20 +19,20 @@ import numpy as np
 from paceline import _core
 from paceline.block import FrameBuffer, field_bits
 
-#: Formats of the compiled module by name, with their file name extensions and abilities.
+#: Formats of the compiled module by name, with their file name extensions and capabilities.
 FORMATS = {format.name: format for format in _core.formats()}
 
-#: Key of the warning that times of frames are not known.
+#: Key of the warning that the times of frames are unknown.
 UNKNOWN_TIMES = "times not known"
-#: Advice for that warning.
+#: Advice in that warning.
 TIMES_REMEDY = "give dt= (--dt)"
 
 #: Maximum number of files that one reader keeps open.
 OPEN_FILES = 2
-#: Maximum number of readers of a process that have files open.
+#: Maximum number of readers in a process that keep files open.
 OPEN_READERS = 16
 
-#: Readers that have files open, ordered by their last use.
+#: Readers with open files, least recently used first.
 _open_readers: "OrderedDict[int, weakref.ref[ClosesFiles]]" = OrderedDict()
 
 
@@ -48,14 +48,14 @@ class Extents:
     offsets: np.ndarray
     sizes: np.ndarray
     #: Part of the file's own index for each run of frames in one file; None if offsets and sizes
-    #: are enough.
+    #: suffice.
     slices: tuple[Any, ...]
 
     def __len__(self) -> int:
         return len(self.frames)
 
     def parts(self) -> Iterator[tuple[int, slice, "Extents"]]:
-        """Split into runs of frames in one file: file index, rows, and extents."""
+        """Split into runs of frames from one file; yield file index, rows and extents."""
         for (file, rows), index in zip(runs_by_file(self.files), self.slices, strict=True):
             files, frames = self.files[rows], self.frames[rows]
             offsets, sizes = self.offsets[rows], self.sizes[rows]
@@ -63,7 +63,7 @@ class Extents:
 
 
 def runs_by_file(files: np.ndarray) -> Iterator[tuple[int, slice]]:
-    """Split rows into runs of one file, given the file index of each row: (file, rows)."""
+    """Split rows into runs of the same file, given each row's file index; yield (file, rows)."""
     borders = np.flatnonzero(np.diff(files)) + 1
     for first, stop in pairwise([0, *borders.tolist(), len(files)]):
         if stop > first:
@@ -71,43 +71,43 @@ def runs_by_file(files: np.ndarray) -> Iterator[tuple[int, slice]]:
 
 
 def unknown_times(doubt: str) -> str:
-    """Make the sentence that says that times are not known, why, and what to do."""
+    """Return the warning that times are not known, with the reason and advice."""
     return f"the times of frames are not known: {doubt}; {TIMES_REMEDY}"
 
 
 class FrameInterval(float):
-    """Time between frames, ps, also for files that store step numbers: `--dt` of the commands."""
+    """Time between frames, ps, even for files that store step numbers: `--dt` of the commands."""
 
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """Times of frames: those of the file, or those that the user has set instead."""
+    """Times of frames: those of the file, or times that the user has set instead."""
 
-    #: Number of the first frame in the calculation of times.
+    #: Number from which frames are counted when times are computed from frame numbers.
     first: float = 0.0
-    #: Time between frames, ps, which replaces the times of the file.
+    #: Time between frames, ps, which replaces the times in the file; None to keep them.
     dt: float | None = None
-    #: Time that is added to all times, ps.
+    #: Time added to all times, ps.
     offset: float = 0.0
-    #: True if `dt` is the time between the steps that the file stores.
+    #: True if `dt` is the time between the simulation steps that the file stores.
     per_step: bool = False
-    #: Reason why times are not known; None if they are known.
+    #: Reason why times are unknown; None if they are known.
     doubt: str | None = None
 
     def __call__(self, frames: Any, times: Any, steps: Any) -> Any:
-        """Compute times of frames, ps, from those in the file and steps: arrays or numbers."""
+        """Compute times, ps, from frame numbers, stored times and steps: arrays or scalars."""
         if self.dt is not None:
             times = (steps if self.per_step else frames + self.first) * self.dt
         return times + self.offset if self.offset else times
 
 
-#: Cost of reading: nanoseconds of reading and of decoding, bytes, calls; and the unreadable rows,
-#: each with the reason.
+#: Cost of reading: nanoseconds spent reading, nanoseconds spent decoding, bytes, calls; then the
+#: unreadable rows, each with the reason.
 FileReadStats = tuple[int, int, int, int, list[tuple[int, str]]]
 
 
 class FileReader(Protocol):
-    """A file that is open in a worker."""
+    """Open trajectory file in a worker."""
 
     def read_ahead(self, extents: Extents) -> None:
         """Prefetch the bytes of frames that will be read soon."""
@@ -115,11 +115,11 @@ class FileReader(Protocol):
     def read(
         self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
     ) -> FileReadStats:
-        """Read frames into arrays; with `skip`, leave out unreadable frames."""
+        """Read frames into arrays; with `skip`, skip unreadable frames."""
 
 
 class FileSpec(Protocol):
-    """Description of a file for workers; it can be pickled."""
+    """Picklable description of a file, from which a worker opens it."""
 
     @property
     def path(self) -> str:
@@ -145,26 +145,26 @@ class ReadStats(NamedTuple):
 
 @dataclass(frozen=True)
 class FrameSource:
-    """Description of a trajectory for workers: plain data that can be pickled."""
+    """Picklable description of a trajectory, from which a worker opens it."""
 
     #: Files in the order of the trajectory.
     files: Sequence[FileSpec]
-    #: Atoms to be decoded, int64, increasing; None for all.
+    #: Atoms to decode, int64, increasing; None for all.
     atoms: np.ndarray | None
     #: Number of decoded atoms.
     n_wanted: int
-    #: Fields to be decoded, out of `paceline.block.FIELDS`.
+    #: Fields to decode, a subset of `paceline.block.FIELDS`.
     fields: Sequence[str]
-    #: Fields that every frame must hold; other fields are NaN in frames that lack them.
+    #: Fields that every frame must contain. Other fields are NaN in frames that lack them.
     required: Sequence[str]
     time_axis: TimeAxis
-    #: Cell of all frames that a script has set because the files have none, Å and degrees.
+    #: Cell that a script has set for all frames because the files have none, Å and degrees.
     cell: np.ndarray | None = None
-    #: Number of all atoms in a frame.
+    #: Number of atoms in a frame of the file.
     n_atoms: int = 0
 
     def open(self) -> "FrameReader":
-        """Make a reader; it opens each file when a block first needs it."""
+        """Create a reader, which opens a file when a block first needs it."""
         return FrameReader(self)
 
     @property
@@ -173,12 +173,12 @@ class FrameSource:
         return 12 * max(1, self.n_wanted) * max(1, len(self.fields))
 
     def name_of(self, extents: Extents, row: int) -> str:
-        """Name a frame in messages: its file, and its number in the file."""
+        """Identify a frame in messages by its file and its frame number in the file."""
         return f"{self.files[extents.files[row]].path}: frame {extents.frames[row]}"
 
 
 class FrameReader:
-    """Trajectory reader of a worker; it keeps the most recently used files open."""
+    """Trajectory reader of a worker, which keeps the most recently used files open."""
 
     def __init__(self, source: FrameSource):
         self._source = source
@@ -187,7 +187,7 @@ class FrameReader:
         self._open: OrderedDict[int, FileReader] = OrderedDict()
 
     def file_reader(self, file: int) -> FileReader:
-        """Return the reader of one file, opened if necessary."""
+        """Return the reader of a file; open the file if necessary."""
         reader = self._open.pop(file, None)
         if reader is None:
             while len(self._open) >= OPEN_FILES:
@@ -197,18 +197,19 @@ class FrameReader:
         return reader
 
     def close_files(self) -> None:
-        """Close all files; the reader opens a file again when it is needed."""
+        """Close all files; a later read opens them again."""
         self._open.clear()
 
     def read_ahead(self, extents: Extents) -> None:
         """Prefetch the bytes of frames that will be read soon, in files that are open."""
         for file, _, part in extents.parts():
-            # Opening a file for this is too expensive; another worker may read it.
+            # Opening a file only to prefetch is too expensive, and another worker may read that
+            # file.
             if file in self._open:
                 self._open[file].read_ahead(part)
 
     def read(self, extents: Extents, decoded: FrameBuffer, *, skip: bool) -> ReadStats:
-        """Read frames into arrays; with `skip`, leave out unreadable frames."""
+        """Read frames into arrays; with `skip`, skip unreadable frames."""
         sums = np.zeros(5, dtype=np.int64)
         damaged: list[tuple[int, str]] = []
         for file, rows, part in extents.parts():
@@ -225,14 +226,14 @@ class FrameReader:
 
 
 class ClosesFiles(Protocol):
-    """Reader that can close its files and open them again."""
+    """Reader that can close its files and reopen them."""
 
     def close_files(self) -> None:
-        """Close all files; the reader opens a file again when it is needed."""
+        """Close all files; a later read opens them again."""
 
 
 def limit_open_files(reader: ClosesFiles) -> None:
-    """Close the files of the readers that were idle longest, before another reader reads."""
+    """Close the files of the least recently used readers before `reader` reads."""
     _open_readers.pop(id(reader), None)
     _open_readers[id(reader)] = weakref.ref(reader)
     while len(_open_readers) > OPEN_READERS:
@@ -242,7 +243,7 @@ def limit_open_files(reader: ClosesFiles) -> None:
 
 
 class TrajectoryFile(Protocol):
-    """Trajectory file and its index; the file was opened once, and is closed."""
+    """Trajectory file with its index; it was opened once for indexing, and is closed again."""
 
     @property
     def path(self) -> str:
@@ -254,7 +255,7 @@ class TrajectoryFile(Protocol):
 
     @property
     def n_atoms(self) -> int:
-        """Number of atoms of each frame; that of the first frame if the number varies."""
+        """Number of atoms in each frame; if the number varies, that of the first frame."""
 
     @property
     def varying(self) -> str | None:
@@ -265,7 +266,7 @@ class TrajectoryFile(Protocol):
         """Number of atoms of each frame, uint32, 0 if unknown; None if the number is constant."""
 
     def spec_of(self, frame: int) -> tuple[FileSpec, int]:
-        """Return the description of one frame for a worker, and its number of atoms."""
+        """Return the description of one frame for a worker, and the frame's number of atoms."""
 
     @property
     def n_frames(self) -> int:
@@ -273,7 +274,7 @@ class TrajectoryFile(Protocol):
 
     @property
     def fields(self) -> int:
-        """Bits of the fields that frames may hold."""
+        """Bits of the fields that frames may contain."""
 
     @property
     def size(self) -> int:
@@ -289,7 +290,7 @@ class TrajectoryFile(Protocol):
 
     @property
     def samples(self) -> bytes:
-        """Fingerprint and digests of samples, by which workers verify the file."""
+        """Fingerprint and digests of samples, with which workers verify the file."""
 
     @property
     def notes(self) -> list[str]:
@@ -301,35 +302,35 @@ class TrajectoryFile(Protocol):
 
     @property
     def index_file(self) -> Path | None:
-        """File in which the index is saved; None if it is not saved."""
+        """Path of the saved index; None if the index is not saved."""
 
     @property
     def index_origin(self) -> str:
-        """How the index was made."""
+        """Text that says how the index was obtained."""
 
     @property
     def dt(self) -> float | None:
-        """Time between frames in the header, ps; None if each frame has its own time."""
+        """Time between frames from the header, ps; None if each frame stores its own time."""
 
     @property
     def first(self) -> float:
-        """Number of the first frame, if times are computed from frame numbers."""
+        """Number from which frames are counted, if times are computed from frame numbers."""
 
     @property
     def time_doubt(self) -> str | None:
-        """Reason why times of frames are not known; None if they are known."""
+        """Reason why the times of frames are unknown; None if they are known."""
 
     @property
     def frames_counted(self) -> bool:
-        """True if the file has no times, and times are computed from frame numbers."""
+        """True if the file stores no times, so that they are computed from frame numbers."""
 
     @property
     def traffic(self) -> tuple[int, int] | None:
-        """Number of bytes and calls of opening the file; None if unknown."""
+        """Bytes read and calls made when the file was opened; None if unknown."""
 
     @property
     def traits(self) -> list[tuple[str, str]]:
-        """Names and values that must agree between files whose frames form one trajectory."""
+        """Properties (name, value) that must agree between the files of one trajectory."""
 
     @property
     def spec(self) -> FileSpec:
@@ -337,27 +338,27 @@ class TrajectoryFile(Protocol):
 
     @property
     def chunk_frames(self) -> int:
-        """Number of adjacent frames that are stored as one chunk, and read together."""
+        """Number of adjacent frames that are stored as one chunk and read together."""
 
     def extents(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Offsets and sizes of frames, bytes."""
+        """Return the byte offsets and sizes of frames."""
 
     def slice_of(self, frames: np.ndarray) -> object:
         """Return the part of the file's index that workers need; None if extents suffice."""
 
     def times(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the time (ps) and step of every frame."""
+        """Return the times (ps) and steps of all frames."""
 
     def head(self, first: int, n_frames: int) -> bytes:
-        """Return the header of a file of these frames, if frames can be copied as bytes."""
+        """Return the file header for a copy of these frames, if frames can be copied as bytes."""
 
     def verify(self) -> None:
-        """Raise `FileChangedError` if the file at this path is not the one that was opened."""
+        """Raise `FileChangedError` if the file at this path has changed since it was opened."""
 
 
 @dataclass(frozen=True)
 class IndexedFileSpec:
-    """Description for workers of a file whose frames are stored one after another."""
+    """Description, for workers, of a file that stores its frames one after another."""
 
     path: str
     #: Encoding parameters of the file's frames.
@@ -366,15 +367,15 @@ class IndexedFileSpec:
     samples: bytes
 
     def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
-        """Open the file; the reader compares the bytes that it reads with samples around them."""
+        """Open the file; the reader verifies the bytes that it reads against `samples`."""
         return _core.Reader(self.path, self.layout, self.samples, atoms=atoms, fields=fields)
 
 
 class IndexedFile(_core.Trajectory):
-    """File of a format of the compiled module, with its index: a `TrajectoryFile`.
+    """File in a format of the compiled module, with its index: a `TrajectoryFile`.
 
-    Raises `UnsupportedError` for an unrecognised format, and `DamagedFileError` if the first frame
-    or the header is damaged.
+    Raises `UnsupportedError` for an unrecognised format, and `DamagedFileError` if the header or
+    the first frame is damaged.
     """
 
     chunk_frames = 1
@@ -395,17 +396,17 @@ class IndexedFile(_core.Trajectory):
         return self.size / self.n_frames
 
     def slice_of(self, frames: np.ndarray) -> None:
-        """Return None: offsets and sizes are enough."""
+        """Return None, because offsets and sizes suffice."""
 
 
 def extents_in(number: int, file: TrajectoryFile, frames: np.ndarray) -> Extents:
-    """Return the extents of frames (uint64) of one file, the `number`-th of its trajectory."""
+    """Return the extents of frames (uint64) of one file: file `number` of the trajectory."""
     slices = (file.slice_of(frames),)
     return Extents(np.full(len(frames), number), frames, *file.extents(frames), slices)
 
 
 def time_axis_of(files: Sequence[TrajectoryFile], dt: float | None = None) -> TimeAxis:
-    """Make the time axis of a trajectory of these files, with the user's `dt`, ps.
+    """Create the time axis of a trajectory from its files and the user's `dt`, ps.
 
     For LAMMPS dumps, `dt` is the time between steps, as in MDAnalysis, unless it is a
     `FrameInterval`.

@@ -1,13 +1,13 @@
-"""Units of time of simulations, and the one in which times are easy to read."""
+"""Units of time, and the choice of a readable unit."""
 
-#: Picoseconds in a unit.
+#: Picoseconds per unit.
 TIME_UNITS = {"fs": 1e-3, "ps": 1.0, "ns": 1e3, "us": 1e6, "µs": 1e6, "ms": 1e9, "s": 1e12}
-#: Longest time, ps, that is written in a unit.
+#: Longest time for which each unit is used, ps.
 UNITS_BY_LENGTH = ((0.5, "fs"), (5e3, "ps"), (5e6, "ns"), (5e9, "µs"))
 
 
 def readable_unit(longest: float) -> str:
-    """Choose the unit in which times up to the longest (ps) are easy to read.
+    """Choose the unit in which times up to `longest` (ps) are easy to read.
 
     Examples
     --------

@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     from paceline.contract.atoms import System
 
 #: Row with bonds that are longer than half the cell: row, number of such bonds, atoms of the
-#: longest bond, and its length in Å.
+#: longest
+#: bond, and the length of the longest bond, Å.
 LongBondsOfRow = tuple[int, int, Any, float]
 
 
@@ -26,20 +27,20 @@ class WorkerTransform:
     ) -> list[tuple[int, str]]:
         """Transform a block in place; return the rows that failed, each with the reason.
 
-        `cells` are the cells of a `FrameBuffer`. `vectors` are the velocities and forces, which are
-        rotated with the positions.
+        `cells` are the cells of a `FrameBuffer`. `vectors` are velocities and forces, to which
+        rotations of the positions are applied too.
         """
         raise NotImplementedError
 
     def apply_noting(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> tuple[list[tuple[int, str]], list[LongBondsOfRow]]:
-        """Transform as `apply` does; also return the rows whose bonds are too long afterwards."""
+        """Transform as `apply` does; also return the rows that still have too long bonds."""
         return self.apply(positions, cells, vectors), []
 
 
 class Follower(Protocol):
-    """Transforms blocks in the order of frames, from the first frame of a trajectory on."""
+    """Transforms blocks in frame order, starting from the first frame of a trajectory."""
 
     @property
     def changes(self) -> np.ndarray:
@@ -52,10 +53,10 @@ class Follower(Protocol):
         cells: np.ndarray,
         state: np.ndarray | None = None,
     ) -> list[tuple[int, str]] | None:
-        """Transform block `number` in place, starting from the state after the block before it.
+        """Transform block `number` in place, starting from the state after the previous block.
 
-        Each thread may transform one block at a time. `state` receives the state in the first frame
-        of the block. Returns the rows that failed, each with the reason; None after `close`.
+        Each thread may transform one block at a time. `state` is filled with the state in the
+        block's first frame. Returns the rows that failed, each with the reason; None after `close`.
         """
 
     def close(self) -> None:
@@ -63,10 +64,10 @@ class Follower(Protocol):
 
 
 class TransformScan(Protocol):
-    """Worker part of the pass that finds states; partial results hold changes of some frames."""
+    """Worker part of the pass that finds states; a partial result stores changes of the state."""
 
     def compute(self, block: Block) -> Any:
-        """Compute the partial result of adjacent frames; it is called for an empty set, too."""
+        """Compute the partial result of adjacent frames. The set of frames may be empty."""
 
     def merge(self, left: Any, right: Any) -> Any:
         """Merge the partial results of two adjacent ranges of frames."""
@@ -74,18 +75,19 @@ class TransformScan(Protocol):
     def states(self, merged: Any) -> tuple[np.ndarray, np.ndarray]:
         """Compute the states of frames from the partial result of all frames.
 
-        The array has the shape (n_states, …). Also returns the frames whose cell differs by more
-        than half from the cell of the previous frame.
+        Returns the states, shape (n_states, …), and the frames whose cell differs by more than half
+        from the cell of the previous frame.
         """
 
 
 class WorkerScan(WorkerTransform):
-    """Worker part of a transformation that follows atoms from frame to frame.
+    """Worker part of a transformation that tracks atoms from frame to frame.
 
     A first pass over all frames of the trajectory finds the initial state of each block (`apply`,
     `scan_of`). In the next pass, each block starts from its initial state (`apply_from`). States
-    must merge exactly. `apply` changes nothing, and returns the rows that cannot be followed. If
-    one process has all frames, it transforms the blocks in order instead (`follower`).
+    must merge exactly. In the first pass, `apply` changes nothing, and returns the rows in which
+    atoms cannot be tracked. If one process has all frames, it transforms the blocks in order
+    instead (`follower`).
     """
 
     scans = True
@@ -102,19 +104,19 @@ class WorkerScan(WorkerTransform):
         raise NotImplementedError
 
     def follower(self, skip_damaged: bool) -> Follower:
-        """Make the object that transforms blocks in order.
+        """Create the object that transforms blocks in frame order.
 
-        With `skip_damaged`, rows that cannot be followed are left out. Otherwise the first of them
-        ends the run.
+        With `skip_damaged`, rows in which atoms cannot be tracked are skipped. Otherwise the first
+        such row ends the run.
         """
         raise NotImplementedError
 
     def no_states(self, n: int) -> np.ndarray:
-        """Return the states of `n` frames without any change, shape (n, …)."""
+        """Return `n` initial states (no change from the first frame), shape (n, …)."""
         raise NotImplementedError
 
     def scan_of(self, frames: np.ndarray) -> TransformScan:
-        """Make the worker part of the first pass, given the frames whose states are needed."""
+        """Create the worker part of the first pass, given the frames whose states are needed."""
         raise NotImplementedError
 
 
@@ -123,9 +125,9 @@ class Transform:
 
     #: True if `prepare` makes a `WorkerScan`.
     scans: ClassVar[bool] = False
-    #: True if the transformation makes molecules whole (`made_whole`).
+    #: True if the transformation makes molecules whole (see `made_whole`).
     makes_whole: ClassVar[bool] = False
-    #: True if atoms of one molecule may end up in different periodic images.
+    #: True if the transformation may put atoms of one molecule into different periodic images.
     breaks: ClassVar[bool] = False
 
     @property
@@ -134,15 +136,15 @@ class Transform:
         return False
 
     def made_whole(self, universe: "System") -> np.ndarray:
-        """Find the atoms of the molecules that the transformation makes whole: indices."""
+        """Return the indices of atoms in molecules that the transformation makes whole."""
         raise NotImplementedError
 
     def whole_atoms(self, universe: "System") -> np.ndarray | None:
-        """Find the atoms whose molecules must be whole beforehand: indices, or None."""
+        """Return the indices of atoms whose molecules must be whole beforehand, or None."""
         return None
 
     def atoms(self, wanted: np.ndarray, universe: "System") -> np.ndarray:
-        """Find the atoms that must be decoded to transform the atoms `wanted`.
+        """Return the atoms that must be decoded in order to transform the atoms `wanted`.
 
         Parameters
         ----------
@@ -154,31 +156,31 @@ class Transform:
         Returns
         -------
         numpy.ndarray of int64, shape (n_atoms,)
-            Indices, increasing; they include `wanted`.
+            Indices, increasing, including `wanted`.
         """
         raise NotImplementedError
 
     def prepare(
         self, atoms: np.ndarray, universe: "System", before: Sequence[WorkerTransform]
     ) -> WorkerTransform:
-        """Make the worker part.
+        """Create the worker part.
 
         Parameters
         ----------
         atoms : numpy.ndarray of int64, shape (n_atoms,)
-            Indices of all atoms that are decoded, increasing.
+            Indices of all decoded atoms, increasing.
         universe : Universe
             The system.
         before : sequence of WorkerTransform
-            Transformations that are applied before this one.
+            Transformations applied before this one.
 
         Returns
         -------
         WorkerTransform
-            Worker part; it holds no MDAnalysis object.
+            Worker part, without MDAnalysis objects.
         """
         raise NotImplementedError
 
     def parameters(self) -> str:
-        """Describe the call in one line, for the record that is saved with results."""
+        """Describe the transformation's call in one line, for the record saved with results."""
         raise NotImplementedError
