@@ -238,7 +238,7 @@ def test_what_cannot_be_sent_back_is_reported(dask_client, atoms):
 
 def test_another_version_on_the_workers_is_refused(dask_client, atoms, monkeypatch):
     monkeypatch.setattr(dask_backend.SharedJob.__init__, "__defaults__", ("0.0.1",))
-    with pytest.raises(WorkerError, match=r"has paceline .*, the run was started by 0\.0\.1"):
+    with pytest.raises(WorkerError, match=r"has paceline .*, but the run was started by 0\.0\.1"):
         RMSD(atoms).run(backend=dask_client)
 
 
@@ -246,8 +246,8 @@ def test_another_version_on_the_workers_is_refused(dask_client, atoms, monkeypat
     ("error", "n_tries", "advice"),
     [
         (ModuleNotFoundError("No module named 'paceline'"), 1, "install paceline .* there$"),
-        (Exception("No module named 'numpy'"), 1, "install what is missing there$"),
-        (KeyError("tcp://10.0.0.1:40"), 3, "perhaps workers ended meanwhile, or have another"),
+        (Exception("No module named 'numpy'"), 1, "install the missing module there$"),
+        (KeyError("tcp://10.0.0.1:40"), 3, "perhaps workers have ended, or have another"),
     ],
 )
 def test_what_workers_that_cannot_be_sent_to_lack_is_said_where_it_is_known(error, n_tries, advice):
@@ -269,7 +269,7 @@ def test_what_workers_that_cannot_be_sent_to_lack_is_said_where_it_is_known(erro
 @pytest.mark.parametrize(
     ("happens", "error", "words"),
     [
-        (os.unlink, FileNotFoundError, "worker .*:.* cannot see the file"),
+        (os.unlink, FileNotFoundError, "worker .*:.* cannot find the file"),
         (lambda name: shutil.copy(datafiles.DCD_empty, name), FileChangedError, "part1.dcd"),
     ],
     ids=["unseen", "another"],
@@ -388,9 +388,7 @@ def test_frames_that_kill_their_workers_are_named(mortal, atoms):
         dask_scheduler.allowed_failures = n
 
     mortal.run_on_scheduler(allow, 0)
-    message = (
-        r"workers died again and again that had been given frames \d+ to \d+: perhaps for want"
-    )
+    message = r"workers died repeatedly while they computed frames \d+ to \d+: perhaps they ran out"
     with pytest.raises(WorkerError, match=message):
         paceline.TimeSeries(crash, atoms).run(backend=mortal, block_frames=16)
     mortal.run_on_scheduler(allow, 3)

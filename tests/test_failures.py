@@ -716,7 +716,7 @@ def test_a_result_that_cannot_be_opened_is_not_blamed_on_memory(atoms):
             return Reduction()
 
     with (
-        pytest.warns(PacelineWarning, match="given up: A result has failed to un-serialize"),
+        pytest.warns(PacelineWarning, match="replaced: A result has failed to un-serialize"),
         pytest.raises(WorkerError, match="lost 3 times"),
     ):
         Analysis(atoms).run(backend="processes", n_workers=1, block_frames=98)
@@ -725,7 +725,7 @@ def test_a_result_that_cannot_be_opened_is_not_blamed_on_memory(atoms):
 @pytest.mark.parametrize("backend", ["processes", "ProcessPoolExecutor"])
 def test_a_result_that_cannot_be_sent_is_named(backend, atoms, pool):
     one = paceline.Reduce(lambda block: threading.Lock(), lambda left, right: left, atoms)
-    message = r"what an analysis gave of frames .* cannot be sent: TypeError: cannot pickle"
+    message = r"the result of an analysis for frames .* cannot be sent between processes: TypeError"
     with pytest.raises(WorkerError, match=message):
         one.run(backend=backend if backend == "processes" else pool(backend), n_workers=None)
 

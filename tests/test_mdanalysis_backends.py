@@ -523,7 +523,7 @@ def test_progress_is_pacelines_own(verbose, part, monkeypatch, capsys):
 
 
 def test_options_of_mdanalysis_own_bar_are_refused(part):
-    with pytest.raises(UnsupportedError, match="progressbar_kwargs= is for MDAnalysis's own bar"):
+    with pytest.raises(UnsupportedError, match="progressbar_kwargs= sets MDAnalysis's own bar"):
         Ends(ca(part)).run(backend=Serial(), progressbar_kwargs={"desc": "x"})
 
 

@@ -64,7 +64,10 @@ def open_mpi(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        ("allreduce", "MPI.COMM_WORLD.allreduce would wait for ever: the first of 2 ranks runs"),
+        (
+            "allreduce",
+            "MPI.COMM_WORLD.allreduce would wait for ever: only the first of 2 ranks runs",
+        ),
         ("barrier", "MPI.COMM_WORLD.Barrier would wait for ever"),
         pytest.param("split", "MPI.COMM_WORLD.Split would", marks=pytest.mark.full),
         pytest.param("receive", "MPI.COMM_WORLD.recv would", marks=pytest.mark.full),
@@ -76,7 +79,7 @@ def test_what_would_wait_for_ranks_that_run_no_script_is_refused(module, call, s
     assert (status, out) == (1, "")
     assert said in err
     if "COMM_WORLD" in said:
-        assert "have each run it: python -m paceline --every-rank script.py" in err
+        assert "run it on every rank: python -m paceline --every-rank script.py" in err
 
 
 def test_a_script_that_names_mpi4py_is_refused_what_would_wait():
@@ -349,14 +352,14 @@ def test_the_library_of_an_mpi_without_its_programs_is_refused(adk, tmp_path):
         text=True,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert "mpi4py's MPI (Open MPI v4.1.4) there is the library alone" in done.stderr
+    assert "mpi4py's MPI (Open MPI v4.1.4) is installed without its programs" in done.stderr
     assert done.stderr.endswith("or another MPI: pip install mpich\n")
 
 
 def test_the_mpi_of_another_launcher_is_refused():
     theirs = "OMPI_COMM_WORLD" if "Open MPI" not in library() else "PMI"
     told = {f"{theirs}_SIZE": "3", f"{theirs}_RANK": "0", "MPI_LOCALRANKID": "0"}
-    assert refusal(told).endswith("an mpi4py for the launcher's\n")
+    assert refusal(told).endswith("an mpi4py built for the launcher's MPI\n")
 
 
 def test_steps_of_slurm_whose_ranks_are_alone_are_refused():

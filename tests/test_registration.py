@@ -505,7 +505,7 @@ def test_functions_that_keep_something_see_all_frames_in_order(kept, tmp_path, m
             found = AnalysisFromFunction(function, atoms(mda.Universe(PSF, DCD))).run()
     assert found.results.timeseries.tolist() == [*range(98)]
     assert seen == ([*range(98)] if kept == "a list" else [])
-    why = "changes what it keeps" if kept == "a list" else "keeps a file open"
+    why = "keeps state" if kept == "a list" else "keeps a file open"
     assert why in registration.runs[0][1]
 
 
@@ -522,7 +522,7 @@ def test_functions_that_change_their_arguments_see_all_frames_in_order(monkeypat
     with paceline.register(n_workers=2) as registration:
         group = atoms(mda.Universe(PSF, DCD))
         found += [AnalysisFromFunction(count, group, [], more={}).run()]
-        assert "changes what it keeps" in registration.runs[0][1]
+        assert "keeps state" in registration.runs[0][1]
         found += paceline.run([AnalysisFromFunction(count, group, [], more={}) for _ in range(2)])
     for one in found:
         assert one.results.timeseries.tolist() == [*range(1, 99)]
@@ -555,7 +555,7 @@ def test_a_named_backend_warns_of_functions_that_keep_something(together) -> Non
     one = AnalysisFromFunction(count, atoms(mda.Universe(PSF, DCD)))
     with paceline.register():
         run = functools.partial(paceline.run, [one]) if together else one.run
-        with pytest.warns(PacelineWarning, match="changes what it keeps"):
+        with pytest.warns(PacelineWarning, match="keeps state"):
             run(backend="threads")
 
 

@@ -92,7 +92,9 @@ def test_what_windows_lacks_is_refused_by_name(monkeypatch):
     with pytest.raises(UnsupportedError, match="'mpi' is not supported on Windows: use"):
         launcher.world()
     monkeypatch.setattr(dask_cluster, "WINDOWS", True)
-    with pytest.raises(UnsupportedError, match="'dask' starts no cluster on Windows: start one"):
+    with pytest.raises(
+        UnsupportedError, match="'dask' cannot start a cluster on Windows: start one"
+    ):
         dask_cluster.LocalCluster(1)
 
 

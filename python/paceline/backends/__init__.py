@@ -43,16 +43,16 @@ _BY_NAME: dict[BackendName, Callable[[int | None], Backend]] = {
 
 
 def make_backend(backend: object = None, n_workers: int | None = None) -> Backend:
-    """Make a backend from the argument `backend` of a run.
+    """Create a backend from the argument `backend` of a run.
 
     Parameters
     ----------
     backend : {"threads", "serial", "processes", "dask", "mpi"} or object, optional
         By default "threads", or "mpi" if MPI ranks wait for runs of this rank. A
-        concurrent.futures.Executor, a distributed.Client or a Backend is used as it is.
+        concurrent.futures.Executor, a distributed.Client or a Backend is used unchanged.
     n_workers : int, optional
         Number of workers; by default the CPUs that this process may use. For "mpi", the number
-        of computing threads per rank.
+        of compute threads per rank.
 
     Returns
     -------
@@ -62,7 +62,7 @@ def make_backend(backend: object = None, n_workers: int | None = None) -> Backen
     Raises
     ------
     ValueError
-        The name is unknown, or the backend cannot have this number of workers.
+        The name is unknown, or the backend does not support this number of workers.
     UnsupportedError
         A package that the backend needs is not installed, or a Client is asynchronous.
     WorkerError
@@ -105,6 +105,6 @@ def _serial(n_workers: int | None) -> Serial:
 
 
 def is_client(backend: object) -> "TypeGuard[Client]":
-    """Check for a Client of Dask without importing Dask."""
+    """Check whether an object is a Dask Client, without importing Dask."""
     distributed = sys.modules.get("distributed")
     return distributed is not None and isinstance(backend, distributed.Client)

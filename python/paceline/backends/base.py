@@ -10,7 +10,7 @@ from paceline.performance.record import DuplicateAttempt
 
 
 def worker_count(n_workers: int | None) -> int:
-    """Check a number of workers; by default the CPUs that this process may use.
+    """Check a number of workers; None stands for the number of CPUs that this process may use.
 
     Examples
     --------
@@ -23,7 +23,7 @@ def worker_count(n_workers: int | None) -> int:
 
 
 class CollectiveRun(Protocol):
-    """Processes that called `run` together: one coordinates the run, the others work."""
+    """Processes that called `run` together: one process coordinates the run, the others work."""
 
     #: True for the process that plans, schedules and collects.
     is_coordinator: bool
@@ -33,10 +33,10 @@ class CollectiveRun(Protocol):
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None: ...
 
     def work(self) -> None:
-        """Take part in the coordinator's run."""
+        """Compute blocks for the coordinator's run."""
 
     def broadcast(self, make: Callable[[], Any]) -> Any:
-        """Send the object that the coordinator makes to all processes, and return it."""
+        """Create an object on the coordinator; return it on every process."""
 
 
 class SingleProcessRun:
@@ -48,32 +48,33 @@ class SingleProcessRun:
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Do nothing: no process waits."""
+        """Do nothing: no other process waits."""
 
     def work(self) -> None:
         """Do nothing: there is no other process."""
 
     def broadcast(self, make: Callable[[], Any]) -> Any:
-        """Return the object that the function makes."""
+        """Return the created object."""
         return make()
 
 
 class Backend:
     """Workers that compute blocks."""
 
-    #: Name in the timings.
+    #: Name of the backend in the timings.
     name: str
-    #: Number of blocks that are computed at the same time.
+    #: Number of blocks computed at the same time.
     n_workers: int
-    #: Rule by which tasks are assigned.
+    #: Rule by which tasks are assigned to workers.
     schedule: str = "dynamic"
-    #: True if most blocks of a later stage run in the same process as before, so that decoded
-    #: frames are kept there.
+    #: True if most blocks of a later stage run in the same process as in the first stage, so that
+    #: decoded frames can be kept there.
     keeps_frames: bool = False
-    #: True if all workers are threads of this process that start tasks in order: a block may then
-    #: wait for a state from the block before.
+    #: True if all workers are threads of this process that start tasks in order. A block may then
+    #: wait
+    #: for the state at the end of the previous block.
     pipelines: bool = False
-    #: True if workers are other processes of this machine that can open files of the caller.
+    #: True if the workers are processes of this machine that can open files of the caller.
     reads_files_of_caller: bool = False
 
     def run(
@@ -81,8 +82,8 @@ class Backend:
     ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
         """Run every task; yield results in order of completion. Closing the generator stops it.
 
-        A task is taken when a worker is idle. Results of blocks come in any order. Results that
-        workers have kept come at the end. Attempts whose results are not used may come at any time.
+        A task is fetched when a worker is idle. Results of blocks come in any order, and results
+        that workers have kept come at the end. Attempts with unused results may come at any time.
         """
         raise NotImplementedError
 

@@ -1,7 +1,7 @@
-"""Dask clusters: a cluster on this machine, or that of any `distributed.Client`.
+"""Dask clusters: a cluster on this machine, or the cluster of any `distributed.Client`.
 
-`Dask` is the backend, and `DaskRun` is one run of it. Dask workers use `SharedJob` and
-`run_packed`.
+`Dask` is the backend, and `DaskRun` is one run on it. Dask workers execute `run_packed` on a
+`SharedJob`.
 """
 
 import pickle
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed import Future as DaskFuture
 
-#: Number of batches submitted to the cluster at a time per thread, so that no thread waits for its
-#: next batch.
+#: Number of batches per thread that are submitted to the cluster ahead, so that no thread waits for
+#: its next batch.
 AHEAD = 2
-#: Time between checks of the number of workers and of idle workers, seconds.
+#: Time between checks for changed numbers of workers and for idle workers, seconds.
 LOOK = 1.0
-#: Maximum time to fetch a result, seconds; after it the batch is run again.
+#: Maximum time to fetch a result, seconds; after this time the batch is run again.
 FETCH = 30.0
-#: Maximum time that jobs wait for the first worker of the cluster, seconds.
+#: Maximum time to wait for the first worker of the cluster, seconds.
 WAIT = 60.0
 
 
@@ -56,10 +56,10 @@ class Dask(ForMDAnalysis):
     Parameters
     ----------
     client : distributed.Client or None
-        Client of the caller, which is not closed. None for workers on this machine, which are kept
-        for the next run.
+        Client of the caller, which is not closed. None starts workers on this machine, and keeps
+        them for the next run.
     n_workers : int, optional
-        Present or future number of threads of the cluster; by default the present number.
+        Current or future number of threads of the cluster; by default the current number.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class Dask(ForMDAnalysis):
             n_workers = n_workers or sum(client.nthreads().values())
             if n_workers == 0:
                 error = WorkerError(
-                    "the Dask cluster has no workers: say with n_workers= how many will come"
+                    "the Dask cluster has no workers: pass the number that will come as n_workers="
                 )
                 advice = ", or wait for them with client.wait_for_workers(n)"
                 raise with_script_advice(error, advice)
@@ -112,7 +112,7 @@ class Dask(ForMDAnalysis):
     def run(
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
-        """Run every task; yield results of batches in order of completion, as `DaskRun.run`."""
+        """Run every task; yield results of batches in order of completion (see `DaskRun.run`)."""
         if not jobs:
             return
         if self._client is not None:
@@ -134,15 +134,15 @@ class Dask(ForMDAnalysis):
 def _check_client(client: "Client") -> None:
     if client.asynchronous:
         raise UnsupportedError(
-            "the Dask client is asynchronous; give one made without asynchronous=True, "
-            "outside of the event loop"
+            "the Dask client is asynchronous; pass one created without asynchronous=True, "
+            "outside the event loop"
         )
     if client.status != "running":
-        raise WorkerError(f"the Dask client is {client.status}; give one that is connected")
+        raise WorkerError(f"the Dask client is {client.status}; pass one that is connected")
 
 
 class DaskRun:
-    """One run on a cluster, of `n_workers` batches at a time, or more if the cluster grows."""
+    """One run on a cluster, with `n_workers` batches at a time, or more if the cluster grows."""
 
     def __init__(self, client: "Client", n_workers: int, jobs: Sequence[AnyJob]):
         self._client = client
@@ -151,7 +151,7 @@ class DaskRun:
         self._shared = [SharedJob(pickled) for pickled in pickle_jobs(jobs, "dask")]
         self._id = uuid.uuid4().hex[:8]
         self._clocks = HostClocks()
-        # Not a SimpleQueue: in CPython 3.11 its `get` may ignore a short timeout, and wait.
+        # Not a SimpleQueue: in CPython 3.11 its `get` may ignore a short timeout and block.
         self._ended: queue.Queue[Any] = queue.Queue()
         self._pending: dict[Any, tuple[Any, TaskBatch, int]] = {}
         self._scattered: list[Any] = []
@@ -164,8 +164,8 @@ class DaskRun:
     ) -> Generator[BlockResult | DuplicateAttempt, None, bool]:
         """Run every task; return whether workers still hang in batches that others have finished.
 
-        Raises `WorkerError` if the jobs cannot be sent, workers die repeatedly at the same frames,
-        or the client was closed.
+        Raises `WorkerError` if the jobs cannot be sent, if workers die repeatedly at the same
+        frames, or if the client was closed.
         """
         self._batches = TaskBatcher(self._jobs, tasks, self._n_workers)
         self._scheduler = Scheduler(self._batches)
@@ -184,15 +184,16 @@ class DaskRun:
         except Exception as error:
             if self._closed:
                 raise WorkerError(
-                    "the Dask client was closed, or lost its scheduler, before all was done"
+                    "the Dask client was closed, or lost its scheduler, before the run had finished"
                 ) from error
             raise
         finally:
-            # Drop references that a stored traceback would keep: they would keep files open.
+            # Drop references that a stored traceback would keep, because they would keep files
+            # open.
             self._cancel([*(future for future, *_ in self._pending.values()), *self._scattered])
 
     def _scatter(self) -> None:
-        """Send the jobs to every worker. A worker that joins later copies them from the others."""
+        """Send the jobs to every worker; a worker that joins later copies them from others."""
         for last_try in (False, False, True):
             try:
                 if (scattered := self._broadcast()) is not None:
@@ -200,20 +201,20 @@ class DaskRun:
                     return
             except TimeoutError as error:
                 raise WorkerError(
-                    f"the Dask cluster has had no workers for {WAIT:.0f} s that take work"
+                    f"the Dask cluster has had no workers that accept tasks for {WAIT:.0f} s"
                 ) from error
             except OSError:  # a worker died during the transfer
                 if last_try or self._closed:
                     raise
-            except Exception as error:  # the type is unknown: Dask sends errors as text
+            except Exception as error:  # the type varies: Dask sends errors as text
                 if last_try or self._closed or "No module named" in str(error):
                     raise _not_taken(error) from error
         raise WorkerError(
-            "the Dask workers cannot take an analysis: some died each time that it was sent to all"
+            "the Dask workers cannot take an analysis: some died each time it was sent to all"
         )
 
     def _broadcast(self) -> list[Any] | None:
-        """Send the jobs once; None if a worker died (Dask would try to connect for ever)."""
+        """Send the jobs once; None if a worker died, since Dask would retry for ever."""
         self._n_sent += 1
         names = [f"paceline-job-{self._id}-{k}-{self._n_sent}" for k in range(len(self._jobs))]
         jobs = dict(zip(names, self._shared, strict=True))
@@ -223,7 +224,7 @@ class DaskRun:
             nonlocal n_looks_without
             if self._client.status == "running":
                 n_looks_without += not workers <= set(self._ask(self._client.nthreads))
-            if n_looks_without == 2:  # running transfers may still end
+            if n_looks_without == 2:  # transfers that are under way may still end
                 from distributed import Future
 
                 n_looks_without += 1
@@ -237,7 +238,7 @@ class DaskRun:
     def _jobs_are_there(self) -> bool:
         """Ask the scheduler whether workers have all jobs.
 
-        The client considers jobs complete even if the only worker with them died during the
+        The client counts a job as sent even if the only worker that received it died during the
         transfer.
         """
         if not all(job.status == "finished" for job in self._scattered):
@@ -275,7 +276,7 @@ class DaskRun:
         future.add_done_callback(self._ended.put)
 
     def _next_result(self, latest: float) -> BlockResult | None:
-        """Wait for a result that is used; None if none has come until `latest`."""
+        """Wait for a result that is used; return None if none arrives before `latest`."""
         try:
             future = self._ended.get(timeout=max(0.0, latest - time.monotonic()))
         except queue.Empty:
@@ -289,7 +290,7 @@ class DaskRun:
             raise _reason(error, batch)
         fetched = _fetch(future)
         if fetched is None:
-            # Its result, or the scattered job, was lost with the last worker that held it.
+            # The result or the scattered job was lost with the last worker that stored it.
             self._scheduler.return_lost(batch)
             if not self._jobs_are_there():
                 self._scatter()
@@ -305,7 +306,7 @@ class DaskRun:
         return result
 
     def _cancel_duplicates(self, batch: TaskBatch) -> None:
-        """Cancel and record the other attempts at a batch that is done."""
+        """Cancel and record the other attempts at a batch that is finished."""
         copies = {
             future.key: (future, since)
             for future, its, since in self._pending.values()
@@ -323,7 +324,7 @@ class DaskRun:
         """Update the number of workers, and assign overdue batches to idle workers."""
         if self._closed:
             raise ConnectionError
-        if self._client.status != "running":  # it is looking for its scheduler
+        if self._client.status != "running":  # the client is reconnecting to its scheduler
             return
         n_threads = self._ask(self._client.nthreads)
         self._names.n_threads.update(n_threads)
@@ -333,7 +334,7 @@ class DaskRun:
                 self._submit(batch, [address])
 
     def _cancel(self, futures: "Sequence[DaskFuture]") -> None:
-        """Cancel tasks on the cluster; running tasks continue to their end."""
+        """Cancel tasks on the cluster; tasks that are running continue to their end."""
         if futures and self._client.status == "running":
             try:
                 self._ask(self._client.cancel, futures)
@@ -353,7 +354,7 @@ class DaskRun:
         meanwhile: Callable[[], None] = lambda: None,
         **options: object,
     ) -> Any:
-        """Call a method of the client, which never returns if the client is closed meanwhile.
+        """Call a client method, which would never return if the client is closed during the call.
 
         `meanwhile` is called regularly until the method returns.
         """
@@ -374,26 +375,27 @@ class DaskRun:
 
 
 def _not_taken(error: Exception) -> WorkerError:
-    """Make the error for jobs that cannot be sent; it names the cause if a module is missing."""
+    """Create the error for jobs that cannot be sent; a missing module is named as the cause."""
     said = f"the Dask workers cannot take an analysis: {type(error).__name__}: {error}"
     if "No module named 'paceline" in str(error):
         return WorkerError(f"{said}; install paceline {__version__} there")
     if "No module named" in str(error):
-        return WorkerError(f"{said}; install what is missing there")
+        return WorkerError(f"{said}; install the missing module there")
     return WorkerError(
-        f"{said}; perhaps workers ended meanwhile, or have another paceline than {__version__}"
+        f"{said}; perhaps workers have ended, or have another version of paceline than "
+        f"{__version__}"
     )
 
 
 def _name(job: AnyJob) -> str:
-    """Name a job's tasks on the dashboard, such as paceline-rmsd-rmsf."""
+    """Name a job's tasks for the dashboard, such as paceline-rmsd-rmsf."""
     names = [job.name] if isinstance(job, FunctionJob) else [one.name for one in job.analyses]
     words = (re.split(r"[^A-Za-z]", name)[0].lower() for name in names if name != LOOK_NAME)
     return "-".join(["paceline", *words])
 
 
 def _fetch(future: "DaskFuture") -> tuple[str, BlockResult] | None:
-    """Fetch the address of a task's worker, and the result; None if the result was lost."""
+    """Fetch a task's result and the address of its worker; None if the result was lost."""
     if future.status == "cancelled":
         return None
     try:
@@ -403,34 +405,34 @@ def _fetch(future: "DaskFuture") -> tuple[str, BlockResult] | None:
 
 
 class _ExitedError(Exception):
-    """Stand-in for `SystemExit` of an analysis, which would end a Dask worker."""
+    """Replaces the `SystemExit` of an analysis, which would end a Dask worker."""
 
 
 def _reason(error: BaseException, batch: TaskBatch) -> BaseException:
-    """Return the error to raise for a task's error: usually the same error."""
+    """Return the error to raise for the error of a task; usually this is the same error."""
     from distributed import KilledWorker
 
     if isinstance(error, _ExitedError):
         return SystemExit(*error.args)
     if isinstance(error, KilledWorker):
         return WorkerError(
-            f"Dask workers died again and again that had been given {batch.what}: perhaps for "
-            "want of memory, or the analysis crashes them there or at other frames of theirs"
+            f"Dask workers died repeatedly while they computed {batch.what}: perhaps they ran "
+            "out of memory, or the analysis crashes them at these frames or at other frames there"
         )
     return error
 
 
 class ThreadsByAddress:
-    """Names of the threads at Dask's addresses, from the results that came from each address.
+    """Names of the threads at Dask's addresses, derived from the results of each address.
 
-    Dask identifies a hanging worker by its address only. Blocks name it host:process:thread.
+    Dask identifies a hanging worker by its address only, whereas blocks name their thread as
+    host:process:thread.
     """
 
     def __init__(self) -> None:
-        #: Number of threads at each address, according to Dask.
+        #: Number of threads at each address, as reported by Dask.
         self.n_threads: dict[str, int] = {}
-        # For each address, the names of its threads and the time at which each thread's last block
-        # ended, ns.
+        # For each address: thread names, each with the end time of the thread's last block, ns.
         self._ended: dict[str, dict[str, int]] = {}
 
     def record(self, address: str, result: BlockResult) -> None:
@@ -440,7 +442,7 @@ class ThreadsByAddress:
             threads[timing.worker] = max(timing.end, threads.get(timing.worker, timing.end))
 
     def rename(self, attempt: DuplicateAttempt) -> DuplicateAttempt:
-        """Name the thread of an attempt that never ended: the one idle longest at its address."""
+        """Name the thread of an attempt that never ended: that idle longest at its address."""
         timing = attempt.timing
         if attempt.came:
             return attempt
@@ -448,12 +450,12 @@ class ThreadsByAddress:
         if len(threads) < self.n_threads.get(timing.worker, 1):
             return replace(attempt, timing=replace(timing, worker=self._of_no_block(timing.worker)))
         name = min(threads, key=threads.__getitem__)
-        # The attempt was submitted while the thread was still processing the previous block.
+        # The attempt was submitted while the thread was still computing its previous block.
         start = min(max(timing.start, threads[name]), timing.end)
         return replace(attempt, timing=replace(timing, worker=name, start=start))
 
     def _of_no_block(self, address: str) -> str:
-        """Name a thread without any result by host and port, if its host is known."""
+        """Name a thread without results by host and port, if its host is known."""
         number = host_of(address)
         hosts = {host_of(of): host_of(name) for of, names in self._ended.items() for name in names}
         if number not in hosts:
@@ -462,13 +464,13 @@ class ThreadsByAddress:
 
 
 class _OfThread(threading.local):
-    """Worker of the calling thread, and its job."""
+    """The calling thread's worker, and its job."""
 
     opened: tuple[Worker, AnyJob] | None = None
 
 
 class SharedJob:
-    """Job that a Dask worker holds once; each of its threads opens it once.
+    """Job that a Dask worker stores once, and that each of its threads opens once.
 
     The files of the job are closed when Dask releases the job.
     """
@@ -486,8 +488,8 @@ class SharedJob:
         if self._local.opened is None:
             if self._version != __version__:
                 raise WorkerError(
-                    f"a Dask worker has paceline {__version__}, the run was started by "
-                    f"{self._version}; install the same on both"
+                    f"this Dask worker has paceline {__version__}, but the run was started by "
+                    f"{self._version}; install the same version on both"
                 )
             job = self._pickled.open()
             self._local.opened = Worker(lambda _: job), job
@@ -497,10 +499,10 @@ class SharedJob:
 def run_packed(shared: SharedJob, packed: bytes) -> bytes:
     """Run a pickled batch on a Dask worker; return its address and the result, pickled.
 
-    The batch is pickled because Dask passes unaligned arrays: the compiled module refuses them, and
-    NumPy sums them in another order, which changes bits. Raises `FileNotFoundError` if this host
-    does not have the file, and `WorkerError` if the job cannot be opened here or the result cannot
-    be sent.
+    The batch is pickled because Dask passes unaligned arrays. The compiled module refuses such
+    arrays, and NumPy sums them in another order, which changes bits. Raises `FileNotFoundError` if
+    this host does not have the file, and `WorkerError` if the job cannot be opened here or the
+    result cannot be sent.
     """
     from distributed import get_worker
 
@@ -509,7 +511,7 @@ def run_packed(shared: SharedJob, packed: bytes) -> bytes:
     try:
         result = run_batch(worker, job, batch)
     except FileNotFoundError as error:
-        reason = f"worker {worker.name} cannot see the file; each host needs it at this path"
+        reason = f"worker {worker.name} cannot find the file; each host needs it at this path"
         raise FileNotFoundError(error.errno, reason, error.filename) from error
     except SystemExit as stop:
         raise _ExitedError(stop.code) from None
@@ -517,6 +519,6 @@ def run_packed(shared: SharedJob, packed: bytes) -> bytes:
         return cloudpickle.dumps((get_worker().address, result))
     except Exception as error:  # pickling runs arbitrary code of the objects
         raise WorkerError(
-            f"what an analysis gave of {batch.what} cannot be sent back: "
+            f"the result of an analysis for {batch.what} cannot be sent back: "
             f"{type(error).__name__}: {error}"
         ) from error

@@ -1,4 +1,4 @@
-"""Dask cluster on this machine, which ends with the process that started it."""
+"""Dask cluster on this machine that ends together with the process that started it."""
 
 import atexit
 import contextlib
@@ -12,16 +12,16 @@ from paceline._util.leftovers import ScratchFolder, remove_leftovers
 from paceline._util.os_calls import WINDOWS, kill_session
 from paceline.errors import UnsupportedError, WorkerError
 
-#: Time allowed for the keeper to kill all processes, seconds; a busy machine may be slow.
+#: Maximum time for the keeper to kill all processes, seconds; a busy machine may be slow.
 PATIENCE = 60.0
 
 
 class LocalCluster:
-    """A Dask scheduler on this machine, with workers of one thread each, and its client.
+    """Dask scheduler on this machine, its workers with one thread each, and its client.
 
-    All of them run in the session of a separate process, the keeper. The keeper kills them on
-    request, or when this process ends. Raises `UnsupportedError` on Windows, and `WorkerError` if
-    the cluster did not start.
+    All processes of the cluster run in the session of a separate process, the keeper. The keeper
+    kills them on request, or when this process ends. Raises `UnsupportedError` on Windows, and
+    `WorkerError` if the cluster did not start.
     """
 
     def __init__(self, n_workers: int):
@@ -29,13 +29,14 @@ class LocalCluster:
 
         if WINDOWS:
             raise UnsupportedError(
-                "backend 'dask' starts no cluster on Windows: start one, and give its Client as "
-                "the backend, or use backend='threads'"
+                "backend 'dask' cannot start a cluster on Windows: start one yourself, and pass "
+                "its "
+                "Client as the backend, or use backend='threads'"
             )
         self.n_workers = n_workers
         address_from, address_to = os.pipe()
-        # Ctrl-C does not reach a separate session, only the parent. The keeper is not started by
-        # -m, since each worker would then import this module again as its main module.
+        # Ctrl-C reaches the parent only, not a separate session. The keeper is not started by -m,
+        # because each worker would then import this module again as its main module.
         program = f"from {__name__} import keep; keep({n_workers}, {address_to})"
         self._keeper = subprocess.Popen(
             [sys.executable, "-c", program],
@@ -49,7 +50,7 @@ class LocalCluster:
             with os.fdopen(address_from) as pipe:
                 address = pipe.read()
             if not address:
-                raise WorkerError("the Dask cluster of this machine ended before it had started")
+                raise WorkerError("the Dask cluster on this machine ended while it was starting")
             self.client = Client(address, set_as_default=False)
         except BaseException:
             self._end()
@@ -66,7 +67,7 @@ class LocalCluster:
         self._end()
 
     def _end(self) -> None:
-        # Closing the pipe is not enough: processes that were forked meanwhile hold it open as well.
+        # Closing the pipe is not enough: processes forked in between keep it open as well.
         with contextlib.suppress(BrokenPipeError), self._keeper.stdin as pipe:  # type: ignore[union-attr]
             pipe.write(b"\n")
         self._keeper.wait(PATIENCE)
@@ -76,7 +77,7 @@ _kept: list[LocalCluster] = []
 
 
 def take_cluster(n_workers: int) -> LocalCluster:
-    """Return the kept cluster or start one; the caller closes it or calls `keep_cluster`."""
+    """Return the kept cluster or a new one; the caller closes it or calls `keep_cluster`."""
     while _kept:
         cluster = _kept.pop()
         if cluster.alive and cluster.n_workers == n_workers:
@@ -97,10 +98,10 @@ def _close_all() -> None:
 
 
 def keep(n_workers: int, address_to: int) -> None:
-    """Run a cluster as its keeper; write the cluster's address to a pipe."""
+    """Run a cluster in the keeper process; write the cluster's address to a pipe."""
     remove_leftovers()
     scratch = ScratchFolder("dask")
-    # Started first, since the parent may end while the cluster starts.
+    # Started first, because the parent may end while the cluster starts.
     ending = threading.Thread(target=_kill_on_request, args=(scratch,), daemon=True)
     ending.start()
     import dask
@@ -108,17 +109,17 @@ def keep(n_workers: int, address_to: int) -> None:
 
     dask.config.set(
         {
-            # After this time, Dask drops a worker's entry if the worker is away at that moment,
-            # although the worker may have returned in between.
+            # After this time, Dask drops a worker's entry if the worker is disconnected, even if
+            # the worker was connected again in between.
             "distributed.deploy.lost-worker-timeout": "1000 days",
-            # Scratch folder of the scheduler; other folders would be left behind.
+            # Scratch folder of the scheduler; Dask would leave other folders behind.
             "temporary-directory": scratch.path,
-            # Dask's profile of the workers' threads (a sample each 10 ms) and of delays of event
-            # loops (each 20 ms) are not used. They take a sixth of the time per frame.
+            # Disable Dask's profiles of worker threads (a sample every 10 ms) and of event loops
+            # (every 20 ms), which take a sixth of the time per frame.
             "distributed.worker.profile.enabled": False,
             "distributed.admin.tick.interval": "1s",
-            # Dask makes workers return the memory of every block to the system, which clears it for
-            # the next block: 95 instead of 63 µs per XTC frame of 3,341 atoms.
+            # By default, Dask makes workers return the memory of each block to the system, which
+            # clears it for the next block: 95 instead of 63 µs per XTC frame of 3,341 atoms.
             "distributed.nanny.pre-spawn-environ.MALLOC_TRIM_THRESHOLD_": str(2**30),
             "distributed.nanny.pre-spawn-environ.MALLOC_MMAP_THRESHOLD_": str(2**30),
         }
@@ -130,7 +131,7 @@ def keep(n_workers: int, address_to: int) -> None:
         dashboard_address="127.0.0.1:0",
         scheduler_kwargs={"dashboard": False},
         local_directory=scratch.path,
-        # A worker that replaces a dead one gets jobs as soon as it registers.
+        # With this preload, a worker that replaces a dead one gets jobs as soon as it registers.
         preload=["paceline.backends.dask"],
         silence_logs="CRITICAL",
     )
@@ -143,5 +144,5 @@ def _kill_on_request(scratch: ScratchFolder) -> None:
     """Wait for a line or for the end of the parent, then kill this session."""
     sys.stdin.readline()
     scratch.remove()
-    # Closing a cluster with busy workers takes long, and their results are not needed.
+    # Closing a cluster with busy workers is slow, and their results are not needed.
     kill_session()

@@ -1,6 +1,6 @@
 """Run MDAnalysis's own analyses on paceline's backends.
 
-All assumptions about MDAnalysis's private interface are in this file. MDAnalysis is not imported
+All code that relies on MDAnalysis's private interface is in this file. MDAnalysis is not imported
 before one of its analyses runs.
 """
 
@@ -29,42 +29,42 @@ from paceline.errors import PacelineWarning, UnsupportedError, WorkerError, name
 from paceline.performance.record import DuplicateAttempt
 from paceline.timing import Timings
 
-#: Number of parts of the frames of an analysis. It does not depend on the number of workers, so
-#: that results have the same bits for any number.
+#: Number of parts into which the frames of an analysis are divided. It does not depend on the
+#: number of workers, so that results are bit-identical for any number.
 PARTS = 64
-#: Minimum number of parts, for a short trajectory.
+#: Minimum number of parts of a short trajectory.
 FEWEST_PARTS = 8
-#: Minimum number of frames per part of a longer trajectory: preparing a part has a cost.
+#: Minimum number of frames per part of a longer trajectory, because preparing a part has a cost.
 FEWEST_FRAMES = 16
 
 
 #: Reason why the parts of an analysis depend on one another.
-ORDERED = "its function changes what it keeps from frame to frame"
-#: Types of open files. A copy would read from the beginning, whereas MDAnalysis's own files seek to
-#: their position.
+ORDERED = "its function keeps state from frame to frame"
+#: Types of open files. A copy of such a file would be read from the beginning. MDAnalysis's own
+#: files, in contrast, seek to their position.
 _FILES = (io.BufferedReader, io.BufferedRandom, io.FileIO, io.TextIOWrapper)
 
 
 class NotPicklableError(WorkerError):
-    """Error: a function or an object that it needs cannot be sent to workers."""
+    """Error: a function, or an object that the function needs, cannot be sent to workers."""
 
 
 class OrderedError(WorkerError):
-    """Error: a function keeps state from frame to frame, so that parts are not independent."""
+    """Error: a function keeps state from frame to frame, so that parts depend on each other."""
 
     def __init__(self) -> None:
         super().__init__(ORDERED)
 
 
 class RemoteCall:
-    """Function of one item that is sent to workers; Universes are opened once per worker.
+    """Function of one argument that is sent to workers; Universes are opened once per worker.
 
-    Each call finds the function and the frames of its Universes in their initial state. Pickling
+    In each call, the function and the frames of its Universes are in their initial state. Pickling
     the function may raise any error.
     """
 
     def __init__(self, function: Callable[[Any], Any]):
-        # A caller with such objects has imported MDAnalysis before.
+        # A caller with such objects has already imported MDAnalysis.
         from MDAnalysis import Universe
         from MDAnalysis.coordinates.base import ProtoReader
 
@@ -78,10 +78,10 @@ class RemoteCall:
         ]
 
     def __call__(self, item: object) -> bytes:
-        """Call the function with an item; return the pickled result, for `receive`."""
+        """Call the function with one item; return the pickled result, which `receive` unpickles."""
         _parse_one_at_a_time()
-        # Each call restores the frames with the user's changes, and copies the function: the
-        # previous call has moved the frames, and may have changed the function.
+        # Before each call, restore the frames with the user's changes and copy the function: the
+        # previous call has moved the trajectories and may have changed the function.
         for k, frame, positions in self._frames:
             reader = self._large[k]
             reader[frame]
@@ -91,12 +91,12 @@ class RemoteCall:
         return _dumps(function(item), {id(one): one for one in self._large}, ())
 
     def receive(self, data: bytes) -> Any:
-        """Unpickle the result of a call; its Universes are those of the original function."""
+        """Unpickle the result of a call; its Universes become those of the original function."""
         return _loads(data, self._large)
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Pickler that replaces large objects by numbers, and collects the objects."""
+    """Pickler that replaces large objects by numbers, and collects these objects."""
 
     def __init__(self, file: io.BytesIO, large: dict[int, Any], kinds: tuple[type, ...]):
         super().__init__(file)
@@ -115,7 +115,7 @@ class _Pickler(cloudpickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Unpickler that replaces the numbers by the large objects."""
+    """Unpickler that replaces numbers by the large objects."""
 
     def __init__(self, file: io.BytesIO, large: list[Any]):
         super().__init__(file)
@@ -126,9 +126,9 @@ class _Unpickler(pickle.Unpickler):
 
 
 def state_of(analysis: object) -> bytes | None:
-    """Pickle the function of an `AnalysisFromFunction`, its arguments and its state.
+    """Pickle the function of an `AnalysisFromFunction` with its arguments and its state.
 
-    Universes are left out. Returns None for other analyses, and for objects that cannot be pickled.
+    Universes are left out. Returns None for other analyses and for objects that cannot be pickled.
     """
     from MDAnalysis import Universe
     from MDAnalysis.analysis.base import AnalysisFromFunction
@@ -156,24 +156,24 @@ def _loads(data: bytes, large: list[Any]) -> Any:
 class ForMDAnalysis(Backend):
     """Backend that MDAnalysis's own analyses also accept, as `run(backend=...)`.
 
-    For `isinstance` it is a `BackendSerial`, which every analysis supports and which may show
-    progress. MDAnalysis checks beforehand that an analysis can be parallelised.
+    For `isinstance` the backend is a `BackendSerial`, which every MDAnalysis analysis accepts and
+    which allows a progress bar. MDAnalysis itself checks that an analysis can be parallelised.
 
     Attributes
     ----------
     timings : Timings
-        Timings of the last analysis of MDAnalysis that this backend has run.
+        Timings of the last MDAnalysis analysis that this backend has run.
     """
 
     timings: Timings
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
-        """Class for `isinstance`, in addition to the type."""
+        """Class that `isinstance` checks in addition to the type."""
         return _serial() or type(self)
 
     def __eq__(self, other: object) -> bool:
-        """Compare with this backend, and with the class that `__class__` reports."""
+        """True for this backend, and for the class that `__class__` returns."""
         return self is other or (isinstance(other, type) and other is _serial())
 
     __hash__ = object.__hash__
@@ -184,15 +184,16 @@ class ForMDAnalysis(Backend):
         Parameters
         ----------
         func : callable
-            Function that is sent to each worker once, with its Universes.
+            Function to call; it is sent to each worker once, with its Universes.
         computations : sequence
             Arguments of the calls.
 
         Returns
         -------
         list
-            Results, item by item. If the `run` of an analysis makes the call: the results of each
-            part of its frames; this backend chooses the parts.
+            Results, one per item. If the `run` of an analysis makes the call, one result for each
+            part
+            of its frames; this backend chooses the parts.
 
         Raises
         ------
@@ -201,7 +202,7 @@ class ForMDAnalysis(Backend):
         WorkerError
             The function cannot be sent, or its workers were killed.
         UnsupportedError
-            Options for MDAnalysis's own progress bar are given.
+            Options for MDAnalysis's own progress bar are set.
         """
         if isinstance(func, partial) and (analysis := _analysis_of(func)) is not None:
             return self._analyse(analysis, func, computations)
@@ -213,21 +214,21 @@ class ForMDAnalysis(Backend):
     def _analyse(self, analysis: Any, compute: partial, parts: Sequence[np.ndarray]) -> list[Any]:
         if compute.keywords["progressbar_kwargs"]:
             raise UnsupportedError(
-                "progressbar_kwargs= is for MDAnalysis's own bar; verbose=True shows paceline's"
+                "progressbar_kwargs= sets MDAnalysis's own bar; verbose=True shows paceline's"
             )
         if len(parts[0]) == 0:
             return [compute(parts[0])]
         name, show = type(analysis).__name__, compute.keywords["verbose"]
         done = [one for (one,) in self.call_parts(partial(_part, compute), name, parts, show)]
-        # As after MDAnalysis's own loop over frames: `_conclude` may read the first frame.
+        # As after MDAnalysis's own loop over frames, because `_conclude` may read the first frame.
         analysis._trajectory.rewind()
         return done
 
     def found_state(self, name: str) -> None:
-        """Warn of an analysis whose function keeps state from frame to frame."""
+        """Warn that the function of an analysis keeps state from frame to frame."""
         warnings.warn(
-            f"{name}: {ORDERED}, and each part of the frames began without it; leave backend= "
-            "out if a frame depends on earlier ones",
+            f"{name}: {ORDERED}, and each part of the frames started without that state; omit "
+            "backend= if a frame depends on earlier ones",
             PacelineWarning,
             stacklevel=2,
         )
@@ -235,9 +236,9 @@ class ForMDAnalysis(Backend):
     def call_parts(
         self, function: Callable, name: str, parts: Sequence[np.ndarray], show: bool | None
     ) -> "list[list[AnalysedPart]]":
-        """Call a function with each part of the frames; the workers determine how many parts.
+        """Call a function with each part of the frames; the number of parts depends on the workers.
 
-        The function returns the result of `part_of` for each analysis that it computes.
+        The function returns one result of `part_of` for each analysis.
         """
         parts = _cut(parts, self.n_workers)
         with Progress(sum(map(len, parts)), unit="frame", show=show) as bar:
@@ -249,7 +250,7 @@ class ForMDAnalysis(Backend):
     def _call_all(
         self, function: Callable, name: str, calls: Sequence[FunctionTask], bar: Progress
     ) -> list[Any]:
-        """Call a function with the item of each call."""
+        """Call a function once for each item of `parts`."""
         with _pickling(name):
             remote = RemoteCall(function)
         return self.call_remote(remote, name, calls, bar)
@@ -257,7 +258,7 @@ class ForMDAnalysis(Backend):
     def call_remote(
         self, remote: RemoteCall, name: str, calls: Sequence[FunctionTask], bar: Progress
     ) -> list[Any]:
-        """Send a function to the workers, and call it there with the item of each call."""
+        """Send a function to the workers, and call it there with the argument of each call."""
         self.timings = Timings(
             self.name,
             time.monotonic_ns(),
@@ -280,7 +281,7 @@ class ForMDAnalysis(Backend):
     def _values(
         self, job: FunctionJob, calls: Sequence[FunctionTask], bar: Progress
     ) -> list[object]:
-        """Run all calls; return their pickled results, and keep their timings."""
+        """Run all calls; return their pickled results, and store their timings."""
         values: list[Any] = [None] * len(calls)
         self.timings.dealt = time.monotonic_ns()
         with closing(self.run([job], calls)) as results:
@@ -303,7 +304,7 @@ _parsing = threading.RLock()
 
 
 def _unlock() -> None:
-    """Replace the lock in a forked child process, which lacks the thread that holds the lock."""
+    """Replace the lock in a forked child process, where the lock's owner thread does not exist."""
     global _parsing
     _parsing = threading.RLock()
 
@@ -312,7 +313,7 @@ after_fork(_unlock)
 
 
 def _parse_one_at_a_time() -> None:
-    """Let only one thread at a time parse a selection: MDAnalysis has one parser, with state."""
+    """Let only one thread at a time parse a selection: MDAnalysis's single parser keeps state."""
     from MDAnalysis.core import selection
 
     with _parsing:
@@ -328,12 +329,12 @@ def _parse_one_at_a_time() -> None:
 
 
 def _serial() -> type | None:
-    """Return MDAnalysis's serial backend; None if it is not imported."""
+    """Return MDAnalysis's serial backend; None if MDAnalysis is not imported."""
     return name_of_imported("MDAnalysis.analysis.backends", "BackendSerial")
 
 
 def changed_by() -> str:
-    """Find a module that has patched functions of MDAnalysis, which other processes may lack."""
+    """Return a module that patched MDAnalysis's functions; other processes may lack the patch."""
     of_mdanalysis = [
         (name, module)
         for name, module in list(sys.modules.items())
@@ -357,19 +358,19 @@ def changed_by() -> str:
 
 
 def is_foreign(function: FunctionType) -> bool:
-    """True if a function belongs neither to Python, nor to MDAnalysis, nor to paceline."""
+    """True if a function belongs neither to Python nor to MDAnalysis nor to paceline."""
     package = _source(function).partition(".")[0]
     known = package in sys.stdlib_module_names or package in ("MDAnalysis", "paceline")
     return package in sys.modules and not known
 
 
 def _source(function: FunctionType) -> str:
-    """Find the module in which a function was defined; a wrapper copies another `__module__`."""
+    """Return the module that defines a function; a wrapper may have copied another `__module__`."""
     return function.__globals__.get("__name__") or ""
 
 
 def _analysis_of(func: partial) -> object:
-    """Return the analysis whose `run` has made a function; None for any other function."""
+    """Return the analysis whose `run` created a function; None for any other function."""
     from MDAnalysis.analysis.base import AnalysisBase
 
     analysis = func.func.__self__ if isinstance(func.func, MethodType) else None
@@ -377,7 +378,7 @@ def _analysis_of(func: partial) -> object:
 
 
 def _cut(parts: Sequence[np.ndarray], n_workers: int) -> Sequence[np.ndarray]:
-    """Cut frames into the default number of parts, unless the user has given a number."""
+    """Divide frames into the default number of parts, unless the user chose the number."""
     frames = np.concatenate(parts)
     if len(parts) != min(n_workers, len(frames)):
         return parts
@@ -386,7 +387,7 @@ def _cut(parts: Sequence[np.ndarray], n_workers: int) -> Sequence[np.ndarray]:
 
 
 def _calls(parts: Sequence[np.ndarray]) -> Iterator[FunctionTask]:
-    """Make one task per part, with its index in the result and the number of one of its frames."""
+    """Create one task per part, with its index in the result and one of its frame numbers."""
     for number, part in enumerate(parts):
         (first, first_frame), last_frame = part[0], part[-1, 1]
         what = f"frames {first_frame} to {last_frame}"
@@ -395,7 +396,7 @@ def _calls(parts: Sequence[np.ndarray]) -> Iterator[FunctionTask]:
 
 @dataclass
 class AnalysedPart:
-    """Results of a part of the frames, as MDAnalysis takes them."""
+    """Results for one part of the frames, in the form that MDAnalysis expects."""
 
     frames: np.ndarray
     times: np.ndarray
@@ -405,9 +406,9 @@ class AnalysedPart:
 
 
 def part_of(analysis: Any, state: bytes | None) -> AnalysedPart:
-    """Collect the results that MDAnalysis needs of a part, and whether the analysis keeps state.
+    """Collect the results of a part for MDAnalysis, and note whether the analysis keeps state.
 
-    `state` is the earlier result of `state_of`.
+    `state` is the result of `state_of` from before the part.
     """
     return AnalysedPart(
         frames=analysis.frames,
@@ -418,30 +419,30 @@ def part_of(analysis: Any, state: bytes | None) -> AnalysedPart:
 
 
 def keep_state(found: object) -> bool:
-    """True if one of the analyses of a part has changed the state of its function."""
+    """True if an analysis of this part has changed the state of its function."""
     of_parts = found if isinstance(found, list) else []
     return any(isinstance(one, AnalysedPart) and one.keeps_state for one in of_parts)
 
 
 def _part(compute: partial, indexed_frames: np.ndarray) -> list[AnalysedPart]:
-    """Compute a part of the frames of one analysis."""
+    """Compute one analysis for a part of the frames."""
     if parent_process() is not None:
         from MDAnalysis.lib.log import ProgressBar
 
-        # The default lock is a semaphore, which a killed process leaves behind.
+        # The default lock is a semaphore, which a killed process would leave behind.
         ProgressBar.set_lock(threading.RLock())
     state = state_of(_analysis_of(compute))
-    # Progress bars of several workers would overwrite one another.
+    # Progress bars of several workers would overwrite each other.
     return [part_of(compute(indexed_frames, verbose=False), state)]
 
 
 @contextmanager
 def _pickling(name: str) -> Iterator[None]:
-    """Context that turns any error of pickling into `NotPicklableError`."""
+    """Convert any error of pickling into `NotPicklableError`."""
     try:
         yield
     except Exception as error:  # pickling runs arbitrary code of the objects
         raise NotPicklableError(
-            f"{name} cannot be pickled, and each worker needs one of its own: "
+            f"{name} cannot be pickled, and each worker needs a copy: "
             f"{type(error).__name__}: {error}"
         ) from error

@@ -1,9 +1,10 @@
-"""Free pools of processes that would hang after a worker was killed.
+"""End process pools that would hang after a worker was killed.
 
 The pools of loky and of `concurrent.futures` have one thread that reads results from a pipe and
-notices dead workers. After a truncated message, it waits for ever for the rest, since other
-processes have the same pipe open, and notices no dead worker. When loky shuts down a pool, it asks
-idle workers to end through a queue, whose lock a killed worker may have held.
+detects dead workers. If a killed worker leaves a truncated message, this thread waits for ever for
+the rest: other processes have the same pipe open, so that the pipe does not end. When loky shuts
+down a pool, it sends idle workers a stop message through a queue, whose lock a killed worker may
+still hold.
 """
 
 import contextlib
@@ -19,16 +20,16 @@ PATIENCE = 2.0
 
 
 class HalfResults:
-    """Checks regularly whether a pool hangs, and breaks the pool if so."""
+    """Regular check whether a pool hangs; a hanging pool is broken, so that it raises an error."""
 
     def __init__(self, executor: Executor):
         self._executor: Any = executor
         self._dead_since: float | None = None
-        #: True if the pool hung: the error that the pool then raises is not the cause.
+        #: True if the pool hung; the error that the pool raises afterwards is not the cause.
         self.found = False
 
     def look(self) -> None:
-        """Check for a worker that has been dead for some time; for other executors do nothing."""
+        """Look for a worker that has been dead for some time; skip executors without processes."""
         processes = self._processes()
         if not any(map(_has_ended, processes)):
             self._dead_since = None
@@ -50,7 +51,7 @@ def kill_at_exit(executor: Any) -> None:
 
 
 def end_pool(executor: Any) -> None:
-    """Kill the workers of a loky executor, and wait for its thread, even if it hangs."""
+    """Kill the workers of a loky executor, and wait for its thread even if the pool hangs."""
     processes = HalfResults(executor)._processes()
     names = "_result_queue", "_call_queue", "_executor_manager_thread"
     results, calls, thread = (getattr(executor, name, None) for name in names)
@@ -60,14 +61,14 @@ def end_pool(executor: Any) -> None:
         if thread.is_alive():
             _cut_off(processes, results)
             thread.join()
-    # Otherwise a thread that has more to send than the pipe can hold would wait for ever.
+    # Otherwise a thread that must send more than the pipe can store would wait for ever.
     if calls is not None:
         with contextlib.suppress(OSError):
             calls._reader.close()
 
 
 def _has_ended(process: Any) -> bool:
-    """Check whether a process has ended, without consuming the exit status for the pool."""
+    """Check whether a process has ended, and leave its exit status for the pool."""
     try:
         return bool(wait([process.sentinel], 0))
     except (OSError, ValueError, AttributeError):
@@ -75,7 +76,7 @@ def _has_ended(process: Any) -> bool:
 
 
 def _cut_off(processes: list[Any], queue: Any) -> None:
-    """Kill all processes with the results pipe open, and close this process's end of it."""
+    """Kill all processes that have the results pipe open, and close it in this process."""
     for process in processes:
         with contextlib.suppress(OSError, ValueError, TypeError):
             if process.exitcode is None:

@@ -1,4 +1,4 @@
-"""Processes of this machine, by loky, and any other executor of `concurrent.futures`.
+"""Processes of this machine, started by loky, and any other executor of `concurrent.futures`.
 
 Loky's processes need no `__main__` guard, and do not import the user's script.
 """
@@ -37,27 +37,27 @@ from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, FunctionTask, Ta
 from paceline.errors import PacelineError, PacelineWarning, WorkerError
 from paceline.performance.record import DuplicateAttempt, HostClocks
 
-#: Time allowed for a worker to end a block that other workers have done, seconds.
+#: Time for a worker to end a block that other workers have already finished, seconds.
 GRACE = 0.1
-#: Duration of the work from which the remaining time is estimated, seconds.
+#: Duration of the sample from which the remaining time is estimated, seconds.
 SAMPLE = 0.3
-#: Minimum remaining time for which starting processes pays, seconds: importing MDAnalysis takes
-#: about one.
+#: Minimum remaining time for which processes are started, seconds. Starting them takes about one
+#: second, to import MDAnalysis.
 WORTH = 3.0
-#: Minimum duration of a batch, seconds. A loky worker waits 1.5 ms for its next batch: 11 % of the
-#: time with single blocks of 14 ms.
+#: Minimum duration of a batch, seconds. A loky worker waits 1.5 ms for its next batch. With single
+#: blocks of 14 ms, this was 11 % of the time.
 BATCH_SECONDS = 0.1
-#: Time between checks of a pool while no result comes, seconds.
+#: Time between checks of a pool while no result arrives, seconds.
 LOOK = 1.0
 
-#: Environment of paceline's workers, in which it is not registered with MDAnalysis.
+#: Environment of paceline's workers, which are not registered with MDAnalysis.
 _NO_SCRIPT = {"PACELINE_SCRIPT": ""}
 
 BatchFuture = Future[BlockResult | None]
 
 
 class Processes(ForMDAnalysis):
-    """Compute blocks in worker processes, for functions that hold the interpreter lock.
+    """Compute blocks in worker processes; useful for functions that hold the interpreter lock.
 
     Parameters
     ----------
@@ -74,10 +74,10 @@ class Processes(ForMDAnalysis):
     def run(
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
-        """Run every task; yield results in order of completion. Dead processes are replaced.
+        """Run every task; yield results in order of completion. Dead workers are replaced.
 
-        Raises `WorkerError` if an analysis cannot be sent, or processes die repeatedly at the same
-        frames.
+        Raises `WorkerError` if an analysis cannot be sent, or if processes die repeatedly at the
+        same frames.
         """
         from loky import get_reusable_executor
 
@@ -86,7 +86,7 @@ class Processes(ForMDAnalysis):
         batches = TaskBatcher(jobs, tasks, self.n_workers, BATCH_SECONDS)
         scheduler = Scheduler(batches)
         while not scheduler.finished:
-            # The executor is kept for a minute, so that the next run of a notebook finds ready
+            # The executor is kept for a minute, so that the next run in a notebook finds running
             # workers.
             with interrupts_blocked():
                 executor = get_reusable_executor(
@@ -105,7 +105,7 @@ class Processes(ForMDAnalysis):
                     batches,
                     scheduler,
                     HalfResults(executor),
-                    # Loky's thread fails on cancelled futures if workers are killed afterwards.
+                    # Loky's thread fails on cancelled futures when workers are killed afterwards.
                     cancels=False,
                 )
                 late, hanging = wait(left, GRACE)
@@ -127,7 +127,7 @@ class Processes(ForMDAnalysis):
 class _Uninterrupted(Executor):
     """Executor whose `submit` blocks Ctrl-C, because it may start workers.
 
-    An interpreter that is interrupted during its start would print a traceback.
+    An interpreter that is interrupted while it starts would print a traceback.
     """
 
     def __init__(self, executor: Executor):
@@ -142,14 +142,14 @@ class _Uninterrupted(Executor):
 
 
 def _warn_of_loss(error: BrokenExecutor) -> None:
-    """Warn that worker processes are replaced, with the reason if loky knows it."""
+    """Warn that worker processes are replaced; name the reason if loky reports it."""
     codes = re.search(r"\{(.*)\}", str(error))
-    what = "a worker process was killed, perhaps for want of memory"
+    what = "a worker process was killed, perhaps because memory ran out"
     if error.__cause__:  # the task could not be unpickled
-        what = f"worker processes were given up: {error}"
+        what = f"worker processes were replaced: {error}"
     elif codes and "SIGKILL" not in codes[1]:
         what = f"a worker process ended by itself ({codes[1]}), perhaps the analysis crashed it"
-    warnings.warn(f"{what}; what it was at is done again", PacelineWarning, stacklevel=2)
+    warnings.warn(f"{what}; its work is repeated", PacelineWarning, stacklevel=2)
 
 
 def _attach(parent: int) -> None:
@@ -164,12 +164,12 @@ def _end_with(parent: int) -> None:
 
 
 class Adaptive(ForMDAnalysis):
-    """Start an analysis of MDAnalysis in this process; continue in processes if that pays.
+    """Start an MDAnalysis analysis in this process; continue in worker processes if this is faster.
 
-    Each part is computed by a copy of the analysis, in this process or another one, so that results
-    have the same bits in both cases. An analysis that cannot be copied, or whose function keeps
-    state from frame to frame, is computed as in MDAnalysis. If a program has patched MDAnalysis,
-    the analysis stays in this process. `description` says how the last analysis was computed.
+    A copy of the analysis computes each part, in this process or a worker, so that results are
+    bit-identical in both cases. An analysis that cannot be copied, or whose function keeps state
+    from frame to frame, is computed as in MDAnalysis. If a program has patched MDAnalysis, the
+    analysis stays in this process. `description` says how the last analysis was computed.
     """
 
     name = "adaptive"
@@ -188,13 +188,13 @@ class Adaptive(ForMDAnalysis):
             return [compute(np.concatenate(parts))]
 
     def found_state(self, name: str) -> None:
-        """Compute all frames in order."""
+        """Compute all frames in order in this process."""
         raise OrderedError
 
     def call_remote(
         self, remote: RemoteCall, name: str, calls: Sequence[FunctionTask], bar: Progress
     ) -> list[object]:
-        """Call a function with the item of each call, in this process or in others."""
+        """Call a function with the argument of each call, in this process or in workers."""
         n_left, n_done = sum(call.n_frames for call in calls), 0
         done: list[Any] = []
         begun, may_send = time.monotonic(), self.n_workers > 1
@@ -209,7 +209,7 @@ class Adaptive(ForMDAnalysis):
                 if who := changed_by():
                     may_send = False
                     self.description = (
-                        f"in this process: {who} changes MDAnalysis, which others would not see"
+                        f"in this process: {who} patches MDAnalysis, and workers lack the patch"
                     )
                     continue
                 rest = [replace(call, number=k) for k, call in enumerate(calls[number:])]
@@ -226,9 +226,9 @@ class Pool(ForMDAnalysis):
     Parameters
     ----------
     executor : concurrent.futures.Executor
-        Executor of the caller, which is not shut down.
+        Executor of the caller; it is not shut down.
     n_workers : int, optional
-        Number of workers; by default that of the executor, else the CPUs of this process.
+        Number of workers; by default that of the executor, or the CPUs that this process may use.
     """
 
     def __init__(self, executor: Executor, n_workers: int | None = None):
@@ -254,8 +254,9 @@ class Pool(ForMDAnalysis):
             )
         except BrokenExecutor as error:
             raise WorkerError(
-                f"a worker of {self.name} ended abruptly: perhaps it was killed for want of "
-                "memory, or the analysis crashed it"
+                f"a worker of {self.name} ended abruptly: perhaps memory ran out and it was "
+                "killed, "
+                "or the analysis crashed it"
             ) from error
         yield from left.values()
 
@@ -272,9 +273,10 @@ def run_batches(
 ) -> Generator[BlockResult | DuplicateAttempt, None, dict[BatchFuture, DuplicateAttempt]]:
     """Run every batch of a scheduler on an executor; yield results in order of completion.
 
-    `batches` receives the durations of blocks, and the scheduler the batches that a broken executor
-    had (`BrokenExecutor` is raised). Returns the futures that still run although another result of
-    their batch came first. With `cancels`, futures that have not started at the end are cancelled.
+    `batches` receives the durations of blocks. If the executor breaks, the scheduler gets its
+    batches back, and `BrokenExecutor` is raised. Returns the futures that still run although
+    another attempt at their batch finished first. With `cancels`, futures that have not started at
+    the end are cancelled.
     """
     log, clocks = AttemptLog(), HostClocks()
     sender = _Sender(executor, n_workers, pickled)
@@ -299,7 +301,7 @@ def run_batches(
             done, _ = wait(pending, timeout, FIRST_COMPLETED)
             if not done:
                 half.look()
-            # If several errors come together, the first one is raised.
+            # If several errors arrive together, the error of the first task is raised.
             for future in sorted(done, key=lambda one: pending[one][2]):
                 batch, since, _ = pending[future]
                 result = _result_of(future, batch)
@@ -321,10 +323,10 @@ def run_batches(
         }
     except BrokenExecutor as error:
         if half.found:
-            error.__cause__ = None  # a killed worker, not an error of unpickling
-        # Not only pending batches: an assigned batch may not have been accepted any more.
+            error.__cause__ = None  # the cause was a killed worker, not an error of unpickling
+        # Not only pending batches: the executor may have refused a batch that was just assigned.
         for batch in scheduler.running:
-            # Only an error of unpickling has a cause.
+            # Only an unpickling error has a cause.
             scheduler.return_lost(batch, str(error) if error.__cause__ else "")
         raise
     finally:
@@ -334,7 +336,7 @@ def run_batches(
 
 
 def _result_of(future: BatchFuture, batch: TaskBatch) -> BlockResult | None:
-    """Return the result of a batch; raise `WorkerError` if it or the batch cannot be pickled."""
+    """Return the result of a batch; raise `WorkerError` if result or batch cannot be pickled."""
     try:
         return future.result()
     except PacelineError:
@@ -343,19 +345,21 @@ def _result_of(future: BatchFuture, batch: TaskBatch) -> BlockResult | None:
         if not isinstance(error, pickle.PicklingError) and "pickle" not in str(error):
             raise
         reason: BaseException = error
-        # Loky's error repeats its cause; other errors have the text of a traceback as cause.
+        # Loky's error repeats its cause; the cause of other errors is the text of a traceback.
         if error.__cause__ and type(error.__cause__).__name__ != "_RemoteTraceback":
             reason = error.__cause__
         raise WorkerError(
-            f"what an analysis gave of {batch.what}, or needs for them, cannot be sent: "
-            f"{type(reason).__name__}: {reason}; backend='threads' sends nothing"
+            f"the result of an analysis for {batch.what}, or its input, cannot be sent between "
+            f"processes: {type(reason).__name__}: {reason}; backend='threads' sends nothing"
         ) from error
 
 
 class _Sender:
-    """Sends a whole job as many times as there are workers, then only the job's key.
+    """Sends a job in full once per worker, and later only the job's key.
 
-    The caller cannot choose the worker of a batch. A worker without the job returns None, and the
+    The caller cannot choose which worker gets a batch. A worker that lacks the job returns None,
+    and
+    the batch is sent again with the job.
     batch is sent again with the whole job.
     """
 

@@ -1,4 +1,4 @@
-"""Backend of one worker, in the calling thread."""
+"""Backend with one worker, in the calling thread."""
 
 from collections.abc import Generator, Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""Threads of this process. The compiled module releases the interpreter lock while it works."""
+"""Backend of threads; the compiled module releases the interpreter lock while it computes."""
 
 import math
 import queue
@@ -15,13 +15,13 @@ from paceline.engine.tasks import AnyJob, AnyTask, BlockResult
 from paceline.engine.worker import ThreadNames, Worker
 from paceline.performance.record import DuplicateAttempt
 
-#: Time allowed for earlier blocks to end after a block failed, seconds: the first error is raised.
+#: After a block failed, time for earlier blocks to end, seconds: the first error is raised.
 GRACE = 2.0
 
 
 @dataclass
 class _Failure:
-    """Error of a thread, and its task; None if the thread had no task."""
+    """Error in a thread, and the thread's task; None if the thread had no task."""
 
     task: AnyTask | None
     error: BaseException
@@ -78,8 +78,9 @@ class Threads(ForMDAnalysis):
 class _SharedScheduler:
     """Scheduler that threads share.
 
-    At most `limit` tasks run at a time. Otherwise, if results are collected more slowly than they
-    are computed (a slow disk), results would fill the memory and tasks would be considered overdue.
+    At most `limit` tasks run at a time. Without a limit, results would fill the memory when they
+    are
+    collected more slowly than computed (a slow disk), and running tasks would appear overdue.
     """
 
     def __init__(self, scheduler: Scheduler, limit: int):
@@ -95,7 +96,7 @@ class _SharedScheduler:
             return self._scheduler.finished
 
     def assign(self, worker: str) -> AnyTask | None:
-        """Wait for a task for a worker; None if all tasks are done."""
+        """Wait for a task for a worker; return None if all tasks are finished."""
         with self._changed:
             while not self._stopped and not self._scheduler.finished:
                 timeout = None
@@ -125,7 +126,7 @@ class _SharedScheduler:
             self._changed.wait_for(ended, seconds)
 
     def abandoned(self) -> list[DuplicateAttempt]:
-        """Record the tasks that are still running after all results were collected."""
+        """Return attempts that are still running after all results were collected."""
         with self._changed:
             return [
                 abandoned_attempt(task, worker, since)
@@ -135,7 +136,7 @@ class _SharedScheduler:
     def complete(self, result: BlockResult) -> bool:
         with self._changed:
             counts = self._scheduler.complete(result)
-            # All tasks may be done now, or the estimate of overdue times may have changed.
+            # All tasks may be finished now, or the estimate of overdue times may have changed.
             self._changed.notify_all()
         return counts
 
@@ -146,7 +147,7 @@ class _SharedScheduler:
 
 
 def _late(results: Results) -> Iterator[DuplicateAttempt]:
-    """Record the attempts that ended while the last used result was collected."""
+    """Yield the attempts that ended while the last accepted result was collected."""
     while not results.empty():
         result = results.get()
         if not isinstance(result, _Failure):
@@ -154,7 +155,7 @@ def _late(results: Results) -> Iterator[DuplicateAttempt]:
 
 
 def _first_error(failure: _Failure, scheduler: _SharedScheduler, results: Results) -> BaseException:
-    """Return the error of the first failed block in the order of frames."""
+    """Return the error of the failed block with the lowest frame number."""
     scheduler.stop()
     if isinstance(failure.error, Exception):
         scheduler.wait_for_earlier(failure.task, GRACE)
@@ -166,7 +167,7 @@ def _first_error(failure: _Failure, scheduler: _SharedScheduler, results: Result
 
 
 def _place(task: AnyTask | None) -> tuple[float, float]:
-    """Sort key of tasks in the order of frames; a task that could not be created comes last."""
+    """Sort key for tasks in frame order; a task that could not be created comes last."""
     return (task.job, task.number) if task is not None else (math.inf, math.inf)
 
 

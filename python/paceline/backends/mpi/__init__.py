@@ -1,7 +1,7 @@
-"""Backend that computes blocks on the ranks of MPI, on one machine or many.
+"""Backend that computes blocks on MPI ranks, on one machine or many.
 
-Its runs are those of a session, in which the first rank runs the script, or of a call on every
-rank. MPI and what needs it are imported only where ranks meet.
+A run belongs to a session, in which only the first rank runs the script, or to a collective call on
+every rank. MPI and modules that need it are imported only when ranks communicate.
 """
 
 import itertools
@@ -30,47 +30,48 @@ if TYPE_CHECKING:
 __all__ = ["MPI", "active_session", "run_on_first_rank"]
 
 COLLECTS = ("gather", "one-sided")
-#: After SIGTERM the first rank may take so long to end its run and all ranks, seconds.
+#: Time that the first rank has after SIGTERM to end its run and all ranks, seconds.
 GRACE = 60
-#: Exit status where ranks cannot work together.
+#: Exit status if ranks cannot work together.
 UNUSABLE = 2
 
 
-#: Numbers of runs, from 1.
+#: Counter of runs, from 1.
 _numbers = itertools.count(1)
 
 
 class MPI(ForMDAnalysis):
-    """Compute blocks on the ranks of MPI.
+    """Compute blocks on MPI ranks.
 
-    In a script that ``python -m paceline.mpi`` runs, the first rank runs it and all ranks work.
-    In a script that runs on every rank, `run` is collective: every rank calls it with the same
+    Under ``python -m paceline.mpi``, only the first rank runs the script, and all ranks compute. In
+    a
+    script that runs on every rank, `run` is collective: every rank calls it with the same
     analyses and gets the results.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm, optional
-        The ranks; by default all.
+        Ranks that compute; by default all ranks.
     schedule : {"dynamic", "static"}
-        With "dynamic", threads that are done steal blocks of slower ones; with "static" each does
-        an equal contiguous share (Khoshlessan et al. 2020, Algorithm 1).
+        With "dynamic", idle threads take over blocks of slower threads; with "static", each thread
+        computes an equal contiguous share (Khoshlessan et al. 2020, Algorithm 1).
     collect : {"gather", "one-sided"}
-        With "gather", rows are collected by Gatherv (their Algorithm 1); with "one-sided" each
-        rank puts its own into a window on the first one's memory (as in their Algorithm 2).
+        With "gather", rows are collected by Gatherv (their Algorithm 1); with "one-sided", each
+        rank puts its rows into a window on the first rank's memory (similar to their Algorithm 2).
     n_workers : int, optional
-        Threads that compute on each rank; by default Slurm's ``--cpus-per-task``, or 1.
+        Compute threads on each rank; by default Slurm's ``--cpus-per-task``, or 1.
 
     Attributes
     ----------
     n_workers : int
-        Threads that compute on all ranks together.
+        Total number of compute threads on all ranks.
     schedule : str
-        As given.
+        Value of the parameter `schedule`.
 
     Raises
     ------
     UnsupportedError
-        There is no MPI, or it is another than that of `mpirun`.
+        MPI is missing, or is not the MPI of `mpirun`.
     """
 
     name = "mpi"
@@ -91,7 +92,7 @@ class MPI(ForMDAnalysis):
         self._session = active_session()
         if self._session is not None and comm is not None:
             raise UnsupportedError(
-                "under python -m paceline.mpi all ranks work for the first: give no comm"
+                "under python -m paceline.mpi all ranks compute for the first rank: omit comm"
             )
         self._comm = world() if comm is None else comm
         self.schedule = schedule
@@ -102,7 +103,7 @@ class MPI(ForMDAnalysis):
         self._number = next(_numbers)
 
     def collective_run(self) -> CollectiveRun:
-        """Return the ranks that have called `run` together."""
+        """Return the ranks that called `run` together."""
         if self._session is not None:
             return SingleProcessRun()
         self._collective = RankCollectiveRun(self._comm)
@@ -111,7 +112,7 @@ class MPI(ForMDAnalysis):
     def run(
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
-        """Compute every block; yield results as they come. Called on the first rank alone.
+        """Compute every block; yield results in order of completion. Called on the first rank only.
 
         Raises `WorkerError` if an analysis cannot be sent.
         """
@@ -119,7 +120,7 @@ class MPI(ForMDAnalysis):
         from paceline.backends.mpi.worker import RunRequest
 
         ranks = self._session or self._collective
-        assert ranks is not None, "outside of a session, run is called in a collective run"
+        assert ranks is not None, "outside a session, run is called in a collective run"
         tasks = list(tasks)
         sealed = cloudpickle.dumps([one.data for one in pickle_jobs(jobs, "MPI")])
         n_blocks = [0] * len(jobs)
@@ -136,7 +137,7 @@ class MPI(ForMDAnalysis):
 
 
 class RankCollectiveRun:
-    """One call of `run` on all ranks. An error on one of them is raised on every one."""
+    """One call of `run` on all ranks. An error on one rank is raised on every rank."""
 
     def __init__(self, intracomm: "mpi.Intracomm"):
         self._given = intracomm
@@ -158,11 +159,11 @@ class RankCollectiveRun:
             self.comm.free()
 
     def begin(self) -> None:
-        """Wait until all ranks are ready for the run, or raise the error of one that is not."""
+        """Wait until all ranks are ready for the run, or raise the error of a rank that is not."""
         self._errors.agree()
 
     def work(self) -> None:
-        """Work in the run that the first rank coordinates, and that signals end there."""
+        """Compute in the run that the first rank coordinates; signals end the run on that rank."""
         from paceline.backends.mpi.worker import work_in_run
 
         with deaf():
@@ -170,9 +171,10 @@ class RankCollectiveRun:
             work_in_run(self.comm)
 
     def broadcast(self, make: Callable[[], Any]) -> Any:
-        """Call a function on the first rank, and give its result to all.
+        """Call a function on the first rank, and return its result on all ranks.
 
-        Ranks of one host have large arrays of it in the same memory, each until it changes them.
+        Ranks of one host share the memory of large arrays in the result; a rank that modifies an
+        array gets its own copy.
         """
         from paceline.backends.mpi.gather import broadcast, pack_results
 
@@ -186,7 +188,7 @@ class RankCollectiveRun:
 
 
 class RankSession:
-    """Ranks that wait for runs of the first."""
+    """Ranks that wait for runs of the first rank."""
 
     def __init__(self) -> None:
         intracomm = world()
@@ -196,7 +198,7 @@ class RankSession:
         self.has_one_clock = self.comm.has_one_clock()
 
     def serve(self) -> None:
-        """Work in runs until the session ends. Signals are the first rank's to act on."""
+        """Work in runs until the session ends. Only the first rank acts on signals."""
         from paceline.backends.mpi.worker import serve
 
         with deaf():
@@ -204,7 +206,7 @@ class RankSession:
             serve(self.comm)
 
     def end(self) -> None:
-        """Let all other ranks end."""
+        """End all other ranks."""
         from paceline.backends.mpi.worker import Shutdown
 
         for rank in self.comm.workers:
@@ -216,21 +218,21 @@ _active: RankSession | None = None
 
 
 def active_session() -> RankSession | None:
-    """Return the session of which this is the first rank, if there is one."""
+    """Return the session if this process is its first rank; otherwise None."""
     return _active
 
 
 def run_on_first_rank(main: Callable[[], int]) -> int:
-    """Call a function on the first rank, while the others serve its runs; return an exit status.
+    """Call `main` on the first rank, while other ranks serve its runs; return an exit status.
 
-    `main` returns one and must not raise.
+    `main` returns the exit status and must not raise.
     """
     global _active
     _, rank = launched()
     try:
         session = RankSession()
     except UnsupportedError as error:
-        # One message. A rank that ended with another status might end this one before it is out.
+        # Only rank 0 prints the error. A nonzero status of another rank might end rank 0 first.
         if rank > 0:
             return 0
         print(f"paceline: error: {error}", file=sys.stderr)

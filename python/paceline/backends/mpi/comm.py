@@ -1,7 +1,7 @@
 """Communication between MPI ranks: messages, collective calls, clocks, and agreement on errors.
 
-The backend, collective runs and snapshots share it; the core calls it as its `Communicator`.
-Import it only where MPI is in use: mpi4py starts MPI when it is imported.
+The backend, collective runs and snapshots use this module; the Rust core calls it as its
+`Communicator`. Import it only where MPI is in use, because importing mpi4py starts MPI.
 """
 
 import hashlib
@@ -26,55 +26,56 @@ from paceline.errors import PacelineError, WorkerError
 T = TypeVar("T")
 U = TypeVar("U")
 
-#: Seconds between polls: at first, and after a long time without news.
+#: Sleep between polls, seconds: at first, and after a long time without messages.
 SHORTEST, LONGEST = 2e-4, 1e-2
-#: The most where all ranks take part already, or bytes are on their way. Spinning costs even there:
-#: with 16 ranks on two cores, Gatherv of 80 MB took 7 s where Igatherv and sleeps take less than 1.
+#: Longest sleep when all ranks already take part in the call, or bytes are in transfer, seconds. A
+#: pure spin is slow: with 16 ranks on two cores, Gatherv of 80 MB took 7 s, but Igatherv with
+#: sleeps took less than 1 s.
 PROMPT = 5e-4
-#: Seconds of polling without a sleep in a busy wait: for any call, and for each byte that it moves.
+#: Duration of the initial spin in a busy wait, seconds: per call, and per transferred byte.
 _SPIN, _SPIN_BYTE = 1e-3, 1e-9
-#: Part of the time waited so far that a sleep in a busy wait adds.
+#: Length of a sleep in a busy wait, as a fraction of the time waited so far.
 _SLEEP = 0.1
-#: Bytes of one message: many an MPI counts to 2**31.
+#: Maximum size of one message, bytes: many MPI libraries count to 2**31 only.
 MOST_BYTES = 2**30
 _MESSAGE, _SIZED, _CLOCK, _ATOMS = 1, 2, 3, 4
 #: Time limit for MPI to end all ranks, seconds.
 ABORT_TIMEOUT = 10
-#: Times that the coordinator's clock is read; the quickest answer counts.
+#: Number of reads of the coordinator's clock; the fastest reply is used.
 CLOCK_READS = 5
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _REDUCE = {"sum": MPI.SUM, "max": MPI.MAX, "min": MPI.MIN}
-#: Errors of arguments and files that ranks agree on; warnings, where a user made them errors.
+#: Errors of arguments and files that ranks agree on, and warnings that the user turned into errors.
 AGREED_ERRORS = (PacelineError, OSError, ValueError, TypeError, OverflowError, Warning)
 _RAISE = object()
 
 
 class Backoff:
-    """Lengthen sleeps between polls until there is news."""
+    """Sleep times between polls, which grow until a message arrives."""
 
     def __init__(self, longest: float = LONGEST) -> None:
         self.seconds = SHORTEST
         self._longest = longest
 
     def reset(self) -> None:
-        """Begin with short sleeps again."""
+        """Start with short sleeps again."""
         self.seconds = SHORTEST
 
     def next(self) -> float:
-        """Return the length of this sleep, s."""
+        """Return the length of the next sleep, s."""
         seconds, self.seconds = self.seconds, min(1.2 * self.seconds, self._longest)
         return seconds
 
 
 def wait_idle(request: MPI.Request, longest: float = LONGEST) -> None:
-    """Wait for ranks that may be late, and leave them the cores."""
+    """Wait for ranks that may be late, and leave the CPU cores to other work."""
     backoff = Backoff(longest)
     while not request.Test():
         time.sleep(backoff.next())
 
 
 def wait_busy(request: MPI.Request, n_bytes: int = 0) -> None:
-    """Wait for ranks that call at the same time; some MPI move bytes only during a poll."""
+    """Wait for ranks that call at the same time; some MPI libraries transfer only during polls."""
     begun = time.perf_counter()
     spin = _SPIN + _SPIN_BYTE * n_bytes
     longest = PROMPT if n_bytes else LONGEST
@@ -87,9 +88,9 @@ def wait_busy(request: MPI.Request, n_bytes: int = 0) -> None:
 
 
 class Comm:
-    """Communicator of some ranks, used by nobody else.
+    """Private communicator of some ranks.
 
-    With `busy`, all ranks call together and waits begin with a spin.
+    With `busy`, all ranks call together, and each wait begins with a spin.
     """
 
     def __init__(self, intracomm: MPI.Intracomm, *, busy: bool = False):
@@ -101,7 +102,7 @@ class Comm:
 
     @classmethod
     def duplicate(cls, intracomm: MPI.Intracomm, *, busy: bool = False) -> Self:
-        """Duplicate a user's communicator, so that messages of others are not taken for ours."""
+        """Duplicate a user's communicator, so that messages of other code are not received."""
         duplicate, request = intracomm.Idup()
         if busy:
             wait_busy(request)
@@ -116,7 +117,7 @@ class Comm:
 
     @property
     def workers(self) -> range:
-        """Ranks but the coordinator."""
+        """All ranks except the coordinator."""
         return range(1, self.size)
 
     @property
@@ -125,36 +126,36 @@ class Comm:
         return bool(self.intracomm)
 
     def free(self) -> None:
-        """Free the communicator; all ranks call it."""
+        """Free the communicator; all ranks must call this method."""
         self.intracomm.Free()
 
     def _wait(self, request: MPI.Request, n_bytes: int | None = None) -> None:
-        """Wait for others, who are late at most where no bytes are on their way yet."""
+        """Wait for other ranks. Unless `busy`, sleep longer while no bytes are in transfer."""
         if self._busy:
             wait_busy(request, n_bytes or 0)
         else:
             wait_idle(request, LONGEST if n_bytes is None else PROMPT)
 
-    # Messages of the backend: objects, sent without waiting.
+    # Messages of the backend: objects that are sent without waiting.
 
     def send_message(self, rank: int, message: object) -> None:
-        """Begin to send an object; classes of a user's script travel by value."""
+        """Start sending an object; classes of a user's script are pickled by value."""
         data = cloudpickle.dumps(message)
         self._sending.append((self.intracomm.Isend([data, MPI.BYTE], rank, _MESSAGE), data))
 
     @property
     def sending(self) -> bool:
-        """True while a message is on its way; it moves only during such polls."""
+        """True while a message is in transfer; the transfer advances only when this is read."""
         self._sending = [pair for pair in self._sending if not pair[0].Test()]
         return bool(self._sending)
 
     def finish_sending(self) -> None:
-        """Wait until no message is on its way."""
+        """Wait until all messages are sent."""
         while self.sending:
             time.sleep(SHORTEST)
 
     def receive_message(self) -> tuple[int, Any] | None:
-        """Return a sender and its message, or None where none has arrived."""
+        """Return the sender and content of a message; None if no message has arrived."""
         status = MPI.Status()
         message = self.intracomm.Improbe(MPI.ANY_SOURCE, _MESSAGE, status)
         if message is None:
@@ -164,13 +165,13 @@ class Comm:
         return status.Get_source(), pickle.loads(data)
 
     def wait_for_message(self) -> tuple[int, Any]:
-        """Return the next message and its sender, whenever it arrives."""
+        """Wait for the next message; return its sender and content."""
         backoff = Backoff()
         while (received := self.receive_message()) is None:
             time.sleep(SHORTEST if self.sending else backoff.next())
         return received
 
-    # Bytes of any number between two ranks or from one to all.
+    # Byte strings of any size, between two ranks or from one rank to all.
 
     def send_bytes(self, rank: int, data: bytes) -> None:
         """Send bytes to a rank that calls `receive_bytes`."""
@@ -180,7 +181,7 @@ class Comm:
             self._wait(self.intracomm.Isend([part, MPI.BYTE], rank, _SIZED), len(part))
 
     def receive_bytes(self, rank: int) -> bytearray:
-        """Receive bytes that a rank sends with `send_bytes`."""
+        """Receive the bytes that a rank sends with `send_bytes`."""
         size = np.zeros(1, dtype=np.int64)
         self._wait(self.intracomm.Irecv([size, MPI.INT64_T], rank, _SIZED))
         data = bytearray(int(size[0]))
@@ -189,7 +190,7 @@ class Comm:
         return data
 
     def broadcast(self, data: bytes | None, root: int = 0) -> bytes | bytearray:
-        """Give bytes of one rank to all, who may call at different times; others pass None."""
+        """Return the bytes of one rank on all ranks, which may call late; the others pass None."""
         size = np.array([0 if data is None else len(data)])
         self._wait(self.intracomm.Ibcast(size, root))
         whole = bytearray(int(size[0])) if data is None else data
@@ -197,17 +198,17 @@ class Comm:
         return whole
 
     def broadcast_into(self, room: bytes | bytearray | memoryview, root: int = 0) -> None:
-        """Fill memory of a size that all know with one rank's bytes; they may be late."""
+        """Fill `room`, whose size all ranks know, with one rank's bytes; ranks may call late."""
         for part in _parts(room):
             self._wait(self.intracomm.Ibcast([part, MPI.BYTE], root), len(part))
 
     def gather_sized(self, data: Any, counts: list[int] | None = None, room: Any = None) -> None:
-        """Gather bytes on the coordinator, which knows how many each rank sends."""
+        """Gather bytes on the coordinator, given the number of bytes from each rank."""
         receive = None if counts is None else [room, counts, MPI.BYTE]
         self._wait(self.intracomm.Igatherv([data, MPI.BYTE], receive, 0), len(data))
 
     def gather_bytes(self, data: bytes) -> list[bytes] | None:
-        """Gather few bytes of each rank on the coordinator; None on others."""
+        """Gather a few bytes of each rank on the coordinator; return None on other ranks."""
         size = np.array([len(data)])
         if not self.is_coordinator:
             self._wait(self.intracomm.Igather(size, None, 0), 0)
@@ -219,10 +220,10 @@ class Comm:
         self.gather_sized(data, sizes.tolist(), room)
         return _split(room, sizes)
 
-    # What the core's `Communicator` asks for.
+    # Methods that the `Communicator` of the Rust core requires.
 
     def all_to_all(self, numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-        """Give one number to each rank; both arrays are by rank."""
+        """Send one number to each rank; both arrays are ordered by rank."""
         received = np.empty_like(numbers)
         self._wait(self.intracomm.Ialltoall(numbers, received))
         return received
@@ -234,15 +235,15 @@ class Comm:
         receive: Any,
         receive_counts: NDArray[np.uint64],
     ) -> None:
-        """Send bytes to each rank and receive from each, in the order of ranks."""
-        # Nothing, of Rust's, lies at address 1, which Open MPI takes for MPI_IN_PLACE.
+        """Send bytes to each rank and receive bytes from each; buffers are ordered by rank."""
+        # An empty buffer of Rust has address 1, which Open MPI takes for MPI_IN_PLACE.
         sending = [send if len(send) else b"", send_counts.tolist(), MPI.BYTE]
         receiving = [
             receive if len(receive) else bytearray(),
             receive_counts.tolist(),
             MPI.BYTE,
         ]
-        # Bytes that are on their way cannot be taken back: Ctrl-C ends all ranks here.
+        # A transfer that has begun cannot be cancelled, so Ctrl-C ends all ranks here.
         with self.abort_on_error():
             request = self.intracomm.Ialltoallv(sending, receiving)
             self._wait(request, len(send) + len(receive))
@@ -252,7 +253,7 @@ class Comm:
         self._wait(self.intracomm.Iallreduce(MPI.IN_PLACE, values, _REDUCE[how]))
 
     def all_gather(self, data: bytes) -> list[bytes]:
-        """Give few bytes of each rank to all, by rank."""
+        """Return a few bytes of each rank on all ranks, ordered by rank."""
         sizes = np.empty(self.size, dtype=np.int64)
         self._wait(self.intracomm.Iallgather(np.array([len(data)], dtype=np.int64), sizes))
         room = bytearray(int(sizes.sum()))
@@ -261,17 +262,17 @@ class Comm:
         return _split(room, sizes)
 
     def send(self, to: int, data: Any) -> None:
-        """Send bytes to a rank that waits for as many."""
+        """Send bytes to a rank that expects the same number of bytes."""
         with self.abort_on_error():
             self._wait(self.intracomm.Isend([data, MPI.BYTE], to, _ATOMS), len(data))
 
     def receive(self, sender: int, data: Any) -> None:
-        """Fill a buffer with what a rank sends with `send`."""
+        """Fill a buffer with bytes that a rank sends with `send`."""
         with self.abort_on_error():
             self._wait(self.intracomm.Irecv([data, MPI.BYTE], sender, _ATOMS), len(data))
 
     def write_at(self, path: str, offsets: NDArray[np.uint64], size: int, data: Any) -> None:
-        """Write records of `size` bytes to their offsets, each by a call of MPI-IO."""
+        """Write records of `size` bytes at the given offsets, with one MPI-IO call per record."""
         view = memoryview(data)
         file = MPI.File.Open(self.intracomm, path, MPI.MODE_WRONLY)
         try:
@@ -280,11 +281,11 @@ class Comm:
         finally:
             file.Close()
 
-    # The end of all ranks.
+    # Ending all ranks.
 
     @contextmanager
     def abort_on_error(self, *allowed: type[BaseException]) -> Iterator[None]:
-        """Abort all ranks where this one fails, for they would wait; other ranks know `allowed`."""
+        """Abort all ranks on an error, since they would wait; only raise `allowed` errors."""
         try:
             yield
         except allowed:
@@ -296,21 +297,21 @@ class Comm:
             self.abort(f"rank {self.rank}: {reason}")
 
     def abort(self, reason: str) -> None:
-        """End all ranks at once with a message."""
+        """Print a message, and end all ranks at once."""
         print(f"paceline: error: {reason}", file=sys.stderr, flush=True)
-        # An mpirun that is about to end itself may leave Abort waiting; SIGALRM ends this process.
+        # Abort may hang if mpirun is itself about to end; SIGALRM then ends this process.
         end_after(ABORT_TIMEOUT)
         self.intracomm.Abort(1)
 
-    # Clocks of hosts.
+    # Clocks of the hosts.
 
     def has_one_clock(self) -> bool:
-        """Check that all ranks read the same monotonic clock: that of one running kernel."""
+        """Check that all ranks read the same monotonic clock, that is, run on the same kernel."""
         own = _BOOT.read_text(encoding="utf-8") if _BOOT.exists() else socket.gethostname()
         return len(set(self.intracomm.allgather(own))) == 1
 
     def answer_clock_offsets(self) -> None:
-        """Send the coordinator's time to each rank in turn, while these call `clock_offset`."""
+        """Send the coordinator's time to each rank in turn; each rank calls `clock_offset`."""
         now = np.zeros(1, dtype=np.int64)
         for rank in self.workers:
             for _ in range(CLOCK_READS):
@@ -319,7 +320,7 @@ class Comm:
                 self.intracomm.Send([now, MPI.INT64_T], rank, _CLOCK)
 
     def clock_offset(self) -> int:
-        """Measure by how much the coordinator's clock is ahead of this host's, ns."""
+        """Return the coordinator's clock minus this host's clock, ns."""
         now = np.zeros(1, dtype=np.int64)
         found = []
         for _ in range(CLOCK_READS):
@@ -332,7 +333,7 @@ class Comm:
 
 
 def _parts(data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
-    """Cut bytes into messages of a size that every MPI can count."""
+    """Split bytes into messages whose size every MPI library can count."""
     view = memoryview(data)
     for first in range(0, len(view), MOST_BYTES):
         yield view[first : first + MOST_BYTES]
@@ -345,28 +346,28 @@ def _split(room: bytearray, sizes: np.ndarray) -> list[bytes]:
 
 
 class RankErrors:
-    """Agreement of ranks on results and errors: all raise the same error, or none does.
+    """Agreement of ranks on results and errors: all ranks raise the same error, or none raises.
 
-    Threads that compute report theirs to the coordinator in messages instead, packed likewise.
+    Compute threads, in contrast, send their packed errors to the coordinator in messages.
     """
 
     def __init__(self, comm: Comm, catch: tuple[type[BaseException], ...] = AGREED_ERRORS):
         self.comm = comm
-        #: The error that all ranks raised last.
+        #: Last error that all ranks raised.
         self.agreed: BaseException | None = None
         self._catch = catch
 
     def share(self, function: Callable[[], T]) -> list[T]:
-        """Call a function on all ranks; return its small results by rank, or raise one's error."""
+        """Call a function on all ranks; return all results by rank, or raise one rank's error."""
         data = pack(*self._outcome(function))
         if self._is_same(data):
             return self._settle([data]) * self.comm.size
         return self._settle(self.comm.all_gather(data))
 
     def first(self, function: Callable[[], T], instead: object = _RAISE) -> T:
-        """Call a function on rank 0; give all ranks its small result or its error.
+        """Call a function on rank 0; return its small result, or raise its error, on all ranks.
 
-        Where it fails and `instead` is given, rank 0 alone raises, and others return that.
+        With `instead`, only rank 0 raises the error, and the other ranks return `instead`.
         """
         if not self.comm.is_coordinator:
             return self._settle([self.comm.broadcast(None)])[0]
@@ -383,16 +384,18 @@ class RankErrors:
         function: Callable[[list[T]], U],
         instead: U,
     ) -> U:
-        """Gather small values on rank 0, call a function of them there, and give all its result.
+        """Call a function of all ranks' small values on rank 0; return its result on all ranks.
 
-        Where a rank has an error or the function fails, rank 0 alone raises; others get `instead`.
+        If a rank has an error or the function fails, rank 0 alone raises, and the other ranks
+        return
+        `instead`.
         """
         with self.comm.abort_on_error():
             gathered = self.comm.gather_bytes(pack(value, error))
         return self.first(lambda: function(self._settle(gathered or [])), instead)
 
     def agree(self, error: BaseException | None = None) -> None:
-        """Wait for all ranks; raise another's error, of the first rank that has one."""
+        """Wait for all ranks; if any rank has an error, raise that of the lowest such rank."""
         failed = np.array([self.comm.size if error is None else self.comm.rank], dtype=np.uint64)
         self.comm.all_reduce(failed, "min")
         root = int(failed[0])
@@ -405,13 +408,13 @@ class RankErrors:
             if error is None:
                 self._settle([received])
         except BaseException as reason:
-            # Also where it cannot be opened here: others have heard of it, and ask no more.
+            # Also if the error cannot be unpickled here: other ranks know it, and expect no call.
             self.agreed = reason
             raise
 
     @contextmanager
     def same_on_all(self) -> Iterator[None]:
-        """Mark errors of something that fails alike on all ranks, such as a call of the core."""
+        """Mark errors that occur on all ranks alike, such as errors of a collective call."""
         try:
             yield
         except self._catch as error:
@@ -419,12 +422,12 @@ class RankErrors:
             raise
 
     def have_agreed(self, error: BaseException | None) -> bool:
-        """True if all ranks raised this error, and no other since."""
+        """True if all ranks raised this error, and none of them raised another error since."""
         return error is not None and error is self.agreed
 
     @contextmanager
     def abort_on_lone_error(self) -> Iterator[None]:
-        """Abort all ranks where this one alone fails, for they would wait."""
+        """Abort all ranks if only this rank fails, because the others would wait for it."""
         try:
             yield
         except BaseException as error:
@@ -434,23 +437,23 @@ class RankErrors:
                 raise
 
     def _outcome(self, function: Callable[[], T]) -> tuple[T | None, BaseException | None]:
-        """Return what a function returns, and what it raises."""
+        """Call a function; return its result and its error, one of which is None."""
         try:
             return function(), None
         except self._catch as error:
             return None, error
 
     def _is_same(self, data: bytes) -> bool:
-        """Compare digests: nearly always all ranks have the same bytes."""
+        """Compare digests of the data on all ranks; nearly always they are equal."""
         digest = np.frombuffer(hashlib.blake2b(data, digest_size=8).digest(), dtype=np.uint64)
-        # The largest, and what the least leaves to the largest number.
+        # The maximum, and the bitwise complement of the minimum.
         ends = np.concatenate([digest, ~digest])
         self.comm.all_reduce(ends, "max")
         return bool(ends[0] == ~ends[1])
 
     def _settle(self, gathered: Sequence[bytes | bytearray]) -> list[Any]:
-        """Return the values of ranks, or raise the error of the first that has one."""
-        # Of thousands of ranks most send the same.
+        """Return the values of all ranks, or raise the error of the lowest rank that has one."""
+        # Among thousands of ranks, most send the same bytes: unpickle each distinct value once.
         opened = {bytes(one): pickle.loads(one) for one in set(map(bytes, gathered))}
         outcomes = [opened[bytes(one)] for one in gathered]
         for _, error in outcomes:
@@ -461,12 +464,12 @@ class RankErrors:
 
 
 def pack(value: object = None, error: BaseException | None = None) -> bytes:
-    """Pickle what a rank found, or why it found nothing, for `unpack` on other ranks."""
+    """Pickle a rank's result or error; `unpack` returns or raises it on other ranks."""
     return cloudpickle.dumps((value, None if error is None else portable(error)))
 
 
 def unpack(data: bytes | bytearray) -> Any:
-    """Return what another rank found, or raise its error."""
+    """Return another rank's result, or raise its error."""
     value, error = pickle.loads(data)
     if error is not None:
         raise error
@@ -474,9 +477,9 @@ def unpack(data: bytes | bytearray) -> Any:
 
 
 def portable(error: BaseException) -> BaseException:
-    """Return an error that other ranks can open: itself, or one that quotes it."""
+    """Return an error that other ranks can unpickle: the error itself, or one that quotes it."""
     try:
-        # Some that can be pickled cannot be opened again.
+        # Some errors can be pickled but not unpickled.
         pickle.loads(cloudpickle.dumps(error))
     except Exception:
         return quoted(error)
@@ -484,5 +487,5 @@ def portable(error: BaseException) -> BaseException:
 
 
 def quoted(error: BaseException) -> WorkerError:
-    """Quote the error of a rank."""
+    """Return a `WorkerError` that quotes the error of a rank."""
     return WorkerError(f"a rank raised {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""The first rank's part in a run: it assigns blocks to threads and yields results as they come."""
+"""Coordinator, on the first rank: assigns blocks to threads and yields results on arrival."""
 
 import time
 from collections.abc import Generator, Sequence
@@ -18,17 +18,18 @@ from paceline.engine.scheduler import PartitionedScheduler, late_attempts
 from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 from paceline.performance.record import DuplicateAttempt
 
-#: Seconds after which a rank whose main thread does not answer in a failed run will not any more.
+#: Time after which a rank is taken to hang if it does not answer in a failed run, seconds.
 ANSWER_TIMEOUT = 30.0
-#: The most seconds between polls for requests.
+#: Longest time between polls for requests, seconds.
 LONGEST_POLL = 2e-3
 
 
 class RankScheduler:
-    """Assign blocks to the threads of all ranks.
+    """Assigns blocks to the threads of all ranks.
 
-    With `static`, each thread gets an equal share, and no thread takes blocks of another one; with
-    `in_order`, blocks are assigned so that results come nearly in order.
+    With `static`, each thread gets an equal share, and idle threads do not take over blocks of
+    other
+    threads. With `in_order`, results arrive nearly in frame order.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class RankScheduler:
         return self._scheduler.finished
 
     def record(self, rank: int, report: WorkerReport) -> list[BlockResult | DuplicateAttempt]:
-        """Record a rank's report; return results that count, and attempts that do not."""
+        """Record a rank's report; return the accepted results, and attempts that came too late."""
         accepted = [self._scheduler.complete(result) for result in report.results]
         self._replies[rank].accepted += accepted
         self._requests |= {ThreadAddress(rank, k): n for k, n in report.requests.items()}
@@ -65,7 +66,7 @@ class RankScheduler:
         return recorded
 
     def assign(self) -> dict[int, Reply]:
-        """Assign blocks to threads that asked for some; return the replies by rank."""
+        """Assign blocks to threads that requested some; return the replies by rank."""
         replies = {}
         for thread in list(self._requests):
             tasks = self._blocks_for(thread)
@@ -78,7 +79,7 @@ class RankScheduler:
         return replies
 
     def _blocks_for(self, thread: ThreadAddress) -> list[AnyTask]:
-        # Idle means nothing at all to do: it may be computing the overdue block itself.
+        # An idle thread computes nothing; a busy one may be computing the overdue block itself.
         return self._scheduler.assign_to(
             thread.rank * self._n_threads + thread.thread,
             self._requests[thread],
@@ -86,7 +87,7 @@ class RankScheduler:
         )
 
     def last_reply(self, rank: int) -> Reply:
-        """Return what a rank was not sent yet."""
+        """Return the part of the reply to a rank that has not been sent yet."""
         return self._replies[rank]
 
 
@@ -99,9 +100,9 @@ def coordinate(
     *,
     static: bool,
 ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
-    """Have all ranks compute every block; called on the first while the others wait for a run.
+    """Compute every block on all ranks. Called on the first rank while the others wait for a run.
 
-    `sealed` are the jobs, pickled. What ranks keep is yielded at the end.
+    `sealed` contains the pickled jobs. Results that ranks kept are yielded at the end.
     """
     with comm.abort_on_error():
         for rank in comm.workers:
@@ -159,7 +160,7 @@ def _schedule(
 
 
 def _wait_for_acks(comm: Comm, *, failed: bool) -> list[DuplicateAttempt]:
-    """Wait until all ranks have ended the run; return attempts that came too late, or not."""
+    """Wait until all ranks have ended the run; return attempts that ended too late or never."""
     abandoned: list[DuplicateAttempt] = []
     waiting, deadline = set(comm.workers), time.monotonic() + ANSWER_TIMEOUT
     while waiting:

@@ -1,8 +1,9 @@
-"""Collect the results that ranks kept on the coordinator, in few messages a rank; give all ranks.
+"""Collect results that ranks kept on the coordinator, and distribute them to all ranks if required.
 
-Rows and records by Gatherv (Khoshlessan et al. 2020, Algorithm 1) or by each rank into their
-places in a window on the coordinator's memory (what Global Arrays did in their Algorithm 2);
-partial results over a binary tree of ranks, siblings where they meet. Where every rank is to have
+Rows and records are collected by Gatherv (Khoshlessan et al. 2020, Algorithm 1), or each rank puts
+them into a window on the coordinator's memory (as Global Arrays in their Algorithm 2). Partial
+results are merged along a binary tree of ranks. If every rank needs the results, the ranks of one
+host share the memory of large arrays.
 the results, those of one host share memory for them.
 """
 
@@ -31,27 +32,27 @@ from paceline.engine.tasks import AnyJob, BlockResult, CollectedResult, Job, Rec
 from paceline.errors import PacelineError, WorkerError
 from paceline.performance.record import moved
 
-#: Bytes that are gathered at a time, beside the memory in which they end.
+#: Maximum number of bytes that are gathered in one step, in addition to the output arrays.
 ROUND = 2**25
-#: Arrays of so many bytes, or more, are in memory that ranks of a host share. Those of a run take
-#: a descriptor of an open file, so small ones are copied.
+#: Minimum size of arrays for which the ranks of a host share memory, bytes. Smaller arrays are
+#: copied, because the shared arrays of each run need an open file descriptor.
 SHARED = 2**22
-#: Such arrays begin at a multiple of so many bytes.
+#: Alignment of the shared arrays, bytes.
 _ALIGNMENT = 64
 
-#: A column of a job: its times, under None, or rows of an analysis, under its number; of one that
-#: gives records, their counts.
+#: Key of a column: job number, and None for the times or the number of an analysis. The column of
+#: an analysis contains its rows, or its record counts.
 ColumnKey = tuple[int, int | None]
 Columns = dict[ColumnKey, np.ndarray | None]
-#: First row and number of rows of each run of neighbours, shape (n_runs, 2), of each job.
+#: First row and number of rows of each range of adjacent rows, shape (n_ranges, 2), by job.
 RowRanges = dict[int, np.ndarray]
 
 
 class LocalResults:
     """Rows, records and merged partial results of one rank.
 
-    A block's result is held back until it is known that no other rank did the block sooner.
-    `clock_offset` (ns) is added to this host's clock to give the coordinator's.
+    The result of a block is held back until it is known that no other rank finished the block
+    sooner. `clock_offset` (ns) converts times of this host's clock to the coordinator's clock.
     """
 
     def __init__(self, jobs: Sequence[AnyJob], n_blocks: Sequence[int], clock_offset: int = 0):
@@ -65,7 +66,7 @@ class LocalResults:
         }
 
     def hold(self, result: BlockResult) -> BlockResult:
-        """Hold a result; return what of it is sent, with values where they are wanted at once."""
+        """Hold back a result; return the part to send, with values that are needed immediately."""
         self._held.append(result)
         timings = [moved(timing, self._clock_offset) for timing in result.timings]
         if self._jobs[result.job].streamed:
@@ -73,9 +74,9 @@ class LocalResults:
         return replace(result, values=None, times=None, timings=timings)
 
     def settle(self, accepted: Sequence[bool]) -> None:
-        """Keep or drop results, in the order in which they were held.
+        """Keep or drop the held results, in the order in which they were held.
 
-        Raises `AnalysisError` where rows of blocks are not alike.
+        Raises `AnalysisError` if rows of different blocks have different shapes or dtypes.
         """
         for counts in accepted:
             result = self._held.popleft()
@@ -91,7 +92,7 @@ class LocalResults:
 class JobResults:
     """Rows, records and merged partial results of one job on one rank.
 
-    `n_blocks` are those of all ranks.
+    `n_blocks` is the total number of blocks on all ranks.
     """
 
     def __init__(self, job: Job, n_blocks: int):
@@ -101,9 +102,9 @@ class JobResults:
         self._rows: dict[int, list[np.ndarray]] = {
             k: [] for k, part in enumerate(job.analyses) if not (part.reduces or part.ragged)
         }
-        #: Records, by the number of their analysis.
+        #: Records by number of the analysis.
         self.logs = {k: RecordLog(part) for k, part in enumerate(job.analyses) if part.ragged}
-        #: Partial results, by the number of their analysis.
+        #: Partial results by number of the analysis.
         self.trees = {
             k: TreeReduction(n_blocks, part.merge)
             for k, part in enumerate(job.analyses)
@@ -111,7 +112,7 @@ class JobResults:
         }
 
     def add(self, result: BlockResult) -> None:
-        """Keep a block's result."""
+        """Store the result of a block."""
         assert result.values is not None
         assert result.times is not None
         for k, rows in self._rows.items():
@@ -128,7 +129,7 @@ class JobResults:
         self._times.append(result.times)
 
     def row_ranges(self) -> np.ndarray:
-        """Join neighbours; return the first row and the number of rows of each, shape (n, 2)."""
+        """Join adjacent blocks; return first row and number of rows of each range, shape (n, 2)."""
         ranges: list[list[int]] = []
         for first, n_rows in sorted(self._ranges):
             if ranges and sum(ranges[-1]) == first:
@@ -138,9 +139,9 @@ class JobResults:
         return np.array(ranges, dtype=np.int64).reshape(-1, 2)
 
     def columns(self) -> dict[int | None, np.ndarray | None]:
-        """Return arrays with one row a frame, in the order of `row_ranges`; None if empty.
+        """Return the columns, one row per frame, in the order of `row_ranges`; None if empty.
 
-        Times are under None, rows of each analysis, or counts of its records, under its number.
+        The key None stands for times, the number of an analysis for its rows or record counts.
         """
         order = sorted(range(len(self._ranges)), key=self._ranges.__getitem__)
         if not order:
@@ -155,7 +156,7 @@ class JobResults:
 
 @dataclass(frozen=True)
 class ColumnLayout:
-    """Shape and type of a row of a column, and how many rows all ranks and the fullest have."""
+    """Shape and dtype of a column's rows; total number of rows, and maximum number on one rank."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -164,18 +165,18 @@ class ColumnLayout:
 
     @property
     def row_bytes(self) -> int:
-        """Size of a row."""
+        """Size of a row, bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 def gather(
     comm: Comm, results: LocalResults, how: str, error: Exception | None = None
 ) -> list[CollectedResult]:
-    """Collect what ranks kept on the coordinator; others return nothing. All ranks call it.
+    """Collect the results that all ranks kept on the coordinator. All ranks call this function.
 
-    `how` is "gather" or "one-sided"; with `error` this rank has nothing to give. The coordinator
-    raises `AnalysisError`, `WorkerError` or `OSError` where a rank has an error, rows are not
-    alike, partial results cannot be merged or sent, or memory for all is lacking.
+    `how` is "gather" or "one-sided". Only the coordinator returns results. If a rank passes an
+    `error`, if rows have different shapes, if partial results cannot be merged or sent, or if
+    memory is insufficient, the coordinator raises `AnalysisError`, `WorkerError` or `OSError`.
     """
     ranges: RowRanges = {}
     columns: Columns = {}
@@ -186,7 +187,7 @@ def gather(
             for number, kept in results.jobs.items()
             for k, rows in kept.columns().items()
         }
-    except Exception as reason:  # records that waited may not be like others, or have no room
+    except Exception as reason:  # held records may differ in shape, or exceed the memory
         error = error or reason.with_traceback(None)
     empty = {key: None if rows is None else rows[:0] for key, rows in columns.items()}
     whole: dict[ColumnKey, np.ndarray] = {}
@@ -242,9 +243,9 @@ def _gather_records(
     of_ranks: Sequence[RowRanges],
     counts: Mapping[ColumnKey, np.ndarray],
 ) -> dict[ColumnKey, np.ndarray] | None:
-    """Collect records on the coordinator, which has the counts of all frames.
+    """Collect records on the coordinator; `counts` contains the record counts of all frames.
 
-    Others return nothing, or None where the coordinator raises.
+    Other ranks return an empty dict, or None if the coordinator raises.
     """
     logs = {
         (number, k): log for number, kept in results.jobs.items() for k, log in kept.logs.items()
@@ -299,7 +300,7 @@ def _bring(
     layout: ColumnLayout,
     whole: np.ndarray | None,
 ) -> None:
-    """Bring rows to their places in `whole`: `own`, of all ranks `places` on the coordinator."""
+    """Move this rank's `rows` to row ranges `own` of `whole`; `places` has all ranks' ranges."""
     data = np.empty(0, np.uint8) if rows is None else _bytes(rows)
     if how == "one-sided":
         _put(comm, data, own, layout, whole)
@@ -310,7 +311,7 @@ def _bring(
 def _layouts(
     results: LocalResults, ranges: Sequence[RowRanges], columns: Sequence[Columns]
 ) -> dict[ColumnKey, ColumnLayout]:
-    """Find the layout of each column; raise where rows of ranks are not alike."""
+    """Return the layout of each column; raise if rows of different ranks do not match."""
     layouts = {}
     for number, k in columns[0]:
         alike = [rows for of_rank in columns if (rows := of_rank[number, k]) is not None]
@@ -335,7 +336,7 @@ def _gatherv(
     layout: ColumnLayout,
     whole: np.ndarray | None,
 ) -> None:
-    """Gather rows of all ranks some at a time, and copy them to their places in `whole`."""
+    """Gather rows of all ranks in steps, and copy each step into `whole`."""
     size = layout.row_bytes
     if size == 0:
         return
@@ -355,7 +356,7 @@ def _gatherv(
 
 
 def _runs(ranges: np.ndarray, skipped: int, n_rows: int) -> Iterator[tuple[int, int]]:
-    """Yield first row and end of each run of neighbours among some of a rank's rows."""
+    """Yield start and stop of each range of adjacent rows among some rows of a rank."""
     for first, length in ranges.tolist():
         start, stop = first + max(0, skipped), first + min(length, skipped + n_rows)
         if start < stop:
@@ -370,17 +371,17 @@ def _put(
     layout: ColumnLayout,
     whole: np.ndarray | None,
 ) -> None:
-    """Put each rank's rows straight to their places in `whole`, by one-sided communication."""
+    """Put each rank's rows directly into `whole` on the coordinator, by one-sided communication."""
     size = layout.row_bytes
     if size == 0:
         return
     row = MPI.BYTE.Create_contiguous(size).Commit()
     window = MPI.Win.Create(None if whole is None else _bytes(whole), 1, comm=comm.intracomm)
-    # All are here, so a fence is quick. Locks are not: the coordinator would have to poll often for
-    # the others to get on, and was ten times slower.
+    # All ranks are here, so a fence is fast. Locks are slow: the coordinator would have to poll
+    # often to let the others progress, and was ten times slower.
     window.Fence()
     if len(ranges):
-        # All runs of neighbours in one message, each with its place.
+        # One message contains all ranges of rows, each with its offset in `whole`.
         target = row.Create_hindexed(ranges[:, 1].tolist(), (ranges[:, 0] * size).tolist()).Commit()
         window.Put([data, len(data) // size, row], 0, (0, 1, target))
         target.Free()
@@ -390,7 +391,7 @@ def _put(
 
 
 def _merge_up(comm: Comm, results: LocalResults) -> None:
-    """Merge partial results of two ranks each, then of four, until the coordinator has all."""
+    """Merge partial results along a binary tree of ranks, until the coordinator has all."""
     rank, step = comm.rank, 1
     trees = [tree for kept in results.jobs.values() for tree in kept.trees.values()]
     if not trees:
@@ -405,7 +406,7 @@ def _merge_up(comm: Comm, results: LocalResults) -> None:
                         tree.add(number, value, level)
             except PacelineError as reason:
                 error = error or reason
-            except Exception as reason:  # they cannot be opened
+            except Exception as reason:  # the results cannot be unpickled
                 error = error or _unsendable(reason)
         step *= 2
     if rank > 0:
@@ -415,7 +416,7 @@ def _merge_up(comm: Comm, results: LocalResults) -> None:
 
 
 def _packed(subtrees: object, error: Exception | None) -> bytes:
-    """Pack partial results or an error, or why they cannot be sent."""
+    """Pack partial results, or an error: the one passed, or the reason why packing failed."""
     try:
         return pack(None, error) if error is not None else pack(subtrees)
     except Exception as reason:
@@ -428,7 +429,7 @@ def _unsendable(error: Exception) -> WorkerError:
 
 
 class _ResultsPickler(cloudpickle.Pickler):
-    """Pickles without the bytes of large arrays, also of those that are kept in a file."""
+    """Pickler that leaves out the bytes of large arrays, including arrays stored in a file."""
 
     def reducer_override(self, value: object) -> object:
         if type(value) is np.memmap:
@@ -437,7 +438,7 @@ class _ResultsPickler(cloudpickle.Pickler):
 
 
 def pack_results(value: object) -> tuple[bytes, list[memoryview]]:
-    """Pickle a value; return the bytes of its large arrays apart, not copied."""
+    """Pickle a value; return its large arrays separately, without copying them."""
     buffers: list[memoryview] = []
 
     def is_small(buffer: pickle.PickleBuffer) -> bool:
@@ -452,11 +453,11 @@ def pack_results(value: object) -> tuple[bytes, list[memoryview]]:
 
 
 def broadcast(comm: Comm, packed: tuple[bytes, list[memoryview]] | None = None) -> Any:
-    """Give the coordinator's packed value to all ranks, which call it together.
+    """Return the coordinator's packed value on all ranks, which call this function together.
 
-    Ranks of one host have its large arrays in the same memory: a page is copied for the rank that
-    writes to it. MPI's own shared windows end for all ranks together, and what one writes there
-    the others read; results do neither.
+    Ranks of one host map the same memory for its large arrays. A page is copied when a rank writes
+    to it. MPI's own shared windows do not suit results: a rank's write is visible to all ranks,
+    and a window ends on all ranks at the same time.
     """
     with comm.abort_on_error():
         data, buffers = packed or (None, [])
@@ -476,7 +477,7 @@ def broadcast(comm: Comm, packed: tuple[bytes, list[memoryview]] | None = None) 
 def _broadcast_to_hosts(
     comm: Comm, buffers: Sequence[memoryview], starts: Sequence[int]
 ) -> memoryview:
-    """Send bytes to one rank of each host, which shares them with the others; return them all."""
+    """Send bytes to one rank of each host, which shares them with the host; return them on all."""
     host = Comm(MPI.Intracomm(comm.intracomm.Split_type(MPI.COMM_TYPE_SHARED)))
     firsts = comm.intracomm.Split(0 if host.is_coordinator else MPI.UNDEFINED)
     with contextlib.ExitStack() as stack:
@@ -500,7 +501,7 @@ def _broadcast_to_hosts(
 def _share_on_host(
     host: Comm, file: int | None, room: memoryview | None, n_bytes: int
 ) -> memoryview:
-    """Map the first rank's file on all ranks of a host; where one cannot, copy its bytes."""
+    """Map the first rank's file on all ranks of a host; if a rank cannot, copy its bytes there."""
     own = None if file is None else SharedFile.of(file)
     shared = pickle.loads(host.broadcast(pickle.dumps(own) if host.is_coordinator else None))
     mapped = None
@@ -520,5 +521,5 @@ def _share_on_host(
 
 
 def _memory(n_bytes: int) -> memoryview:
-    """Memory of this process alone."""
+    """Allocate memory of this process alone."""
     return memoryview(mmap.mmap(-1, n_bytes, access=mmap.ACCESS_COPY))

@@ -1,4 +1,4 @@
-"""COMM_WORLD for a script that the first rank alone runs: it waits for no other rank."""
+"""COMM_WORLD for a script that only the first rank runs: it never waits for another rank."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,13 +8,13 @@ from mpi4py import MPI
 
 from paceline.errors import UnsupportedError
 
-#: Members that a rank answers by itself, and Abort, which ends all ranks.
+#: Members of COMM_WORLD that need no other rank, and Abort, which ends all ranks.
 _ALONE = (
     *("Abort", "Get_attr", "Get_errhandler", "Get_group", "Get_info", "Get_name", "Get_rank"),
     *("Get_size", "Get_topology", "Is_inter", "Is_intra", "Is_revoked", "Set_errhandler"),
     *("group", "info", "is_inter", "is_intra", "is_topo", "name", "rank", "size", "topology"),
 )
-#: Members of the class, not of a communicator, and its handle, which is null.
+#: Members of the class rather than of a communicator, and the handle, which is null.
 _OTHERS = (
     *("Attach_buffer", "Compare", "Create_errhandler", "Create_from_group", "Create_keyval"),
     *("Detach_buffer", "Flush_buffer", "Free_keyval", "Get_parent", "Iflush_buffer", "Join"),
@@ -23,14 +23,14 @@ _OTHERS = (
 
 
 class LoneWorld(MPI.Intracomm):
-    """All ranks, as one of them sees them that runs a script alone.
+    """COMM_WORLD as a script on one rank uses it.
 
-    Its handle is the null communicator: what takes it by another way, as a window or a file does,
-    is refused by MPI.
+    Its handle is the null communicator. MPI therefore refuses every other use of it, for example
+    to create a window or to open a file.
     """
 
     def __new__(cls, comm: MPI.Intracomm) -> "LoneWorld":
-        """Keep the handle null."""
+        """Create the object with a null handle."""
         made = super().__new__(cls)
         made._comm = comm  # type: ignore[attr-defined]
         return made
@@ -54,8 +54,9 @@ def _forwarded(name: str) -> property:
 def _refused(name: str) -> Callable[..., object]:
     def refuse(self: Any, *_: Any, **__: Any) -> Any:
         raise UnsupportedError(
-            f"MPI.COMM_WORLD.{name} would wait for ever: the first of {self.size} ranks runs this "
-            "script alone; have each run it: python -m paceline --every-rank script.py"
+            f"MPI.COMM_WORLD.{name} would wait for ever: only the first of {self.size} ranks runs "
+            "this "
+            "script; run it on every rank: python -m paceline --every-rank script.py"
         )
 
     return refuse
@@ -70,7 +71,7 @@ for _name in dir(MPI.Intracomm):
 
 @contextmanager
 def lone_world() -> Iterator[None]:
-    """Have the script, and functions on all ranks, find such a COMM_WORLD."""
+    """Replace MPI.COMM_WORLD by a `LoneWorld` while the script and its functions run."""
     world = MPI.COMM_WORLD
     if world.Get_size() > 1:
         MPI.COMM_WORLD = LoneWorld(world)  # type: ignore[misc]

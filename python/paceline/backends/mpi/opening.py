@@ -1,8 +1,9 @@
-"""Files that ranks open together: the first rank reads them, and sends what it found to the others.
+"""Files that ranks open together: the first rank reads the files, and sends the content to others.
 
-Ranks meet before they open: each names what it is about to open. The first rank waits for the
-others, asks whether they still wait, and begins when all have confirmed. So a rank that stops
-waiting never leaves another one in a collective call.
+Before opening, the ranks agree. Each rank names the file that it will open. The first rank waits
+for
+all names, asks whether the others still wait, and starts after all have confirmed. Therefore a rank
+that stops waiting never leaves another rank in a collective call.
 """
 
 import time
@@ -15,7 +16,7 @@ from paceline._util.digest import digest
 from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, pack, unpack
 from paceline.errors import UnsupportedError
 
-#: Seconds for which a rank waits for the others: where they must open together, and where they may.
+#: Time that a rank waits for the others, seconds: if joint opening is required, and if optional.
 REQUIRED, OPTIONAL = 300.0, 10.0
 #: Longest sleep between polls, s.
 _POLL = 2e-3
@@ -26,8 +27,9 @@ _HERE, _READY, _LEFT, _BEGIN, _ALONE = "here", "ready", "left", "begin", "alone"
 class OpeningRanks:
     """Ranks that open the same files in the same order.
 
-    With `required`, ranks that open different files, or do not all open one, raise
-    `UnsupportedError`; otherwise each rank opens by itself.
+    With `required`, ranks raise `UnsupportedError` if they open different files or if some rank
+    opens
+    none; otherwise each rank then opens its files alone.
     """
 
     def __init__(self, intracomm: MPI.Intracomm, *, required: bool = True):
@@ -51,15 +53,16 @@ class OpeningRanks:
         return self._comm.is_coordinator
 
     def free(self) -> None:
-        """Free the communicator; all ranks call it, after they have opened together."""
+        """Free the communicator; all ranks call this method after they have opened together."""
         if self._are_together:
             self._comm.free()
 
     def open(self, name: str, options: str, make: Callable[[], bytes]) -> bytes | None:
-        """Call a function on the first rank, and give its bytes to the others.
+        """Call a function on the first rank, and return its bytes on the other ranks.
 
-        An error of the first rank is raised on all. Returns empty bytes on the first rank, and None
-        where this rank must open by itself.
+        An error of the first rank is raised on all ranks. Returns empty bytes on the first rank,
+        and
+        None if this rank must open the file alone.
         """
         if not self._meet(name, digest([name, options])):
             return None
@@ -80,7 +83,7 @@ class OpeningRanks:
         return b""
 
     def _meet(self, name: str, key: str) -> bool:
-        """Wait for the other ranks; True if all of them open the same now."""
+        """Wait for the other ranks; True if all ranks open the same file now."""
         if self._comm.size == 1 or not self._are_together:
             return False
         reason = self._invite(name, key) if self.is_first else self._join(name, key)
@@ -89,13 +92,13 @@ class OpeningRanks:
         return not reason
 
     def _invite(self, name: str, key: str) -> str:
-        """Wait on the first rank; return why ranks do not open together, or nothing."""
+        """Wait on the first rank; return the reason if ranks cannot open together, else ""."""
         here = self._answers(_HERE)
         missing = [rank for rank in self._comm.workers if rank not in here]
         if missing:
             return self._part(
-                f"rank {missing[0]} has not opened {name}, for which rank 0 waited "
-                f"{self._limit:g} s{_REMEDY}"
+                f"rank {missing[0]} has not opened {name} within {self._limit:g} s, while rank 0 "
+                f"waited{_REMEDY}"
             )
         for rank in self._comm.workers:
             other, its_key = here[rank]
@@ -112,9 +115,9 @@ class OpeningRanks:
         return ""
 
     def _join(self, name: str, key: str) -> str:
-        """Wait on another rank; return why ranks do not open together, or nothing."""
+        """Wait on another rank; return the reason if ranks cannot open together, else ""."""
         self._comm.send_message(0, (_HERE, (name, key)))
-        # The first rank waits for a time of its own before it answers.
+        # The first rank waits up to its own limit before it answers.
         limit = 2 * self._limit
         while (message := self._receive(limit)) is not None:
             kind, reason = message
@@ -129,7 +132,7 @@ class OpeningRanks:
         return f"rank {self._comm.rank} waited {limit:g} s for rank 0 to open {name}{_REMEDY}"
 
     def _answers(self, wanted: str) -> dict[int, Any]:
-        """Messages of one kind by rank, until all or one of another kind have come."""
+        """Return messages of one kind by rank; stop after all, or at one of another kind."""
         found: dict[int, Any] = {}
         deadline = time.monotonic() + self._limit
         while len(found) < len(self._comm.workers):
@@ -145,7 +148,7 @@ class OpeningRanks:
         return found
 
     def _part(self, reason: str) -> str:
-        """Let all ranks open by themselves from now on."""
+        """Let every rank open files alone from now on."""
         self._are_together = False
         self._tell(_ALONE, reason)
         return reason
@@ -159,7 +162,7 @@ class OpeningRanks:
         return None if found is None else found[1]
 
     def _receive_from_any(self, seconds: float) -> tuple[int, Any] | None:
-        """Next message and its sender; None after a time without any."""
+        """Return the next message and its sender; None if none arrives within `seconds`."""
         backoff, deadline = Backoff(_POLL), time.monotonic() + seconds
         while (received := self._comm.receive_message()) is None:
             if time.monotonic() > deadline:

@@ -1,6 +1,6 @@
-"""The other ranks' part in runs: they wait for one, and compute the blocks assigned to them.
+"""Workers: ranks that wait for runs, and compute the blocks that the coordinator assigns.
 
-First the messages between coordinator and workers, then the threads of a rank that compute.
+The module defines the messages between coordinator and workers, then a rank's compute threads.
 """
 
 import pickle
@@ -21,21 +21,22 @@ from paceline.engine.worker import FrameCache, ThreadNames, Worker
 from paceline.errors import WorkerError
 from paceline.performance.record import SENT_WITH_LATER, DuplicateAttempt
 
-#: Blocks are assigned in batches of about so many seconds: some ten messages a second and thread.
+#: Duration of an assigned batch, seconds: about ten messages per second and thread.
 BATCH = 0.1
-#: The next batch is asked for when what is left lasts so many seconds: a reply takes less.
+#: A thread requests its next batch when its remaining work takes less than this, seconds. A reply
+#: takes less.
 AHEAD = 0.05
-#: A thread's pace is that of so many blocks: where bytes come slowly, one that was read ahead of
-#: takes no time at all, and by it alone a thread would ask for what all others should do.
+#: Number of last blocks from which a thread's speed is estimated. One block is not enough: a block
+#: that was prefetched from slow storage takes no time, and the thread would request too many.
 REMEMBERED = 8
-#: Results are reported with the next request, but no later than after so many seconds.
+#: Maximum time between reports of results, which are normally sent with the next request, seconds.
 REPORT_INTERVAL = 0.1
 
 Done = tuple[int, BlockResult | BaseException]
 
 
 class ThreadAddress(NamedTuple):
-    """A thread that computes."""
+    """Rank and number of a compute thread."""
 
     rank: int
     thread: int
@@ -43,34 +44,34 @@ class ThreadAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class RunRequest:
-    """From the coordinator to workers: a run begins; its jobs are broadcast next."""
+    """Message to workers that a run begins; the coordinator broadcasts the jobs next."""
 
-    #: Computing threads of each rank.
+    #: Number of compute threads on each rank.
     n_threads: int
     #: Number of blocks of each job.
     n_blocks: Sequence[int]
     #: "gather" or "one-sided".
     collect: str
-    #: True where ranks are on several hosts, each with a clock of its own.
+    #: True if ranks run on several hosts, whose clocks differ.
     compare_clocks: bool
-    #: Passes over frames of the same number are of one run.
+    #: Number of the run; several passes over the frames may belong to one run.
     run: int
 
 
 @dataclass(frozen=True)
 class Shutdown:
-    """From the coordinator to workers: no more runs follow."""
+    """Message to workers that no more runs follow."""
 
 
 @dataclass(frozen=True)
 class WorkerReport:
-    """From a rank to the coordinator: what was computed, and what is wanted."""
+    """Message from a rank to the coordinator: finished results and requests."""
 
-    #: Results of blocks that were done, without the values that the rank keeps.
+    #: Results of finished blocks, without values that the rank keeps.
     results: Sequence[BlockResult] = ()
-    #: Threads that have little left to do, and how many frames each would like.
+    #: Number of frames requested by each thread that has little work left.
     requests: dict[int, int] = field(default_factory=dict)
-    #: Threads that have nothing to do.
+    #: Numbers of threads without work.
     idle: Sequence[int] = ()
     #: Error of a thread.
     error: BaseException | None = None
@@ -78,35 +79,36 @@ class WorkerReport:
 
 @dataclass
 class Reply:
-    """From the coordinator to a rank."""
+    """Message from the coordinator to a rank: accepted results and new blocks."""
 
-    #: For each result reported since the last reply, in order: False where another rank did the
-    #: block sooner.
+    #: For each result reported since the last reply, in order: False if another rank finished the
+    #: block
+    #: sooner.
     accepted: list[bool] = field(default_factory=list)
-    #: Threads, and blocks for them.
+    #: Pairs of a thread number and a block for that thread.
     tasks: list[tuple[int, AnyTask]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
 class RunFinished:
-    """From the coordinator to workers: all blocks are done, or the run has failed."""
+    """Message to workers that all blocks are finished, or that the run has failed."""
 
-    #: The last.
+    #: Last reply of the run.
     reply: Reply
-    #: True where nothing is collected.
+    #: True if the run failed, so that no results are collected.
     failed: bool
 
 
 @dataclass(frozen=True)
 class Ack:
-    """From a worker to the coordinator: nothing of this run follows."""
+    """Message to the coordinator: this rank sends nothing more in this run."""
 
-    #: Attempts that its threads still compute, though others finished these blocks sooner.
+    #: Attempts that this rank's threads still compute although others finished these blocks sooner.
     abandoned: Sequence[DuplicateAttempt]
 
 
 class ComputeThread:
-    """One thread that computes, and the pace at which it does."""
+    """Compute thread, with an estimate of its speed."""
 
     def __init__(
         self,
@@ -120,7 +122,7 @@ class ComputeThread:
         self._queue: queue.SimpleQueue[AnyTask | None] = queue.SimpleQueue()
         self._held: deque[AnyTask] = deque()
         self._since = 0.0
-        #: Seconds and frames of the last blocks.
+        #: Seconds and number of frames of each of the last blocks.
         self._paces: deque[tuple[float, int]] = deque(maxlen=REMEMBERED)
         self._stopped = False
         self._worker = ""
@@ -138,11 +140,11 @@ class ComputeThread:
 
     @property
     def idle(self) -> bool:
-        """True while it has nothing to do."""
+        """True while the thread has no blocks."""
         return not self._held
 
     def give(self, tasks: Iterable[AnyTask]) -> None:
-        """Add blocks to those that it has."""
+        """Add blocks to the thread's queue."""
         if not self._held:
             self._since = time.monotonic()
         self.has_asked = False
@@ -151,18 +153,18 @@ class ComputeThread:
             self._queue.put(task)
 
     def finished(self, result: BlockResult) -> None:
-        """Record that the first of its blocks is done."""
+        """Record the result of the first block in the queue."""
         self._held.popleft()
-        # By its own clock: two results may be recorded at once, however long each took.
+        # Use the thread's own clock: two results may be recorded at once, however long each took.
         (timing,) = result.timings
         self._paces.append((max(1, timing.end - timing.start) / 1e9, timing.n_frames))
         self._since = timing.end / 1e9
 
     def wanted(self) -> int | None:
-        """Return how many frames it needs now; None while it has enough or has asked."""
+        """Return the number of frames to request; None if work remains or a request is pending."""
         if self.has_asked:
             return None
-        if not self._paces:  # nobody knows yet how long a block takes
+        if not self._paces:  # the duration of a block is not known yet
             return 1 if self.idle else None
         pace = sum(spent for spent, _ in self._paces) / sum(n for _, n in self._paces)
         if self._left(pace) >= AHEAD:
@@ -170,7 +172,7 @@ class ComputeThread:
         return max(1, int(BATCH / pace))
 
     def _left(self, pace: float) -> float:
-        """Estimate how long its blocks will last, s; the first alone may be overdue."""
+        """Estimate the remaining time of the queued blocks, s; only the first may be overdue."""
         if not self._held:
             return 0.0
         present = self._held[0].n_frames * pace - (time.monotonic() - self._since)
@@ -178,31 +180,31 @@ class ComputeThread:
         return max(0.0, present) + others * pace
 
     def abandoned(self, offset: int) -> DuplicateAttempt | None:
-        """Return the attempt that it has not finished, if there is one."""
+        """Return the attempt that the thread has not finished; None if it is idle."""
         if not self._held:
             return None
         return abandoned_attempt(self._held[0], self._worker, int(1e9 * self._since), offset=offset)
 
     def stop(self) -> None:
-        """End after the present block."""
+        """End the thread after its current block."""
         self._stopped = True
         self._queue.put(None)
 
 
 class ComputeThreads:
-    """All threads of a rank that compute."""
+    """All compute threads of a rank."""
 
     def __init__(self, n_threads: int, names: ThreadNames, job_of: Callable[[int], AnyJob]):
-        # No SimpleQueue: in CPython 3.11 its `get` may forget a timeout as short as ours, and wait.
+        # Not a SimpleQueue: in CPython 3.11 its `get` may ignore a short timeout and block.
         self._done: queue.Queue[Done] = queue.Queue()
         self._threads = [ComputeThread(k, names, job_of, self._done) for k in range(n_threads)]
 
     def give(self, thread: int, tasks: Iterable[AnyTask]) -> None:
-        """Add blocks to those of a thread."""
+        """Add blocks to a thread's queue."""
         self._threads[thread].give(tasks)
 
     def finished(self, seconds: float) -> list[BlockResult]:
-        """Wait at most so long for a result; return all, or raise what a thread raised."""
+        """Wait at most `seconds` for a result; return all results, or raise a thread's error."""
         results = []
         try:
             number, result = self._done.get(timeout=seconds)
@@ -216,7 +218,7 @@ class ComputeThreads:
             return results
 
     def requests(self) -> dict[int, int]:
-        """Return threads that have little left to do and the frames each needs, each once."""
+        """Return the frames wanted by each thread with little work left; ask once per thread."""
         requests = {}
         for number, thread in enumerate(self._threads):
             wanted = thread.wanted()
@@ -226,28 +228,28 @@ class ComputeThreads:
         return requests
 
     def idle(self) -> list[int]:
-        """Return the threads that have nothing to do."""
+        """Return the numbers of idle threads."""
         return [number for number, thread in enumerate(self._threads) if thread.idle]
 
     def abandoned(self, offset: int) -> list[DuplicateAttempt]:
-        """Return unfinished attempts; `offset` (ns) is_coordinator to the coordinator's clock."""
+        """Return unfinished attempts; adding `offset` (ns) converts to the coordinator's clock."""
         attempts = (thread.abandoned(offset) for thread in self._threads)
         return [attempt for attempt in attempts if attempt is not None]
 
     def stop(self) -> None:
-        """End all threads after their present blocks."""
+        """End all threads after their current blocks."""
         for thread in self._threads:
             thread.stop()
 
 
 class RankWorker:
-    """One rank's threads and results in a run; the coordinator's rank has one too.
+    """Threads and results of one rank in a run, also on the coordinator's rank.
 
-    `clock_offset` (ns) is_coordinator from this host's clock to the coordinator's; `run` is the
-    number of the run.
+    Adding `clock_offset` (ns) converts times of this host's clock to the coordinator's clock. `run`
+    is the number of the run.
     """
 
-    #: Number of the last run, and the names of its threads.
+    #: Number of the last run, and names of its threads.
     _names: tuple[int, ThreadNames] = 0, ThreadNames()
 
     def __init__(
@@ -260,7 +262,7 @@ class RankWorker:
     ):
         if run != RankWorker._names[0]:
             RankWorker._names = run, ThreadNames()
-        #: Collected at the end.
+        #: Results that this rank keeps until the end of the run.
         self.results = LocalResults(jobs, n_blocks, clock_offset)
         self._clock_offset = clock_offset
         self._threads = ComputeThreads(n_threads, self._names[1], jobs.__getitem__)
@@ -270,7 +272,7 @@ class RankWorker:
         self._error: Exception | None = None
 
     def report(self, seconds: float) -> WorkerReport | None:
-        """Wait at most so long for a result; return a report unless it can wait."""
+        """Wait at most `seconds` for a result; return a report, or None if reporting can wait."""
         try:
             self._unreported += map(self.results.hold, self._threads.finished(seconds))
         except BaseException as error:
@@ -284,7 +286,7 @@ class RankWorker:
         return report
 
     def accept(self, reply: Reply) -> None:
-        """Begin the blocks of a reply; raise `AnalysisError` where rows of blocks are not alike."""
+        """Start the blocks of a reply; raise `AnalysisError` if rows of blocks do not match."""
         for thread, task in reply.tasks:
             self._threads.give(thread, [task])
         error = self.settle(reply)
@@ -292,28 +294,28 @@ class RankWorker:
             raise error
 
     def settle(self, reply: Reply) -> Exception | None:
-        """Keep the results that count; return what `accept` raises, now or before.
+        """Keep the accepted results; return the error that `accept` would raise, now or before.
 
-        So the run fails also where the coordinator learnt of it too late, when all was done.
+        Thus the run fails even if this rank detects the error only after all blocks are finished.
         """
         if self._error is None:
             try:
                 self.results.settle(reply.accepted)
             except Exception as error:
-                # Frames that failed would keep results and their files until garbage is collected.
+                # The frames of the traceback would keep results and files until garbage collection.
                 self._error = error.with_traceback(None)
                 error.__cause__ = error.__context__ = None
                 self.results.drop()
         return self._error
 
     def stop(self) -> list[DuplicateAttempt]:
-        """Begin no more blocks; return unfinished attempts."""
+        """Start no more blocks; return unfinished attempts."""
         self._threads.stop()
         return self._threads.abandoned(self._clock_offset)
 
 
 def _sent_together(results: Sequence[BlockResult]) -> list[BlockResult]:
-    """Mark all results but the last of each thread: they have waited for it to be sent."""
+    """Mark all results of a thread except its last: they waited to be sent with the last one."""
     last = {result.timings[-1].worker: result for result in results}
     return [
         result
@@ -324,13 +326,13 @@ def _sent_together(results: Sequence[BlockResult]) -> list[BlockResult]:
 
 
 def serve(comm: Comm) -> None:
-    """Work in every run of the coordinator, until it ends."""
+    """Work in every run of the coordinator, until the coordinator ends the session."""
     while work_in_run(comm):
         pass
 
 
 def work_in_run(comm: Comm) -> bool:
-    """Work in the next run; return False where none follows. A rank that cannot aborts all."""
+    """Work in the next run; return False if there is none. A failing rank aborts all ranks."""
     with comm.abort_on_error():
         _, request = comm.wait_for_message()
         if isinstance(request, Shutdown):
@@ -360,7 +362,7 @@ def _work_in_run(comm: Comm, request: RunRequest) -> None:
 
 
 def _open(data: bytes | bytearray) -> tuple[Sequence[AnyJob], Exception | None]:
-    """Unpickle the jobs of a run; return why where that fails."""
+    """Unpickle the jobs of a run; return them, and the error if unpickling fails."""
     try:
         return [pickle.loads(job) for job in pickle.loads(data)], None
     except Exception as error:
@@ -369,7 +371,7 @@ def _open(data: bytes | bytearray) -> tuple[Sequence[AnyJob], Exception | None]:
 
 
 def _compute(comm: Comm, worker: RankWorker) -> RunFinished:
-    """Compute blocks until all are done."""
+    """Compute blocks until all blocks of the run are finished."""
     backoff = Backoff()
     while True:
         report = worker.report(SHORTEST if comm.sending else backoff.next())
@@ -388,7 +390,7 @@ def _compute(comm: Comm, worker: RankWorker) -> RunFinished:
 
 
 def _send(comm: Comm, report: WorkerReport) -> None:
-    """Send a report, or why it cannot be sent."""
+    """Send a report, or the reason why it cannot be sent."""
     if report.error is not None:
         report.error.add_note(f"raised on rank {comm.rank}, host {socket.gethostname()}")
         report = WorkerReport(error=portable(report.error))
