@@ -464,7 +464,7 @@ def test_options_that_do_not_fit_an_array_are_refused(positions):
     with pytest.raises(AtomCountError, match="the trajectory 150"):
         paceline.open(positions, n_atoms=7, dt=1.0)
     for option in ({"continuous": True}, {"group": "all"}, {"units": "nm"}, {"dataset": "x"}):
-        with pytest.raises(UnsupportedError, match="are for files"):
+        with pytest.raises(UnsupportedError, match="apply to files only"):
             paceline.open(positions, **option)
     with pytest.raises(ValueError, match="expected an order of f, a and c, found 'xyz'"):
         paceline.Universe.empty(N_ATOMS).load_new(positions, order="xyz")

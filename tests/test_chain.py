@@ -486,14 +486,16 @@ def test_continuous_dcd_and_single_frames(calpha, tmp_path):
         ) as writer:
             for _ in calpha.trajectory[begin : begin + n_frames]:
                 writer.write(calpha.atoms)
-    with pytest.warns(PacelineWarning, match=r"no other is there: 3 of .*b\.dcd"):
+    with pytest.warns(PacelineWarning, match=r"where no other frame exists: 3 of .*b\.dcd"):
         trajectory = Reader(names, continuous=True)
     np.testing.assert_allclose(trajectory.times(), np.arange(9) / 10, atol=1e-5)
 
 
 def test_frames_that_nobody_repeats_are_named_when_left_out(calpha, tmp_path):
     names = restarted(calpha, tmp_path, [[0, 2, 4, 6], [1, 3, 5, 7]])
-    with pytest.warns(PacelineWarning, match=rf"no other is there: 3 of {names[0]}.* 2 to 6 ps"):
+    with pytest.warns(
+        PacelineWarning, match=rf"where no other frame exists: 3 of {names[0]}.* 2 to 6 ps"
+    ):
         trajectory = Reader(names, continuous=True)
     assert trajectory.times().tolist() == [0, 1, 3, 5, 7]
 

@@ -1087,7 +1087,7 @@ def test_broken_molecules_warn(command, names, drifting, run):
     length = np.linalg.norm(first.position - second.position)
     assert length > universe.dimensions[0] / 2
     assert found[3] == f"{length:.1f}"
-    assert found[4] == f"{names} whole molecules: unwrap (--unwrap) makes them so"
+    assert found[4] == f"{names} whole molecules: unwrap (--unwrap) makes molecules whole"
     assert BROKEN not in run(command[0], *drifting, *select, *command[1:], "--end", 2)[2]
 
 

@@ -652,7 +652,9 @@ def test_a_damaged_frame_of_a_dask_array_is_named(damaged, scheduler):
 
 
 def test_what_is_no_dask_array_is_refused(universe, theirs, adk):
-    with pytest.raises(MissingDataError, match="velocities are asked for, but it holds positions"):
+    with pytest.raises(
+        MissingDataError, match="velocities were requested, but the trajectory contains positions"
+    ):
         paceline.dask_array(universe.atoms, field="velocities")
     with pytest.raises(ValueError, match="'masses'"):
         paceline.dask_array(universe.atoms, field="masses")

@@ -114,9 +114,7 @@ def test_water_with_virtual_sites(model, where, tmp_path):
 def test_sites_without_masses_are_not_known(tmp_path):
     frames = [[[1, 1, 1], [2, 1, 1], [1.5, 1, 1]]]
     guessed = made(tmp_path, frames, charges=[0.5, 0.5, -1]).atoms
-    words = (
-        "such as those of virtual sites; virtual sites are known by a mass of 0, and the topology"
-    )
+    words = "virtual sites are identified by a mass of 0, but the topology contains no"
     with pytest.raises(UnsupportedError, match=words):
         DielectricConstant(guessed)
     guessed.universe.add_TopologyAttr("masses", [16, 1, 0])

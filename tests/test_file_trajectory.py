@@ -182,7 +182,7 @@ def test_sequences_of_frames(adk):
 def test_fields_are_there_or_missed_by_name(adk, moving):
     trajectory = paceline.open(adk.trajectory)
     assert trajectory.fields == ("positions",)
-    with pytest.raises(MissingDataError, match=r"dcd: velocities are asked for.*positions only"):
+    with pytest.raises(MissingDataError, match=r"dcd: velocities were requested.*positions only"):
         trajectory.velocities()
     with pytest.raises(MissingDataError, match=r"frame 3 has no forces; it holds positions$"):
         _ = trajectory[3].forces

@@ -233,7 +233,7 @@ def test_wrap_keeps_complexes_together(made, tmp_path, run):
     table = tmp_path / "results" / "ligand-rmsd.csv"
     rows = np.loadtxt(table, delimiter=",", skiprows=count_head(table))
     assert rows[:, -1].max() < 1
-    with pytest.raises(ValueError, match="together is for compound='fragments', not 'atoms'"):
+    with pytest.raises(ValueError, match="together requires compound='fragments', not 'atoms'"):
         wrap(together="complexes")
 
 

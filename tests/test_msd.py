@@ -473,7 +473,7 @@ def test_frames_that_were_left_out_are_named(adk_in_water, tmp_path):
     path = tmp_path / "damaged.xtc"
     path.write_bytes(data)
     water = paceline.Universe(topology, str(path)).select_atoms("name OW")[:10]
-    words = r"1 frame left out, the first is 4; unwrap='tor' went on from the frame before"
+    words = r"1 frame left out, the first is 4; unwrap='tor' continued from the frame before"
     with pytest.warns(PacelineWarning, match=words):
         EinsteinMSD(water, unwrap="tor").run(on_error="skip")
 

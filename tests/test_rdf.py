@@ -542,7 +542,7 @@ def test_centers_that_are_not_known_are_refused(dimers, universe):
             InterRDF(atoms, atoms, **options)
     with pytest.raises(SelectionError, match="has an atom twice"):
         InterRDF(atoms + atoms, atoms, compound="residues")
-    with pytest.raises(UnsupportedError, match="by molecules needs their numbers"):
+    with pytest.raises(UnsupportedError, match="by molecules needs molecule numbers"):
         InterRDF(atoms, atoms, compound="molecules")
     topology.add_TopologyAttr("bonds", [(0, 1), (1, 2), (2, 3)])
     joined = paceline.Universe(topology._topology, path).atoms
@@ -558,7 +558,7 @@ def test_centers_that_are_not_known_are_refused(dimers, universe):
 def test_centers_of_compounds_without_bonds_are_refused(adk_in_water):
     protein = paceline.Universe(*adk_in_water).select_atoms("protein")
     protein.universe.del_TopologyAttr("names")  # bonds would be found by them
-    words = "InterRDF, to make residues whole, needs bonds, and the topology has none"
+    words = "InterRDF, to make residues whole, needs bonds, but the topology has none"
     with pytest.raises(UnsupportedError, match=words):
         InterRDF(protein, protein, compound="residues", center="geometry")
     options = {"compound": "residues", "center": "geometry", "unwrap": False}

@@ -55,7 +55,7 @@ def inserted():
 )
 def test_atoms_in_several_locations_warn(make, located):
     repeated = np.count_nonzero(located.altLocs == "B")
-    with pytest.warns(PacelineWarning, match=r"are there again in another .* 'not altLoc B'"):
+    with pytest.warns(PacelineWarning, match=r"occur again at another .* 'not altLoc B'"):
         found = make(located).run()
     assert "not altLoc B" in found.results.provenance["warnings"]
     assert repeated > 10

@@ -176,7 +176,7 @@ def test_a_size_is_kept_and_used(water, tmp_path):
         4,
         2,
     ]
-    with pytest.raises(ValueError, match=rf"frame 0 alone makes a file of {head + frame} bytes"):
+    with pytest.raises(ValueError, match=rf"frame 0 alone needs a file of {head + frame} bytes"):
         paceline.split(whole, size=head + frame - 1, output=tmp_path / "b.dcd")
 
 
@@ -217,7 +217,9 @@ def test_files_that_exist_are_left_alone(water):
     before = visible(water.parent)
     with pytest.raises(FileExistsError, match=r"md.001.xtc exists: it is replaced only with"):
         paceline.split(water, 2)
-    with pytest.raises(FileExistsError, match=r"md.001.xtc would be taken for one of the 1 pieces"):
+    with pytest.raises(
+        FileExistsError, match=r"md.001.xtc would be mistaken for one of the 1 pieces"
+    ):
         paceline.split(water, 1, overwrite=True)
     with pytest.raises(FileExistsError, match="it is replaced only with"):
         paceline.join([water], there)
@@ -232,11 +234,11 @@ def test_files_that_exist_are_left_alone(water):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({}, "expected one of n, frames and size, found 0"),
-        ({"n": 2, "frames": 2}, "expected one of n, frames and size, found 2"),
+        ({}, "expected exactly one of n, frames and size, found 0"),
+        ({"n": 2, "frames": 2}, "expected exactly one of n, frames and size, found 2"),
         ({"n": 0}, "of at least 1, found 0"),
         ({"n": 11}, "md.xtc: 10 frames cannot make 11 pieces"),
-        ({"size": 100}, "frame 0 alone makes a file of"),
+        ({"size": 100}, "frame 0 alone needs a file of"),
     ],
 )
 def test_what_cannot_be_cut_is_refused(how, message, water):
@@ -251,12 +253,12 @@ def test_files_without_frames_or_with_fixed_atoms_are_refused(tmp_path):
     other = dcd_file(tmp_path / "other.dcd", 4)
     output = tmp_path / "all.dcd"
     for work in (lambda: paceline.split(empty, 1), lambda: paceline.join([other, empty], output)):
-        with pytest.raises(UnsupportedError, match=r"empty.dcd: there is no whole frame in it"):
+        with pytest.raises(UnsupportedError, match=r"empty.dcd: it has no complete frame"):
             work()
     for work in (lambda: paceline.split(fixed, 2), lambda: paceline.join([fixed], output)):
         with pytest.raises(UnsupportedError, match=r"fixed.dcd: 2 of 5 atoms are fixed"):
             work()
-    with pytest.raises(ValueError, match="no trajectory was given"):
+    with pytest.raises(ValueError, match="no trajectories to join"):
         paceline.join([], output)
     assert visible(tmp_path) == ["empty.dcd", "fixed.dcd", "other.dcd"]
     assert temporaries(tmp_path) == []
@@ -415,8 +417,8 @@ def test_times_that_a_dcd_file_cannot_keep_warn(tmp_path):
         whole = paceline.join([one, two], tmp_path / "all.dcd")
     step = np.float64(np.float32(0.04)) * 4.888821e-2
     assert [str(warning.message) for warning in told] == [
-        f"{two} begins at {100 * step:g} ps, and in {whole} its first frame comes at "
-        f"{30 * step:g} ps: a DCD file has no times of its own for its frames"
+        f"{two} begins at {100 * step:g} ps, and in {whole} its first frame is at "
+        f"{30 * step:g} ps: a DCD file does not store the times of its frames"
     ]
     positions, _, times = frames_of(whole)
     np.testing.assert_array_equal(positions, frames_of(one, two)[0])

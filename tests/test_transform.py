@@ -270,7 +270,9 @@ def test_a_molecule_without_neighbours_warns():
     universe.add_TopologyAttr("bonds", [(0, 1), (2, 3)])
     universe.atoms.positions = [[0, 0, 0], [1, 0, 0], [15, 15, 15], [16, 15, 15]]
     universe.dimensions = [30, 30, 30, 90, 90, 90]
-    with pytest.warns(PacelineWarning, match="2 molecules of together= have no other one .* 0$"):
+    with pytest.warns(
+        PacelineWarning, match="2 molecules of together= have no other molecule .* 0$"
+    ):
         transform.unwrap(together="all").prepare(np.arange(4), universe, [])
 
 
@@ -322,7 +324,7 @@ def test_molecules_far_from_a_complex_join_it_by_few_pairs(monkeypatch):
 def test_contacts_that_cannot_be_found_are_refused():
     universe = lattices((0, 0, 0), (36, 0, 0), n=3)
     universe.atoms[4].position = [np.nan] * 3
-    with pytest.raises(TransformError, match="contacts of together= are those of the first frame"):
+    with pytest.raises(TransformError, match="together= uses contacts in the first frame"):
         transform.unwrap(together="all").prepare(np.arange(54), universe, [])
 
 
@@ -347,7 +349,7 @@ def test_only_chains_in_contact_across_faces_warn(corners, apart):
     assert len(told) == apart
     if apart:
         assert "in 1 of 1 frames, first in frame 0: atom " in told[0]
-        assert " what Gyration computes of both is not of their complex: " in told[0]
+        assert " what Gyration computes for both is wrong for their complex: " in told[0]
 
 
 def test_unwrap_of_a_group_leaves_other_molecules():
@@ -662,7 +664,7 @@ def test_missing_bonds_are_named(ours):
 
 def test_divided_residues_are_named(ours):
     made = four_sites(masses=None, bonds=O_H)
-    words = r"2 residues \(SOL 1, SOL 2\).* a mass of 0, and the topology has no masses of its own"
+    words = r"2 residues \(SOL 1, SOL 2\).* a mass of 0, but the topology contains no masses"
     with pytest.warns(PacelineWarning, match=words):
         transform.unwrap().atoms(np.arange(8), made)
     with warnings.catch_warnings():
@@ -886,7 +888,10 @@ def test_wrap_by_molecules_needs_them():
         (lambda ca: "unwrap", "a list of transformations"),
         (lambda ca: [transform.fit], r"those of .* not fit: call it, as fit\(\)"),
         (lambda ca: ["unwrap"], "those of paceline.transform, not 'unwrap'"),
-        (lambda ca: [transformations.unwrap(ca)], r"those of .*; add those of MDAnalysis to"),
+        (
+            lambda ca: [transformations.unwrap(ca)],
+            r"those of .*; add MDAnalysis's transformations to",
+        ),
     ],
 )
 def test_what_is_no_transformation_is_refused(make, words, universe):
@@ -993,7 +998,7 @@ class TestBrokenMolecules:
         assert rmsd.results.provenance["warnings"] == text
         assert "in 1 of 3 frames, first in frame 2: atoms " in text
         assert text.endswith(
-            " Å apart; RMSD needs whole molecules: unwrap (--unwrap) makes them so"
+            " Å apart; RMSD needs whole molecules: unwrap (--unwrap) makes molecules whole"
         )
 
     def test_once_for_all_analyses_of_a_run(self, drifting):

@@ -391,7 +391,7 @@ def test_lambda_goes_through_h5md(options, system, tmp_path, where):
 def test_where_lambda_is_lost_is_said(ending, system, tmp_path):
     path = trr(tmp_path / "a.trr", [real_frame(number) for number in range(3)])
     atoms, out = paceline.Universe(system[0], path).atoms, tmp_path / f"out.{ending}"
-    message = r"out\.\w+: \w+ holds no λ: .* from 0\.1 to 0\.1"
+    message = r"out\.\w+: \w+ cannot store λ: .* from 0\.1 to 0\.1"
     with pytest.warns(PacelineWarning, match=message) as told:
         paceline.Write(atoms, out).run()
     assert len([one for one in told if "λ" in str(one.message)]) == 1

@@ -109,13 +109,12 @@ def test_bonds_are_guessed_where_the_topology_has_none(crossing, select):
     (text,) = told(rmsd.run, "is broken across the cell")
     assert "in 4 of 31 frames, first in frame 3" in text
     assert "a topology that has bonds" in text
-    assert "guessed by distances" in text
+    assert "guessed from distances" in text
     # Bonds of distant atoms are not guessed.
     rmsd = RMSD(universe, select="name CA and resid 1 41 81 121 161 201")
     assert told(rmsd.run, "broken") == []
     assert (
-        "could not be looked for: the topology has no bonds"
-        in (rmsd.results.provenance["warnings"])
+        "could not be detected: the topology has no bonds" in (rmsd.results.provenance["warnings"])
     )
 
 
@@ -167,7 +166,7 @@ def turning(crossing, tmp_path_factory):
 @pytest.mark.parametrize("kind", [RMSF, PCA], ids=["rmsf", "pca"])
 def test_atoms_that_turn_warn(turning, kind, where):
     ca = paceline.Universe(*turning).select_atoms("name CA")
-    words = "move or turn as a whole in "
+    words = "move or rotate as a whole in "
     (text,) = told(lambda: kind(ca).run(**where), words)
     assert f"the atoms of {kind.__name__} {words}" in text
     number = int(text.split(words)[1].split()[0])

@@ -1,4 +1,4 @@
-"""Arrays in memory as a trajectory: blocks are slices of the arrays."""
+"""In-memory arrays as a trajectory: blocks are slices of the arrays."""
 
 import copyreg
 import hashlib
@@ -15,19 +15,19 @@ from paceline.contract.source import Extents, FileReadStats, FrameSource
 from paceline.errors import MissingDataError, UnsupportedError, with_script_advice
 from paceline.trajectory.chain import Chain
 
-#: Name of the format in the user interface.
+#: Name of the format that users see.
 FORMAT = "array"
-#: Name of an array without a file name.
+#: Name of an array in messages, in place of a file name.
 UNNAMED = "an array in memory"
-#: Reason why times are not known if the user gives no time between frames.
+#: Reason why times are unknown if the user sets no time between frames.
 NO_TIMES = "an array holds none, and frames are counted as 1 ps apart"
 
 
 def check_positions(array: np.ndarray, order: str = "fac") -> np.ndarray:
-    """Return a view of positions of shape (n_frames, n_atoms, 3).
+    """Return a view of positions with the shape (n_frames, n_atoms, 3).
 
-    `order` names the axes of the array: frames, atoms, coordinates. Raises `ValueError` for an
-    array of another shape, or of other than real numbers.
+    `order` names the axes of the input: f (frames), a (atoms), c (coordinates). Raises
+    `ValueError` for an array of another shape, or without real numbers.
     """
     if sorted(order) != ["a", "c", "f"]:
         raise ValueError(f"expected an order of f, a and c, found {order!r}")
@@ -54,26 +54,27 @@ def check_positions(array: np.ndarray, order: str = "fac") -> np.ndarray:
 
 @dataclass(frozen=True)
 class ArraySlice:
-    """Frames of arrays: what a worker receives of them, in place of a part of an index.
+    """Frames of arrays, sent to a worker in place of part of a file index.
 
-    Pickling leaves out all frames but those of `rows`, and what `sent` does not name.
+    Pickling leaves out all frames except `rows`, and all atoms and fields that `sent` does not
+    name.
     """
 
-    #: Array of each field, shape (n_frames, n_atoms, 3), of real numbers.
+    #: Array of each field, real numbers, shape (n_frames, n_atoms, 3).
     values: Mapping[str, np.ndarray]
-    #: Rows of the arrays.
+    #: Row indices into the arrays.
     rows: slice | np.ndarray
-    #: Lengths and angles of cells, Å and degrees, float32, shape (n_rows, 6).
+    #: Cell lengths and angles, Å and degrees, float32, shape (n_rows, 6).
     dimensions: np.ndarray
     #: Times, ps, float64, shape (n_rows,).
     times: np.ndarray
-    #: Numbers of the frames, int64, shape (n_rows,).
+    #: Frame numbers, int64, shape (n_rows,).
     steps: np.ndarray
-    #: Bits of the fields that the frames hold.
+    #: Bits of the fields that the frames contain.
     held: int
-    #: Atoms and fields to be sent; None for all.
+    #: Atoms and fields to send; None for all.
     sent: "SentValues | None" = None
-    #: True if the arrays have the wanted atoms only.
+    #: True if the arrays contain only the requested atoms.
     has_wanted_only: bool = False
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -83,7 +84,7 @@ class ArraySlice:
         return _received, (parts, *known)
 
     def put(self, name: str, atoms: np.ndarray | None, buffer: FrameBuffer) -> None:
-        """Copy a field of atoms into arrays; the numbers become float32."""
+        """Copy a field of some atoms into a frame buffer, converted to float32."""
         found = self.values[name][self.rows]
         wanted = None if self.has_wanted_only else atoms
         if buffer.validity is None:
@@ -94,7 +95,7 @@ class ArraySlice:
 
 
 def _take(found: np.ndarray, atoms: np.ndarray | None, out: np.ndarray | None = None) -> np.ndarray:
-    """Copy atoms, all if None, of an array to another one, float32."""
+    """Copy atoms (None: all) of an array to another array, converted to float32."""
     if out is None:
         n_atoms = found.shape[1] if atoms is None else len(atoms)
         out = np.empty((len(found), n_atoms, 3), dtype=np.float32)
@@ -115,7 +116,7 @@ def _received(
     held: int,
     has_wanted_only: bool,
 ) -> ArraySlice:
-    """Make the slice that a worker received."""
+    """Create the slice that a worker receives."""
     values = {name: part.array for name, part in parts.items()}
     every = slice(None)
     return ArraySlice(values, every, dimensions, times, steps, held, None, has_wanted_only)
@@ -123,32 +124,32 @@ def _received(
 
 @dataclass(frozen=True)
 class SentValues:
-    """Values that workers of one pass receive, and the files from which they may read them."""
+    """Values to send to the workers of one pass, and files from which workers may read them."""
 
-    #: Increasing indices; None for all atoms.
+    #: Increasing atom indices; None for all atoms.
     atoms: np.ndarray | None
     fields: Sequence[str]
-    #: File to which values are written for processes of this machine.
+    #: File to which values are written, so that processes of this machine can read them.
     written: WrittenArrays | None = None
-    #: Files of memory-mapped arrays by field, which processes of this machine map again.
+    #: Files of memory-mapped arrays by field; processes of this machine map the same files.
     mapped: Mapping[str, MappedAgain] = field(default_factory=dict)
 
     def parts(
         self, values: Mapping[str, np.ndarray], rows: slice | np.ndarray
     ) -> tuple[dict[str, Part], bool]:
-        """Return the values of some rows, and whether they are those of the wanted atoms only."""
+        """Return the values of some rows, and whether they include only the requested atoms."""
         fields = [name for name in self.fields if name in values]
         if isinstance(rows, slice) and fields and all(name in self.mapped for name in fields):
             files: Mapping[str, HasPlaces] = self.mapped
             return {name: Part(values[name][rows], files[name]) for name in fields}, False
-        # Workers need no more than float32.
+        # Workers need float32 only.
         sent = {name: _take(values[name][rows], self.atoms) for name in fields}
         return {name: Part(array, self.written) for name, array in sent.items()}, True
 
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Description of arrays for workers: a `FileSpec` without values, which come with tasks."""
+    """Description of arrays for workers: a `FileSpec` without values, which arrive with tasks."""
 
     path: str
 
@@ -159,7 +160,7 @@ class ArraySpec:
 
 @dataclass(frozen=True)
 class ArrayReader:
-    """`FileReader` of arrays, which takes all values from the slices of extents."""
+    """`FileReader` of arrays: all values come from the slices of the extents."""
 
     path: str
     atoms: np.ndarray | None
@@ -171,7 +172,7 @@ class ArrayReader:
     def read(
         self, extents: Extents, buffer: FrameBuffer, *, required: int, skip: bool
     ) -> FileReadStats:
-        """Copy the values of atoms; frames in memory cannot be damaged."""
+        """Copy the values of atoms. Frames in memory cannot be damaged."""
         begun = time.monotonic_ns()
         (found,) = extents.slices
         for name in self.fields:
@@ -194,13 +195,13 @@ class ArrayFile:
     values : dict of numpy.ndarray, shape (n_frames, n_atoms, 3)
         Array of each field; it is never copied as a whole.
     dimensions : numpy.ndarray of float32, shape (n_frames, 6), optional
-        Cells, Å and degrees.
+        Cell lengths and angles, Å and degrees.
     dt, time_offset : float
-        Time between frames, and of the first one, ps.
+        Time between frames, and time of the first frame, ps.
     name : str
         Name in messages.
     time_doubt : str, optional
-        Reason why times are not known.
+        Reason why times are unknown.
     """
 
     format = FORMAT
@@ -234,7 +235,7 @@ class ArrayFile:
 
     @property
     def fields(self) -> int:
-        """Bits of the fields that frames hold."""
+        """Bits of the fields that the frames contain."""
         return field_bits(tuple(self.values))
 
     @property
@@ -249,7 +250,7 @@ class ArrayFile:
 
     @property
     def fingerprint(self) -> str:
-        """Text that stands for an identity: arrays are compared only where that is necessary."""
+        """Placeholder text: arrays have no fingerprint, and are compared only if necessary."""
         return "none: an array in memory"
 
     @property
@@ -267,7 +268,7 @@ class ArrayFile:
 
     @property
     def traits(self) -> list[tuple[str, str]]:
-        """Traits that files must share to form one trajectory."""
+        """Properties (name, value) that must agree between the files of one trajectory."""
         return [("format", self.format), ("number of atoms", str(self.n_atoms))]
 
     @property
@@ -280,7 +281,7 @@ class ArrayFile:
         return self.spec, self.n_atoms
 
     def extents(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return zeros: no bytes of a file are read."""
+        """Return zeros, because no bytes of a file are read."""
         return np.zeros_like(frames), np.zeros_like(frames)
 
     def slice_of(self, frames: np.ndarray) -> ArraySlice:
@@ -299,10 +300,11 @@ class ArrayFile:
         raise UnsupportedError(f"{self.path}: frames in memory cannot be copied as bytes of a file")
 
     def verify(self) -> None:
-        """Do nothing: a script may change its arrays between runs."""
+        """Do nothing: a script is allowed to change its arrays between runs."""
 
     def _times_of(self, frames: np.ndarray) -> np.ndarray:
-        # A time between frames of single precision gives such times, as in MDAnalysis.
+        # With a single-precision time between frames, times are rounded to single precision, as in
+        # MDAnalysis.
         single = isinstance(self.dt, np.floating)
         numbers = frames.astype(self.dt.dtype if single else float)  # type: ignore[attr-defined]
         return (numbers * self.dt + self._time_offset).astype(float)
@@ -316,7 +318,7 @@ class ArrayFile:
 
 
 def _rows_of(frames: np.ndarray) -> slice | np.ndarray:
-    """Return frames as a slice, if they are equally spaced and increase: indexing makes a view."""
+    """Return increasing, equally spaced frames as a slice, for which indexing returns a view."""
     step = int(frames[1] - frames[0]) if len(frames) > 1 else 1
     if step < 1 or (np.diff(frames) != step).any():
         return frames
@@ -324,7 +326,7 @@ def _rows_of(frames: np.ndarray) -> slice | np.ndarray:
 
 
 class ArrayChain(Chain):
-    """Chain of one `ArrayFile`; pickling includes the arrays."""
+    """Chain of one `ArrayFile`. Its pickle includes the arrays."""
 
     in_memory = True
 
@@ -341,7 +343,7 @@ class ArrayChain(Chain):
         return copyreg.__newobj__, (type(self),), vars(self)  # type: ignore[attr-defined]
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
-        """Approximate number of bytes to be read per frame for atoms in increasing order."""
+        """Return the approximate number of bytes to read per frame for the given atoms."""
         return self.bytes_per_frame * len(atoms) / self.n_atoms
 
     @property
@@ -350,7 +352,7 @@ class ArrayChain(Chain):
         return self._file.content
 
     def locator(self, source: FrameSource, *, by_file: bool) -> Callable[[np.ndarray], Extents]:
-        """Return a function that finds frames; its slices are pickled for workers of a source."""
+        """Return a function that locates frames; its slices are pickled for workers of `source`."""
         fields = [name for name in source.fields if name in self._file.values]
         mapped: dict[str, MappedAgain] = {}
         written = None

@@ -1,4 +1,4 @@
-"""Read the names of atoms that a coordinate file holds."""
+"""Read atom names from coordinate files."""
 
 import os
 from collections.abc import Iterator
@@ -9,22 +9,22 @@ import numpy as np
 from paceline import _core
 from paceline.errors import PacelineError
 
-#: File name extensions of structure formats, and columns of atom and residue names in their lines.
+#: Columns of atom and residue names in the lines of structure formats, by file name extension.
 COLUMNS = {
     ".gro": {"names": slice(10, 15), "resnames": slice(5, 10)},
     ".pdb": {"names": slice(12, 16), "resnames": slice(17, 21)},
     ".ent": {"names": slice(12, 16), "resnames": slice(17, 21)},
 }
-#: Level of a HISTORY file whose frames are compressed, without names.
+#: Level (keytrj) of HISTORY files whose frames are compressed and contain no names.
 COMPRESSED = 3
 
 
 def names_in(path: str) -> dict[str, np.ndarray]:
-    """Read "names", and "resnames" if the format has them, of the first frame.
+    """Read the atom names of the first frame, and residue names if the format has them.
 
-    Returns arrays of str, shape (n_atoms,), by kind. The result is empty if the format has no names
-    (XTC, TRR, DCD, NetCDF, LAMMPS's dumps), or if the file is not as expected. HDF5 files are not
-    read here.
+    Returns arrays of str, shape (n_atoms,), with the keys "names" and "resnames". The result is
+    empty if the format has no names (XTC, TRR, DCD, NetCDF, LAMMPS dumps), if the file does not
+    follow its format, or for HDF5 files.
     """
     ending = os.path.splitext(path)[1].lower()
     try:
@@ -45,13 +45,13 @@ def names_in(path: str) -> dict[str, np.ndarray]:
 
 
 def _of_gro(lines: Iterator[str]) -> Iterator[str]:
-    """Return the lines of the atoms of the first frame of a GRO file."""
+    """Return the atom lines of the first frame of a GRO file."""
     next(lines)
     return islice(lines, int(next(lines)))
 
 
 def _of_pdb(lines: Iterator[str]) -> Iterator[str]:
-    """Return the lines of the atoms of the first model of a PDB file."""
+    """Return the atom lines of the first model of a PDB file."""
     for line in lines:
         if line.startswith(("ATOM", "HETATM")):
             yield line
@@ -60,7 +60,7 @@ def _of_pdb(lines: Iterator[str]) -> Iterator[str]:
 
 
 def _of_dl_poly(lines: Iterator[str], kind: str) -> np.ndarray:
-    """Return the names of the atoms of the first frame, in the order of their numbers."""
+    """Return the atom names of the first frame, in the order of atom numbers."""
     next(lines)
     level, periodic = (int(word) for word in next(lines).split()[:2])
     n_atoms = None

@@ -1,4 +1,4 @@
-"""Chain of one or several files that form one trajectory."""
+"""Chain of one or more files that form one trajectory."""
 
 import math
 import os
@@ -24,28 +24,29 @@ from paceline.errors import AtomCountError, UnsupportedError, warn, with_script_
 from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5Options
 from paceline.trajectory.open import open_files, read_headers
 
-#: Maximum difference between the times of one frame in two files, relative to the largest time.
+#: Maximum difference between times of the same frame in two files, relative to the largest time.
 _ROUNDING = 1e-6
 
-#: Maximum number of positions that a report lists.
+#: Maximum number of cases that a warning lists.
 _NAMED = 3
 
 
 class Chain:
-    """Files in sequence, each with its frame index; no file is held open.
+    """Files in sequence, each with its frame index; no file is kept open.
 
-    Each file must have `n_atoms` atoms, by default as many as the first file. Only with `varying`
-    may the number vary from frame to frame. With `refresh`, indexes are made again. With
-    `continuous`, files are ordered by time, and frames that a later file repeats are left out; a
-    warning reports them unless `quiet`. A warning reports unknown times unless `times_given`.
-    `opener` replaces `paceline.trajectory.open.open_files`.
+    Each file must have `n_atoms` atoms; the default is the number in the first file. With
+    `varying`, the number may vary from frame to frame. `refresh` rebuilds the indexes. `continuous`
+    orders the files by time and leaves out frames that a later file repeats; a warning reports
+    these
+    frames unless `quiet`. A warning reports unknown times unless `times_given`. `opener` replaces
+    `paceline.trajectory.open.open_files`.
 
     Raises `AtomCountError` for a file with another number of atoms, `UnsupportedError` for an
     unrecognised format or if no file has a complete frame, and `DamagedFileError` if the first
     frame or the header of a file is damaged.
     """
 
-    #: True if frames are in arrays, which no worker reads ahead.
+    #: True if the frames are in arrays, so that workers need not prefetch.
     in_memory = False
 
     def __init__(
@@ -83,17 +84,17 @@ class Chain:
         self._count()
 
     def _leave_out_empty(self) -> None:
-        """Leave out files without a complete frame, with a warning."""
+        """Leave out files without a complete frame, and warn."""
         whole = [k for k, file in enumerate(self.files) if file.n_frames > 0]
         if not whole:
             raise UnsupportedError(f"{self.names[0]}: expected a whole frame at least, found none")
         for name, file in zip(self.names, self.files, strict=True):
             if file.n_frames == 0:
-                warn(f"{name}: it has no whole frame; the trajectory goes on with the next file")
+                warn(f"{name}: it has no whole frame; the trajectory continues with the next file")
         self._choose(whole)
 
     def _warn_of_times(self) -> None:
-        """Warn of files of several frames whose times are not known, in one line."""
+        """Warn in one line of files with several frames whose times are unknown."""
         pairs = zip(self.names, self.files, strict=True)
         found = [(name, file.time_doubt) for name, file in pairs if file.time_doubt]
         if found and self.n_frames_of_files > 1:
@@ -103,11 +104,11 @@ class Chain:
 
     @property
     def n_frames_of_files(self) -> int:
-        """Number of frames of all files, including frames that are left out."""
+        """Total number of frames in the files, including frames that are left out."""
         return sum(file.n_frames for file in self.files)
 
     def runs(self) -> Iterator[tuple[TrajectoryFile, int, int]]:
-        """Yield runs of adjacent frames: file, first frame, and end."""
+        """Yield ranges of adjacent frames: file, first frame, and end."""
         for file, kept in zip(self.files, self._kept, strict=True):
             if kept is None:
                 yield file, 0, file.n_frames
@@ -116,8 +117,8 @@ class Chain:
                 yield file, int(frames[0]), int(frames[-1]) + 1
 
     def _compare_times(self, *, continuous: bool) -> None:
-        """Report frames that restarts repeat, or leave them out."""
-        # Without `continuous`, the first and last times are enough for a warning.
+        """Warn of frames that restarts repeat, or leave them out with `continuous`."""
+        # Without `continuous`, the first and last time of each file suffice for the warning.
         found = order_by_time(self.files, within=continuous)
         report = _report_lost(found) if continuous else _report_overlaps(found, self.names)
         if report is not None:
@@ -129,7 +130,7 @@ class Chain:
             self._choose([k for k, kept in enumerate(self._kept) if kept is None or len(kept)])
 
     def _warn_of_counted(self) -> None:
-        """Warn of files without times, whose frames cannot be compared by time."""
+        """Warn of files without times: repeated frames cannot be found by time."""
         pairs = zip(self.names, self.files, strict=True)
         if counted := [name for name, file in pairs if file.frames_counted]:
             warn(
@@ -138,14 +139,14 @@ class Chain:
             )
 
     def _choose(self, numbers: Iterable[int]) -> None:
-        """Set the files and their order."""
+        """Select files by their numbers, in this order."""
         numbers = list(numbers)
         self.names = [self.names[k] for k in numbers]
         self.files = [self.files[k] for k in numbers]
         self._kept = [self._kept[k] for k in numbers]
 
     def _count(self) -> None:
-        """Number the frames."""
+        """Number the frames of the chain."""
         counts = [
             file.n_frames if kept is None else len(kept)
             for file, kept in zip(self.files, self._kept, strict=True)
@@ -162,14 +163,14 @@ class Chain:
 
     @property
     def n_atoms(self) -> int:
-        """Number of atoms of each frame; raises `UnsupportedError` if it varies."""
+        """Number of atoms of each frame. Raises `UnsupportedError` if the number varies."""
         if self.varying is not None:
             raise _varies(self.varying)
         return self.files[0].n_atoms
 
     @property
     def atom_counts(self) -> np.ndarray:
-        """Number of atoms per frame, int64, shape (n_frames,); 0 if unknown (damaged frame)."""
+        """Number of atoms of each frame, int64, shape (n_frames,); 0 if unknown (damaged frame)."""
         found = []
         for file, kept in zip(self.files, self._kept, strict=True):
             counts = file.atom_counts
@@ -180,7 +181,7 @@ class Chain:
 
     @property
     def fields(self) -> int:
-        """Bits of the fields that frames of any file may hold."""
+        """Bits of the fields that the frames of any file may contain."""
         return int(np.bitwise_or.reduce([file.fields for file in self.files]))
 
     @property
@@ -195,12 +196,12 @@ class Chain:
         return float(np.average(sizes, weights=[file.n_frames for file in self.files]))
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
-        """Approximate number of bytes to be read per frame for atoms in increasing order."""
+        """Return the approximate number of bytes to read per frame for increasing atom indices."""
         return self.bytes_per_frame * (atoms[-1] + 1) / self.n_atoms
 
     @property
     def content(self) -> str:
-        """Text by which a checkpoint recognises the frames."""
+        """Return a text that identifies the frames in a checkpoint."""
         return ", ".join(file.fingerprint for file in self.files)
 
     @property
@@ -210,13 +211,13 @@ class Chain:
 
     @property
     def one_thread(self) -> bool:
-        """True if only one thread may read, because the file is read by MPI-IO."""
+        """True if only one thread may read, because MPI-IO reads the file."""
         return self._options.driver is not None
 
     def spacing(self, axis: TimeAxis) -> float:
-        """Time between frames, ps: the user's value, or that of the first header.
+        """Return the time between frames, ps: the user's value, or that of the first header.
 
-        Otherwise it is the time between the first two frames, or 0.
+        If neither exists, return the time between the first two frames, or 0 for a single frame.
         """
         file = self.files[0]
         if axis.dt is not None and not axis.per_step:
@@ -230,7 +231,7 @@ class Chain:
         return float(between) if np.isfinite(between) else 0.0
 
     def extents(self, frames: np.ndarray) -> Extents:
-        """Return the extents of frames, given by their numbers (int64) in the trajectory."""
+        """Return the extents of frames, given by their frame numbers (int64) in the trajectory."""
         files = np.searchsorted(self._stops, frames, side="right")
         numbers = (frames - self._begins[files]).astype(np.uint64)
         offsets, sizes = np.empty_like(numbers), np.empty_like(numbers)
@@ -244,25 +245,26 @@ class Chain:
         return Extents(files, numbers, offsets, sizes, tuple(slices))
 
     def locator(self, source: FrameSource, *, by_file: bool) -> Callable[[np.ndarray], Extents]:
-        """Return the function that finds frames for the workers of a source.
+        """Return the function that locates frames for the workers of a source.
 
-        With `by_file`, workers are processes of this machine that can open files of this one.
+        `by_file` means that workers are processes of this machine that can open this process's
+        files.
         """
         return self.extents
 
     def locate(self, frame: int) -> tuple[int, int]:
-        """Return the file of one frame, and the frame's number in the file."""
+        """Return the file of one frame, and the frame's number in that file."""
         k = bisect_right(self._stops, frame)
         kept, number = self._kept[k], frame - int(self._begins[k])
         return k, number if kept is None else int(kept[number])
 
     def extent(self, frame: int) -> tuple[int, Extents]:
-        """Return the file and the extents of one frame; faster than `extents`."""
+        """Return the file and extents of one frame; faster than `extents` for a single frame."""
         k, number = self.locate(frame)
         return k, extents_in(k, self.files[k], np.array([number], dtype=np.uint64))
 
     def moments(self) -> tuple[np.ndarray, np.ndarray]:
-        """Times (ps, float64; NaN if unknown) and steps of all frames in the files."""
+        """Return the times (ps, float64; NaN if unknown) and steps of all frames in the files."""
         found = []
         for file, kept in zip(self.files, self._kept, strict=True):
             times, steps = file.times()
@@ -271,7 +273,7 @@ class Chain:
         return times, steps
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Indexes are not pickled: the receiver loads them again.
+        # Indexes are not pickled: the receiver loads them from disk.
         paths = [file.path for file in self.files]
         fingerprints = [file.fingerprint for file in self.files]
         options = self._options, self._n_atoms
@@ -289,7 +291,7 @@ class Chain:
         options: Hdf5Options,
         n_atoms: int | None,
     ) -> Self:
-        """Open a chain again: the same frames, and frames appended to the last file."""
+        """Open a chain again with the same frames, plus frames appended to the last file since."""
         chain = cls.__new__(cls)
         chain.names, chain._kept = list(names), list(kept)
         chain._options, chain._n_atoms = options, n_atoms
@@ -297,10 +299,11 @@ class Chain:
         counts = np.diff(stops, prepend=0)
         for k, file in enumerate(chain.files):
             if file.fingerprint != fingerprints[k]:
-                # The fingerprint of the file's beginning must be the same.
+                # The beginning of the file must still have the same fingerprint.
                 _core.verify(file.path, fingerprints[k])
                 if k + 1 < len(chain.files) and kept[k] is None:
-                    # Frames of the next file must keep their numbers.
+                    # Frames appended to this file are left out, so that later frames keep their
+                    # numbers.
                     chain._kept[k] = np.arange(counts[k], dtype=np.uint64)
         chain._count()
         return chain
@@ -308,7 +311,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Frames of one file at or after the next file's first time, or before a decrease of times."""
+    """Repeated frames of one file: the next file, or a restart in this file, covers their times."""
 
     earlier: str
     later: str
@@ -317,24 +320,24 @@ class Overlap:
     #: First and last time of these frames, ps.
     begin: float
     end: float
-    #: Number of these frames whose times no kept frame of any file has.
+    #: Number of these frames at whose times the chain has no other frame.
     unmatched: int
 
     @property
     def later_begins(self) -> str:
-        """Add the files that have frames at these times."""
+        """Return the name of the later file with the words that it has begun, or begun again."""
         return f"{self.later} has begun{' again' if self.later == self.earlier else ''}"
 
 
 @dataclass(frozen=True)
 class TimeOrder:
-    """Files in the order of their times, without frames that later files repeat."""
+    """Files in time order, without frames that later files repeat."""
 
-    #: Original index of the first file, of the second file, …; a file may occur several times.
+    #: Original file indices in time order; a file may occur several times.
     order: list[int]
-    #: Frames of each entry that no later entry repeats, in order; None for all frames.
+    #: For each entry of `order`, the frames that no later entry repeats; None for all frames.
     kept: list[np.ndarray | None]
-    #: Overlaps, whose frames are left out.
+    #: Overlaps; their repeated frames are left out.
     overlaps: list[Overlap]
 
 
@@ -342,20 +345,20 @@ class TimeOrder:
 class _Stretch:
     """Consecutive frames of a file whose times do not decrease."""
 
-    #: Index of the file, and its frames from `start` to `stop`.
+    #: Index of the file; its frames from `start` to `stop`.
     file: int
     start: int
     stop: int
-    #: First and last time and their rounding, ps; NaN without times.
+    #: First and last time, and rounding error of the times, ps; NaN without times.
     first: float = math.nan
     last: float = math.nan
     rounding: float = 0.0
-    #: Times of these frames, ps; None if they are not loaded, for a whole file.
+    #: Times of these frames, ps; None if the stretch is a whole file and times are not loaded.
     moments: np.ndarray | None = None
 
     @classmethod
     def whole(cls, number: int, file: TrajectoryFile) -> "_Stretch":
-        """Make a stretch of all frames of a file from the times of its first and last frame."""
+        """Create a stretch of all frames of a file from the times of its first and last frame."""
         plain = cls(number, 0, file.n_frames)
         if file.frames_counted:
             return plain
@@ -366,13 +369,13 @@ class _Stretch:
         first, last = ends.tolist()
         if not math.isfinite(first) or (first == last and file.n_frames > 1):
             return plain
-        # A tenth of the time between frames exceeds a rounding error.
+        # A tenth of the time between frames is larger than a rounding error.
         between = abs(last - first) / file.n_frames
         return replace(plain, first=first, last=last, rounding=_rounding(first, last, between))
 
     @classmethod
     def all_of(cls, number: int, file: TrajectoryFile) -> "list[_Stretch]":
-        """Split a file where times do not increase, using the times of all frames."""
+        """Split a file wherever times do not increase, using the times of all frames."""
         times = file.times()[0]
         rows = np.flatnonzero(np.isfinite(times))
         known = times[rows]
@@ -382,7 +385,7 @@ class _Stretch:
         rounding = _rounding(known.min(), known.max(), float(np.median(steps[steps > 0])))
         ends = np.flatnonzero(steps <= rounding)
         first, last = known[np.append(0, ends + 1)], known[np.append(ends, -1)]
-        # A frame without a time belongs to the stretch of the previous frame.
+        # A frame without a time belongs to the same stretch as the previous frame.
         starts = [0, *rows[ends + 1].tolist()]
         stops = [*starts[1:], len(times)]
         bounds = zip(starts, stops, first.tolist(), last.tolist(), strict=True)
@@ -397,16 +400,17 @@ class _Stretch:
 
 
 def _rounding(first: float, last: float, between: float) -> float:
-    """Maximum difference of times that counts as rounding, ps."""
+    """Return the largest difference of times that may be a rounding error, ps."""
     return min(_ROUNDING * max(abs(first), abs(last)), between / 10)
 
 
 def order_by_time(files: Sequence[TrajectoryFile], *, within: bool = True) -> TimeOrder:
-    """Order files by time, and find frames that restarts repeat; each file has a frame.
+    """Order files by time, and find frames that restarts repeat. Every file must have a frame.
 
-    If a frame exists twice, the later copy is kept: that in the later file or, with `within`, that
-    later in the same file. A simulation that continues from a checkpoint replaces the frames that
-    were written after the checkpoint. Frames without a time are kept.
+    If a frame exists twice, the later copy is kept: the copy in the later file or, with `within`,
+    the later copy in the same file. A simulation that restarts from a checkpoint replaces the
+    frames
+    that were written after the checkpoint. Frames without a time are kept.
     """
     given = []
     for k, file in enumerate(files):
@@ -440,7 +444,7 @@ def order_by_time(files: Sequence[TrajectoryFile], *, within: bool = True) -> Ti
 
 
 def _by_first_time(stretches: Sequence[_Stretch]) -> list[int]:
-    """Return the order of stretches; a stretch without times stays behind its predecessor."""
+    """Return the order of stretches; a stretch without times stays after its predecessor."""
     keys, latest = [], -math.inf
     for one in stretches:
         latest = latest if math.isnan(one.first) else one.first
@@ -453,9 +457,9 @@ def _joined(
     stretches: Sequence[_Stretch],
     kept: Sequence[np.ndarray | None],
 ) -> tuple[list[int], list[np.ndarray | None]]:
-    """Join consecutive stretches of one file: files, and the frames of each (None for all).
+    """Join consecutive stretches of one file; return files, and the frames of each (None: all).
 
-    A file occurs again if stretches of other files lie between its own.
+    A file occurs again if stretches of other files lie between its own stretches.
     """
     order: list[int] = []
     rows: list[list[np.ndarray]] = []
@@ -478,7 +482,7 @@ def _times_kept(
     stretches: Sequence[_Stretch],
     kept: Sequence[np.ndarray | None],
 ) -> np.ndarray:
-    """Return the increasing times of kept frames that may equal times of omitted frames."""
+    """Return the sorted times of kept frames in the range of the times of omitted frames."""
     cut = [one for one, rows in zip(stretches, kept, strict=True) if rows is not None]
     if not cut:
         return np.empty(0)
@@ -493,14 +497,14 @@ def _times_kept(
 
 
 def _count_unmatched(times: np.ndarray, others: np.ndarray, rounding: float) -> int:
-    """Count times that do not occur in an increasing array of times."""
+    """Count the times that do not occur in an increasing array of times."""
     below = np.searchsorted(others, times - rounding, side="left")
     above = np.searchsorted(others, times + rounding, side="right")
     return int((below == above).sum())
 
 
 def _report_overlaps(found: TimeOrder, paths: Sequence[str]) -> str | None:
-    """Make the warning about overlapping files at `paths` as given; None without overlap."""
+    """Return the warning about overlapping files at `paths`; None if no files overlap."""
     if found.overlaps:
         n_frames = sum(overlap.n_frames for overlap in found.overlaps)
         places = _listed(
@@ -519,14 +523,14 @@ def _report_overlaps(found: TimeOrder, paths: Sequence[str]) -> str | None:
     for k, (before, after) in enumerate(zip(found.order, found.order[1:], strict=False)):
         if before > after:
             return (
-                f"{paths[found.order[k]]} is earlier than {paths[after]}, but was given behind "
+                f"{paths[found.order[k]]} is earlier than {paths[after]}, but was given after "
                 "it; continuous=True (--continuous) orders the files by time"
             )
     return None
 
 
 def _report_lost(found: TimeOrder) -> str | None:
-    """Make the warning about omitted frames that no later file has; None if there are none."""
+    """Return the warning about omitted frames that no later file repeats, or None."""
     lost = [overlap for overlap in found.overlaps if overlap.unmatched]
     if not lost:
         return None
@@ -537,17 +541,17 @@ def _report_lost(found: TimeOrder) -> str | None:
             for overlap in lost
         ]
     )
-    return f"continuous=True leaves out frames at whose times no other is there: {places}"
+    return f"continuous=True leaves out frames at times where no other frame exists: {places}"
 
 
 def _listed(places: Sequence[str]) -> str:
-    """List the first few items, and count the others."""
+    """List the first few items, and give the number of the others."""
     more = len(places) - _NAMED
     return "; ".join(places[:_NAMED]) + (f"; and at {more} more places" if more > 0 else "")
 
 
 def _varies(file: TrajectoryFile) -> UnsupportedError:
-    """Make the error for a file whose number of atoms varies."""
+    """Create the error for a file whose number of atoms varies."""
     error = UnsupportedError(
         f"{file.path}: {file.varying}; an analysis needs the same atoms in all frames"
     )
@@ -557,7 +561,7 @@ def _varies(file: TrajectoryFile) -> UnsupportedError:
 def _check_n_atoms(
     file: TrajectoryFile, first: TrajectoryFile, n_atoms: int | None, *, by_topology: bool
 ) -> None:
-    """Raise if a file has another number of atoms than requested, or than the first file."""
+    """Raise if a file's number of atoms differs from the requested one or from the first file."""
     if file.n_atoms == (first.n_atoms if n_atoms is None else n_atoms):
         return
     if by_topology:

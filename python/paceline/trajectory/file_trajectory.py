@@ -1,4 +1,4 @@
-"""Trajectory files opened without a topology, in the user's process: `paceline.open`."""
+"""Trajectory files opened without a topology by `paceline.open`."""
 
 import math
 import os
@@ -28,12 +28,12 @@ from paceline.trajectory.frames import FileAtoms, Frame, FrameSequence
 from paceline.trajectory.open import files_named
 from paceline.trajectory.read_ahead import FieldReader
 
-#: Choice of frames: a slice, frame numbers, or a boolean per frame; None for all.
+#: Selection of frames: a slice, frame numbers, or one boolean per frame; None for all.
 Frames = slice | Sequence[int] | Sequence[bool] | np.ndarray | None
-#: Choice of atoms in this order: indices, or a boolean per atom; None for all.
+#: Selection of atoms, in this order: indices, or one boolean per atom; None for all.
 Atoms = Sequence[int] | Sequence[bool] | np.ndarray | None
 
-#: Chains for which a warning was given.
+#: Chains for which the warning about rereading was issued.
 _warned: "WeakSet[Chain]" = WeakSet()
 
 
@@ -50,25 +50,27 @@ def open(
 ) -> "FileTrajectory":
     """Open trajectory files without a topology, and without MDAnalysis.
 
-    The format is recognised by the content of each file: XTC, TRR, DCD, Amber NetCDF, DL_POLY's
-    HISTORY and CONFIG, LAMMPS's text dumps, and HDF5 (H5MD, MDTraj's, bare datasets). The frames
-    are indexed once, and the index is saved.
+    The format is recognised from the content of each file: XTC, TRR, DCD, Amber NetCDF, DL_POLY
+    HISTORY and CONFIG, LAMMPS text dumps, and HDF5 (H5MD, MDTraj, plain datasets). Each file is
+    indexed once, and its index is saved.
 
     Parameters
     ----------
     files : path-like, or a sequence of them, or numpy.ndarray of shape (n_frames, n_atoms, 3)
-        One file, a pattern such as "md.part*.xtc", or several files, one after another. Or an array
-        of positions, Å, also a memory-mapped one, which is not copied: later changes are seen.
+        One file, a pattern such as "md.part*.xtc", or several files in order. Alternatively an
+        array
+        of positions, Å, possibly memory-mapped; it is not copied, so later changes of it take
+        effect.
     continuous : bool
         Order the files by time, and leave out frames that a later file repeats.
     dt : float, optional
-        Time between frames, ps, which replaces the times in the file. For LAMMPS's dumps, which
-        hold step numbers, the time between steps.
+        Time between frames, ps, which replaces the times in the file. For LAMMPS dumps, which store
+        step numbers, the time between steps.
     n_atoms : int, optional
         Number of atoms that every frame must have.
     group, units, dataset, external : optional
-        Options of HDF5 files, and `units` also of a dump or a DCD file of LAMMPS, as for
-        `paceline.Universe`.
+        Options of HDF5 files, as in `paceline.Universe`. `units` also applies to LAMMPS dumps and
+        LAMMPS DCD files.
 
     Returns
     -------
@@ -78,16 +80,16 @@ def open(
     Raises
     ------
     FileNotFoundError
-        A file is missing, or none matches a pattern.
+        A file is missing, or no file matches a pattern.
     UnsupportedError
-        The format of a file is not recognised, no file has a complete frame, or an option is for
-        HDF5 files.
+        The format of a file is not recognised, no file has a complete frame, or an option applies
+        only to HDF5 files.
     AtomCountError
-        A file has another number of atoms than the first, or than `n_atoms`.
+        A file's number of atoms differs from that of the first file, or from `n_atoms`.
     DamagedFileError
-        The first frame of a file or its header is damaged.
+        The first frame or the header of a file is damaged.
     ValueError
-        An array has another shape, or holds no real numbers.
+        An array has another shape, or contains no real numbers.
 
     Examples
     --------
@@ -109,7 +111,7 @@ def open(
         options=options,
         continuous=continuous,
         varying=True,
-        # Times that the user replaces give no information about restarts.
+        # If the user replaces the times, they are no evidence of restarts.
         quiet=dt is not None,
         times_given=dt is not None,
     )
@@ -128,7 +130,7 @@ def _open_array(
     """Open an array of positions as a trajectory."""
     if continuous or options != Hdf5Options():
         raise UnsupportedError(
-            f"{UNNAMED}: continuous=, group=, units=, dataset= and external= are for files"
+            f"{UNNAMED}: continuous=, group=, units=, dataset= and external= apply to files only"
         )
     file = ArrayFile(
         {"positions": check_positions(array)},
@@ -150,7 +152,7 @@ def describe_trajectory(trajectory: Any) -> str:
 
 
 def _atoms_in_words(trajectory: Any) -> str:
-    """Describe the number of atoms: the minimum and the maximum, if the number varies."""
+    """Describe the number of atoms; if the number varies, by the minimum and the maximum."""
     if trajectory.chain.varying is None:
         return str(trajectory.n_atoms)
     counts = trajectory.chain.atom_counts
@@ -158,7 +160,7 @@ def _atoms_in_words(trajectory: Any) -> str:
 
 
 def _raise_of(reading: FieldReader, decoded: FrameBuffer, rows: Iterable[int]) -> None:
-    """Read the failed frames one by one, so that the first damaged frame raises its error."""
+    """Read failed frames one by one, so that the first damaged frame raises its error."""
     try:
         for row in rows:
             reading.decode((decoded, slice(row, row + 1)), skip=False)
@@ -168,21 +170,21 @@ def _raise_of(reading: FieldReader, decoded: FrameBuffer, rows: Iterable[int]) -
 
 
 class Trajectory(ABC):
-    """Open trajectory in the user's process: the interface that a run uses."""
+    """Open trajectory in the user's process: the interface that a run needs."""
 
-    #: True if workers other than the calling thread can read the trajectory.
+    #: True if other workers than the calling thread can read the trajectory.
     shareable: bool
     n_atoms: int
     n_frames: int
-    #: Files, if the compiled module decodes them.
+    #: Chain of files, if the compiled module decodes them.
     chain: Chain | None = None
-    #: True if frames are in arrays, which no worker reads ahead.
+    #: True if the frames are in arrays, so that workers need not prefetch.
     in_memory = False
-    #: Atoms that a Universe loads; None if it loads all.
+    #: Atoms that a Universe has loaded; None if it has loaded all atoms.
     loaded: LoadedAtoms | None = None
-    #: Number of adjacent frames that are stored as one chunk, and read together.
+    #: Number of adjacent frames that are stored as one chunk and read together.
     chunk_frames = 1
-    #: Time of parsing the topology and of opening the trajectory, s; NaN if unknown.
+    #: Times to parse the topology and to open the trajectory, s; NaN if unknown.
     t_init_top = t_init_traj = math.nan
 
     @abstractmethod
@@ -190,20 +192,21 @@ class Trajectory(ABC):
         """Return the extents of frames."""
 
     def locator(self, source: FrameSource, *, by_file: bool) -> Callable[[np.ndarray], Extents]:
-        """Return the function that finds frames for the workers of a source.
+        """Return the function that locates frames for the workers of a source.
 
-        With `by_file`, workers are processes of this machine that can open files of this one.
+        `by_file` means that workers are processes of this machine that can open this process's
+        files.
         """
         return self.extents
 
     @property
     def content(self) -> str:
-        """Text by which a checkpoint recognises the frames."""
+        """Return a text that identifies the frames in a checkpoint."""
         return str(self.provenance()["fingerprint"])
 
     @abstractmethod
     def frame_bytes(self, atoms: np.ndarray) -> float:
-        """Approximate number of bytes to be read per frame for these atoms."""
+        """Return the approximate number of bytes to read per frame for these atoms."""
 
     @abstractmethod
     def warn_of_rereading(self, plan: Plan) -> None:
@@ -212,11 +215,11 @@ class Trajectory(ABC):
     @property
     @abstractmethod
     def fields(self) -> Sequence[str]:
-        """Fields that frames may hold, a subset of `paceline.block.FIELDS`."""
+        """Fields that the frames may contain, a subset of `paceline.block.FIELDS`."""
 
     @property
     def time_doubt(self) -> str | None:
-        """Reason why times of frames are not known; None if they are known."""
+        """Reason why the times of frames are unknown; None if they are known."""
         return None
 
     @abstractmethod
@@ -228,18 +231,18 @@ class Trajectory(ABC):
         *,
         n_again: int = 0,
     ) -> FrameSource:
-        """Make the source from which workers read these fields of these atoms.
+        """Create the source from which workers read some fields of some atoms.
 
-        The last `n_again` frames of a block are also the first frames of the next block.
+        The last `n_again` frames of a block are read again as the first frames of the next block.
         """
 
     @abstractmethod
     def verify(self) -> None:
-        """Raise `FileChangedError` if a file is not the one that was opened."""
+        """Raise `FileChangedError` if a file has changed since it was opened."""
 
     @abstractmethod
     def go_back(self) -> None:
-        """Show the frame that was present before the run."""
+        """Return to the frame that was current before the run."""
 
     @abstractmethod
     def provenance(self) -> dict[str, object]:
@@ -247,35 +250,38 @@ class Trajectory(ABC):
 
 
 class FileTrajectory(Trajectory):
-    """Trajectory files whose frames are read as arrays; `paceline.open` makes it.
+    """Trajectory files whose frames are read as arrays; `paceline.open` creates it.
 
-    It is a sequence of frames: ``trajectory[10]`` and ``trajectory[-1]`` are frames,
-    ``trajectory[::10]`` and ``trajectory[[3, 1]]`` sequences of frames, and a loop over any of them
-    yields them one by one. Loops, `blocks` and the methods that return arrays decode frames on all
-    cores. The next frames are decoded while you work on the present one. No later frame or block
-    overwrites the arrays. Units are Å, ps, degrees and kJ/(mol·Å).
+    A trajectory is a sequence of frames. ``trajectory[10]`` and ``trajectory[-1]`` are frames;
+    ``trajectory[::10]`` and ``trajectory[[3, 1]]`` are sequences of frames; a loop over any
+    sequence
+    yields its frames. Loops, `blocks` and the methods that return arrays decode frames on all
+    cores,
+    and decode the next frames while you work on the current one. Later frames and blocks never
+    overwrite the arrays of earlier ones. Units are Å, ps, degrees and kJ/(mol·Å).
 
-    These analyses need no topology, and accept the trajectory instead of an AtomGroup:
-    `TimeSeries`, `Reduce`, `Scan`, `RaggedTimeSeries` and `Write`; ``trajectory.atoms[indices]``
-    selects some of its atoms.
+    The analyses `TimeSeries`, `Reduce`, `Scan`, `RaggedTimeSeries` and `Write` need no topology,
+    and accept the trajectory in place of an AtomGroup. ``trajectory.atoms[indices]`` selects some
+    of its atoms.
 
     Attributes
     ----------
     n_frames, n_atoms : int
-        Number of complete frames, and number of atoms of each. `n_atoms` raises `UnsupportedError`
-        if the number varies, as it may in dumps of LAMMPS; such frames are read one by one.
+        Number of complete frames, and number of atoms in each frame. `n_atoms` raises
+        `UnsupportedError` if the number varies, as it may in LAMMPS dumps. Such frames are read one
+        by one.
     atom_counts : numpy.ndarray of int64, shape (n_frames,)
         Number of atoms of each frame; 0 if it is unknown in a damaged frame.
     filenames : list of str
-        Files of the trajectory's frames, in their order.
+        Files that contain the frames, in order.
     format : str
         Format of the files, as `paceline info` prints it; several formats are separated by commas.
     fields : tuple of str
-        Fields that frames may hold: "positions", "velocities", "forces".
+        Fields that the frames may contain: "positions", "velocities", "forces".
     times : numpy.ndarray of float64, shape (n_frames,)
         Times of the frames, ps; NaN if a time is not known.
     dt : float
-        Time between frames, ps, from the first header or the first two frames; else 0.
+        Time between frames, ps, from the first header or the first two frames; otherwise 0.
     atoms : FileAtoms
         All atoms, for analyses.
     """
@@ -294,8 +300,8 @@ class FileTrajectory(Trajectory):
         t_init_top: float = math.nan,
         t_init_traj: float = math.nan,
     ):
-        # `sub` are the topology's atoms as increasing indices in the files; `origin` describes the
-        # topology. `cell` is the cell that a script has set because the files have none.
+        # `sub` contains the topology's atoms as increasing indices in the files, and `origin`
+        # describes the topology. `cell` is set by a script if the files contain no cell.
         self.chain = chain
         self.t_init_top, self.t_init_traj = t_init_top, t_init_traj
         self.n_frames = chain.n_frames
@@ -316,11 +322,11 @@ class FileTrajectory(Trajectory):
         self.close()
 
     def close(self) -> None:
-        """Close all files; frames can no longer be read, and arrays stay valid."""
+        """Close all files. Frames can no longer be read; arrays stay valid."""
         self._closed = True
         vars(self).pop("_frame_reading", None)
         for pieces in list(self._loops):
-            with suppress(ValueError):  # another thread is reading, and closes the file afterwards
+            with suppress(ValueError):  # another thread is reading; it closes the file afterwards
                 pieces.close()
 
     def __len__(self) -> int:
@@ -336,7 +342,7 @@ class FileTrajectory(Trajectory):
         self, frames: slice | Sequence[int] | Sequence[bool] | np.ndarray
     ) -> FrameSequence: ...
     def __getitem__(self, frames: Any) -> Frame | FrameSequence:
-        """Read a frame, or choose frames that are read one after another."""
+        """Read one frame, or select a sequence of frames that are read on demand."""
         if isinstance(frames, int | np.integer):
             return self.read_frame(int(numbers_of([frames], self.n_frames, "frame")[0]))
         return FrameSequence(self, self._numbers(frames))
@@ -350,7 +356,7 @@ class FileTrajectory(Trajectory):
 
     @property
     def n_atoms(self) -> int:  # type: ignore[override]
-        """Number of atoms of each frame; raises `UnsupportedError` if it varies."""
+        """Number of atoms of each frame. Raises `UnsupportedError` if the number varies."""
         return self.chain.n_atoms if self._sub is None else len(self._sub)
 
     @property
@@ -362,12 +368,12 @@ class FileTrajectory(Trajectory):
 
     @property
     def filenames(self) -> list[str]:
-        """Files of the trajectory's frames, in their order."""
+        """Files that contain the frames, in order."""
         return list(self.chain.names)
 
     @property
     def filename(self) -> str:
-        """The first file."""
+        """First file of the trajectory."""
         return self.chain.names[0]
 
     @property
@@ -377,24 +383,24 @@ class FileTrajectory(Trajectory):
 
     @property
     def time_doubt(self) -> str | None:
-        """Reason why times of frames are not known; None if they are known or given by `dt`."""
+        """Reason why the times of frames are unknown; None if they are known or set by `dt`."""
         return self._time_axis.doubt
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """Fields that frames of any file may hold."""
+        """Fields that the frames of any file may contain."""
         return fields_in(self.chain.fields)
 
     @cached_property
     def times(self) -> np.ndarray:
-        """Times of all frames, ps, without reading them: ndarray of float64, shape (n_frames,)."""
+        """Times of all frames, ps, found without decoding them: float64, shape (n_frames,)."""
         times = np.array(self._time_axis(np.arange(self.n_frames), *self.chain.moments()))
         times.flags.writeable = False
         return times
 
     @cached_property
     def dt(self) -> float:
-        """Time between frames, ps, from the first header or the first two frames; else 0."""
+        """Time between frames, ps, from the first header or the first two frames; otherwise 0."""
         return self.chain.spacing(self._time_axis)
 
     @property
@@ -404,25 +410,25 @@ class FileTrajectory(Trajectory):
 
     @property
     def trajectory(self) -> Self:
-        """The trajectory itself: analyses read this attribute of the Universe of their atoms."""
+        """The trajectory itself: analyses read `trajectory` of the Universe of their atoms."""
         return self
 
     def select_atoms(self, *selections: str, **groups: object) -> Any:
-        """Raise `UnsupportedError`: a selection needs a topology."""
+        """Raise `UnsupportedError`, because a selection needs a topology."""
         raise UnsupportedError(
-            f"{self.filename}: it was opened without a topology, which a selection needs: take "
+            f"{self.filename}: it was opened without a topology, which a selection needs: use "
             "paceline.Universe, or atoms[indices]"
         )
 
     def positions(self, *, frames: Frames = None, atoms: Atoms = None) -> np.ndarray:
-        """Read positions into one array; `blocks` can leave out unreadable frames.
+        """Read positions into one array. Use `blocks` to skip unreadable frames.
 
         Parameters
         ----------
         frames : slice, sequence of int or of bool, optional
-            Frames, in this order; all by default.
+            Frames, in this order; all frames by default.
         atoms : sequence of int or of bool, optional
-            Indices of atoms, in this order; all by default.
+            Atom indices, in this order; all atoms by default.
 
         Returns
         -------
@@ -432,7 +438,7 @@ class FileTrajectory(Trajectory):
         Raises
         ------
         MissingDataError
-            The files, or one of the frames, hold no positions.
+            The files, or one of the frames, contain no positions.
         DamagedFileError
             A frame cannot be read.
         UnsupportedError
@@ -471,12 +477,12 @@ class FileTrajectory(Trajectory):
         return self._array("forces", frames, atoms)
 
     def dimensions(self, *, frames: Frames = None) -> np.ndarray:
-        """Read cells, without positions.
+        """Read cells without reading positions.
 
         Parameters
         ----------
         frames : slice, sequence of int or of bool, optional
-            Frames, in this order; all by default.
+            Frames, in this order; all frames by default.
 
         Returns
         -------
@@ -494,35 +500,36 @@ class FileTrajectory(Trajectory):
         n_frames: int | None = None,
         on_error: str = "raise",
     ) -> Iterator[Block]:
-        """Iterate over blocks of frames; the next ones are decoded meanwhile.
+        """Iterate over blocks of frames; the next blocks are decoded in the background.
 
         Parameters
         ----------
         frames : slice, sequence of int or of bool, optional
-            Frames, in this order; all by default.
+            Frames, in this order; all frames by default.
         atoms : sequence of int or of bool, optional
-            Indices of atoms, in this order; all by default.
+            Atom indices, in this order; all atoms by default.
         fields : sequence of str
-            Fields that blocks hold: "positions", "velocities", "forces". Only these are decoded.
+            Fields to decode for each block: "positions", "velocities", "forces".
         n_frames : int, optional
-            Number of frames in a block, except the last. By default blocks take up to 16 MiB, or
-            end at chunk boundaries of the file.
+            Number of frames in a block; the last block may be shorter. By default a block has up to
+            16 MiB, or ends at chunk boundaries of the file.
         on_error : {"raise", "skip"}
-            Treatment of a frame that cannot be read: raise an error, or leave the frame out of its
-            block, with a warning; `Block.frames` has the numbers of the remaining frames.
+            Treatment of a frame that cannot be read: raise an error, or omit the frame from its
+            block, with a warning. `Block.frames` contains the numbers of the remaining frames.
 
         Returns
         -------
         iterator of paceline.block.Block
-            Blocks with `positions`, `dimensions`, `times`, `steps` and `frames`. In addition to the
-            present block, decoded frames take up to 64 MiB, or one block.
+            Blocks with `positions`, `dimensions`, `times`, `steps` and `frames`. Frames decoded
+            ahead
+            of the current block use up to 64 MiB, or the size of one block.
 
         Raises
         ------
         MissingDataError
-            The files, or a frame, do not hold a field.
+            The files, or one of the frames, lack a field.
         DamagedFileError
-            A frame cannot be read, and `on_error` is "raise"; earlier blocks were returned.
+            A frame cannot be read, and `on_error` is "raise"; earlier blocks have been returned.
         ValueError
             A field is unknown, or a number is out of range.
 
@@ -550,7 +557,7 @@ class FileTrajectory(Trajectory):
     def _planned_blocks(
         self, reading: FieldReader, numbers: np.ndarray, skip: bool
     ) -> Iterator[Block]:
-        """Yield blocks of the size that analyses use."""
+        """Yield blocks of the default size, which analyses use."""
         if not len(numbers):
             return
         plan = make_plan(
@@ -568,14 +575,14 @@ class FileTrajectory(Trajectory):
     def _equal_blocks(
         self, reading: FieldReader, numbers: np.ndarray, n_frames: int, skip: bool
     ) -> Iterator[Block]:
-        """Yield blocks of a number of frames; several small blocks are decoded together."""
+        """Yield blocks of equal numbers of frames; several small blocks are decoded together."""
         together = n_frames * max(1, reading.piece_frames(numbers) // n_frames)
         parts = (numbers[k : k + together] for k in range(0, len(numbers), together))
         for decoded in self._decoded(reading, parts, n_frames, skip):
             yield Block(decoded, None, {})
 
     def iter_frames(self, numbers: np.ndarray) -> Iterator[Frame]:
-        """Yield frames by their numbers; several frames of equal size are decoded together."""
+        """Yield frames by number; frames with equal numbers of atoms are decoded together."""
         if self.chain.varying is not None:
             yield from (self.read_frame(int(number)) for number in numbers)
             return
@@ -592,7 +599,7 @@ class FileTrajectory(Trajectory):
         return self._frame(self._frame_reading.read_alone(number), 0)
 
     def read_apart(self, number: int, *, check_validity: bool = False) -> FrameBuffer:
-        """Read one frame with its own number of atoms; or, with `check_validity`, check it."""
+        """Read one frame with its own number of atoms; with `check_validity`, only check it."""
         self._check_open()
         file, extents = self.chain.extent(number)
         spec, n_atoms = self.chain.files[file].spec_of(int(extents.frames[0]))
@@ -604,7 +611,7 @@ class FileTrajectory(Trajectory):
         return decoded
 
     def _frame(self, decoded: FrameBuffer, row: int) -> Frame:
-        """Make a frame from a row of arrays."""
+        """Create a frame from one row of a buffer."""
         number = int(decoded.frames[row])
         cell = decoded.cells[row, :6].astype(np.float32)
         held = fields_in(int(decoded.fields[row]))
@@ -619,18 +626,18 @@ class FileTrajectory(Trajectory):
         )
 
     def _array(self, field: str, frames: Frames, atoms: Atoms) -> np.ndarray:
-        """Read a field of all chosen frames."""
+        """Read one field of the selected frames and atoms."""
         return self._read(frames, atoms, (field,)).array_of(field)
 
     def _read(self, frames: Frames, atoms: Atoms, fields: Sequence[str]) -> FrameBuffer:
-        """Read fields of all chosen frames; every frame must hold the fields."""
+        """Read fields of the selected frames; every frame must contain the fields."""
         reading = self._reading(atoms, fields, fields)
         numbers = self._numbers(frames)
         needed, free = 12 * reading.n_atoms * len(fields) * len(numbers), free_memory()
         if free is not None and needed > free:
             raise UnsupportedError(
                 f"{self.filename}: {many(len(numbers), 'frame')} of "
-                f"{many(reading.n_atoms, 'atom')} take {amount(needed)}, and {amount(free)} of "
+                f"{many(reading.n_atoms, 'atom')} need {amount(needed)}, but {amount(free)} of "
                 "memory are free: choose fewer, or read them by blocks() of paceline.open"
             )
         for decoded in self._decoded(reading, [numbers], max(1, len(numbers)), skip=False):
@@ -640,7 +647,7 @@ class FileTrajectory(Trajectory):
     def _decoded(
         self, reading: FieldReader, parts: Iterable[np.ndarray], n_frames: int, skip: bool
     ) -> Iterator[FrameBuffer]:
-        """Yield several frames of each part at a time; with `skip`, leave out damaged frames."""
+        """Yield the frames of each part in groups; with `skip`, omit damaged frames."""
         warned = False
         with closing(reading.read(parts)) as pieces:
             self._check_open()
@@ -665,20 +672,20 @@ class FileTrajectory(Trajectory):
                         self._check_open()
 
     def _numbers(self, frames: Frames) -> np.ndarray:
-        """Numbers of chosen frames."""
+        """Return the numbers of the selected frames."""
         if frames is None or isinstance(frames, slice):
             chosen = frames or slice(None)
             return np.arange(self.n_frames)[slice_of(chosen.start, chosen.stop, chosen.step)]
         return numbers_of(frames, self.n_frames, "frame")
 
     def _reading(self, atoms: Atoms, fields: Sequence[str], required: Sequence[str]) -> FieldReader:
-        """Prepare to read fields of atoms, in any order."""
+        """Create a reader of some fields for atoms in any order."""
         self._check_open()
         held = field_bits(fields) & field_bits(self.fields)
         if field_bits(required) & ~held:
             lacking = " and ".join(field for field in required if field not in self.fields)
             raise MissingDataError(
-                f"{self.filename}: {lacking} are asked for, but it holds "
+                f"{self.filename}: {lacking} were requested, but the trajectory contains "
                 f"{' and '.join(self.fields)} only"
             )
         decoded, columns = np.arange(self.n_atoms), None
@@ -697,7 +704,7 @@ class FileTrajectory(Trajectory):
 
     @cached_property
     def _loops(self) -> "WeakSet[Generator[object, None, None]]":
-        """Loops that are reading, and may have files open."""
+        """Generators that are reading frames, and may keep files open."""
         return WeakSet()
 
     @cached_property
@@ -714,7 +721,7 @@ class FileTrajectory(Trajectory):
         return extents
 
     def locator(self, source: FrameSource, *, by_file: bool) -> Callable[[np.ndarray], Extents]:
-        """Return the function that finds frames for the workers of a source."""
+        """Return the function that locates frames for the workers of a source."""
         locate = self.chain.locator(source, by_file=by_file)
 
         def find(frames: np.ndarray) -> Extents:
@@ -726,11 +733,11 @@ class FileTrajectory(Trajectory):
 
     @property
     def content(self) -> str:
-        """Text by which a checkpoint recognises the frames."""
+        """Return a text that identifies the frames in a checkpoint."""
         return self.chain.content
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
-        """Approximate number of bytes to be read per frame for these atoms."""
+        """Return the approximate number of bytes to read per frame for these atoms."""
         return self.chain.frame_bytes(self._in_file(atoms))
 
     def warn_of_rereading(self, plan: Plan) -> None:
@@ -739,12 +746,13 @@ class FileTrajectory(Trajectory):
             return
         _warned.add(self.chain)
         file = max(self.chain.files, key=lambda file: file.chunk_frames)
-        # `convert` makes an H5MD file of other files, which `repack` does not change.
+        # `repack` changes H5MD files only; `convert` makes an H5MD file from other formats.
         command = "repack" if file.format == "H5MD" else "convert"
         warn(
-            f"{file.path}: {self.chunk_frames} frames are stored together, more than memory should "
-            f"hold for each worker: each block of {plan.block_frames} frames reads and decodes "
-            f"them for itself, so that they are read up to {plan.chunk_reads} times and reading "
+            f"{file.path}: {self.chunk_frames} frames are stored as one chunk, too large to keep "
+            "in "
+            f"memory for each worker. Each block of {plan.block_frames} frames reads and decodes "
+            f"the whole chunk, so that frames are read up to {plan.chunk_reads} times, and reading "
             f"takes up to as many times as long; paceline {command} {file.path} NEW.h5md "
             "--for frames writes a file that is read once"
         )
@@ -757,23 +765,23 @@ class FileTrajectory(Trajectory):
         *,
         n_again: int = 0,
     ) -> FrameSource:
-        """Make the source from which workers read these fields of these atoms."""
+        """Create the source from which workers read some fields of some atoms."""
         self._check_open()
         decoded = None if len(atoms) == self.chain.n_atoms else self._in_file(atoms)
         given = self._time_axis, self._cell, self.chain.n_atoms
         return FrameSource(self.chain.specs, decoded, len(atoms), fields, required, *given)
 
     def _in_file(self, atoms: np.ndarray) -> np.ndarray:
-        """Return the indices in the files of atoms of the topology."""
+        """Convert atom indices of the topology to indices in the files."""
         return atoms if self._sub is None else self._sub[atoms]
 
     def verify(self) -> None:
-        """Raise `FileChangedError` if a file is not the one that was opened."""
+        """Raise `FileChangedError` if a file has changed since it was opened."""
         for k in sorted(self._files_read):
             self.chain.files[k].verify()
 
     def go_back(self) -> None:
-        """Do nothing: workers read, and the present frame is unchanged."""
+        """Do nothing: workers read the frames, and the current frame stays the same."""
 
     def provenance(self) -> dict[str, object]:
         """Return versions, files and fingerprints, for the provenance of results."""

@@ -13,12 +13,12 @@ from paceline.errors import MissingDataError
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Frame:
-    """One frame of a trajectory; no later frame overwrites its arrays.
+    """One frame of a trajectory. Later frames never overwrite its arrays.
 
     Attributes
     ----------
     filename : str
-        File of the frame.
+        File that contains the frame.
     frame : int
         Number of the frame in the trajectory.
     time : float
@@ -26,12 +26,12 @@ class Frame:
     step : int
         Step number of the simulation.
     dimensions : numpy.ndarray of float32, shape (6,), or None
-        Lengths of the cell (Å) and its angles (degrees); None without a cell.
+        Cell lengths (Å) and angles (degrees); None without a cell.
     positions, velocities, forces : numpy.ndarray of float32, shape (n_atoms, 3)
-        Positions (Å), velocities (Å/ps) and forces (kJ/(mol·Å)). Reading one raises
-        `MissingDataError` if the frame does not hold it.
+        Positions (Å), velocities (Å/ps) and forces (kJ/(mol·Å)). Reading an attribute raises
+        `MissingDataError` if the frame lacks the field.
     has_positions, has_velocities, has_forces : bool
-        True if the frame holds the field.
+        True if the frame contains the field.
     """
 
     filename: str
@@ -60,17 +60,17 @@ class Frame:
 
     @property
     def has_positions(self) -> bool:
-        """True if the frame holds positions."""
+        """True if the frame contains positions."""
         return "positions" in self._fields
 
     @property
     def has_velocities(self) -> bool:
-        """True if the frame holds velocities."""
+        """True if the frame contains velocities."""
         return "velocities" in self._fields
 
     @property
     def has_forces(self) -> bool:
-        """True if the frame holds forces."""
+        """True if the frame contains forces."""
         return "forces" in self._fields
 
     def _field(self, field: str) -> np.ndarray:
@@ -88,7 +88,7 @@ class Frame:
 
 
 class _Files(Protocol):
-    """Files whose frames are read by their numbers."""
+    """Files whose frames are read by number."""
 
     @property
     def filename(self) -> str: ...
@@ -99,7 +99,7 @@ class _Files(Protocol):
 
 
 class FrameSequence:
-    """Chosen frames of a trajectory, read on demand."""
+    """Selected frames of a trajectory, read on demand."""
 
     def __init__(self, trajectory: _Files, numbers: np.ndarray):
         self._trajectory = trajectory
@@ -118,7 +118,7 @@ class FrameSequence:
         self, frames: slice | Sequence[int] | Sequence[bool] | np.ndarray
     ) -> "FrameSequence": ...
     def __getitem__(self, frames: object) -> "Frame | FrameSequence":
-        """Read a frame, or choose some of these frames."""
+        """Read one frame, or select some of these frames."""
         if isinstance(frames, slice):
             return FrameSequence(self._trajectory, self._numbers[frames])
         if isinstance(frames, int | np.integer):
@@ -132,7 +132,7 @@ class FrameSequence:
 
 
 class FileAtoms:
-    """Indices of atoms of files that were opened without a topology, for analyses."""
+    """Atom indices of files opened without a topology; analyses accept them as atoms."""
 
     def __init__(self, trajectory: Any, indices: np.ndarray):
         self.universe = trajectory
@@ -154,11 +154,11 @@ class FileAtoms:
         return FileAtoms(self.universe, self.indices[rows])
 
     def select_atoms(self, *selections: str, **groups: Any) -> Any:
-        """Raise `UnsupportedError`: a selection needs a topology."""
+        """Raise `UnsupportedError`, because a selection needs a topology."""
         return self.universe.select_atoms(*selections, **groups)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # Python itself asks for these names
+        if name.startswith("_"):  # Python itself looks up these names
             raise AttributeError(name)
         raise AttributeError(
             f"atoms of files that were opened without a topology have no {name!r}: "

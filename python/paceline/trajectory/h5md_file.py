@@ -1,4 +1,4 @@
-"""Write H5MD files: workers encode chunks, or write frames to their place in HDF5 datasets."""
+"""Write H5MD files: workers encode chunks, or write frames directly into HDF5 datasets."""
 
 import os
 import socket
@@ -37,7 +37,7 @@ from paceline.trajectory.write_frames import (
 
 
 class EncodedRows(NamedTuple):
-    """Part of a block's bytes: rows of a field, and bytes of each chunk or None for numbers."""
+    """Rows of one field in a block's bytes, with the size of each chunk, or None if not encoded."""
 
     field: str
     first: int
@@ -48,26 +48,26 @@ class EncodedRows(NamedTuple):
 
 @dataclass(frozen=True)
 class EncodedChunks(EncodedBlock):
-    """Frames of one block, for HDF5, and the cells of `FrameBuffer`."""
+    """Frames of one block, prepared for HDF5, and their cells as in `FrameBuffer`."""
 
     cells: np.ndarray
-    #: Parts of `data`, one after another.
+    #: Consecutive parts of `data`.
     parts: tuple[EncodedRows, ...]
 
 
 @dataclass(frozen=True)
 class Encode(PerBlock):
-    """Worker part: encodes a block's frames as chunks.
+    """Worker part that encodes a block's frames as chunks.
 
-    Those that don't fill chunks stay as they are, and all of them where `frames`, those of a
-    chunk, is None.
+    Frames that do not fill a chunk are not encoded. If `frames` (frames per chunk) is None, no
+    frame is encoded.
     """
 
     path: str
     encoders: "Mapping[str, _core.ChunkEncoder]"
     frames: int | None
     has_cell: bool
-    #: Vectors of the first frame's cell that are periodic.
+    #: Vectors of the first frame's cell along which the system is periodic.
     periodic: tuple[bool, bool, bool]
 
     def compute_block(self, block: Block, first: int) -> EncodedChunks:
@@ -92,7 +92,7 @@ class Encode(PerBlock):
         return EncodedChunks(first, b"".join(data), *_moments(block), parts=tuple(parts))
 
     def _check_cells(self, block: Block) -> None:
-        """Refuse cells where the first frame has none, and such as no frame can have."""
+        """Raise for invalid cells, and for cells of another kind than the first frame's."""
         cells = block.dimensions
         wrong = ~np.isfinite(cells).all(axis=1)
         expected = "a finite unit cell"
@@ -112,15 +112,15 @@ class Encode(PerBlock):
 
 @dataclass(frozen=True)
 class EncodeInPlace(Encode):
-    """Worker part where datasets are allocated: writes a block's frames to the file.
+    """Worker part that writes a block's frames into allocated datasets of the file.
 
-    Workers of other machines return them as they are: they may not see the file's folder, or
-    through a network file system that lets neighbours on one page undo each other's writing.
+    Workers on other machines return the frames instead. They may not see the file's folder, or a
+    network file system may lose concurrent writes to one page.
     """
 
     temporary: Path
     host: str
-    #: Offsets of each field's chunks; known when the file is there.
+    #: Offsets of each field's chunks; set when the file exists.
     offsets: dict[str, ChunkOffsets] = field(default_factory=dict)
 
     def compute_block(self, block: Block, first: int) -> EncodedChunks:
@@ -136,17 +136,17 @@ class EncodeInPlace(Encode):
 
 
 def _moments(block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Times, steps, λ and cells of a block."""
+    """Return times, steps, λ and cells of a block."""
     return block.times, block.steps, block.lambdas, block.cells
 
 
 class H5MDFile(Target):
-    """An H5MD file.
+    """An H5MD output file.
 
-    Datasets are allocated from the beginning where nothing is compressed and no frame may be left
-    out: then workers write frames there. Otherwise they encode whole chunks, which HDF5 is given
-    in the order of frames. Frames that don't fill a chunk of their block, or whose rows depend on
-    frames before them, travel as numbers.
+    If nothing is compressed and no frame may be skipped, datasets are allocated at the start, and
+    workers write frames into them. Otherwise workers encode whole chunks, which are passed to HDF5
+    in frame order. Some frames are sent to the calling process without encoding: those that do not
+    fill a chunk of their block, and those whose row depends on earlier frames.
     """
 
     def __init__(
@@ -165,19 +165,19 @@ class H5MDFile(Target):
         super().__init__(path, n_atoms, overwrite=overwrite)
         layout = choose_layout(chunk, n_atoms, for_=for_, align=align)
         self._requested = Storage(layout, parse_compression(compress), precision)
-        self._requested.encoder("positions")  # refuses a precision that cannot be
+        self._requested.encoder("positions")  # raises for an unsupported precision
         self.frames_together = layout.frames_together(n_atoms)
 
     def begin(self, frames: FramesToWrite) -> Encode:
-        """Make the worker part."""
+        """Create the worker part."""
         self.fields = fields = frames.fields
         if not fields:
-            raise UnsupportedError(f"{self._path}: the first frame holds nothing to be written")
+            raise UnsupportedError(f"{self._path}: the first frame contains nothing to write")
         self._frames = frames
         layout = self._requested.layout.within(frames.n_frames)
         self._storage = replace(self._requested, layout=layout)
         self._temporary = temporary_name(self._path)
-        # Frames that might be left out have no row before those before them are there.
+        # If frames may be skipped, a frame's row is unknown until all earlier frames are read.
         counted = not frames.skip_damaged
         plain = self._storage.compression.method is None
         self._allocated = plain and (layout.contiguous or counted)
@@ -197,7 +197,7 @@ class H5MDFile(Target):
 
     @contextmanager
     def receiver(self) -> Iterator[BlockReceiver]:
-        """Open the file for the time of a run: whole under its name afterwards, or not there."""
+        """Open the file for a run; it appears under its name only if the run succeeds."""
         frames = self._frames
         with new_hdf5(
             self._path,
@@ -223,26 +223,27 @@ class H5MDFile(Target):
             vectors = put.vectors[: len(times)]
             rows = FrameColumns(self._rising(steps), times, vectors, observables)
             h5md.finish(rows, self._description())
-        # It may wait under its temporary name for other files, with which it appears.
+        # The file may wait under its temporary name for other files that appear together with it.
         made = self._temporary if self._temporary.exists() else self._path
         self.n_written, self.n_bytes = len(times), os.stat(made).st_size
 
     def _blocks(self, h5md: H5MDFileWriter, put: "_BlockWriter") -> BlockReceiver:
-        """Make the receiver, and give workers the offsets at which they write."""
+        """Create the receiver, and pass workers the offsets at which they write."""
         if not isinstance(self._worker_part, EncodeInPlace):
             return OrderedReceiver(self._path, put.append)
-        # Workers are sent their part after this.
+        # Workers receive their worker part after this.
         offsets = {field: dataset.offsets for field, dataset in h5md.datasets.items()}
         self._worker_part.offsets.update(offsets)
         return BlockReceiver(self._path, put.at_its_row)
 
     def _rising(self, steps: np.ndarray) -> np.ndarray:
-        """Steps as H5MD wants them."""
+        """Return steps that increase from frame to frame, as H5MD requires."""
         if (np.diff(steps) > 0).all():
             return steps
         warn(
-            f"{self._path}: in H5MD steps rise from frame to frame, but those of the source do "
-            "not: frames are counted instead; their times are kept"
+            f"{self._path}: in H5MD, steps increase from frame to frame, but the steps of the "
+            "source "
+            "do not: frames are counted instead; their times are kept"
         )
         return np.arange(len(steps))
 
@@ -252,7 +253,7 @@ class H5MDFile(Target):
 
 
 class _BlockWriter:
-    """Writes blocks to the datasets of a file, and keeps the `vectors` of their cells, Å."""
+    """Writes blocks to the datasets of a file, and stores the cell vectors of the frames, Å."""
 
     def __init__(self, file: NewFile, h5md: H5MDFileWriter, n_frames: int, n_atoms: int):
         self._file = file
@@ -262,12 +263,12 @@ class _BlockWriter:
         self.vectors = np.zeros((n_frames, 3, 3))
 
     def append(self, value: EncodedBlock) -> None:
-        """Write a block behind those before it."""
+        """Append a block after the previous blocks."""
         self._put(self._n_frames, value)
         self._n_frames += len(value.times)
 
     def at_its_row(self, value: EncodedBlock) -> None:
-        """Write a block to its rows."""
+        """Write a block to its own rows."""
         self._put(value.first, value)
 
     def _put(self, first: int, value: EncodedBlock) -> None:

@@ -1,4 +1,4 @@
-"""Open trajectory files and their frame indexes, several at a time, in the user's process."""
+"""Open trajectory files and their frame indexes, several files at a time."""
 
 import errno
 import glob
@@ -23,23 +23,23 @@ from paceline.hdf5.sandbox import interrupt
 from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
 from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options, is_hdf5
 
-#: File name extensions of paceline's formats; they equal MDAnalysis's names of the formats.
+#: File name extensions of paceline's formats; they equal MDAnalysis's format names.
 ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.extensions} | {
     ending.upper() for ending in HDF5_ENDINGS
 }
 
-#: Names of files of these formats that have no extension.
+#: File names without extension that belong to these formats.
 _FILE_NAMES = {name for format in FORMATS.values() for name in format.file_names}
 
-#: Addition to the warning of a last frame that is cut.
+#: Addition to the warning that the last frame is truncated.
 _MAY_GROW = "; the simulation may still be writing it"
 
-#: Number of files that are indexed at a time, within a small limit of open files.
+#: Number of files that are indexed at a time, which limits the number of open files.
 _FILES_AT_A_TIME = 16
 
 
 def cache_folder() -> Path | None:
-    """Folder for indexes if the trajectory's folder is read-only; None without a home folder."""
+    """Return the folder for indexes of files in read-only folders; None without a home folder."""
     try:
         return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "paceline"
     except RuntimeError:
@@ -47,7 +47,7 @@ def cache_folder() -> Path | None:
 
 
 def is_decoded(path: str | os.PathLike) -> bool:
-    """True if paceline decodes the format of a file, judged by its name or its content."""
+    """True if paceline decodes the format of a file, judged by file name or content."""
     if Path(path).suffix[1:].upper() in ENDINGS or Path(path).name in _FILE_NAMES:
         return True
     if not os.path.isfile(path):
@@ -58,7 +58,8 @@ def is_decoded(path: str | os.PathLike) -> bool:
 def files_named(name: str | os.PathLike) -> list[str]:
     """Find the files that match a name or a pattern, in natural order: part2 before part10.
 
-    A file of exactly this name has precedence. Raises `FileNotFoundError` if no file matches a
+    A file with exactly this name takes precedence. Raises `FileNotFoundError` if no file matches a
+    pattern, and `UnsupportedError` for a URL.
     pattern, and `UnsupportedError` for a URL.
 
     Examples
@@ -73,7 +74,7 @@ def files_named(name: str | os.PathLike) -> list[str]:
     found = glob.glob(name)
     if not found:
         raise FileNotFoundError(errno.ENOENT, "no file matches this pattern", name)
-    # Every second element is a number.
+    # Every second element of the key is a number.
     return sorted(
         found,
         key=lambda path: [
@@ -86,7 +87,7 @@ def open_file(
     path: str | os.PathLike,
     **options: Any,
 ) -> TrajectoryFile:
-    """Open one trajectory file, as `open_files` does."""
+    """Open one trajectory file; see `open_files`."""
     return open_files([path], **options)[0]
 
 
@@ -100,18 +101,18 @@ def open_files(
     progress: bool | None = None,
     notes: bool = True,
 ) -> list[TrajectoryFile]:
-    """Open trajectory files and their frame indexes; missing indexes are made.
+    """Open trajectory files and their frame indexes; missing indexes are created.
 
     All files must exist before any file is read. Options of HDF5 files include the units of
-    LAMMPS's dumps. `n_atoms` is for formats whose files do not state it. With `refresh`, indexes
-    are made again. With `notes`, warnings report truncated or damaged frames. `open_indexed`
-    replaces `IndexedFile`. No file is held open.
+    LAMMPS dumps. `n_atoms` is needed for formats that do not store it. `refresh` rebuilds the
+    indexes. With `notes`, warnings report truncated or damaged frames. `open_indexed` replaces
+    `IndexedFile`. No file is kept open.
 
-    Raises `UnsupportedError` for an unrecognised format, and `DamagedFileError` if the first frame
-    or the header of a file is damaged. The first file with an error is reported.
+    Raises `UnsupportedError` for an unrecognised format, and `DamagedFileError` if the header or
+    the first frame of a file is damaged. If several files have errors, the first file's is raised.
     """
-    # Absolute paths: workers may have another working directory, and this process may change its
-    # own.
+    # Absolute paths, because workers may have other working directories, and this process may
+    # change its own.
     names = [local_path(path) for path in paths]
     n_bytes = sum(os.stat(name).st_size for name in names)
     cpus = available_cpus()
@@ -139,7 +140,7 @@ def open_files(
                     n_threads=cpus // at_a_time,
                     progress=report,
                 )
-            # A file whose index was loaded was not scanned.
+            # If the index was loaded, the file was not scanned: count it as done.
             report(file.size, file.size)
             return file
 
@@ -161,7 +162,7 @@ def open_files(
 
 
 class _Scans:
-    """Scans of several files, with one progress display and one end."""
+    """Scans of several files, with one progress bar and one way to stop them."""
 
     def __init__(self, bar: Progress, n_bytes: int):
         self._bar = bar
@@ -171,7 +172,7 @@ class _Scans:
         self._stopped = False
 
     def reporter(self) -> Callable[[int, int], None]:
-        """Make the function that the scan of one file calls with its progress."""
+        """Create the callback that reports the progress of one file's scan."""
         reported = 0
 
         def report(done: int, _: int) -> None:
@@ -186,14 +187,14 @@ class _Scans:
         return report
 
     def stop(self) -> None:
-        """Stop all scans soon."""
+        """Ask all scans to stop soon."""
         self._stopped = True
 
 
 def read_headers(file: TrajectoryFile, frames: Sequence[int]) -> FrameBuffer:
-    """Read cells, times and steps of frames, without their positions.
+    """Read cells, times and steps of frames without their positions.
 
-    Cells and times are NaN for a damaged frame.
+    Cells and times of damaged frames are NaN.
     """
     headers = FrameBuffer.allocate(np.asarray(frames), 0, ())
     numbers = headers.frames.astype(np.uint64)

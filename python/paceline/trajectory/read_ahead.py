@@ -1,4 +1,4 @@
-"""Decode the next frames on other threads, while this thread processes earlier frames."""
+"""Decode the next frames on other threads while this thread processes earlier frames."""
 
 import os
 import threading
@@ -23,13 +23,13 @@ from paceline.trajectory.chain import Chain
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
-#: Approximate size of the frames of a block, bytes. With a fourth of it, one or two frames of
-#: 47,681 atoms, threads wait for one another as long as they decode: loops took 1.8 (XTC) and 2.3
-#: (DCD) times as long.
+#: Approximate size of the frames in a block, bytes. With a fourth of this size (one or two frames
+#: of 47,681 atoms), threads wait for each other as long as they decode: loops took 1.8 (XTC) and
+#: 2.3 (DCD) times as long.
 BLOCK_BYTES = 2**22
-#: Maximum number of frames of a block, unless the file stores larger chunks.
+#: Maximum number of frames in a block, unless the file stores larger chunks.
 BLOCK_FRAMES = 64
-#: Maximum size of decoded frames that wait, bytes; at least one frame waits.
+#: Maximum size of decoded frames that wait to be used, bytes; at least one frame may wait.
 WAITING_BYTES = 64 * 2**20
 #: Maximum time that a fork waits for decoding threads, seconds.
 PATIENCE = 10.0
@@ -45,14 +45,15 @@ def _threads() -> ThreadPoolExecutor:
 
 @cache
 def _n_threads() -> int:
-    """Number of these threads; worker processes share the cores."""
+    """Number of these threads: fewer in worker processes, which share the cores."""
     return 1 if parent_process() is not None else available_cpus()
 
 
 class _CallsOfThreads:
-    """Makes a fork wait until threads have ended their present calls.
+    """Delays a fork until all threads have finished their current calls.
 
-    Otherwise the arrays that the threads fill would stay borrowed for ever in the forked process.
+    Otherwise the arrays that a thread is filling would stay borrowed for ever in the forked
+    process.
     """
 
     def __init__(self) -> None:
@@ -64,7 +65,7 @@ class _CallsOfThreads:
         self._n_running = self._n_forking = 0
 
     def call(self, function: Callable[[_T], _R], item: _T) -> _R:
-        """Call a function with an item."""
+        """Call a function with one argument."""
         with self._changed:
             self._changed.wait_for(lambda: self._n_forking == 0)
             self._n_running += 1
@@ -82,7 +83,7 @@ class _CallsOfThreads:
             self._changed.wait_for(lambda: self._n_running == 0, PATIENCE)
 
     def after_fork(self) -> None:
-        """Allow calls again, in the parent process."""
+        """Allow calls again in the parent process."""
         with self._changed:
             # Ctrl-C may have interrupted `before_fork` before the fork was counted.
             self._n_forking = max(0, self._n_forking - 1)
@@ -91,14 +92,14 @@ class _CallsOfThreads:
 
 _calls = _CallsOfThreads()
 around_fork(_calls.before_fork, _calls.after_fork)
-# A forked process has none of the parent's threads, and may be a worker.
+# A forked process lacks the parent's threads, and may be a worker.
 after_fork(_calls.reset)
 after_fork(_threads.cache_clear)
 after_fork(_n_threads.cache_clear)
 
 
 class FrameDecoder:
-    """Decodes frames of a trajectory on any thread; it keeps readers for later frames."""
+    """Decodes frames of a trajectory on any thread; keeps its readers for later frames."""
 
     def __init__(self, chain: Chain, source: FrameSource):
         self._chain = chain
@@ -110,11 +111,11 @@ class FrameDecoder:
         self._readers: list[FrameReader] = []
 
     def close_files(self) -> None:
-        """Close all files except those that are being read."""
+        """Close all files except files that are being read."""
         self._readers.clear()
 
     def __call__(self, decoded: FrameBuffer, *, skip: bool) -> list[tuple[int, str]]:
-        """Decode the frames of a buffer; with `skip`, return unreadable rows and the reasons."""
+        """Decode the frames of a buffer; with `skip`, return the unreadable rows with reasons."""
         if self._process != os.getpid():  # the files belong to the process before the fork
             self._forget()
         reader = _taken(self._readers) or self._source.open()
@@ -124,7 +125,7 @@ class FrameDecoder:
 
 
 def _taken(things: list[_T]) -> _T | None:
-    """Reserve a free reader for this thread; None if no reader is free."""
+    """Take a free reader for this thread; None if no reader is free."""
     try:
         return things.pop()
     except IndexError:
@@ -132,10 +133,9 @@ def _taken(things: list[_T]) -> _T | None:
 
 
 class CallsAhead(Generic[_T, _R]):
-    """Calls a function on the threads ahead of demand; results come in order.
+    """Calls a function on other threads before its results are needed; results come in order.
 
-    The next item is taken when memory for its result is available. A result takes at most
-    `result_bytes`.
+    A call starts when memory for its result is available. A result needs at most `result_bytes`.
     """
 
     def __init__(self, function: Callable[[_T], _R], items: Iterable[_T], result_bytes: int):
@@ -149,7 +149,7 @@ class CallsAhead(Generic[_T, _R]):
         return bool(self._waiting)
 
     def __iter__(self) -> Iterator[tuple[_T, _R]]:
-        """Yield each item and its result."""
+        """Yield each item with its result."""
         try:
             self.fill()
             while self._waiting:
@@ -160,7 +160,7 @@ class CallsAhead(Generic[_T, _R]):
             self.cancel()
 
     def fill(self) -> None:
-        """Start calls for further items, up to the limit of waiting results."""
+        """Start calls for more items, up to the limit of waiting results."""
         while len(self._waiting) < self._most:
             try:
                 item = next(self._items)
@@ -169,8 +169,8 @@ class CallsAhead(Generic[_T, _R]):
             self._waiting.append((item, _threads().submit(_calls.call, self._function, item)))
 
     def take(self) -> tuple[_T, _R]:
-        """Wait for the next item and its result; raise the error of its call."""
-        if self._process != os.getpid():  # the threads stayed in the process before the fork
+        """Wait for the next item and its result; raise the error if the call failed."""
+        if self._process != os.getpid():  # after a fork, the threads exist in the parent only
             self._process = os.getpid()
             again = [
                 (item, _threads().submit(_calls.call, self._function, item))
@@ -190,7 +190,7 @@ class CallsAhead(Generic[_T, _R]):
 
 @dataclass(frozen=True)
 class _Block:
-    """Decoded frames, the rows that could not be read, and the arrays that hold the frames."""
+    """Decoded frames, the rows that could not be read, and the arrays that contain the frames."""
 
     numbers: Sequence[int]
     decoded: FrameBuffer
@@ -202,7 +202,7 @@ _NO_BLOCK: Any = _Block((), None, frozenset(), None)  # type: ignore[arg-type]
 
 
 class _BlockDecoder:
-    """Decodes blocks on any thread, into reused arrays."""
+    """Decodes blocks on any thread, and reuses their arrays."""
 
     def __init__(self, chain: Chain, source: FrameSource):
         self._source = source
@@ -210,7 +210,7 @@ class _BlockDecoder:
         self._buffers: list[FrameBuffer] = []
 
     def __call__(self, numbers: Sequence[int]) -> _Block:
-        """Decode frames; also return the rows that could not be read."""
+        """Decode frames; note the rows that could not be read."""
         frames = np.array(numbers)
         buffer = _taken(self._buffers)
         if buffer is None or len(buffer.frames) < len(frames):
@@ -225,23 +225,23 @@ class _BlockDecoder:
 
 
 def _span(chain: Chain, frame_bytes: int, step: int) -> int:
-    """Choose the number of frames that one thread decodes together, if every `step`-th is wanted.
+    """Choose the number of frames that one thread decodes together, for a given frame step.
 
-    Pieces of this number of frames end at chunk boundaries.
+    With this number, pieces end at chunk boundaries.
     """
     wanted = max(1, min(BLOCK_FRAMES, BLOCK_BYTES // frame_bytes)) * step
     return chain.chunk_frames * max(1, wanted // chain.chunk_frames)
 
 
 def _threads_may_decode(chain: Chain, frame_bytes: int) -> bool:
-    """True if frames can be decoded ahead, on several threads."""
-    # A chunk that is too large to be kept whole is read by one reader, which keeps a part of it.
-    # MPI-IO is called by one thread.
+    """True if several threads may decode frames ahead."""
+    # A chunk that is too large for memory is read by one reader, which keeps part of it. Only one
+    # thread may call MPI-IO.
     return not chain.one_thread and chain.chunk_frames * frame_bytes <= WAITING_BYTES
 
 
 class ReadAhead:
-    """Frames of a trajectory, decoded ahead if equally spaced frames are read."""
+    """Frames of a trajectory; while equally spaced frames are read, later ones are decoded."""
 
     def __init__(self, chain: Chain, source: FrameSource):
         self._chain = chain
@@ -252,7 +252,7 @@ class ReadAhead:
         self._begin(range(0))
 
     def _begin(self, frames: range) -> None:
-        """Start decoding a range of frames; earlier blocks are dropped."""
+        """Start decoding a range of frames, and drop earlier blocks."""
         self._block, self._row = _NO_BLOCK, -1
         self._decoder = _BlockDecoder(self._chain, self._source)
         span = _span(self._chain, self._frame_bytes, max(1, frames.step))
@@ -268,13 +268,13 @@ class ReadAhead:
     def find(self, frame: int) -> tuple[FrameBuffer, int] | None:
         """Return the block and row of a frame; None if the caller should read the frame itself.
 
-        The next call may reuse the arrays.
+        The next call may reuse the arrays of the block.
         """
         block, row = self._block, self._row + 1
         if row < len(block.numbers) and block.numbers[row] == frame:
             self._row = row
         elif 0 < row <= len(block.numbers) and block.numbers[row - 1] == frame:
-            row -= 1  # the same frame again
+            row -= 1  # the same frame is requested again
         elif (found := self._next(frame)) is not None:
             block, row = found, 0
         else:
@@ -284,9 +284,9 @@ class ReadAhead:
         return None if row in block.damaged else (block.decoded, row)
 
     def _next(self, frame: int) -> _Block | None:
-        """Return the next block if the frame is its first; otherwise check for equal spacing."""
+        """Return the next block if it begins with this frame; otherwise check for equal spacing."""
         if self._ahead:
-            # Reading the single frame raises the error again, with the frame's number.
+            # Reading this single frame raises the error again, with the frame's number.
             with suppress(OSError):
                 _, block = self._ahead.take()
                 if block.numbers[0] == frame:
@@ -324,7 +324,7 @@ class FieldReader:
         return FrameBuffer.allocate(numbers, self.n_atoms, self._source.fields)
 
     def piece_frames(self, numbers: np.ndarray) -> int:
-        """Choose the number of these frames that one thread decodes together."""
+        """Choose the number of frames that one thread decodes together."""
         step = _mean_step(numbers)
         return max(1, _span(self._chain, self._source.frame_bytes, step) // step)
 
@@ -338,7 +338,7 @@ class FieldReader:
     def read(
         self, parts: Iterable[np.ndarray]
     ) -> Generator[tuple[FrameBuffer, list[tuple[int, str]]], None, None]:
-        """Decode the frames of each part, and the next parts ahead; also yield the damaged rows."""
+        """Decode the frames of each part, and later parts ahead; also yield the damaged rows."""
         limit_open_files(self._decoder)
         decode = partial(self.decode, skip=True)
         source = self._source
@@ -355,7 +355,7 @@ class FieldReader:
                 damaged = []
 
     def _pieces(self, parts: Iterable[np.ndarray]) -> Iterator[tuple[FrameBuffer, slice]]:
-        """Cut parts into pieces for single threads; pieces end at chunk boundaries."""
+        """Cut parts into pieces, each for one thread; pieces end at chunk boundaries."""
         for numbers in parts:
             if len(numbers) == 0:
                 continue
@@ -369,7 +369,7 @@ class FieldReader:
                 yield decoded, slice(first, stop)
 
     def decode(self, piece: tuple[FrameBuffer, slice], *, skip: bool) -> list[tuple[int, str]]:
-        """Decode rows of arrays; return the unreadable rows with the reasons."""
+        """Decode some rows of the arrays; return the unreadable rows with reasons."""
         out = into = piece[0][piece[1]]
         fields = self._source.fields
         if self._columns is not None:
@@ -379,14 +379,14 @@ class FieldReader:
         damaged = self._decoder(into, skip=skip)
         if self._columns is not None:
             for field in fields:
-                # Other modes of `np.take` make another copy.
+                # Other modes of `np.take` would make an additional copy.
                 np.take(rooms[field], self._columns, axis=1, out=out.array_of(field), mode="clip")
         out.times[:] = self._source.time_axis(out.frames, out.times, out.steps)
         return damaged
 
 
 def _mean_step(numbers: np.ndarray) -> int:
-    """Mean distance between chosen frames."""
+    """Mean step between frame numbers."""
     if len(numbers) < 2:
         return 1
     return max(1, abs(int(numbers[-1]) - int(numbers[0])) // (len(numbers) - 1))

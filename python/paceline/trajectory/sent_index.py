@@ -1,4 +1,4 @@
-"""Frame indexes that one process sends to others, which then read frames and no headers."""
+"""Frame indexes that one process sends to others, so that these need not read file headers."""
 
 import copyreg
 import io
@@ -18,9 +18,9 @@ from paceline.trajectory.open import open_file
 
 @dataclass
 class SentFile:
-    """File whose index another process has made: a `paceline.contract.source.TrajectoryFile`.
+    """File whose index was created by another process: a `paceline.contract.source.TrajectoryFile`.
 
-    Times and headers, which the index does not hold, are read from the file when they are needed.
+    The index contains no times and headers; they are read from the file when needed.
     """
 
     path: str
@@ -46,7 +46,7 @@ class SentFile:
     sizes: np.ndarray
 
     chunk_frames = 1
-    #: The number of atoms is constant, and this process has read nothing.
+    #: The number of atoms is constant, and this process has not read the file.
     varying = atom_counts = None
     traffic = 0, 0
 
@@ -73,39 +73,39 @@ class SentFile:
         return self.size / self.n_frames
 
     def extents(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Offsets and sizes of frames, bytes."""
+        """Return the byte offsets and sizes of frames."""
         if len(frames) and frames.max() >= self.n_frames:
             raise ValueError(f"frame {frames.max()} is out of range for {self.n_frames} frames")
         return self.offsets[frames], self.sizes[frames]
 
     def slice_of(self, frames: np.ndarray) -> None:
-        """Return None: offsets and sizes are enough."""
+        """Return None, because offsets and sizes suffice."""
 
     def times(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the time (ps) and step of every frame."""
+        """Return the times (ps) and steps of all frames."""
         times, steps = self._opened.times()
         return times[: self.n_frames], steps[: self.n_frames]
 
     def head(self, first: int, n_frames: int) -> bytes:
-        """Return the header of a file of these frames, if frames can be copied as bytes."""
+        """Return the file header for a copy of these frames, if frames can be copied as bytes."""
         return self._opened.head(first, n_frames)
 
     def verify(self) -> None:
-        """Raise `FileChangedError` if the file at this path is not the one that was opened."""
+        """Raise `FileChangedError` if the file at this path has changed since it was indexed."""
         _core.verify(self.path, self.fingerprint)
 
     @cached_property
     def _opened(self) -> Any:
-        """The file, opened by this process."""
+        """Open the file in this process."""
         self.verify()
         return open_file(self.path, n_atoms=self.n_atoms, notes=False)
 
 
 class _IndexPickler(cloudpickle.Pickler):
-    """Pickles chains with the indexes of their files, which are otherwise loaded again."""
+    """Pickler that includes file indexes in chains; other picklers let the receiver load them."""
 
     def reducer_override(self, obj: Any) -> Any:
-        """Replace how chains and files are pickled."""
+        """Choose how chains and files are pickled."""
         if isinstance(obj, Chain):
             return copyreg.__newobj__, (type(obj),), vars(obj)  # type: ignore[attr-defined]
         if isinstance(obj, IndexedFile) and obj.varying is None:
@@ -114,7 +114,7 @@ class _IndexPickler(cloudpickle.Pickler):
 
 
 def pickle_with_indexes(value: object) -> bytes:
-    """Pickle an object for processes that shall not open the files of its trajectories."""
+    """Pickle an object for processes that must not open the files of its trajectories."""
     file = io.BytesIO()
     _IndexPickler(file).dump(value)
     return file.getvalue()

@@ -29,16 +29,16 @@ from paceline.trajectory.open import files_named, open_file
 
 #: Minimum number of digits of a piece's number.
 _WIDTH = 3
-#: Maximum unreported shift of a frame's time, in units of the time between frames.
+#: Maximum shift of a frame's time that is not reported, in units of the time between frames.
 _TIME_ROUNDING = 1e-3
-#: Frames are checked after this many bytes have been copied, while the bytes are in memory.
+#: Frames are checked each time this many bytes were copied, while they are still in memory.
 _BLOCK = 16 << 20
-#: Maximum number of bytes per kernel call; it limits the delay when copying is stopped.
+#: Maximum number of bytes per kernel call, which limits the delay before copying stops.
 _CALL = 16 << 20
-#: Number of bytes that pass through this process's memory at a time. They stay in a processor's
-#: cache: 1 MiB at a time costs 1.6 times as much per byte.
+#: Number of bytes that are copied through this process's memory at a time. They fit into a CPU
+#: cache: copying 1 MiB at a time costs 1.6 times as much per byte.
 _BUFFER = 256 << 10
-#: Unit of the page cache and of disk blocks, bytes; their sizes are multiples of it.
+#: Bytes; the sizes of pages of the page cache and of disk blocks are multiples of it.
 _PAGE = 4096
 #: Time between two progress updates, seconds.
 _INTERVAL = 0.1
@@ -57,10 +57,10 @@ def split(
 ) -> list[Path]:
     """Split a trajectory into files of consecutive frames, without decoding it.
 
-    Exactly one of `n`, `frames` and `size` must be given. The pieces of ``traj.xtc`` are
-    ``traj.000.xtc``, ``traj.001.xtc`` and so on: the order of their names is the order of the
-    frames. The pieces appear when all of them are complete. Only the header of each frame is
-    checked: damage among its packed positions is copied with them.
+    Exactly one of `n`, `frames` and `size` is required. The pieces of ``traj.xtc`` are
+    ``traj.000.xtc``, ``traj.001.xtc`` and so on, so that sorting by name sorts by frame. The pieces
+    appear when all of them are complete. Only the header of each frame is checked; damaged
+    compressed positions are copied unchanged.
 
     Parameters
     ----------
@@ -74,9 +74,9 @@ def split(
         Maximum size of a piece, bytes.
     output : path-like, optional
         Folder of the pieces, or a name such as ``parts/run.xtc`` for pieces
-        ``parts/run.000.xtc`` and so on; by default they are beside the trajectory.
+        ``parts/run.000.xtc`` and so on; by default pieces are written beside the trajectory.
     overwrite : bool
-        Replace pieces that exist.
+        Replace existing pieces.
     n_workers : int, optional
         Number of pieces that are written at a time; by default the number of CPUs that this process
         may use.
@@ -95,10 +95,10 @@ def split(
     FileExistsError
         A piece exists and `overwrite` is False, or another file could be mistaken for a piece.
     UnsupportedError
-        The format's frames cannot be copied, the file has none, or it is a DCD file with fixed
-        atoms.
+        Frames of the format cannot be copied, the file has no frames, or it is a DCD file with
+        fixed atoms.
     DamagedFileError
-        A frame is damaged; there are no pieces then.
+        A frame is damaged; no pieces are written.
     OSError
         A piece cannot be written.
 
@@ -137,17 +137,17 @@ def join(
     n_workers: int | None = None,
     progress: bool | None = None,
 ) -> Path:
-    """Put trajectories together, one after another, without decoding them.
+    """Join trajectories one after another, without decoding them.
 
-    All frames are kept, also those that a restart repeated, with a warning. A DCD file does not
-    hold times of single frames; a warning reports differences between the times of the joined file
-    and of its parts.
+    All frames are kept. A warning reports frames that a restart repeated. A DCD file does not store
+    the times of single frames; a warning reports if times in the joined file differ from those in
+    its parts.
 
     Parameters
     ----------
     trajectories : path-like or sequence of path-like
-        XTC, TRR, DCD or HISTORY files, all of one format and the same number of atoms; or patterns
-        such as "md.part*.xtc", whose files are taken in natural order (part2 before part10).
+        XTC, TRR, DCD or HISTORY files of one format with equal numbers of atoms; or patterns such
+        as "md.part*.xtc", whose files are sorted in natural order (part2 before part10).
     output : path-like
         Joined file.
     continuous : bool
@@ -171,9 +171,9 @@ def join(
         The output exists and `overwrite` is False.
     UnsupportedError
         The files differ in more than their frames, their frames cannot be copied, a file has
-        none, or a DCD file has fixed atoms.
+        no frames, or a DCD file has fixed atoms.
     DamagedFileError
-        A frame is damaged; there is no output then.
+        A frame is damaged; no output is written.
     OSError
         The output cannot be written.
 
@@ -191,7 +191,7 @@ def join(
         trajectories = [trajectories]
     names = [file for name in trajectories for file in files_named(name)]
     if not names:
-        raise ValueError("no trajectory was given to be joined")
+        raise ValueError("no trajectories to join")
     output = Path(output)
     check_output(output, overwrite=overwrite)
     files = [_open(path, progress) for path in names]
@@ -218,11 +218,11 @@ def join(
 
 
 def _open(path: str | os.PathLike, progress: bool | None) -> TrajectoryFile:
-    """Open a file whose frames can be copied, and check the frames known to be damaged."""
+    """Open a file whose frames can be copied, and check any frames that may be damaged."""
     file = open_file(path, progress=progress)
     if file.n_frames == 0:
-        raise UnsupportedError(f"{file.path}: there is no whole frame in it")
-    file.head(0, 1)  # raises if frames cannot be copied into another file
+        raise UnsupportedError(f"{file.path}: it has no complete frame")
+    file.head(0, 1)  # raises if frames cannot be copied
     reader = file.spec.open(None, 0)
     for frame in file.damaged:
         _check_headers(reader, extents_in(0, file, np.array([frame], dtype=np.uint64)))
@@ -230,7 +230,7 @@ def _open(path: str | os.PathLike, progress: bool | None) -> TrajectoryFile:
 
 
 def _check_headers(reader: FileReader, extents: Extents) -> None:
-    """Decode frames without their positions; this raises if a frame is damaged."""
+    """Decode frames without their positions, which raises if a frame is damaged."""
     headers = FrameBuffer.allocate(extents.frames, 0, ())
     try:
         reader.read(extents, headers, required=0, skip=False)
@@ -248,10 +248,10 @@ def _check_headers(reader: FileReader, extents: Extents) -> None:
 def _bounds_of(
     file: TrajectoryFile, *, n: int | None, frames: int | None, size: int | None
 ) -> list[int]:
-    """First frame of each piece, and the end of the last; one of n, frames and size is given."""
+    """Return the first frame of each piece and the end of the last, from n, frames or size."""
     given = [value for value in (n, frames, size) if value is not None]
     if len(given) != 1:
-        raise ValueError(f"expected one of n, frames and size, found {len(given)} of them")
+        raise ValueError(f"expected exactly one of n, frames and size, found {len(given)} of them")
     if given[0] < 1:
         raise ValueError(f"expected n, frames or size of at least 1, found {given[0]}")
     n_frames = file.n_frames
@@ -265,7 +265,7 @@ def _bounds_of(
 
 
 def _bounds_by_size(file: TrajectoryFile, size: int) -> list[int]:
-    """Boundaries of pieces of at most `size` bytes."""
+    """Return the boundaries of pieces of at most `size` bytes."""
     offsets, sizes = file.extents(np.arange(file.n_frames, dtype=np.uint64))
     ends = offsets + sizes
     head = len(file.head(0, 1))
@@ -276,15 +276,15 @@ def _bounds_by_size(file: TrajectoryFile, size: int) -> list[int]:
         if stop <= first:
             alone = head + int(sizes[first])
             raise ValueError(
-                f"{file.path}: frame {first} alone makes a file of {alone} bytes, more than the "
-                f"{size} that a piece may have"
+                f"{file.path}: frame {first} alone needs a file of {alone} bytes, more than the "
+                f"maximum size {size} of a piece"
             )
         bounds.append(stop)
     return bounds
 
 
 def _names_of(file: TrajectoryFile, name: str | os.PathLike, n: int) -> list[Path]:
-    """Names of n pieces, in order, for ``parts/run.xtc`` or a folder that exists."""
+    """Return the names of n pieces, for ``parts/run.xtc`` or an existing folder."""
     ending = _ending_of(file)
     path, whole = Path(name), Path(file.path)
     if path.is_dir():
@@ -299,32 +299,33 @@ def _names_of(file: TrajectoryFile, name: str | os.PathLike, n: int) -> list[Pat
     for found in sorted(os.listdir(path.parent) if path.parent.is_dir() else ()):
         if alike.fullmatch(found) and found not in ours:
             raise FileExistsError(
-                f"{path.with_name(found)} would be taken for one of the {n} pieces; move it away "
+                f"{path.with_name(found)} would be mistaken for one of the {n} pieces; move it "
+                "away "
                 "or name another output"
             )
     return paths
 
 
 def _ending_of(file: TrajectoryFile) -> str:
-    """File name extension, dot included, of the format of a file."""
+    """Return the file name extension of a file's format, including the dot."""
     return f".{FORMATS[file.format].extensions[0]}"
 
 
 def _check_ending(file: TrajectoryFile, path: Path, instead: str = "") -> None:
-    """Raise if the extension of a name is that of another format: other programs rely on names."""
+    """Raise if a name has the extension of another format, since programs rely on extensions."""
     ending = _ending_of(file)
     if path.suffix.lower() != ending:
         raise ValueError(
             f"{path}: expected {instead}a name that ends in {ending}: frames of {file.path} are "
-            f"copied as they are, in {file.format}"
+            f"copied unchanged, in the format {file.format}"
         )
 
 
-# Joining: files must be compatible.
+# Joining: check that files are compatible.
 
 
 def _check_traits(files: Sequence[TrajectoryFile]) -> None:
-    """Raise for files that differ in more than their frames."""
+    """Raise if files differ in more than their frames."""
     first = files[0]
     for other in files[1:]:
         pairs = zip(first.traits, other.traits, strict=False)
@@ -335,12 +336,12 @@ def _check_traits(files: Sequence[TrajectoryFile]) -> None:
             )
 
 
-#: Consecutive frames of a file: the file, the first frame, and the end.
+#: Range of frames in a file: the file, the first frame, and the end.
 _Run = tuple[TrajectoryFile, int, int]
 
 
 def _warn_of_times(runs: Sequence[_Run], output: Path) -> None:
-    """Warn if files overlap in time, or if times of frames change."""
+    """Warn if files overlap in time, or if the times of frames change."""
     latest, source, n_before = -np.inf, "", 0
     for file, first, stop in runs:
         if file.dt is not None:
@@ -363,26 +364,26 @@ def _warn_of_times(runs: Sequence[_Run], output: Path) -> None:
 def _warn_of_shift(
     file: TrajectoryFile, frame: int, start: _Run, n_before: int, output: Path
 ) -> None:
-    """Warn if the time of a frame of a file changes after `n_before` earlier frames."""
+    """Warn if a frame's time changes because the frame follows `n_before` frames in the output."""
     expected, found = start[0].first + start[1] + n_before, file.first + frame
     if abs(expected - found) > _TIME_ROUNDING and file.dt is not None:
         which = f"frame {frame} of {file.path} is at" if frame else f"{file.path} begins at"
-        there = "it comes" if frame else "its first frame comes"
+        there = "this frame is" if frame else "its first frame is"
         warn(
             f"{which} {found * file.dt:g} ps, and in {output} {there} "
-            f"at {expected * file.dt:g} ps: a DCD file has no times of its own for its frames"
+            f"at {expected * file.dt:g} ps: a DCD file does not store the times of its frames"
         )
 
 
-# Copying: the kernel copies bytes from file to file where it can share blocks.
+# Copying: the kernel copies bytes between files where it can share disk blocks.
 
 
 class _Stopped(Exception):
-    """Signal: another thread has failed, or the user has stopped the copying."""
+    """Signal: another thread has failed, or the user has stopped copying."""
 
 
 class _Copier:
-    """Copies bytes for several threads, counts the bytes, and can be stopped."""
+    """Copies bytes in several threads, counts the bytes, and can be stopped."""
 
     def __init__(self) -> None:
         self.copied = 0
@@ -390,17 +391,17 @@ class _Copier:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Stop every thread after its present call."""
+        """Stop every thread after its current call."""
         self._stopped.set()
 
     def copy(self, path: str, source: int, start: int, target: int, to: int, n: int) -> None:
-        """Copy n bytes at offset `start` of an open file (of this path) to offset `to` of another.
+        """Copy `n` bytes from offset `start` of file `source` to offset `to` of file `target`.
 
-        Raises `ReadError` and `FileChangedError` for the source, `OSError` (without a file name)
-        for the target, and `_Stopped`.
+        `path` is the source's path. Raises `ReadError` and `FileChangedError` for the source,
+        `OSError` (without a file name) for the target, and `_Stopped`.
         """
-        # The kernel can share a block between files if the block need not be shifted. Otherwise,
-        # copying through memory took 0.7 to 0.85 of the kernel's processor time.
+        # If offsets are aligned, the kernel can share blocks between files. Otherwise copying
+        # through memory is faster: 0.7 to 0.85 of the CPU time of a copy in the kernel.
         in_kernel = (start - to) % _PAGE == 0
         end = start + n
         while start < end:
@@ -418,7 +419,7 @@ class _Copier:
 
 
 def _through_memory(path: str, source: int, start: int, target: int, to: int, n: int) -> int:
-    """Copy some bytes through this process."""
+    """Copy bytes through this process's memory; return the number of bytes."""
     try:
         data = read_at(source, min(n, _BUFFER), start)
     except OSError as error:
@@ -430,7 +431,7 @@ def _through_memory(path: str, source: int, start: int, target: int, to: int, n:
 
 @dataclass(frozen=True)
 class _FrameCopy:
-    """Consecutive frames of one file, and their offset in another; one thread copies them."""
+    """Consecutive frames of one file and their offset in another file; copied by one thread."""
 
     file: TrajectoryFile
     first: int
@@ -446,7 +447,7 @@ class _FrameCopy:
         return int(offsets[1] + sizes[1] - offsets[0])
 
     def copy(self, copier: _Copier) -> None:
-        """Copy the frames; check the header of each frame whose offset was only computed."""
+        """Copy the frames; check the header of each frame whose offset was computed, not read."""
         file, at = self.file, self.at
         reader = file.spec.open(None, 0)
         with (
@@ -463,7 +464,7 @@ class _FrameCopy:
                 at += n
 
     def _blocks(self) -> Iterator[Extents]:
-        """Extents of the frames, in groups."""
+        """Yield the extents of the frames in groups."""
         frames = np.arange(self.first, self.stop, dtype=np.uint64)
         offsets, _ = self.file.extents(frames)
         borders = np.flatnonzero(np.diff((offsets - offsets[0]) // _BLOCK)) + 1
@@ -472,7 +473,7 @@ class _FrameCopy:
 
 
 def _copy_all(copies: Sequence[_FrameCopy], n_workers: int | None, progress: bool | None) -> None:
-    """Copy all frames in threads, or stop at the first failure."""
+    """Copy all frames in threads; stop at the first failure."""
     if n_workers is not None and n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, not {n_workers}")
     total = sum(copy.size for copy in copies)
@@ -499,7 +500,7 @@ def _copy_all(copies: Sequence[_FrameCopy], n_workers: int | None, progress: boo
 def _write_head(
     file: TrajectoryFile, first: int, n_frames: int, path: Path, temporary: Path
 ) -> int:
-    """Write the header before the frames, and return its length."""
+    """Write the file header before the frames; return its length."""
     head = file.head(first, n_frames)
     with writing_to(path):
         return temporary.write_bytes(head)

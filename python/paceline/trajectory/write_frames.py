@@ -1,4 +1,4 @@
-"""Write files of frames: interfaces of all formats, and writers of files of consecutive frames."""
+"""Write files of frames: interfaces for all formats, and the writer of XTC, TRR, DCD and NetCDF."""
 
 import os
 import socket
@@ -21,8 +21,8 @@ from paceline.contract.kinds import PerBlock, Receiver
 from paceline.contract.source import FORMATS
 from paceline.errors import UnsupportedError, UnwritableError, warn
 
-#: Maximum size of blocks that wait in memory for an earlier block, bytes; further blocks wait in a
-#: file.
+#: Maximum total size of blocks that wait in memory for an earlier block, bytes; further blocks wait
+#: in a temporary file.
 WAITING = 256 * 2**20
 
 
@@ -38,12 +38,12 @@ class EncodedBlock:
     times: np.ndarray
     #: Step numbers of the simulation, int64, shape (n_frames,).
     steps: np.ndarray
-    #: λ of a free-energy calculation, else 0, float32, shape (n_frames,).
+    #: λ of a free-energy calculation, or 0, float32, shape (n_frames,).
     lambdas: np.ndarray
 
 
 class BlockReceiver:
-    """Writes blocks with a function in order of arrival, and keeps their times, steps and λ."""
+    """Writes blocks in order of arrival, and keeps the times, steps and λ of their frames."""
 
     def __init__(self, path: str, write: Callable[[EncodedBlock], object]):
         self._path = path
@@ -57,7 +57,7 @@ class BlockReceiver:
         pass
 
     def add(self, number: int, value: EncodedBlock) -> None:
-        """Receive a block, counted from 0."""
+        """Receive a block; blocks are numbered from 0."""
         self._time_axis[number] = value.times, value.steps, value.lambdas
         self._put(number, value)
 
@@ -66,16 +66,16 @@ class BlockReceiver:
         self._write(value)
 
     def time_axis(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Times (ps), steps and λ of all frames, at least one, after all blocks were received."""
+        """Return times (ps), steps and λ of all frames, after the last block was received."""
         blocks = [self._time_axis[number] for number in sorted(self._time_axis)]
         times, steps, lambdas = (np.concatenate(values) for values in zip(*blocks, strict=True))
         if len(times) == 0:
-            raise UnsupportedError(f"{self._path}: no frame is left to be written")
+            raise UnsupportedError(f"{self._path}: no frame is left to write")
         return times, steps, lambdas
 
 
 class OrderedReceiver(BlockReceiver):
-    """Writes blocks in their order; an anonymous temporary file holds blocks that memory cannot."""
+    """Writes blocks in frame order; blocks that exceed the memory wait in a temporary file."""
 
     def __init__(self, path: str, write: Callable[[EncodedBlock], object]):
         super().__init__(path, write)
@@ -89,7 +89,7 @@ class OrderedReceiver(BlockReceiver):
             self._spill.close()
 
     def _put(self, number: int, value: EncodedBlock) -> None:
-        """Write a block and the blocks that waited for it, or let it wait."""
+        """Write a block and the blocks that waited for it, or keep it waiting."""
         if number != self._next:
             self._waiting[number] = self._keep(value)
             return
@@ -112,7 +112,7 @@ class OrderedReceiver(BlockReceiver):
         return replace(value, data=b""), _Spilled(offset, size)
 
     def _fetch(self, value: EncodedBlock, spilled: "_Spilled | None") -> EncodedBlock:
-        """Return a block that has waited."""
+        """Return a waiting block with its bytes."""
         if spilled is None:
             self._in_memory -= len(value.data)
             return value
@@ -122,7 +122,7 @@ class OrderedReceiver(BlockReceiver):
 
 
 class _Spilled(NamedTuple):
-    """Bytes of a block that wait in a temporary file."""
+    """Bytes of a block in a temporary file."""
 
     offset: int
     size: int
@@ -130,23 +130,23 @@ class _Spilled(NamedTuple):
 
 @dataclass(frozen=True)
 class FramesToWrite:
-    """Facts about frames that are known before the frames are encoded."""
+    """Facts about the frames that are known before encoding."""
 
-    #: Number of frames to be written; fewer are written if unreadable frames are left out.
+    #: Number of frames to write; fewer are written if unreadable frames are skipped.
     n_frames: int
-    #: Atoms to be written.
+    #: Atoms to write.
     atoms: Atoms
-    #: True if frames may be left out.
+    #: True if unreadable frames are skipped.
     skip_damaged: bool
-    #: Provenance of the frames, and options.
+    #: Provenance of the frames, and options of the run.
     origin: Mapping[str, object]
     #: Cell of the first readable frame, a row of `FrameBuffer.cells`, shape (1, 19).
     cells: np.ndarray
     #: True if frames may be rotated before they are written.
     turns: bool
-    #: True to write lengths and angles of cells whose vectors the format cannot hold.
+    #: True if lengths and angles of cells are written even if the format cannot store the vectors.
     keep_cell: bool
-    #: Fields that the frames hold.
+    #: Fields that the frames contain.
     fields: tuple[str, ...]
 
     @property
@@ -156,15 +156,15 @@ class FramesToWrite:
 
     @property
     def periodic(self) -> tuple[bool, bool, bool]:
-        """Periodic vectors of this cell."""
+        """True for each vector of the first frame's cell along which the system is periodic."""
         x, y, z = periodic_vectors(self.cells)[0].tolist()
         return x, y, z
 
 
 class Target(ABC):
-    """Output file of one family of formats."""
+    """Output file in one family of formats."""
 
-    #: Fields to be decoded; valid after `begin`.
+    #: Fields to decode; valid after `begin`.
     fields: Sequence[str] = ("positions",)
     optional_fields: Sequence[str] = ()
     #: Number of frames that one worker should encode together.
@@ -180,16 +180,16 @@ class Target(ABC):
 
     @abstractmethod
     def begin(self, frames: FramesToWrite) -> PerBlock:
-        """Make the worker part; if all frames must be alike, the first frame determines it."""
+        """Create the worker part from facts about the frames, such as the first frame's cell."""
 
     @abstractmethod
     def receiver(self) -> AbstractContextManager[Receiver]:
-        """Open the file for a run; it appears under its name only when it is complete."""
+        """Open the file for a run; it appears under its name only if the run succeeds."""
 
 
 @contextmanager
 def naming_block(path: str, block: Block) -> Iterator[None]:
-    """Context that adds file and frame to an encoder's errors."""
+    """Add file and frame to an encoder's errors."""
     try:
         yield
     except UnwritableError as error:
@@ -200,7 +200,7 @@ def naming_block(path: str, block: Block) -> Iterator[None]:
 class FrameFile(Target):
     """File of consecutive frames: "XTC", "TRR", "DCD" or "NetCDF".
 
-    The precision of XTC is in integers per nm.
+    The precision of XTC is the number of integer steps per nm.
     """
 
     def __init__(
@@ -217,9 +217,9 @@ class FrameFile(Target):
         self._precision = precision
 
     def begin(self, frames: FramesToWrite) -> "_Encode":
-        """Make the worker part."""
+        """Create the worker part."""
         left_out = self._leaves_out_cells(frames)
-        # If frames have equal sizes, all frames or none have a cell.
+        # If the format has frames of equal size, all frames or no frames have a cell.
         has_cell = (frames.has_cell and not left_out) or not self._format.equal_frames
         cells = "left out" if left_out else "kept" if frames.keep_cell else "held"
         if self._format.mixed_fields:
@@ -231,7 +231,7 @@ class FrameFile(Target):
             self._format.name, self._n_atoms, self._precision, has_cell, fields
         )
         self._temporary = temporary_name(self._path)
-        # Frames of equal size have fixed offsets in the file, if no frame is left out.
+        # Frames of equal size have fixed file offsets if no frame is skipped.
         self._in_place = self._format.equal_frames and not frames.skip_damaged
         if self._in_place:
             host = socket.gethostname()
@@ -239,7 +239,7 @@ class FrameFile(Target):
         return _Encode(self._path, self._encoder, fields, cells)
 
     def _leaves_out_cells(self, frames: FramesToWrite) -> bool:
-        """True if cells are left out because the format cannot hold them; gives a warning."""
+        """True if cells are omitted because the format cannot store them; then also warn."""
         if not frames.has_cell or frames.keep_cell:
             return False
         why = _unheld(self._format, frames.cells)
@@ -247,19 +247,19 @@ class FrameFile(Target):
             why = _TURNED
         if why is not None:
             warn(
-                f"{self._path}: {self._format.name} cannot hold {why}: cells are left out; "
+                f"{self._path}: {self._format.name} cannot store {why}: cells are left out; "
                 f"{_HOLDERS[why]}, and keep_cell=True (--keep-cell) writes their lengths and angles"
             )
         return why is not None
 
     @contextmanager
     def receiver(self) -> Iterator[BlockReceiver]:
-        """Open the file for a run; it appears under its name only when it is complete."""
+        """Open the file for a run; it appears under its name only if the run succeeds."""
         encoder = self._encoder
         with new_file(
             self._path, overwrite=self._overwrite, binary=True, temporary=self._temporary
         ) as file:
-            # The header's size is known now, and its numbers are known at the end.
+            # The header's size is known now; its values are known at the end and written then.
             file.seek(len(encoder.head(0, 0.0, 0.0, 0, 0)))
             with self._blocks(file) as blocks:
                 yield blocks
@@ -274,7 +274,7 @@ class FrameFile(Target):
         self.n_written = len(times)
 
     def _blocks(self, file: IO[bytes]) -> BlockReceiver:
-        """Make the receiver of blocks; the first block begins at the file's present position."""
+        """Create the receiver of blocks; the first block begins at the file's current position."""
         if not self._in_place:
             return OrderedReceiver(self._path, lambda value: file.write(value.data))
         start = file.tell()
@@ -289,24 +289,25 @@ class FrameFile(Target):
 
     def _warn_of_lambda(self, lambdas: np.ndarray) -> None:
         warn(
-            f"{self._path}: {self._format.name} holds no λ: that of the frames, from "
-            f"{lambdas.min():g} to {lambdas.max():g}, is not written; TRR and H5MD hold it"
+            f"{self._path}: {self._format.name} cannot store λ: the λ of the frames, from "
+            f"{lambdas.min():g} to {lambdas.max():g}, is not written; TRR and H5MD store it"
         )
 
     def _warn_of_uneven(self, times: np.ndarray) -> None:
         between = np.diff(times)
-        # Times of XTC are 32-bit: this is the rounding error of their differences.
+        # XTC stores times as float32: `rounding` is the rounding error of their differences.
         rounding = 2 * np.spacing(np.float32(np.abs(times).max()))
         if len(between) and not np.ptp(between) <= rounding:
             warn(
-                f"{self._path}: a DCD file holds one time between frames, but these are from "
+                f"{self._path}: a DCD file stores one time between frames, but these frames are "
+                "from "
                 f"{between.min():g} to {between.max():g} ps apart: they will be read as "
                 f"{_series(times, times)[2]:g} ps apart"
             )
 
 
 def _series(times: np.ndarray, steps: np.ndarray) -> tuple[int, float, float, int, int]:
-    """Return number of frames, first time, time step (ps), first step, steps between frames."""
+    """Return number of frames, first time and time step (ps), first step, steps between frames."""
     n = len(times)
     gaps = max(n - 1, 1)
     dt, stride = (times[-1] - times[0]) / gaps, round((steps[-1] - steps[0]) / gaps)
@@ -320,8 +321,8 @@ class _Encode(PerBlock):
     path: str
     encoder: "_core.Encoder"
     fields: int
-    #: "held" if the format holds cells as they are; "kept" if it holds their lengths and angles;
-    #: "left out" otherwise.
+    #: "held" if the format stores the cells' vectors; "kept" if it stores lengths and angles; "left
+    #: out" otherwise.
     cells: str
 
     def compute_block(self, block: Block, first: int) -> EncodedBlock:
@@ -329,7 +330,7 @@ class _Encode(PerBlock):
         return EncodedBlock(first, b"".join(data), block.times, block.steps, block.lambdas)
 
     def _encode(self, block: Block) -> bytes:
-        """Encode frames that hold the same fields."""
+        """Encode frames that contain the same fields."""
         arrays = self._arrays(block)
         with naming_block(self.path, block):
             return self.encoder.encode(arrays)
@@ -343,7 +344,7 @@ class _Encode(PerBlock):
         return positions, velocities, forces, *moments
 
     def _cells(self, block: Block) -> np.ndarray:
-        """Convert cells for the file; raise `UnwritableError` for a cell that it cannot hold."""
+        """Convert cells for the file; raise `UnwritableError` for a cell that it cannot store."""
         if self.cells == "left out":
             return np.zeros_like(block.cells)
         if self.cells == "held":
@@ -360,12 +361,12 @@ class _Encode(PerBlock):
 
 
 _TURNED, _NOT_PERIODIC = "a cell that is turned", "a cell that is not periodic along all vectors"
-#: Formats that hold such cells.
+#: Formats that can store such cells.
 _HOLDERS = {_TURNED: "XTC, TRR and H5MD hold them", _NOT_PERIODIC: "H5MD holds them"}
 
 
 def _unheld(format: Any, cells: np.ndarray) -> str | None:
-    """Describe why a format of the compiled module cannot hold a cell; None if it can."""
+    """Return the reason why a format of the compiled module cannot store a cell, or None."""
     cells = cells[cells[:, :3].any(axis=1)]
     if not periodic_vectors(cells).all():
         return _NOT_PERIODIC
@@ -376,8 +377,8 @@ def _unheld(format: Any, cells: np.ndarray) -> str | None:
 class _EncodeInPlace(_Encode):
     """Worker part that writes a block's frames to the file at their fixed offsets.
 
-    Workers on other machines return the bytes. They may not see the file's folder, or a network
-    file system may lose concurrent writes to one page.
+    Workers on other machines return the bytes instead. They may not see the file's folder, or a
+    network file system may lose concurrent writes to one page.
     """
 
     temporary: Path
@@ -393,7 +394,7 @@ class _EncodeInPlace(_Encode):
 
 
 def _alike(held: np.ndarray) -> Iterator[slice]:
-    """Split rows into runs of adjacent rows that hold the same fields."""
+    """Split rows into runs of adjacent rows that contain the same fields."""
     borders = [0, *(np.flatnonzero(np.diff(held)) + 1).tolist(), len(held)]
     for first, stop in pairwise(borders):
         if stop > first:

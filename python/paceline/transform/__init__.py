@@ -1,8 +1,8 @@
 """Transformations of frames before the analysis.
 
-Each transformation has a client part and a worker part, as an analysis has. The client part uses
-MDAnalysis's objects: it names the atoms that it needs (`atoms`) and makes the worker part
-(`prepare`), which changes the positions of a block in place (`apply`).
+Each transformation, like an analysis, has a client part and a worker part. The client part uses
+MDAnalysis objects: it names the atoms that it needs (`atoms`), and creates the worker part
+(`prepare`). The worker part changes the positions of a block in place (`apply`).
 """
 
 from paceline.contract.transform_interface import Transform

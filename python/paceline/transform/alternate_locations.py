@@ -1,4 +1,4 @@
-"""Detect atoms with several alternate locations, each of which an analysis would count."""
+"""Detect atoms with several alternate locations, which an analysis would count several times."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 class Repeated(NamedTuple):
-    """Atoms of a group that occur again in another alternate location."""
+    """Atoms of a group that occur again at another alternate location."""
 
     n_atoms: int
-    #: Index of a repeated atom, and its locations.
+    #: Index of a repeated atom, and its alternate locations.
     first: int
     locations: list[str]
-    #: Locations to leave out so that each atom occurs once.
+    #: Alternate locations to leave out, so that each atom occurs once.
     others: list[str]
 
 
 def repeated_atoms(universe: System, indices: np.ndarray) -> Repeated | None:
-    """Find atoms of equal name and residue in different locations; None if there are none."""
+    """Find atoms with equal name and residue at different locations; None if there are none."""
     attribute = topology_attribute_of(universe, "altLocs")
     all_names = topology_attribute_of(universe, "names")
     if attribute is None or all_names is None:
@@ -51,7 +51,7 @@ def repeated_atoms(universe: System, indices: np.ndarray) -> Repeated | None:
 
 
 def warn_of_locations(analyses: "Sequence[Analysis]") -> None:
-    """Warn of atoms in several locations, each of which an analysis would count."""
+    """Warn of atoms at several alternate locations, which an analysis would count several times."""
     names, message = [], ""
     for analysis in analyses:
         if not analysis.needs_one_location:
@@ -61,9 +61,9 @@ def warn_of_locations(analyses: "Sequence[Analysis]") -> None:
         if (found := repeated_atoms(universe, analysis.indices)) is None:
             continue
         text = (
-            f"{many(found.n_atoms, 'atom')} are there again in another alternate location, such as "
-            f"{described(universe.atoms[found.first])} in {joined(found.locations)}, and each "
-            f"counts: leave the others out, as by 'not altLoc {' '.join(found.others)}'"
+            f"{many(found.n_atoms, 'atom')} occur again at another alternate location, such as "
+            f"{described(universe.atoms[found.first])} at {joined(found.locations)}, and each "
+            f"location counts: leave the others out, as by 'not altLoc {' '.join(found.others)}'"
         )
         analysis.remarks = {**analysis.remarks, "locations": text}
         names.append(analysis.name)

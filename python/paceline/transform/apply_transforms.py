@@ -1,4 +1,4 @@
-"""Transformations applied in order: to the blocks of a run, and to single frames."""
+"""Apply transformations in order, to the blocks of a run and to single frames."""
 
 import itertools
 import re
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from paceline.contract.analysis import Analysis
 
 
-#: Function that transforms the positions of one frame in place: positions, cells.
+#: Function of positions and cells that transforms the positions of one frame in place.
 _Step = Callable[[np.ndarray, np.ndarray], list[tuple[int, str]]]
 
 
 def check_transforms(transforms: object) -> None:
-    """Raise `TypeError` for anything but a sequence of transformations."""
+    """Raise `TypeError` if the argument is not a sequence of transformations."""
     if isinstance(transforms, str) or not isinstance(transforms, Sequence):
         raise TypeError("transforms must be a list of transformations, such as [unwrap()]")
     for one in transforms:
@@ -48,12 +48,12 @@ def check_transforms(transforms: object) -> None:
         if module.startswith("paceline.transform"):
             advice = f": call it, as {name}()"
         elif module.startswith("MDAnalysis."):
-            advice = "; add those of MDAnalysis to the trajectory (add_transformations)"
+            advice = "; add MDAnalysis's transformations to the trajectory (add_transformations)"
         raise TypeError(f"transforms must be those of paceline.transform, not {name}{advice}")
 
 
 class TransformsOfEach:
-    """Transformations of each analysis of a run, which may differ."""
+    """Transformations of the analyses of a run, if the analyses have different ones."""
 
     def __init__(self, of_each: "Sequence[tuple[Analysis, Sequence[Transform]]]"):
         self._of_each = {id(analysis): list(own) for analysis, own in of_each}
@@ -73,10 +73,10 @@ def transforms_of(
 def prepare_transforms(
     transforms: Sequence[Transform], wanted: np.ndarray, universe: System
 ) -> tuple[np.ndarray, list[WorkerTransform]]:
-    """Make the worker parts of transformations, applied in this order.
+    """Create the worker parts of transformations, in order of application.
 
     Returns the indices of all atoms that must be decoded to transform the atoms `wanted`, and the
-    worker parts. Both arrays of indices are increasing.
+    worker parts. Both index arrays are increasing.
     """
     atoms = wanted
     for transform in reversed(transforms):
@@ -88,12 +88,12 @@ def prepare_transforms(
 
 
 def find_scan(transforms: Sequence[Transform | WorkerTransform]) -> int | None:
-    """Find the transformation that follows atoms from frame to frame; None without one."""
+    """Return the index of the transformation that tracks atoms from frame to frame, or None."""
     return next((k for k, one in enumerate(transforms) if one.scans), None)
 
 
 class CoreTransform(WorkerTransform):
-    """Picklable transformation of the compiled module, `_core.Transform.kind(*arguments)`."""
+    """Picklable transformation of the compiled module: `_core.Transform.kind(*arguments)`."""
 
     def __init__(self, kind: str, *arguments: object):
         self._made_of = kind, *arguments
@@ -105,28 +105,28 @@ class CoreTransform(WorkerTransform):
     def apply(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> list[tuple[int, str]]:
-        """Change the positions of a block in place; rotate velocities and forces with them.
+        """Transform the positions of a block in place; rotate velocities and forces with them.
 
         Parameters
         ----------
         positions : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
-            Positions, Å. Frames that contain only NaN are unchanged.
+            Positions, Å. Frames that are all NaN are unchanged.
         cells : numpy.ndarray of float64, shape (n_frames, 19)
-            As in `paceline.block.FrameBuffer`.
+            Cells, in the layout of `paceline.block.FrameBuffer`.
         vectors : sequence of numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
             Velocities and forces, Å/ps and kJ/(mol·Å).
 
         Returns
         -------
         list of (int, str)
-            Rows that cannot be transformed, and the reasons; their positions are set to NaN.
+            Rows that cannot be transformed, with the reasons; their positions are set to NaN.
         """
         return self.apply_noting(positions, cells, vectors)[0]
 
     def apply_noting(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> tuple[list[tuple[int, str]], list[tuple[int, int, list[int], float]]]:
-        """Change positions as `apply` does; also return the rows with bonds that are too long."""
+        """Transform as `apply` does; also return the rows with bonds that are too long."""
         return self._core.apply(positions, cells, list(vectors))
 
 
@@ -137,7 +137,7 @@ def reference_positions(
     *,
     skip_damaged: bool = False,
 ) -> np.ndarray:
-    """Read positions of a group in one frame, after transformations; the trajectory does not move.
+    """Read transformed positions of a group in one frame, without moving the trajectory.
 
     Returns float32, shape (n_atoms, 3), Å. See `read_frame` for `skip_damaged`. Raises `IndexError`
     for a frame that does not exist, and `TransformError` for a frame that cannot be transformed.
@@ -160,10 +160,10 @@ def read_frame(
     *,
     skip_damaged: bool = False,
 ) -> np.ndarray:
-    """Read positions in one frame, after transformations that are prepared for these atoms.
+    """Read positions in one frame and transform them; the transformations are prepared.
 
-    The present frame of the trajectory is unchanged. If a transformation follows atoms from frame
-    to frame, all earlier frames are read too. With `skip_damaged`, unreadable frames among them are
+    The current frame of the trajectory does not change. If a transformation tracks atoms from frame
+    to frame, all earlier frames are read too. With `skip_damaged`, unreadable earlier frames are
     skipped, as in a run. Returns float32, shape (n_atoms, 3), Å. Raises `TransformError` if the
     frame cannot be transformed.
     """
@@ -186,7 +186,7 @@ def read_frame(
 
 
 def _moving_on(follower: Follower) -> _Step:
-    """Make the function that transforms the readable frames in order."""
+    """Create the function that transforms readable frames in frame order."""
     turns = itertools.count()
 
     def move_on(positions: np.ndarray, cells: np.ndarray) -> list[tuple[int, str]]:
@@ -198,7 +198,7 @@ def _moving_on(follower: Follower) -> _Step:
 def _transformed(
     trajectory: Frames, number: int, atoms: np.ndarray, steps: Sequence[_Step], reference: int
 ) -> np.ndarray:
-    """Read positions in one frame on the way to the reference frame, and transform them."""
+    """Read and transform positions in the reference frame, or in a frame before it."""
     trajectory[number]
     check_positions(trajectory, f"{'a' if number == reference else 'the way to a'} reference")
     positions = positions_in(trajectory, atoms)[np.newaxis]
@@ -208,23 +208,23 @@ def _transformed(
             where = "" if number == reference else f"on the way to it, in frame {number}, "
             raise TransformError(
                 f"frame {reference} cannot be the reference: {where}{reason}"
-                f"{advice_without_cell(reason) or '; give another reference'}"
+                f"{advice_without_cell(reason) or '; choose another reference'}"
             )
     return positions[0]
 
 
 def advice_without_cell(reason: str) -> str:
-    """Advise on a frame that cannot be transformed for lack of a cell; empty for other reasons."""
+    """Return advice on a frame that lacks a cell; empty if the failure has another reason."""
     found = re.search("has no cell, which (unwrap|wrap|nojump) needs", reason)
     if found is None:
         return ""
-    return f": molecules have no images without a cell, leave {found[1]} (--{found[1]}) out"
+    return f": without a cell molecules have no images: omit {found[1]} (--{found[1]})"
 
 
 def first_positions(
     atomgroup: Atoms, frames: np.ndarray, transforms: Sequence[Transform], skip_damaged: bool
 ) -> np.ndarray:
-    """Read positions in the first of some frames, float64, Å, after transformations.
+    """Return transformed positions of the first readable frame among some frames, float64, Å.
 
     With `skip_damaged`, frames that cannot be read or transformed are skipped.
     """

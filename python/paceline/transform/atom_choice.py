@@ -1,4 +1,4 @@
-"""Atoms that users chose: selections, pairs of groups, masses and weights."""
+"""Atoms that users select: selections, pairs of groups, masses and weights."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,12 +29,12 @@ from paceline.performance.number_format import joined, many
 from paceline.transform.bond_lists import give_bonds_to_select
 from paceline.transform.matching import described
 
-#: Names of massless virtual sites in water models of four or five sites.
+#: Names of massless virtual sites in water models with four or five sites.
 MASSLESS = ("MW", "EP", "LP", "OM")
 
 
 def describe(name: str, atomgroup: Selected | None, **options: object) -> str:
-    """Describe a call in one line for the provenance, without options that are None.
+    """Describe a call in one line for the provenance; options that are None are left out.
 
     Examples
     --------
@@ -51,10 +51,10 @@ def describe(name: str, atomgroup: Selected | None, **options: object) -> str:
 
 
 def select(atomgroup: Selected, universe: System, name: str) -> Atoms:
-    """Select the atoms of a transformation `name`: a group, or a selection of the Universe.
+    """Select the atoms for transformation `name`: a group, or a selection in the Universe.
 
     Raises `SelectionError` for an empty selection, and `UnsupportedError` for atoms of another
-    Universe or a group that updates itself.
+    Universe or an UpdatingAtomGroup.
     """
     if isinstance(atomgroup, str):
         check_selection(atomgroup)
@@ -66,19 +66,18 @@ def select(atomgroup: Selected, universe: System, name: str) -> Atoms:
         raise SelectionError(f"{name}: no atoms match {atomgroup!r}")
     if group.universe is not universe:
         raise UnsupportedError(
-            f"{name}: its atoms belong to another Universe than the analysis; "
-            "give a selection, as text"
+            f"{name}: its atoms belong to another Universe than the analysis; pass a selection text"
         )
     return group
 
 
 def updates_itself(atomgroup: object) -> TypeGuard[UpdatingAtoms]:
-    """True for an updating group; only such groups have the attribute `is_uptodate`."""
+    """True for an UpdatingAtomGroup: only such groups have the attribute `is_uptodate`."""
     return hasattr(atomgroup, "is_uptodate")
 
 
 def check_static(atomgroup: object, name: str, instead: str = "") -> None:
-    """Raise `UnsupportedError` for a group that updates itself, if atoms must stay the same.
+    """Raise `UnsupportedError` for an UpdatingAtomGroup, where atoms must stay the same.
 
     `instead` names a function that accepts such groups. Raises `TypeError` for an object that is
     not a group.
@@ -86,28 +85,28 @@ def check_static(atomgroup: object, name: str, instead: str = "") -> None:
     if not has_attribute(atomgroup, "atoms"):
         raise TypeError(f"expected an AtomGroup or a Universe, found {atomgroup!r}")
     if updates_itself(atomgroup):
-        instead = instead or "write a function for paceline.TimeSeries or Reduce, which find"
+        instead = instead or "write a function for paceline.TimeSeries or Reduce, which select"
         error = UnsupportedError(
-            f"{name}: an UpdatingAtomGroup changes from frame to frame, and the same atoms are "
-            "needed in each"
+            f"{name}: an UpdatingAtomGroup changes from frame to frame, but the analysis needs the "
+            "same atoms in each frame"
         )
-        advice = f": give a fixed selection (updating=False), or {instead} its atoms anew"
+        advice = f": use a fixed selection (updating=False), or {instead} its atoms in each frame"
         raise with_script_advice(error, advice)
 
 
 def check_not_empty(atoms: Atoms, what: str) -> None:
     """Raise `SelectionError` for an empty group."""
     if len(atoms) == 0:
-        raise SelectionError(f"{what} holds no atoms")
+        raise SelectionError(f"{what} contains no atoms")
 
 
 def check_positions(trajectory: Frames, what: str) -> None:
-    """Raise `MissingDataError` if the present frame has no positions, which `what` needs."""
+    """Raise `MissingDataError` if the current frame lacks positions, which `what` needs."""
     ts = trajectory.ts
     if not ts.has_positions:
         raise MissingDataError(
-            f"{trajectory.filename}: frame {ts.frame} has no positions, which {what} needs: give a "
-            "file that holds them"
+            f"{trajectory.filename}: frame {ts.frame} has no positions, which {what} needs: use a "
+            "file that contains positions"
         )
 
 
@@ -138,8 +137,8 @@ def check_masses(
 def masses_of(group: Atoms, name: str) -> np.ndarray:
     """Return the masses of atoms, u; raise `UnsupportedError` if the topology has none.
 
-    Raise it also for those of Martini's beads that are guessed, as if these were atoms. Warn of
-    masses that MDAnalysis could not guess and has set to 0.
+    Also raises if MDAnalysis has guessed masses of Martini beads as if the beads were atoms. Warns
+    of masses that MDAnalysis could not guess and has set to 0.
     """
     if (known := attribute_of(group, "masses")) is None:
         raise UnsupportedError(f"{name} needs masses, and the topology has none")
@@ -154,15 +153,15 @@ def masses_of(group: Atoms, name: str) -> np.ndarray:
         unknown = [str(one) for one in labels[masses == 0] if not str(one).startswith(MASSLESS)]
         if unknown:
             warn(
-                f"{name} needs masses, and those of {many(len(unknown), 'atom')}, such as "
+                f"{name} needs masses, but those of {many(len(unknown), 'atom')}, such as "
                 f"{joined(list(dict.fromkeys(unknown))[:3])}, are not known: they are 0, as if "
-                "these atoms were not there; take a topology that has masses (TPR, PSF, PRMTOP, …)"
+                "these atoms did not exist; use a topology that has masses (TPR, PSF, PRMTOP, …)"
             )
     return masses
 
 
 def lack_of_masses(group: Atoms) -> str:
-    """Reason why the masses of a coarse-grained system are not known; empty if they are."""
+    """Return the reason why masses of a coarse-grained system are unknown; empty if known."""
     universe = group.universe
     attribute = topology_attribute_of(universe, "masses")
     if attribute is None or not attribute.is_guessed:
@@ -173,13 +172,13 @@ def lack_of_masses(group: Atoms) -> str:
     if not any(len(_some_atoms(universe, one)) for one in BEADS):
         return ""
     guessed = _masses_of_elements(group)
-    is_guessed = group.masses == guessed  # a script may have given others since
+    is_guessed = group.masses == guessed  # a script may have set other masses since
     if not is_guessed.any():
         return ""
     one = group[is_guessed.argmax()]
     return (
         f"those of this coarse-grained system are not known: {one.name} would have "
-        f"{one.mass:.3f} u, as if it were an atom; take a topology that has masses (TPR), or give "
+        f"{one.mass:.3f} u, as if it were an atom; use a topology that has masses (TPR), or set "
         "them in a script (u.add_TopologyAttr('masses', ...); most beads of Martini 2 have 72 u)"
     )
 
@@ -192,7 +191,7 @@ def _some_atoms(universe: System, selection: str) -> "Atoms | tuple[()]":
 
 
 def _masses_of_elements(group: Atoms) -> np.ndarray:
-    """Masses (u) by which MDAnalysis guesses those of atoms; 0 where it knows none."""
+    """Return the masses (u) that MDAnalysis guesses for atoms; 0 if it cannot guess them."""
     from MDAnalysis.guesser.tables import masses
 
     kinds = next(
@@ -204,7 +203,7 @@ def _masses_of_elements(group: Atoms) -> np.ndarray:
 
 
 def pair_of_selections(select: object, what: str) -> tuple[Any, Any]:
-    """Find the selections of the atoms that move, and of the reference atoms."""
+    """Return the selections of the mobile atoms and of the reference atoms."""
     if isinstance(select, dict):
         if not {"mobile", "reference"} <= select.keys():
             raise KeyError(f"{what} as a dict needs the keys 'mobile' and 'reference'")
@@ -221,7 +220,7 @@ def pair_of_selections(select: object, what: str) -> tuple[Any, Any]:
 def pair_of_groups(
     select: object, mobile: Atoms | System, reference: Atoms | System, what: str
 ) -> tuple[Atoms, Atoms]:
-    """Select the atoms that move, and the reference atoms."""
+    """Select the mobile atoms and the reference atoms."""
     of_mobile, of_reference = pair_of_selections(select, what)
     # An empty reference is allowed here: the error below names both numbers.
     fixed = choose_atoms(reference, of_reference, what, least=0)
@@ -238,12 +237,12 @@ def pair_of_groups(
 def choose_atoms(
     group: Atoms | System, selection: str | list[str] | None, what: str, *, least: int = 1
 ) -> Atoms:
-    """Select atoms of a group that does not update itself, for the argument `what`."""
+    """Select atoms of a group for the argument `what`; the group must not update itself."""
     check_static(group, what)
     texts = [selection] if isinstance(selection, str) else selection
     atoms = group.atoms if texts is None else select_atoms(group, texts, what)
     if len(atoms) < least:
-        nothing = "the group holds no atoms" if texts is None else f"no atoms match {selection!r}"
+        nothing = "the group has no atoms" if texts is None else f"no atoms match {selection!r}"
         raise SelectionError(f"{what}: {nothing}")
     return atoms
 
@@ -261,19 +260,19 @@ def select_atoms(
 
 @contextmanager
 def naming_lacks(what: str, *texts: str) -> Iterator[None]:
-    """Context that raises `SelectionError` for selections by attributes that the topology lacks."""
+    """Raise `SelectionError` for selections that use an attribute the topology lacks."""
     try:
         yield
     except AttributeError as error:
-        # MDAnalysis raises this error if a topology has no residue names, for example.
+        # MDAnalysis raises this error if, for example, a topology has no residue names.
         raise SelectionError(
             f"{what}: {' and '.join(map(repr, texts))} needs an attribute that the topology lacks "
-            f"({error}): select otherwise, such as all, or take another topology"
+            f"({error}): use another selection, such as all, or another topology"
         ) from None
 
 
 def relative_weights(atoms: Atoms, weights: object) -> np.ndarray | None:
-    """Convert weights to numbers relative to their mean; None if all are equal."""
+    """Divide weights by their mean; return None if all weights are equal."""
     if weights is None:
         return None
     if isinstance(weights, str):

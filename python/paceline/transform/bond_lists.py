@@ -1,4 +1,4 @@
-"""Bonds of a system: those of its topology, those of standard residues, and guessed ones."""
+"""Bonds of a system: from its topology, from templates of standard residues, and guessed."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -24,14 +24,14 @@ from paceline.performance.number_format import joined, many
 from paceline.transform.distances import distances, near_pairs, read_frame
 from paceline.transform.residue_templates import kind_of_residue, template_of
 
-#: Longest bonds between residues, Å: C to N, O3' to P, and S to S; and from hydrogen.
+#: Maximum lengths of bonds between residues, Å: C–N, O3'–P and S–S; and of bonds to hydrogen.
 PEPTIDE, ESTER, DISULPHIDE, HYDROGEN = 2.0, 2.5, 2.5, 1.5
-#: Shortest guessed bond, Å, and its longest one relative to the sum of van der Waals radii, as in
-#: MDAnalysis.
+#: Minimum length of a guessed bond, Å, and maximum length relative to the sum of van der Waals
+#: radii, as in MDAnalysis.
 SHORTEST, FACTOR = 0.1, 0.55
-#: Names of atoms that only the last amino acid of a chain has, and of one that the first has.
+#: Names of atoms that only the last residue of a protein chain has, and only the first one.
 _LAST, _FIRST = ("OXT", "OT1", "OT2", "OC1", "OC2", "OT", "O2"), ("H2", "HT2", "HN2", "2H")
-#: Residues that end a chain, whose C is not bonded to an N of the next residue.
+#: Residues that end a chain: their C is not bonded to N of the next residue.
 _ENDS = ("NME", "NH2")
 _BY_BONDS = re.compile(r"\b(bonded|fragment)\b")
 _NONE = np.empty((0, 2), np.int64)
@@ -39,23 +39,23 @@ _NONE = np.empty((0, 2), np.int64)
 
 @dataclass
 class BondList:
-    """Bonds of a topology and those that were added, as long as the topology stays the same."""
+    """Bonds of a topology, including added ones; valid while the topology stays the same."""
 
-    #: The topology's own bonds, and what identifies the names of its atoms.
+    #: Bonds of the topology itself, and a text that identifies its atom names.
     listed: list[tuple[int, ...]]
     names: Any
     #: All bonds, those of the topology first: int64, shape (n_bonds, 2), read-only.
     bonds: np.ndarray
     n_added: int
-    #: Atoms of residues of several atoms that have no bond, virtual sites left out: indices.
+    #: Indices of atoms without bonds in residues of several atoms, except virtual sites.
     lacking: np.ndarray
-    #: Where the bonds are from, and which atoms have none; empty if nothing was added.
+    #: Description of where the bonds are from and which atoms have none; empty if none were added.
     note: str
-    #: True if something needed them.
+    #: True if an analysis or selection needed the added bonds.
     used: bool = False
 
 
-#: By topology.
+#: Bond lists by topology.
 _lists: WeakKeyDictionary[Any, BondList] = WeakKeyDictionary()
 
 
@@ -67,26 +67,26 @@ class _Frame(NamedTuple):
 
 
 class _Guess(NamedTuple):
-    """How bonds are guessed: radii by type in place of MDAnalysis's, Å, and the factor."""
+    """Parameters of the bond guess: van der Waals radii by atom type, Å, and the factor."""
 
     radii: dict[str, float]
     factor: float
 
 
 def bond_list(universe: System, guess: _Guess | None = None) -> BondList:
-    """Find the bonds of a topology, anew where it has changed.
+    """Return the bonds of a topology; search again if the topology has changed.
 
-    Residues of several atoms between which the topology has no bonds get those of standard
-    residues. Other atoms get none, unless bonds are to be guessed.
+    Residues of several atoms get template bonds if the topology has no bonds between these atoms.
+    Other atoms get bonds only if `guess` is set.
     """
-    # Universe.bonds makes an object of them first: 0.3 s for 25,000 bonds, and this 0.02 s.
+    # Universe.bonds would create an object first: 0.3 s for 25,000 bonds, instead of 0.02 s here.
     topology, attribute = topology_of(universe), topology_attribute_of(universe, "bonds")
     values = [] if attribute is None else attribute.values
     names = [id(topology_attribute_of(universe, one)) for one in ("names", "resnames")]
     known = _lists.get(topology) if topology is not None else None
-    # Scripts change the list in place. Equal tuples are mostly the same ones: 0.1 ms for 30,000.
+    # Scripts change the list in place. Most tuples are identical: 0.1 ms to compare 30,000.
     if known is None or known.listed != values or known.names != names or guess:
-        numbers = chain.from_iterable(values)  # np.array takes three times as long
+        numbers = chain.from_iterable(values)  # np.array would take three times as long
         given = np.fromiter(numbers, np.int64, 2 * len(values)).reshape(-1, 2)
         added, lacking, note = _NONE, given[:0, 0], ""
         if topology is not None:
@@ -102,9 +102,9 @@ def bond_list(universe: System, guess: _Guess | None = None) -> BondList:
 def give_bonds(
     universe: Any, *, guess: bool = False, radii: Any = None, factor: float = FACTOR
 ) -> None:
-    """Add bonds to a topology that lacks them, as selections by `bonded` need; see `bond_list`.
+    """Add bonds to a topology that lacks them, for selections by `bonded`; see `bond_list`.
 
-    With `guess`, atoms that still have none get bonds by distance in the first frame.
+    With `guess`, atoms without bonds get bonds by distance in the first frame.
     """
     found = bond_list(universe, _Guess(dict(radii or {}), factor) if guess else None)
     if not found.n_added or len(found.listed) == len(found.bonds):
@@ -122,44 +122,44 @@ def give_bonds(
 
 
 def give_bonds_to_select(group: Any, *texts: str) -> None:
-    """Add bonds to the topology of atoms that lacks them, where selections are by bonds."""
+    """Add bonds to the topology of atoms if a selection text needs bonds that it lacks."""
     by_bonds = any(_BY_BONDS.search(text) for text in texts)
     if by_bonds and topology_of(group.universe) is not None:
         give_bonds(group.universe)
 
 
 def lack_of_bonds(universe: Any, text: str) -> str:
-    """Say which atoms have no bonds, at the end of a message on a selection by bonds."""
+    """Describe which atoms have no bonds, for the end of a message on a selection by bonds."""
     if topology_of(universe) is None or not _BY_BONDS.search(text):
         return ""
     found = bond_list(universe)
     if not len(found.lacking):
         return ""
-    return f"; bonds: {found.note or 'none, give a topology with bonds, or --guess-bonds'}"
+    return f"; bonds: {found.note or 'none, use a topology with bonds, or --guess-bonds'}"
 
 
 def note_on_bonds(universe: System) -> str:
-    """Say where the bonds of a topology are from, if something needed more than it has."""
+    """Describe where the bonds are from, if added bonds were needed; otherwise empty."""
     topology = topology_of(universe)
     known = _lists.get(topology) if topology is not None else None
     return known.note if known is not None and known.used else ""
 
 
 class _Search:
-    """Search for the bonds that a topology lacks."""
+    """Search for bonds that a topology lacks."""
 
     def __init__(self, universe: System, given: np.ndarray):
         self._universe, self._given = universe, given
         self._residues = residues = np.asarray(universe.atoms.resindices)
         self._sizes = np.bincount(residues)
         inner = given[residues[given[:, 0]] == residues[given[:, 1]]]
-        #: Residues whose bonds the topology has.
+        #: Mask of residues whose bonds the topology contains.
         self._known = np.zeros(len(self._sizes), bool)
         self._known[residues[inner[:, 0]]] = True
         self._remarks: list[str] = []
 
     def run(self, guess: _Guess | None) -> tuple[np.ndarray, np.ndarray, str]:
-        """Find the bonds, each once, and atoms that have none then; describe both."""
+        """Find bonds without duplicates, and atoms that remain without bonds; describe both."""
         lacking = self._lacking(self._given)
         if not lacking.any():
             return _NONE, np.flatnonzero(lacking), ""
@@ -177,14 +177,14 @@ class _Search:
         parts += [f"{len(named):,} from standard residues by name"] if len(named) else []
         parts += [f"{len(guessed):,} guessed by distance"] if len(guessed) else []
         if lacking.any():
-            advice = "give a topology with bonds"
+            advice = "use a topology with bonds"
             if guess is None:
                 advice += ", or guess_bonds=True (--guess-bonds)"
             self._remarks.append(f"{self._described(lacking)} none: {advice}")
         return added, np.flatnonzero(lacking), "; ".join([", ".join(parts), *self._remarks])
 
     def _lacking(self, bonds: np.ndarray) -> np.ndarray:
-        """Mask of atoms of residues of several atoms that have no bond; no virtual sites."""
+        """Mask atoms without bonds in residues of several atoms, except virtual sites."""
         lacking = (self._sizes > 1)[self._residues]
         lacking[bonds] = False
         masses = topology_attribute_of(self._universe, "masses")
@@ -193,7 +193,7 @@ class _Search:
         return lacking
 
     def _described(self, lacking: np.ndarray) -> str:
-        """Describe atoms without bonds: their number, and names of their residues."""
+        """Describe atoms without bonds by their number and residue names."""
         atoms = np.flatnonzero(lacking)
         names = attribute_of(self._universe.atoms[atoms], "resnames")
         kinds = [] if names is None else list(dict.fromkeys(names.tolist()))
@@ -204,7 +204,7 @@ class _Search:
         return f"{many(len(atoms), 'atom')}{of} {'has' if len(atoms) == 1 else 'have'}"
 
     def _read_names(self) -> bool:
-        """Read names of atoms and residues; False where the topology has none."""
+        """Read atom and residue names; return False if the topology has none."""
         atoms, residues = self._universe.atoms, self._universe.residues
         names, kinds = attribute_of(atoms, "names"), attribute_of(residues, "resnames")
         if names is None or kinds is None:
@@ -239,7 +239,7 @@ class _Search:
         return self._new(np.concatenate(bonds), self._given)
 
     def _alternatives(self, atoms: np.ndarray) -> Iterator[np.ndarray]:
-        """Yield atoms such that each residue has one alternate location at most."""
+        """Yield groups of atoms in which each residue has at most one alternate location."""
         several = np.zeros(len(self._sizes), bool)
         several[self._residues[atoms[self._locations[atoms] > 0]]] = True
         yield atoms[~several[self._residues[atoms]]]
@@ -252,7 +252,7 @@ class _Search:
                 yield atoms[inside & np.isin(self._locations[atoms], (0, one))]
 
     def _by_template(self, atoms: np.ndarray) -> Iterator[tuple[np.ndarray, Any]]:
-        """Yield residues that have the same names: atoms, shape (n_residues, n_atoms); template."""
+        """Yield residues with the same atom names: atoms, shape (n_residues, n_atoms); template."""
         atoms = atoms[np.argsort(self._residues[atoms], kind="stable")]
         numbers, firsts, sizes = np.unique(
             self._residues[atoms], return_index=True, return_counts=True
@@ -269,7 +269,7 @@ class _Search:
                 yield rows[one], template
 
     def _polymers(self) -> np.ndarray:
-        """Find residues of chains: 1 for amino acids and caps, 2 for nucleotides, 0 for others."""
+        """Classify residues: 1 for amino acids and caps, 2 for nucleotides, 0 for others."""
         found = self._numbers_of_kinds()
         has = [
             np.bincount(self._residues[self._atoms_named(name)], minlength=len(found)) > 0
@@ -279,20 +279,20 @@ class _Search:
         return found
 
     def _numbers_of_kinds(self) -> np.ndarray:
-        """Number residues whose names are known: 1 for amino acids and caps, 2 for nucleotides."""
+        """Classify named residues: 1 for amino acids and caps, 2 for nucleotides."""
         numbers = {"protein": 1, "nucleic": 2}
         of_kinds = [numbers.get(kind_of_residue(kind)[0], 0) for kind in self._kinds]
         return np.array(of_kinds, int)[self._kind_codes]
 
     def _atoms_named(self, *names: str) -> np.ndarray:
-        """Find atoms of some names."""
+        """Return the indices of atoms with one of these names."""
         codes = [k for k, name in enumerate(self._names) if name in names]
         return np.flatnonzero(np.isin(self._codes, codes)) if codes else np.empty(0, np.int64)
 
     def _links(
         self, first: str, second: str, longest: float, eligible: np.ndarray, frame: _Frame | None
     ) -> list[np.ndarray]:
-        """Bond neighbouring residues of a segment by two atoms that are near in the first frame."""
+        """Bond adjacent residues of a segment if two of their atoms are near in the first frame."""
         ends = [k for k, kind in enumerate(self._kinds) if kind_of_residue(kind)[1] in _ENDS]
         ones, others = (
             atoms[eligible[self._residues[atoms]]]
@@ -318,7 +318,7 @@ class _Search:
         return [pairs[(lengths < longest) | (np.isnan(lengths) & follows)]]
 
     def _follow(self, pairs: np.ndarray, *, of_peptide: bool) -> np.ndarray:
-        """Find pairs whose residues have numbers that follow each other, within a chain."""
+        """Select pairs whose residues are in one chain and have consecutive residue numbers."""
         numbers = attribute_of(self._universe.residues, "resids")
         of_pairs = self._residues[pairs]
         follows = np.ones(len(pairs), bool)
@@ -331,7 +331,7 @@ class _Search:
         return follows
 
     def _note_breaks(self, pairs: np.ndarray, frame: _Frame | None) -> None:
-        """Note residues that should be bonded and are too far apart."""
+        """Record residues that should be bonded but are too far apart."""
         if not len(pairs) or frame is None:
             return
         residues = self._universe.residues[self._residues[pairs[0]]]
@@ -344,7 +344,7 @@ class _Search:
         )
 
     def _disulphides(self, bonds: np.ndarray, frame: _Frame) -> np.ndarray:
-        """Bond sulphurs of cysteines without hydrogen that are near in the first frame."""
+        """Bond nearby sulphurs of cysteines without hydrogen, in the first frame."""
         kinds = [k for k, kind in enumerate(self._kinds) if kind_of_residue(kind)[1] == "CYS"]
         sulphurs = self._atoms_named("SG")
         residues = self._residues[sulphurs]
@@ -360,7 +360,7 @@ class _Search:
         return sulphurs[np.stack([pairs["first"], pairs["second"]], axis=1)]
 
     def _checked(self, bonds: np.ndarray, hydrogens: np.ndarray, frame: _Frame) -> np.ndarray:
-        """Bond hydrogens that are not known, or are far from their partner, to the nearest atom."""
+        """Bond each hydrogen of unknown or distant partner to its nearest atom."""
         of_hydrogen = self._are_hydrogens()[self._codes[bonds[:, 1]]]
         of_hydrogen[of_hydrogen] = (
             distances(frame.positions, bonds[of_hydrogen], frame.cell) > HYDROGEN
@@ -371,11 +371,11 @@ class _Search:
         return np.concatenate([bonds[~replaced], found])
 
     def _are_hydrogens(self) -> np.ndarray:
-        """Mask of names of hydrogens, by their codes."""
+        """Return the mask of name codes that are names of hydrogens."""
         return np.array([name.lstrip("0123456789")[:1] == "H" for name in self._names])
 
     def _nearest(self, hydrogens: np.ndarray, frame: _Frame) -> np.ndarray:
-        """Bond hydrogens to the nearest heavy atom of their residue."""
+        """Bond each hydrogen to the nearest heavy atom of its residue."""
         if not len(hydrogens):
             return _NONE
         concerned = np.zeros(len(self._sizes), bool)
@@ -395,7 +395,7 @@ class _Search:
         return ends[np.unique(ends[:, 0], return_index=True)[1]]
 
     def _by_distance(self, lacking: np.ndarray, guess: _Guess) -> np.ndarray:
-        """Guess bonds of atoms by distance, as MDAnalysis does; none with water or ions."""
+        """Guess bonds by distance, as MDAnalysis does, except for water and ions."""
         from MDAnalysis.guesser.tables import vdwradii
 
         frame = self._first_frame()
@@ -430,22 +430,22 @@ class _Search:
         return ends[near & (pairs["distance"] > SHORTEST)]
 
     def _elements(self) -> Iterator[np.ndarray]:
-        """Yield what may be elements of all atoms, the surest last."""
+        """Yield possible elements of all atoms; the most reliable source comes last."""
         from MDAnalysis.guesser.default_guesser import DefaultGuesser
 
         atoms, types = self._universe.atoms, topology_attribute_of(self._universe, "types")
         if types is not None and types.is_guessed:
             yield types.values
-        elif (names := attribute_of(atoms, "names")) is not None:  # types are a force field's
+        elif (names := attribute_of(atoms, "names")) is not None:  # types may be of a force field
             yield DefaultGuesser(None).guess_types(names)
         if (elements := attribute_of(atoms, "elements")) is not None:
             yield elements
 
     def _first_frame(self) -> _Frame | None:
-        """Read the first frame, unless that is impossible."""
+        """Read the first frame; None if it cannot be read."""
         try:
             trajectory = self._universe.trajectory
-            if trajectory.ts.frame == 0:  # a PDB file takes 0.3 s to be read again
+            if trajectory.ts.frame == 0:  # reading a PDB file again would take 0.3 s
                 return _Frame(positions_in(trajectory), cell_of(trajectory))
             positions, cell = read_frame(self._universe, np.arange(len(self._residues)))
         except (AttributeError, EOFError, IndexError, OSError, PacelineError, ValueError):
@@ -453,7 +453,7 @@ class _Search:
         return _Frame(positions, cell)
 
     def _new(self, bonds: np.ndarray, known: np.ndarray) -> np.ndarray:
-        """Return bonds that are not among the known ones, without duplicates."""
+        """Return the bonds that are not among the known ones, without duplicates."""
         n_atoms = len(self._residues)
 
         def keys(pairs: np.ndarray) -> np.ndarray:
@@ -467,7 +467,7 @@ class _Search:
 
 
 def _coded(values: Sequence[object], plain: Callable[[str], str]) -> tuple[np.ndarray, list[str]]:
-    """Number texts: the number of each, and the texts by number."""
+    """Number the distinct texts; return the number of each value, and the texts by number."""
     numbers: dict[str, int] = {}
     given: dict[Any, int] = {}
     for value in dict.fromkeys(values):
@@ -479,7 +479,7 @@ def _coded(values: Sequence[object], plain: Callable[[str], str]) -> tuple[np.nd
 def _joined(
     ones: np.ndarray, keys: np.ndarray, others: np.ndarray, other_keys: np.ndarray
 ) -> np.ndarray:
-    """Pair each of some atoms with all others of the same key: shape (n_pairs, 2)."""
+    """Pair each of some atoms with all other atoms of the same key: shape (n_pairs, 2)."""
     order = np.argsort(other_keys, kind="stable")
     first = np.searchsorted(other_keys[order], keys, "left")
     n_each = np.searchsorted(other_keys[order], keys, "right") - first

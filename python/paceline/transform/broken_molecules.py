@@ -1,4 +1,4 @@
-"""Check every frame of a run for broken molecules, separated images and missing superposition."""
+"""Check each frame of a run for broken or separated molecules and missing superposition."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -27,20 +27,21 @@ from paceline.transform.links import (
 if TYPE_CHECKING:
     pass
 
-#: Name of the companion analysis that checks frames.
+#: Name of the companion analysis that checks the frames.
 LOOK_NAME = "look"
-#: Kinds of findings in a frame, as numbers in records: a molecule in several images, molecules side
-#: by side with one in another image, and atoms that are not superposed.
+#: Kinds of findings in a frame, as numbers in records: a molecule that is broken across the cell;
+#: a molecule that is in another image than its neighbour; atoms that are not superposed.
 BROKEN, APART, TURNED = range(3)
-#: Maximum number of atoms whose superposition is checked. The RMSD without superposition must
-#: exceed the RMSD with it by a factor and by a difference (Å) in a minimum fraction of the frames.
+#: Maximum number of atoms whose superposition is checked. A warning requires that the RMSD without
+#: superposition exceeds that with superposition by a factor and a difference (Å) in a minimum
+#: fraction of the frames.
 SAMPLED, TIMES, MORE, PART = 60, 2.0, 2.0, 0.05
-#: Requirements of the analyses of a run: names of the analyses, and the atoms of each.
+#: Analyses that share a requirement: their names, each with the indices of the atoms.
 _Needs = list[tuple[str, np.ndarray]]
 
 
 class _Wants(NamedTuple):
-    """Requirements of a run: whole molecules, molecules side by side, a superposition."""
+    """Requirements of a run: whole molecules, molecules in one image, a superposition."""
 
     whole: _Needs
     together: _Needs
@@ -48,13 +49,13 @@ class _Wants(NamedTuple):
 
 
 def look_at(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> "Look | None":
-    """Make the checks that a run of analyses of one Universe needs; None if it needs none."""
+    """Create the checks for the analyses of one Universe in a run; None if no check is needed."""
     universe = analyses[0].atomgroup.universe
     if topology_of(universe) is None:
         return None
     wants = _wants(analyses, transforms, universe)
     if not cell_of(universe.trajectory)[:, :6].any():
-        wants = wants._replace(whole=[], together=[])  # without a cell no molecule is broken
+        wants = wants._replace(whole=[], together=[])  # without a cell, no molecule is broken
     if not any(wants):
         return None
     groups, together = ([group for _, group in of] for of in (wants.whole, wants.together))
@@ -69,7 +70,7 @@ def look_at(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> "L
 def _wants(
     analyses: Sequence[Analysis], transforms: Sequence[Transform], universe: System
 ) -> _Wants:
-    """Find requirements of analyses and transformations that no transformation meets."""
+    """Find the requirements of analyses that no transformation meets."""
     is_whole = np.zeros(len(universe.atoms), bool)
     unwrapped = []
     for one in transforms:
@@ -93,10 +94,10 @@ def _wants(
             needing["needs_whole"].append(moved)
             if one.turns:
                 needing["needs_together"].append(moved)
-    if find_scan(transforms) is not None:  # `nojump` separates neighbouring molecules permanently
+    if find_scan(transforms) is not None:  # `nojump` lets adjacent molecules drift apart
         needing["needs_together"] = []
     elif not needing["needs_together"]:
-        # Analyses, writers included, of molecules that are made whole one by one.
+        # Analyses, including writers, whose molecules are made whole one by one.
         needing["needs_together"] = [
             (name, np.intersect1d(group, molecules))
             for molecules in unwrapped
@@ -116,7 +117,7 @@ def _atoms_of(analysis: Analysis) -> np.ndarray:
 
 
 def _contacts(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> np.ndarray:
-    """Find pairs of the nearest atoms of a group's molecules: shape (n_pairs, 2)."""
+    """Find the nearest pairs of atoms between molecules of a group: shape (n_pairs, 2)."""
     if not (len(bonds) and len(groups) and cell_of(universe.trajectory)[:, :6].any()):
         return np.empty((0, 2), np.int64)
     fragments, found = fragments_of(universe, bonds), [np.empty((0, 2), np.int64)]
@@ -131,12 +132,12 @@ def _contacts(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray])
         try:
             found.append(nearest_contacts(universe, atoms, fragments[atoms], NEAR)[0])
         except (EOFError, OSError, TransformError, ValueError):
-            continue  # the first frame cannot be read, or has no cell: the run reports it
+            continue  # the first frame cannot be read, or has no cell: the run reports that
     return np.unique(np.concatenate(found), axis=0)
 
 
 class Look(Analysis):
-    """Companion analysis that warns of causes of wrong results."""
+    """Companion analysis that warns of frames that would give wrong results."""
 
     is_companion = True
     name, indices = LOOK_NAME, np.empty(0, np.int64)
@@ -157,11 +158,11 @@ class Look(Analysis):
         self.indices = found if len(found) else self.atomgroup.indices[:1]
 
     def parameters(self) -> dict[str, object]:
-        """Describe the checks; checkpoints identify runs by this text."""
+        """Describe the checks; checkpoints identify runs by this description."""
         return {"atoms": f"{len(self.indices)}"}
 
     def prepare(self) -> "_Looking":
-        """Find the columns of links and groups, and the initial positions of fitted groups."""
+        """Find the columns of links and groups, and initial positions of groups to superpose."""
         columns_of = self._columns
         links, longest = (np.empty((0, 2), np.int64), np.empty(0, np.int64)), 1
         groups = []
@@ -179,7 +180,7 @@ class Look(Analysis):
             try:
                 first = first_positions(universe.atoms[group], *how)
             except (EOFError, OSError, PacelineError, ValueError):
-                continue  # the run names the frame, if it needs it
+                continue  # if the run needs this frame, it reports the error
             references.append((columns_of(group), first))
         contacts = columns_of(self._contacts)
         return _Looking(self.indices, links, longest, groups, contacts, references)
@@ -188,7 +189,7 @@ class Look(Analysis):
         return np.searchsorted(self.indices, indices).astype(np.int64)
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
-        """Give one warning for each kind of finding."""
+        """Issue one warning for each kind of finding."""
         offsets, records = value
         records = records.reshape(-1, 5)
         n_all, frames = (
@@ -211,16 +212,17 @@ class Look(Analysis):
         self.found = said
 
     def _unlooked(self) -> "list[str]":
-        """Warn that molecules could not be checked, if it matters."""
+        """Warn if molecules could not be checked although an analysis needs them whole."""
         has_cell = cell_of(self.atomgroup.universe.trajectory)[:, :6].any()
         several = any(len(group) > 1 for _, group in self._wants.whole)
         if self._links is not None or not (has_cell and several):
             return []
         if len(known_bonds(self.atomgroup.universe)):
-            return []  # no two atoms are of one molecule
+            return []  # no two atoms belong to one molecule
         return [
-            "broken molecules could not be looked for: the topology has no bonds, and none are "
-            "known by the distances of these atoms"
+            "broken molecules could not be detected: the topology has no bonds, and bonds could "
+            "not "
+            "be guessed from the distances of these atoms"
         ]
 
     def _broken(self, where: str, record: np.ndarray, _: int) -> str:
@@ -230,11 +232,12 @@ class Look(Analysis):
         is_link = (self._links.pairs == sorted((first, second))).all(axis=1)
         bonded = is_link.any() and self._links.lengths[is_link.argmax()] == 1
         atoms = f"atoms {first} and {second} {'are bonded, and' if bonded else 'of it are'}"
-        advice = "unwrap (--unwrap) makes them so"
+        advice = "unwrap (--unwrap) makes molecules whole"
         if self._links.guessed:
             advice += (
-                ", with a topology that has bonds (TPR, PSF, PRMTOP, …): here they were guessed by "
-                "distances, for this warning alone"
+                ", with a topology that has bonds (TPR, PSF, PRMTOP, …): for this warning, bonds "
+                "were "
+                "guessed from distances"
             )
         return (
             f"a molecule is broken across the cell in {where}: {atoms} {record[4]:.1f} Å apart; "
@@ -247,17 +250,18 @@ class Look(Analysis):
         return (
             "molecules that are near each other in the first frame are in different images in "
             f"{where}: {atoms} are {record[4]:.1f} Å apart; what {joined(names)} "
-            f"{'computes' if len(names) == 1 else 'compute'} of both is not of their complex: put "
+            f"{'computes' if len(names) == 1 else 'compute'} for both is wrong for their complex: "
+            "put "
             "them side by side with together= (--together)"
         )
 
     def _turned(self, where: str, record: np.ndarray, number: int) -> str:
         name = self._sampled[number][0]
         return (
-            f"the atoms of {name} move or turn as a whole in {where}: their RMSD from frame "
+            f"the atoms of {name} move or rotate as a whole in {where}: their RMSD from frame "
             f"{self._run_info.frames[0]} is {record[2]:.1f} Å there, and {record[3]:.1f} Å after "
-            "superposition; superpose them by fit (--fit), or align=True (--align) where it is "
-            "known, unless frames were fitted before and this motion is wanted"
+            "superposition; superpose them by fit (--fit), or by align=True (--align) where it is "
+            "available, unless frames were superposed before and this motion is wanted"
         )
 
     def _name(self, index: int) -> str:
@@ -267,7 +271,7 @@ class Look(Analysis):
 
 
 class _Looking(Ragged):
-    """Worker part: records of findings in frames, (kind, number, first, second, length)."""
+    """Worker part that returns findings as records: kind, number, first and second atom, length."""
 
     returns_new = True
     #: True after `_bind` was called for the first block.
@@ -293,7 +297,7 @@ class _Looking(Ragged):
         return {name: value for name, value in vars(self).items() if name not in bound}
 
     def compute_records(self, block: Block) -> tuple[np.ndarray, np.ndarray] | None:
-        """Check the frames of a block; None without findings."""
+        """Check the frames of a block; return None without findings."""
         positions, columns = block.raw
         if not self._bound:
             self._bind(positions.shape[1], columns)
@@ -308,7 +312,7 @@ class _Looking(Ragged):
     def _with_turned(
         self, block: Block, found: tuple[np.ndarray, np.ndarray] | None
     ) -> tuple[np.ndarray, np.ndarray] | None:
-        """Add the records of groups that have moved or rotated, frame by frame."""
+        """Add the records of groups that have moved or rotated, in frame order."""
         parts = [] if found is None else [(np.repeat(np.arange(len(block)), found[0]), found[1])]
         plain, best = np.empty((2, len(block), 1))
         for number, kernels in enumerate(self._rmsds):
@@ -325,7 +329,7 @@ class _Looking(Ragged):
         return np.bincount(rows, minlength=len(block)), records[order]
 
     def _bind(self, n_atoms: int, columns: np.ndarray | None) -> None:
-        """Make the compiled checkers, given the columns of the atoms among the decoded atoms."""
+        """Create the compiled checkers from the columns of their atoms among decoded atoms."""
         columns = np.arange(n_atoms) if columns is None else columns
         self._of_column = np.zeros(n_atoms, np.int64)
         self._of_column[columns] = self._indices

@@ -1,4 +1,4 @@
-"""Warning of reference structures with molecules that are broken across their cell."""
+"""Warn of reference structures with molecules that are broken across their cell."""
 
 import numpy as np
 
@@ -9,17 +9,17 @@ from paceline.errors import warn
 from paceline.transform.compounds import known_bonds
 from paceline.transform.links import find_links
 
-#: Atoms by which residues follow one another: of proteins, Martini's beads and nucleic acids.
+#: Names of atoms that link adjacent residues: of proteins, Martini beads and nucleic acids.
 CHAIN = ("CA", "BB", "P")
 
 
 def warn_of_broken_frame(atoms: Atoms, frame: int, name: str) -> None:
-    """Warn of a broken molecule in a frame; the present frame of the trajectory is unchanged."""
+    """Warn of a broken molecule in one frame; the trajectory's current frame does not change."""
     trajectory = atoms.universe.trajectory
     current = trajectory.ts.frame
     n_frames = trajectory.n_frames
     if not -n_frames <= frame < n_frames:
-        return  # the reader of the reference raises the error
+        return  # reading the reference raises the error later
     if frame % n_frames == current:
         return warn_of_broken_reference(atoms, name)
     try:
@@ -30,7 +30,7 @@ def warn_of_broken_frame(atoms: Atoms, frame: int, name: str) -> None:
 
 
 def warn_of_broken_reference(atoms: Atoms, name: str) -> None:
-    """Warn if a molecule of these atoms is broken in the present frame of their trajectory."""
+    """Warn if a molecule of these atoms is broken in the current frame of their trajectory."""
     universe, trajectory = atoms.universe, atoms.universe.trajectory
     cell, bonds = cell_of(trajectory), known_bonds(universe)
     has_cell = cell[:, :6].any() and trajectory.ts.has_positions
@@ -59,7 +59,7 @@ def warn_of_broken_reference(atoms: Atoms, name: str) -> None:
 
 
 def _with_chain(universe: System, indices: np.ndarray) -> np.ndarray:
-    """Add the atoms of their residues, and one atom of each residue between these."""
+    """Add the atoms of the same residues, and a chain atom of each residue in between."""
     residues = universe.atoms.resindices
     some = residues[indices]
     found = np.isin(residues, some)

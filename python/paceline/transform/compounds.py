@@ -27,19 +27,19 @@ from paceline.transform.matching import described
 
 T = TypeVar("T")
 
-#: Masses and residues of atoms; None if the topology has no masses of its own.
+#: Masses and residue indices of atoms; None if the topology contains no masses.
 _Given = tuple[np.ndarray, np.ndarray] | None
 
 
 @dataclass
 class _Known:
-    """Bonds of a topology and derived results, valid while the list of bonds is the same."""
+    """Bonds of a topology and results derived from them, valid while the bonds are the same."""
 
     bonds: np.ndarray
     #: Bonds including those of virtual sites, and the arrays from which they were derived.
     molecular: np.ndarray
     given: _Given = None
-    #: Latest result of each kind that was derived from the molecular bonds, and its key.
+    #: For each kind of result derived from the molecular bonds, the latest key and result.
     made: dict[str, tuple[object, Any]] = field(default_factory=dict)
 
 
@@ -48,16 +48,16 @@ _known: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
 
 
 def bonds_of(universe: System, name: str) -> np.ndarray:
-    """Return pairs of bonded atoms, int64, shape (n_bonds, 2), for a transformation `name`.
+    """Return pairs of bonded atoms, int64, shape (n_bonds, 2), for the transformation `name`.
 
-    Those of standard residues are known where the topology lacks them (`bond_list`). The array is
-    read-only. Raises `UnsupportedError` if there are none.
+    If the topology lacks them, bonds of standard residues are added (`bond_list`). The array is
+    read-only. Raises `UnsupportedError` if there are no bonds.
     """
     found = bond_list(universe)
     if not len(found.bonds):
         raise UnsupportedError(
-            f"{name} needs bonds, and the topology has none; load a topology that has them (TPR, "
-            "PSF, PRMTOP, MOL2, …), or let them be guessed by distance: guess_bonds=True "
+            f"{name} needs bonds, but the topology has none; load a topology that has them (TPR, "
+            "PSF, PRMTOP, MOL2, …), or guess bonds by distance: guess_bonds=True "
             "(--guess-bonds)"
         )
     found.used = True
@@ -65,7 +65,7 @@ def bonds_of(universe: System, name: str) -> np.ndarray:
 
 
 def _known_of(universe: System, bonds: np.ndarray) -> _Known:
-    """Get what is known of the bonds of a topology, anew where they have changed."""
+    """Return cached results for the bonds of a topology; start again if the bonds have changed."""
     topology = topology_of(universe)
     known = _known.get(topology)
     if known is None or known.bonds is not bonds:
@@ -74,14 +74,14 @@ def _known_of(universe: System, bonds: np.ndarray) -> _Known:
 
 
 def known_bonds(universe: System) -> np.ndarray:
-    """Get the bonds that hold molecules together: int64, shape (n_bonds, 2), or none."""
+    """Return the bonds that connect molecules: int64, shape (n_bonds, 2); empty without bonds."""
     return _molecular(universe, bond_list(universe).bonds)
 
 
 def made_once(
     universe: System, bonds: np.ndarray, kind: str, key: object, make: Callable[[], T]
 ) -> T:
-    """Compute a result from bonds and a key, unless the latest result of its kind had the same.
+    """Compute a result from bonds and a key, or return the cached result for the same key.
 
     Results are cached only for bonds that `molecular_bonds_of` returned.
     """
@@ -96,10 +96,10 @@ def made_once(
 
 
 def fragments_of(universe: System, bonds: np.ndarray) -> np.ndarray:
-    """Find the first atom of each atom's molecule: int64, shape (n_atoms,), read-only."""
+    """Return the index of the first atom of each atom's molecule: int64, shape (n_atoms,)."""
 
     def find() -> np.ndarray:
-        # AtomGroup.fragindices takes 0.6 s for 50,000 atoms, this function 0.001 s.
+        # AtomGroup.fragindices takes 0.6 s for 50,000 atoms, `_core.fragments` 0.001 s.
         found = _core.fragments(len(universe.atoms), bonds)
         found.flags.writeable = False
         return found
@@ -108,19 +108,19 @@ def fragments_of(universe: System, bonds: np.ndarray) -> np.ndarray:
 
 
 def molecular_bonds_of(universe: System, name: str) -> np.ndarray:
-    """Return all bonds, with an additional bond for each virtual site without bonds.
+    """Return all bonds, and an additional bond for each virtual site without bonds.
 
-    TPR files list no bonds of virtual sites, such as MW of four-site water. An atom without bonds
-    that has a mass of 0 belongs to the molecule of its residue: it is bonded to the first of the
-    heaviest atoms of its residue. It gets no bond if masses are guessed, since any unknown atom may
-    then have a mass of 0, or if the other atoms of its residue belong to several molecules or have
-    no mass. The array is read-only. Raises the errors of `bonds_of`.
+    TPR files list no bonds of virtual sites, such as MW of four-site water. Therefore an atom that
+    has a mass of 0 and no bonds is bonded to the first of the heaviest atoms of its residue. There
+    are exceptions: masses are guessed, so that any unknown atom may have a mass of 0; or the other
+    atoms of the residue belong to several molecules or have no mass. The array is read-only. Raises
+    the errors of `bonds_of`.
     """
     return _molecular(universe, bonds_of(universe, name))
 
 
 def _molecular(universe: System, bonds: np.ndarray) -> np.ndarray:
-    """Add bonds of virtual sites to those of a topology."""
+    """Add bonds of virtual sites to the bonds of a topology."""
     if not len(bonds):
         return bonds
     known, given = _known_of(universe, bonds), None
@@ -168,9 +168,9 @@ def _with_sites(
 def molecules_with(
     universe: System, atomgroup: Selected | None, fragments: np.ndarray, name: str
 ) -> np.ndarray:
-    """Find all atoms of the molecules that have an atom in a group; by default of all molecules.
+    """Return all atoms of the molecules that have an atom in a group; by default of all molecules.
 
-    The group may be a selection, for a transformation `name`. Molecules are those of
+    The group may be a selection, for the transformation `name`. Molecules are identified by
     `fragments_of`.
     """
     if atomgroup is None:
@@ -180,23 +180,23 @@ def molecules_with(
 
 
 def _lacks_masses(universe: System) -> bool:
-    """True for a topology without masses of its own, whose masses may be guessed."""
+    """True if a topology contains no masses, so that its masses may be guessed."""
     attribute = topology_attribute_of(universe, "masses")
     return attribute is None or bool(attribute.is_guessed)
 
 
 def advice_on_sites(universe: System) -> str:
-    """Return advice on virtual sites for the end of a message, if sites cannot be identified."""
+    """Return advice for the end of a message if virtual sites cannot be identified, else ""."""
     if not _lacks_masses(universe):
         return ""
     return (
-        "; virtual sites are known by a mass of 0, and the topology has no masses of its own: take "
-        "one that has (TPR, PSF, PRMTOP, …)"
+        "; virtual sites are identified by a mass of 0, but the topology contains no masses: use "
+        "one that does (TPR, PSF, PRMTOP, …)"
     )
 
 
 def fragindices_of(group: Atoms, name: str) -> np.ndarray:
-    """Number the molecule of each atom, virtual sites included, as MDAnalysis's `fragindices`.
+    """Number the molecule of each atom, as MDAnalysis's `fragindices`, but with virtual sites.
 
     Raises `UnsupportedError` if the topology has no bonds.
     """
@@ -206,24 +206,24 @@ def fragindices_of(group: Atoms, name: str) -> np.ndarray:
 
 
 def compound_of_atoms(group: Atoms, compound: str, name: str) -> np.ndarray:
-    """Find the number of each atom's residue, segment, molecule or fragment, for `name`.
+    """Return the number of each atom's residue, segment, molecule or fragment, for `name`.
 
-    Raises `UnsupportedError` if the topology does not define them.
+    Raises `UnsupportedError` if the topology does not define the compound.
     """
     if compound == "fragments":
         return fragindices_of(group, f"{name} by fragments")
     if compound == "molecules":
         if (numbers := attribute_of(group, "molnums")) is None:
             raise UnsupportedError(
-                f"{name} by molecules needs their numbers, which TPR and ITP files have; "
-                f"{name} by fragments takes what bonds connect"
+                f"{name} by molecules needs molecule numbers, which TPR and ITP files contain; "
+                f"{name} by fragments uses sets of bonded atoms instead"
             )
         return np.asarray(numbers)
     return group.resindices if compound == "residues" else group.segindices
 
 
 def with_any(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Select all members of the compounds that have at least one member among the atoms.
+    """Return all members of the compounds that have at least one member among the atoms.
 
     Examples
     --------
@@ -234,7 +234,7 @@ def with_any(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> n
 
 
 def with_all(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Select all members of the compounds that have every member among the atoms.
+    """Return all members of the compounds whose members are all among the atoms.
 
     Examples
     --------
@@ -246,7 +246,7 @@ def with_all(members: np.ndarray, compounds: np.ndarray, atoms: np.ndarray) -> n
 
 @dataclass(frozen=True)
 class Compounds:
-    """Compounds of a group: atoms sorted by compound, sizes, and weights of atoms."""
+    """Compounds of a group: atoms sorted by compound, sizes of compounds, and atom weights."""
 
     kind: str | None
     indices: np.ndarray
@@ -260,16 +260,17 @@ class Compounds:
 
 
 def compounds_of(group: Atoms, compound: str | None, center: str, name: str) -> Compounds:
-    """Find the compounds of a group, or treat each atom as one; `center` is "mass" or "geometry".
+    """Find the compounds of a group; with `compound` None, each atom is a compound.
 
-    Raises `UnsupportedError` if the topology does not define the compounds or masses. Raises
-    `SelectionError` if a compound has no mass, or the group has an atom twice.
+    `center` is "mass" or "geometry". Raises `UnsupportedError` if the topology does not define the
+    compounds or masses. Raises `SelectionError` if a compound has no mass, or if the group contains
+    an atom twice.
     """
     if compound is None:
         ones = np.ones(len(group))
         return Compounds(None, group.indices, ones.astype(np.int64), ones)
     if len(group.unique) != len(group):
-        raise SelectionError(f"{name}: a group of {compound} has an atom twice; give group.unique")
+        raise SelectionError(f"{name}: a group of {compound} has an atom twice; use group.unique")
     numbers = np.asarray(compound_of_atoms(group, compound, name))
     order = np.argsort(numbers, kind="stable")
     _, sizes = np.unique(numbers, return_counts=True)
@@ -286,16 +287,16 @@ def compounds_of(group: Atoms, compound: str | None, center: str, name: str) -> 
             raise SelectionError(
                 f"{name}: {len(massless)} of the {compound} (the first is that of "
                 f"{described(first)}) have no mass, and so no center of mass; leave them out, or "
-                "take center='geometry' (--geometry)"
+                "use center='geometry' (--geometry)"
                 f"{advice_on_sites(group.universe)}"
             )
-        # Virtual sites do not affect a center, and may have no bonds.
+        # Massless virtual sites do not affect a center, and may have no bonds.
         order, sizes, weights = order[heavy], n_heavy, weights[heavy]
     return Compounds(compound, group.indices[order], sizes, weights)
 
 
 class CompoundCenters:
-    """Worker part that computes centers of the compounds of several groups, group by group.
+    """Worker part that computes the centers of compounds, for one or several groups.
 
     With `whole`, molecules are first made whole along their bonds, as by `unwrap`. `indices` are
     the atoms that must be decoded.
@@ -316,7 +317,7 @@ class CompoundCenters:
                 _check_connected(one, fragments, universe, name)
             molecules = np.flatnonzero(np.isin(fragments, fragments[joined]))
             bonds = bonds[np.isin(bonds[:, 0], molecules)]
-        #: Columns of each group's atoms: in the decoded positions, and in whole molecules.
+        #: Columns of each group's atoms: in the decoded positions, and among whole molecules.
         self._columns: list[tuple[np.ndarray, np.ndarray]] = []
         first = len(molecules)
         for one, some in zip(groups, several, strict=True):
@@ -341,23 +342,23 @@ class CompoundCenters:
     def of_some(
         self, positions: np.ndarray, group: int, atoms: np.ndarray, sizes: np.ndarray
     ) -> np.ndarray:
-        """Compute centers of the compounds that some atoms of a group form, Å.
+        """Compute the centers of the compounds that some atoms of a group form, Å.
 
-        `positions` come from the method `positions`. `atoms` index the group's `indices`, compound
-        by compound. A single atom keeps its position, in any image.
+        `positions` is a result of the method `positions`. `atoms` are indices into the group's
+        `indices`, sorted by compound. The center of a single atom is its position, in any image.
         """
         alone, places = (columns[atoms] for columns in self._columns[group])
         columns = np.where(np.repeat(sizes, sizes) > 1, places, alone)
         return _core.centers(positions, columns, sizes, self._groups[group].weights[atoms])
 
     def positions(self, block: Block) -> np.ndarray:
-        """Collect positions, Å, with whole molecules: shape (n_frames, n_indices, 3)."""
+        """Return positions with whole molecules, Å: shape (n_frames, n_indices, 3)."""
         positions, columns = block.raw
         if columns is not None:
             positions = np.take(positions, columns[: len(self.indices)], axis=1)
         if self._unwrap is None:
             return positions
-        # Frames without a cell have no periodic images, and their molecules are whole.
+        # Without a cell, a frame has no periodic images, and its molecules are whole.
         rows = np.flatnonzero(block.dimensions[:, :3].any(axis=1))
         some = positions[rows]
         self._make_whole(some, block.cells[rows], block.frames[rows])
@@ -368,7 +369,7 @@ class CompoundCenters:
         return positions
 
     def _make_whole(self, positions: np.ndarray, cells: np.ndarray, frames: np.ndarray) -> None:
-        """Make molecules whole; raise `ValueError` for the first frame that prevents it."""
+        """Make molecules whole; raise `ValueError` for the first frame in which this fails."""
         refused, long = self._unwrap.apply_noting(positions, cells)  # type: ignore[union-attr]
         for row, reason in refused:
             raise ValueError(f"frame {frames[row]}: {reason}")
@@ -377,7 +378,7 @@ class CompoundCenters:
             raise ValueError(
                 f"frame {frames[row]}: {n_bonds} bonds are longer than half the cell after "
                 f"molecules were made whole; the longest has {length:.1f} Å, between the atoms of "
-                f"index {first} and {second}: the centers of such compounds are not known"
+                f"index {first} and {second}: the centers of such compounds are not defined"
             )
 
 
@@ -390,8 +391,8 @@ def _check_connected(
     if len(apart):
         raise SelectionError(
             f"{name}: no bonds connect {described(universe.atoms[compounds.indices[apart[0]]])} to "
-            f"the rest of its compound, one of the {compounds.kind}, so that its center is "
-            "not known: leave it out, take compound='fragments', or make compounds whole by "
-            "transforms, and give unwrap=False"
+            f"the rest of its compound (one of the {compounds.kind}), so that its center is "
+            "not defined: leave it out, use compound='fragments', or make compounds whole by "
+            "transforms, and set unwrap=False"
             f"{advice_on_sites(universe)}"
         )

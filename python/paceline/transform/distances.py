@@ -1,4 +1,4 @@
-"""Distances of near atoms in one frame, as nearest images."""
+"""Minimum-image distances between nearby atoms in one frame."""
 
 import numpy as np
 
@@ -6,9 +6,10 @@ from paceline import _core
 from paceline.block import cell_of, vectors_of
 from paceline.contract.atoms import System, fields_of, positions_in, set_values, values_of
 
-#: Pair of atoms near each other: rows or indices of both, and the distance between them, Å.
+#: Pair of nearby atoms: row or index of each atom, and the distance between them, Å.
 PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
-#: Part of the cell's smallest height up to which atoms of a molecule tell their images.
+#: Maximum distance within a molecule from which the image of an atom can be inferred, as a fraction
+#: of the cell's smallest height.
 REACH = 0.45
 
 
@@ -17,7 +18,7 @@ def read_frame(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Read positions of atoms in a frame, and the cell, shape (1, 19).
 
-    The present frame keeps its values, edited ones included.
+    The current frame of the trajectory keeps its values, including values that a script has edited.
     """
     trajectory = universe.trajectory
     present = trajectory.ts.copy()
@@ -32,10 +33,10 @@ def read_frame(
 
 
 def distances(positions: np.ndarray, pairs: np.ndarray, cell: np.ndarray) -> np.ndarray:
-    """Compute distances of near atoms as nearest images, Å: shape (n_pairs,)."""
+    """Compute minimum-image distances of nearby atoms, Å: shape (n_pairs,)."""
     steps = positions[pairs[:, 1]].astype(np.float64) - positions[pairs[:, 0]]
     is_far = np.einsum("ij,ij->i", steps, steps) >= (REACH * widths(cell).min()) ** 2
-    if is_far.any():  # as few are; all others are the nearest images
+    if is_far.any():  # this is rare; other vectors are minimum images already
         vectors = vectors_of(_core.cells_without_noise(cell))[0]
         far = steps[is_far]
         steps[is_far] = far - np.round(far @ np.linalg.inv(vectors)) @ vectors
@@ -49,10 +50,10 @@ def near_pairs(
     cutoff: float,
     some: np.ndarray | None = None,
 ) -> tuple[np.ndarray, str | None]:
-    """Find pairs of atoms of different labels within `cutoff` (Å), as nearest images.
+    """Find pairs of atoms with different labels within `cutoff` (Å) by minimum images.
 
-    Their rows in `positions`, and distances; with `some` rows, pairs of one of these and any other
-    one. Also returns why none can be found.
+    Returns their rows in `positions`, and the distances. With `some` (rows), at least one atom of
+    each pair is in `some`. Also returns the reason if pairs cannot be found.
     """
     rows, labels = np.arange(len(positions)), np.ascontiguousarray(labels, dtype=np.int64)
     first = rows if some is None else some

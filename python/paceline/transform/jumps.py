@@ -1,4 +1,4 @@
-"""Worker parts of `nojump`, which follow atoms across the faces of the cell from frame to frame."""
+"""Worker parts of `nojump`, which track atoms across the faces of the cell."""
 
 import threading
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from paceline.contract.transform_interface import Follower, WorkerScan
 from paceline.errors import warn
 from paceline.performance.number_format import many
 
-#: Unit of the steps of molecules, Å; steps are whole multiples of it.
+#: Unit of the steps of molecules, Å; each step is a whole multiple of it.
 STEP = 2.0**-24
 #: Maximum number of units of a step, far below the range of 64 bits.
 MOST_STEPS = 2**60
@@ -28,10 +28,10 @@ class _Noted(NamedTuple):
 
 
 class _Joined(NamedTuple):
-    """Images recorded in two adjacent ranges of frames, without copying them into one array.
+    """Images recorded in two adjacent ranges of frames, whose arrays are not concatenated.
 
-    The images of `right` are relative to its first frame. In that frame, and in the frames
-    `crossed` before it, the images are `between`.
+    Images of `right` are relative to its first frame. `between` are the images in that first frame
+    and in the `crossed` frames before it.
     """
 
     left: "_Noted | _Joined"
@@ -47,13 +47,13 @@ class Counts:
     Attributes
     ----------
     ends : numpy.ndarray, shape (2, n_followed, 3)
-        Positions in the first and in the last frame, or centers of molecules, Å.
+        Positions of atoms, or centers of molecules, in the first and in the last frame, Å.
     cells : numpy.ndarray of float64, shape (2, 19)
-        Cells of these frames, as in `FrameBuffer`.
+        Cells of the first and last frame, in the layout of `FrameBuffer`.
     moved : numpy.ndarray, shape (n_followed, 3)
         Images in the last frame.
     noted : _Noted or _Joined
-        Images in recorded intermediate frames.
+        Images recorded in frames between.
     changes : numpy.ndarray of int64
         Frames whose cell differs by more than half from the cell of the previous frame.
     """
@@ -68,9 +68,9 @@ class Counts:
 
 
 class CoreNoJump(WorkerScan):
-    """Worker part of `nojump`: images of atoms, counted by the compiled module."""
+    """Worker part of `nojump` that tracks atoms: the compiled module counts their images."""
 
-    #: True if a cell that is sheared by a whole edge counts as the same cell.
+    #: True if a cell that is sheared by a whole edge counts as unchanged.
     lengths_only = False
     #: Maximum number of images that can be stored.
     most = int(np.iinfo(np.int16).max)
@@ -89,13 +89,13 @@ class CoreNoJump(WorkerScan):
         return 6 * len(self._followed)
 
     def no_states(self, n: int) -> np.ndarray:
-        """Images in `n` frames, int16, shape (n, n_followed, 3): all 0."""
+        """Return images in `n` frames, int16, shape (n, n_followed, 3): all 0."""
         return np.zeros((n, len(self._followed), 3), np.int16)
 
     def apply(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> list[tuple[int, str]]:
-        """Return the frames that cannot be followed; positions are unchanged."""
+        """Return the rows in which atoms cannot be tracked; positions are unchanged."""
         return self._core.check(positions, cells)
 
     def apply_from(
@@ -103,56 +103,56 @@ class CoreNoJump(WorkerScan):
     ) -> list[tuple[int, str]]:
         """Move atoms to their images.
 
-        `state` has the images in each frame, or in the first readable frame: int16, shape
+        `state` contains the images in each frame, or only in the first readable frame: int16, shape
         (n_frames, n_followed, 3) or (1, n_followed, 3).
         """
         return self._core.move_to(state, positions, cells)
 
     def follower(self, skip_damaged: bool) -> Follower:
-        """Make the object that moves atoms to their images from the first frame on."""
+        """Create the object that moves atoms to their images, from the first frame on."""
         return _Follower(
             _core.NoJumpFollower(self._core, skip_damaged), lengths_only=self.lengths_only
         )
 
     def scan_of(self, frames: np.ndarray) -> "NoJumpScan":
-        """Make the worker part that finds the images in some frames, which are increasing."""
+        """Create the worker part that finds the images in increasing frame numbers."""
         return NoJumpScan(self, frames)
 
     def count(
         self, positions: np.ndarray, cells: np.ndarray, rows: np.ndarray
     ) -> tuple[np.ndarray, ...]:
-        """Count images over frames: positions in the first and last, images there and in rows."""
+        """Count images over frames; return end positions, last images and images in some rows."""
         ends = np.stack([positions[k].take(self._followed, axis=0) for k in (0, -1)])
         return ends, *self._core.scan(positions, cells, rows)
 
     def between(self, ends: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        """Count images from one frame to the next."""
+        """Count images between two frames, given the positions in both."""
         moved, _ = self._of_ends.scan(ends, cells, np.zeros(0, np.int64))
         return moved.astype(np.int32)
 
     def counted(self, images: np.ndarray) -> np.ndarray:
-        """Convert images to the stored type; `OverflowError` if an atom has moved too far."""
+        """Convert images to the stored dtype; `OverflowError` if an atom has moved too far."""
         if _largest(images) > np.iinfo(np.int16).max:
             raise OverflowError(f"nojump: an atom has moved by {_largest(images)} cells")
         return images.astype(np.int16)
 
 
 class CoreSteps(WorkerScan):
-    """Steps of molecules, whole numbers of 2⁻²⁴ Å: worker part of `nojump(scheme="tor")`.
+    """Worker part of `nojump(scheme="tor")`: steps of molecules, whole numbers of 2⁻²⁴ Å.
 
     Parameters
     ----------
     n_atoms : int
         Number of atoms of a block.
     columns : numpy.ndarray of int64, shape (n_followed,)
-        Columns of the atoms of molecules, one molecule after the other.
+        Columns of the atoms of molecules, sorted by molecule.
     weights : numpy.ndarray of float64, shape (n_followed,)
-        Fraction of the molecule's mass of each of these atoms.
+        Mass of each of these atoms as a fraction of its molecule's mass.
     firsts : numpy.ndarray of int64, shape (n_molecules,)
         Index in `columns` of the first atom of each molecule.
     """
 
-    # Shortest steps are the same if the cell is sheared by a whole edge.
+    # Shortest steps do not change if the cell is sheared by a whole edge.
     lengths_only = True
     most = MOST_STEPS
 
@@ -171,19 +171,19 @@ class CoreSteps(WorkerScan):
         return 24 * len(self._firsts)
 
     def no_states(self, n: int) -> np.ndarray:
-        """Steps in `n` frames, int64, shape (n, n_molecules, 3): all 0."""
+        """Return steps in `n` frames, int64, shape (n, n_molecules, 3): all 0."""
         return np.zeros((n, len(self._firsts), 3), np.int64)
 
     def apply(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> list[tuple[int, str]]:
-        """Return the frames that cannot be followed; positions are unchanged."""
+        """Return the rows in which molecules cannot be tracked; positions are unchanged."""
         return self._core.check(positions, cells)
 
     def apply_from(
         self, state: np.ndarray, positions: np.ndarray, cells: np.ndarray
     ) -> list[tuple[int, str]]:
-        """Move molecules by the steps to each frame, or to the first readable frame."""
+        """Move molecules by the summed steps to each frame, or to the first readable frame."""
         refused = self.apply(positions, cells)
         rows = _readable(cells, refused)
         if len(state) == len(positions):
@@ -194,60 +194,60 @@ class CoreSteps(WorkerScan):
         return refused
 
     def follower(self, skip_damaged: bool) -> Follower:
-        """Make the object that moves molecules from the first frame of the trajectory on."""
+        """Create the object that moves molecules, from the first frame of the trajectory on."""
         return _Follower(_InTurn(self), lengths_only=self.lengths_only)
 
     def scan_of(self, frames: np.ndarray) -> "NoJumpScan":
-        """Make the worker part that finds the steps to some frames, which are increasing."""
+        """Create the worker part that finds the summed steps to increasing frame numbers."""
         return NoJumpScan(self, frames)
 
     def count(
         self, positions: np.ndarray, cells: np.ndarray, rows: np.ndarray
     ) -> tuple[np.ndarray, ...]:
-        """Sum steps over frames: centers in the first and last one, steps there and in rows."""
+        """Sum steps over frames; return end centers, steps to the last frame and to some rows."""
         centers, steps = self.steps(positions, cells)
         return centers[[0, -1]], steps[-1], steps[rows]
 
     def between(self, ends: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        """Compute the steps from one frame to the next from the centers."""
+        """Compute the steps between two frames from the centers in both."""
         return _added(_core.molecule_steps(ends, _core.lattices(cells)))[1]
 
     def counted(self, steps: np.ndarray) -> np.ndarray:
-        """Return the steps; `OverflowError` if they are too large."""
+        """Return the steps; raise `OverflowError` if they are too large."""
         return _added(steps)
 
     def steps(self, positions: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Compute centers, and steps from the first frame to each frame."""
+        """Compute centers, and the summed steps from the first frame to each frame."""
         found = _core.centers(positions, self._columns, self._sizes, self._weights)
         centers = found.astype(np.float64)
         return centers, _added(_core.molecule_steps(centers, _core.lattices(cells)))
 
     def move(self, positions: np.ndarray, rows: np.ndarray, steps: np.ndarray) -> None:
-        """Move molecules in some rows of a block by steps."""
+        """Move molecules in some rows of a block by their steps."""
         _core.move_molecules(positions, rows, self._columns, self._sizes, steps)
 
 
 def _readable(cells: np.ndarray, refused: Sequence[tuple[int, str]]) -> np.ndarray:
-    """Return the rows of frames that were read and can be followed."""
+    """Return the rows of frames that were read and can be tracked."""
     known = ~np.isnan(cells).any(axis=1)
     known[[row for row, _ in refused]] = False
     return np.flatnonzero(known)
 
 
 def _of_rows(positions: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return positions in increasing rows, without a copy if these are all rows."""
+    """Return positions in increasing rows; this is a view if all rows are selected."""
     return positions if len(rows) == len(positions) else positions[rows]
 
 
 def _added(steps: np.ndarray) -> np.ndarray:
-    """Return summed steps; `OverflowError` if they are too large."""
+    """Return summed steps; raise `OverflowError` if they are too large."""
     if _largest(steps) > MOST_STEPS:
-        raise OverflowError("a particle has moved too far across the cell to be followed")
+        raise OverflowError("a particle has moved too far across the cell to be tracked")
     return steps
 
 
 class _InTurn:
-    """Moves molecules, block after block; threads wait for the previous block."""
+    """Moves molecules in frame order; a thread waits until the previous block is finished."""
 
     def __init__(self, steps: CoreSteps):
         self._of = steps
@@ -293,7 +293,7 @@ class _InTurn:
 
 
 class NoJumpScan(Reduction):
-    """Worker part of the first pass: counts images over blocks, relative to their first frame.
+    """Worker part of the first pass: counts images in each block relative to its first frame.
 
     Images, or steps of molecules, are recorded in the frames `wanted`.
     """
@@ -302,9 +302,9 @@ class NoJumpScan(Reduction):
         self._nojump, self._wanted = nojump, wanted
 
     def compute(self, block: Block) -> Counts | None:
-        """Count images over adjacent frames; None if there are none.
+        """Count images over adjacent frames; None if there are no frames.
 
-        For a frame that was left out, the images of the next frame are recorded.
+        If a frame was skipped, the images of the next frame are recorded.
         """
         if len(block) == 0:
             return None
@@ -319,7 +319,7 @@ class NoJumpScan(Reduction):
         return Counts(first, last, ends, cells[[0, -1]], moved, noted, changes)
 
     def merge(self, left: Counts | None, right: Counts | None) -> Counts | None:
-        """Join the counts of adjacent ranges; whole numbers add exactly."""
+        """Merge the counts of adjacent ranges of frames; sums of whole numbers are exact."""
         if left is None or right is None:
             return right if left is None else left
         nojump = self._nojump
@@ -341,9 +341,10 @@ class NoJumpScan(Reduction):
     def states(self, merged: Counts | None) -> tuple[np.ndarray, np.ndarray]:
         """Return images in each wanted frame, and the frames at which the cell changes strongly.
 
-        The images are int16, of shape (n_wanted, n_followed, 3), and steps of molecules int64. Both
-        are 0 until the first readable frame, and after the last one. The returned frames differ by
-        more than half a cell edge from the previous frame.
+        Images are int16, shape (n_wanted, n_followed, 3); steps of molecules are int64. Both are 0
+        before the first readable frame and after the last. At the returned frames, the cell differs
+        by
+        more than half an edge from that of the previous frame.
         """
         found = self._nojump.no_states(len(self._wanted))
         if merged is None:
@@ -353,7 +354,7 @@ class NoJumpScan(Reduction):
         return found, merged.changes
 
     def _place(self, noted: _Noted | _Joined, begin: np.ndarray, found: np.ndarray) -> None:
-        """Store recorded images in the array of all frames, given the images at their beginning."""
+        """Store recorded images in the array of all frames, given the images where they begin."""
         if isinstance(noted, _Joined):
             self._place(noted.left, begin, found)
             self._place(_Noted(noted.crossed, noted.between[np.newaxis]), begin, found)
@@ -371,7 +372,7 @@ class NoJumpScan(Reduction):
 
 
 class _Follower:
-    """Moves atoms to their images, block after block."""
+    """Moves atoms to their images in frame order."""
 
     def __init__(self, core: _core.NoJumpFollower | _InTurn, *, lengths_only: bool):
         self._core, self._lengths_only = core, lengths_only
@@ -384,16 +385,16 @@ class _Follower:
         cells: np.ndarray,
         state: np.ndarray | None = None,
     ) -> list[tuple[int, str]] | None:
-        """Move atoms in a block, store its initial images; return the rows that cannot be moved."""
+        """Move a block's atoms, store its initial images; return rows that cannot be tracked."""
         if state is not None and not state.size:
-            # Empty views of one array share an address, and threads could not borrow the second
+            # Empty views of one array share an address, so that two threads could not both borrow
             # one.
             state = None
         refused = self._core.move_on(number, positions, cells, state)
         if refused is not None:
             known = self._cells[number] = cells.copy()
-            if refused:  # takes 35 µs even without rows
-                # Frames that could not be read are NaN as well.
+            if refused:  # the assignment takes 35 µs even without rows
+                # Frames that could not be read are NaN, too.
                 known[[row for row, _ in refused]] = np.nan
         return refused
 
@@ -412,16 +413,16 @@ class _Follower:
 
 
 def _largest(numbers: np.ndarray) -> int:
-    """Largest magnitude of whole numbers, 0 for none; computed without a copy of them."""
+    """Return the largest magnitude of integers, 0 without any; no copy is made."""
     return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)))
 
 
 def changed(cells: np.ndarray, *, lengths_only: bool = False) -> np.ndarray:
-    """Mask of cells that differ from the previous cell by more than half an edge.
+    """Return a mask of cells that differ from the previous cell by more than half an edge.
 
-    `cells` has the shape (n_cells, 3, 3), with vector a along x and b in the xy plane. The mask has
-    the shape (n_cells - 1,). With `lengths_only`, a cell that is sheared by a whole edge counts as
-    the same cell.
+    `cells` has shape (n_cells, 3, 3), with vector a along x and b in the xy plane. The mask has
+    shape (n_cells - 1,). With `lengths_only`, a cell that is sheared by a whole edge counts as
+    unchanged.
 
     Examples
     --------
@@ -439,31 +440,32 @@ def changed(cells: np.ndarray, *, lengths_only: bool = False) -> np.ndarray:
 def warn_of_jumps(
     path: str, scheme: str, one: str, left_out: Sequence[int] | np.ndarray, changes: np.ndarray
 ) -> None:
-    """Warn of frames at which `one` (such as "an atom") may have been followed wrongly.
+    """Warn of frames at which `one` (such as "an atom") may have been tracked wrongly.
 
-    `path` begins the messages, and `scheme` names the transformation. The frames are those next to
-    frames that were left out, and those at which the cell changes by more than half an edge.
+    `path` begins the messages, and `scheme` names the transformation. Such frames are next to
+    skipped frames, or the cell changes at them by more than half an edge.
     """
     if len(left_out):
         warn(
             f"{path}: {many(len(left_out), 'frame')} left out, the first is {min(left_out)}; "
-            f"{scheme} went on from the frame before, as if no {one.split()[1]} had moved by more "
-            "than half the cell meanwhile"
+            f"{scheme} continued from the frame before, as if no {one.split()[1]} had moved by "
+            "more "
+            "than half the cell in between"
         )
     if len(changes):
         warn(
             f"{path}: the cell changes by more than half an edge at "
-            f"{many(len(changes), 'frame')}, the first is {changes[0]}; {scheme} may take {one} "
-            "for another image there: analyse the parts before and after by themselves"
+            f"{many(len(changes), 'frame')}, the first is {changes[0]}; {scheme} may mistake {one} "
+            "for another image there: analyse the parts before and after separately"
         )
 
 
 def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: str) -> np.ndarray:
-    """Undo jumps across the cell, from the first frame on, across frames that were left out.
+    """Undo jumps across the cell, from the first frame on, also across skipped frames.
 
-    "lattice" counts cells that a particle has crossed, n, and adds n·L of the present frame, as
-    MDAnalysis's `NoJump`. "tor" adds up shortest steps (von Bülow, Bullerjahn & Hummer 2020, J.
-    Chem. Phys. 153, 021101), as `nojump` does for molecules.
+    "lattice" counts the cells n that a particle has crossed, and adds n·L with the cell of the
+    current frame, as MDAnalysis's `NoJump`. "tor" adds up shortest steps (von Bülow, Bullerjahn &
+    Hummer 2020, J. Chem. Phys. 153, 021101), as `nojump` does for molecules.
 
     Parameters
     ----------
@@ -472,9 +474,9 @@ def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: s
     cells : numpy.ndarray, shape (n_frames, 3, 3)
         Cell vectors as rows, Å; all vectors must be periodic.
     gaps : numpy.ndarray of int64
-        Rows of frames that were left out.
+        Rows of skipped frames.
     scheme : {"tor", "lattice"}
-        Method: "lattice" or "tor".
+        Method.
 
     Returns
     -------
@@ -496,7 +498,7 @@ def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: s
     else:
         rows_of_cells = _core.cells_of_vectors(np.ascontiguousarray(cells), (True, True, True))
         shifts = _added(_core.molecule_steps(positions, rows_of_cells))[1:] * STEP
-        # After an unknown position, steps are not known either.
+        # Steps after an unknown position are unknown, too.
         unknown = np.isnan(positions).any(axis=2)
         shifts[np.logical_or.accumulate(unknown, axis=0)[1:]] = np.nan
     found = np.full(series.shape, np.nan)
@@ -506,8 +508,8 @@ def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: s
 
 
 def _fractions(positions: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Positions in units of the cells' vectors."""
-    # Summed in this order on every machine, unlike a product of matrices.
+    """Return positions in units of the cell vectors (fractional coordinates)."""
+    # Unlike a matrix product, this has the same order of summation on every machine.
     if np.any(cells[:, [0, 0, 1], [1, 2, 2]]):
         a, b, c = cells[:, None].transpose(2, 0, 1, 3)
         volumes = _along(np.cross(b, c), a)
@@ -524,12 +526,12 @@ def _fractions(positions: np.ndarray, cells: np.ndarray) -> np.ndarray:
 
 
 def _along(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Products of vectors."""
+    """Return dot products of corresponding vectors."""
     return one[..., 0] * other[..., 0] + one[..., 1] * other[..., 1] + one[..., 2] * other[..., 2]
 
 
 def _sums(numbers: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """Sum multiples of the cells' vectors."""
+    """Return sums of multiples of the cell vectors."""
     a, b, c = cells[:, None].transpose(2, 0, 1, 3)
     u, v, w = numbers.transpose(2, 0, 1)[..., None]
     return u * a + v * b + w * c

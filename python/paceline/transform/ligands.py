@@ -1,4 +1,4 @@
-"""Find ligands by names and sizes of residues, and the complexes that they form with polymers."""
+"""Find ligands by residue names and sizes, and the complexes of ligands with polymers."""
 
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -11,17 +11,18 @@ from paceline.performance.number_format import joined
 from paceline.transform.compounds import fragments_of, known_bonds, made_once
 from paceline.transform.links import nearest_contacts
 
-#: Keyword that stands for the atoms of `complex_atoms` instead of a selection.
+#: Keyword that users write instead of a selection to choose `complex_atoms`.
 COMPLEXES = "complexes"
-#: Maximum distance between the nearest atoms of two molecules of a complex, Å.
+#: Maximum distance between the nearest atoms of two molecules in a complex, Å.
 IN_CONTACT = 5.0
-#: Minimum number of heavy atoms of a ligand, and maximum number of residues of its name: residues
-#: of a solvent, a membrane or a buffer are more.
+#: Minimum number of heavy atoms of a ligand, and maximum number of residues with its name.
+#: Solvents,
+#: membranes and buffers have more residues.
 LEAST_HEAVY, MOST_RESIDUES = 5, 20
-#: Heavy atoms below which residues are a solvent where they are more than there are chains.
+#: Residues with fewer heavy atoms are a solvent if there are more of them than chains.
 SMALL = 10
-#: Names of lipids, sterols, detergents and fatty acids, and of what crystals, buffers and mixed
-#: solvents contain; none of them is taken for a ligand.
+#: Residue names that are never ligands: lipids, sterols, detergents, fatty acids, and components of
+#: crystals, buffers and mixed solvents.
 NOT_LIGANDS = (
     *(
         "??PC",
@@ -45,21 +46,21 @@ NOT_LIGANDS = (
     *("NHE", "CXS", "MPO", "PIN", "IMD", "DTT", "GDM", "GAI", "SPM", "SPK", "TMA", "TMAO", "BET"),
     *("UNL", "UNX"),
 )
-#: Beads that only lipids of Martini have.
+#: Names of beads that only Martini lipids have.
 LIPID_BEAD_NAMES = {"GL1", "GL2", "AM2", "ROH"}
-#: Atoms that only amino acids or nucleotides of a chain have together.
+#: Sets of atom names; only amino acids or nucleotides of a chain have all atoms of a set.
 BACKBONES = ({"N", "CA", "C", "O"}, {"P", "O5'", "C5'", "C4'", "C3'", "O3'"})
 
 
 class Ligands(NamedTuple):
-    """Names of ligands, of residues that are none by name, and of solvents; with their numbers."""
+    """Residue names with numbers of residues: ligands, excluded names, and solvents."""
 
     taken: dict[str, int]
     named: dict[str, int]
     solvents: dict[str, int]
 
     def describe(self) -> str:
-        """Describe what is taken and what is not; empty where there was no choice."""
+        """Describe the residues that were chosen or excluded; empty if there were no candidates."""
         kinds = (self.named, "a lipid or an additive by name"), (self.solvents, "a solvent")
         others = [f"{n:,} {name} ({kind})" for names, kind in kinds for name, n in names.items()]
         if not others and sum(self.taken.values()) < 2:
@@ -70,16 +71,16 @@ class Ligands(NamedTuple):
 
 
 def ligand_names(universe: System) -> list[str]:
-    """Find the names of residues that are ligands, in the order of the topology."""
+    """Return the names of residues that are ligands, in topology order."""
     return [*find_ligands(universe).taken]
 
 
 def find_ligands(universe: System) -> Ligands:
-    """Find ligands, and what is like them, by names and sizes.
+    """Find ligands and similar residues by names and sizes.
 
-    A ligand has at least 5 heavy atoms, and is neither protein, nucleic acid, water, ion, lipid nor
-    additive by name, nor bonded to a chain. At most 20 residues have its name; if these have fewer
-    than 10 heavy atoms, at most as many as there are chains.
+    A ligand has at least 5 heavy atoms and is not bonded to a chain. It is not a protein, nucleic
+    acid, water or ion, and its name is not that of a lipid or an additive. At most 20 residues have
+    its name; if it has fewer than 10 heavy atoms, at most as many as there are chains.
     """
     found = Ligands({}, {}, {})
     try:
@@ -111,7 +112,7 @@ def find_ligands(universe: System) -> Ligands:
 
 
 def _n_chains(universe: System) -> int:
-    """Number of molecules of proteins and nucleic acids."""
+    """Count the molecules of proteins and nucleic acids."""
     atoms = universe.select_atoms("protein or nucleic").indices
     bonds = known_bonds(universe)
     of = fragments_of(universe, bonds) if len(bonds) else universe.atoms.segindices
@@ -119,7 +120,7 @@ def _n_chains(universe: System) -> int:
 
 
 def _is_heavy(universe: System) -> np.ndarray | None:
-    """Mask of atoms that are not hydrogens by their names; None if the topology has no names."""
+    """Return a mask of atoms whose names are not of hydrogens; None without atom names."""
     known = attribute_of(universe.atoms, "names")
     if known is None:
         return None
@@ -130,7 +131,7 @@ def _is_heavy(universe: System) -> np.ndarray | None:
 
 
 def _is_in_chain(universe: System, residues: np.ndarray) -> bool:
-    """Check whether residues have atoms of a backbone or of lipids, or bonds to other residues."""
+    """Check whether residues have backbone or lipid atoms, or bonds to other residues."""
     names = set(universe.residues[residues[:1]].atoms.names)
     if any(backbone <= names for backbone in BACKBONES) or names & LIPID_BEAD_NAMES:
         return True
@@ -140,9 +141,9 @@ def _is_in_chain(universe: System, residues: np.ndarray) -> bool:
 
 
 def complex_atoms(universe: System, bonds: np.ndarray) -> np.ndarray:
-    """Find the atoms of proteins, nucleic acids and ligands: indices; empty without the former.
+    """Return the indices of atoms of proteins, nucleic acids and ligands; empty without polymers.
 
-    They are found once for the bonds and residue names of a topology.
+    The result is cached until bonds or residue names of the topology change.
     """
     names = attribute_of(universe.residues, "resnames")
     if names is None:
@@ -160,9 +161,9 @@ def _find_complex_atoms(universe: System) -> np.ndarray:
 
 
 def complexes_in(universe: System, members: np.ndarray, fragments: np.ndarray) -> np.ndarray:
-    """Connect molecules of complexes by nearest pairs of atoms in the first frame: indices.
+    """Return the nearest pairs of atoms that connect molecules of complexes, in the first frame.
 
-    The shape is (n_pairs, 2), without pairs if the first frame cannot be read or has no cell.
+    Indices, shape (n_pairs, 2); empty if the first frame cannot be read or has no cell.
     """
     if len(np.unique(fragments[members])) < 2:
         return np.empty((0, 2), np.int64)

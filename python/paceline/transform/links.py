@@ -15,26 +15,26 @@ from paceline.transform.distances import REACH, distances, near_pairs, read_fram
 
 T = TypeVar("T")
 
-#: Distance at which molecules are in contact, Å; where none is, so many times as far, and so on.
+#: Distance at which molecules are in contact, Å; if none are, it is multiplied by `FARTHER`.
 CONTACT, FARTHER = 4.0, 1.25
-#: Maximum distance between analysed atoms, such as Cα, of molecules in contact, Å.
+#: Maximum distance between analysed atoms, such as Cα, of two molecules in contact, Å.
 NEAR = 8.0
-#: Maximum number of molecules whose contacts are searched, minimum number of residues of a chain,
-#: and minimum number of atoms of other molecules. Ions and water touch all other molecules in turn.
+#: Contacts are searched for at most so many molecules: chains with a minimum number of residues,
+#: and molecules with a minimum number of atoms. Ions and water would touch all other molecules.
 MOLECULES, CHAIN_RESIDUES, LEAST_ATOMS = 64, 3, 6
-#: Lengths of a bond and of the cell's smallest height where none are known, Å.
+#: Assumed bond length and smallest cell height where they are unknown, Å.
 USUAL_BOND, USUAL_HEIGHT = 2.0, 30.0
-#: Maximum length of guessed bonds, Å, with hydrogen and between other atoms. Hydrogen bonds are
-#: longer than the first value; no other unbonded atoms are closer.
+#: Maximum lengths of guessed bonds with hydrogen and between other atoms, Å. Hydrogen bonds are
+#: longer than the first value, and other atoms without a bond are farther apart than these.
 HYDROGEN_BOND, OTHER_BOND = 1.3, 2.15
-#: Maximum distances between adjacent atoms of a chain if only one kind of atom is decoded, Å.
+#: Maximum distances between adjacent residues if only one kind of atom is decoded, Å.
 IN_CHAIN = {"CA": 4.3, "BB": 4.6, "P": 7.8, "N": 4.6, "C": 4.6, "CB": 6.8}
 
 
 class Links(NamedTuple):
-    """Links of some atoms: pairs of indices, bonds of each, and bonds that are surely short.
+    """Links of atoms: pairs of indices, numbers of bonds, and a surely short number of bonds.
 
-    `atoms` are all atoms that must be decoded, in order. `guessed` is true if bonds were guessed
+    `atoms` are all atoms that must be decoded, increasing. `guessed` is true if bonds were guessed
     from distances.
     """
 
@@ -48,7 +48,7 @@ class Links(NamedTuple):
 def find_links(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> Links | None:
     """Find links between atoms of groups that belong to one molecule; None if there are none.
 
-    If most atoms have no bonds in the topology, bonds are guessed from distances in the present
+    If most atoms have no bonds in the topology, bonds are guessed from distances in the current
     frame.
     """
     n_atoms, key = len(universe.atoms), [group.tobytes() for group in groups]
@@ -79,7 +79,7 @@ def _lack_bonds(n_atoms: int, bonds: np.ndarray, groups: Sequence[np.ndarray]) -
 def _concerned(
     fragments: np.ndarray, bonds: np.ndarray, groups: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Find group atoms that share a molecule with other group atoms, their bonds, and the ends."""
+    """Find group atoms that share a molecule with other group atoms, and bonds between them."""
     wanted, several = sorted_unique(*groups), np.zeros(len(fragments), bool)
     for group in groups:
         is_inside = np.zeros(len(fragments), bool)
@@ -91,7 +91,7 @@ def _concerned(
 
 
 def _frame_of(universe: System, atoms: np.ndarray) -> tuple[bytes, bytes]:
-    """Return the cell and atom positions of the present frame, which identify the frame."""
+    """Return the cell and positions of the current frame as bytes, which identify the frame."""
     positions = positions_in(universe.trajectory, atoms)
     return cell_of(universe.trajectory).tobytes(), positions.tobytes()
 
@@ -104,7 +104,7 @@ def _links(
 
 
 def _longest_path(universe: System, bonds: np.ndarray) -> int:
-    """Find the number of bonds whose total length is surely less than half the cell."""
+    """Return the number of bonds whose total length is surely less than half the cell."""
     cell = cell_of(universe.trajectory)
     height = widths(cell).min()
     if not np.isfinite(height):
@@ -116,7 +116,7 @@ def _longest_path(universe: System, bonds: np.ndarray) -> int:
 
 
 def _guess(universe: System, atoms: np.ndarray) -> np.ndarray:
-    """Guess bonds of atoms from distances in the present frame: int64, shape (n_bonds, 2)."""
+    """Guess bonds of atoms from distances in the current frame: int64, shape (n_bonds, 2)."""
     trajectory = universe.trajectory
     positions, cell = positions_in(trajectory, atoms), cell_of(trajectory)
     known = attribute_of(universe.atoms[atoms], "names")
@@ -135,7 +135,7 @@ def _guess(universe: System, atoms: np.ndarray) -> np.ndarray:
 def _chain(
     universe: System, atoms: np.ndarray, names: np.ndarray, positions: np.ndarray, cell: np.ndarray
 ) -> np.ndarray:
-    """Pair atoms of the same kind in adjacent residues, such as Cα: rows, shape (n, 2)."""
+    """Pair atoms of one kind, such as Cα, in adjacent residues: rows, shape (n, 2)."""
     group = universe.atoms[atoms]
     known = attribute_of(group, "resids")
     resids = np.asarray(group.resindices if known is None else known)
@@ -152,7 +152,7 @@ def _chain(
 def molecules_side_by_side(
     universe: System, group: np.ndarray, fragments: np.ndarray
 ) -> np.ndarray:
-    """Find the atoms of a group in molecules that are chains, or other large molecules: indices.
+    """Return the indices of a group's atoms in chains and other large molecules.
 
     Ions and water are ignored. Molecules other than chains are included if there are at most 64.
     """
@@ -165,9 +165,9 @@ def molecules_side_by_side(
 
 
 def _chains(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Find the molecules of several residues, given as their first atoms."""
+    """Find the molecules of several residues, identified by their first atoms."""
     residues = universe.atoms.resindices
-    # Atoms outside the first residue of each molecule; most molecules have only one residue.
+    # Atoms outside the first residue of their molecule: most molecules have one residue only.
     atoms = atoms[residues[atoms] != residues[fragments[atoms]]]
     others = np.unique(fragments[atoms] * len(universe.residues) + residues[atoms])
     numbers, n_others = np.unique(others // len(universe.residues), return_counts=True)
@@ -179,8 +179,8 @@ def nearest_contacts(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Connect molecules by the nearest pairs of their atoms in the first frame.
 
-    Returns the pairs, shape (n_pairs, 2), and the first atom of each molecule that is farther than
-    half the cell, or than `most` (Å), from every other molecule.
+    Returns the pairs, shape (n_pairs, 2), and the first atom of each isolated molecule: one that is
+    farther than half the cell, or than `most` (Å), from every other molecule.
     """
     positions, cell = read_frame(universe, atoms)
     farthest = min(most, float(widths(cell).min() / 2))
@@ -192,14 +192,14 @@ def nearest_contacts(
         pairs, refused = near_pairs(positions, cell, complexes, cutoff, some)
         if refused:
             raise TransformError(
-                f"unwrap: contacts of together= are those of the first frame, and {refused}"
+                f"unwrap: together= uses contacts in the first frame, but {refused}"
             )
         joined, complexes = _join(pairs, complexes)
         found.append(joined)
         if cutoff >= farthest or cutoff > spread:
             break
         cutoff = min(FARTHER * cutoff, farthest)
-        # Pairs within connected molecules would be ever more numerous.
+        # Without this, pairs within connected molecules would become more and more numerous.
         numbers, sizes = np.unique(complexes, return_counts=True)
         some = np.flatnonzero(complexes != numbers[sizes.argmax()])
     numbers, sizes = np.unique(complexes[firsts], return_counts=True)
@@ -211,13 +211,13 @@ def nearest_contacts(
 def _join(pairs: np.ndarray, complexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Join complexes by the nearest pairs of atoms.
 
-    Returns the rows of the pairs that join two complexes, and the resulting complex of each atom.
+    Returns the rows of pairs that join two complexes, and the resulting complex of each atom.
     """
     rows = np.sort(np.stack([pairs["first"], pairs["second"]], axis=1).astype(np.int64), axis=1)
     rows = rows[np.lexsort([rows[:, 1], rows[:, 0], pairs["distance"]])]
     numbers, places = np.unique(complexes, return_inverse=True)
     ends = np.sort(places[rows], axis=1)
-    # Nearest pair of each two complexes.
+    # Nearest pair of atoms for every two complexes.
     nearest = np.sort(np.unique(ends[:, 0] * len(numbers) + ends[:, 1], return_index=True)[1])
     parent, joining = list(range(len(numbers))), []
 

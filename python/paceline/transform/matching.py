@@ -7,12 +7,12 @@ import numpy as np
 from paceline.contract.atoms import Atom, Atoms, attribute_of
 from paceline.errors import warn
 
-#: Labels that corresponding atoms share, independent of the programs that wrote the files.
+#: Labels that are equal for corresponding atoms, whichever program wrote the files.
 SHARED = ("names", "resnames")
-#: Labels that files may number or name differently: only another order of equal labels is
-#: suspicious.
+#: Labels that another file may number or name differently. They are suspicious only if equal labels
+#: occur in another order.
 COUNTED = ("resids", "segids", "chainIDs")
-#: Residues with several names, by protonation and force field.
+#: Residue names that are equivalent: they differ by protonation or force field.
 SAME_RESIDUE = {
     **dict.fromkeys(("HSD", "HSE", "HSP", "HID", "HIE", "HIP", "HISA", "HISB", "HISH"), "HIS"),
     **dict.fromkeys(("HISD", "HISE", "HIS1", "HIS2"), "HIS"),
@@ -22,23 +22,22 @@ SAME_RESIDUE = {
     **dict.fromkeys(("LYN", "LYSH", "LSN"), "LYS"),
     **dict.fromkeys(("SOL", "WAT", "TIP3", "TIP4", "TIP", "SPC", "SPCE", "TP3", "TP4"), "HOH"),
 }
-#: Names of backbone hydrogens in CHARMM's force fields.
+#: Names of backbone hydrogens in CHARMM force fields, with the equivalent names.
 SAME_NAME = {"HN": "H"}
 
 Labels = Mapping[str, np.ndarray]
 
 
 def labels_of(atoms: Atoms, names: Iterable[str] = (*SHARED, *COUNTED)) -> dict[str, np.ndarray]:
-    """Return the labels of atoms that their topology has, shape (n_atoms,) each."""
+    """Return those labels of atoms that the topology contains; each has shape (n_atoms,)."""
     found = {name: attribute_of(atoms, name) for name in names}
     return {name: np.asarray(values) for name, values in found.items() if values is not None}
 
 
 def different_pairs(first: Labels, second: Labels) -> np.ndarray:
-    """Find pairs of corresponding atoms whose labels show that they are different atoms.
+    """Return the numbers of atom pairs whose labels show that they are different atoms.
 
-    Empty labels, and labels that only one side has, are ignored. Returns the increasing numbers of
-    the pairs.
+    Empty labels are ignored, as are labels that only one side has. The numbers are increasing.
     """
     found: list[np.ndarray] = []
     for name in SHARED:
@@ -54,7 +53,7 @@ def different_pairs(first: Labels, second: Labels) -> np.ndarray:
 
 
 def _unequal(one: np.ndarray, other: np.ndarray, kind: str) -> np.ndarray:
-    """Find pairs of names that differ in more than the conventions of programs."""
+    """Find pairs whose names differ by more than naming conventions."""
     usual = _usual_name if kind == "names" else _usual_residue
     places = np.flatnonzero(one != other)
     pairs = zip(one[places], other[places], strict=True)
@@ -63,7 +62,7 @@ def _unequal(one: np.ndarray, other: np.ndarray, kind: str) -> np.ndarray:
 
 
 def _usual_name(name: str) -> str:
-    """Write the name of an atom with its digits at the end: 1HB as HB1."""
+    """Move digits to the end of an atom name: 1HB becomes HB1."""
     bare = name.strip().upper().replace("*", "'")
     rest = bare.lstrip("0123456789")
     bare = rest + bare[: len(bare) - len(rest)]
@@ -71,7 +70,7 @@ def _usual_name(name: str) -> str:
 
 
 def _usual_residue(name: str) -> str:
-    """Return the PDB name of a variant of a residue: HIS for HSD."""
+    """Return the PDB name for a variant of a residue: HIS for HSD."""
     bare = name.strip().upper()
     return SAME_RESIDUE.get(bare, bare)
 
@@ -79,8 +78,8 @@ def _usual_residue(name: str) -> str:
 def other_order(mobile: Atoms, fixed: Atoms, what: str) -> str | None:
     """Describe how atoms and reference atoms differ in names or residues; None if they agree.
 
-    Both groups have the same number of atoms, which correspond in their order. `what` is the
-    argument that chose the atoms.
+    Both groups have equal numbers of atoms, which correspond by order. `what` is the argument that
+    selected the atoms.
     """
     if mobile.universe is fixed.universe and np.array_equal(mobile.indices, fixed.indices):
         return None
@@ -97,7 +96,7 @@ def other_order(mobile: Atoms, fixed: Atoms, what: str) -> str | None:
 
 
 def described(atom: Atom) -> str:
-    """Describe an atom by its topology, as "CA of ALA 5 (index 61)"."""
+    """Describe an atom from its topology, such as "CA of ALA 5 (index 61)"."""
     parts = [attribute_of(atom, name) for name in ("resname", "resid", "segid")]
     of = " ".join(f"{part}" for part in parts if part not in (None, ""))
     known = attribute_of(atom, "name")
@@ -113,9 +112,9 @@ def warn_of_other_order(mobile: Atoms, fixed: Atoms, what: str) -> None:
 
 
 def order_in_file(atoms: Atoms, of_file: Labels) -> tuple[str, bool] | None:
-    """Describe how names in a file differ from those of the topology; None if they agree.
+    """Describe how the names in a file differ from the topology's names; None if they agree.
 
-    Also returns whether both have the same names in another order.
+    Also returns True if both have the same names in different order.
     """
     first = labels_of(atoms, of_file)
     if any(len(values) != len(atoms) for values in of_file.values()):
@@ -134,6 +133,6 @@ def order_in_file(atoms: Atoms, of_file: Labels) -> tuple[str, bool] | None:
     return (
         f"its atoms have {what}: {len(pairs):,} of {len(atoms):,} differ, the first is "
         f"{described(atoms[n])}, in the file {there}; positions are taken in the order of the "
-        "file: take the topology that it was written with",
+        "file: use the topology that it was written with",
         is_order,
     )

@@ -29,36 +29,39 @@ from paceline.transform.links import nearest_contacts
 def unwrap(atomgroup: Selected | None = None, *, together: Selected | None = None) -> Transform:
     """Make molecules whole along their bonds.
 
-    The first atom of a molecule stays where it is, and every other atom takes the image nearest to
+    The first atom of a molecule keeps its position. Every other atom moves to the image nearest to
     its bonded neighbour, in the order of `MDAnalysis.transformations.unwrap`. Only molecules with
-    an analysed atom are decoded.
+    an
+    analysed atom are decoded.
 
     Virtual sites have no bonds in TPR files, and would not move with their molecule. Therefore an
-    atom without bonds, to which the topology gives a mass of 0, counts as bonded to the first of
-    the heaviest atoms of its residue, if all other atoms of the residue belong to one molecule.
-    Guessed masses do not identify virtual sites.
+    atom without bonds, to which the topology assigns a mass of 0, is bonded to the first of the
+    heaviest atoms of its residue, if all other atoms of the residue belong to one molecule. Guessed
+    masses do not identify virtual sites.
 
     Parameters
     ----------
     atomgroup : AtomGroup or str, optional
-        Group or selection: molecules with an atom in it are made whole; by default all molecules.
+        Group or selection; molecules with an atom in it are made whole. By default all molecules.
     together : AtomGroup or str, optional
-        Group or selection: molecules with an atom in it are kept side by side, such as the chains
+        Group or selection; molecules with an atom in it are kept side by side, such as the chains
         of a complex. The closest atoms of two such molecules in the first frame of the trajectory
-        count as bonded, so that each complex is whole in each frame. "complexes" takes the
-        proteins, nucleic acids and ligands that are within 5 Å of each other in that frame, as
-        `--unwrap` and batteries do. A ligand has at least 5 heavy atoms, and is neither water, ion
-        nor lipid. By default each molecule is made whole by itself, and may be in another image
+        are treated as bonded, so that each complex is whole in each frame. "complexes" selects the
+        proteins, nucleic acids and ligands that are within 5 Å of each other in the first frame, as
+        `--unwrap` and batteries do. A ligand has at least 5 heavy atoms, and is not water, an ion
+        or a lipid. By default each molecule is made whole on its own, and may be in another image
         than its neighbours.
 
     Returns
     -------
     Transform
         For `paceline.run(…, transforms=[…])`. The run raises `UnsupportedError` if the topology has
-        no bonds, or no bonds for an analysed residue of several atoms. A warning names residues
-        whose atoms belong to several molecules. Further warnings at the end of the run count frames
-        in which chains that touch in the first frame are in different images, and bonds that are
-        longer than half the cell afterwards.
+        no bonds, or no bonds in an analysed residue of several atoms. A warning names residues
+        whose
+        atoms belong to several molecules. At the end of the run, warnings count two kinds of
+        frames:
+        those in which chains that touch in the first frame are in different images, and those with
+        bonds longer than half the cell.
 
     Examples
     --------
@@ -72,9 +75,9 @@ def unwrap(atomgroup: Selected | None = None, *, together: Selected | None = Non
 
 
 def unwrap_known(universe: System, indices: np.ndarray) -> Transform | None:
-    """Make the transformation that makes molecules of some atoms whole, if their bonds are known.
+    """Create the transformation that makes molecules of atoms whole, if their bonds are known.
 
-    Returns None if there are no bonds, or if the present frame has no cell.
+    Returns None if there are no bonds, or if the current frame has no cell.
     """
     bonds = known_bonds(universe)
     if not len(bonds) or not cell_of(universe.trajectory)[:, :6].any():
@@ -103,7 +106,7 @@ class _Unwrap(Transform):
         fragments = fragments_of(universe, bonds)
         members = molecules_with(universe, self.atomgroup, fragments, "unwrap")
         complexes = fragments
-        if self.together is not None:  # each molecule of a complex needs the others
+        if self.together is not None:  # each molecule of a complex needs the other molecules
             contacts = contacts_between(universe, bonds, self.together, self.atomgroup)
             complexes = fragments_of(universe, np.concatenate([bonds, contacts]))
         touched = with_any(members, complexes[members], wanted)
@@ -138,10 +141,10 @@ def contacts_between(
     *,
     tell: bool = False,
 ) -> np.ndarray:
-    """Find a contact of each molecule of `together` but the first of each complex: (n_pairs, 2).
+    """Find contacts that connect the molecules of each complex in `together`: (n_pairs, 2).
 
-    The molecules have an atom in `atomgroup`, too. With `tell`, warn of molecules that are not
-    near another one.
+    Only molecules with an atom in `atomgroup` are used. With `tell`, a warning reports molecules
+    that are not near another one.
     """
     fragments = fragments_of(universe, bonds)
     is_default = isinstance(together, str) and together == COMPLEXES
@@ -159,15 +162,15 @@ def contacts_between(
     found, alone = nearest_contacts(universe, members, fragments[members])
     if tell and len(alone):
         warn(
-            f"unwrap: {many(len(alone), 'molecule')} of together= have no other one within "
-            "half the cell in the first frame, and stay where they are; the first has atom "
+            f"unwrap: {many(len(alone), 'molecule')} of together= have no other molecule within "
+            "half the cell in the first frame, and keep their positions; the first has atom "
             f"{alone[0]}"
         )
     return found
 
 
 def _unbonded(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Find the residues of atoms with several atoms, all of which are in different fragments."""
+    """Find residues of several atoms in which all atoms belong to different fragments."""
     residue_of = universe.atoms.resindices
     concerned = np.isin(residue_of, residue_of[atoms])
     parts = np.unique(np.stack([residue_of[concerned], fragments[concerned]]), axis=1)
@@ -177,18 +180,18 @@ def _unbonded(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> np.
 
 
 def _check_residues(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> None:
-    """Raise or warn if bonds are missing in residues: their atoms are in several fragments."""
+    """Raise or warn if residues lack bonds, so that their atoms are in several fragments."""
     unbonded = _unbonded(universe, fragments, atoms)
     if len(unbonded):
         raise with_script_advice(
             UnsupportedError(
                 f"unwrap: the topology has no bonds for {_names(universe, unbonded)}; load a "
-                "topology that has them, or let them be guessed by distance: guess_bonds=True "
+                "topology that has them, or guess bonds by distance: guess_bonds=True "
                 "(--guess-bonds)"
             ),
             ", or name the molecules that have bonds: unwrap(atomgroup)",
         )
-    # Atoms that are not analysed, such as virtual sites, may be anywhere.
+    # Atoms that are not analysed, such as virtual sites, may be in any image.
     residue_of = universe.atoms.resindices
     parts = np.unique(np.stack([residue_of[atoms], fragments[atoms]]), axis=1)
     residues, n_parts = np.unique(parts[0], return_counts=True)
@@ -196,13 +199,13 @@ def _check_residues(universe: System, fragments: np.ndarray, atoms: np.ndarray) 
     if len(divided):
         warn(
             f"unwrap: the topology has no bonds between some atoms of "
-            f"{_names(universe, divided)}; these atoms may come to lie in different "
+            f"{_names(universe, divided)}; these atoms may be placed in different "
             f"images{advice_on_sites(universe)}"
         )
 
 
 def _names(universe: System, resindices: np.ndarray) -> str:
-    """Describe residues: their number, and the first of them by name."""
+    """Describe residues by their number and the first of their names."""
     names = [residue_name(residue) for residue in universe.residues[resindices[:3]]]
     more = ", …" if len(resindices) > 3 else ""
     return f"{many(len(resindices), 'residue')} ({', '.join(names)}{more})"

@@ -1,4 +1,4 @@
-"""Transformations in periodic cells: center a group, wrap atoms, undo their jumps."""
+"""Transformations in periodic cells: center a group, wrap atoms, undo jumps across the cell."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,26 +35,26 @@ def center(
     point: Sequence[float] | None = None,
     wrap: bool = False,
 ) -> Transform:
-    """Move the centre of a group to the middle of the cell, and all other atoms with it.
+    """Move the centre of a group to the middle of the cell, and all other atoms by the same vector.
 
     Equivalent of `MDAnalysis.transformations.center_in_box`. The group must be whole.
 
     Parameters
     ----------
     atomgroup : AtomGroup or str
-        The group, or its selection.
+        The group, or a selection of it.
     weights : {"mass"}, optional
-        Take the centre of mass; by default the centre of geometry.
+        Use the centre of mass; by default the centre of geometry.
     point : sequence of float, shape (3,), optional
         Position of the centre, Å, instead of the middle of the cell.
     wrap : bool
-        Take the centre of the atoms' images within the cell.
+        Use the centre of the atoms' images within the cell.
 
     Returns
     -------
     Transform
         For `paceline.run(…, transforms=[…])`. The run raises `TransformError` for a frame in which
-        a position of the group is not finite, or that lacks a cell when it needs one.
+        a position of the group is not finite, or which lacks a cell although one is needed.
 
     Raises
     ------
@@ -82,20 +82,21 @@ def wrap(
 ) -> Transform:
     """Move atoms, or whole compounds of atoms, back into the cell.
 
-    Equivalent of `MDAnalysis.transformations.wrap`: the centre of mass of a compound ends within
-    the cell. Only compounds with an analysed atom are decoded.
+    Equivalent of `MDAnalysis.transformations.wrap`: the centre of mass of each compound is moved
+    into the cell. Only compounds with an analysed atom are decoded.
 
     Parameters
     ----------
     atomgroup : AtomGroup or str, optional
-        The atoms, or their selection; by default all atoms. Atoms of a compound that are not in it
-        do not move, and do not count for its centre.
+        The atoms, or a selection of them; by default all atoms. Atoms outside the group do not
+        move,
+        and do not count for the centre of their compound.
     compound : {"atoms", "group", "residues", "segments", "molecules", "fragments"}
-        Compounds that stay together; "fragments" are sets of atoms connected by bonds, and their
-        virtual sites, as in `unwrap`.
+        Compounds that stay together; "fragments" are sets of bonded atoms with their virtual sites,
+        as in `unwrap`.
     together : AtomGroup or str, optional
-        Group or selection of which fragments that form a complex move together, or "complexes", as
-        in `unwrap`, which must have put them side by side.
+        Group or selection of fragments; fragments that form a complex move together. "complexes" is
+        allowed as in `unwrap`, which must have put the fragments side by side before.
 
     Returns
     -------
@@ -116,47 +117,48 @@ def wrap(
     """
     one_of("compound", compound, *_COMPOUNDS)
     if together is not None and compound != "fragments":
-        raise ValueError(f"together is for compound='fragments', not {compound!r}")
+        raise ValueError(f"together requires compound='fragments', not {compound!r}")
     return _Wrap(atomgroup, compound, together)
 
 
 def nojump(atomgroup: Selected | None = None, *, scheme: str = "lattice") -> Transform:
     """Undo jumps of atoms across the cell, caused by wrapping in the simulation.
 
-    Equivalent of `MDAnalysis.transformations.NoJump`: from each frame to the next, an atom takes
-    the image that is nearest, along each vector of the cell, to its last position, w + n·L with
-    whole numbers n that start at 0 in the first frame of the trajectory (Kulke & Vermaas 2022, J.
-    Chem. Theory Comput. 18, 6161, equation B6). Each frame up to the last analysed one is read for
-    any `step`, so that an atom moves by less than half a cell between two frames. Up to 32 threads
-    of one process pass the images from block to block, and read the file once. Other backends, runs
-    with a checkpoint, and frames chosen one by one need two passes, or one if memory holds the
-    decoded frames.
+    Equivalent of `MDAnalysis.transformations.NoJump`. From each frame to the next, an atom moves to
+    the image nearest to its last position along each cell vector: w + n·L, with whole numbers n
+    that
+    are 0 in the first frame of the trajectory (Kulke & Vermaas 2022, J. Chem. Theory Comput. 18,
+    6161, equation B6). For any `step`, each frame up to the last analysed one is read, because an
+    atom must move by less than half a cell between two frames. Up to 32 threads of one process pass
+    the images from block to block, and read the file once. Other backends, runs with a checkpoint,
+    and frames chosen one by one need two passes, or one pass if memory can store the decoded
+    frames.
 
-    If the cell varies, n·L also scales all earlier crossings with the present cell. This is correct
+    If the cell varies, n·L also scales all earlier crossings with the current cell. This is correct
     for distances between atoms, but not for diffusion (von Bülow, Bullerjahn & Hummer 2020, J.
-    Chem. Phys. 153, 021101). For diffusion, `scheme="tor"` moves molecules, which `unwrap` must
-    have made whole before: the center of mass of each molecule moves from frame to frame by the
-    shortest step, its atoms move with it, and the steps add up. Virtual sites move with their
-    molecule, as in `unwrap`. The relative positions of molecules are lost.
+    Chem. Phys. 153, 021101). For diffusion, `scheme="tor"` moves whole molecules, so `unwrap` must
+    come before it. The center of mass of each molecule moves from frame to frame by the shortest
+    step, the steps add up, and the atoms of the molecule move with its center. Virtual sites move
+    with their molecule, as in `unwrap`. The relative positions of molecules are lost.
 
     Parameters
     ----------
     atomgroup : AtomGroup or str, optional
-        The atoms, or their selection; by default all analysed atoms. With "tor", the molecules that
-        have an atom in it; all of their atoms are read.
+        The atoms, or a selection of them; by default all analysed atoms. With "tor", the molecules
+        that have an atom in the group; all atoms of these molecules are read.
     scheme : {"lattice", "tor"}
-        Cells by which atoms are moved: "lattice" uses the cell of the present frame, as
-        MDAnalysis's `NoJump`; "tor" uses the cell at the time of each crossing, and moves whole
-        molecules.
+        Cell by which atoms are moved: "lattice" uses the cell of the current frame, as MDAnalysis's
+        `NoJump`; "tor" uses the cell at the time of each crossing, and moves whole molecules.
 
     Returns
     -------
     Transform
         For `paceline.run(…, transforms=[…])`. The run raises `TransformError` for a frame without a
         cell, or with an atom more than 16,383 cells away. It raises `UnsupportedError` if frames
-        are not in order, images for a second pass take more than 2 GiB, or the topology lacks bonds
-        or masses that "tor" needs. A warning names frames that are left out by ``on_error="skip"``,
-        since an atom may move by more than half a cell meanwhile.
+        are not in order, if images for a second pass need more than 2 GiB, or if the topology lacks
+        bonds or masses for "tor". A warning names frames that ``on_error="skip"`` leaves out,
+        because
+        an atom may move by more than half a cell in the meantime.
 
     Raises
     ------
@@ -224,13 +226,13 @@ class _Wrap(Transform):
         masses = None
         if (sizes > 1).any():
             masses = masses_of(universe.atoms[members], "wrap")
-            # A virtual site alone is its own centre, whatever its mass.
+            # The centre of a lone virtual site is its position, although its mass is 0.
             masses[np.repeat(sizes, sizes) == 1] = 1.0
         columns = np.searchsorted(atoms, members)
         return CoreTransform("wrap", len(atoms), columns, sizes.astype(np.int64), masses)
 
     def _compounds(self, universe: System) -> tuple[np.ndarray, np.ndarray]:
-        """Find the atoms to be wrapped, and the compound of each."""
+        """Find the atoms to wrap, and the compound of each atom."""
         group = universe.atoms
         if self.atomgroup is not None:
             group = select(self.atomgroup, universe, "wrap").unique
@@ -302,13 +304,13 @@ class _NoJumpOfMolecules(Transform):
             first = universe.atoms[members[firsts[np.argmin(total > 0)]]]
             raise SelectionError(
                 f"nojump by tor: the molecule of {described(first)} has no mass, so no center; "
-                f"give the other molecules, by a selection{advice_on_sites(universe)}"
+                f"choose the other molecules by a selection{advice_on_sites(universe)}"
             )
         weights = masses / np.repeat(total, np.diff(firsts, append=len(members)))
         return CoreSteps(len(atoms), np.searchsorted(atoms, members), weights, firsts)
 
     def _members(self, universe: System) -> tuple[np.ndarray, np.ndarray]:
-        """Find the atoms of all followed molecules, and the molecule of every atom."""
+        """Find the atoms of all tracked molecules, and the molecule of every atom."""
         molecules = fragments_of(universe, molecular_bonds_of(universe, "nojump by tor"))
         return molecules_with(universe, self.atomgroup, molecules, "nojump"), molecules
 

@@ -1,8 +1,9 @@
-"""Bonds within standard residues, by the names of their atoms.
+"""Bonds within standard residues, found from atom names.
 
-Amino acids, nucleotides, caps and water are known by the names of the PDB, of CHARMM, Amber,
-GROMACS and OpenMM. Bonds of heavy atoms are those of the Chemical Component Dictionary of the PDB
-(Westbrook et al. 2015, doi:10.1093/bioinformatics/btu789); hydrogens follow from their names.
+Amino acids, nucleotides, caps and water are recognised by their names in the PDB, CHARMM, Amber,
+GROMACS and OpenMM. Bonds of heavy atoms are from the PDB's Chemical Component Dictionary (Westbrook
+et al. 2015, doi:10.1093/bioinformatics/btu789). Bonds of hydrogens follow from the hydrogens'
+names.
 """
 
 import re
@@ -11,8 +12,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-#: Chains of bonded heavy atoms. An atom that has another name elsewhere is listed by each name:
-#: a bond is there if both of its atoms are.
+#: Chains of bonded heavy atoms. An atom with several possible names is listed by each name; a bond
+#: exists if both of its atoms exist.
 _BACKBONE = "N-CA-C-O C-OXT C-OT C-OT1 C-OT2 C-OC1 C-OC2 C-O1 C-O2 CAY-CY-OY CY-N C-NT-CAT"
 _SIDE_CHAINS = {
     "ALA": "CA-CB",
@@ -56,7 +57,7 @@ _BASES = {
     "T": _PYRIMIDINE + "C4-O4 C5-C7 C5-C5M",
     "U": _PYRIMIDINE + "C4-O4",
 }
-#: Other names of residues: of protonation states, and of terminal residues in GROMACS.
+#: Other residue names: of protonation states, and of terminal residues in GROMACS.
 _ALIASES = {
     "ARG": "ARGN ARN",
     "ASP": "ASH ASPH ASPP",
@@ -72,27 +73,27 @@ _WATERS = (
     "HOH WAT SOL H2O DOD OH2 HHO OHH TIP TIP2 TIP3 TIP3P TIP4 TIP4P TIP5 TIP5P T3P T4P T5P TP3 TP4 "
     "TP5 SPC SPCE OPC OPC3"
 )
-#: Oxygens, hydrogens and virtual sites of water.
+#: Names of oxygens, hydrogens and virtual sites of water.
 _OXYGENS = {"O", "OW", "OH2"}
 _WATER_HYDROGEN = re.compile(r"(H|D)(W|H)?[12]?|[12]H(W)?")
 _SITE = re.compile(r"(M|MW|OM|EP|EPW|LP|LP[12]|MW[12]|EP[12]|IW)")
-#: Hydrogens of the terminal N of a chain, without their H.
+#: Names, without the H, of hydrogens at the terminal N of a chain.
 _OF_NITROGEN = {"", "N", "N1", "N2", "N3", "1", "2", "3", "T1", "T2", "T3", "T"}
 
 
 class Template(NamedTuple):
-    """Bonds of a residue, as places of its atoms, and what is not known by name."""
+    """Bonds of a residue, as indices of its atoms, and hydrogens whose bond is unknown."""
 
-    #: "protein", "nucleic", "water", or "" for a residue that is not known.
+    #: "protein", "nucleic", "water", or "" for an unknown residue.
     kind: str
-    #: Pairs of places of bonded atoms.
+    #: Pairs of indices of bonded atoms.
     bonds: list[tuple[int, int]]
-    #: Places of hydrogens whose names do not tell what they are bonded to.
+    #: Indices of hydrogens whose bonded atom does not follow from their names.
     hydrogens: list[int]
 
 
 def _named() -> dict[str, tuple[str, str, str]]:
-    """Collect kind, standard name and chains of heavy atoms by all names of residues."""
+    """Collect kind, standard name and heavy-atom chains for every residue name."""
     found = dict.fromkeys(_WATERS.split(), ("water", "HOH", ""))
     for name, chains in _CAPS.items():
         found[name] = "protein", name, chains
@@ -104,7 +105,7 @@ def _named() -> dict[str, tuple[str, str, str]]:
         found |= dict.fromkeys(others.split(), found[name])
     for name, one in list(found.items()):
         if one[0] == "protein" and one[1] in _SIDE_CHAINS:
-            # Amber's first and last residues of a chain.
+            # Amber's names for the first and last residue of a chain.
             found = {f"N{name}": one, f"C{name}": one} | found
         if one[0] == "nucleic" and len(name) == 1:
             of_ends = (f"{sugar}{name}{end}" for sugar in ("", "D", "R") for end in ("", *"35N"))
@@ -116,7 +117,7 @@ _NAMED = _named()
 
 
 def kind_of_residue(name: str) -> tuple[str, str]:
-    """Find what a residue is: "protein", "nucleic", "water" or "", and its standard name.
+    """Return the kind of a residue ("protein", "nucleic", "water" or "") and its standard name.
 
     Examples
     --------
@@ -128,7 +129,7 @@ def kind_of_residue(name: str) -> tuple[str, str]:
 
 @lru_cache(maxsize=4096)
 def template_of(residue: str, names: tuple[str, ...]) -> Template:
-    """Find the bonds of a residue whose atoms have these names, each once.
+    """Find the bonds of a residue from its atom names; the names must be distinct.
 
     Examples
     --------
@@ -169,7 +170,7 @@ def template_of(residue: str, names: tuple[str, ...]) -> Template:
 
 
 def _water(names: Sequence[str]) -> Template:
-    """Bond hydrogens and sites of one water to its oxygen."""
+    """Bond the hydrogens and virtual sites of a water molecule to its oxygen."""
     oxygens = [place for place, name in enumerate(names) if name in _OXYGENS]
     if len(oxygens) != 1:
         return Template("", [], [])
@@ -182,7 +183,7 @@ def _water(names: Sequence[str]) -> Template:
 
 
 def _key_of(name: str) -> str:
-    """Name of a hydrogen with digits that stand before it moved behind; empty for other atoms.
+    """Return a hydrogen's name with leading digits moved to the end; empty for other atoms.
 
     Examples
     --------
@@ -197,18 +198,18 @@ def _key_of(name: str) -> str:
 def _partner_in_protein(
     key: str, places: dict[str, int], heavy: set[str], standard: str
 ) -> str | None:
-    """Find what a hydrogen of an amino acid or cap is bonded to; `key` is its name without H."""
-    if key in places and key in heavy:  # as of HCA, or HN
+    """Find the atom bonded to a hydrogen of an amino acid or cap; `key` is its name without H."""
+    if key in places and key in heavy:  # such as HCA or HN
         return key
     if standard == "ACE":
         return next((one for one in ("CH3", "CA") if one in places), None)
-    if key.startswith("Y"):  # CHARMM's acetyl
+    if key.startswith("Y"):  # CHARMM's acetyl cap
         return "CAY" if "CAY" in places else None
     if standard == "NME" and key not in ("", "N", "N2"):
         return next((one for one in ("CH3", "C", "CA") if one in places), None)
-    if "NT" in places and key.startswith("T"):  # CHARMM's methylamide
+    if "NT" in places and key.startswith("T"):  # CHARMM's methylamide cap
         return None
-    if key == "T2" and "HT1" not in places:  # CHARMM's neutral end has it at OT2
+    if key == "T2" and "HT1" not in places:  # at OT2 in CHARMM's neutral C-terminus
         return None
     if standard == "FOR":
         return "C" if "C" in places else None
@@ -226,7 +227,7 @@ def _partner_in_protein(
 def _partner_in_nucleotide(
     key: str, places: dict[str, int], heavy: set[str], standard: str
 ) -> str | None:
-    """Find what a hydrogen of a nucleotide is bonded to; `key` is its name without H."""
+    """Find the atom bonded to a hydrogen of a nucleotide; `key` is its name without H."""
     key = key.replace('"', "''")
     if key in places and key in heavy:  # HO3', HOP2
         return key
@@ -238,7 +239,7 @@ def _partner_in_nucleotide(
         wanted = [f"O{digit}'"]
     elif "'" in key:
         digit = key.strip("'")[:1]
-        # CHARMM's RNA has H2' at the oxygen, and H2'' at the carbon.
+        # In CHARMM's RNA, H2' is bonded to the oxygen, and H2'' to the carbon.
         of_oxygen = key == "2'" and {"O2'", "H2''"} <= places.keys() and "HO2'" not in places
         wanted = [f"{'O' if of_oxygen else 'C'}{digit}'"]
     elif re.fullmatch("[1-9]", key):

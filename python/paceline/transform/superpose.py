@@ -39,31 +39,31 @@ def fit(
     plane: str | None = None,
     tol_mass: float = 0.1,
 ) -> Transform:
-    """Move all atoms as a rigid body, so that a group lies on its reference.
+    """Move all atoms as a rigid body, so that a group is superposed on its reference.
 
-    Equivalent of `MDAnalysis.transformations.fit_rot_trans`, or without rotation of
-    `fit_translation`. The rotation minimises the RMSD (QCP: Theobald 2005, Acta Cryst. A61, 478;
-    Liu, Agrafiotis & Theobald 2010, J. Comput. Chem. 31, 1561). The group must be whole.
+    Equivalent of `MDAnalysis.transformations.fit_rot_trans`, or of `fit_translation` without
+    rotation. The rotation minimises the RMSD (QCP: Theobald 2005, Acta Cryst. A61, 478; Liu,
+    Agrafiotis & Theobald 2010, J. Comput. Chem. 31, 1561). The group must be whole.
 
     Parameters
     ----------
     atomgroup : AtomGroup or str
-        The group, or its selection.
+        The group, or a selection of it.
     reference : AtomGroup or Universe, optional
-        Reference with the same number of atoms; if `atomgroup` is a selection, it is applied to the
-        reference, too. By default the same atoms in the first frame of the trajectory. Reference
-        positions from the analysed trajectory (the first frame, or the current frame of a given
-        reference) are changed by the transformations before this one. Positions of another Universe
-        are not transformed.
+        Reference with the same number of atoms. If `atomgroup` is a selection, it is applied to the
+        reference, too. By default, the reference is the same group in the first frame of the
+        trajectory. If the reference is in the analysed trajectory (its first frame, or the current
+        frame of the given atoms), the transformations before this one are applied to it. Positions
+        of another Universe are not transformed.
     weights : "mass" or array of float, shape (n_atoms,), optional
-        Weigh the atoms by mass, or by these numbers.
+        Weight the atoms by mass, or by these numbers.
     rotation : bool
-        If False, only the centre is moved onto the centre of the reference.
+        If False, only move the centre of the group onto the centre of the reference.
     plane : {"xy", "yz", "xz"}, optional
-        Move only in this plane, and rotate only about its normal, by the best rotation's angle
-        about that axis.
+        Move only in this plane, and rotate only about its normal. The angle is that of the best
+        rotation about this axis.
     tol_mass : float
-        Maximum difference in mass of corresponding atoms, u.
+        Maximum mass difference of corresponding atoms, u.
 
     Returns
     -------
@@ -139,7 +139,7 @@ class _Fit(Transform):
         return relative_weights(mobile, self.weights)
 
     def _groups(self, universe: System) -> tuple[Atoms, Atoms]:
-        """Select the atoms that move, and the reference atoms."""
+        """Select the mobile atoms and the reference atoms."""
         mobile = fixed = select(self.atomgroup, universe, "fit")
         if self.reference is not None:
             check_static(self.reference, "fit")
@@ -152,7 +152,7 @@ class _Fit(Transform):
             )
         if self.rotation and len(mobile) < 3:
             raise SelectionError(
-                f"fit: {len(mobile)} atoms have no orientation; take three or more, "
+                f"fit: {len(mobile)} atoms have no orientation; choose three or more, "
                 "or rotation=False"
             )
         check_masses(mobile, fixed, self.tol_mass, "fit")
