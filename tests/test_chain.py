@@ -588,10 +588,10 @@ def test_files_without_frames_are_passed_over(calpha, tmp_path):
     content = Path(names[1]).read_bytes()
     frame_bytes = open_file(names[1]).extents(np.array([0], dtype=np.uint64))[1][0]
     Path(names[1]).write_bytes(content[: -int(frame_bytes)])
-    with pytest.warns(PacelineWarning, match=r"run1\.dcd: it has no whole frame"):
+    with pytest.warns(PacelineWarning, match=r"run1\.dcd: it has no complete frame"):
         trajectory = Reader(names, dt=1)
     assert (len(trajectory), trajectory.filenames) == (4, [names[0], names[2]])
-    with pytest.raises(UnsupportedError, match=r"run1\.dcd: expected a whole frame"):
+    with pytest.raises(UnsupportedError, match=r"run1\.dcd: expected at least one complete frame"):
         Reader([names[1], names[1]])
 
 

@@ -408,8 +408,8 @@ def test_the_command_needs_no_topology_for_all_atoms(adk_in_water, tmp_path, cap
 @pytest.mark.parametrize(
     ("words", "name", "said"),
     [
-        (["--chunk", "0x5"], "out.h5md", "expected a chunk as frame, contiguous, auto or"),
-        (["--compress", "gzip:10"], "out.h5md", "expected a compression as none, gzip:1"),
+        (["--chunk", "0x5"], "out.h5md", "expected a chunk: frame, contiguous, auto or"),
+        (["--compress", "gzip:10"], "out.h5md", "expected a compression: none, gzip:1"),
         (["--compress", "zstd:20"], "out.h5md", "zstd:1 to zstd:19, lz4, or one of these"),
         (["--chunk", "contiguous", "--compress", "gzip:1"], "out.h5md", "cannot be compressed"),
         (["--chunk", "frame"], "out.xtc", "XTC has no --chunk to choose"),

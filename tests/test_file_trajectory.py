@@ -266,7 +266,7 @@ def test_files_that_are_none(adk, tmp_path):
     (tmp_path / "notes.txt").write_text("positions of atoms\n" * 100)
     with pytest.raises(UnsupportedError, match=r"notes\.txt"):
         paceline.open(tmp_path / "notes.txt")
-    with pytest.raises(UnsupportedError, match=r"group= .*is for HDF5"):
+    with pytest.raises(UnsupportedError, match=r"group= .*applies to HDF5"):
         paceline.open(adk.trajectory, group="all")
 
 

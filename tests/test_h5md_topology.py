@@ -124,7 +124,7 @@ class TestGromacs:
             file["h5md/modules/gromacs_topology"].attrs["version"] = [1, 0]
 
         message = self.refused(edit(path, change), UnsupportedError)
-        assert "expected a topology of version 0, found [1 0]; give a topology file" in message
+        assert "expected a topology of version 0, found [1 0]; use a topology file" in message
 
     def test_other_atoms_than_the_trajectory(self, tmp_path):
         path = self.write(tmp_path / "part.h5md")

@@ -280,7 +280,7 @@ def test_what_cannot_be_made_is_refused_at_once(tmp_path):
             paceline.H5MDWriter(tmp_path / "out.h5md", 10, **options)
 
     fails(UnsupportedError, "must know n_frames", chunk="contiguous")
-    fails(UnsupportedError, "contiguous space cannot be compressed", n_frames=3,
+    fails(UnsupportedError, "contiguous storage cannot be compressed", n_frames=3,
           chunk="contiguous", compress="gzip:1")  # fmt: skip
     fails(UnsupportedError, "expected a compression", compress="zip")
     fails(UnsupportedError, "expected a chunk", chunk="8")
@@ -439,7 +439,7 @@ def test_other_units_round_in_angstroms_and_are_read(moving, tmp_path):
         ("convert_units=False: .*lengthunit=", {"convert_units": False}),
         (r"chunks: expected frames, atoms and 3 .*found \(1, 10, 1\)", {"chunks": (1, 10, 1)}),
         ("chunks: expected .*found 'a'", {"chunks": "a"}),
-        ("a chunk cannot hold 11 atoms: there are 10", {"chunks": (1, 11, 3)}),
+        ("a chunk cannot contain 11 atoms: there are 10", {"chunks": (1, 11, 3)}),
         ("expected one of chunks= and chunk=", {"chunks": (1, 10, 3), "chunk": "auto"}),
         ("must know n_frames", {"chunks": False}),
         ("compression: expected .*found 'lzf' .*compress=", {"compression": "lzf"}),
@@ -454,8 +454,8 @@ def test_other_units_round_in_angstroms_and_are_read(moving, tmp_path):
         ("one of compression= and compress=", {"compression": "gzip", "compress": "gzip:1"}),
         ("at least one of positions", {"positions": False, "velocities": False, "forces": False}),
         ("lengthunit: unknown unit 'furlong'", {"lengthunit": "furlong"}),
-        ("timeunit: 'nm' is no unit of time", {"timeunit": "nm"}),
-        ("velocityunit: 'nm' is no unit of velocity", {"velocityunit": "nm"}),
+        ("timeunit: 'nm' is not a unit of time", {"timeunit": "nm"}),
+        ("velocityunit: 'nm' is not a unit of velocity", {"velocityunit": "nm"}),
         ("forceunit: ", {"forceunit": "kJ/mol"}),
         ("lengthunit: numbers of 32 bits cannot", {"lengthunit": "10+40 nm"}),
     ],

@@ -251,20 +251,20 @@ def test_a_cell_comes_back_as_it_was(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"chunk": "contiguous", "compress": "gzip:1"}, "contiguous space cannot be compressed"),
-        ({"chunk": "0x5"}, "expected a chunk as frame, contiguous, auto or FRAMESxATOMS"),
+        ({"chunk": "contiguous", "compress": "gzip:1"}, "contiguous storage cannot be compressed"),
+        ({"chunk": "0x5"}, "expected a chunk: frame, contiguous, auto or FRAMESxATOMS"),
         ({"chunk": "4x215"}, "cannot hold 215 atoms: there are 214"),
         ({"chunk": "9000000x214"}, "choose fewer frames"),
-        ({"compress": "gzip:10"}, "expected a compression as"),
-        ({"compress": "shuffle"}, "expected a compression as"),
+        ({"compress": "gzip:10"}, "expected a compression:"),
+        ({"compress": "shuffle"}, "expected a compression:"),
         ({"compress": "zstd"}, "zstd:1 to zstd:19, lz4, .* found 'zstd'"),
         ({"compress": "zstd:0"}, "found 'zstd:0'"),
         ({"compress": "zstd:20"}, "found 'zstd:20'"),
         ({"compress": "shuffle+lz4:1"}, "found 'shuffle\\+lz4:1'"),
         ({"compress": "blosc:5"}, "found 'blosc:5'"),
-        ({"chunk": "contiguous", "compress": "lz4"}, "contiguous space cannot be compressed"),
+        ({"chunk": "contiguous", "compress": "lz4"}, "contiguous storage cannot be compressed"),
         ({"for_": "speed"}, "expected for_ out of frames, atoms, both"),
-        ({"align": -1}, "expected bytes of a stripe"),
+        ({"align": -1}, "expected a stripe size"),
     ],
 )
 def test_what_cannot_be_is_refused_before_the_work(options, words, ca, tmp_path):

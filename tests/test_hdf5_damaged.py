@@ -304,7 +304,7 @@ class TestChunks:
             file[VALUE].resize(6, axis=0)
             file[VALUE].resize(N_FRAMES, axis=0)
             file[VALUE][10:] = positions()[10:]
-        words = "position/value: 4 of 12 frames .* never written, which are 0; .* is frame 6"
+        words = "position/value: 4 of 12 frames .* never written and are read as 0; .* is frame 6"
         with pytest.warns(PacelineWarning, match=words):
             reader = Reader(path)
         assert not reader[6].positions.any()
@@ -588,7 +588,7 @@ class TestSandbox:
     def test_a_call_that_takes_too_much_memory(self, tmp_path):
         path = write(tmp_path / "a.h5md")
         assert sandbox.run_in_sandbox(sandbox_calls.fill_memory, str(path), n_bytes=2**29) == 2**29
-        with pytest.raises(DamagedFileError, match=r"a\.h5md: .* more memory than its bytes"):
+        with pytest.raises(DamagedFileError, match=r"a\.h5md: .* more memory than its size"):
             sandbox.run_in_sandbox(sandbox_calls.fill_memory, str(path), n_bytes=2**32)
 
     def test_it_ends_after_a_minute_without_use(self, monkeypatch):
@@ -622,7 +622,7 @@ class TestSandbox:
         [
             (
                 sandbox_calls.answer_with_a_lambda,
-                "what was found cannot leave the process .* pickle",
+                "the result cannot be sent by the helper process .* pickle",
             ),
             (sandbox_calls.fail_in_two_words, r"the error Odd\('one', 'two'\) cannot leave"),
         ],

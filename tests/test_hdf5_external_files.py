@@ -116,9 +116,9 @@ def write(path, way, other):
 
 def test_none_is_opened_unasked(way, fifo, tmp_path, capsys):
     path = str(write(tmp_path / "a.h5md", way, fifo))
-    words = rf"a\.h5md: /{VALUE} is .*, which leads into (.*/)?pipe: .* external=True"
+    words = rf"a\.h5md: /{VALUE} is .*, which refers to (.*/)?pipe: .* external=True"
     if way is by_soft_link:
-        words = r"a\.h5md: /elsewhere is an external link to /, which leads into pipe"
+        words = r"a\.h5md: /elsewhere is an external link to /, which refers to pipe"
     with pytest.raises(UnsupportedError, match=words):
         Reader(path)
     with pytest.raises(UnsupportedError, match=words):
@@ -134,7 +134,7 @@ def test_none_is_opened_unasked(way, fifo, tmp_path, capsys):
 def test_a_regular_file_is_not_opened_either(way, other, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = write(tmp_path / "a.h5md", way, other)
-    with pytest.raises(UnsupportedError, match=r"which leads into (.*/)?other"):
+    with pytest.raises(UnsupportedError, match=r"which refers to (.*/)?other"):
         Reader(path)
 
 
@@ -150,7 +150,7 @@ def test_what_is_asked_for_is_read(way, other, tmp_path, monkeypatch):
 def test_what_is_asked_for_and_is_no_regular_file(way, fifo, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = write(tmp_path / "a.h5md", way, fifo)
-    with pytest.raises(UnsupportedError, match="pipe is no regular file"):
+    with pytest.raises(UnsupportedError, match="pipe is not a regular file"):
         Reader(path, external=True)
 
 

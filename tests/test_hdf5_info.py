@@ -38,7 +38,7 @@ def test_what_a_file_holds_and_who_reads_it(tmp_path):
         "every 20th atom",
         "everything",
     ]
-    assert facts["repacking"] == "does not pay: there is little to be read"
+    assert facts["repacking"] == "does not pay: few bytes are read"
 
 
 def test_filters_that_only_we_bring_are_named(tmp_path):

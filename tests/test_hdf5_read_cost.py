@@ -152,7 +152,7 @@ def test_long_runs_of_floats_are_read_without_what_is_between():
                 Dataset("v", np.dtype("f4"), (5, 9, 3), (1, 9, 3), h5py_fallback="its filter zfp")
             ),
             "one frame a chunk (108 bytes)",
-            "pays: paceline repack writes what workers read without HDF5's library",
+            "pays: paceline repack writes a file that workers read without HDF5's library",
         ),
     ],
 )
@@ -168,9 +168,9 @@ def test_compressed_frames_are_dear_to_few_atoms():
     by_frames, first, spread, everything = read_costs(element, 5000)
     assert by_frames.ratio == everything.ratio == pytest.approx(2 / 3)
     assert first.ratio == spread.ratio == pytest.approx(20 * 2 / 3)
-    assert advice(read_costs(element, 5000)) == "does not pay: there is little to be read"
+    assert advice(read_costs(element, 5000)) == "does not pay: few bytes are read"
     element.dataset.table.sizes[:] = 40_000_000
-    assert advice(read_costs(element, 5000)).startswith("pays where few atoms are read")
+    assert advice(read_costs(element, 5000)).startswith("pays if few atoms are read")
 
 
 def test_of_deflate_alone_the_beginning_is_enough():

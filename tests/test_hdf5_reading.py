@@ -646,8 +646,8 @@ def test_a_file_that_is_something_else_or_not_there(tmp_path):
 @pytest.mark.parametrize(
     ("driver", "said"),
     [
-        ("mpio", 'driver="mpio" is not used, for this h5py was built without MPI'),
-        ("core", 'driver="core" is not used, for it changes no number'),
+        ("mpio", 'driver="mpio" is not used, because this h5py was built without MPI'),
+        ("core", 'driver="core" is not used, because it changes no number'),
         ("stdio", 'driver="stdio" is not used'),
         ("sec2", None),
     ],
@@ -729,7 +729,7 @@ def test_filters_of_others(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert float(done.stdout) == pytest.approx(wanted)
     assert "UnsupportedError" in done.stderr
-    assert "bitshuffle (32008), which HDF5 does not know here: pip install hdf5" in done.stderr
+    assert "bitshuffle (32008), which HDF5 lacks here: pip install hdf5" in done.stderr
 
 
 def test_steps_and_times_in_a_filter_that_hdf5_lacks(tmp_path, monkeypatch):

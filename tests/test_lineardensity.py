@@ -287,7 +287,7 @@ def test_without_charges_there_are_densities_of_mass():
 
 def test_unknown_masses_are_refused():
     universe = paceline.Universe(Martini_membrane_gro)
-    with pytest.raises(UnsupportedError, match="LinearDensity needs masses, and those of this"):
+    with pytest.raises(UnsupportedError, match="LinearDensity needs masses, but those of this"):
         LinearDensity(universe.select_atoms("resname DPPC"), binsize=5)
 
 

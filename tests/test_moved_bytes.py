@@ -346,7 +346,7 @@ def test_appended_to_fixed_space(tmp_path, n):
     content = path.read_bytes()
     path.write_bytes(content + b"\0" * n)
     told, _ = read_frames(path)
-    assert f"{len(content) + n} bytes, where there should be {len(content)}" in told[0]
+    assert f"{len(content) + n} bytes, expected {len(content)}" in told[0]
     assert told[0].split(": ", 1)[1].startswith("the size of the file contradicts its header")
 
 
@@ -394,7 +394,7 @@ def test_impossible_times_and_cells_of_hdf5(tmp_path, kind):
         if kind == "NETCDF4":
             file["cell_lengths"][4] = 1e30
     told, frames = read_frames(path)
-    assert "2 of 40 frames have no possible time, first frame 7" in told[0]
+    assert "2 of 40 frames have an impossible time, first frame 7" in told[0]
     assert np.isnan([frame[0] for frame in frames]).nonzero()[0].tolist() == [7, 9]
     if kind == "NETCDF4":
         assert "1 of 40 cells are impossible, first that of frame 4" in told[1]

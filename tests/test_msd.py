@@ -129,7 +129,7 @@ def test_unknown_masses_are_refused():
     from MDAnalysisTests.datafiles import Martini_membrane_gro
 
     universe = paceline.Universe(Martini_membrane_gro)
-    with pytest.raises(UnsupportedError, match=r"compound='residues' needs masses, and those of"):
+    with pytest.raises(UnsupportedError, match=r"compound='residues' needs masses, but those of"):
         EinsteinMSD(universe, "resname DPPC", compound="residues").run()
 
 

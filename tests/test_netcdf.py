@@ -240,7 +240,7 @@ def test_every_cut_of_the_header_is_an_error(tmp_path):
 
 def test_an_empty_trajectory_is_refused(tmp_path):
     path = write_scipy(tmp_path / "a.nc", values(0))
-    with pytest.raises(UnsupportedError, match="expected a whole frame at least, found none"):
+    with pytest.raises(UnsupportedError, match="expected at least one complete frame, found none"):
         opened(path)
 
 

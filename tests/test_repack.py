@@ -271,7 +271,7 @@ def test_what_cannot_be_repacked_is_named(tmp_path):
         assert os.listdir(tmp_path) == ["md.h5md"]
 
     make(path)
-    fails(UnsupportedError, "a chunk cannot hold 99 atoms", chunk="4x99")
+    fails(UnsupportedError, "a chunk cannot contain 99 atoms", chunk="4x99")
     fails(UnwritableError, "at most 1 Å such as 0.001, found 1000; .* of XTC", precision=1000)
     with h5py.File(path, "a") as file:
         file[POSITION][7, 3, 1] = np.nan
@@ -281,7 +281,7 @@ def test_what_cannot_be_repacked_is_named(tmp_path):
     fails(UnsupportedError, "has no unit", precision=0.001)
     with h5py.File(path, "w") as file:
         file["numbers"] = np.arange(4)
-    fails(UnsupportedError, f"no H5MD file with positions.*: paceline convert {path} new.h5md")
+    fails(UnsupportedError, f"not an H5MD file with positions.*: paceline convert {path} new.h5md")
     path.write_bytes(b"something else")
     fails(UnsupportedError, "not an HDF5 file")
 

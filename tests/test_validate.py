@@ -398,7 +398,7 @@ def test_a_file_that_cannot_be_read_has_a_verdict(tmp_path):
         (tmp_path / "missing.xtc", "No such file or directory"),
         (tmp_path, "expected a regular file, found a directory"),
         (junk, "expected XTC"),
-        (empty, "no group of particles holds position"),
+        (empty, "no group of particles contains position"),
     ):
         verdict = paceline.validate(path)
         assert (verdict.n_frames, verdict.size) == (0, 0)

@@ -137,7 +137,7 @@ for words, path, given in (
     ("DCD holds positions, no velocities", DCD, good),
     ("expected a cell: one", DCD, bare | {"box": None}),
     ("first vector along x", DCD, bare | {"box": turned}),
-    ("steps rise from frame to frame", H5MD, forces | {"step": 20}),
+    ("steps increase from frame to frame", H5MD, forces | {"step": 20}),
     ("expected a time that float32 holds", NETCDF, forces | {"time": 1e300}),
 ):
     refused(words, path, given, follows=False)

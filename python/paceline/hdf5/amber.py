@@ -1,10 +1,11 @@
 """Amber's conventions in NetCDF-4 files, whose container is HDF5.
 
-The variables are those of NetCDF-3, each a dataset of the root group. Each dimension is also a
-dataset, of the dimension's length. cpptraj can store integers: `compressedpos` instead of
-`coordinates`, `compressedvel` and `compressedfrc`. The integers are multiplied by a power of ten:
-the attribute `icompressfac`, or in the first version a factor with the exponent in the variable
-`compressedpow`.
+The variables are those of NetCDF-3; each variable is a dataset of the root group. Each dimension is
+also a dataset, whose length is that of the dimension. cpptraj can store integers instead of floats:
+`compressedpos` instead of `coordinates`, `compressedvel` and `compressedfrc`. The integers are
+divided by a number, which is the attribute `icompressfac` or, in cpptraj's first version, a power
+of
+ten with the exponent in the variable `compressedpow`.
 """
 
 import math
@@ -28,7 +29,7 @@ class AmberVariable:
 
     #: Name of the variable of floats.
     name: str
-    #: Amber's unit, also of a variable without the attribute `units`.
+    #: Amber's unit, assumed if the variable has no attribute `units`.
     unit: str
     #: Name of cpptraj's variable of integers.
     compressed: str = ""
@@ -43,7 +44,7 @@ TIME = AmberVariable("time", "picosecond")
 LENGTHS = AmberVariable("cell_lengths", "angstrom")
 ANGLES = AmberVariable("cell_angles", "degree")
 
-#: Variable with the exponent in cpptraj's first version, and its maximum for 32 bits.
+#: Variable that contains the exponent in cpptraj's first version, and its maximum for 32 bits.
 _POWER, _LARGEST_POWER = "compressedpow", 9
 
 
@@ -57,12 +58,12 @@ def is_netcdf4(attributes: Mapping[str, object]) -> bool:
 
 
 def read_chunk_index(file: File) -> ChunkIndex:
-    """Index a NetCDF-4 file; its values become those of the NetCDF-3 reader."""
+    """Index a NetCDF-4 file so that its values equal those of the NetCDF-3 reader."""
     return _Reading(file).chunk_index()
 
 
 class _Reading:
-    """Reader of one file that follows the conventions."""
+    """Reader of one file in Amber's convention."""
 
     def __init__(self, file: File):
         self.file = file
@@ -86,7 +87,7 @@ class _Reading:
             )
         n_frames = 1 if self.is_restart else max(array.shape[0] for array in arrays.values())
         if n_frames == 0:
-            raise self._unsupported("expected a whole frame at least, found none")
+            raise self._unsupported("expected at least one complete frame, found none")
         times, time_doubt = self._times(n_frames)
         return ChunkIndex(
             format="NetCDF-4",
@@ -102,19 +103,19 @@ class _Reading:
         )
 
     def _times(self, n_frames: int) -> tuple[np.ndarray, str | None]:
-        """Read times, ps, or number the frames, with the reason."""
-        why = "the file holds no times"
+        """Read times, ps, or frame numbers if times are missing, with the reason."""
+        why = "the file contains no times"
         try:
             times = self._values(TIME, n_frames, ())
             if times is not None:
                 return times, None
         except UnsupportedError as error:
             self._leave_out(TIME, error)
-            why = "those of the file cannot be read"
+            why = "the times of the file cannot be read"
         return np.arange(n_frames, dtype=np.float64), f"{why}; its {COUNTED}"
 
     def _arrays(self) -> dict[str, Array]:
-        """Find the variables of atoms, except unreadable ones if others are readable."""
+        """Find the variables of atoms; unreadable ones are left out if others are readable."""
         found: dict[str, Array] = {}
         for field, variable in FIELDS.items():
             try:
@@ -129,7 +130,7 @@ class _Reading:
         return found
 
     def _leave_out(self, variable: AmberVariable, error: UnsupportedError) -> None:
-        """Note a variable that cannot be read, and the reason."""
+        """Record a variable that cannot be read, with the reason."""
         why = str(error).removeprefix(f"{self.file.path}: ")
         self._notes.append(f'"{variable.name}" cannot be read, and is left out: {why}')
 
@@ -155,7 +156,7 @@ class _Reading:
         """Find a variable; raise an error if its shape is not supported."""
         for name in filter(None, (variable.name, variable.compressed)):
             array = self.root.array(name)
-            # A variable is as long as its written part.
+            # The shape of a variable includes only the frames that were written.
             if array is not None and (self.is_restart or array.shape[:1] != (0,)):
                 break
         else:
@@ -165,7 +166,7 @@ class _Reading:
         return array
 
     def _factor(self, variable: AmberVariable, array: Array) -> float:
-        """Factor that converts the values of a variable to paceline's unit."""
+        """Return the factor that converts the values of a variable to paceline's unit."""
         stated = array.attrs.get("units", variable.unit)
         factor = _core.amber_factor(str(stated).rstrip("\0 "), variable.unit)
         if factor is None:
@@ -176,7 +177,7 @@ class _Reading:
 
     def _check_shape(self, array: Array, inner: tuple[int, ...]) -> None:
         if self.is_restart:
-            # In a restart file the time may have its own dimension.
+            # In a restart file, the time may have a dimension of length 1.
             fits = array.shape == inner or (inner == () and array.shape == (1,))
         else:
             fits = array.shape[1:] == inner and len(array.shape) > 0
@@ -203,7 +204,7 @@ class _Reading:
         )
 
     def _coding(self, variable: AmberVariable, array: Array) -> tuple[float, float, float]:
-        """Find the factor, the scale and the divisor of a variable's values."""
+        """Return the factor, scale and divisor for a variable's values."""
         divisor = 1.0
         if array.name[1:] == variable.compressed:
             self._check_kind(array, "iu", "integers")
@@ -219,7 +220,7 @@ class _Reading:
             )
 
     def _scale(self, array: Array) -> np.floating:
-        """Read the attribute `scale_factor`; 1 if MDAnalysis reads it as 1."""
+        """Return the attribute `scale_factor`; 1 where MDAnalysis uses 1."""
         number = _one_number(array.attrs.get("scale_factor", np.float32(1)))
         if number is None:
             raise self._unsupported(
@@ -229,7 +230,7 @@ class _Reading:
         return np.float32(1) if math.isclose(number, 1) else number
 
     def _divisor(self, array: Array) -> float:
-        """Read the number by which integers are divided."""
+        """Return the number by which stored integers are divided."""
         factor = array.attrs.get("icompressfac")
         if factor is None and (power := self.root.array(_POWER)) is not None:
             exponent = _one_number(power.read(), kinds="iu")
@@ -239,12 +240,12 @@ class _Reading:
         if number is None or number <= 0:
             raise self._unsupported(
                 f'expected "{array.name[1:]}" to have one positive number as icompressfac, '
-                f"by which its integers are divided, found {'none' if number is None else number}"
+                f"the divisor of its integers, found {'none' if number is None else number}"
             )
         return float(number)
 
     def _values(self, variable: AmberVariable, n_frames: int, shape: tuple) -> np.ndarray | None:
-        """Read a variable of all frames in paceline's unit; None if the file has none."""
+        """Read a variable of all frames, in paceline's unit; None if the file lacks it."""
         array = self._variable(variable)
         if array is None:
             return None
@@ -253,7 +254,7 @@ class _Reading:
             raise damaged(
                 self.file.path, array.name, f"{n_frames} rows, one a frame", str(array.shape[0])
             )
-        # As in NumPy, a float times a float remains a float.
+        # As in NumPy, a product of floats keeps their dtype.
         values = np.asarray(array.read()).reshape(n_frames, *shape) * self._scale(array)
         factor = self._factor(variable, array)
         if variable is TIME:
@@ -270,7 +271,7 @@ class _Reading:
             )
         if lengths is None or angles is None:
             return np.zeros((1, 6), dtype=np.float32)
-        # Angles without lengths do not define a cell.
+        # Without lengths, angles do not define a cell.
         angles[(lengths == 0).all(axis=1)] = 0
         return np.hstack([lengths, angles])
 
@@ -286,7 +287,7 @@ class _Reading:
 
 
 def _one_number(value: object, kinds: str = "f") -> Any:
-    """Convert a value to one finite NumPy number of these kinds; None if it is not one."""
+    """Return a value as a finite NumPy number of one of these kinds, or None."""
     numbers = np.asarray(value)
     if numbers.size != 1 or numbers.dtype.kind not in kinds or not np.isfinite(numbers).all():
         return None

@@ -1,6 +1,6 @@
 """Index of an HDF5 trajectory, and reader of its chunks in the compiled module.
 
-The index is plain data: frames, datasets and offsets of chunks. Workers load it without h5py.
+The index is plain data: frames, datasets and chunk offsets. Workers load it without h5py.
 """
 
 import math
@@ -14,16 +14,16 @@ from paceline import _core
 from paceline.block import CELL_WIDTH, FIELDS, FrameBuffer, field_bits, vectors_of
 from paceline.contract.source import Extents, FileReadStats
 
-#: HDF5's registered numbers of the filters that the compiled module decodes, and of szip.
+#: Numbers, registered with HDF5, of szip and of the filters that the compiled module decodes.
 DEFLATE, SHUFFLE, FLETCHER32, LZF, LZ4, ZSTD = 1, 2, 3, 32000, 32004, 32015
 SZIP = 4
-#: Names of these filters, and of other filters that are registered with HDF5.
+#: Names of registered filters, including filters that the compiled module does not decode.
 FILTER_NAMES = {
     **{DEFLATE: "gzip", SHUFFLE: "shuffle", FLETCHER32: "fletcher32", LZF: "lzf"},
     **{LZ4: "lz4", ZSTD: "zstd", SZIP: "szip", 307: "bzip2", 32001: "blosc", 32008: "bitshuffle"},
     **{32013: "zfp", 32017: "sz", 32024: "sz3", 32026: "blosc2"},
 }
-#: Row of a frame for which an element has no value.
+#: Row that marks a frame without a value of an element.
 ABSENT = -1
 #: End of the warning about a file without times.
 COUNTED = "frames count as 1 ps apart"
@@ -33,15 +33,15 @@ COUNTED = "frames count as 1 ps apart"
 class Filter:
     """One stage of a chunk's filter pipeline."""
 
-    #: HDF5's registered number.
+    #: Number registered with HDF5.
     number: int
-    #: Name in the file; it may be empty.
+    #: Name in the file, possibly empty.
     name: str
     values: tuple[int, ...] = ()
 
     @property
     def words(self) -> str:
-        """Name and number as text.
+        """Name and number of the filter as a text.
 
         >>> Filter(32001, "").words
         'blosc (32001)'
@@ -53,16 +53,16 @@ class Filter:
 def may_hide_damage(filters: Sequence[Filter]) -> bool:
     """True if HDF5 may read a damaged chunk without an error, as with hdf5plugin's Zstandard.
 
-    The values are then those that were in memory before.
+    In that case the values are arbitrary: they were in memory before.
     """
     return any(stage.number == ZSTD for stage in filters)
 
 
 @dataclass(frozen=True)
 class ChunkTable:
-    """Offset and size of each chunk of a dataset, in C order over the grid of chunks."""
+    """Offset and size of each chunk of a dataset, in C order over the chunk grid."""
 
-    #: Offsets, bytes, uint64, (n_chunks,); a chunk that was never written has size 0.
+    #: Byte offsets, uint64, (n_chunks,). A chunk that was never written has size 0.
     offsets: np.ndarray
     sizes: np.ndarray
     #: Filter masks, uint32, (n_chunks,). Bit k: filter k of the pipeline was skipped.
@@ -71,28 +71,29 @@ class ChunkTable:
 
 @dataclass(frozen=True)
 class Dataset:
-    """One dataset of numbers, and the layout of its bytes."""
+    """Dataset of numbers, with the layout of its bytes in the file."""
 
     name: str
-    #: Type with the byte order of the file.
+    #: Dtype with the byte order of the file.
     dtype: np.dtype
-    #: (rows, atoms, components), (rows, components × atoms) or (rows, atoms). A dataset that is
-    #: valid for all frames has one row.
+    #: (rows, atoms, components), (rows, components × atoms) or (rows, atoms). A dataset that
+    #: applies to
+    #: all frames has one row.
     shape: tuple[int, ...]
     #: Shape of a chunk, with as many axes as `shape`; None for a contiguous dataset.
     chunk: tuple[int, ...] | None = None
     filters: Sequence[Filter] = ()
-    #: Offset of a contiguous dataset.
+    #: Byte offset of a contiguous dataset.
     offset: int = 0
     table: ChunkTable | None = None
-    #: Fill value of chunks that were never written, encoded as in the file.
+    #: Fill value of chunks that were never written, as bytes of the file.
     fill: bytes = b""
     #: Reason why only the HDF5 library can read the dataset; empty if the compiled module can.
     h5py_fallback: str = ""
 
     @property
     def chunk_bytes(self) -> int:
-        """Size of the decoded values of a chunk, or of a contiguous dataset, bytes."""
+        """Decoded size of a chunk, or of a contiguous dataset, bytes."""
         return math.prod(self.chunk or self.shape) * self.dtype.itemsize
 
     @property
@@ -103,33 +104,34 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Element:
-    """Dataset as an element of the trajectory's frames.
+    """Dataset as an element of the frames, such as positions.
 
     A value in paceline's units is float32(number / divisor * scale) × factor.
     """
 
     dataset: Dataset
-    #: Row of each frame, int64, (n_frames,), `ABSENT` for a frame without a value; None if frame k
-    #: is row k.
+    #: Row of each frame, int64, (n_frames,), `ABSENT` for a frame without a value. None if the row
+    #: of
+    #: each frame equals its number.
     rows: np.ndarray | None = None
     factor: float = 1.0
     divisor: float = 1.0
     scale: float = 1.0
 
     def rows_of(self, frames: np.ndarray) -> np.ndarray:
-        """Return the row of each frame: int64, `ABSENT` for a frame without a value."""
+        """Return the row of each frame, int64; `ABSENT` for a frame without a value."""
         return np.asarray(frames if self.rows is None else self.rows[frames], dtype=np.int64)
 
     def frames_per_chunk(self, n_frames: int) -> int:
-        """Approximate number of frames that one read of a chunk serves."""
+        """Approximate number of frames that one read of a chunk provides."""
         chunk, n_rows = self.dataset.chunk, self.dataset.shape[0]
-        # Each unfiltered frame can be read alone.
+        # Without filters, each frame can be read on its own.
         if chunk is None or n_rows <= 1 or not self.dataset.filters:
             return 1
         return max(1, round(min(chunk[0], n_rows) * n_frames / n_rows))
 
     def without_frames(self) -> "Element":
-        """Return the element without its rows of frames and its chunk table."""
+        """Copy the element without its rows of frames and its chunk table."""
         return replace(self, rows=None, dataset=replace(self.dataset, table=None))
 
 
@@ -137,15 +139,15 @@ class Element:
 class ChunkExtents:
     """Extents of rows that are stored together."""
 
-    #: uint64, (n_chunks along the first axis, chunks side by side).
+    #: Byte offsets, uint64, (n_chunks along the first axis, n_chunks in each row of chunks).
     offsets: np.ndarray
     sizes: np.ndarray
-    #: Number of rows of one chunk.
+    #: Number of rows in one chunk.
     n_rows: int
 
     @classmethod
     def of(cls, dataset: Dataset) -> "ChunkExtents":
-        """Compute the extents; all are 0 if only the HDF5 library knows them."""
+        """Compute the extents; all are 0 if only the HDF5 library can locate the chunks."""
         n_rows = dataset.shape[0]
         if dataset.chunk is None and not dataset.h5py_fallback:
             of_row = dataset.chunk_row_bytes
@@ -165,19 +167,20 @@ class ChunkExtents:
 class IndexSlice:
     """Part of an element's chunk table that some frames need."""
 
-    #: Row of each frame, int64, (n_frames,): `ABSENT` for a frame without a value.
+    #: Row of each frame, int64, (n_frames,); `ABSENT` for a frame without a value.
     rows: np.ndarray
-    #: Numbers, along the first axis, of the chunks that contain any of the rows, uint64, distinct
-    #: and increasing. Empty for a contiguous dataset.
+    #: Increasing distinct numbers, along the first axis, of the chunks that contain these rows,
+    #: uint64.
+    #: Empty for a contiguous dataset.
     chunk_numbers: np.ndarray
-    #: uint64 and uint32, (n_numbers × chunks side by side,), in C order, as in `ChunkTable`.
+    #: uint64 and uint32, (n_numbers × chunks in each row,), in C order, as in `ChunkTable`.
     offsets: np.ndarray
     sizes: np.ndarray
     masks: np.ndarray
 
 
 def slice_of(element: Element, frames: np.ndarray) -> IndexSlice:
-    """Extract the part of an element's chunk table that some frames, in any order, need.
+    """Extract the part of an element's chunk table that some frames need, in any order.
 
     >>> sizes = np.full(4, 24, dtype=np.uint64)
     >>> table = ChunkTable(np.arange(4, dtype=np.uint64) * 24, sizes, np.zeros(4, dtype=np.uint32))
@@ -205,8 +208,8 @@ class Cells(NamedTuple):
     """Cells of all frames: each array has one row per frame, or one row for all frames.
 
     `dimensions` are float32, (n_frames, 6), Å and degrees, zeros without a cell. `vectors` are
-    float64, (n_frames, 3, 3), Å; they are given if lengths and angles do not determine the
-    orientation.
+    float64, (n_frames, 3, 3), Å; they exist only if lengths and angles do not determine the
+    orientation of the cell.
     """
 
     dimensions: np.ndarray
@@ -216,11 +219,11 @@ class Cells(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BlockIndex:
-    """Part of the index that the frames of one block need."""
+    """Part of the index that one block of frames needs."""
 
     #: Slices of positions, velocities and forces.
     elements: tuple[IndexSlice | None, ...]
-    #: Slice of particle ids, if the order of atoms is not fixed.
+    #: Slice of the particle ids, if the order of atoms may change.
     ids: IndexSlice | None
     #: Cells of these frames, or one cell for all frames.
     cells: Cells
@@ -244,13 +247,13 @@ class BlockIndex:
 
 @dataclass(frozen=True)
 class ChunkIndex:
-    """All facts about an HDF5 trajectory that are known before positions are read."""
+    """All facts about an HDF5 trajectory, except positions, velocities and forces."""
 
     #: "H5MD", "NetCDF-4", "MDTraj HDF5" or "HDF5".
     format: str
     n_frames: int
     n_atoms: int
-    #: Elements "positions", "velocities", "forces", as far as the file has them.
+    #: Elements of the file among "positions", "velocities" and "forces".
     elements: Mapping[str, Element]
     #: Times, ps, float64, (n_frames,); frame numbers if the file has no times.
     times: np.ndarray
@@ -259,14 +262,14 @@ class ChunkIndex:
     cells: Cells
     #: λ of a free-energy calculation, float32, (n_frames,); None if the file has none.
     lambdas: np.ndarray | None = None
-    #: Particle ids of each frame, if the order of atoms is not fixed.
+    #: Particle ids of each frame, if the order of atoms may change.
     ids: Element | None = None
-    #: Id of each of paceline's atoms, if there are `ids`: int64, (n_atoms,), increasing.
+    #: Ids of paceline's atoms, if there are `ids`: int64, (n_atoms,), increasing.
     id_order: np.ndarray | None = None
-    #: Facts for `paceline info`, in the order of the output.
+    #: Facts for `paceline info`, in output order.
     facts: Mapping[str, object] = field(default_factory=dict)
     notes: Sequence[str] = ()
-    #: Reason why times are not known, and frames are counted; None if times are known.
+    #: Reason why times are unknown and frames are counted instead; None if times are known.
     time_doubt: str | None = None
 
     def of_block(self, frames: np.ndarray) -> BlockIndex:
@@ -281,7 +284,7 @@ class ChunkIndex:
         )
 
     def _cells_in(self, frames: np.ndarray) -> Cells:
-        """Return the cells of some frames, or the one cell of all frames."""
+        """Return the cells of some frames, or the one cell that applies to all frames."""
         dimensions, vectors, periodic = self.cells
         shared = len(dimensions) != self.n_frames
         if vectors is not None and len(vectors) == self.n_frames:
@@ -297,7 +300,7 @@ def _rows_of(cells: Cells) -> np.ndarray:
         rows = np.broadcast_to(rows, (max(len(rows), len(vectors)), CELL_WIDTH)).copy()
         has_cell = rows[:, :3].any(axis=1)
         given = _core.cells_of_vectors(np.ascontiguousarray(vectors), cells.periodic)
-        # Keep the lengths and angles that were read: they equal MDAnalysis's.
+        # Keep the stored lengths and angles, which equal those of MDAnalysis.
         rows[has_cell, 6:] = np.broadcast_to(given, rows.shape)[has_cell, 6:]
     return rows
 
@@ -308,7 +311,7 @@ def _slice(element: Element | None, frames: np.ndarray) -> IndexSlice | None:
 
 @dataclass(frozen=True)
 class FileDatasets:
-    """Datasets of one file as a worker needs them, for any frames."""
+    """Datasets of one file, with all that a worker needs to read any frame."""
 
     path: str
     #: Fingerprint of the indexed file, and digests of its samples.
@@ -322,11 +325,11 @@ class FileDatasets:
     driver: str | None = None
     #: True if links and datasets that refer to other files are followed.
     external: bool = False
-    #: mpi4py's communicator of the ranks that make each reading call collectively.
+    #: mpi4py communicator whose ranks make each read call collectively; None without one.
     comm: Any = None
 
     def selected(self, fields: int) -> tuple[Element | None, ...]:
-        """Elements whose bit is set in `fields`; None for other and for missing elements."""
+        """Return elements whose bit is set in `fields`, and None in place of all others."""
         bits = [fields & field_bits([field]) for field in FIELDS]
         return tuple(
             element if bit else None for element, bit in zip(self.elements, bits, strict=True)
@@ -334,7 +337,7 @@ class FileDatasets:
 
 
 class ChunkReader:
-    """Reads chunks at their offsets; atoms are increasing, None for all."""
+    """Reads chunks at their offsets; `atoms` are increasing indices, None for all."""
 
     def __init__(self, file: FileDatasets, atoms: np.ndarray | None, fields: int):
         self._elements = file.selected(fields)
@@ -363,7 +366,7 @@ class ChunkReader:
         index = extents.slices[0]
         cost = self._reader.read(
             self._slices(index),
-            # Messages use the frame's number in the file, blocks the number in the run.
+            # Messages use the frame's number in the file, whereas blocks use its number in the run.
             replace(buffer, frames=extents.frames.astype(np.int64)),
             ids=index.ids,
             required=required,

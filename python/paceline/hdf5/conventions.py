@@ -18,7 +18,7 @@ from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.topology import SystemTopology, read_gromacs_topology, read_h5md_topology
 from paceline.hdf5.units import Units, units_given
 
-#: Maximum number of datasets that an error names.
+#: Maximum number of datasets that an error message names.
 _NAMED = 8
 #: Maximum number of datasets that are listed.
 _SHOWN = 60
@@ -44,21 +44,21 @@ def read_chunk_index(
         return h5md.read_chunk_index(file, group=group, units=given)
     if group is not None:
         raise UnsupportedError(
-            f"{file.path}: group= (--particles) is for H5MD files, and this is none"
+            f"{file.path}: group= (--particles) applies to H5MD files only, and this is not one"
         )
     if mdtraj.is_mdtraj(file):
         return mdtraj.read_chunk_index(file, units=given)
     if amber.is_netcdf4(root.attrs):
         if given:
             raise UnsupportedError(
-                f"{file.path}: units= (--units) is for files that state none of their own"
+                f"{file.path}: units= (--units) applies to files that do not state their units"
             )
         return amber.read_chunk_index(file)
     raise UnsupportedError(f"{file.path}: {_how_to_read(file)}")
 
 
 def _index_plain_dataset(file: File, *, dataset: str, units: dict[str, str]) -> ChunkIndex:
-    """Index a dataset of positions in a file without a convention: no times, no cell."""
+    """Index a dataset of positions in a file without a known convention, times and cells."""
     array = file.root.get(dataset)
     if not isinstance(array, Array) or not _may_be_positions(array):
         found = f"{array.dtype} of shape {array.shape}" if isinstance(array, Array) else "none"
@@ -95,13 +95,14 @@ def _may_be_positions(array: Array) -> bool:
 
 
 def _how_to_read(file: File) -> str:
-    """Describe how to read a file without a known convention."""
+    """Describe how to read a file without a known convention, for an error message."""
     nodes = list(file.root.walk())
     nested = [node.name for node in nodes if node.name.endswith("/h5md")]
     if nested:
         return (
-            f"its H5MD structure begins at {nested[0].removesuffix('/h5md')}, and only one at the "
-            "root of the file is read"
+            f"its H5MD structure begins at {nested[0].removesuffix('/h5md')}, but only a "
+            "structure at "
+            "the root of the file is read"
         )
     names = [
         node.name.lstrip("/")
@@ -109,7 +110,7 @@ def _how_to_read(file: File) -> str:
         if isinstance(node, Array) and _may_be_positions(node)
     ]
     if not names:
-        return "an HDF5 file with no trajectory: neither H5MD, nor MDTraj's, nor Amber's"
+        return "an HDF5 file without a trajectory in the convention of H5MD, MDTraj or Amber"
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return (
         "an HDF5 file of unknown convention; to read a dataset as positions, name it "
@@ -122,8 +123,8 @@ def read_topology(
 ) -> Any:
     """Read a topology for MDAnalysis from an HDF5 trajectory, in the sandbox.
 
-    Files of GROMACS, MDTraj and paceline contain one. Atoms of other H5MD files get the properties
-    that the file holds: masses, charges, species, ids, bonds.
+    Files of GROMACS, MDTraj and paceline contain a topology. Atoms of other H5MD files get the
+    properties that the file contains: masses, charges, species, ids and bonds.
     """
     return run_in_sandbox(_read_system, os.fspath(path), group=group, external=external).topology()
 
@@ -131,9 +132,10 @@ def read_topology(
 def names_in_file(
     path: str | os.PathLike, *, group: str | None = None, external: bool | None = False
 ) -> dict[str, np.ndarray]:
-    """Read "names" and, if stored, "resnames" of the atoms of a file, in the sandbox.
+    """Read the atom names, and residue names if stored, of a file in the sandbox.
 
-    Returns arrays of str, shape (n_atoms,), by kind; empty if the file has no names.
+    Returns arrays of str, shape (n_atoms,), with the keys "names" and "resnames"; empty without
+    names.
     """
     path = os.fspath(path)
     try:
@@ -168,7 +170,7 @@ def _choose_topology(file: File, group: str | None) -> SystemTopology:
 
 
 def list_tree(path: str | os.PathLike) -> list[tuple[str, str]]:
-    """List the first datasets of a file: path, type, shape and unit as text."""
+    """List the first datasets of a file: path and a text with type, shape and unit."""
     with File(path) as file:
         return list(islice(_datasets(file), _SHOWN))
 

@@ -25,20 +25,20 @@ from paceline.hdf5.chunk_index import (
 )
 from paceline.hdf5.file import NOWHERE, Array, File, damaged, unpacked_ratio
 
-#: Filters that keep the size of a chunk, or add four bytes.
+#: Filters that keep the size of a chunk, or add a checksum of four bytes.
 _SIZE_KEEPING = (SHUFFLE, FLETCHER32)
-#: Minimum number of chunks that the compiled module reads; the HDF5 library takes 20 to 60 µs for
-#: each chunk.
+#: Minimum number of chunks for which the compiled module reads a dataset. The HDF5 library takes 20
+#: to 60 µs to find each chunk.
 _MANY_CHUNKS = 64
 
 
 def describe_dataset(array: Array, *, fixed: bool = False) -> Dataset:
-    """Describe a dataset of numbers; a `fixed` one is valid for all frames and has one row.
+    """Describe a dataset of numbers. A `fixed` dataset applies to all frames and has one row.
 
-    A chunk that overlaps another, has two addresses, or has an impossible size gets the offset
-    `NOWHERE`. If an entry is invalid or duplicate, chunks without an entry get it too. Only reading
-    their frames raises an error. A dataset that claims more bytes than the file could hold raises
-    an error at once.
+    A chunk gets the offset `NOWHERE` if it overlaps another chunk, has two addresses, or has an
+    impossible size. If an entry is invalid or duplicate, chunks without an entry also get it. Only
+    reading frames of such chunks raises an error. A dataset that claims more bytes than the file
+    could contain raises an error immediately.
     """
     _check_numeric(array)
     array.file.used[array.identity] = array
@@ -77,7 +77,7 @@ def _check_numeric(array: Array) -> None:
 
 
 def _why_unknown(dtype: np.dtype, filters: tuple[Filter, ...]) -> str:
-    """Describe the feature that the compiled module does not support; empty if it supports all."""
+    """Name the feature that the compiled module does not support; empty if all are supported."""
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):
         return f"its numbers are {dtype.name}"
     known = (DEFLATE, SHUFFLE, FLETCHER32, LZF, LZ4, ZSTD)
@@ -108,7 +108,7 @@ def _chunked(array: Array, dataset: Dataset) -> Dataset:
     assert dataset.chunk is not None
     grid = tuple(-(-n // c) for n, c in zip(dataset.shape, dataset.chunk, strict=True))
     n_chunks = math.prod(grid)
-    # The file must hold at least the offset of each chunk.
+    # The file must be large enough for one offset per chunk.
     if n_chunks > array.file.size:
         raise damaged(
             array.file.path,
@@ -126,8 +126,8 @@ def _chunked(array: Array, dataset: Dataset) -> Dataset:
     cells, extents = cells[inside], extents[inside]
     numbers = np.ravel_multi_index(tuple(cells.astype(np.int64).T), grid)
     if len(np.unique(numbers)) < len(numbers):
-        # A writer that was stopped while splitting a node of HDF5's tree leaves some chunks in both
-        # nodes.
+        # If a writer is stopped while it splits a node of HDF5's B-tree, some chunks are listed in
+        # both nodes.
         both = np.column_stack([numbers.astype(np.uint64), extents])
         numbers, extents = np.hsplit(np.unique(both, axis=0), [1])
         numbers = numbers[:, 0].astype(np.int64)
@@ -135,15 +135,13 @@ def _chunked(array: Array, dataset: Dataset) -> Dataset:
     offsets, sizes, masks = extents.T
     at_edge = ((cells + 1) * chunk > np.array(dataset.shape, dtype=np.uint64)).any(axis=1)
     if (at_edge & _without_checksum(dataset, sizes, masks)).any():
-        return replace(
-            dataset, h5py_fallback="its chunks at the edge may have been left unfiltered"
-        )
+        return replace(dataset, h5py_fallback="chunks at its edge may be unfiltered")
     believed = _sizes_can_be(dataset, sizes, masks) & ~_overlap(offsets, sizes)
-    # None of several contradicting entries is reliable.
+    # If several entries of a chunk differ, none is reliable.
     n_entries = np.bincount(numbers, minlength=n_chunks)
     believed &= n_entries[numbers] == 1
     if not inside.all() or (n_entries > 1).any():
-        # An entry is misplaced: the chunk without an entry was written, and is not empty.
+        # An entry is misplaced: a chunk without an entry may have been written.
         table.offsets[n_entries == 0] = NOWHERE
         table.sizes[n_entries == 0] = dataset.chunk_bytes
     table.offsets[numbers] = np.where(believed, offsets, np.uint64(NOWHERE))
@@ -153,17 +151,17 @@ def _chunked(array: Array, dataset: Dataset) -> Dataset:
 
 
 def _sizes_can_be(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Mark chunks whose size is possible for their values."""
+    """Return a mask of chunks whose size is possible for their values."""
     expected, compressed = _expected(dataset, masks)
     least = expected // np.uint64(unpacked_ratio(dataset.filters))
     return np.where(compressed, sizes >= least, sizes == expected)
 
 
 def _without_checksum(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) -> np.ndarray:
-    """Mark chunks of the size of their values that should also have a checksum.
+    """Return a mask of chunks whose size equals that of their values without a checksum.
 
-    Writers can leave chunks at the edge unfiltered; the size of a compressed chunk does not show
-    that.
+    Writers may leave chunks at the edge unfiltered. The size of a compressed chunk does not show
+    whether it was filtered.
     """
     expected, compressed = _expected(dataset, masks)
     as_they_are = np.uint64(dataset.chunk_bytes)
@@ -171,7 +169,7 @@ def _without_checksum(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) ->
 
 
 def _expected(dataset: Dataset, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Size of each chunk before compression, with checksums, and a mark for compressed chunks."""
+    """Return the size of each chunk before compression, with checksums; mask compressed chunks."""
     expected = np.full(len(masks), dataset.chunk_bytes, np.uint64)
     compressed = np.zeros(len(masks), dtype=bool)
     for k, stage in enumerate(dataset.filters):
@@ -182,7 +180,7 @@ def _expected(dataset: Dataset, masks: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def _overlap(offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Mark chunks that share bytes with another chunk."""
+    """Return a mask of chunks that share bytes with another chunk."""
     order = np.argsort(offsets, kind="stable")
     begins, stops = offsets[order], offsets[order] + sizes[order]
     wrong = np.zeros(len(order), dtype=bool)
@@ -196,7 +194,7 @@ def _overlap(offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def refuse_shared(file: File, index: ChunkIndex) -> ChunkIndex:
     """Set chunks that share bytes with another dataset of the index to `NOWHERE`.
 
-    A note names other datasets that share bytes: the address of one of them is wrong.
+    If datasets share bytes, the address of one of them is wrong; a note names the others.
     """
     names: list[str] = []
     places = [np.empty((0, 2), dtype=np.uint64)]
@@ -225,7 +223,7 @@ def refuse_shared(file: File, index: ChunkIndex) -> ChunkIndex:
 
 
 def _without(dataset: Dataset, offsets: np.ndarray) -> Dataset:
-    """Set the chunks with these offsets to `NOWHERE`."""
+    """Set the offsets of chunks at these offsets to `NOWHERE`."""
     table = dataset.table
     if table is None:
         return dataset
@@ -237,15 +235,15 @@ def _without(dataset: Dataset, offsets: np.ndarray) -> Dataset:
 
 
 def read_series(array: Array) -> np.ndarray:
-    """Read all values of a dataset with an axis, which may have one chunk per value.
+    """Read all values of a dataset with at least one axis, which may have one chunk per value.
 
-    The compiled module reads datasets of many chunks, and those whose filter HDF5 lacks or whose
+    The compiled module reads a dataset with many chunks, or with a filter that HDF5 lacks or whose
     damage HDF5 would ignore.
     """
     only_core = may_hide_damage(array.filters) or array.missing_filter is not None
     if _has_chunks_of_rows(array) and (_has_many_chunks(array) or only_core):
         dataset = describe_dataset(array)
-        # If the compiled module fails, HDF5 gives the reason, or can read the values.
+        # If the compiled module fails, HDF5 reads the values or raises the error.
         with contextlib.suppress(*() if only_core else (DamagedFileError,)):
             if not dataset.h5py_fallback:
                 found = _read_chunks_at_once(array.file.path, dataset)
@@ -258,20 +256,20 @@ def read_series(array: Array) -> np.ndarray:
 
 
 def _has_chunks_of_rows(array: Array) -> bool:
-    """True if values are in chunks of whole rows."""
+    """True if each chunk consists of whole rows."""
     is_number = array.dtype.kind in "iuf" and array.enum_names is None
     return is_number and array.chunk is not None and array.chunk[1:] == array.shape[1:]
 
 
 def _has_many_chunks(array: Array) -> bool:
-    """True if the HDF5 library would take long to find the chunks."""
+    """True if there are so many chunks that the HDF5 library takes long to find them."""
     assert array.chunk is not None
     array.check_size()
     return array.shape[0] // array.chunk[0] >= _MANY_CHUNKS
 
 
 def _read_chunks_at_once(path: str, dataset: Dataset) -> np.ndarray:
-    """Read with the compiled module: numbers as integers of the same size."""
+    """Read with the compiled module, which treats numbers as integers of equal size."""
     assert dataset.chunk is not None
     size, of_row = dataset.dtype.itemsize, math.prod(dataset.shape[1:])
     rows = dataset.shape[0]

@@ -1,4 +1,4 @@
-"""H5MD's elements: values with the steps and times of their samples; cells of frames."""
+"""H5MD elements: values with the steps and times of their samples; cells of frames."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,9 +11,9 @@ from paceline.hdf5.chunk_index import ABSENT, Cells
 from paceline.hdf5.dataset import read_series
 from paceline.hdf5.file import Array, File, Group, damaged, unpacked_ratio
 
-#: Cells of frames without a cell.
+#: Value for frames without a cell.
 _NO_CELL = np.zeros((1, 6), dtype=np.float32)
-#: Minimum volume of a cell, relative to the product of its vectors' lengths.
+#: Minimum volume of a cell, as a fraction of the product of its vectors' lengths.
 _LEAST_VOLUME = 0.01
 
 
@@ -25,10 +25,10 @@ class SharedAxes:
         self._read: dict[tuple[tuple[int, int], int], np.ndarray] = {}
 
     def check_length(self, array: Array, values: Array, n_rows: int) -> None:
-        """Raise `DamagedFileError` if the number of steps or times does not match the samples."""
+        """Raise `DamagedFileError` if the numbers of steps or times and of samples differ."""
         if array.is_text or array.dtype.kind not in "iuf":
             raise damaged(self._path, array.name, "numbers", str(array.dtype))
-        # A running or killed writer may have written a time without its frame.
+        # A running or killed writer may have written a time before its frame.
         one_more = [(n_rows + 1,)] if array.chunk is not None else []
         if array.shape not in [(), (n_rows,), *one_more]:
             raise damaged(
@@ -39,7 +39,7 @@ class SharedAxes:
             )
 
     def read(self, array: Array, n_rows: int) -> np.ndarray:
-        """Read steps or times of all rows, stored one by one or as an increment."""
+        """Read steps or times of all rows, which are stored one by one or as an increment."""
         key = (array.identity, n_rows)
         if key not in self._read:
             found = read_series(array)[:n_rows] if array.shape else self._linear(array, n_rows)
@@ -69,10 +69,10 @@ class SharedAxes:
 
 @dataclass(frozen=True)
 class SampledElement:
-    """Element of H5MD: values, and the steps and times of the samples."""
+    """H5MD element: values, with the steps and times at which they were sampled."""
 
     name: str
-    #: Values; each row is a sample, if the element was sampled.
+    #: Dataset of values. Each row is a sample, unless the element is time-independent.
     values: Array
     #: Steps, int64, (n_rows,); None for a time-independent element.
     steps: np.ndarray | None = None
@@ -80,7 +80,7 @@ class SampledElement:
     #: Reader of the times.
     axes: SharedAxes | None = None
     unit: str | None = None
-    #: False if the file has no steps, and rows were counted.
+    #: False if the file has no steps, so that rows are counted.
     has_steps: bool = True
 
     @property
@@ -90,14 +90,14 @@ class SampledElement:
 
     @property
     def times(self) -> np.ndarray | None:
-        """Times in the type and unit of the file; None without times."""
+        """Times in the dtype and unit of the file; None without times."""
         if self.time is None or self.axes is None:
             return None
         return self.axes.read(self.time, self.n_rows)
 
     @property
     def time_unit(self) -> str | None:
-        """Unit of the times, as the file states it."""
+        """Unit of the times as stated in the file."""
         return None if self.time is None else unit_of(self.time)
 
 
@@ -114,9 +114,9 @@ class Elements:
         return None if node is None else self.of(node, rank=rank)
 
     def of(self, node: Group | Array, *, rank: int | None = None) -> SampledElement:
-        """Read a group as an element, or a dataset without steps.
+        """Read a group as an element, or a dataset as values without steps.
 
-        A dataset with one axis more than the `rank` of a sample was sampled.
+        If a dataset has one axis more than the `rank` of a sample, its rows are samples.
         """
         if isinstance(node, Group):
             return self._with_axes(node, rank)
@@ -142,14 +142,14 @@ class Elements:
         )
 
     def _n_written(self, values: Array, step: Array | None) -> int:
-        """Number of samples; for contiguous space, which cannot grow, the number of steps."""
+        """Return the number of samples; in contiguous storage, which cannot grow, that of steps."""
         n_rows = self._n_rows(values)
         if step is None or step.chunk is None or values.chunk is not None:
             return n_rows
         return min(n_rows, step.shape[0])
 
     def _n_rows(self, values: Array) -> int:
-        """Length of the first axis, limited by the stored bytes."""
+        """Return the length of the first axis, limited by the number of stored bytes."""
         n_rows = values.shape[0] if values.shape else 0
         most = max(values.stored_bytes * unpacked_ratio(values.filters), 1 << 20)
         if n_rows > most:
@@ -158,7 +158,7 @@ class Elements:
 
 
 def unit_of(array: Array) -> str | None:
-    """Unit that a dataset states; None if it states none."""
+    """Return the unit that a dataset states; None if it states none."""
     attrs = array.attrs
     unit = attrs.get("unit", attrs.get("units"))
     if isinstance(unit, list) and len(unit) == 1:
@@ -167,7 +167,7 @@ def unit_of(array: Array) -> str | None:
 
 
 def first_not_rising(steps: np.ndarray) -> int | None:
-    """Find the first row whose step does not exceed the previous one; None if all increase.
+    """Find the first row whose step does not exceed the previous step; None if steps increase.
 
     >>> first_not_rising(np.array([0, 10, 10, 20]))
     2
@@ -177,9 +177,9 @@ def first_not_rising(steps: np.ndarray) -> int | None:
 
 
 def match_rows(element: SampledElement, frames: SampledElement) -> np.ndarray | None:
-    """Find the row of an element for each frame, by step: int64, `ABSENT` without a sample.
+    """Find the row of an element for each frame by its step: int64, `ABSENT` without a sample.
 
-    Returns None if frame k is row k.
+    Returns None if the row of each frame equals its number.
     """
     if frames.steps is None:
         return None
@@ -202,15 +202,15 @@ def _check_joinable(one: SampledElement, other: SampledElement) -> None:
     if not one.has_steps:
         raise UnsupportedError(
             f"{path}: {one.name} has {one.n_rows} samples without steps, and {other.name} "
-            f"{other.n_rows}: which belong together cannot be known"
+            f"{other.n_rows}: corresponding samples cannot be identified"
         )
     assert one.steps is not None
     row = first_not_rising(one.steps)
     if row is not None:
         raise UnsupportedError(
-            f"{path}: {one.name} and {other.name} are joined by their steps, and in {one.name} "
+            f"{path}: {one.name} and {other.name} are joined by their steps, but in {one.name} "
             f"step {one.steps[row]} of row {row} comes after step {one.steps[row - 1]}: "
-            "which samples belong together cannot be known"
+            "corresponding samples cannot be identified"
         )
 
 
@@ -218,8 +218,9 @@ def cells_of(edges: np.ndarray, factor: float) -> np.ndarray:
     """Convert edges, (n, 3) diagonals or (n, 3, 3) vectors, to lengths and angles.
 
     Returns float32, (n, 6), or (1, 6) if all are equal: Å and degrees, zeros for a cell without
-    volume. The order of operations and the rounding to float32 before the change of units follow
-    `MDAnalysis.lib.mdamath.triclinic_box`, for equal bits.
+    volume. To give the same bits as `MDAnalysis.lib.mdamath.triclinic_box`, operations have the
+    same
+    order, and values are rounded to float32 before the change of units.
 
     >>> cells_of(np.array([[3.0, 4.0, 5.0]]), 10.0)
     array([[30., 40., 50., 90., 90., 90.]], dtype=float32)
@@ -243,7 +244,7 @@ def _dot(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def zero_invalid_cells(cells: np.ndarray) -> np.ndarray:
-    """Set cells without volume to zero, in place; return one row if all are equal."""
+    """Set cells without volume to zero in place; return one row if all are equal."""
     possible = (cells > 0) & np.isfinite(cells)
     possible[:, 3:] &= cells[:, 3:] < 180
     cells[~possible.all(axis=1)] = 0
@@ -253,9 +254,9 @@ def zero_invalid_cells(cells: np.ndarray) -> np.ndarray:
 def rows_as_frames(
     edges: SampledElement | None, n_frames: int, notes: list[str]
 ) -> SampledElement | None:
-    """Convert edges without steps to samples, if there is a row of three lengths per frame.
+    """Convert edges without steps to samples, if they have one row of three lengths per frame.
 
-    For three frames, the shape equals that of three vectors of a fixed cell, which takes
+    For three frames, this shape is the same as that of three vectors of a fixed cell, which takes
     precedence.
     """
     if edges is None or edges.steps is not None or edges.values.shape != (n_frames, 3):
@@ -270,8 +271,9 @@ def rows_as_frames(
         if is_cell or not (rows > 0).all():
             if (rows > 0).all():
                 notes.append(
-                    f"{edges.name} has no steps, and is read as three vectors of all frames; "
-                    "it could be three lengths of each of the 3 frames, as MDAnalysis reads it"
+                    f"{edges.name} has no steps, and is read as three vectors that apply to all "
+                    "frames; "
+                    "MDAnalysis reads it as three lengths for each of the 3 frames"
                 )
             return edges
     notes.append(f"{edges.name} has no steps: each frame has one of its {n_frames} rows")
@@ -279,7 +281,7 @@ def rows_as_frames(
 
 
 def _read_edges(edges: SampledElement) -> np.ndarray:
-    """Read edges, one sample a row: (n_rows, 3) or (n_rows, 3, 3)."""
+    """Read edges, one sample per row: (n_rows, 3) or (n_rows, 3, 3)."""
     array, path = edges.values, edges.values.file.path
     sample = array.shape if edges.steps is None else array.shape[1:]
     if sample not in ((3,), (3, 3)) or array.dtype.kind not in "iuf":
@@ -292,7 +294,7 @@ def _read_edges(edges: SampledElement) -> np.ndarray:
 
 
 def _read_boundary(box: Group) -> tuple[bool, bool, bool]:
-    """Read the periodic directions of a box: all if the file does not state them."""
+    """Read the periodic directions of a box; all are periodic if the file does not state them."""
     path, attrs = box.file.path, box.attrs
     dimension = _read_setting(box, attrs, "dimension")
     if dimension is not None and dimension != 3:
@@ -315,7 +317,7 @@ def _as_key(word: object) -> object:
 
 
 def _read_setting(box: Group, attrs: Any, name: str) -> Any:
-    """Read an attribute, or a dataset of this name; an array of one element gives the element."""
+    """Read an attribute, or a dataset of this name; return the element of a one-element array."""
     value = attrs.get(name)
     if value is None and isinstance(array := box.get(name), Array):
         value = array.read()
@@ -361,7 +363,7 @@ def read_cells(
 
 
 def _turned_vectors(edges: np.ndarray, factor: float) -> np.ndarray | None:
-    """Vectors of cells, Å, if in any sample a is not along x, or b not in the xy plane."""
+    """Return cell vectors, Å, if in any sample a is not along x or b is not in the xy plane."""
     if edges.ndim == 2:
         return None
     vectors = np.ascontiguousarray(edges.astype(np.float64) * factor)
@@ -372,7 +374,7 @@ def _turned_vectors(edges: np.ndarray, factor: float) -> np.ndarray | None:
 def _join_by_step(
     cells: np.ndarray, edges: SampledElement, frames: SampledElement, notes: list[str]
 ) -> np.ndarray:
-    """Assign sampled cells to the frames."""
+    """Assign sampled cells to the frames by step."""
     rows = match_rows(edges, frames)
     if rows is None:
         return cells

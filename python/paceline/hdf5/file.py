@@ -1,4 +1,4 @@
-"""HDF5 files opened for reading through h5py, with errors that name the file and the object."""
+"""HDF5 files, read through h5py; error messages name the file and the object in it."""
 
 import contextlib
 import io
@@ -24,22 +24,21 @@ from paceline.hdf5.sandbox import extend_time_limit
 
 #: Exceptions that h5py raises for an invalid file.
 H5PY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
-#: Maximum expansion of one byte by deflate, and by any other filter.
+#: Maximum decoded bytes per byte of a chunk: for deflate, and for any other filter.
 _DEFLATE_RATIO, _RATIO = 1032, 1 << 15
-#: Offset outside of any file, for a chunk whose entry in the file is impossible.
+#: Offset beyond any file; it marks a chunk whose entry in the file is impossible.
 NOWHERE = 2**64 - 1
 
-#: Maximum ratio of a truncated file's stated size to its size.
+#: Maximum ratio between the size that a truncated file states and its actual size.
 _MAX_TRUNCATION = 64
-#: Number of bytes that may be read for any file size: values that were never written take no space.
+#: Number of bytes that may be read whatever the file size, because unwritten values use no space.
 _ALWAYS_READ = 1 << 20
-#: Allowed time for finding one chunk, and for reading one, seconds.
+#: Allowed times to find and to read one chunk, seconds.
 _FIND_SECONDS, _READ_SECONDS = 2e-4, 1e-3
 #: Maximum number of soft links in a path, as in HDF5.
 _MAX_LINKS = 16
 _HOW_TO_FOLLOW = (
-    "other files are not opened unless external=True (--external) asks for it, where you trust "
-    "this one"
+    "other files are opened only with external=True (--external): use it if you trust this file"
 )
 
 
@@ -48,7 +47,7 @@ damaged = DamagedFileError.in_object
 
 @contextlib.contextmanager
 def wrap_errors(path: str, what: str, expected: str = "readable data") -> Iterator[None]:
-    """Context that turns errors of h5py into `DamagedFileError`, with the file and the object."""
+    """Convert h5py errors to `DamagedFileError`, with the file and the object."""
     try:
         yield
     except PacelineError:
@@ -60,16 +59,16 @@ def wrap_errors(path: str, what: str, expected: str = "readable data") -> Iterat
 
 
 def _reason_of(error: BaseException) -> str:
-    """Extract HDF5's reason in one line."""
+    """Extract HDF5's reason from an error, in one line."""
     text = str(error.args[-1] if isinstance(error, KeyError) and error.args else error)
     inner = re.search(r"\((.*)\)", text, re.DOTALL)
     return " ".join((inner[1] if inner else text).split()) or type(error).__name__
 
 
 def to_python(value: object) -> Any:
-    """Convert a value of h5py to str, int, float, bool, a list of str or an array of numbers.
+    """Convert an h5py value to str, int, float, bool, a list of str or an array of numbers.
 
-    Returns None for an empty value, and for other types.
+    Returns None for an empty value and for other types.
     """
     if isinstance(value, bytes | str):
         return text_of(value)
@@ -85,7 +84,7 @@ def to_python(value: object) -> Any:
 
 
 def text_of(value: bytes | str) -> str:
-    """Decode text of any kind; fixed-length strings end with the first zero byte."""
+    """Decode text of any kind; a fixed-length string ends at its first zero byte."""
     if isinstance(value, str):
         return value.rstrip("\0")
     return value.rstrip(b"\0").decode("utf-8", errors="replace")
@@ -97,14 +96,14 @@ def has_mpi_build() -> bool:
 
 
 def mpi_options(comm: object) -> dict[str, object]:
-    """Make options of `File` for MPI-IO; without `comm`, for this process only."""
+    """Return options of `File` for MPI-IO; without `comm`, for this process only."""
     from mpi4py import MPI
 
     return {"driver": "mpio", "comm": MPI.COMM_SELF if comm is None else comm}
 
 
 class TruncatedFile(io.RawIOBase):
-    """Remaining bytes of a truncated file; reading beyond them is an error."""
+    """Remaining bytes of a truncated file; reading beyond them raises an error."""
 
     def __init__(self, path: str, size: int):
         self._file = open(path, "rb", buffering=0)  # noqa: SIM115
@@ -133,7 +132,7 @@ class TruncatedFile(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         """Fill a buffer; raise `OSError` if bytes were truncated."""
         if self._at + len(buffer) > self._left:
-            raise OSError(f"bytes behind {self._left} were cut off")
+            raise OSError(f"bytes after {self._left} were cut off")
         self._file.seek(self._at)
         done = self._file.readinto(buffer)
         self._at += done
@@ -170,7 +169,7 @@ class Node:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Key of the object, which is the same for all of its names."""
+        """Key of the object, equal for all names of the object."""
         with wrap_errors(self.file.path, self.name):
             info = h5py.h5o.get_info(self._h5.id)
             return info.fileno, info.addr
@@ -180,13 +179,13 @@ class Node:
 
 
 def unpacked_ratio(filters: Sequence[Filter]) -> int:
-    """Maximum expansion of one byte by a pipeline of filters."""
+    """Return the maximum number of decoded bytes per byte for a pipeline of filters."""
     smaller = (DEFLATE, SHUFFLE, FLETCHER32, LZF, LZ4)
     return _DEFLATE_RATIO if all(one.number in smaller for one in filters) else _RATIO
 
 
 class Array(Node):
-    """Dataset with elements of any kind; the dtype of text is `object`."""
+    """Dataset of any kind; its dtype is `object` for text."""
 
     def __init__(self, file: "File", name: str, h5: h5py.Dataset):
         super().__init__(file, name, h5)
@@ -208,9 +207,9 @@ class Array(Node):
         return None if values is None else {int(number): name for name, number in values.items()}
 
     def read(self, rows: slice = slice(None)) -> Any:
-        """Read all elements, or some rows, at once: for small datasets.
+        """Read all elements, or some rows, of a small dataset in one call.
 
-        Text is returned as str, in arrays of `object`. A dataset without axes gives its one
+        Text is returned as str, in arrays of `object`. A dataset without axes returns its single
         element.
         """
         self.check_size()
@@ -227,7 +226,7 @@ class Array(Node):
         return values if self.shape else to_python(values)
 
     def check_size(self) -> None:
-        """Raise `DamagedFileError` if the dataset claims more bytes than the file could hold."""
+        """Raise `DamagedFileError` if the dataset claims more bytes than the file could contain."""
         claimed = math.prod(self.shape) * max(self.dtype.itemsize, 1)
         room = self.stored_bytes
         if self.filters or self.h5py_fallback:
@@ -237,17 +236,17 @@ class Array(Node):
                 self.file.path,
                 self.name,
                 f"{claimed} bytes in an array of shape {self.shape}",
-                f"room for {room} at the most",
+                f"at most {room} bytes in a file of this size",
             )
 
     def part(self, *axes: slice) -> np.ndarray:
-        """Read some elements, by slices along the first axes, in the type of the file."""
+        """Read the elements in slices along the first axes, in the dtype of the file."""
         together = self._h5.collective if self.file.collective else contextlib.nullcontext()
         with wrap_errors(self.file.path, self.name), together:
             return self._h5[axes]
 
     def damaged(self, expected: str, found: str) -> DamagedFileError:
-        """Make the error for this dataset."""
+        """Create the error for this dataset."""
         return damaged(self.file.path, self.name, expected, found)
 
     @property
@@ -270,13 +269,13 @@ class Array(Node):
         missing = self.missing_filter
         if missing is not None:
             raise UnsupportedError(
-                f"{self.file.path}: {self.name} went through the filter {missing.words}, which "
-                "HDF5 does not know here: pip install hdf5plugin, which has most"
+                f"{self.file.path}: {self.name} is encoded with the filter {missing.words}, which "
+                "HDF5 lacks here: pip install hdf5plugin, which contains most filters"
             )
 
     @property
     def missing_filter(self) -> Filter | None:
-        """First filter that HDF5 lacks, even with hdf5plugin's filters if it is installed."""
+        """First filter that HDF5 lacks, even with hdf5plugin's filters if installed; or None."""
         for stage in self.filters:
             if not h5py.h5z.filter_avail(stage.number):
                 with contextlib.suppress(ImportError):
@@ -300,7 +299,7 @@ class Array(Node):
 
     @property
     def placeholder(self) -> int | float | None:
-        """Fill value that the dataset's writer chose for missing values; None without one."""
+        """Fill value that the writer chose for missing values; None if it chose none."""
         with wrap_errors(self.file.path, self.name, "a fill value"):
             defined = self._h5.id.get_create_plist().fill_value_defined()
             if defined != h5py.h5d.FILL_VALUE_USER_DEFINED:
@@ -315,25 +314,26 @@ class Array(Node):
 
     @property
     def h5py_fallback(self) -> str:
-        """Reason why the bytes are not at offsets of this file; empty if they are."""
+        """Reason why the values are not at fixed offsets in this file; empty if they are."""
         with wrap_errors(self.file.path, self.name, "a layout"):
             created = self._h5.id.get_create_plist()
             if h5py.h5f.get_name(self._h5.id) != self.file.own_name:
-                return f"it lies in another file, {text_of(h5py.h5f.get_name(self._h5.id))}"
+                return f"it is in another file, {text_of(h5py.h5f.get_name(self._h5.id))}"
             if created.get_layout() == h5py.h5d.VIRTUAL:
                 return "it is a virtual dataset"
             if created.get_external_count():
-                return "its bytes lie in an external file"
+                return "its bytes are in an external file"
             if created.get_layout() == h5py.h5d.COMPACT:
-                return "it is compact: stored among the metadata"
+                return "it is compact: stored in the metadata"
             if h5py.h5t.py_create(self.dtype) != self._h5.id.get_type():
-                return "its numbers are of a kind that only HDF5 converts"
+                return "only HDF5 can convert its kind of numbers"
             return ""
 
     def chunks(self, grid: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Find the chunks that were written, on a grid with a number of chunks along each axis.
+        """Find the written chunks on a grid; `grid` contains the numbers of chunks along each axis.
 
-        Returns the first element of each chunk, uint64, (n_written, n_axes), and offset, size and
+        Returns the first element of each chunk, uint64, (n_written, n_axes), and the offset, size
+        and
         mask of each chunk, uint64, (n_written, 3).
         """
         extend_time_limit(math.prod(grid) * _FIND_SECONDS)
@@ -342,8 +342,8 @@ class Array(Node):
             try:
                 self._h5.id.chunk_iter(found.append)
             except (AttributeError, *H5PY_ERRORS):
-                # HDF5 before 1.12 cannot list all chunks at once, and no version can list a damaged
-                # table.
+                # HDF5 before 1.12 cannot list all chunks in one call, and no version can list a
+                # damaged table.
                 found = self._find_chunks_one_by_one(grid)
             corners = np.array([one.chunk_offset for one in found], dtype=np.uint64)
             rows = [(one.byte_offset, one.size, one.filter_mask) for one in found]
@@ -353,7 +353,7 @@ class Array(Node):
 
     @property
     def extents(self) -> np.ndarray:
-        """Distinct offsets and sizes of the stored values in this file, uint64, (n, 2)."""
+        """Return distinct offsets and sizes of the stored values in this file, uint64, (n, 2)."""
         if self._extents is None:
             self._extents = np.empty((0, 2), dtype=np.uint64)
             if self.chunk is not None:
@@ -364,7 +364,7 @@ class Array(Node):
         return np.unique(self._extents, axis=0)
 
     def _find_chunks_one_by_one(self, grid: tuple[int, ...]) -> list[object]:
-        """Find each chunk; a chunk that a damaged table does not reach is at `NOWHERE`."""
+        """Find each chunk; chunks that a damaged table does not reach are at `NOWHERE`."""
         of_corner, chunk = self._h5.id.get_chunk_info_by_coord, self.chunk or ()
         found, error = [], None
         for place in np.ndindex(*grid):
@@ -381,7 +381,7 @@ class Array(Node):
 
 
 class Group(Node):
-    """Group of named groups and datasets."""
+    """Group that contains named groups and datasets."""
 
     def names(self) -> list[str]:
         """Names of the links, in HDF5's order."""
@@ -389,11 +389,11 @@ class Group(Node):
             return list(self._h5)
 
     def get(self, path: str) -> "Group | Array | None":
-        """Follow a path from here; None if a name is missing, an error for a broken link."""
+        """Follow a path; return None if a name is missing; raise an error for a broken link."""
         return self._follow(path, iter(range(_MAX_LINKS)))
 
     def _follow(self, path: str, links: Iterator[int]) -> "Group | Array | None":
-        """Follow a path through at most as many soft links as `links` allows."""
+        """Follow a path; `links` limits the number of soft links."""
         node: Group | Array | None = self
         for name in path.split("/"):
             if name not in ("", "."):
@@ -401,7 +401,7 @@ class Group(Node):
         return node
 
     def _child(self, name: str, links: Iterator[int]) -> "Group | Array | None":
-        """Follow one name from here."""
+        """Follow one name in this group."""
         where = f"{self.name.rstrip('/')}/{name}"
         with wrap_errors(self.file.path, where, "a group or a dataset"):
             link = self._h5.get(name, getlink=True)
@@ -421,7 +421,7 @@ class Group(Node):
     def _follow_soft(
         self, link: h5py.SoftLink | h5py.ExternalLink, where: str, links: Iterator[int]
     ) -> "Group | Array | None":
-        """Follow a soft link; HDF5 itself would also follow links into other files."""
+        """Follow a soft link, but not into other files as HDF5 itself would."""
         leads = "in a circle"
         if next(links, None) is not None:
             leads = "nowhere"
@@ -438,7 +438,7 @@ class Group(Node):
         return Array(self.file, where, h5) if isinstance(h5, h5py.Dataset) else None
 
     def __getitem__(self, path: str) -> "Group | Array":
-        """Follow a path from here; raise `MissingDataError` if there is no object."""
+        """Follow a path; raise `MissingDataError` if no object is there."""
         node = self.get(path)
         if node is None:
             raise MissingDataError(f"{self.file.path}: {self.name} has no {path!r}")
@@ -448,17 +448,17 @@ class Group(Node):
         return self.get(path) is not None
 
     def group(self, path: str) -> "Group | None":
-        """Group at this path, or None."""
+        """Return the group at this path, or None."""
         node = self.get(path)
         return node if isinstance(node, Group) else None
 
     def array(self, path: str) -> "Array | None":
-        """Dataset at this path, or None."""
+        """Return the dataset at this path, or None."""
         node = self.get(path)
         return node if isinstance(node, Array) else None
 
     def children(self) -> Iterator["Group | Array"]:
-        """Yield the linked objects, except for broken links and links out of the file."""
+        """Yield linked objects, except for broken links and links to other files."""
         for name in self.names():
             try:
                 node = self.get(name)
@@ -471,7 +471,7 @@ class Group(Node):
                 yield node
 
     def walk(self) -> Iterator["Group | Array"]:
-        """Yield all objects below this one, each object once."""
+        """Yield all objects in this group and its subgroups, each object once."""
         seen, waiting = {self.identity}, [self]
         while waiting:
             for node in waiting.pop().children():
@@ -490,12 +490,14 @@ def _describe_link(link: h5py.SoftLink | h5py.ExternalLink, error: BaseException
 
 
 class File:
-    """HDF5 file, open for reading; a context manager.
+    """HDF5 file that is open for reading; a context manager.
 
-    With `collective`, the ranks that have opened the file together make each reading call together.
-    With `external`, links and datasets that refer to other files are followed; `not_followed` lists
-    those that were skipped. `used` has the datasets whose values were located, by identity. Further
-    options are h5py's. For a truncated file, `full_size` is its stated size, bytes.
+    `collective` means that the ranks that opened the file together make each read call together.
+    With
+    `external`, links and datasets that refer to other files are followed; `not_followed` lists
+    those
+    that were skipped. `used` contains the datasets whose values were located, by identity. Other
+    options are h5py's. `full_size` is the size that a truncated file states, bytes.
     """
 
     def __init__(
@@ -520,12 +522,12 @@ class File:
             self._h5 = self._open_truncated(error)
         if self._h5.id.get_intent() & h5py.h5f.ACC_RDWR:
             self.close()
-            raise _in_use(self.path, "this program has it open for writing: close it there first")
+            raise _in_use(self.path, "this program has it open for writing: close it first")
         self.own_name = h5py.h5f.get_name(self._h5.id)
         self.root = Group(self, "/", self._h5)
 
     def _open_truncated(self, error: BaseException) -> h5py.File:
-        """Open a file that HDF5 refuses because it is truncated; otherwise raise HDF5's reason."""
+        """Open a file that HDF5 refuses because it is truncated; otherwise raise HDF5's error."""
         truncated = re.search(r"stored_eof = (\d+)", str(error))
         if truncated is not None and int(truncated[1]) <= _MAX_TRUNCATION * self.size:
             self.full_size = int(truncated[1])
@@ -535,15 +537,15 @@ class File:
 
     @contextlib.contextmanager
     def explain_truncation(self) -> Iterator[None]:
-        """Context that replaces errors of a truncated file by an error that says so."""
+        """Replace errors in a truncated file by an error that reports the truncation."""
         try:
             yield
         except DamagedFileError as error:
             if self.full_size is None:
                 raise
             found = (
-                f"{self.size}: the file was cut, and what tells where its numbers are lay in the "
-                "rest; copy it again from where it is whole"
+                f"{self.size}: the file was cut, and the missing part contains the addresses of "
+                "its data; copy the file again from a complete copy"
             )
             raise damaged(self.path, "", f"{self.full_size} bytes", found, self.size) from error
 
@@ -568,19 +570,20 @@ def _in_use(path: str, why: str) -> UnsupportedError:
 
 
 def _open_error(path: str, size: int, error: BaseException) -> PacelineError:
-    """Make the error with the reason why HDF5 cannot open a file, and a remedy."""
+    """Create the error with the reason why HDF5 cannot open a file, and advice."""
     text = str(error)
     if "lock file" in text:
         return _in_use(
             path,
             "another program, or a writer of this script, has it open for writing: wait until it "
-            "closes it, or delete the writer (MDAnalysis's H5MDWriter closes it only then)",
+            "is closed, or delete the writer (MDAnalysis's H5MDWriter closes its file only then)",
         )
     if "already open for" in text or "consistency flags" in text:
         return _in_use(
             path,
-            "another program writes it, or was killed when it did: wait for it, or, if none does, "
-            f"clear the mark that it left with h5clear --status {path}",
+            "another program is writing it, or was killed while writing: wait for the program; if "
+            "there "
+            f"is none, clear the file's open mark with h5clear --status {path}",
         )
     if "signature not found" in text:
         return UnsupportedError(f"{path}: not an HDF5 file: none of its signatures was found")
@@ -601,7 +604,7 @@ def check_external_link(file: File, where: str, link: h5py.SoftLink | h5py.Exter
 def check_external_storage(file: File, where: str, h5: h5py.Dataset) -> None:
     """Raise `ExternalFileError` if a dataset's values are in files that must not be opened.
 
-    This must be called first: HDF5 may open other files to find the shape of a dataset.
+    Call this function before all others: HDF5 may open other files to find a dataset's shape.
     """
     with wrap_errors(file.path, where, "a layout"):
         created = h5.id.get_create_plist()
@@ -620,28 +623,28 @@ def check_external_storage(file: File, where: str, h5: h5py.Dataset) -> None:
 
 
 def _check_other_files(file: File, where: str, what: str, names: Any, variable: str) -> None:
-    """Check the files that a link or a dataset names."""
+    """Check the files that a link or a dataset refers to."""
     for name in names:
         other = "this file" if name == "." else name
-        found = f"{where} is {what}, which leads into {other}"
+        found = f"{where} is {what}, which refers to {other}"
         if not file.external:
             raise _external_error(file.path, found, _HOW_TO_FOLLOW)
         for place in _candidates(file.path, name, variable):
             if os.path.exists(place) and not stat.S_ISREG(os.stat(place).st_mode):
                 raise _external_error(
-                    file.path, found, f"{place} is no regular file and is not opened"
+                    file.path, found, f"{place} is not a regular file and is not opened"
                 )
 
 
 def _external_error(path: str, found: str, why: str) -> ExternalFileError:
-    """Make the error for a reference to another file."""
+    """Create the error for a reference to another file."""
     error = ExternalFileError(f"{path}: {found}: {why}")
     error.what = found
     return error
 
 
 def _candidates(path: str, name: str, variable: str) -> Iterator[str]:
-    """Yield the paths at which HDF5 looks for a referenced file."""
+    """Yield the paths where HDF5 looks for a referenced file."""
     folders = ["", os.path.dirname(os.path.realpath(path)), os.path.dirname(path)]
     folders += os.environ.get(variable, "").split(os.pathsep)
     if name == ".":

@@ -1,4 +1,4 @@
-"""Write an H5MD file frame after frame, as many as come."""
+"""Write an H5MD file frame by frame; the number of frames need not be known."""
 
 import contextlib
 from collections.abc import Iterator, Mapping
@@ -15,16 +15,16 @@ from paceline.hdf5.h5md_tree import Description, FrameColumns, check_step
 from paceline.hdf5.storage_layout import Storage
 from paceline.hdf5.writer import EncodeQueue, H5MDFileWriter, new_hdf5
 
-#: Bytes of frames that wait for a thread, or for those before them, at the most.
+#: Maximum size of frames that wait for a thread or for earlier frames, bytes.
 _WAITING = 256 * 2**20
-#: Bytes that are written at a time where there are no chunks.
+#: Number of bytes that are written at a time if there are no chunks.
 _PORTION = 4 * 2**20
 
 
 class FrameData(NamedTuple):
-    """One frame as it is written: values in Å, Å/ps and kJ/(mol·Å), shape (n_atoms, 3); time in ps.
+    """One frame to write: values in Å, Å/ps and kJ/(mol·Å), shape (n_atoms, 3); time in ps.
 
-    Dimensions, shape (6,), are in Å and degrees, or None.
+    Dimensions are in Å and degrees, shape (6,), or None.
     """
 
     values: Mapping[str, np.ndarray]
@@ -35,10 +35,10 @@ class FrameData(NamedTuple):
 
 
 class StreamingWriter:
-    """H5MD file that takes frame after frame, as many as come, and appears when it is closed.
+    """H5MD file to which frames are added one by one; it appears when it is closed.
 
-    The first frame determines what all frames hold; it is not written yet. A contiguous layout
-    must know `n_frames`, the most that will come.
+    The first frame determines which fields all frames must contain; the constructor does not write
+    it. A contiguous layout requires `n_frames`, the maximum number of frames.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class StreamingWriter:
             self._stack = stack.pop_all()
 
     def _new_arrays(self) -> dict[str, np.ndarray]:
-        """Make arrays for the frames that are written together."""
+        """Allocate arrays for the frames that are written together."""
         frames = self._storage.layout.frames
         values = self._first.values
         if self._storage.layout.contiguous:
@@ -86,10 +86,11 @@ class StreamingWriter:
         }
 
     def add(self, frame: FrameData) -> None:
-        """Write a frame, or keep it until its chunk is whole; after an error there is no file.
+        """Write a frame, or keep it until its chunk is full; an error removes the file.
 
-        Raises `UnwritableError` where it holds other things than the first, a number that is not
-        finite, or a step that is not larger than the one before.
+        Raises `UnwritableError` if the frame has other contents than the first frame, if a number
+        is
+        not finite, or if the step does not exceed the previous step.
         """
         with self._removing_on_error():
             self._check_alike(frame)
@@ -118,7 +119,7 @@ class StreamingWriter:
                 raise
 
     def _check_alike(self, frame: FrameData) -> None:
-        """Raise where a frame holds other things than the first, or steps do not rise."""
+        """Raise if a frame has other contents than the first frame, or steps do not increase."""
         number = len(self._steps)
         for kind, found, expected in (
             ("", frame.values, self._first.values),
@@ -131,11 +132,11 @@ class StreamingWriter:
                     f"first frame, found {', '.join(found) or 'none'}"
                 )
         if self._storage.layout.contiguous and number == self._n_frames:
-            raise UnwritableError(f"frame {number}: expected {number} at the most: see n_frames")
+            raise UnwritableError(f"frame {number}: expected at most {number} frames: see n_frames")
         check_step(f"frame {number}", frame.step, self._steps[-1] if self._steps else None)
 
     def _write(self) -> None:
-        """Write the frames that were gathered, or add them to those that are encoded."""
+        """Write the gathered frames, or queue them for encoding."""
         first, n_frames = self._n_written, self._n_gathered
         self._n_written, self._n_gathered = first + n_frames, 0
         h5md = self._h5md = self._h5md or self._begin(n_frames)
@@ -148,7 +149,7 @@ class StreamingWriter:
         self._file.check()
 
     def _begin(self, n_frames: int) -> H5MDFileWriter:
-        """Create the datasets: of fewer frames than a chunk only where no more will come."""
+        """Create the datasets; a chunk has fewer frames only if no more frames follow."""
         layout = self._storage.layout
         self._storage = replace(self._storage, layout=layout.within(n_frames))
         return H5MDFileWriter(
@@ -163,7 +164,7 @@ class StreamingWriter:
         )
 
     def close(self, description: Description) -> None:
-        """Write the frames that wait, and the tree around them: the file appears."""
+        """Write the waiting frames, and the tree around them; then the file appears."""
         self._queue.leave_threads()
         with self._removing_on_error():
             if self._n_gathered:
@@ -183,9 +184,9 @@ class StreamingWriter:
 
 
 class _Abandoned(Exception):
-    """Ends an unfinished file, so that it is removed."""
+    """Signal that ends an unfinished file, so that the file is removed."""
 
 
 def _cells(frame: FrameData) -> list[str]:
-    """Name the cell of a frame, in an error, if it has one."""
+    """Return the name of a frame's cell in an error message; empty without a cell."""
     return [] if frame.dimensions is None else ["one"]

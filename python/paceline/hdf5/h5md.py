@@ -1,4 +1,4 @@
-"""H5MD: one group of particles, and the chunk index of its elements in paceline's units."""
+"""H5MD: one particles group, and the chunk index of its elements in paceline's units."""
 
 import contextlib
 from dataclasses import dataclass
@@ -23,29 +23,29 @@ from paceline.hdf5.h5md_tree import LAMBDA
 from paceline.hdf5.sandbox import extend_time_limit
 from paceline.hdf5.units import Units, UnknownUnitError
 
-#: Vectors of atoms: paceline's field and its quantity, by H5MD's name.
+#: Vectors of atoms: paceline's field and quantity for each H5MD name.
 VECTORS = {
     "position": ("positions", "length"),
     "velocity": ("velocities", "velocity"),
     "force": ("forces", "force"),
 }
-#: Units of programs that state only some units.
+#: Units of programs whose files state only some units.
 DEFAULT_UNITS = {
     "GROMACS": {"length": "nm", "time": "ps", "velocity": "nm ps-1", "force": "kJ mol-1 nm-1"}
 }
 
 #: Number of bytes of ids that are read at a time.
 _PORTION = 1 << 24
-#: Allowed time for sorting one id, seconds.
+#: Allowed time to sort one id, seconds.
 _SORT_SECONDS = 1e-6
 
 
 @dataclass(frozen=True)
 class ParticleIds:
-    """Ids of the atoms of each frame, if the order of atoms is not fixed."""
+    """Ids of the atoms in each frame, if the order of atoms may change."""
 
     element: Element
-    #: Ids in the file.
+    #: Dataset of ids in the file.
     values: Array
     #: Ids of paceline's atoms, int64, (n_atoms,), increasing.
     numbers: np.ndarray
@@ -54,10 +54,10 @@ class ParticleIds:
 def find_particle_ids(
     ids: SampledElement | None, frames: SampledElement, n_atoms: int, notes: list[str]
 ) -> ParticleIds | None:
-    """Find the ids of atoms that may change their slots; None if slots are fixed.
+    """Find the ids of atoms, if atoms may change their slots; None if slots are fixed.
 
-    If the file defines a placeholder for empty slots, atoms may appear and vanish: paceline's atoms
-    are those that all frames have.
+    If the file defines a fill value for empty slots, atoms may appear and disappear. In that case
+    only atoms that exist in all frames are used.
     """
     if ids is None or ids.steps is None or not ids.n_rows or not frames.n_rows:
         return None
@@ -71,7 +71,7 @@ def find_particle_ids(
     if rows is not None and (rows == ABSENT).any():
         raise UnsupportedError(
             f"{path}: {ids.name} was sampled at other steps than {frames.name}: "
-            "which atom is which cannot be known in all frames"
+            "atoms cannot be identified in all frames"
         )
     placeholder = array.placeholder
     if placeholder is None:
@@ -87,15 +87,15 @@ def _check_distinct(array: Array, ids: np.ndarray, row: int) -> np.ndarray:
     numbers, counts = np.unique(ids, return_counts=True)
     if len(numbers) < len(ids):
         raise UnsupportedError(
-            f"{array.file.path}: {array.name}: row {row} holds {numbers[counts.argmax()]} "
-            f"{counts.max()} times: the number of atoms varies, and no placeholder is named for "
-            "those that are not there"
+            f"{array.file.path}: {array.name}: row {row} contains {numbers[counts.argmax()]} "
+            f"{counts.max()} times: the number of atoms varies, but no fill value marks the slots "
+            "without an atom"
         )
     return numbers
 
 
 def _find_common_ids(array: Array, placeholder: float, notes: list[str]) -> np.ndarray:
-    """Find the ids that each frame has."""
+    """Find the ids that every frame contains."""
     n_rows, n_atoms = array.shape
     step = max(1, _PORTION // (n_atoms * array.dtype.itemsize))
     common, fewest, most = None, n_atoms, 0
@@ -103,7 +103,7 @@ def _find_common_ids(array: Array, placeholder: float, notes: list[str]) -> np.n
     for begin in range(0, n_rows, step):
         extend_time_limit(_PORTION / array.dtype.itemsize * _SORT_SECONDS)
         ordered = np.sort(array.read(slice(begin, begin + step)), axis=1)
-        # Most frames hold the atoms of the previous frame.
+        # Most frames contain the same atoms as the previous frame.
         changed = [0, *(np.flatnonzero((ordered[1:] != ordered[:-1]).any(axis=1)) + 1).tolist()]
         for row in changed:
             if np.array_equal(ordered[row], last):
@@ -115,22 +115,22 @@ def _find_common_ids(array: Array, placeholder: float, notes: list[str]) -> np.n
     if common is None or len(common) == 0:
         raise UnsupportedError(
             f"{array.file.path}: {array.name}: the number of atoms varies from {fewest} to {most}, "
-            "and none is there in all frames"
+            "and no atom exists in all frames"
         )
     if len(common) < most:
         notes.append(
             f"{array.name}: the number of atoms varies from {fewest} to {most}; "
-            f"the {len(common)} that all frames have are read"
+            f"the {len(common)} atoms that exist in all frames are read"
         )
     return common
 
 
 class Particles:
-    """One group of particles of an H5MD file: the chosen one, or the only one that moves.
+    """One particles group of an H5MD file: the chosen one, or the only one that moves.
 
-    `vectors` are the group's elements out of `VECTORS`, with `n_slots` slots per row. `frames` is
-    the element whose samples are the frames: positions or, if these are fixed or missing,
-    velocities or forces.
+    `vectors` are the group's elements among `VECTORS`, with `n_slots` slots per row. `frames` is
+    the element whose samples are the frames: the positions or, if positions are fixed or missing,
+    the velocities or forces.
     """
 
     def __init__(self, file: File, group: str | None = None):
@@ -152,7 +152,7 @@ class Particles:
         self.frames = moving[0] if moving else _as_one_frame(next(iter(self.vectors.values())))
 
     def _count_slots(self) -> int:
-        """Return the number of atoms per row, which all vectors share."""
+        """Return the number of atoms per row, which must be equal for all vectors."""
         first, *others = self.vectors.values()
         for vector in (first, *others):
             shape = vector.values.shape
@@ -169,20 +169,20 @@ class Particles:
                     f"{other.name} has {other.values.shape[-2]}"
                 )
         if n_atoms == 0:
-            raise MissingDataError(f"{self.file.path}: {first.name} is of no atoms")
-        # Even the smallest file holds each atom once.
+            raise MissingDataError(f"{self.file.path}: {first.name} has no atoms")
+        # Even the most compressed file contains each atom at least once.
         if n_atoms > self.file.size * unpacked_ratio(first.values.filters):
             found = f"{n_atoms}, in a file of {self.file.size} bytes"
             raise damaged(self.file.path, first.name, "atoms that the file could hold", found)
         return n_atoms
 
     def _note_room(self) -> None:
-        """Note that a program has written fewer frames than it allocated."""
+        """Add a note if a program has written fewer frames than it allocated."""
         for vector in self.vectors.values():
             room = len(vector.values.shape) == 3 and vector.values.shape[0]
             if room and room > vector.n_rows:
                 self.notes.append(
-                    f"{vector.values.name} has room for {room} frames, of which {vector.n_rows} "
+                    f"{vector.values.name} has space for {room} frames, but only {vector.n_rows} "
                     "have been written"
                 )
 
@@ -199,12 +199,12 @@ class Particles:
 
     @property
     def n_atoms(self) -> int:
-        """Number of paceline's atoms."""
+        """Number of atoms that paceline reads."""
         return self.n_slots if self.particle_ids is None else len(self.particle_ids.numbers)
 
     @cached_property
     def slots(self) -> np.ndarray | slice:
-        """Slots of paceline's atoms in the first frame."""
+        """Slots of these atoms in the first frame."""
         if self.particle_ids is None:
             return slice(None)
         ids = self.particle_ids.element
@@ -221,12 +221,12 @@ class Particles:
 
 
 def _as_one_frame(fixed: SampledElement) -> SampledElement:
-    """Make a trajectory of one frame from a time-independent element."""
+    """Convert a time-independent element to a trajectory of one frame."""
     return SampledElement(fixed.name, fixed.values, np.zeros(1, dtype=np.int64), unit=fixed.unit)
 
 
 def _choose_group(file: File, group: str | None) -> Group:
-    """Choose the group of particles to read."""
+    """Choose the particles group to read."""
     _check_version(file)
     found = _groups(file)
     if group is not None:
@@ -241,7 +241,7 @@ def _choose_group(file: File, group: str | None) -> Group:
         return next(iter(moving.values()))
     if not moving:
         raise MissingDataError(
-            f"{file.path}: no group of particles holds {', '.join(VECTORS)}; "
+            f"{file.path}: no group of particles contains {', '.join(VECTORS)}; "
             f"there are {_listed(found)}"
         )
     raise UnsupportedError(
@@ -274,7 +274,7 @@ def _listed(names: Any) -> str:
 
 
 def creator_of(root: Group) -> str:
-    """Name of the program that wrote a file; empty if the file does not state it."""
+    """Return the name of the program that wrote a file; empty if not stated."""
     creator = root.group("h5md/creator")
     name = None if creator is None else creator.attrs.get("name")
     return name if isinstance(name, str) else ""
@@ -284,7 +284,7 @@ def read_chunk_index(file: File, *, group: str | None, units: dict[str, str]) ->
     """Index an H5MD file.
 
     The frames are the samples of the positions or, without positions, of the velocities or forces.
-    All other elements are assigned to frames by step. Format: H5MD 1.1,
+    Samples of all other elements are assigned to frames by step. Format: H5MD 1.1,
     https://www.nongnu.org/h5md.
     """
     particles = Particles(file, group)
@@ -316,7 +316,7 @@ def read_chunk_index(file: File, *, group: str | None, units: dict[str, str]) ->
 
 
 def _note_steps(frames: SampledElement, notes: list[str]) -> None:
-    """Note irregularities of the steps of the frames."""
+    """Add notes on irregular steps of the frames."""
     assert frames.steps is not None
     row = first_not_rising(frames.steps)
     if not frames.has_steps:
@@ -329,7 +329,7 @@ def _note_steps(frames: SampledElement, notes: list[str]) -> None:
 
 
 def _elements(particles: Particles, units: Units) -> dict[str, Element]:
-    """Describe the elements of the atoms; leave out elements in unknown units if others remain."""
+    """Describe the elements of atoms; an element in unknown units is left out if others remain."""
     found: dict[str, Element] = {}
     for name, vector in particles.vectors.items():
         field, quantity = VECTORS[name]
@@ -355,27 +355,27 @@ def _describe_element(
 
 
 def _note_unpaired(particles: Particles, sampled: SampledElement, rows: np.ndarray) -> None:
-    """Note how many frames lack an element, and how many samples belong to no frame."""
+    """Add a note on frames that lack an element, and on samples that belong to no frame."""
     lacking = int((rows == ABSENT).sum())
     unused = sampled.n_rows - (len(rows) - lacking)
     found = []
     if lacking:
         found.append(f"{lacking} of {len(rows)} frames have none")
     if unused:
-        found.append(f"{unused} of its {sampled.n_rows} samples are of no frame")
+        found.append(f"{unused} of its {sampled.n_rows} samples belong to no frame")
     if found:
         where = f"{sampled.name} was sampled at other steps than {particles.frames.name}"
         particles.notes.append(f"{where}: {', '.join(found)}")
 
 
 def _length_unit(particles: Particles) -> str | None:
-    """Find the unit of a length that states none: box or positions take each other's unit."""
+    """Return the unit for lengths without one: box and positions use each other's unit."""
     found = (particles.vectors.get("position"), particles.edges)
     return next((one.unit for one in found if one is not None and one.unit), None)
 
 
 def _times(particles: Particles, units: Units) -> np.ndarray:
-    """Read times of the frames, ps; another element with the same steps may provide them."""
+    """Read times of the frames, ps; another element with the same steps may supply them."""
     frames = particles.frames
     assert frames.steps is not None
     others = [*particles.vectors.values(), *([particles.edges] if particles.edges else [])]
@@ -392,7 +392,7 @@ def _times(particles: Particles, units: Units) -> np.ndarray:
 
 
 def _lambdas(particles: Particles) -> np.ndarray | None:
-    """Read λ of the frames, an observable; None if the file lacks it for any frame."""
+    """Read λ of the frames from an observable; None if any frame lacks it."""
     with contextlib.suppress(DamagedFileError, ExternalFileError):
         observable = particles.file.root.get(f"observables/{LAMBDA}")
         found = None if observable is None else particles.elements.of(observable)

@@ -1,7 +1,7 @@
 """Create the tree of an H5MD file: units, time axis, cell, atoms and provenance.
 
-Callers pass an open file; `paceline.hdf5.writer` writes the values of its fields. Nothing here
-reads a clock, so that the same call makes the same bytes.
+Callers pass an open file; `paceline.hdf5.writer` writes the field values. This module does not read
+the clock, so that equal calls write equal bytes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,15 +18,15 @@ from paceline.contract.atoms import Atoms, TopologyAttribute, attribute_of, topo
 from paceline.errors import UnwritableError
 from paceline.hdf5.units import OUR_UNITS, factor_of
 
-#: The version of H5MD, and that of its module of units.
+#: Versions of H5MD, and of its units module.
 H5MD_VERSION, UNITS_VERSION = (1, 1), (1, 0)
-#: The group of particles, by the name that MDAnalysis gives it.
+#: Name of the particles group, as in MDAnalysis.
 GROUP = "trajectory"
-#: Element of H5MD by field.
+#: H5MD element for each field.
 ELEMENTS = {"positions": "position", "velocities": "velocity", "forces": "force"}
-#: Observable with λ of a free-energy run, by MDAnalysis's name for it.
+#: Observable that contains λ of a free-energy run; the name is MDAnalysis's.
 LAMBDA = "lambda"
-#: Quantity of each dataset that has a unit.
+#: Quantity of each dataset with a unit.
 QUANTITIES = {
     "position": "length",
     "velocity": "velocity",
@@ -37,7 +37,7 @@ QUANTITIES = {
     "charge": "charge",
 }
 
-#: Labels of atoms: our name of each by MDAnalysis's.
+#: Labels of atoms: MDAnalysis's attribute, and paceline's name of the dataset.
 _LABELS = {
     "names": "name",
     "types": "type",
@@ -45,36 +45,36 @@ _LABELS = {
     "resids": "resid",
     "segids": "segid",
 }
-#: Kinds of atoms whose names still fit into a header of HDF5, which holds 64 kB.
+#: Maximum number of kinds of atoms, whose names must fit into an HDF5 header of 64 kB.
 _MOST_KINDS = 1000
-#: Filters for atom properties, by which those of a solvated protein take a tenth of the bytes.
+#: Filters for atom properties; for a solvated protein they save nine tenths of the bytes.
 _PACKED: Mapping[str, object] = {"compression": "gzip", "shuffle": True}
-#: Rows of a chunk of steps, times and cells that grow, and atoms of a chunk of properties.
+#: Chunk sizes: rows of growing steps, times and cells; atoms of properties.
 _ROWS, _ATOMS = 512, 2**16
 
 
 @dataclass(frozen=True)
 class AtomProperties:
-    """Properties of the atoms that hold for all frames."""
+    """Properties of the atoms that apply to all frames."""
 
     #: Number of atoms.
     n_atoms: int
-    #: "mass" (u) and "charge" (e): those that are known.
+    #: Known values of "mass" (u) and "charge" (e).
     numbers: Mapping[str, np.ndarray] = data_field(default_factory=dict)
-    #: Names in `numbers` that MDAnalysis guessed from the atoms' names.
+    #: Names in `numbers` whose values MDAnalysis guessed from atom names.
     guessed: tuple[str, ...] = ()
-    #: Chemical elements, or the topology's types where it names no elements.
+    #: Chemical elements, or atom types if the topology has no elements.
     kinds: tuple[str, ...] = ()
-    #: Index into `kinds` of each atom; empty where nothing is known. Int32, shape (n_atoms,).
+    #: Index into `kinds` for each atom, int32, shape (n_atoms,); empty if kinds are unknown.
     species: np.ndarray = data_field(default_factory=lambda: np.empty(0, dtype=np.int32))
-    #: "name", "type", "resname", "resid", "segid": those that are known.
+    #: Known labels among "name", "type", "resname", "resid" and "segid".
     labels: Mapping[str, np.ndarray] = data_field(default_factory=dict)
-    #: Indices of the two atoms, from 0, int32, shape (n_bonds, 2).
+    #: Indices of bonded atoms, from 0, int32, shape (n_bonds, 2).
     bonds: np.ndarray = data_field(default_factory=lambda: np.empty((0, 2), dtype=np.int32))
 
     @classmethod
     def of(cls, atomgroup: Atoms) -> Self:
-        """Take them from the topology of a group, in the order of its atoms."""
+        """Read the properties from the topology of a group, in the order of its atoms."""
         numbers = {
             name: np.asarray(values, dtype=np.float64)
             for name, plural in (("mass", "masses"), ("charge", "charges"))
@@ -104,8 +104,8 @@ class AtomProperties:
 class Description:
     """Atoms and provenance of a file: its source, fingerprint, call, versions.
 
-    `author` and `creator` are attributes of H5MD's groups of these names, where others than the
-    user and this package are to be named.
+    `author` and `creator` are attributes of the H5MD groups of these names, if they are to name
+    others than the user and paceline.
     """
 
     atoms: AtomProperties
@@ -116,27 +116,27 @@ class Description:
 
 @dataclass(frozen=True)
 class FrameColumns:
-    """Steps, times (ps), vectors of cells (Å, shape (n_frames, 3, 3)) and observables of frames."""
+    """Steps, times (ps), cell vectors (Å, shape (n_frames, 3, 3)) and observables of frames."""
 
     steps: np.ndarray
     times: np.ndarray
     vectors: np.ndarray
-    #: A value for each frame, by the name of the observable.
+    #: One value per frame for each observable, by name.
     observables: Mapping[str, Sequence[Any] | np.ndarray] = data_field(default_factory=dict)
 
 
 def element_path(field: str) -> str:
-    """Path of the group of a field's element."""
+    """Return the path of a field's element group."""
     return f"particles/{GROUP}/{ELEMENTS[field]}"
 
 
 def values_path(field: str) -> str:
-    """Path of the dataset of a field's values."""
+    """Return the path of a field's dataset of values."""
     return f"{element_path(field)}/value"
 
 
 def property_path(name: str) -> str:
-    """Path of the dataset of an atom property."""
+    """Return the path of an atom property's dataset."""
     return f"parameters/atoms/{name}" if name in _LABELS.values() else f"particles/{GROUP}/{name}"
 
 
@@ -151,11 +151,11 @@ def create_tree(
     rounding: Mapping[str, float] | None = None,
     units: Mapping[str, str] = OUR_UNITS,
 ) -> None:
-    """Create the tree around the values of the fields, which exist, in an open file.
+    """Create the tree around the field values, which exist, in an open file.
 
-    Without `rows`, those of all frames in our units, datasets without rows are created, for
-    `append_frame`. `rounding` has the numbers that values of rounded fields are multiples of, and
-    `units` the unit in which each quantity is stored, as H5MD spells it.
+    `rows` contains the data of all frames in paceline's units. Without it, empty datasets are
+    created for `append_frame`. `rounding` contains the step to which the values of rounded fields
+    were rounded, and `units` the unit in which each quantity is stored, in H5MD notation.
     """
     for field, step in (rounding or {}).items():
         mark_rounded(h5[values_path(field)], step)
@@ -190,7 +190,7 @@ def create_tree(
 def _create_series(
     group: Any, name: str, shape: tuple[int, ...], dtype: str, rows: np.ndarray | None
 ) -> None:
-    """Create a dataset with a row a frame: all of them, or none yet."""
+    """Create a dataset with one row per frame, filled with all rows or still empty."""
     if rows is not None:
         group[name] = rows
     else:
@@ -200,24 +200,25 @@ def _create_series(
 
 
 def _share_time_axis(group: Any, other: Any) -> None:
-    """Link an element to the steps and times of another."""
+    """Link an element to the steps and times of another element."""
     for name in ("step", "time"):
         group[name] = other[name]
 
 
 def check_step(what: str, step: int, last: int | None) -> None:
-    """Raise `UnwritableError` where a step is not after the last one; `what` names the frame."""
+    """Raise `UnwritableError` if a step does not exceed the last step; `what` names the frame."""
     if last is not None and step <= last:
         raise UnwritableError(
-            f"{what}: expected a step after {last}, found {step}: in H5MD steps rise from frame to "
-            "frame"
+            f"{what}: expected a step after {last}, found {step}: in H5MD, steps increase from "
+            "frame "
+            "to frame"
         )
 
 
 def append_frame(
     h5: Any, fields: Sequence[str], row: int, step: int, time: float, cell: np.ndarray | None
 ) -> None:
-    """Append step, time (ps) and cell vectors (Å) of the frame of a row to their datasets."""
+    """Append step, time (ps) and cell vectors (Å) of frame `row` to their datasets."""
     element = h5[element_path(fields[0])]
     values: list[tuple[Any, Any]] = [(element["step"], step), (element["time"], time)]
     if cell is not None:
@@ -228,9 +229,9 @@ def append_frame(
 
 
 def frame_datasets(h5: Any, fields: Sequence[str], *, has_cell: bool) -> list[Any]:
-    """Datasets with a row a frame, in the order in which they may count another.
+    """Return the datasets with one row per frame, in the order in which a row must be added.
 
-    Readers take the number of frames from positions, and nothing without its step and time.
+    Readers count frames by the positions, so steps and times must exist before positions.
     """
     element = h5[element_path(fields[0])]
     cells = [h5[f"particles/{GROUP}/box/edges/value"]] if has_cell else []
@@ -241,7 +242,7 @@ def frame_datasets(h5: Any, fields: Sequence[str], *, has_cell: bool) -> list[An
 def create_property(
     h5: Any, name: str, n_atoms: int, dtype: object, values: np.ndarray | None = None
 ) -> Any:
-    """Create the dataset of an atom property, with its values where all are known."""
+    """Create the dataset of an atom property, with values if they are all known."""
     dataset = h5.create_dataset(
         property_path(name),
         shape=(n_atoms,),
@@ -256,17 +257,17 @@ def create_property(
 
 
 def set_unit(dataset: Any, name: str, units: Mapping[str, str] = OUR_UNITS) -> None:
-    """Note the unit of a dataset whose name is one of `QUANTITIES`."""
+    """Store the unit of a dataset whose name is in `QUANTITIES`."""
     dataset.attrs["unit"] = units[QUANTITIES[name]]
 
 
 def mark_rounded(dataset: Any, step: float) -> None:
-    """Note that numbers were rounded to multiples of a step, in their unit."""
+    """Store the step, in the dataset's unit, to whose multiples the numbers were rounded."""
     dataset.attrs["rounded_to_multiples_of"] = step
 
 
 def _describe(h5: Any, description: Description) -> None:
-    """Write author, program, atoms and origin."""
+    """Write author, program, atoms and source."""
     h5md = h5.require_group("h5md")
     h5md.attrs["version"] = np.array(H5MD_VERSION, dtype=np.int32)
     author = {"name": current_user()} | dict(description.author)
@@ -295,11 +296,11 @@ def _write_atoms(h5: Any, atoms: AtomProperties) -> None:
 
 
 def _columns(atoms: AtomProperties) -> Iterator[tuple[str, np.dtype, np.ndarray]]:
-    """Yield name, type and values of each property as it is stored."""
+    """Yield name, dtype and values of each property as stored."""
     for name, values in atoms.numbers.items():
         yield name, values.dtype, values
     if atoms.kinds:
-        # h5py stores integers whose dtype says so as an enumeration: number and name together.
+        # With this dtype, h5py stores integers as an enumeration, which pairs numbers and names.
         names = {kind: number for number, kind in enumerate(atoms.kinds)}
         yield "species", np.dtype(np.int32, metadata={"enum": names}), atoms.species
     for name, values in atoms.labels.items():
@@ -310,7 +311,7 @@ def _columns(atoms: AtomProperties) -> Iterator[tuple[str, np.dtype, np.ndarray]
 def _encoded(texts: np.ndarray) -> np.ndarray:
     """Encode texts in UTF-8."""
     try:
-        # Of ASCII the same, in a third of the time.
+        # For ASCII texts this gives equal bytes in a third of the time.
         return texts.astype(np.bytes_)
     except UnicodeEncodeError:
         return np.char.encode(texts, "utf-8")
@@ -319,7 +320,7 @@ def _encoded(texts: np.ndarray) -> np.ndarray:
 def _kinds(
     atomgroup: Atoms, labels: Mapping[str, np.ndarray]
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """Names of the kinds of atoms, and the index among them of each atom."""
+    """Return the names of the kinds of atoms, and each atom's index into these names."""
     elements = attribute_of(atomgroup, "elements")
     if elements is not None and all(elements):
         each = np.asarray(elements, dtype=str)
@@ -330,15 +331,15 @@ def _kinds(
     kinds, species = np.unique(each, return_inverse=True)
     if len(kinds) > _MOST_KINDS:
         return (), np.empty(0, dtype=np.int32)
-    # An enumeration of HDF5 takes no empty name.
+    # Names in an HDF5 enumeration cannot be empty.
     return tuple(str(kind) or "unknown" for kind in kinds), species.astype(np.int32)
 
 
 def _bonds_within(indices: np.ndarray, bonds: TopologyAttribute | None) -> np.ndarray:
-    """Bonds between atoms that are both written, as indices of written atoms."""
+    """Return bonds for which both atoms are written, as indices of written atoms."""
     pairs = np.empty((0, 2), dtype=np.int64)
     if bonds is not None and len(bonds.values):
-        # AtomGroup.intra_bonds makes objects first: 1.2 s for 25,000 bonds, and this 0.02 s.
+        # AtomGroup.intra_bonds would create objects first: 1.2 s for 25,000 bonds, not 0.02 s.
         pairs = np.array(bonds.values, dtype=np.int64)
     place = np.full(max(indices.max(), pairs.max(initial=0)) + 1, -1, dtype=np.int32)
     place[indices[::-1]] = np.arange(len(indices), dtype=np.int32)[::-1]

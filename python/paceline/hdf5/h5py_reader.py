@@ -1,7 +1,6 @@
 """Reader of HDF5 frames through the HDF5 library, for data that the compiled module cannot read.
 
-When a file is opened, paceline verifies that the compiled module reads the same values as the
-library.
+When a file is opened, paceline verifies that the compiled module and the library read equal values.
 """
 
 import atexit
@@ -31,29 +30,29 @@ from paceline.hdf5.chunk_index import (
 from paceline.hdf5.file import NOWHERE, Array, File, mpi_options
 from paceline.hdf5.sandbox import extend_time_limit
 
-#: Number of bytes of values that are read at a time; more if a chunk is larger, up to the second
-#: value.
+#: Number of bytes of values that are read at a time; if a chunk is larger, up to the second number.
 _PORTION, _MAX_PORTION = 16 << 20, 256 << 20
 
-#: Lock of the thread that calls the HDF5 library; the main thread takes it at the end of the
-#: program. A thread that the interpreter stops inside h5py would keep h5py's own lock, and the
-#: clean-up would wait for it for ever.
+#: Lock of the thread that calls the HDF5 library; the main thread acquires it when the program
+#: ends.
+#: If the interpreter stopped a thread inside h5py, the thread would keep h5py's own lock, and the
+#: clean-up would wait for that lock for ever.
 _LIBRARY_LOCK = threading.RLock()
-#: Maximum time that the end of the program waits for the lock, seconds.
+#: Maximum time to wait for the lock when the program ends, seconds.
 _EXIT_TIMEOUT = 10.0
 atexit.register(_LIBRARY_LOCK.acquire, timeout=_EXIT_TIMEOUT)
-#: Allowed time for finding an atom in an unordered frame, twice, seconds.
+#: Allowed time to find an atom in an unordered frame (done twice), seconds.
 _SECONDS_PER_ATOM = 1e-5
 
 
 class H5pyReader:
-    """Reads frames through h5py; atoms are increasing, None for all.
+    """Reads frames through h5py; `atoms` are increasing indices, None for all.
 
-    With a communicator in `datasets`, its ranks make each call together.
+    If `datasets` has a communicator, its ranks make each call together.
     """
 
     def __init__(self, datasets: FileDatasets, atoms: np.ndarray | None, fields: int):
-        # The offsets that the HDF5 library reads are unknown: all samples are compared.
+        # The offsets that the HDF5 library will read are unknown, so all samples are compared.
         _core.verify(datasets.path, _core.fingerprint_of(datasets.samples))
         self._path = datasets.path
         options = mpi_options(datasets.comm) if datasets.driver == "mpio" else {}
@@ -100,7 +99,7 @@ class H5pyReader:
 
     @property
     def _n_bytes(self) -> int:
-        """Number of bytes read so far."""
+        """Return the number of bytes read so far."""
         return sum(reader.n_bytes for reader in self._readers if reader is not None)
 
     def _portions(self, n_frames: int) -> Iterator[range]:
@@ -120,13 +119,13 @@ class H5pyReader:
         required: int,
         skip: bool,
     ) -> list[tuple[int, str]]:
-        """Read adjacent rows of a block; return the failed rows with the reasons."""
+        """Read adjacent rows of a block; return the failed rows with reasons."""
         try:
             self._read(rows, index, buffer, frames, required)
         except (DamagedFileError, MissingDataError) as error:
             if len(rows) > 1:
-                # Ranks that read together must make the same number of calls: they have one frame
-                # per block.
+                # Ranks that read together must make equal numbers of calls: each has one frame per
+                # block.
                 each = (range(row, row + 1) for row in rows)
                 alone = [self._read_all(row, index, buffer, frames, required, skip) for row in each]
                 return list(chain.from_iterable(alone))
@@ -140,7 +139,7 @@ class H5pyReader:
     def _read(
         self, rows: range, index: BlockIndex, buffer: FrameBuffer, frames: np.ndarray, required: int
     ) -> None:
-        """Read adjacent rows of a block, every selected field."""
+        """Read every selected field in adjacent rows of a block."""
         chosen = slice(rows.start, rows.stop)
         failures = []
         for k, reader in enumerate(self._readers):
@@ -159,7 +158,7 @@ class H5pyReader:
                 try:
                     values[there] = reader.read(part.rows[chosen][there], ids)
                 except DamagedFileError as error:
-                    # Ranks that read together make the same calls: read the other fields too.
+                    # Ranks that read together must make the same calls: read the other fields, too.
                     failures.append(error)
                     there = np.zeros_like(there)
             buffer.fields[chosen] |= np.where(there, bit, 0).astype(np.uint8)
@@ -176,7 +175,7 @@ def _name_frame(error: DamagedFileError, path: str, frame: int) -> None:
 
 
 class ElementReader:
-    """Reads rows of one element: paceline's atoms, increasing, in paceline's units."""
+    """Reads rows of one element for increasing atom indices, in paceline's units."""
 
     def __init__(self, file: File, datasets: FileDatasets, element: Element, atoms: np.ndarray):
         self._element = element
@@ -189,29 +188,29 @@ class ElementReader:
             self._columns = atoms - self._first
         else:
             assert datasets.id_order is not None
-            # Atoms may be anywhere in a row.
+            # Atoms may be in any slot of a row.
             self._first, self._stop = 0, self._n_slots
             self._order, self._wanted = datasets.id_order, atoms
 
     @property
     def _n_slots(self) -> int:
-        """Number of atom slots of a row."""
+        """Number of atom slots in a row."""
         n_numbers = math.prod(self._element.dataset.shape[1:])
         return n_numbers // 3
 
     @property
     def row_bytes(self) -> int:
-        """Number of bytes that are read per row."""
+        """Number of bytes to read per row."""
         return (self._stop - self._first) * 3 * self._element.dataset.dtype.itemsize
 
     @property
     def chunk_rows(self) -> int:
-        """Number of rows of a chunk."""
+        """Number of rows in a chunk."""
         chunk = self._element.dataset.chunk
         return chunk[0] if chunk else 1
 
     def read(self, rows: np.ndarray, id_rows: np.ndarray | None) -> np.ndarray:
-        """Read paceline's atoms in some rows: float32, (n_rows, n_wanted, 3)."""
+        """Read the atoms in some rows: float32, (n_rows, n_wanted, 3)."""
         dataset = self._element.dataset
         flat = len(dataset.shape) == 2
         scale = 3 if flat else 1
@@ -219,7 +218,7 @@ class ElementReader:
         try:
             values = self._distinct(self._array, rows, span, is_fixed=self._is_fixed)
         finally:
-            # Ranks that read together make the same calls for any data.
+            # Ranks that read together must make the same calls whatever the data.
             if self._ids is not None and id_rows is not None:
                 ids = self._distinct(self._ids, id_rows, slice(0, self._n_slots))
         values = numbers_of(values, self._element).reshape(len(rows), -1, 3)
@@ -230,13 +229,13 @@ class ElementReader:
 
     @property
     def _is_fixed(self) -> bool:
-        """True if the dataset is valid for all frames, and has no axis of frames."""
+        """True if the dataset applies to all frames, and has no frame axis."""
         return len(self._array.shape) < len(self._element.dataset.shape)
 
     def _distinct(
         self, array: Array, rows: np.ndarray, span: slice, *, is_fixed: bool = False
     ) -> np.ndarray:
-        """Read rows in any order: each row once, adjacent rows together."""
+        """Read rows in any order; each row is read once, adjacent rows together."""
         distinct, back = np.unique(rows, return_inverse=True)
         runs = np.split(distinct, np.flatnonzero(np.diff(distinct) != 1) + 1)
         if is_fixed:
@@ -248,7 +247,7 @@ class ElementReader:
         return values if len(distinct) == len(rows) and (np.diff(rows) > 0).all() else values[back]
 
     def _places(self, ids: np.ndarray) -> np.ndarray:
-        """Find paceline's atoms in a row by their ids; other ids mark slots without an atom."""
+        """Find the slots of atoms in a row by their ids; unknown ids mark slots without an atom."""
         ids = ids.astype(np.int64, copy=False)
         places = np.argsort(ids, kind="stable")
         ordered = ids[places]
@@ -269,7 +268,7 @@ def _open_array(file: File, element: Element) -> Array:
 
 
 def numbers_of(values: np.ndarray, element: Element) -> np.ndarray:
-    """Convert numbers of a file to paceline's units: float32, bit for bit as the compiled module.
+    """Convert numbers of a file to paceline's units, float32, as the compiled module does.
 
     >>> from paceline.hdf5.chunk_index import Dataset
     >>> element = Element(Dataset("value", np.dtype("f8"), (1, 1, 3)), factor=10.0)
@@ -284,7 +283,7 @@ def numbers_of(values: np.ndarray, element: Element) -> np.ndarray:
 
 
 def verify_decoding(file: FileDatasets, index: ChunkIndex) -> ChunkIndex:
-    """Read a few chunks of each element both ways; elements that differ fall back to h5py."""
+    """Read a few chunks of each element in both ways; use h5py for elements that differ."""
     if not index.n_frames or (index.ids is not None and index.ids.dataset.h5py_fallback):
         return index
     elements = dict(index.elements)
@@ -297,7 +296,7 @@ def verify_decoding(file: FileDatasets, index: ChunkIndex) -> ChunkIndex:
 
 
 def _difference(file: FileDatasets, index: ChunkIndex, field: str) -> str:
-    """Describe how the two readings of an element differ; empty if they agree."""
+    """Describe how the two results for an element differ; empty if they agree."""
     for frames, atoms in _samples(index.elements[field], index.n_frames, index.n_atoms):
         if why := _difference_at(file, index, field, frames, atoms):
             return why
@@ -307,7 +306,7 @@ def _difference(file: FileDatasets, index: ChunkIndex, field: str) -> str:
 def _difference_at(
     file: FileDatasets, index: ChunkIndex, field: str, frames: list[int], atoms: np.ndarray
 ) -> str:
-    """Compare bit by bit in the first of some frames that HDF5 can read."""
+    """Compare bit by bit in the first frame, among `frames`, that HDF5 can read."""
     fields, dataset = field_bits([field]), index.elements[field].dataset
     if index.ids is not None:
         extend_time_limit(index.n_atoms * _SECONDS_PER_ATOM)
@@ -317,13 +316,13 @@ def _difference_at(
         except DamagedFileError:
             continue
         except UnsupportedError:
-            return ""  # HDF5 lacks a filter that the compiled module has
+            return ""  # HDF5 lacks a filter that the compiled module contains
         try:
             ours = _read_frame(ChunkReader(file, atoms, fields), index, field, frame, len(atoms))
         except PacelineError as error:
             if isinstance(error, DamagedFileError) and may_hide_damage(dataset.filters):
                 continue
-            return f"HDF5 reads frame {frame}, and paceline says: {error}"
+            return f"HDF5 reads frame {frame}, but paceline raises: {error}"
         same = np.array_equal(ours.view(np.uint32), theirs.view(np.uint32))
         return "" if same else f"HDF5 and paceline do not read the same numbers in frame {frame}"
     return ""
@@ -332,18 +331,18 @@ def _difference_at(
 def _samples(
     element: Element, n_frames: int, n_atoms: int
 ) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Choose frames to compare, the best first, and atoms: of one chunk, and of one at the edge."""
+    """Choose frames to compare, and atoms of one inner chunk and one edge chunk."""
     dataset = element.dataset
     rows = element.rows_of(np.arange(n_frames))
     frames = np.flatnonzero(_written(rows, dataset))
     if len(frames) == 0:
         return
     middle, last, first = (int(frames[k]) for k in (len(frames) // 2, -1, 0))
-    # A chunk of a dataset of shape (rows, components x atoms) may end within an atom.
+    # A chunk of a dataset of shape (rows, components x atoms) may end inside an atom.
     chunk = dataset.chunk or dataset.shape
     atoms = chunk[1] if len(chunk) == 3 else n_atoms
     yield [middle, last, first], np.arange(min(atoms, n_atoms))
-    # Writers can leave chunks unfiltered that extend beyond the last frame or atom.
+    # Writers may leave chunks unfiltered that extend beyond the last frame or atom.
     over = [n % step for n, step in zip(dataset.shape, chunk, strict=True)]
     if dataset.filters and any(over):
         first_atom = n_atoms - min(over[1] or atoms, n_atoms) if len(chunk) == 3 else 0
@@ -351,7 +350,7 @@ def _samples(
 
 
 def _written(rows: np.ndarray, dataset: Dataset) -> np.ndarray:
-    """Mark frames that have a row in written, undamaged chunks."""
+    """Return a mask of frames whose row is in a written, undamaged chunk."""
     there: np.ndarray = rows != ABSENT
     if dataset.table is not None and dataset.chunk is not None:
         along = -(-dataset.shape[0] // dataset.chunk[0])
@@ -366,7 +365,7 @@ def _read_frame(
     """Read the values of one frame."""
     block = FrameBuffer.allocate(np.array([frame]), n_atoms, [field])
     zero = np.zeros(1, dtype=np.int64)
-    # Both readers find the bytes from the index alone.
+    # Both readers locate the bytes from the index alone.
     extents = Extents(
         files=zero,
         frames=np.array([frame], dtype=np.uint64),

@@ -1,4 +1,4 @@
-"""MDTraj's HDF5 convention: a few datasets of the root group, and a topology."""
+"""MDTraj's HDF5 convention: some datasets in the root group, and a topology."""
 
 import json
 from operator import itemgetter
@@ -18,12 +18,12 @@ from paceline.hdf5.units import Units
 
 #: Units that the convention requires.
 DEFAULT_UNITS = {"length": "nm", "time": "ps", "velocity": "nm/ps", "force": "kJ/(mol*nm)"}
-#: Paceline's field and its quantity, by MDTraj's name.
+#: Paceline's field and quantity for each MDTraj name.
 VECTORS = {"coordinates": ("positions", "length"), "velocities": ("velocities", "velocity")}
 #: Quantities with one number per frame.
 OBSERVABLES = ("kineticEnergy", "potentialEnergy", "temperature", "alchemicalLambda")
 
-#: Allowed time for parsing a character of the topology, seconds.
+#: Allowed time to parse one character of the topology, seconds.
 _PARSE_SECONDS = 1e-6
 
 
@@ -33,7 +33,7 @@ def is_mdtraj(file: File) -> bool:
 
 
 def read_chunk_index(file: File, *, units: dict[str, str]) -> ChunkIndex:
-    """Index a file; the step of a frame is its number, since the convention has no steps.
+    """Index a file; frame numbers are used as steps, because the convention has no steps.
 
     Format: https://mdtraj.org, "MDTraj HDF5 format specification", conventions "Pande" 1.1.
     """
@@ -79,7 +79,7 @@ def _array(file: File, name: str, shape: tuple[int, ...]) -> Array | None:
         raise damaged(
             file.path,
             array.name,
-            f"numbers of shape {shape}, as the coordinates have it",
+            f"numbers of shape {shape}, to match the coordinates",
             f"{array.dtype} of shape {array.shape}",
         )
     return array
@@ -128,7 +128,7 @@ def read_topology(file: File, n_atoms: int) -> SystemTopology | None:
     found = len(system.residue)
     if found != n_atoms:
         raise damaged(
-            file.path, array.name, f"{n_atoms} atoms, as the coordinates have", f"{found}"
+            file.path, array.name, f"{n_atoms} atoms, to match the coordinates", f"{found}"
         )
     if system.bonds is not None and not (system.bonds < n_atoms).all():
         raise damaged(file.path, array.name, f"bonds of {n_atoms} atoms", str(system.bonds.max()))
@@ -167,13 +167,13 @@ def _parse_topology(topology: JsonObject) -> SystemTopology:
 
 
 def _segid_of(chain: JsonObject, number: int) -> str:
-    """Name a chain by its segment, else by its own name, else by its number."""
+    """Name a chain by its segment id, else by its own name, else by its number."""
     first: JsonObject = next(iter(chain["residues"]), {})
     return first.get("segmentID") or chain.get("chain_id") or str(number)
 
 
 def _symbol(element: object) -> str:
-    """Symbol of an element; empty for virtual sites."""
+    """Return the symbol of an element; empty for virtual sites."""
     return "" if element in (None, "VS") else str(element)
 
 

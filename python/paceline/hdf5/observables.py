@@ -1,4 +1,4 @@
-"""Observables of a file, and properties of its particles, such as mass and charge."""
+"""Observables of a file, and particle properties such as mass and charge."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ from paceline.hdf5.h5md import VECTORS, Particles
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.units import factor_of
 
-#: Maximum size of a quantity whose values frames show, bytes.
+#: Maximum size of a quantity whose values are attached to frames, bytes.
 _MAX_KEPT = 1 << 26
 
 
@@ -35,7 +35,7 @@ class Quantity:
     unit: str | None = None
     #: Steps, int64, (n_samples,); None for a time-independent quantity.
     steps: np.ndarray | None = None
-    #: Times, ps, float64, (n_samples,); None if the file has no times, or in an unknown unit.
+    #: Times, ps, float64, (n_samples,); None without times, or with times in an unknown unit.
     times: np.ndarray | None = None
     #: True if references to other files are followed.
     external: bool = False
@@ -44,7 +44,7 @@ class Quantity:
     def values(self) -> Any:
         """All values, one sample per row, in the unit and order of the file; read on first use.
 
-        Text is returned as str. Arrays are read-only, because frames show parts of them.
+        Text is converted to str. Arrays are read-only, because frames contain views of them.
         """
         values = run_in_sandbox(
             read_values, self.path, dataset=self.dataset, external=self.external
@@ -54,9 +54,9 @@ class Quantity:
         return values
 
     def at(self, step: int, frame: int | None = None) -> Any:
-        """Return the value at one step of the simulation; None if it was not sampled.
+        """Return the value at one simulation step; None if the quantity was not sampled there.
 
-        `frame` is the number of a frame of that step, for files whose steps do not increase.
+        `frame` is the number of a frame with this step; it is used if steps do not increase.
         """
         if self.steps is None:
             return self.values
@@ -79,7 +79,7 @@ class Quantity:
 
 
 def read_values(path: str | os.PathLike, dataset: str, *, external: bool = False) -> Any:
-    """Read all values of a dataset in the type of the file; text becomes str."""
+    """Read all values of a dataset in the dtype of the file; text becomes str."""
     with File(path, external=external) as file:
         array = file.root[dataset]
         if not isinstance(array, Array):
@@ -90,7 +90,7 @@ def read_values(path: str | os.PathLike, dataset: str, *, external: bool = False
 class Quantities(Mapping[str, Quantity]):
     """Quantities of a file by name; values are read on first use.
 
-    Looking up a quantity that is inconsistent or in another file raises its error.
+    Looking up a quantity raises its error if the quantity is inconsistent or in another file.
     """
 
     def __init__(self, found: Mapping[str, Quantity | PacelineError]):
@@ -112,13 +112,13 @@ class Quantities(Mapping[str, Quantity]):
         return f"<{', '.join(self) or 'nothing'}>"
 
     def at(self, step: int, frame: int | None = None) -> dict[str, Any]:
-        """Return values at one step, for MDAnalysis's `Timestep.data`.
+        """Return values at one simulation step, for MDAnalysis's `Timestep.data`.
 
         Quantities that exceed 64 MiB, are damaged or are in other files are left out.
         """
         found = {}
         for name in self:
-            # The frame itself is complete; looking up a damaged quantity raises its error.
+            # A damaged quantity does not spoil the frame; looking it up raises its error.
             with contextlib.suppress(DamagedFileError, ExternalFileError):
                 one = self[name]
                 if np.prod(one.shape, dtype=float) * 8 <= _MAX_KEPT:
@@ -136,7 +136,7 @@ def find_observables(path: str | os.PathLike, *, external: bool = False) -> Quan
 
 
 def _find_quantities(group: Group, elements: Elements) -> dict[str, Quantity | PacelineError]:
-    """Find elements in a group and in its subgroups."""
+    """Find elements in a group and its subgroups."""
     found: dict[str, Quantity | PacelineError] = {}
     seen, waiting = {group.identity}, [("", group)]
     while waiting:
@@ -193,7 +193,7 @@ def find_properties(
 ) -> Quantities:
     """Find the properties of particles: mass, charge, species, id.
 
-    Each has one value per particle, in the order of the file. Only H5MD files have them.
+    Each property has one value per particle, in file order. Only H5MD files contain properties.
     """
     with File(path, external=external) as file:
         if "particles" not in file.root:

@@ -1,7 +1,8 @@
-"""Cost of reading a dataset, from its layout: bytes read per byte used.
+"""Cost of reading a dataset, computed from its layout: bytes read per byte used.
 
-The compiled module reads the wanted parts of unfiltered values, including gaps that cost less than
-another call. It reads compressed chunks whole, each once per block.
+The compiled module reads the required parts of unfiltered values, including gaps that cost less
+than
+another call. It reads each compressed chunk completely, and once per block.
 """
 
 import math
@@ -22,10 +23,10 @@ from paceline.hdf5.chunk_index import (
 )
 from paceline.performance.number_format import amount
 
-#: Inverse fraction of the atoms in the sample selection.
+#: The sample selection contains one in so many atoms.
 ONE_IN = 20
-#: Minimum number of bytes read per byte used, and minimum number of bytes read, for which repacking
-#: pays.
+#: Repacking pays if at least so many bytes are read per byte used, and at least so many bytes are
+#: read in total.
 WORTH, LITTLE = 4.0, 10_000_000
 
 
@@ -39,7 +40,7 @@ class AccessCost:
 
     #: Description of the access pattern.
     access: str
-    #: Bytes read from the file, and bytes of the wanted values as they are stored.
+    #: Bytes read from the file, and stored size of the required values.
     read: int
     used: int
 
@@ -50,7 +51,7 @@ class AccessCost:
 
 
 def read_costs(element: Element, n_atoms: int) -> list[AccessCost]:
-    """Costs of usual access patterns for all frames; empty if only the HDF5 library knows them.
+    """Return costs of common access patterns for all frames; empty if only HDF5 can locate chunks.
 
     >>> element = Element(Dataset("value", np.dtype("f4"), (100, 5000, 3), offset=512))
     >>> found = read_costs(element, 5000)
@@ -71,9 +72,9 @@ def read_costs(element: Element, n_atoms: int) -> list[AccessCost]:
 
 
 def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False) -> int:
-    """Count the bytes read for some atoms, increasing, of all frames.
+    """Count the bytes read for increasing atom indices in all frames.
 
-    With `one_by_one`, each frame is read alone, instead of blocks that end at chunk boundaries.
+    With `one_by_one`, each frame is read on its own; otherwise blocks end at chunk boundaries.
     """
     dataset = element.dataset
     rows = _rows_read(element)[:, None]
@@ -81,7 +82,7 @@ def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False)
     numbers = [column.number for column in columns]
     offsets, sizes = (part[:, numbers] for part in _extents(dataset, len(rows)))
     read, first, end = _of_chunks(dataset, columns, sizes, rows, one_by_one=one_by_one)
-    # A chunk is read once if frames are read in blocks, or if the chunk is kept for the next frame.
+    # A chunk is read once, because frames are read in blocks or the chunk is cached.
     times = np.minimum(rows, 1)
     if one_by_one and (not dataset.filters or _inflated(dataset) > KEPT_BYTES):
         times = rows
@@ -89,7 +90,7 @@ def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False)
     total = (read * times * there).sum()
     if not dataset.filters and any(column.straight for column in columns):
         return int(total)
-    # A short gap between two chunks is read, as a short gap within a chunk is.
+    # A short gap between two chunks is read, like a short gap within a chunk.
     gaps = (offsets + first)[there][1:] - (offsets + end)[there][:-1]
     short = (gaps >= 0) & (gaps <= GAP_BYTES)
     if one_by_one:
@@ -123,7 +124,7 @@ def _of_chunks(
     *,
     one_by_one: bool,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Number of bytes read per chunk, and their first and last offset."""
+    """Return the bytes read per chunk, and the first and last offset of these bytes."""
     of_row = np.array([column.of_row for column in columns])
     first = np.array([column.first for column in columns])
     end = np.array([column.end for column in columns])
@@ -133,13 +134,13 @@ def _of_chunks(
         return packed, np.zeros_like(first), packed
     if one_by_one:
         return np.broadcast_to(of_row, sizes.shape), first, end
-    # The gap between two rows of a chunk is read with them.
+    # The gap between two rows of a chunk is read, too.
     read = rows * of_row + np.maximum(rows - 1, 0) * between
     return read, first, (rows - 1) * dataset.chunk_row_bytes + end
 
 
 def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
-    """Describe the layout of a dataset in the file.
+    """Describe the storage layout of a dataset.
 
     >>> layout_in_words(Dataset("value", np.dtype("f4"), (100, 50, 3), chunk=(25, 7, 3)), 50)
     '25 frames × 7 atoms a chunk (2.1 kB)'
@@ -157,16 +158,16 @@ def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
 
 
 def advice(costs: list[AccessCost], *, command: str = "paceline repack") -> str:
-    """Recommend for or against repacking, from the costs of reading positions."""
+    """Recommend for or against repacking, given the costs of reading positions."""
     if not costs:
-        return f"pays: {command} writes what workers read without HDF5's library"
+        return f"pays: {command} writes a file that workers read without HDF5's library"
     by_frames, first, _, everything = costs
     if everything.read < LITTLE:
-        return "does not pay: there is little to be read"
+        return "does not pay: few bytes are read"
     if by_frames.ratio > WORTH * max(1.0, everything.ratio):
         return f"pays for reading frame by frame: {command} --for frames"
     if first.ratio > WORTH:
-        return f"pays where few atoms are read in all frames: {command} --for atoms"
+        return f"pays if few atoms are read in all frames: {command} --for atoms"
     return "does not pay"
 
 
@@ -180,17 +181,17 @@ def _cost(
 
 @dataclass(frozen=True)
 class _Column:
-    """Wanted bytes of a row of the chunks in one column."""
+    """Required bytes in a row of chunks: the part in one column of chunks."""
 
-    #: Index among the columns.
+    #: Index of the column.
     number: int
-    #: First wanted byte, and end of the wanted bytes.
+    #: First required byte, and end of the required bytes.
     first: int
     end: int
-    #: Number of bytes read of this row of chunks, and in the gap before the next row.
+    #: Bytes read in this row of a chunk, and in the gap before the next row.
     of_row: int
     between: int
-    #: True for long runs of float32 values, which are read straight into the output array without
+    #: True for long runs of float32 values, which are read directly into the output array, without
     #: gaps.
     straight: bool
 
@@ -198,9 +199,9 @@ class _Column:
 def _columns(dataset: Dataset, atoms: np.ndarray) -> Iterator[_Column]:
     """Yield the columns of chunks that contain any of the atoms."""
     shape, chunk = dataset.shape, dataset.chunk or dataset.shape
-    # Without an axis of components each number is a point.
+    # Without an axis of components, each number is treated as a point.
     points = atoms if len(shape) == 3 else (3 * atoms[:, None] + np.arange(3)).ravel()
-    # Numbers of components of a point in adjacent chunks, without padding.
+    # Number of a point's components in each of the adjacent chunks, without padding.
     parts = [1]
     if len(shape) == 3:
         parts = [min(chunk[2], shape[2] - k) for k in range(0, shape[2], chunk[2])]
@@ -214,7 +215,7 @@ def _columns(dataset: Dataset, atoms: np.ndarray) -> Iterator[_Column]:
 
 
 def _column(number: int, starts: np.ndarray, n: int, dataset: Dataset) -> _Column:
-    """Describe a row of which `n` bytes are wanted from each of these offsets on."""
+    """Describe a row in which `n` bytes are required from each of these offsets on."""
     gaps = np.diff(starts) - n
     of_row = len(starts) * n + int(gaps[gaps <= GAP_BYTES].sum())
     first, end = int(starts[0]), int(starts[-1]) + n
@@ -228,7 +229,7 @@ def _column(number: int, starts: np.ndarray, n: int, dataset: Dataset) -> _Colum
 def _compressed_bytes(
     dataset: Dataset, sizes: np.ndarray, rows: np.ndarray, end: np.ndarray
 ) -> np.ndarray:
-    """Number of bytes read per chunk; for deflate alone, up to the last wanted byte."""
+    """Return the bytes read per chunk; for deflate alone, up to the last required byte."""
     if [stage.number for stage in dataset.filters] != [DEFLATE]:
         return sizes
     share = ((rows - 1) * dataset.chunk_row_bytes + end) / dataset.chunk_bytes
@@ -238,7 +239,7 @@ def _compressed_bytes(
 
 
 def _rows_read(element: Element) -> np.ndarray:
-    """Number of rows read per chunk along the first axis."""
+    """Return the number of rows read per chunk, along the first axis."""
     dataset = element.dataset
     n_rows = dataset.shape[0]
     rows = np.arange(n_rows) if element.rows is None else np.unique(element.rows)
@@ -247,24 +248,24 @@ def _rows_read(element: Element) -> np.ndarray:
 
 
 def _extents(dataset: Dataset, n_along: int) -> tuple[np.ndarray, np.ndarray]:
-    """Offsets and sizes of the chunks, (n_along, chunks side by side)."""
+    """Return offsets and sizes of the chunks, (n_along, chunks in each row)."""
     if dataset.table is None:
         return np.zeros((n_along, 1)), np.ones((n_along, 1))
-    # Adding to `NOWHERE` would overflow integers.
+    # Adding to `NOWHERE` would overflow.
     table = (dataset.table.offsets, dataset.table.sizes)
     offsets, sizes = (part.astype(np.float64).reshape(n_along, -1) for part in table)
     return offsets, sizes
 
 
 def _inflated(dataset: Dataset) -> int:
-    """Decoded size of all chunks side by side, bytes."""
+    """Return the decoded size of all chunks in a row, bytes."""
     chunk = dataset.chunk or dataset.shape
     across = math.prod(-(-n // c) for n, c in zip(dataset.shape[1:], chunk[1:], strict=True))
     return dataset.chunk_bytes * across
 
 
 def _chunk_in_atoms(dataset: Dataset) -> tuple[int, int, int]:
-    """Frames and atoms of a chunk, and number of parts of an atom's components."""
+    """Return frames and atoms per chunk, and the number of parts of an atom's components."""
     assert dataset.chunk is not None
     frames, *rest = dataset.chunk
     if len(rest) == 1:

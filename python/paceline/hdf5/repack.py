@@ -1,4 +1,4 @@
-"""Write an H5MD file in another layout: the same numbers, and everything else as it was."""
+"""Rewrite an H5MD file in another layout, with the same numbers and all other contents."""
 
 import math
 import os
@@ -56,28 +56,28 @@ from paceline.hdf5.writer import (
     new_hdf5,
 )
 
-#: Bytes that a thread reads at a time, if chunks of no side need more.
+#: Number of bytes that a thread reads at a time, unless chunks require more.
 PORTION = 16 * 2**20
-#: Bytes of a chunk of steps, times and other small numbers of each frame.
+#: Chunk size for steps, times and other small data of each frame, bytes.
 SERIES_CHUNK = 64 * 2**10
-#: Bytes of chunks that take longer to find than to read.
+#: Size below which finding a chunk takes longer than reading it, bytes.
 SMALL_CHUNK = 1024
-#: Bytes in memory, at the most, so that each chunk is read once.
+#: Maximum memory for reading each chunk only once, bytes.
 MOST_AT_ONCE = 2**30
 
-#: Creates a dataset again: takes the old one, the new group, and the name there.
+#: Function that creates a dataset again from the old dataset, in a new group, under a name.
 Create = Callable[[Any, Any, str], None]
-#: Reads frames from a first one to another, which is left out.
+#: Function that reads frames from a first frame up to, but not including, another frame.
 _Read = Callable[[int, int], np.ndarray]
 
 
-#: Object that has attributes.
+#: HDF5 object with attributes.
 H5Object: TypeAlias = h5py.Group | h5py.Dataset
 
 
 @dataclass(frozen=True)
 class Gain:
-    """Layouts in words, and costs of reading, of a dataset before and after."""
+    """Layout descriptions and read costs of a dataset before and after repacking."""
 
     name: str
     layouts: tuple[str, str]
@@ -99,12 +99,13 @@ def repack(
 ) -> list[Gain]:
     """Write positions, velocities and forces of an H5MD file in another layout; return the gains.
 
-    Everything else is copied as it is. Without `output`, the new file takes the place of the old
-    one, once it is whole. `chunk`, `for_` and `align` are as for `choose_layout`, `compress` as for
-    `parse_compression`: by default as it was, with gzip in place of methods other than gzip, zstd
-    and lz4. Positions are rounded to multiples of `precision`, Å; without it all numbers stay the
-    same to the last bit. Raises `UnsupportedError` for a file that is no H5MD, or numbers that are
-    no floats of (frames, atoms, 3), and `UnwritableError` for one that is not finite.
+    Everything else is copied unchanged. Without `output`, the complete new file replaces the old
+    one. `chunk`, `for_` and `align` are as for `choose_layout`, and `compress` as for
+    `parse_compression`. By default the compression method is kept; methods other than gzip, zstd
+    and
+    lz4 become gzip. Positions are rounded to multiples of `precision`, Å; without it, no bit of a
+    number changes. Raises `UnsupportedError` for a file that is not H5MD, or if the values are not
+    floats of shape (frames, atoms, 3). Raises `UnwritableError` for a number that is not finite.
     """
     check_precision(precision)
     path = os.path.realpath(path)
@@ -146,7 +147,7 @@ def repack(
 
 
 def _found(file: File) -> list[Array]:
-    """Find the datasets to rewrite, each once."""
+    """Find the datasets to rewrite, without duplicates."""
     if file.full_size is not None:
         raise damaged(file.path, "", f"{file.full_size} bytes", f"{file.size}: the file was cut")
     arrays: dict[tuple[int, int], Array] = {}
@@ -158,8 +159,9 @@ def _found(file: File) -> list[Array]:
                 arrays.setdefault(array.identity, array)
     if not arrays:
         raise UnsupportedError(
-            f"{file.path}: no H5MD file with positions, velocities or forces: only those are "
-            f"written anew; for other trajectories: paceline convert {shlex.quote(file.path)} "
+            f"{file.path}: not an H5MD file with positions, velocities or forces, which repack "
+            "needs; "
+            f"for other trajectories: paceline convert {shlex.quote(file.path)} "
             "new.h5md"
         )
     for array in arrays.values():
@@ -172,7 +174,7 @@ def _found(file: File) -> list[Array]:
 
 
 def _series(file: File) -> Iterator[str]:
-    """Find datasets of few bytes a frame, steps and times above all, in too small chunks."""
+    """Find small per-frame datasets, such as steps and times, whose chunks are too small."""
     for name in ("particles", "observables"):
         top = file.root.group(name)
         for array in top.walk() if top is not None else ():
@@ -186,14 +188,14 @@ def _series(file: File) -> Iterator[str]:
 
 
 def _as_it_is(array: Array) -> Compression:
-    """Compression of a dataset, or gzip if paceline does not write its compression."""
+    """Return the compression of a dataset, or gzip if paceline cannot write its method."""
     stages = {stage.number: stage.values for stage in array.filters}
     shuffle = SHUFFLE in stages
     if DEFLATE in stages:
         level = stages[DEFLATE][0]
         return Compression(shuffle, "gzip", level) if level else Compression()
     if ZSTD in stages:
-        # Other programs may have written levels that are negative, or above paceline's.
+        # Other programs may have written levels that are negative or above paceline's range.
         level = np.int32(np.uint32([*stages[ZSTD], 3][0])).item()
         return Compression(shuffle, "zstd", min(max(level, 1), 19))
     if LZ4 in stages:
@@ -203,33 +205,33 @@ def _as_it_is(array: Array) -> Compression:
 
 
 def _in_its_unit(precision: float | None, array: Array) -> float | None:
-    """Convert a precision in Å to the unit of a dataset; None where it holds no positions."""
+    """Convert a precision in Å to the unit of a dataset; None for datasets without positions."""
     if precision is None or not array.name.endswith("/position/value"):
         return None
     unit = array.attrs.get("unit")
     if not isinstance(unit, str):
         raise UnsupportedError(
-            f"{array.file.path}: {array.name} has no unit: a precision in Å means nothing"
+            f"{array.file.path}: {array.name} has no unit: a precision in Å cannot be converted"
         )
     return precision / factor_of(unit, "length")
 
 
 def _layout_and_costs(array: Any) -> tuple[str, list[AccessCost]]:
-    """Layout of a dataset in words, and the costs of reading it."""
+    """Describe the layout of a dataset, and return its read costs."""
     dataset = describe_dataset(array)
     words = layout_in_words(dataset, array.shape[1])
     return words, read_costs(Element(dataset), array.shape[1])
 
 
 def _note_repacked(h5: h5py.Group) -> None:
-    """Add the program and its command to the notes of earlier ones in the file."""
+    """Append paceline and its command to the notes of earlier programs in the file."""
     notes = h5.require_group("parameters/repacked")
     notes.create_dataset(str(len(notes) + 1), data=f"paceline {__version__}: {current_command()}")
 
 
 @dataclass(frozen=True)
 class _Destination:
-    """New file, threads that read and encode, and the progress in bytes of numbers."""
+    """New file, threads that read and encode, and progress in bytes of decoded values."""
 
     file: NewFile
     pool: ThreadPoolExecutor
@@ -237,14 +239,14 @@ class _Destination:
     bar: Progress
 
     def advance(self, n_bytes: int) -> None:
-        """Count bytes that were written, if the system took them."""
+        """Count written bytes, after checking that the system accepted all writes."""
         self.bar.add(n_bytes)
         self.file.check()
 
 
 @dataclass(frozen=True)
 class _Rewrite:
-    """Dataset of (frames, atoms, 3), and the storage of its copy; precision is in its unit."""
+    """Dataset of shape (frames, atoms, 3), with the layout of its copy; precision in its unit."""
 
     array: Array
     layout: DatasetLayout
@@ -273,7 +275,8 @@ class _Rewrite:
             dtype="<f4" if found.dtype.itemsize == 4 else "<f8",
         )
         read, encoder = self._reader_and_encoder(core, copy.dtype)
-        # Threads read and encode; they also write to contiguous space, and chunks come in order.
+        # Threads read and encode. They also write contiguous datasets, whereas chunks are written
+        # in order.
         queue = EncodeQueue(destination.pool, destination.n_workers)
         kind = AllocatedDataset if self.layout.contiguous else AppendedDataset
         dataset = kind(destination.file.path, copy, self.layout, encoder, queue)
@@ -286,14 +289,14 @@ class _Rewrite:
     def _reader_and_encoder(
         self, core: "_core.ChunkEncoder", dtype: np.dtype
     ) -> tuple[_Read, ChunkEncoder]:
-        """Choose the core's where numbers have 32 bits, which it reads and encodes alone."""
+        """Choose the core's reader and encoder for 32-bit floats, which are all it supports."""
         if dtype.itemsize == 4:
             return _reader_of(self.array), core
         wide = _WideEncoder(dtype, self.layout, self.compression, core.step)
         return _through_hdf5(self.array), wide
 
     def _parts(self, found: h5py.Dataset, at_once: int) -> Iterator[tuple[int, int]]:
-        """Cut frames into parts that begin with a chunk of both sides, if memory allows."""
+        """Split frames into parts that begin at chunks of both files, if memory allows."""
         frame = math.prod(found.shape[1:]) * found.dtype.itemsize
         unit = self.layout.frames
         both = math.lcm(unit, found.chunks[0] if found.chunks else 1)
@@ -305,16 +308,16 @@ class _Rewrite:
 
 @dataclass(frozen=True)
 class _WideEncoder:
-    """Encodes chunks of numbers that are not of 32 bits, which the core's encoder takes none of."""
+    """Encoder for chunks of numbers other than 32-bit floats, which the core does not support."""
 
     dtype: np.dtype
     layout: DatasetLayout
     compression: Compression
-    #: Numbers are rounded to multiples of it.
+    #: Step to whose multiples numbers are rounded; None for no rounding.
     step: float | None
 
     def encode(self, values: np.ndarray) -> tuple[bytes, np.ndarray]:
-        """Encode frames that begin with a chunk: all chunks in C order, and the bytes of each."""
+        """Encode frames from a chunk boundary on: all chunks in C order, and the size of each."""
         values = _rounded(values, self.step)
         frames, atoms, _ = self.layout.chunk
         rows, columns = (range(0, values.shape[0], frames), range(0, values.shape[1], atoms))
@@ -327,7 +330,7 @@ class _WideEncoder:
         return b"".join(chunks), np.array([len(chunk) for chunk in chunks], dtype=np.uint64)
 
     def write(self, path: Path, offsets: np.ndarray, values: np.ndarray, *, lead: int = 0) -> None:
-        """Write frames to contiguous space."""
+        """Write frames to a contiguous dataset."""
         with open(path, "r+b") as file:
             file.seek(int(offsets[0]))
             file.write(np.ascontiguousarray(_rounded(values, self.step), dtype=self.dtype).data)
@@ -339,12 +342,12 @@ class _WideEncoder:
 
 
 def _rounded(values: np.ndarray, step: float | None) -> np.ndarray:
-    """Round to multiples of a step, where there is one."""
+    """Round to multiples of a step, unless the step is None."""
     return values if step is None else np.rint(values / step) * step
 
 
 def _through_hdf5(array: Array) -> _Read:
-    """Read through HDF5 numbers as they are, or, of 32 bits, in the machine's order of bytes."""
+    """Read numbers unchanged through HDF5; 32-bit floats get the machine's byte order."""
     array.check_filters()
     kind = np.float32 if array.dtype.itemsize == 4 else array.dtype
 
@@ -360,7 +363,7 @@ def _through_hdf5(array: Array) -> _Read:
 
 
 def _reader_of(array: Array) -> _Read:
-    """Choose the core's reader where it reads the same as HDF5, or HDF5 cannot, else HDF5."""
+    """Choose the core's reader if its values equal HDF5's, or if HDF5 fails; otherwise HDF5."""
     dataset = describe_dataset(array)
     if dataset.h5py_fallback:
         return _through_hdf5(array)
@@ -379,7 +382,7 @@ class _OfThread(threading.local):
 
 
 class _CoreReader:
-    """Reads frames of one dataset, whose chunks are decoded to their end."""
+    """Reads frames of one dataset with the core; chunks are decoded completely."""
 
     def __init__(self, path: str, element: Element):
         self._path, self._element = path, element
@@ -403,7 +406,7 @@ class _CoreReader:
 
 
 def join_chunks(found: h5py.Dataset, group: h5py.Group, name: str) -> None:
-    """Copy a small dataset to a group, in chunks of a usual size."""
+    """Copy a small dataset to a group, in chunks of the usual size."""
     values = found[()]
     rows = max(1, SERIES_CHUNK // values[:1].nbytes)
     target = group.create_dataset(
@@ -418,9 +421,10 @@ def join_chunks(found: h5py.Dataset, group: h5py.Group, name: str) -> None:
 def copy_tree(source: File, target: h5py.Group, created: dict[str, Create]) -> None:
     """Copy groups, datasets, attributes and links of all kinds.
 
-    Objects with several names have them in the copy too. References to objects, which a copy by
-    HDF5 would make void, lead to the copies of these. Datasets whose paths are in `created` are
-    created by its functions instead.
+    Objects with several names keep all names in the copy. Object references, which become invalid
+    when HDF5 copies them, are translated to refer to the copied objects. Datasets whose paths are
+    in
+    `created` are created by the function given there.
     """
     copier = _TreeCopier(source, target, created)
     copier.copy_group(source.h5, target)
@@ -428,7 +432,7 @@ def copy_tree(source: File, target: h5py.Group, created: dict[str, Create]) -> N
 
 
 def copy_attributes(source: H5Object, target: H5Object) -> None:
-    """Copy attributes, but for references, which are translated at the end."""
+    """Copy attributes except references, which are translated at the end."""
     for name in source.attrs:
         kind = source.attrs.get_id(name).dtype
         if not _is_reference(kind):
@@ -436,17 +440,17 @@ def copy_attributes(source: H5Object, target: H5Object) -> None:
 
 
 class _TreeCopier:
-    """Copies objects once, and keeps where their copies are."""
+    """Copies each object once, and records the path of its copy."""
 
     def __init__(self, source: File, target: h5py.Group, created: dict[str, Create]):
         self._file, self._source, self._target = source, source.h5, target
         self._created = {_identity(self._source[path]): create for path, create in created.items()}
-        #: Paths of copies, by object of the source.
+        #: Paths of the copies, by source object.
         self._copies: dict[tuple[int, int], str] = {_identity(self._source): "/"}
         self._pairs: list[tuple[H5Object, str]] = [(self._source, "/")]
 
     def copy_group(self, source: h5py.Group, target: h5py.Group) -> None:
-        """Copy all that a group links to, and its attributes."""
+        """Copy a group's attributes and all objects that it links to."""
         for name in source:
             link = source.get(name, getlink=True)
             if isinstance(link, h5py.HardLink):
@@ -474,7 +478,7 @@ class _TreeCopier:
                 self._source.copy(found, target, name)
 
     def translate_references(self) -> None:
-        """Replace references to objects by references to their copies."""
+        """Replace references to source objects by references to their copies."""
         for found, copy in self._pairs:
             for name in found.attrs:
                 if _is_reference(found.attrs.get_id(name).dtype):
@@ -485,7 +489,7 @@ class _TreeCopier:
                 self._target[copy][...] = self._translated(found[...])
 
     def _translated(self, references: Any) -> Any:
-        """References of the target in place of those of the source."""
+        """Translate references in the source to references in the target."""
         if isinstance(references, h5py.Reference):
             if not references:
                 return references
@@ -497,11 +501,11 @@ class _TreeCopier:
 
 
 def _is_reference(kind: np.dtype) -> bool:
-    """Tell if values are references to objects."""
+    """Check whether values are object references."""
     return h5py.check_ref_dtype(kind) is h5py.Reference
 
 
 def _identity(found: H5Object) -> tuple[int, int]:
-    """Identify an object under all its names."""
+    """Return a key of an object that is equal for all its names."""
     info = h5py.h5o.get_info(found.id)
     return info.fileno, info.addr

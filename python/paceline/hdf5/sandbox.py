@@ -1,11 +1,11 @@
 """Sandbox for the HDF5 library: another process, because a damaged file can crash or hang it.
 
-Of 2,900 small files with a few randomly changed bytes of metadata, HDF5 2.0 crashed on one and
-never returned from 13. The most frequent cause was one byte of a global heap, in which HDF5 stores
-text. Only a separate process can be ended then. One helper process serves all files that a process
-opens. It starts with the first file, and ends a minute after the last.
+A test used 2,900 small files with a few randomly changed bytes of metadata: HDF5 2.0 crashed on one
+file, and never returned from 13. The most frequent cause was one byte of a global heap, in which
+HDF5 stores text. In such a case only a separate process can be ended. One helper process serves all
+files that a process opens. It starts with the first file, and ends a minute after the last.
 
-On Windows, which has no such limits, the HDF5 library is called in the calling process.
+On Windows, which has no limits of this kind, the HDF5 library is called in the calling process.
 """
 
 import contextlib
@@ -31,18 +31,18 @@ from paceline._util.os_calls import (
 )
 from paceline.errors import DamagedFileError, WorkerError
 
-#: Allowed computing time per file of any size, seconds: a hundred times the usual time.
+#: Maximum CPU time per file of any size, seconds: a hundred times the usual time.
 TIME_LIMIT = 5.0
-#: Maximum wall time per computing time: storage may be slow, but must not hang.
+#: Maximum wall time per CPU time: storage may be slow, but must not hang.
 _WAITING = 24.0
-#: Maximum memory of a request, bytes: a constant, and a number per byte of the file, which is the
-#: maximum expansion of a deflated byte.
+#: Maximum memory of a request, bytes: a constant, plus a number per byte of the file. The number is
+#: the maximum expansion of one deflated byte.
 _ROOM, _ROOM_PER_BYTE = 1 << 30, 1032
 #: Time without a request after which the helper ends, seconds.
 _IDLE = 60.0
-#: Number of bytes before each answer: a truncated answer is not unpickled.
+#: Format of the length before each answer, by which truncated answers are recognised.
 _LENGTH = struct.Struct("<Q")
-#: Prefixes of variables by which an MPI launcher makes a program a rank.
+#: Prefixes of environment variables by which an MPI launcher turns a program into a rank.
 _LAUNCHER_PREFIXES = ("PMI_", "PMIX_", "OMPI_", "MV2_", "SLURM_PROCID")
 
 _HELPER = "import sys; from paceline.hdf5.sandbox import serve; serve(int(sys.argv[1]))"
@@ -52,15 +52,15 @@ def run_in_sandbox(function: Callable[..., Any], path: str, **options: object) -
     """Call `function(path, **options)` in the helper process; return its result or raise its error.
 
     Raises `DamagedFileError` if the file crashed the helper or exceeded the time limit. Raises
-    `WorkerError` if the helper cannot be started or was ended from outside, or if an answer cannot
-    be pickled.
+    `WorkerError` if the helper cannot be started, if another program ended it, or if an answer
+    cannot be pickled.
 
     >>> run_in_sandbox(os.path.basename, "md.h5md")
     'md.h5md'
     """
     if not CAN_LIMIT:
         return _call(function, path, options)
-    # The helper may have been started in another folder.
+    # The helper may have been started in another working directory.
     folder = None if os.path.isabs(path) else os.getcwd()
     done, value = _helper.ask(pickle.dumps((function, path, options, TIME_LIMIT, folder)), path)
     if done:
@@ -69,15 +69,15 @@ def run_in_sandbox(function: Callable[..., Any], path: str, **options: object) -
 
 
 def interrupt() -> None:
-    """End the helper at once: threads that wait for it get a `WorkerError`.
+    """End the helper immediately; threads that wait for it get a `WorkerError`.
 
-    Ctrl-C interrupts only the main thread, which may wait for one of these threads.
+    Ctrl-C interrupts only the main thread, which may be waiting for one of these threads.
     """
     _helper.kill()
 
 
 def extend_time_limit(seconds: float) -> None:
-    """Add to the computing time that this helper may use for its file; elsewhere do nothing."""
+    """Add to the helper's CPU time limit for its file; do nothing in other processes."""
     if _serving:
         extend_limit(seconds, _WAITING * seconds)
 
@@ -88,7 +88,7 @@ class _Helper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        #: Pipe that closes when this process ends, and ends the helper.
+        #: Pipe that closes when this process ends, upon which the helper ends, too.
         self._lifeline: IO[bytes] | None = None
 
     def ask(self, request: bytes, path: str) -> tuple[bool, Any]:
@@ -99,13 +99,13 @@ class _Helper:
                     process = self._process or self._start()
                     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
                         return self._exchange(process, request)
-                    # An idle helper may have ended before the request.
+                    # An idle helper may have ended before it got the request.
                     if (status := self._ended(process)) != 0:
                         raise _error_of(status, path)
             except BaseException:
                 self.end()
                 raise
-        raise WorkerError(f"{path}: the process that was to open it ends at once")
+        raise WorkerError(f"{path}: the helper process that opens HDF5 files ends immediately")
 
     def _start(self) -> "subprocess.Popen[bytes]":
         environment = {
@@ -113,8 +113,8 @@ class _Helper:
             for name, value in os.environ.items()
             if not name.startswith(_LAUNCHER_PREFIXES)
         }
-        # Modules are found in this process's folders; -P keeps the working directory from coming
-        # first.
+        # The helper must find modules in this process's folders; -P keeps the working directory
+        # from being searched first.
         environment["PYTHONPATH"] = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         end, lifeline = os.pipe()
         self._lifeline = os.fdopen(lifeline, "wb")
@@ -125,12 +125,12 @@ class _Helper:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=environment,
-                # Ctrl-C is handled by the calling process, also while the helper starts.
+                # The calling process handles Ctrl-C, even while the helper starts.
                 process_group=0,
             )
         except OSError as error:
             raise WorkerError(
-                f"no process can be started that opens HDF5 files: {error}"
+                f"the helper process that opens HDF5 files cannot be started: {error}"
             ) from error
         finally:
             os.close(end)
@@ -146,7 +146,7 @@ class _Helper:
         return pickle.loads(_exactly(process.stdout, length))
 
     def _ended(self, process: "subprocess.Popen[bytes]") -> int:
-        """Wait for a helper whose answer was truncated; return its exit status."""
+        """Wait for a helper that sent a truncated answer; return its exit status."""
         status = process.wait()
         self._forget()
         return status
@@ -181,18 +181,19 @@ def _exactly(pipe: IO[bytes], n_bytes: int) -> bytes:
 
 
 def _error_of(status: int, path: str) -> Exception:
-    """Make the error for the exit status of a helper."""
+    """Create the error for the exit status of a helper."""
     why = why_ended(status)
     if why == "computing":
         found = "one that keeps HDF5's library busy without end"
     elif why == "waiting":
         found = (
             f"one for which HDF5's library waits {_WAITING * TIME_LIMIT:.0f} s: its storage does "
-            "not answer, or it leads into a file, such as a pipe, that gives nothing"
+            "not answer, or it refers to a file without data, such as a pipe"
         )
     elif why == "ended":
         return WorkerError(
-            f"{path}: the process that was to open it was ended (status {status}), perhaps because "
+            f"{path}: the helper process that opened it was ended (status {status}), perhaps "
+            "because "
             "memory ran out"
         )
     else:
@@ -208,7 +209,7 @@ _serving = False
 
 
 def _in_child() -> None:
-    """Drop the parent's helper in a forked process."""
+    """Remove the parent's helper in a forked process."""
     global _helper
     if _helper._lifeline is not None:
         _helper._lifeline.close()
@@ -219,13 +220,13 @@ after_fork(_in_child)
 
 
 def serve(lifeline: int) -> None:
-    """Answer requests until there is none for a while: the main function of the helper."""
+    """Answer requests until none comes for some time: the main function of the helper."""
     global _serving
     _serving = True
     end_with_pipe(lifeline)
     requests = sys.stdin.buffer
-    # Libraries print to standard output, as the LZ4 filter does for each damaged chunk; the error
-    # is clearer.
+    # Standard output is redirected, because libraries print to it, for example the LZ4 filter
+    # for each damaged chunk.
     with os.fdopen(os.dup(1), "wb") as answers, open(os.devnull, "wb") as nowhere:
         os.dup2(nowhere.fileno(), 1)
         while has_input(requests, _IDLE):
@@ -234,7 +235,7 @@ def serve(lifeline: int) -> None:
             except EOFError:
                 return
             if folder is not None:
-                with contextlib.suppress(OSError):  # opening the file then fails
+                with contextlib.suppress(OSError):  # then opening the file fails
                     os.chdir(folder)
             with contextlib.suppress(OSError):
                 limit_memory(_ROOM + _ROOM_PER_BYTE * os.path.getsize(path))
@@ -254,23 +255,23 @@ def serve(lifeline: int) -> None:
 
 
 def _call(function: Callable[..., Any], path: str, options: dict[str, Any]) -> Any:
-    """Call a function; lack of memory is treated as damage of the file."""
+    """Call a function; a lack of memory is reported as damage of the file."""
     try:
         return function(path, **options)
     except MemoryError:
-        found = "one that takes more memory than its bytes could fill"
+        found = "one that needs more memory than its size can explain"
         raise DamagedFileError.in_object(path, "", "an HDF5 file", found) from None
 
 
 def _files_are_open() -> bool:
     """Check whether a request has left a file open that cannot be closed.
 
-    HDF5 would then serve another file of the same name and location from memory.
+    In that case, HDF5 would read the next file at this location from memory.
     """
     h5py = sys.modules.get("h5py")
     if h5py is None or not _n_open(h5py):
         return False
-    gc.collect()  # an error may hold a reference to the reader of the file
+    gc.collect()  # an error may contain a reference to the file's reader
     return _n_open(h5py) > 0
 
 
@@ -279,16 +280,16 @@ def _n_open(h5py: Any) -> int:
 
 
 def _packed(answer: tuple[bool, object], path: str) -> bytes:
-    """Pickle an answer, or an error that gives the reason if it cannot be pickled."""
+    """Pickle an answer; if this fails, pickle an error that gives the reason."""
     try:
         packed = pickle.dumps(answer, protocol=5)
         if not answer[0]:
-            # Some errors cannot be unpickled: pickle calls their classes with the text as the only
-            # argument.
+            # Some errors cannot be unpickled, because pickle calls their classes with the text as
+            # the only argument.
             pickle.loads(packed)
         return packed
     except Exception as error:
-        what = "what was found" if answer[0] else f"the error {answer[1]!r}"
+        what = "the result" if answer[0] else f"the error {answer[1]!r}"
         reason = f"{type(error).__name__}: {error}"
-        refusal = WorkerError(f"{path}: {what} cannot leave the process that opened it: {reason}")
+        refusal = WorkerError(f"{path}: {what} cannot be sent by the helper process: {reason}")
         return pickle.dumps((False, refusal), protocol=5)

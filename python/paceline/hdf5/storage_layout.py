@@ -1,4 +1,4 @@
-"""Choose the storage of an H5MD file's frames: chunks, alignment, compression, rounding."""
+"""Choose how an H5MD file stores frames: chunks, alignment, compression, rounding."""
 
 import operator
 import re
@@ -17,36 +17,42 @@ from paceline.hdf5.units import OUR_UNITS, factor_of
 #: Access patterns for which a file may be optimised.
 ACCESSES = ("frames", "atoms", "both")
 
-#: Size of a stored number, and of an atom, bytes.
+#: Size of a stored number, and of an atom's vector, bytes.
 NUMBER_BYTES, ATOM_BYTES = 4, 12
-#: Minimum size of chunks, if possible: finding a chunk takes HDF5 about as long as copying this
-#: many bytes.
+#: Chunks have at least this size, bytes, if possible: HDF5 takes about as long to find a chunk as
+#: to
+#: copy this many bytes.
 SMALL = 64 * 2**10
-#: Size of chunks for both access patterns. HDF5's chunk cache holds four of them (1 MiB before
-#: version 2).
+#: Chunk size for both access patterns, bytes. HDF5's chunk cache (1 MiB before version 2) holds
+#: four
+#: such chunks.
 MIDDLE = 256 * 2**10
-#: Maximum size of chunks, if possible: reading one atom of a frame reads and caches a whole chunk.
+#: Chunks have at most this size, bytes, if possible: reading one atom of a frame reads a whole
+#: chunk.
 LARGE = 16 * 2**20
-#: Maximum size of the frames of a chunk with all atoms, bytes: each reading or writing worker needs
-#: this memory.
+#: Maximum size of a chunk's frames with all atoms, bytes: each worker that reads or writes needs
+#: this
+#: memory.
 ROW_BYTES = 64 * 2**20
 #: The same maximum if the user chooses the chunk.
 MOST_ROW_BYTES = 2 * 2**30
-#: Number of frames of a chunk for both access patterns: a leaf of `paceline.contract.plan`.
+#: Number of frames in a chunk for both access patterns: a leaf of `paceline.contract.plan`.
 BOTH_FRAMES = 16
-#: Maximum number of frames of a chunk for reading a few atoms. Blocks have as many frames, and a
-#: file of some thousand frames must give blocks to each worker.
+#: Maximum number of frames in a chunk for reading a few atoms. Blocks have as many frames, and a
+#: file
+#: of some thousand frames must have blocks for each worker.
 ATOMS_FRAMES = 256
-#: Number of stripes per chunk: half a stripe is lost at the end, on average a 16th of the chunk.
+#: Number of stripes per chunk. On average, half a stripe, a 16th of the chunk, is wasted at its
+#: end.
 STRIPES = 8
-#: Maximum precision, Å: a larger value is probably XTC's integers per nm by mistake, and would ruin
-#: positions.
+#: Maximum precision, Å. A larger value is probably a mistake: XTC's number of integers per nm. It
+#: would make positions useless.
 _COARSEST = 1.0
 
 
 #: Range of levels of each compression method; None for a method without levels.
 LEVELS: Mapping[str, tuple[int, int] | None] = {"gzip": (1, 9), "zstd": (1, 19), "lz4": None}
-#: HDF5's numbers of the filters that it may lack.
+#: Numbers of the filters that an HDF5 library may lack.
 REGISTERED = {"zstd": ZSTD, "lz4": LZ4}
 
 
@@ -61,9 +67,9 @@ class Compression:
 
 @dataclass(frozen=True)
 class DatasetLayout:
-    """Frames and atoms of a chunk; contiguous space is stored as chunks of one frame without gaps.
+    """Frames and atoms per chunk. Contiguous storage is treated as chunks of one frame.
 
-    Chunks of at least `align` bytes, and contiguous space, begin at a multiple of `align`.
+    Contiguous storage, and chunks of at least `align` bytes, begin at a multiple of `align`.
     """
 
     frames: int
@@ -77,10 +83,10 @@ class DatasetLayout:
         return self.frames, self.atoms, 3
 
     def frames_together(self, n_atoms: int) -> int:
-        """Number of frames to assign to one worker: a power of two, so that no leaf is split.
+        """Return the number of frames for one worker: a power of two, so that no leaf is split.
 
-        It is the number of frames of a chunk. If that is not a power of two, it is larger, within
-        the memory limit, so that few chunks are shared by two workers.
+        This is the number of frames per chunk. If that number is not a power of two, the result is
+        larger, within the memory limit, so that few chunks are shared by two workers.
 
         Examples
         --------
@@ -102,7 +108,7 @@ class DatasetLayout:
 
 @dataclass(frozen=True)
 class Storage:
-    """Layout, compression, precision (Å) of positions if they may be rounded, and units."""
+    """Layout, compression, precision of positions (Å; None for no rounding), and units."""
 
     layout: DatasetLayout
     compression: Compression
@@ -114,7 +120,7 @@ class Storage:
         check_precision(self.precision)
 
     def encoder(self, field: str) -> "_core.ChunkEncoder":
-        """Make the encoder of "positions", "velocities" or "forces", given in paceline's units."""
+        """Create the encoder of "positions", "velocities" or "forces" in paceline's units."""
         quantity = QUANTITIES[ELEMENTS[field]]
         factor = 1 / factor_of(self.units[quantity], quantity)
         precision = self.precision if field == "positions" else None
@@ -136,9 +142,9 @@ def chunk_encoder(
     dtype: str = "<f4",
     factor: float = 1.0,
 ) -> "_core.ChunkEncoder":
-    """Make the encoder of a dataset's chunks; errors name its element `what`.
+    """Create the encoder of a dataset's chunks; its errors name the element `what`.
 
-    Numbers are multiplied by `factor`; `precision` is in the resulting unit.
+    Numbers are multiplied by `factor`. `precision` is in the resulting unit.
     """
     return _core.ChunkEncoder(
         dtype,
@@ -153,22 +159,22 @@ def chunk_encoder(
 
 
 def check_compressible(contiguous: bool, compression: Compression) -> None:
-    """Raise `UnsupportedError` if contiguous space is to be compressed."""
+    """Raise `UnsupportedError` for compression of contiguous storage."""
     if contiguous and compression.method is not None:
-        raise UnsupportedError("contiguous space cannot be compressed: choose chunks for that")
+        raise UnsupportedError("contiguous storage cannot be compressed: choose chunks instead")
 
 
 def check_precision(precision: float | None) -> None:
-    """Raise `UnwritableError` if a precision (Å) would make positions meaningless."""
+    """Raise `UnwritableError` for a precision (Å) that would make positions useless."""
     if precision is not None and precision > _COARSEST:
         raise UnwritableError(
             f"of H5MD, expected a precision of at most {_COARSEST:g} Å such as 0.001, found "
-            f"{precision:g}; in integers per nm it is that of XTC"
+            f"{precision:g}; XTC's precision is in integers per nm instead"
         )
 
 
 def parse_compression(text: str) -> Compression:
-    """Parse the value of `--compress`: "none", or as "zstd:3", "lz4" or "shuffle+gzip:4".
+    """Parse the value of `--compress`: "none", or a method such as "zstd:3" or "shuffle+gzip:4".
 
     Examples
     --------
@@ -183,8 +189,8 @@ def parse_compression(text: str) -> Compression:
         if level is None if levels is None else level in range(levels[0], levels[1] + 1):
             return Compression(match[1] is not None, match[2], level)
     raise UnsupportedError(
-        "expected a compression as none, gzip:1 to gzip:9, zstd:1 to zstd:19, lz4, or one of these "
-        f"as shuffle+zstd:3, found {text!r}"
+        "expected a compression: none, gzip:1 to gzip:9, zstd:1 to zstd:19, lz4, or one of these "
+        f"with shuffle, such as shuffle+zstd:3, found {text!r}"
     )
 
 
@@ -204,8 +210,9 @@ def chunk_like_h5py(chunks: Any) -> str:
         frames, atoms, components = 0, 0, 0
     if components != 3 or min(frames, atoms) < 1:
         raise UnsupportedError(
-            "chunks: expected frames, atoms and 3 as (1, 1000, 3), True, or False for contiguous "
-            f"space, found {chunks!r}"
+            "chunks: expected frames, atoms and 3, such as (1, 1000, 3), True, or False for "
+            "contiguous "
+            f"storage, found {chunks!r}"
         )
     return f"{frames}x{atoms}"
 
@@ -220,12 +227,12 @@ def compression_like_h5py(compression: Any, options: Any) -> str:
     >>> compression_like_h5py(32015, (5,))
     'zstd:5'
     """
-    if hasattr(compression, "filter_id"):  # as hdf5plugin.Zstd(5)
+    if hasattr(compression, "filter_id"):  # such as hdf5plugin.Zstd(5)
         compression, options = compression.filter_id, compression.filter_options
     found = f"found {compression!r} with compression_opts={options!r}"
     if compression is None or compression is False:
         if options is not None:
-            raise UnsupportedError(f"compression_opts: expected compression= with it, {found}")
+            raise UnsupportedError(f"compression_opts: expected compression= in addition, {found}")
         return "none"
     if not isinstance(compression, bool) and compression in REGISTERED.values():
         return _registered(compression, options, found)
@@ -235,13 +242,13 @@ def compression_like_h5py(compression: Any, options: Any) -> str:
     if isinstance(level, bool) or level not in range(10):
         raise UnsupportedError(
             'compression: expected "gzip" with compression_opts=0 to 9, a level alone, or a filter '
-            f'of hdf5plugin, Zstd or LZ4, {found}; compress="shuffle+gzip:4" takes no other package'
+            f'of hdf5plugin, Zstd or LZ4, {found}; compress="shuffle+gzip:4" needs no other package'
         )
     return f"gzip:{level}" if level else "none"
 
 
 def _registered(number: int, options: object, found: str) -> str:
-    """Convert a filter as hdf5plugin passes it to h5py: its number, and a tuple of values."""
+    """Convert a filter in the form that hdf5plugin passes to h5py: a number and a tuple."""
     values = () if options is None else options
     if isinstance(values, tuple | list):
         if number == LZ4 and list(values) in ([], [0]):
@@ -251,7 +258,7 @@ def _registered(number: int, options: object, found: str) -> str:
             parse_compression(text)  # raises an error for invalid levels
             return text
     raise UnsupportedError(
-        f"compression: expected {ZSTD} (zstd) with the tuple of a level, or {LZ4} (lz4) with none, "
+        f"compression: expected {ZSTD} (zstd) with a tuple of one level, or {LZ4} (lz4) without, "
         f"{found}"
     )
 
@@ -269,7 +276,7 @@ def parse_chunk(text: str) -> tuple[int, int] | None:
     match = re.fullmatch(r"([1-9]\d*)x([1-9]\d*)", text)
     if match is None:
         raise UnsupportedError(
-            "expected a chunk as frame, contiguous, auto or FRAMESxATOMS such as 16x1000, found "
+            "expected a chunk: frame, contiguous, auto or FRAMESxATOMS, such as 16x1000, found "
             f"{text!r}"
         )
     return int(match[1]), int(match[2])
@@ -284,20 +291,20 @@ def choose_layout(
 ) -> DatasetLayout:
     """Choose the layout for a value of `--chunk`.
 
-    The automatic number of frames of a chunk is a power of two, so that blocks of workers end at
+    The automatic number of frames per chunk is a power of two, so that blocks of workers end at
     chunk boundaries.
 
     Parameters
     ----------
     chunk : str
-        "frame": one frame, all atoms; "FRAMESxATOMS", as "16x1000"; "contiguous": no chunks;
-        "auto": chosen for the access pattern `for_`.
+        "frame": one frame with all atoms; "FRAMESxATOMS", such as "16x1000"; "contiguous": no
+        chunks; "auto": chosen for the access pattern `for_`.
     n_atoms : int
-        Number of atoms to be written.
+        Number of atoms to write.
     for_ : {"frames", "atoms", "both"}
         Access pattern for "auto": whole frames, a few atoms through all frames, or both.
     align : int, optional
-        Size of a stripe of the file system, bytes; chunks begin at multiples of it.
+        Stripe size of the file system, bytes; chunks begin at multiples of it.
 
     Returns
     -------
@@ -306,11 +313,11 @@ def choose_layout(
     Raises
     ------
     UnsupportedError
-        The layout is unknown, or a worker would need more than 2 GiB for a row of its chunks.
+        The layout is unknown, or a worker would need more than 2 GiB for one row of chunks.
 
     Examples
     --------
-    Chunks of one frame of 64 kB or more are read by frames as fast as contiguous space:
+    Chunks of one frame, of 64 kB or more, are read frame by frame as fast as contiguous storage:
 
     >>> choose_layout("auto", 47_681).chunk, choose_layout("auto", 214).chunk
     ((1, 47681, 3), (16, 214, 3))
@@ -319,7 +326,7 @@ def choose_layout(
     >>> choose_layout("auto", 47_681, for_="atoms").chunk
     (64, 85, 3)
 
-    A chunk holds a part of an enormous frame:
+    A chunk contains part of a very large frame:
 
     >>> choose_layout("auto", 10_000_000).chunk
     (1, 1250000, 3)
@@ -332,7 +339,7 @@ def choose_layout(
     if for_ not in ACCESSES:
         raise UnsupportedError(f"expected for_ out of {', '.join(ACCESSES)}, found {for_!r}")
     if align is not None and align < 1:
-        raise UnsupportedError(f"expected bytes of a stripe, 1 or more, found {align}")
+        raise UnsupportedError(f"expected a stripe size of 1 byte or more, found {align}")
     align = align or 1
     given = parse_chunk(chunk)
     if chunk == "contiguous":
@@ -343,12 +350,12 @@ def choose_layout(
         return _automatic(n_atoms, for_, align)
     frames, atoms = given
     if atoms > n_atoms:
-        raise UnsupportedError(f"a chunk cannot hold {atoms} atoms: there are {n_atoms}")
+        raise UnsupportedError(f"a chunk cannot contain {atoms} atoms: there are {n_atoms}")
     return _checked(DatasetLayout(frames, atoms, align=align), n_atoms)
 
 
 def _checked(layout: DatasetLayout, n_atoms: int) -> DatasetLayout:
-    """Return the layout, if its chunks are valid."""
+    """Return the layout if its chunks are valid; raise an error otherwise."""
     row = layout.frames * n_atoms * ATOM_BYTES
     if layout.frames > 1 and row > MOST_ROW_BYTES:
         raise UnsupportedError(
@@ -357,18 +364,18 @@ def _checked(layout: DatasetLayout, n_atoms: int) -> DatasetLayout:
         )
     if layout.frames * layout.atoms * ATOM_BYTES >= 2**32:
         raise UnsupportedError(
-            f"a chunk of HDF5 holds less than 4 GiB, not {layout.frames} frames of {layout.atoms} "
-            "atoms: choose fewer atoms"
+            f"an HDF5 chunk has less than 4 GiB, which {layout.frames} frames of {layout.atoms} "
+            "atoms exceed: choose fewer atoms"
         )
     return layout
 
 
 def _automatic(n_atoms: int, for_: str, align: int) -> DatasetLayout:
-    """Choose chunks from access pattern, stripe and size of a frame."""
+    """Choose chunks from the access pattern, the stripe and the size of a frame."""
     frame = n_atoms * ATOM_BYTES
     stripes = STRIPES * align if align > 1 else 0
     row = _power_of_two(ROW_BYTES // frame)
-    # The smallest number of frames with all atoms that is not too small.
+    # Minimum number of frames with which a chunk of all atoms is large enough.
     frames = min(_power_of_two(max(SMALL, stripes) // frame), row)
     if for_ == "frames":
         return DatasetLayout(frames, _atoms(n_atoms, frames, max(LARGE, stripes)), align=align)
@@ -381,21 +388,21 @@ def _automatic(n_atoms: int, for_: str, align: int) -> DatasetLayout:
 
 
 def _atoms(n_atoms: int, frames: int, most: int) -> int:
-    """Number of atoms of a chunk: all, or parts of about equal size within `most` bytes."""
+    """Return atoms per chunk: all atoms, or parts of about equal size of at most `most` bytes."""
     parts = -(-n_atoms * frames * ATOM_BYTES // most)
     return -(-n_atoms // parts)
 
 
 def _power_of_two(n: int) -> int:
-    """Largest power of two that does not exceed n; at least 1."""
+    """Return the largest power of two up to n; at least 1."""
     return 1 << max(n.bit_length() - 1, 0)
 
 
 @dataclass(frozen=True)
 class ChunkOffsets:
-    """Offsets in the file of a dataset's chunks, in C order; for contiguous space its first byte.
+    """File offsets of a dataset's chunks, in C order; of contiguous storage, only the first byte.
 
-    Workers write frames at these offsets without HDF5.
+    Workers write frames at these offsets without the HDF5 library.
     """
 
     offsets: np.ndarray
@@ -404,7 +411,7 @@ class ChunkOffsets:
     n_atoms: int
 
     def of(self, first: int, n_frames: int) -> tuple[np.ndarray, int]:
-        """Offsets of all chunks of some frames, and number of earlier frames in the first chunk."""
+        """Return the chunk offsets of some frames, and the number of earlier frames there."""
         if self.layout.contiguous:
             rows = np.arange(first, first + n_frames, dtype=np.uint64)
             return self.offsets[0] + rows * np.uint64(self.frame_bytes), 0
@@ -417,7 +424,7 @@ class ChunkOffsets:
 def split_at_chunks(
     first: int, n_frames: int, chunk_frames: int | None
 ) -> Iterator[tuple[slice, bool]]:
-    """Yield ranges of rows of a block, and whether they are whole chunks (never with None).
+    """Yield ranges of rows in a block, with True for whole chunks (always False for None).
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Topologies in HDF5 files as plain data, including GROMACS's; columns of atom properties."""
+"""Topologies in HDF5 files, including GROMACS's, as plain data; columns of atom properties."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,33 +15,34 @@ from paceline.hdf5.units import factor_of
 
 #: Group in which paceline stores labels that H5MD does not define.
 LABELS = "parameters/atoms"
-#: MDAnalysis's names of these labels.
+#: MDAnalysis's attribute for each of these labels.
 _OF_ATOMS = {"name": "names", "type": "types"}
 _OF_RESIDUES = {"resid": "resids", "resname": "resnames"}
-#: Maximum length of a name that is read in parts.
+#: Maximum length of names that can be read in parts.
 WIDTH = 8
-#: H5MD's names of numbers that are read in parts.
+#: H5MD names of numbers that can be read in parts.
 _NUMBERS = {"masses": "mass", "charges": "charge"}
-#: Group of GROMACS's module.
+#: Group of GROMACS's topology module.
 GROMACS_MODULE = "h5md/modules/gromacs_topology"
-#: Major version of the module that is supported.
+#: Supported major version of this module.
 _MAJOR = 0
-#: Prefix of GROMACS's names of molecules that pdb2gmx made from chains.
+#: Prefix of the molecule names that pdb2gmx derives from chains.
 _GROMACS_CHAIN = "Protein_chain_"
 
 
 @dataclass(frozen=True)
 class SystemTopology:
-    """Atoms, residues and segments, counted from 0, by MDAnalysis's names."""
+    """Atoms, residues and segments, counted from 0, under MDAnalysis's attribute names."""
 
-    #: Arrays of shape (n_atoms,): "names", "types", "elements", "ids", "masses" (u), "charges" (e),
-    #: "chainIDs" and "atomic_numbers", as far as known.
+    #: Known attributes among "names", "types", "elements", "ids", "masses" (u), "charges" (e),
+    #: "chainIDs" and "atomic_numbers"; arrays of shape (n_atoms,).
     atoms: Mapping[str, np.ndarray]
-    #: Residue of each atom, int64, (n_atoms,).
+    #: Residue index of each atom, int64, (n_atoms,).
     residue: np.ndarray
-    #: Arrays of shape (n_residues,): "resids", "resnames", "moltypes", "molnums", as far as known.
+    #: Known attributes among "resids", "resnames", "moltypes", "molnums"; arrays of shape
+    #: (n_residues,).
     residues: Mapping[str, np.ndarray]
-    #: Segment of each residue, int64, (n_residues,).
+    #: Segment index of each residue, int64, (n_residues,).
     segment: np.ndarray
     #: Names of segments, object, (n_segments,).
     segids: np.ndarray
@@ -58,8 +59,8 @@ class SystemTopology:
         return cls(atoms, one, {"resids": np.ones(1, dtype=np.int64)}, one[:1], segids, bonds)
 
     def topology(self) -> Any:
-        """Make MDAnalysis's topology."""
-        # The process that reads files does not load MDAnalysis.
+        """Create MDAnalysis's topology."""
+        # Deferred: the process that reads files does not load MDAnalysis.
         from MDAnalysis.core import topologyattrs
         from MDAnalysis.core.topology import Topology
         from MDAnalysis.guesser.tables import SYMB2Z, Z2SYMB
@@ -100,7 +101,7 @@ class SystemTopology:
 
 
 def read_pairs(array: Array, n_atoms: int) -> np.ndarray:
-    """Read pairs of atoms, counted from 0: int64, (n_pairs, 2)."""
+    """Read atom pairs, counted from 0: int64, (n_pairs, 2)."""
     if array.dtype.kind not in "iu" or len(array.shape) != 2 or array.shape[1] != 2:
         found = f"{array.dtype} of shape {array.shape}"
         raise damaged(array.file.path, array.name, "pairs of atoms", found)
@@ -116,10 +117,10 @@ def read_pairs(array: Array, n_atoms: int) -> np.ndarray:
 
 
 def read_h5md_topology(particles: Particles) -> SystemTopology:
-    """Read properties of particles in an H5MD file: labels, masses, charges, species, ids, bonds.
+    """Read particle properties of an H5MD file: labels, masses, charges, species, ids, bonds.
 
-    Time-dependent properties are read from the first frame. Masses and charges without a unit are
-    taken to be in u and e.
+    Time-dependent properties are read from the first frame. Without a unit, masses are taken to be
+    in u, and charges in e.
     """
     labels = _labels(particles)
     atoms = {**_numbers_of_atoms(particles), **_species(particles)}
@@ -134,7 +135,7 @@ def read_h5md_topology(particles: Particles) -> SystemTopology:
 
 
 def _read_property(particles: Particles, name: str) -> tuple[SampledElement, np.ndarray] | None:
-    """Read one value per atom: a time-independent one, or that of the first frame."""
+    """Read one value per atom from a time-independent property, or from the first frame."""
     element = particles.elements.find(particles.group, name, rank=1)
     if element is None or not element.n_rows or not particles.frames.n_rows:
         return None
@@ -160,7 +161,7 @@ def _row_of_first_frame(element: SampledElement, frames: SampledElement) -> int:
 
 
 def _numbers_of_atoms(particles: Particles) -> dict[str, np.ndarray]:
-    """Read masses and charges, u and e, and ids."""
+    """Read masses (u), charges (e) and ids."""
     found = {}
     for name, theirs in (("mass", "masses"), ("charge", "charges")):
         each = _read_property(particles, name)
@@ -179,11 +180,11 @@ def _factor(element: SampledElement, quantity: str) -> float:
         return factor_of(element.unit, quantity)
     except UnsupportedError as error:
         path = element.values.file.path
-        raise UnsupportedError(f"{path}: {element.name}: {error}; give a topology file") from None
+        raise UnsupportedError(f"{path}: {element.name}: {error}; use a topology file") from None
 
 
 def _species(particles: Particles) -> dict[str, np.ndarray]:
-    """Read species of atoms: by name if the file has names."""
+    """Read the species of atoms, as names if the file contains names."""
     each = _read_property(particles, "species")
     if each is None:
         return {}
@@ -195,7 +196,7 @@ def _species(particles: Particles) -> dict[str, np.ndarray]:
 
 
 def _labels(particles: Particles) -> dict[str, np.ndarray]:
-    """Read names of atoms and of residues that paceline wrote."""
+    """Read atom and residue names that paceline wrote."""
     group = particles.file.root.group(LABELS)
     if group is None:
         return {}
@@ -208,7 +209,7 @@ def _labels(particles: Particles) -> dict[str, np.ndarray]:
 
 
 def _bonds(particles: Particles) -> np.ndarray | None:
-    """Read bonds of this group: its own, or those of the file if it has only one group."""
+    """Read bonds of this group; bonds of the whole file if it has only one group."""
     array = particles.file.root.array("connectivity/bonds")
     if array is None or particles.particle_ids is not None or not particles.is_only_one:
         return None
@@ -218,7 +219,7 @@ def _bonds(particles: Particles) -> np.ndarray | None:
 def _with_residues(
     atoms: dict[str, np.ndarray], labels: dict[str, np.ndarray], bonds: np.ndarray | None
 ) -> SystemTopology:
-    """Start a new residue or segment where a label changes."""
+    """Start a new residue or segment wherever a label changes."""
     n_atoms = len(labels["resid"])
     segids = labels.get("segid", np.full(n_atoms, "SYSTEM", dtype=object))
     of_residues = [labels[name] for name in _OF_RESIDUES if name in labels]
@@ -239,7 +240,7 @@ def _number_runs(labels: list[np.ndarray]) -> np.ndarray:
 
 
 class AtomRow(NamedTuple):
-    """Location of one value per atom slot, in one frame."""
+    """Location of one value per atom slot in one frame."""
 
     dataset: str
     #: Row in the dataset; None for a time-independent dataset.
@@ -249,18 +250,19 @@ class AtomRow(NamedTuple):
 
 @dataclass(frozen=True)
 class AtomColumn:
-    """Location of one value per atom slot, in all frames."""
+    """Location of one value per atom slot in all frames."""
 
     dataset: str
-    #: Row of each frame, int64, (n_frames,): `ABSENT` for a frame without a value; None if frame k
-    #: is row k.
+    #: Row of each frame, int64, (n_frames,), `ABSENT` for a frame without a value. None if the row
+    #: of
+    #: each frame equals its number.
     rows: np.ndarray | None = None
     #: True if the column is time-independent and has no rows.
     is_fixed: bool = True
     factor: float = 1.0
 
     def of(self, frame: int) -> AtomRow | None:
-        """Locate the values of a frame; None if it has none."""
+        """Return the location of a frame's values; None if the frame has none."""
         if self.is_fixed:
             return AtomRow(self.dataset, None, self.factor)
         row = frame if self.rows is None else int(self.rows[frame])
@@ -270,10 +272,10 @@ class AtomColumn:
 def find_atom_columns(
     path: str, *, group: str | None = None, external: bool = False
 ) -> dict[str, AtomColumn]:
-    """Find the properties of atoms that can be read in parts.
+    """Find the atom properties that can be read in parts.
 
-    These are "names" of at most 8 bytes, "masses" (u) and "charges" (e). If atoms change their
-    slots, only properties that were sampled with them are returned.
+    These properties are "names" of at most 8 bytes, "masses" (u) and "charges" (e). If atoms may
+    change their slots, only properties that were sampled together with the slots are returned.
     """
     with File(path, external=external) as file:
         particles = Particles(file, group)
@@ -324,7 +326,7 @@ def read_atom_rows(
     """
     found: dict[str, np.ndarray] = {}
     slots = slice(first, last)
-    # `find_atom_columns` has found the datasets, within the file unless `external` was given.
+    # `find_atom_columns` chose the datasets: they are in this file unless `external` was set.
     with File(path, external=True) as file:
         for name, row in rows.items():
             array = file.root[row.dataset]
@@ -353,25 +355,25 @@ def _characters(array: Array, names: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class MoleculeType:
-    """Type of molecules."""
+    """Molecule type of a GROMACS topology."""
 
     name: str
-    #: Names of atoms, object, (n_atoms,).
+    #: Atom names, object, (n_atoms,).
     names: np.ndarray
-    #: Atomic numbers, int, (n_atoms,): -1 for particles without an element, such as virtual sites.
+    #: Atomic numbers, int, (n_atoms,); -1 for particles without an element, such as virtual sites.
     atomic_numbers: np.ndarray
     #: Masses and charges, float64, (n_atoms,), u and e.
     masses: np.ndarray
     charges: np.ndarray
-    #: Residue of each atom, int64, (n_atoms,).
+    #: Residue index of each atom, int64, (n_atoms,).
     residue: np.ndarray
-    #: Numbers and names of residues, int64 and object, (n_residues,), as in the input of GROMACS.
+    #: Residue numbers and names, int64 and object, (n_residues,), as in the input of GROMACS.
     resids: np.ndarray
     resnames: np.ndarray
 
 
 def read_gromacs_topology(file: File, n_atoms: int) -> SystemTopology | None:
-    """Read the types of molecules that GROMACS writes, and their numbers; None if there are none.
+    """Read GROMACS's molecule types and numbers of molecules; None if the file has none.
 
     /h5md/modules/gromacs_topology
         +-- version (0, 1), system_name
@@ -382,9 +384,9 @@ def read_gromacs_topology(file: File, n_atoms: int) -> SystemTopology | None:
             residue_id: of each particle
     /connectivity/bonds: pairs of particles of the whole system, counted from 0
 
-    Residues are numbered as in .gro files of GROMACS: a type with several residues keeps the
-    numbers of its input, and molecules of one residue are numbered after the largest of these.
-    Segments are the blocks of molecules, named as MDAnalysis's reader of TPR files does.
+    Residues are numbered as in GROMACS's .gro files. A type with several residues keeps the
+    numbers of its input; molecules of one residue are numbered after the largest of these numbers.
+    Segments are the blocks of molecules, with the names that MDAnalysis's TPR reader uses.
     """
     module = file.root.group(GROMACS_MODULE)
     if module is None:
@@ -408,7 +410,7 @@ def _molecule_blocks(module: Group) -> tuple[list[str], np.ndarray]:
     if not isinstance(version, np.ndarray) or version.size < 1 or version.ravel()[0] != _MAJOR:
         raise UnsupportedError(
             f"{path}: {module.name}: expected a topology of version {_MAJOR}, found {version}; "
-            "give a topology file"
+            "use a topology file"
         )
     names, counts = attrs.get("molecule_block_names"), attrs.get("molecule_block_counts")
     names = [names] if isinstance(names, str) else names or []
@@ -447,7 +449,7 @@ def _molecule_type(module: Group, name: str) -> MoleculeType:
 
 
 def _particle_numbers(group: Group, name: str, n_atoms: int | None, kinds: str) -> np.ndarray:
-    """Read one number of each particle."""
+    """Read one number for each particle."""
     array = group.array(name)
     wanted = "one" if n_atoms is None else f"{n_atoms}"
     where = f"{group.name}/{name}"
@@ -464,7 +466,7 @@ def _particle_numbers(group: Group, name: str, n_atoms: int | None, kinds: str) 
 
 
 def _particle_names(group: Group, name: str, n_atoms: int) -> np.ndarray:
-    """Read names through indices into a table of distinct names."""
+    """Read names as indices into a table of distinct names."""
     places = _particle_numbers(group, name, n_atoms, "iu")
     table = group.array(f"{name}_table")
     if table is None or not table.is_text or len(table.shape) != 1:

@@ -1,4 +1,4 @@
-"""HDF5 trajectory, opened and indexed once, with options for facts that the file does not state."""
+"""HDF5 trajectories: opening and indexing, with options for facts that files do not state."""
 
 import os
 import stat
@@ -28,21 +28,21 @@ from paceline.hdf5.units import mdanalysis_spelling
 if TYPE_CHECKING:
     from paceline.hdf5.observables import Quantities
 
-#: Signature of an HDF5 file; it follows the user block, of 512 bytes times a power of two.
+#: Signature of an HDF5 file. It follows the user block, whose size is 512 bytes times a power of 2.
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
-#: Number of bytes within which a superblock states the end of the file.
+#: Size of the beginning of a superblock that contains the stated end of the file, bytes.
 _SUPERBLOCK = 64
-#: Beginning of the note on a file that is shorter than stated.
+#: Beginning of the note on a file that is shorter than it states.
 TRUNCATED = "the file was cut"
 #: Beginning of the note on a file that has lost or gained bytes.
 CONTRADICTS = "the size of the file contradicts its header"
-#: Upper bounds of valid times, ps, and of edges of cells, Å.
+#: Upper limits of valid times, ps, and of cell edges, Å.
 _TIME_MAX, _EDGE_MAX = 1e15, 1e9
 #: File name extensions of HDF5 trajectories.
 EXTENSIONS = ("h5md", "h5", "hdf5")
-#: h5py's drivers for one ordinary file.
+#: h5py drivers for a single ordinary file.
 ONE_FILE_DRIVERS = ("sec2", "stdio", "core")
-#: Names of the options on the command line.
+#: Names of the command-line options.
 _OPTIONS = {
     "group": "--particles",
     "units": "--units",
@@ -53,16 +53,18 @@ _OPTIONS = {
 
 @dataclass(frozen=True)
 class Hdf5Options:
-    """User's options for HDF5 files."""
+    """Options that a user sets for HDF5 files."""
 
-    #: Group of particles, required if there are several.
+    #: Particles group; required if there are several.
     group: str | None = None
-    #: Units, as {"length": "nm", "time": "ps"} or "nm, ps"; for LAMMPS dumps a style, as "real".
+    #: Units, such as {"length": "nm", "time": "ps"} or "nm, ps"; for LAMMPS dumps, a style such as
+    #: "real".
     units: str | Mapping[str, str] | None = None
-    #: Dataset of positions, in a file without a known convention.
+    #: Dataset of positions in a file without a known convention.
     dataset: str | None = None
-    #: h5py's driver: "mpio" to read with the HDF5 library through MPI-IO, if h5py has MPI. Others
-    #: change nothing.
+    #: h5py driver: "mpio" reads with the HDF5 library through MPI-IO, if h5py was built with MPI.
+    #: Other
+    #: drivers have no effect.
     driver: str | None = None
     #: True to follow links and datasets that refer to other files.
     external: bool = False
@@ -71,24 +73,24 @@ class Hdf5Options:
         if self.driver not in (None, "mpio", *ONE_FILE_DRIVERS):
             raise UnsupportedError(
                 f"driver: expected none, mpio, or one of {', '.join(ONE_FILE_DRIVERS)}, found "
-                f"{self.driver!r}: an HDF5 trajectory is one ordinary file"
+                f"{self.driver!r}: an HDF5 trajectory is a single ordinary file"
             )
 
     @property
     def contents(self) -> dict[str, Any]:
-        """Options for `paceline.hdf5.conventions.read_chunk_index`."""
+        """Return the options for `paceline.hdf5.conventions.read_chunk_index`."""
         return {"group": self.group, "units": self.units, "dataset": self.dataset}
 
     def check_unset(self, path: str) -> None:
         """Raise `UnsupportedError` if an option is set for a file that is not an HDF5 file.
 
-        Some other formats also have units, which are checked when such a file is opened.
+        Units are allowed, because some other formats have them, too; they are checked elsewhere.
         """
         for name, value in vars(self).items():
             if value not in (None, False) and name != "units":
                 option = f" ({_OPTIONS[name]})" if name in _OPTIONS else ""
                 raise UnsupportedError(
-                    f"{path}: {name}={option} is for HDF5 files, and this is none"
+                    f"{path}: {name}={option} applies to HDF5 files, and this is not one"
                 )
 
 
@@ -96,19 +98,19 @@ NO_OPTIONS = Hdf5Options()
 
 
 def note_on_driver(driver: str) -> str:
-    """Say that one of h5py's drivers has no effect."""
+    """Return a note that an h5py driver has no effect."""
     why = "this h5py was built without MPI" if driver == "mpio" else "it changes no number"
-    return f'driver="{driver}" is not used, for {why}: paceline reads and writes by itself'
+    return f'driver="{driver}" is not used, because {why}: paceline reads and writes by itself'
 
 
 def is_hdf5(path: str | os.PathLike) -> bool:
-    """True if the content of a file is that of an HDF5 file."""
-    # Opening a pipe would wait for its writer.
+    """True if the content of a file is HDF5."""
+    # A pipe is not opened, because opening would wait for its writer.
     return stat.S_ISREG(os.stat(path).st_mode) and bool(_read_superblock(path))
 
 
 def _read_superblock(path: str | os.PathLike) -> bytes:
-    """Read the first bytes from the signature on; empty without a signature."""
+    """Read the first bytes of the superblock, from the signature on; empty without a signature."""
     with open(path, "rb", buffering=0) as file:
         size = file.seek(0, os.SEEK_END)
         offset = 0
@@ -122,18 +124,18 @@ def _read_superblock(path: str | os.PathLike) -> bytes:
 
 
 def _stated_size(path: str) -> int:
-    """Read the end of the file stated in its superblock, bytes."""
+    """Return the end of the file that the superblock states, bytes."""
     head = _read_superblock(path)
     version = head[len(SIGNATURE)]
-    # Addresses have the stated number of bytes; the end of the file is the third address, and also
-    # in new versions.
+    # The superblock states the size of addresses. The third address is the end of the file, in old
+    # and new versions.
     width, first = (head[13], (24, 28)[version]) if version < 2 else (head[9], 12)
     return int.from_bytes(head[first + 2 * width : first + 3 * width], "little")
 
 
 @dataclass(frozen=True)
 class Hdf5FileSpec(FileDatasets):
-    """Description of an HDF5 file for workers; it can be pickled, unless it has a communicator."""
+    """Description of an HDF5 file for workers; it can be pickled unless it has a communicator."""
 
     @classmethod
     def of(
@@ -152,10 +154,10 @@ class Hdf5FileSpec(FileDatasets):
         )
 
     def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
-        """Open the file with the compiled module if it can read the fields, else with h5py."""
+        """Open the file with the compiled module if it can read the fields, otherwise with h5py."""
         found = [element for element in (*self.selected(fields), self.ids) if element is not None]
         if self.driver is not None or any(element.dataset.h5py_fallback for element in found):
-            # Other workers do not load the HDF5 library.
+            # Deferred: other workers do not load the HDF5 library.
             from paceline.hdf5.h5py_reader import H5pyReader
 
             return H5pyReader(self, atoms, fields)
@@ -167,9 +169,9 @@ def _without_frames(element: Element | None) -> Element | None:
 
 
 class Hdf5File:
-    """HDF5 trajectory and its index: a `paceline.contract.source.TrajectoryFile`."""
+    """HDF5 trajectory with its index: a `paceline.contract.source.TrajectoryFile`."""
 
-    #: Each frame has its own time, HDF5 holds the index, and reads are not counted.
+    #: Each frame has its own time, the file contains its index, and reads are not counted.
     dt = index_file = traffic = None
     first = 0.0
     index_origin = "HDF5's own"
@@ -197,12 +199,12 @@ class Hdf5File:
 
     @classmethod
     def open(cls, path: str, options: Hdf5Options) -> "Hdf5File":
-        """Index a file, and verify that both readers agree; HDF5 runs only in the sandbox."""
+        """Index a file, and verify that both readers agree; only the sandbox calls HDF5."""
         return run_in_sandbox(cls._opened, path, options=options)
 
     @classmethod
     def _opened(cls, path: str, *, options: Hdf5Options) -> "Hdf5File":
-        # Only the sandbox loads the HDF5 library.
+        # Deferred: only the sandbox loads the HDF5 library.
         from paceline.hdf5.conventions import read_chunk_index
         from paceline.hdf5.dataset import refuse_shared
         from paceline.hdf5.file import File, damaged, has_mpi_build
@@ -239,12 +241,12 @@ class Hdf5File:
 
     @property
     def time_doubt(self) -> str | None:
-        """Reason why times are not known; None if they are known."""
+        """Reason why times are unknown; None if they are known."""
         return self.chunk_index.time_doubt
 
     @property
     def frames_counted(self) -> bool:
-        """True if the file has no times, and times are computed from frame numbers."""
+        """True if the file stores no times, so that they are computed from frame numbers."""
         return self.chunk_index.time_doubt is not None
 
     @property
@@ -254,7 +256,7 @@ class Hdf5File:
 
     @property
     def units(self) -> dict[str, str]:
-        """Unit of each quantity in the file, as MDAnalysis spells it; empty if unknown."""
+        """Unit of each quantity in the file, in MDAnalysis's notation; empty if unknown."""
         pairs = str(self.chunk_index.facts.get("units", "")).split(", ")
         stated = (pair.partition(" ") for pair in pairs if pair)
         return {quantity: mdanalysis_spelling(unit) for quantity, _, unit in stated}
@@ -283,19 +285,19 @@ class Hdf5File:
 
     @property
     def fields(self) -> int:
-        """Bits of the fields that frames may hold."""
+        """Bits of the fields that frames may contain."""
         return field_bits(list(self.chunk_index.elements))
 
     @cached_property
     def observables(self) -> "Quantities":
-        """Observables, such as energies, by name."""
+        """Observables by name, such as energies."""
         from paceline.hdf5.observables import find_observables
 
         return run_in_sandbox(find_observables, self.path, external=self.external)
 
     @cached_property
     def properties(self) -> "Quantities":
-        """Properties of the particles, such as masses, by name."""
+        """Properties of the particles by name, such as masses."""
         from paceline.hdf5.observables import find_properties
 
         group = self.chunk_index.facts.get("group")
@@ -316,7 +318,7 @@ class Hdf5File:
 
     @cached_property
     def damaged(self) -> list[int]:
-        """Frames that extend beyond the end of the file, or share bytes with others."""
+        """Frames that extend beyond the end of the file, or share bytes with other frames."""
         frames = np.arange(self.n_frames)
         lost = np.zeros(self.n_frames, dtype=bool)
         for element in self.chunk_index.elements.values():
@@ -331,7 +333,7 @@ class Hdf5File:
 
     @property
     def _main(self) -> Element:
-        """First available element of positions, velocities and forces."""
+        """First existing element of positions, velocities and forces."""
         elements = self.chunk_index.elements
         return next(elements[field] for field in FIELDS if field in elements)
 
@@ -340,9 +342,9 @@ class Hdf5File:
         return ChunkExtents.of(self._main.dataset)
 
     def extents(self, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Offset and number of bytes of each frame, uint64; 0 if only HDF5 knows them.
+        """Return the byte offset and size of each frame, uint64; 0 if only HDF5 can locate them.
 
-        Frames that share chunks have the first offset of the chunks, and an equal share of the
+        Frames that share chunks get the first offset of the chunks, and equal shares of their
         bytes.
         """
         if len(frames) and frames.max() >= self.n_frames:
@@ -355,27 +357,27 @@ class Hdf5File:
         return np.where(there, offsets, nothing), np.where(there, sizes, nothing)
 
     def slice_of(self, frames: np.ndarray) -> BlockIndex:
-        """Return the part of the index that workers need to read these frames."""
+        """Return the part of the index that workers need in order to read these frames."""
         return self.chunk_index.of_block(frames.astype(np.int64))
 
     def times(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the time (ps) and step of every frame."""
+        """Return the times (ps) and steps of all frames."""
         return self.chunk_index.times, self.chunk_index.steps
 
     @property
     def traits(self) -> list[tuple[str, str]]:
-        """Traits that files must share to form one trajectory."""
+        """Properties (name, value) that must agree between the files of one trajectory."""
         return [("format", self.format), ("number of atoms", str(self.n_atoms))]
 
     def head(self, first: int, n_frames: int) -> bytes:
-        """Raise `UnsupportedError`: frames of HDF5 files cannot be copied as bytes."""
+        """Raise `UnsupportedError`, because frames of HDF5 files cannot be copied as bytes."""
         raise UnsupportedError(
-            f"{self.path}: frames of an HDF5 file cannot be copied as they are; "
-            "paceline convert writes them anew"
+            f"{self.path}: frames of an HDF5 file cannot be copied as bytes; "
+            "paceline convert writes them again"
         )
 
     def verify(self) -> None:
-        """Raise `FileChangedError` if the file at this path is not the one that was opened."""
+        """Raise `FileChangedError` if the file at this path has changed since it was opened."""
         _core.verify(self.path, self.fingerprint)
 
 
@@ -388,15 +390,15 @@ def _without_impossible(index: ChunkIndex) -> tuple[ChunkIndex, bool]:
     if no_time.any():
         first = int(no_time.argmax())
         notes.append(
-            f"{no_time.sum()} of {len(times)} frames have no possible time, first frame {first} "
-            f"({times[first]:g} ps): their times count as unknown"
+            f"{no_time.sum()} of {len(times)} frames have an impossible time, first frame {first} "
+            f"({times[first]:g} ps): their times are treated as unknown"
         )
         times = np.where(no_time, np.nan, times)
     if no_cell.any():
         first = int(no_cell.argmax())
         notes.append(
             f"{no_cell.sum()} of {len(cells)} cells are impossible, first that of frame {first} "
-            f"({' '.join(f'{value:g}' for value in cells[first])}): these frames have none"
+            f"({' '.join(f'{value:g}' for value in cells[first])}): these frames get no cell"
         )
         cells = np.where(no_cell[:, None], np.float32(0), cells)
     is_odd = bool(notes) or bool((np.diff(times) < 0).any())
@@ -405,26 +407,26 @@ def _without_impossible(index: ChunkIndex) -> tuple[ChunkIndex, bool]:
 
 
 def _size_notes(path: str, size: int, full_size: int | None, *, is_odd: bool) -> Iterator[str]:
-    """Note that the file's size differs from the stated one; `is_odd`: also times or cells."""
+    """Note a file size that differs from the stated one; `is_odd`: times or cells are odd, too."""
     if full_size is not None:
         yield (
-            f"{TRUNCATED}: {size} of {full_size} bytes are left; if those that are missing were in "
-            "its middle, all numbers behind them are wrong"
+            f"{TRUNCATED}: {size} of {full_size} bytes are left; if the missing bytes were in "
+            "its middle, all numbers after them are wrong"
         )
         return
     stated = _stated_size(path)
     if size <= stated:
         return
-    wrong = "bytes were inserted, and all numbers behind them are wrong"
+    wrong = "bytes were inserted, and all numbers after them are wrong"
     if is_odd:
         yield (
-            f"{CONTRADICTS}: {size} bytes, where there should be {stated}; {wrong}; copy it again "
-            "from where it is whole"
+            f"{CONTRADICTS}: {size} bytes, expected {stated}; {wrong}; copy it again "
+            "from a complete copy"
         )
     else:
         yield (
-            f"{size - stated} bytes follow the end that the file states, byte {stated}: a program "
-            f"is writing it, or was killed when it did; or {wrong}"
+            f"{size - stated} bytes follow the stated end of the file, byte {stated}: a program "
+            f"is writing it, or was killed while writing; or {wrong}"
         )
 
 
@@ -433,7 +435,7 @@ def _note_not_followed(found: list[str]) -> str:
 
 
 def _unwritten_notes(index: ChunkIndex) -> Iterator[str]:
-    """Note frames in chunks that were never written, which HDF5 fills with one number."""
+    """Note frames in chunks that were never written, which HDF5 fills with a constant."""
     for element in index.elements.values():
         dataset = element.dataset
         if dataset.chunk is None or dataset.table is None:
@@ -446,7 +448,7 @@ def _unwritten_notes(index: ChunkIndex) -> Iterator[str]:
             fill = np.frombuffer(dataset.fill, dataset.dtype)[0]
             yield (
                 f"{dataset.name}: {len(frames)} of {index.n_frames} frames have numbers that were "
-                f"never written, which are {fill:g}; the first is frame {frames[0]}"
+                f"never written and are read as {fill:g}; the first is frame {frames[0]}"
             )
 
 
@@ -465,12 +467,13 @@ def collective_specs(files: Sequence[TrajectoryFile], comm: object) -> list[Hdf5
     specs = []
     for file in files:
         if not isinstance(file, Hdf5File):
-            raise UnsupportedError(f"{file.path}: collective=True is for HDF5 files")
+            raise UnsupportedError(f"{file.path}: collective=True requires HDF5 files")
         for field, element in file.chunk_index.elements.items():
             if element.rows is not None and (element.rows == ABSENT).any():
                 raise UnsupportedError(
-                    f"{file.path}: not all frames hold {field}, and ranks that read at once must "
-                    "all read the same of each; leave out collective=True"
+                    f"{file.path}: not all frames contain {field}, but ranks that read "
+                    "collectively must "
+                    "all read the same fields of each frame; omit collective=True"
                 )
         specs.append(replace(file.spec, comm=comm))
     return specs

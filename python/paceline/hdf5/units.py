@@ -1,4 +1,4 @@
-"""Units that files state or users name, and factors that convert numbers to paceline's units."""
+"""Units that files state or users name, and factors for conversion to paceline's units."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from paceline.errors import UnsupportedError
 
-#: Quantities that have units, and paceline's unit of each.
+#: Quantities with units, and paceline's unit for each.
 OUR_UNITS = {
     "length": "Angstrom",
     "time": "ps",
@@ -25,14 +25,14 @@ _ENERGY: _Power = (0, 0, 1, 0, 0)
 _MASS: _Power = (0, 0, 0, 1, 0)
 _CHARGE: _Power = (0, 0, 0, 0, 1)
 
-# MDAnalysis's constants, for equal numbers: CODATA 2010, and the thermochemical calorie. H5MD's
-# units module defines another calorie, which no force field uses.
+# MDAnalysis's constants, so that numbers are equal: CODATA 2010, and the thermochemical calorie.
+# H5MD's units module defines another calorie, which no force field uses.
 _AVOGADRO = Fraction("6.02214129e23")
 _JOULE = _AVOGADRO / 1000
 _CALORIE = Fraction("4.184")
 _COULOMB = 1 / Fraction("1.602176565e-19")
 
-#: Units without prefixes, in Å, ps, kJ/mol, u and e.
+#: Units without prefixes: factor to Å, ps, kJ/mol, u and e.
 _SYMBOLS: dict[str, tuple[Fraction, _Power]] = {
     "Angstrom": (Fraction(1), _LENGTH),
     "AKMA": (Fraction("0.04888821"), _TIME),
@@ -40,7 +40,7 @@ _SYMBOLS: dict[str, tuple[Fraction, _Power]] = {
     "u": (Fraction(1), _MASS),
     "e": (Fraction(1), _CHARGE),
 }
-#: Units that can have a prefix.
+#: Units that may have a prefix.
 _SI: dict[str, tuple[Fraction, _Power]] = {
     "m": (Fraction(10**10), _LENGTH),
     "s": (Fraction(10**12), _TIME),
@@ -53,7 +53,7 @@ _SI: dict[str, tuple[Fraction, _Power]] = {
 }
 _PREFIXES = {"f": -15, "p": -12, "n": -9, "u": -6, "µ": -6, "μ": -6, "m": -3, "k": 3}
 
-#: Other spellings, in the singular.
+#: Other spellings, in singular form.
 _SPELLINGS = {
     "A": "Angstrom",
     "Ang": "Angstrom",
@@ -73,7 +73,7 @@ _SPELLINGS = {
     "Da": "u",
 }
 
-#: Regular expression of a bracket, a slash, a number with a power of ten, or a symbol with a power.
+#: Pattern of a bracket, a slash, a number with a power of ten, or a symbol with a power.
 _TOKEN = re.compile(
     r"[()/]"
     r"|(?P<number>\d+(?:\.\d*)?)(?P<ten>[+-]\d{1,3})?"
@@ -87,7 +87,7 @@ class UnknownUnitError(UnsupportedError):
 
 
 def factor_of(unit: str, quantity: str) -> float:
-    """Factor from a unit, such as "kJ mol-1 nm-1" or "kJ/(mol*nm)", to paceline's unit.
+    """Return the factor from a unit, such as "kJ mol-1 nm-1" or "kJ/(mol*nm)", to paceline's unit.
 
     >>> factor_of("nm", "length")
     10.0
@@ -97,12 +97,12 @@ def factor_of(unit: str, quantity: str) -> float:
     size, power = _size_of(unit)
     moles = sum(exponent for name, _, _, exponent in _factors(unit) if name == "mol")
     if power != _size_of(OUR_UNITS[quantity])[1] or moles not in (0, -1):
-        raise UnsupportedError(f"{unit!r} is no unit of {quantity}; one is {OUR_UNITS[quantity]!r}")
+        raise UnsupportedError(f"{unit!r} is not a unit of {quantity}; use {OUR_UNITS[quantity]!r}")
     return size
 
 
 def h5md_spelling(unit: str) -> str:
-    """Spell a unit in the notation of H5MD's units module.
+    """Write a unit in the notation of H5MD's units module.
 
     >>> h5md_spelling("kcal/(mol*A)"), h5md_spelling("second")
     ('kcal mol-1 Angstrom-1', 's')
@@ -113,7 +113,7 @@ def h5md_spelling(unit: str) -> str:
 
 
 def mdanalysis_spelling(unit: str) -> str:
-    """Spell a unit in MDAnalysis's notation.
+    """Write a unit in MDAnalysis's notation.
 
     >>> mdanalysis_spelling("nm ps-1"), mdanalysis_spelling("kJ mol-1 A-1")
     ('nm/ps', 'kJ/(mol*Angstrom)')
@@ -126,7 +126,7 @@ def mdanalysis_spelling(unit: str) -> str:
 
 
 def units_given(units: str | Mapping[str, str] | None) -> dict[str, str]:
-    """Parse units that a user names; the unit of velocities follows from length and time.
+    """Parse units that a user names; derive the unit of velocities from length and time.
 
     >>> units_given("nm, ps")
     {'length': 'nm', 'time': 'ps', 'velocity': 'nm/ps'}
@@ -141,7 +141,7 @@ def units_given(units: str | Mapping[str, str] | None) -> dict[str, str]:
     for quantity, unit in pairs:
         if quantity not in OUR_UNITS:
             raise UnsupportedError(
-                f"units= names {quantity!r}; quantities that have one are {', '.join(OUR_UNITS)}"
+                f"units= names {quantity!r}; quantities with a unit are {', '.join(OUR_UNITS)}"
             )
         if quantity in given:
             raise UnsupportedError(
@@ -160,7 +160,7 @@ def _quantity_of(unit: str) -> str:
     for quantity, ours in OUR_UNITS.items():
         if power == _size_of(ours)[1]:
             return quantity
-    raise UnsupportedError(f"{unit.strip()!r} is a unit of none of {', '.join(OUR_UNITS)}")
+    raise UnsupportedError(f"{unit.strip()!r} is not a unit of {', '.join(OUR_UNITS)}")
 
 
 def _size_of(unit: str) -> tuple[float, _Power]:
@@ -180,7 +180,7 @@ def _size_of(unit: str) -> tuple[float, _Power]:
 
 
 def _factors(unit: str) -> Iterator[tuple[str, Fraction, _Power, int]]:
-    """Yield name, size, powers and exponent of each factor; a slash divides by one or a bracket."""
+    """Yield name, size, powers and exponent of each factor; a slash divides by the next factor."""
     sign, outer = 1, [1]
     for token in _TOKEN.finditer(unit.replace("**", "^")):
         if token[0] == "/":
@@ -198,9 +198,9 @@ def _factors(unit: str) -> Iterator[tuple[str, Fraction, _Power, int]]:
             yield *_symbol(token["symbol"], unit), outer[-1] * sign * int(token["power"] or 1)
             sign = 1
         else:
-            raise UnknownUnitError(f"unknown unit {unit!r}: {token[0]!r} has no place in it")
+            raise UnknownUnitError(f"unknown unit {unit!r}: unexpected {token[0]!r}")
     if sign != 1 or len(outer) > 1:
-        raise UnknownUnitError(f"unknown unit {unit!r}: it breaks off")
+        raise UnknownUnitError(f"unknown unit {unit!r}: it is incomplete")
 
 
 def _symbol(name: str, unit: str) -> tuple[str, Fraction, _Power]:
@@ -215,15 +215,16 @@ def _symbol(name: str, unit: str) -> tuple[str, Fraction, _Power]:
         return name, size * Fraction(10) ** _PREFIXES[name[0]], power
     known = ", ".join([*_SYMBOLS, *_SI])
     raise UnknownUnitError(
-        f"unknown unit {unit!r}: {name!r} is none of {known}, nor one of "
+        f"unknown unit {unit!r}: {name!r} is not one of {known}, nor one of "
         "these with a prefix, such as nm, fs or kcal"
     )
 
 
 class Units:
-    """Units of one file: given by the user, else stated in the file, else those of its writer.
+    """Units of one file: set by the user, else stated in the file, else those of its writer.
 
-    `used` holds the unit of each quantity. `notes` reports given units that replace stated ones.
+    `used` contains the unit of each quantity. `notes` reports user's units that replace stated
+    ones.
     """
 
     def __init__(
@@ -237,7 +238,7 @@ class Units:
         self.notes: list[str] = []
 
     def factor(self, quantity: str, name: str, stated: str | None) -> float:
-        """Factor that converts numbers; 1 if the unit is unknown, see `check_missing`."""
+        """Return the conversion factor; 1 if the unit is unknown (see `check_missing`)."""
         unit = self._given.get(quantity, stated or self._defaults.get(quantity))
         if unit is None:
             self._missing.setdefault(quantity, name)
@@ -247,24 +248,24 @@ class Units:
         except UnsupportedError as error:
             ours = OUR_UNITS[quantity]
             raise type(error)(
-                f"{self._path}: {name}: {error}; say which it has with "
+                f"{self._path}: {name}: {error}; set the unit with "
                 f'units=, for instance units="{ours}" (--units "{ours}")'
             ) from None
         self.used[quantity] = unit
         if stated is not None and unit != stated:
-            self.notes.append(f"{name}: in {unit}, as units= (--units) says, and not in {stated}")
+            self.notes.append(f"{name}: in {unit}, as units= (--units) says, not in {stated}")
         return factor
 
     def why(self, error: UnsupportedError) -> str:
-        """Return the message of an error without the path of the file."""
+        """Return the message of an error without the file path."""
         return str(error).removeprefix(f"{self._path}: ")
 
     def check_missing(self) -> None:
-        """Raise `UnsupportedError` if a dataset had no unit."""
+        """Raise `UnsupportedError` if a dataset has no unit."""
         if not self._missing:
             return
         names = ", ".join(self._missing.values())
-        # The unit of velocities follows from length and time.
+        # The unit of velocities is derived from length and time.
         follows = {"velocity"} if {"length", "time"} <= self._missing.keys() else set()
         wanted = ", ".join(
             unit
@@ -272,6 +273,6 @@ class Units:
             if quantity in self._missing.keys() - follows
         )
         raise UnsupportedError(
-            f"{self._path}: {names}: expected an attribute unit, found none; say what they are in, "
+            f"{self._path}: {names}: expected an attribute unit, found none; set the units, "
             f'for instance units="{wanted}" (--units "{wanted}")'
         )

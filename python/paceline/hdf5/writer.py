@@ -1,8 +1,8 @@
 """Write positions, velocities and forces to datasets of an HDF5 file.
 
-A dataset takes frames as numbers, which are encoded here, or chunks that were encoded elsewhere, in
-the order of frames; or it is allocated in the file from the beginning, and workers write frames to
-the offsets that HDF5 names. Either way the same frames give the same bytes.
+A dataset receives its frames in one of two ways. Either frames or encoded chunks are appended in
+frame order, or the dataset is allocated at the start, and workers write frames at the offsets that
+HDF5 returns. In both ways the same frames give the same bytes.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ from paceline.hdf5.storage_layout import (
     Storage,
 )
 
-#: Frames that are copied together where a contiguous dataset is shortened.
+#: Number of frames that are copied together when a contiguous dataset is shortened.
 _COPIED_TOGETHER = 16
 
 
@@ -43,10 +43,10 @@ def new_hdf5(
     align: int | None = None,
     temporary: Path | None = None,
 ) -> Iterator["NewFile"]:
-    """Open an HDF5 file that appears under its name when the `with` block ends without an error.
+    """Open an HDF5 file that gets its final name when the `with` block ends without an error.
 
-    Datasets of `align` bytes or more begin at a multiple of it; until it appears, the file is
-    called `temporary`, a name of `paceline._util.files.temporary_name`.
+    Datasets of at least `align` bytes begin at a multiple of `align`. Until the end, the file has
+    the name `temporary`, from `paceline._util.files.temporary_name`.
     """
     alignment = {} if align is None else {"alignment_threshold": align, "alignment_interval": align}
     names = None if temporary is None else [temporary]
@@ -59,40 +59,40 @@ def new_hdf5(
             try:
                 yield NewFile(made, file, disk)
             finally:
-                disk.check()  # the cause of whatever else may have gone wrong
+                disk.check()  # raise a write error first: it may be the cause of the other error
         disk.check()
         os.fsync(disk.fileno())
 
 
 @dataclass(frozen=True)
 class NewFile:
-    """HDF5 file that is being written: its temporary name, and the file open for writing."""
+    """HDF5 file that is being written: its temporary name, and the open file."""
 
     path: Path
     h5: h5py.File
     _disk: "_ErrorKeepingFile"
 
     def check(self) -> None:
-        """Raise the `OSError` of the first write that the system refused, if any was.
+        """Raise the `OSError` of the first failed write, if any write has failed.
 
-        HDF5 does not learn of it: when it cannot write, it can neither close the file nor forget
-        it, and the process crashes at its end.
+        HDF5 is not informed of a failed write, because it could then neither close nor release the
+        file, and the process would crash at its end.
         """
         self._disk.check()
 
 
 class _ErrorKeepingFile(io.FileIO):
-    """File that takes everything, and keeps the system's first error."""
+    """File that accepts every write, and stores the first system error."""
 
     _refusal: OSError | None = None
 
     def check(self) -> None:
-        """Raise the first error of the system."""
+        """Raise the stored error, if any."""
         if self._refusal is not None:
             raise self._refusal
 
     def write(self, data: Any) -> int:
-        """Write all of it, if nothing has been refused so far."""
+        """Write all bytes, unless an earlier write has failed."""
         left = memoryview(data)
         try:
             while left and self._refusal is None:
@@ -102,7 +102,7 @@ class _ErrorKeepingFile(io.FileIO):
         return len(data)
 
     def truncate(self, size: int | None = None) -> int:
-        """Set the size of the file, unless the system has refused an earlier call."""
+        """Set the size of the file, unless an earlier call has failed."""
         try:
             if self._refusal is None:
                 super().truncate(size)
@@ -124,8 +124,8 @@ def create_dataset(
 ) -> Any:
     """Create a dataset of shape (frames, atoms, 3) in an open file.
 
-    Chunks may be added up to the shape `limit`, by default for any number of frames. If
-    `allocated`, they have their space from the beginning, as contiguous space has.
+    Chunks may be added up to the shape `limit`, by default for any number of frames. With
+    `allocated`, space for all chunks is reserved at the start, as for contiguous storage.
     """
     properties = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
     properties.set_obj_track_times(False)
@@ -139,7 +139,7 @@ def create_dataset(
     if compression is not None and compression.method == "gzip":
         properties.set_deflate(compression.level)
     elif compression is not None and compression.method is not None:
-        # Optional, since HDF5 may lack it: chunks come encoded.
+        # The filter is optional, because HDF5 may lack it: chunks are already encoded.
         values = () if compression.level is None else (compression.level,)
         number = REGISTERED[compression.method]
         properties.set_filter(number, h5py.h5z.FLAG_OPTIONAL, values)
@@ -153,12 +153,12 @@ def create_dataset(
 
 
 def chunk_offsets(dataset: h5py.Dataset, layout: DatasetLayout) -> ChunkOffsets:
-    """Ask HDF5 for the offsets of an allocated dataset's chunks."""
+    """Return the chunk offsets of an allocated dataset."""
     return ChunkOffsets(_offsets(dataset), layout, frame_bytes(dataset), dataset.shape[1])
 
 
 def _offsets(dataset: h5py.Dataset) -> np.ndarray:
-    """Offsets of chunks in C order, or of contiguous space; shape (n_chunks,) or (1,)."""
+    """Return chunk offsets in C order, (n_chunks,), or that of contiguous storage, (1,)."""
     if dataset.chunks is None:
         return np.array([dataset.id.get_offset()], dtype=np.uint64)
     found: list[tuple[tuple[int, ...], int]] = []
@@ -166,7 +166,7 @@ def _offsets(dataset: h5py.Dataset) -> np.ndarray:
         dataset.id.chunk_iter(lambda one: found.append((one.chunk_offset, one.byte_offset)))
         found.sort()
     except AttributeError:
-        # HDF5 before 1.12, which parallel builds often are, knows one chunk at a time.
+        # HDF5 before 1.12, common in parallel builds, returns one chunk at a time.
         info = dataset.id.get_chunk_info_by_coord
         steps = zip(dataset.shape, dataset.chunks, strict=True)
         corners = product(*(range(0, n, step) for n, step in steps))
@@ -175,25 +175,25 @@ def _offsets(dataset: h5py.Dataset) -> np.ndarray:
 
 
 def allocate_frame(dataset: h5py.Dataset, row: int) -> int | None:
-    """Offset of a frame of an allocated dataset, extended by it where it has a chunk a frame.
+    """Return the offset of a frame in an allocated dataset; add a chunk for it if needed.
 
-    None where HDF5 found no space for a contiguous dataset.
+    Returns None if HDF5 found no space for a contiguous dataset.
     """
     if dataset.chunks is None:
         first = dataset.id.get_offset()
         return None if first is None else first + row * frame_bytes(dataset)
-    # Its properties make HDF5 allocate the chunk now.
+    # The dataset's properties make HDF5 allocate the chunk immediately.
     dataset.resize(row + 1, axis=0)
     return dataset.id.get_chunk_info_by_coord((row, 0, 0)).byte_offset
 
 
 def frame_bytes(dataset: h5py.Dataset) -> int:
-    """Bytes of a row."""
+    """Return the size of a row, bytes."""
     return int(np.prod(dataset.shape[1:], dtype=object)) * dataset.dtype.itemsize
 
 
 class EncodeQueue:
-    """Encode on threads, and put results in order, at most `most_waiting` of them behind."""
+    """Encodes on threads and writes results in order; at most `most_waiting` results wait."""
 
     def __init__(self, pool: Executor | None = None, most_waiting: int = 0):
         self._pool, self._most_waiting = pool, most_waiting
@@ -201,11 +201,11 @@ class EncodeQueue:
 
     @property
     def uses_threads(self) -> bool:
-        """Tell if arrays that were added are still read later."""
+        """True if threads may still read arrays after `add` has returned."""
         return self._pool is not None
 
     def add(self, encode: Callable[[], Any], put: Callable[[Any], None]) -> None:
-        """Call `encode`, on a thread if there are any, and `put` with its result in its turn."""
+        """Call `encode`, on a thread if available, then `put` with its result, in order."""
         if self._pool is None:
             self.put_all()
             put(encode())
@@ -214,11 +214,11 @@ class EncodeQueue:
         self._put_until(self._most_waiting)
 
     def put_all(self) -> None:
-        """Put the results of all that was added."""
+        """Write all waiting results."""
         self._put_until(0)
 
     def leave_threads(self) -> None:
-        """Encode in the calling thread from now on: at the end of a script others take no work."""
+        """Encode in the calling thread from now on: threads accept no work when a script ends."""
         self._pool = None
 
     def _put_until(self, n: int) -> None:
@@ -229,7 +229,7 @@ class EncodeQueue:
 
 @contextlib.contextmanager
 def naming_frame(first: int) -> Iterator[None]:
-    """Name the frame in an encoder's errors, whose first row is frame `first`."""
+    """Name the frame in an encoder's errors; the encoder's row 0 is frame `first`."""
     try:
         yield
     except UnwritableError as error:
@@ -237,18 +237,18 @@ def naming_frame(first: int) -> Iterator[None]:
 
 
 class ChunkEncoder(Protocol):
-    """Encoder of frames, as `paceline._core.ChunkEncoder` is for numbers of 32 bits."""
+    """Encoder of frames; for 32-bit floats it is `paceline._core.ChunkEncoder`."""
 
     def encode(self, values: np.ndarray, /) -> tuple[bytes, np.ndarray]:
-        """Encode whole chunks: all of them in C order, and the bytes of each."""
+        """Encode whole chunks: all chunks in C order, and the size of each, bytes."""
 
     def write(self, path: Path, offsets: np.ndarray, values: np.ndarray, *, lead: int = 0) -> None:
-        """Write frames to a file, into the chunks at `offsets`, behind `lead` others there."""
+        """Write frames into the chunks at `offsets`, after `lead` frames in the first chunk."""
 
 
 @dataclass(eq=False)
 class FrameDataset:
-    """Dataset of a file at `path`, whose frames are encoded on the threads of a queue, if any."""
+    """Dataset in the file at `path`; frames are encoded on the threads of `queue`, if any."""
 
     path: Path
     dataset: h5py.Dataset
@@ -263,9 +263,9 @@ class FrameDataset:
         read: Callable[[], np.ndarray],
         done: Callable[[int], object] = lambda n_bytes: None,
     ) -> None:
-        """Write the frames that `read` returns, from row `first` on, and report their bytes.
+        """Write the frames that `read` returns, from row `first` on, and report their size.
 
-        An encoder's error names the frame. Appended frames are whole chunks, in order.
+        An encoder's error names the frame. Appended frames must be whole chunks, in order.
         """
 
         def encode() -> tuple[int, Any]:
@@ -280,27 +280,27 @@ class FrameDataset:
         self.queue.add(encode, put)
 
     def _encode(self, first: int, values: np.ndarray) -> Any:
-        """Encode frames, on any thread; return what `_put` takes."""
+        """Encode frames, on any thread; return the argument of `_put`."""
         raise NotImplementedError
 
     def _put(self, first: int, n_frames: int, encoded: Any) -> None:
-        """Put encoded frames into the dataset, in the order in which they were added."""
+        """Write encoded frames into the dataset, in the order of `add`."""
 
 
 @dataclass(eq=False)
 class AppendedDataset(FrameDataset):
-    """Dataset that takes frames or chunks in order."""
+    """Dataset to which frames or chunks are appended in order."""
 
     def __post_init__(self) -> None:
         self._n_rows, n_atoms, _ = self.dataset.shape
-        #: Chunks of a row.
+        #: Number of chunks in a row.
         self._columns = -(-n_atoms // self.layout.atoms)
-        #: Frames that do not fill a chunk yet.
+        #: Frames that do not yet fill a chunk.
         self._waiting: np.ndarray | None = None
         self._n_waiting = self._n_written = 0
 
     def put_frames(self, first: int, values: np.ndarray) -> None:
-        """Take frames as numbers (float32, in our units); those of a part of a chunk wait."""
+        """Append frames (float32, paceline's units); frames wait until they fill a chunk."""
         assert first == self._n_written + self._n_waiting
         if self._waiting is None:
             shape = self.layout.frames, *self.dataset.shape[1:]
@@ -316,9 +316,9 @@ class AppendedDataset(FrameDataset):
     def put_chunks(
         self, first: int, n_frames: int, data: "bytes | memoryview", sizes: np.ndarray
     ) -> None:
-        """Take encoded chunks, one after another in C order, where no frame waits.
+        """Append encoded chunks in C order; no frame may be waiting.
 
-        All chunks but the last hold as many frames as fit.
+        All chunks except the last contain the full number of frames.
         """
         assert first == self._n_written
         layout, put = self.layout, self.dataset.id.write_direct_chunk
@@ -344,7 +344,7 @@ class AppendedDataset(FrameDataset):
             self._put(self._n_written, n_frames, self.encoder.encode(self._waiting[:n_frames]))
 
     def finish(self, n_frames: int) -> None:
-        """Write the frames that wait, and end behind the last one."""
+        """Write the waiting frames, and cut the dataset after the last frame."""
         self._flush()
         if self._n_rows != n_frames:
             self.dataset.resize(n_frames, axis=0)
@@ -352,20 +352,20 @@ class AppendedDataset(FrameDataset):
 
 @dataclass(eq=False)
 class AllocatedDataset(FrameDataset):
-    """Dataset that has its space in the file from the beginning; `offsets` are its chunks'."""
+    """Dataset whose space is reserved at the start; `offsets` are the chunk offsets."""
 
     def __post_init__(self) -> None:
         self.offsets = chunk_offsets(self.dataset, self.layout)
 
     def put_frames(self, first: int, values: np.ndarray) -> None:
-        """Write frames (float32, in our units) to their rows, in any order and any thread."""
+        """Write frames (float32, paceline's units) to their rows, in any order, on any thread."""
         offsets, lead = self.offsets.of(first, len(values))
         self.encoder.write(self.path, offsets, values, lead=lead)
 
     _encode = put_frames
 
     def finish(self, n_frames: int) -> None:
-        """End behind the last frame: contiguous space is copied where fewer came than planned."""
+        """Cut the dataset after the last frame; contiguous storage is copied for this."""
         long = self.dataset
         if n_frames == len(long):
             return
@@ -376,18 +376,18 @@ class AllocatedDataset(FrameDataset):
         for first in range(0, n_frames, _COPIED_TOGETHER):
             stop = min(first + _COPIED_TOGETHER, n_frames)
             short[first:stop] = long[first:stop]
-        self.dataset = short  # HDF5 frees the space of the long one when nothing refers to it
+        self.dataset = short  # HDF5 frees the space of the long one after its last reference
 
 
 class RowDataset:
-    """Dataset of an open file whose rows are written one by one, with one call of HDF5 each."""
+    """Dataset of an open file whose rows are written one by one, each by one HDF5 call."""
 
     def __init__(self, dataset: h5py.Dataset):
         self._id = dataset.id
         self._shape, self._dtype = dataset.shape[1:], dataset.dtype
         self._n_rows = dataset.shape[0]
         self._memory = h5py.h5s.create_simple((1, *self._shape))
-        #: A frame is one chunk, which is encoded here if only by gzip.
+        #: True if a frame is one chunk without filters other than gzip, which is encoded here.
         self._is_chunk = False
         self._encoder: _core.ChunkEncoder | None = None
         chunk, filters = dataset.chunks, self._id.get_create_plist().get_nfilters()
@@ -398,12 +398,12 @@ class RowDataset:
                 self._encoder = _core.ChunkEncoder("<f4", chunk, method="gzip", level=level)
 
     def holds(self, values: np.ndarray) -> bool:
-        """True if the dataset holds such values as they are."""
+        """True if the dataset can store such values without conversion."""
         is_number = self._dtype.kind in "biufc"
         return is_number and values.shape == self._shape and values.dtype == self._dtype
 
     def put(self, row: int, values: np.ndarray) -> None:
-        """Write a row, C-contiguous, of the dataset's type."""
+        """Write a C-contiguous row in the dataset's dtype."""
         if row >= self._n_rows:
             self._n_rows = row + 1
             self._id.set_extent((self._n_rows, *self._shape))
@@ -412,7 +412,7 @@ class RowDataset:
             self._id.write_direct_chunk(start, values)
             return
         if self._encoder is not None:
-            # HDF5 encodes numbers that are not finite.
+            # Numbers that are not finite raise here, and HDF5 encodes them instead.
             with contextlib.suppress(UnwritableError):
                 chunk, _ = self._encoder.encode(values[None])
                 self._id.write_direct_chunk(start, chunk)
@@ -423,10 +423,10 @@ class RowDataset:
 
 
 class H5MDFileWriter:
-    """H5MD file that is being written under a temporary name: datasets first, its tree at the end.
+    """H5MD file under a temporary name: datasets are created first, the tree at the end.
 
-    Frames may be fewer than `n_frames` in the end, or, where they are appended, more. If
-    `allocated`, datasets have their space in the file from the beginning.
+    The final number of frames may be less than `n_frames` or, if frames are appended, more. With
+    `allocated`, space for the datasets is reserved at the start.
     """
 
     def __init__(
@@ -460,7 +460,7 @@ class H5MDFileWriter:
             self.datasets[name] = kind(file.path, dataset, storage.layout, encoder, queue)
 
     def finish(self, rows: FrameColumns, description: Description) -> None:
-        """End datasets behind the last frame, and create the tree around them."""
+        """Cut datasets after the last frame, and create the tree around them."""
         for dataset in self.datasets.values():
             dataset.finish(len(rows.times))
         steps = {field: self._storage.encoder(field).step for field in self.datasets}

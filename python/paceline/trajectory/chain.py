@@ -87,10 +87,14 @@ class Chain:
         """Leave out files without a complete frame, and warn."""
         whole = [k for k, file in enumerate(self.files) if file.n_frames > 0]
         if not whole:
-            raise UnsupportedError(f"{self.names[0]}: expected a whole frame at least, found none")
+            raise UnsupportedError(
+                f"{self.names[0]}: expected at least one complete frame, found none"
+            )
         for name, file in zip(self.names, self.files, strict=True):
             if file.n_frames == 0:
-                warn(f"{name}: it has no whole frame; the trajectory continues with the next file")
+                warn(
+                    f"{name}: it has no complete frame; the trajectory continues with the next file"
+                )
         self._choose(whole)
 
     def _warn_of_times(self) -> None:
