@@ -658,7 +658,7 @@ def test_what_is_no_dask_array_is_refused(universe, theirs, adk):
         paceline.dask_array(universe.atoms, field="velocities")
     with pytest.raises(ValueError, match="'masses'"):
         paceline.dask_array(universe.atoms, field="masses")
-    with pytest.raises(ValueError, match="no frames are left: the trajectory has 98"):
+    with pytest.raises(ValueError, match="no frames to read: the trajectory has 98"):
         paceline.dask_array(universe.atoms, start=98)
     with pytest.raises(ValueError, match="empty"):
         paceline.dask_array(universe.atoms[:0])

@@ -279,7 +279,7 @@ def test_what_cannot_be_made_is_refused_at_once(tmp_path):
         with pytest.raises(kind, match=words):
             paceline.H5MDWriter(tmp_path / "out.h5md", 10, **options)
 
-    fails(UnsupportedError, "must know n_frames", chunk="contiguous")
+    fails(UnsupportedError, "needs n_frames", chunk="contiguous")
     fails(UnsupportedError, "contiguous storage cannot be compressed", n_frames=3,
           chunk="contiguous", compress="gzip:1")  # fmt: skip
     fails(UnsupportedError, "expected a compression", compress="zip")
@@ -441,7 +441,7 @@ def test_other_units_round_in_angstroms_and_are_read(moving, tmp_path):
         ("chunks: expected .*found 'a'", {"chunks": "a"}),
         ("a chunk cannot contain 11 atoms: there are 10", {"chunks": (1, 11, 3)}),
         ("expected one of chunks= and chunk=", {"chunks": (1, 10, 3), "chunk": "auto"}),
-        ("must know n_frames", {"chunks": False}),
+        ("needs n_frames", {"chunks": False}),
         ("compression: expected .*found 'lzf' .*compress=", {"compression": "lzf"}),
         ("compression: .*'szip'", {"compression": "szip", "compression_opts": ("nn", 8)}),
         ("compression: .*found 32001", {"compression": 32001}),

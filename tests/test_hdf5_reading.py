@@ -671,7 +671,7 @@ def test_other_drivers_and_a_lone_communicator_are_refused(tmp_path):
     path = written(tmp_path / "a.h5md", {})
     with pytest.raises(UnsupportedError, match="driver: expected none, mpio, or one of sec2"):
         Reader(path, driver="split")
-    with pytest.raises(UnsupportedError, match=r'comm= is for files .* and for driver="mpio"'):
+    with pytest.raises(UnsupportedError, match=r'comm= requires files .* or driver="mpio"'):
         Reader(path, comm=object())
 
 

@@ -301,7 +301,9 @@ def test_options_that_only_mdanalysis_has(tmp_path, name, value):
     columns = "id element ix iy iz x y z xu yu zu"
     path = write(tmp_path / "a.lammpsdump", dump(columns.replace("element", "q")))
     value = ["q"] if name == "additional_columns" else value
-    with pytest.raises(UnsupportedError, match=f"{name}= is not supported; MDAnalysis.Universe"):
+    with pytest.raises(
+        UnsupportedError, match=f"{name}= is not supported; open the file with MDAnalysis.Universe"
+    ):
         paceline.Universe(path, **{name: value})
     with paceline.register() as registration:
         with pytest.warns(PacelineWarning, match=f"{name}= is not supported"):

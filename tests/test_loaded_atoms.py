@@ -141,7 +141,7 @@ def test_sub_of_a_topology_of_all_atoms(adk_in_water, whole):
 
 
 def test_atoms_of_an_ordinary_universe_are_left_to_mdanalysis(adk_in_water):
-    with paceline.register(), pytest.warns(UserWarning, match="give their indices as sub="):
+    with paceline.register(), pytest.warns(UserWarning, match="pass indices as sub="):
         MDAnalysis.Universe(*adk_in_water, atoms="protein")
 
 

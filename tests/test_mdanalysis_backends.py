@@ -249,7 +249,7 @@ class OwnRun(Ends):
 
 
 def test_a_run_of_its_own_is_not_run_together(part):
-    with pytest.raises(UnsupportedError, match=r"OwnRun has a run\(\) of its own"):
+    with pytest.raises(UnsupportedError, match=r"OwnRun has its own run\(\)"):
         paceline.run([OwnRun(ca(part)), Ends(ca(part))])
 
 

@@ -452,7 +452,7 @@ def test_two_threads_cannot_read_one_trajectory_at_the_same_time(name, monkeypat
         monkeypatch.setattr(reader, "_read_alone", read_alone)
         try:
             with pytest.raises(
-                UnsupportedError, match=r"give each thread its own, by u\.copy\(\)$"
+                UnsupportedError, match=r"use one Universe per thread, by u\.copy\(\)$"
             ):
                 reader[1]
         finally:

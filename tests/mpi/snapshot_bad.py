@@ -96,13 +96,13 @@ for words, given in (
     (f"{first}", with_first("velocities", [0, np.inf, 0])),
     (f"{first}", with_first("masses", 1e9)),
     ("expected positions of shape", on_one(positions=good["positions"][1:])),
-    ("expected positions in rows of the same length", on_one(positions=[[1, 2, 3], [4, 5]])),
+    ("expected positions in rows of equal length", on_one(positions=[[1, 2, 3], [4, 5]])),
     (
-        f"rank {fullest}: expected velocities of which none is masked, found 3 masked",
+        f"rank {fullest}: expected velocities without masked values, found 3 masked",
         on_one(velocities=np.ma.masked_less(np.r_[[[-1] * 3], good["velocities"][1:] ** 2], 0)),
     ),
     (
-        "expected ids of which none is masked, found 1",
+        "expected ids without masked values, found 1",
         on_one(ids=np.ma.masked_equal(good["ids"], first)),
     ),
     ("expected whole numbers", on_one(ids=good["ids"] + 0.5)),
@@ -130,7 +130,7 @@ bare = good | {"velocities": None}
 turned = [[0, 9, 0], [9, 0, 0], [0, 0, 9]]
 forces = good | {"forces": good["positions"]}
 for words, path, given in (
-    ("names must be given", HISTORY, good | {"names": None}),
+    ("pass names", HISTORY, good | {"names": None}),
     ("expected positions, velocities, as its frames have", HISTORY, bare),
     ("expected positions, velocities, as its frames have", HISTORY, forces),
     ("expected a cell: one", HISTORY, good | {"box": None}),
@@ -172,7 +172,7 @@ for path in SERIES:
     assert "expected 501 atoms, found 500" in found, found
 (folder / "text.dcd").write_text("no trajectory")
 for words, name in (
-    ("holds one configuration", "CONFIG"),
+    ("contains one configuration", "CONFIG"),
     ("expected a name that ends in", "run.xyz"),
     ("does not exist", "nowhere/run.dcd"),
     ("DamagedFileError", "text.dcd"),
@@ -221,7 +221,7 @@ if rank == 0:
 world.Barrier()
 found = error_of(lambda: Writer(world, DCD, N_ATOMS, append=True))
 assert "UnsupportedError" in found, found
-assert "holds cells as matrices" in found, found
+assert "stores cells as matrices" in found, found
 world.Barrier()
 if rank == 0:
     DCD.write_bytes(data)
@@ -247,7 +247,7 @@ for path in (*SERIES, CONFIG, folder / "both.dcd"):
     with Writer(world, path, N_ATOMS, **kind):
         for other in (path, linked):
             found = error_of(lambda other=other, kind=kind: Writer(world, other, 500, **kind))
-            assert "another writer of this program has it" in found, found
+            assert "another writer of this program is writing" in found, found
     Writer(world, path, N_ATOMS, **kind).close()
     world.Barrier()
     if rank == 0 and linked != path:
@@ -351,6 +351,6 @@ found = error_of(lambda: writer.write(**own_frame(world, 1, FIELDS["DCD"])))
 assert found.startswith("ValueError: the writer is closed"), found
 MPI.Query_thread = lambda: MPI.THREAD_SERIALIZED
 found = error_of(lambda: Writer(world, folder / "other.dcd", N_ATOMS, wait=False))
-assert "wait=False takes an MPI" in found, found
+assert "wait=False needs an MPI" in found, found
 if rank == 0:
     print("refused")

@@ -66,7 +66,7 @@ with contextlib.suppress(ValueError), Reader(world, xtc) as reader:
 assert not reader._comm.is_open, "a communicator is left behind"
 
 with Reader(world, no_cell) as reader:
-    refused("UnsupportedError", "no cell that a grid could cut", reader.read, grid=(1, 1, size))
+    refused("UnsupportedError", "no cell to be divided by a grid", reader.read, grid=(1, 1, size))
     assert world.allreduce(len(reader.read(2))) == reader.n_atoms
 
 with Reader(world, odd) as reader:
@@ -85,7 +85,7 @@ with Reader(world, twice) as reader:
     refused("UnsupportedError", "found 100 ids", reader.read, 2)
     assert world.allreduce(len(reader.read(0))) == reader.n_atoms
 
-words = "have 100 gaps, which a buffer of 9000 bytes does not hold: give at least 12992"
+words = "have 100 gaps, for which a buffer of 9000 bytes is too small: pass at least 12992"
 refused("UnsupportedError", words, Reader, world, gaps, buffer=9000)
 with Reader(world, gaps, buffer=12992) as reader:
     assert set(reader.read(0).ids % 2) <= {0}

@@ -1,1 +1,1 @@
-"""Code that depends on MDAnalysis's interfaces: reader, registration, topologies, analyses."""
+"""Code that depends on MDAnalysis: reader, writers, registration, topologies, analyses."""

@@ -39,20 +39,20 @@ from paceline.mdanalysis.reader import Reader
 
 
 class _Running(threading.local):
-    """Thread-local state of runs."""
+    """State of the runs in a thread."""
 
     here: bool = False
 
 
-#: Arguments of `run`: positional ones, and keyword-only ones.
+#: Names of the arguments of `run` that may be positional, and of the keyword-only ones.
 _BY_PLACE = (
     *("start", "stop", "step", "frames", "verbose"),
     *("n_workers", "n_parts", "backend"),
 )
 _BY_NAME = ("unsupported_backend", "progressbar_kwargs")
-#: Readers of frames in memory, and of streams, which MDAnalysis has from version 2.10 on.
+#: Readers of frames in memory and, from MDAnalysis 2.10 on, of streams.
 _NOT_SENT = MemoryReader, getattr(mdanalysis_readers, "StreamReaderBase", MemoryReader)
-#: State that shows whether the thread is in a run of an analysis; a nested run is part of its work.
+#: True for a thread during a run of an analysis; a nested run computes in the same thread.
 _running = _Running()
 
 
@@ -65,15 +65,15 @@ def run_on_workers(
     native: bool,
     n_workers: int | None,
 ) -> str | None:
-    """Run one of MDAnalysis's analyses on paceline's workers; None if it ran as in MDAnalysis.
+    """Run an MDAnalysis analysis on paceline's workers; None if it ran as in MDAnalysis.
 
     Returns a description of the run. `original` is the analysis's own `run`, with positional
-    arguments `given` and keywords `named`. With `native`, paceline's class of the same name
-    computes the results, if there is one.
+    arguments `given` and keyword arguments `named`. With `native`, paceline's class of the same
+    name, if there is one, computes the results.
     """
     by_place = dict(zip(_BY_PLACE, given, strict=False))
     options = by_place | named
-    # MDAnalysis raises the error if the arguments do not fit.
+    # If the arguments do not fit, MDAnalysis raises the error.
     fit = len(by_place) == len(given) and len(options) == len(by_place) + len(named)
     backend = options.get("backend")
     as_before = (
@@ -92,7 +92,7 @@ def run_on_workers(
     verbose = options.get("verbose")
     if verbose is None:
         verbose = attribute_of(analysis, "_verbose") or False
-    # Other backends know their number of workers.
+    # Other backends determine their number of workers themselves.
     default = n_workers if backend is None or isinstance(backend, str) else None
     n_workers = options.get("n_workers") or default
     _running.here = True
@@ -113,17 +113,17 @@ def _run_natively(
 ) -> bool:
     """Run paceline's class instead of MDAnalysis's; return False if that is impossible."""
     cls, trajectory = native_class(type(analysis)), analysis._trajectory
-    # Frames with MDAnalysis's transformations are read by MDAnalysis, one at a time.
+    # MDAnalysis must read frames with its own transformations, one at a time.
     if cls is None or not isinstance(trajectory, Reader) or trajectory.transformations:
         return False
     if _is_changed(analysis):
         return False
     analysis._setup_frames(trajectory, **chosen)
-    if analysis.n_frames == 0:  # an error in paceline
+    if analysis.n_frames == 0:  # paceline raises an error in this case
         return False
     try:
         ours = cls.like(analysis)
-    except (SelectionError, UnsupportedError):  # groups without atoms, for example
+    except (SelectionError, UnsupportedError):  # for example, groups without atoms
         return False
     try:
         ours.run(**chosen, n_workers=n_workers, verbose=verbose)
@@ -148,9 +148,9 @@ def _put(results: Results, name: str, value: object) -> None:
 
 
 def native_class(theirs: type) -> Any:
-    """Find paceline's class of the same name as one of MDAnalysis's, with `like`."""
+    """Return paceline's class with the same name as an MDAnalysis class, if it has `like`."""
     package, _, module = theirs.__module__.partition(".analysis.")
-    # Subclasses in modules of other packages may compute anything.
+    # A subclass in a module of another package may compute something else.
     if package != "MDAnalysis" or not find_spec(f"paceline.analysis.{module}"):
         return None
     ours = getattr(import_module(f"paceline.analysis.{module}"), theirs.__name__, None)
@@ -158,7 +158,7 @@ def native_class(theirs: type) -> Any:
 
 
 def _is_changed(analysis: AnalysisBase) -> bool:
-    """True if a program has patched methods of an analysis of MDAnalysis, or of its classes."""
+    """True if a program has patched methods of an MDAnalysis analysis or of its base classes."""
     if any(name in vars(analysis) for name in ("_prepare", "_single_frame", "_conclude")):
         return True
     return any(
@@ -169,18 +169,18 @@ def _is_changed(analysis: AnalysisBase) -> bool:
 
 
 def _is_ours(backend: object) -> bool:
-    """True for a backend of paceline; MDAnalysis also has backends "serial" and "dask"."""
+    """True for a paceline backend; "serial" and "dask" are also names of MDAnalysis backends."""
     if isinstance(backend, str):
         return backend in BACKENDS and backend not in ALSO_OF_MDANALYSIS
     return issubclass(type(backend), ForMDAnalysis | Executor) or is_client(backend)
 
 
 def _workers_for(analysis: AnalysisBase, backend: object, n_workers: int | None) -> Any:
-    """Make the workers for an analysis; None if it must see all frames in order."""
+    """Create the workers for an analysis; None if it must process all frames in order."""
     trajectory = analysis._trajectory
     splits = (
         analysis.parallelizable
-        # Frames in memory would be copied to each worker.
+        # Frames in memory would have to be copied to each worker.
         and not isinstance(trajectory, _NOT_SENT)
         and not trajectory._auxs
         and _forgets(trajectory)
@@ -203,12 +203,12 @@ def _is_merged_wrongly(analysis: AnalysisBase) -> bool:
 
 
 def _forgets(trajectory: ProtoReader) -> bool:
-    """True if the result of its transformations does not depend on earlier frames."""
+    """True if the trajectory's transformations do not depend on earlier frames."""
     return all(attribute_of(one, "parallelizable") for one in trajectory.transformations)
 
 
 def on_our_workers(found: object, module: str) -> object:
-    """Make a subclass of an MDAnalysis analysis, of a module, that runs on paceline's workers."""
+    """Create a subclass of an MDAnalysis analysis that runs on paceline's workers."""
     if isinstance(found, ModuleType):
         package, _, rest = found.__name__.partition(".analysis.")
         is_like = package == "MDAnalysis" and rest
@@ -220,7 +220,7 @@ def on_our_workers(found: object, module: str) -> object:
 
 
 def _run_of(cls: type[AnalysisBase]) -> Callable[..., object]:
-    """Make the `run` of a class on paceline's workers."""
+    """Create the method `run` that runs a class on paceline's workers."""
 
     @functools.wraps(cls.run)
     def run(self: AnalysisBase, *args: object, **options: object) -> Any:
@@ -237,17 +237,17 @@ def run_together(
     n_workers: int | None,
     show: bool | None,
 ) -> None:
-    """Run MDAnalysis's analyses: one pass of those that can be split, and one of the others.
+    """Run MDAnalysis analyses in one pass if they can be split, and in another if they cannot.
 
-    `chosen` are start, stop, step and frames; `backend` is paceline's, or None. Results equal those
-    of separate runs: each analysis gets unchanged frames, and the user's present frame at its
-    start.
+    `chosen` contains start, stop, step and frames; `backend` is paceline's, or None. Results equal
+    those of separate runs: each analysis starts at the user's current frame, and gets frames that
+    the other analyses have not changed.
     """
     for analysis in analyses:
         if not _runs_as_usual(type(analysis)):
             raise UnsupportedError(
-                f"{type(analysis).__name__} has a run() of its own, so paceline.run cannot run it "
-                "with others; call its run()"
+                f"{type(analysis).__name__} has its own run(), so paceline.run cannot run it "
+                "together with others; call its run()"
             )
     passes: dict[Any, tuple[list[AnalysisBase], Any]] = {}
     given: dict[int, tuple[int, dict[str, Any]]] = {}
@@ -256,8 +256,8 @@ def run_together(
         given.setdefault(id(trajectory), (trajectory.ts.frame, _values(trajectory.ts)))
         alone = isinstance(trajectory, _NOT_SENT) or not _forgets(trajectory)
         workers = _workers_for(analysis, backend, n_workers)
-        # Changes that one analysis makes to frames in memory, or to a transformation, affect the
-        # next one, as in MDAnalysis.
+        # If one analysis changes frames in memory or a transformation, the next analysis gets the
+        # changes, as in MDAnalysis.
         key = id(trajectory), workers is None, number if alone else -1
         passes.setdefault(key, ([], workers))[0].append(analysis)
     _running.here = True
@@ -271,7 +271,7 @@ def run_together(
 
 
 def _runs_as_usual(kind: type) -> bool:
-    """True if a class has the `run` of MDAnalysis's base class, or paceline's replacement."""
+    """True if a class uses the `run` of MDAnalysis's base class, or paceline's replacement."""
     run: Any = inspect.unwrap(kind.run)  # type: ignore[attr-defined]
     return run is inspect.unwrap(AnalysisBase.run)
 
@@ -312,7 +312,7 @@ def _compute_together(
     indexed: np.ndarray,
     report: Callable[[int], object] | None = None,
 ) -> list[AnalysedPart]:
-    """Compute frames, each read once; `indexed` rows are a number in the result and a frame."""
+    """Compute frames and read each only once; rows of `indexed` are result index and frame."""
     trajectory = analyses[0]._trajectory
     given, moved = trajectory.ts.frame, _values(trajectory.ts)
     states, frames = [state_of(one) for one in analyses], indexed[:, 1]
@@ -336,14 +336,14 @@ def _compute_together(
 
 
 def _values(ts: Timestep) -> dict[str, np.ndarray | None]:
-    """Copy the parts of a frame that an analysis may change."""
+    """Copy the parts of a frame that an analysis may modify."""
     values = {field: np.array(values_of(ts, field)) for field in fields_of(ts)}
     cell = ts.dimensions
     return {**values, "dimensions": None if cell is None else cell.copy()}
 
 
 def _restore(trajectory: ProtoReader, frame: int, values: dict[str, np.ndarray | None]) -> Timestep:
-    """Return to a frame if an analysis has left it, and undo changes of the frame."""
+    """Return to a frame that an analysis may have left or modified."""
     if trajectory.ts.frame != frame:
         trajectory[frame]
     for name, value in values.items():
@@ -355,6 +355,6 @@ def _restore(trajectory: ProtoReader, frame: int, values: dict[str, np.ndarray |
 
 
 class SingleFrameAnalysis(AnalysisBase):
-    """MDAnalysis's base class of analyses frame by frame, running on paceline's workers."""
+    """MDAnalysis's base class for frame-by-frame analyses, on paceline's workers."""
 
     run = _run_of(AnalysisBase)

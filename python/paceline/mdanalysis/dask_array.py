@@ -1,4 +1,4 @@
-"""Provide frames as a lazy Dask array, which reads them where they are computed."""
+"""Frames as a lazy Dask array, whose chunks are read where they are computed."""
 
 import pickle
 import threading
@@ -30,22 +30,22 @@ def dask_array(
     step: int | None = None,
     block_frames: int | None = None,
 ) -> "dask.array.Array":
-    """Make a lazy Dask array of the frames of a group of atoms.
+    """Create a lazy Dask array of the frames of a group of atoms.
 
-    No frame is read until a part of the array is computed. A chunk is a block of frames, which
-    paceline reads on the worker that computes it. Workers load neither MDAnalysis nor the topology.
+    No frame is read until part of the array is computed. A chunk is a block of frames, which is
+    read on the worker that computes it. Workers load neither MDAnalysis nor the topology.
 
     Parameters
     ----------
     atomgroup : AtomGroup or Universe
         The atoms, in this order.
     field : {"positions", "velocities", "forces"}
-        Quantity to be read.
+        Quantity to read.
     start, stop, step : int, optional
         Frames, as in a slice.
     block_frames : int, optional
-        Number of frames in a chunk, rounded up to 16 times a power of two (for large systems to a
-        smaller multiple of a power of two). By default a chunk is within 16 MiB.
+        Number of frames in a chunk, rounded up to 16 (less for large systems) times a power of two.
+        By default a chunk has at most 16 MiB.
 
     Returns
     -------
@@ -56,12 +56,12 @@ def dask_array(
     Raises
     ------
     UnsupportedError
-        Dask is not installed, or MDAnalysis reads or changes the frames, which only one thread can
-        do.
+        Dask is not installed, or the frames are read or transformed by MDAnalysis, which needs a
+        single thread.
     MissingDataError
-        The file does not hold the field.
+        The file lacks the field.
     ValueError
-        The field is unknown, or there is no atom or no frame.
+        The field is unknown, or no atom or no frame is selected.
 
     Examples
     --------
@@ -103,16 +103,16 @@ class _Frames:
         path = self._trajectory.provenance()["trajectory"]
         if not self._trajectory.shareable:
             raise UnsupportedError(
-                f"{path}: its frames are read or changed by MDAnalysis, which only one thread "
-                "can do; convert it, or leave transformations to paceline"
+                f"{path}: its frames are read or transformed by MDAnalysis, which needs a single "
+                "thread; convert the file, or use paceline's transformations"
             )
         if field not in self._trajectory.fields:
             held = " and ".join(self._trajectory.fields)
-            raise MissingDataError(f"{path}: {field} are asked for, but it holds {held} only")
+            raise MissingDataError(f"{path}: {field} were requested, but it contains {held} only")
         numbers = np.arange(self._trajectory.n_frames)[frames]
         if len(numbers) == 0:
             raise ValueError(
-                f"no frames are left: the trajectory has {self._trajectory.n_frames}, "
+                f"no frames to read: the trajectory has {self._trajectory.n_frames}, "
                 "none was chosen"
             )
         self.indices = np.asarray(atomgroup.atoms.indices, dtype=np.int64)
@@ -137,14 +137,14 @@ class _Frames:
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """Values that determine whether two arrays are equal."""
+        """Return values that are equal for equal arrays, and differ for different arrays."""
         frames = self.plan.frames, self.plan.block_frames
         provenance = self._trajectory.provenance()
         return provenance["trajectory"], self._trajectory.content, self.indices, *frames
 
     def graph(self, name: str) -> Mapping[Any, Any]:
-        """Make Dask's graph: the source once, and each chunk with its own part of the index."""
-        # Built directly: `from_delayed` and `concatenate` take 2.7 s for 10,000 chunks, this 6 ms.
+        """Create Dask's graph: the source once, and each chunk with its part of the index."""
+        # Built directly in 6 ms: `from_delayed` and `concatenate` take 2.7 s for 10,000 chunks.
         shared = f"source-{name}"
         chunks = {
             (name, number, 0, 0): (_read_chunk, shared, self._packed(rows))
@@ -155,7 +155,8 @@ class _Frames:
     def _packed(self, rows: slice) -> bytes:
         """Pickle the frame numbers of a chunk and their extents.
 
-        They are pickled because Dask passes unaligned arrays, which the compiled module refuses.
+        Pickling is necessary, because Dask passes unaligned arrays, which the compiled module
+        refuses.
         """
         frames = self.plan.frames[rows]
         return pickle.dumps((frames, self._locate(frames)))
@@ -168,7 +169,7 @@ class _OfThread(threading.local):
 
 
 class _SharedSource:
-    """Source of a Dask worker's chunks; each of its threads opens the files separately."""
+    """Source of a Dask worker's chunks; each thread of the worker opens the files on its own."""
 
     def __init__(self, source: FrameSource, columns: np.ndarray | None, field: str):
         self._source = source

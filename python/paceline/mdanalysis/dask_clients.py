@@ -1,4 +1,4 @@
-"""Plug-in that registers paceline in workers of Dask; clients load this module when they start."""
+"""Plug-in that registers paceline in Dask workers; Dask clients load this module at start."""
 
 from distributed import Client, Worker, WorkerPlugin
 
@@ -8,7 +8,7 @@ from paceline.mdanalysis.script_processes import ScriptOptions
 
 
 class RegisterPaceline(WorkerPlugin):
-    """Registers paceline in a worker process, which may run on another machine."""
+    """Registers paceline in a worker process, possibly on another machine."""
 
     name = "paceline"
     idempotent = True
@@ -22,13 +22,13 @@ class RegisterPaceline(WorkerPlugin):
 
 
 async def dask_setup(client: Client) -> None:
-    """Send the plug-in to a client's workers, those that join later included."""
+    """Send the plug-in to a client's workers, including workers that join later."""
     options = ScriptOptions.from_environment()
     if options is None:
         return
     try:
         await client.register_plugin(RegisterPaceline(options))
-    except Exception as error:  # workers raise errors of any kind, such as of imports
+    except Exception as error:  # workers raise errors of any kind, for example on import
         warn(
             "paceline could not be registered with Dask's workers, which use MDAnalysis's readers: "
             f"{error}"

@@ -1,4 +1,4 @@
-"""Attributes that MDAnalysis's readers of H5MD and NetCDF have, and other readers lack."""
+"""Attributes that MDAnalysis has only in its readers of H5MD and NetCDF."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,12 +13,12 @@ _SCALED = (
     *("time", "cell_lengths", "cell_angles"),
     *("coordinates", "velocities", "forces"),
 )
-#: Bit of the options of SZIP that stands for the coding of nearest neighbours.
+#: Bit of the SZIP options for nearest-neighbour coding.
 _NEAREST = 32
 
 
 def _held(field: str, *formats: str) -> Any:
-    """Make the property that reports whether a file of some formats holds a field."""
+    """Create the property that reports whether a file, in one of some formats, contains a field."""
 
     def is_held(reader: "FormatAttributes") -> bool:
         reader._check_format(f"has_{field}", *formats)
@@ -33,13 +33,13 @@ def _held(field: str, *formats: str) -> Any:
 
 
 class FormatAttributes:
-    """Mixin of `Reader`: other formats raise `AttributeError`, as MDAnalysis's readers do."""
+    """Mixin of `Reader`; for other formats its attributes raise `AttributeError`."""
 
     chain: Chain
     format: str
     filename: str
     _reopen: Callable[[], None]
-    #: Fields of which a script has stated that the file has them, or has not.
+    #: Fields for which a script has set whether the file contains them.
     _held_fields: dict[str, bool] = {}  # noqa: RUF012
 
     has_positions = _held("positions", "H5MD")
@@ -48,20 +48,22 @@ class FormatAttributes:
 
     @property
     def compression(self) -> str | None:
-        """Compression of the first of positions, velocities and forces of an H5MD file, as h5py's.
+        """Compression of an H5MD file's first element, in h5py's notation.
 
-        "gzip", "lzf", "szip", or None for others and without any.
+        "gzip", "lzf" or "szip"; None for other methods and without compression. Elements are
+        checked
+        in the order positions, velocities, forces.
         """
         return self._compression("compression")[0]
 
     @property
     def compression_opts(self) -> int | tuple[str, int] | None:
-        """Level of gzip; coding and pixels of a block of szip."""
+        """Level of gzip; for szip, the coding and the pixels per block."""
         return self._compression("compression_opts")[1]
 
     @property
     def scale_factors(self) -> dict[str, float | None]:
-        """Scale factors of a NetCDF file's variables; positions are multiplied."""
+        """Scale factors of a NetCDF file's variables; paceline multiplies positions by them."""
         self._check_format("scale_factors", "NCDF")
         from scipy.io import netcdf_file
 
@@ -72,12 +74,12 @@ class FormatAttributes:
 
     @property
     def open_trajectory(self) -> Callable[[], None]:
-        """Function that goes to the position before the first frame of an H5MD file."""
+        """Function that moves to the start of an H5MD file, before its first frame."""
         self._check_format("open_trajectory", "H5MD")
         return self._reopen
 
     def _check_format(self, name: str, *formats: str) -> None:
-        """Raise `AttributeError` for a file of another format."""
+        """Raise `AttributeError` unless the file has one of the formats."""
         if self.format not in formats:
             known = {"NCDF": "NetCDF"}
             words = " and ".join(known.get(one, one) for one in formats)
@@ -95,7 +97,7 @@ class FormatAttributes:
         return None, None
 
     def writer_options(self) -> dict[str, Any]:
-        """Options of `H5MDWriter` for a file with the contents and compression of this one."""
+        """Options with which `H5MDWriter` writes a file with the same contents and compression."""
         fields = {field: getattr(self, f"has_{field}") for field in FIELDS}
         opts = self.compression_opts
         return {"compression": self.compression, "compression_opts": opts, **fields}
@@ -106,7 +108,7 @@ def _szip(one: Filter) -> tuple[str, tuple[str, int]]:
     return "szip", ("nn" if options & _NEAREST else "ec", pixels)
 
 
-#: Compressions that h5py names, and their options.
+#: Compression methods that h5py names, with functions that return their options.
 _COMPRESSIONS: dict[int, Callable[[Filter], tuple[str, Any]]] = {
     DEFLATE: lambda one: ("gzip", one.values[0]),
     LZF: lambda one: ("lzf", None),

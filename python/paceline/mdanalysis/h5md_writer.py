@@ -1,7 +1,7 @@
-"""MDAnalysis's writer protocol over our H5MD files.
+"""MDAnalysis's writer protocol for paceline's H5MD files.
 
-The class is passed explicitly. It has no class attribute `format`, by which MDAnalysis would
-register it for everybody who merely imports this module.
+The class is passed to MDAnalysis explicitly. It has no class attribute `format`, because MDAnalysis
+would then register it as soon as this module is imported.
 """
 
 import weakref
@@ -33,91 +33,90 @@ from paceline.hdf5.trajectory import ONE_FILE_DRIVERS, note_on_driver
 from paceline.hdf5.units import OUR_UNITS, factor_of, h5md_spelling
 from paceline.mdanalysis.reader import Reader
 
-#: MDAnalysis's kinds of units: its name of the conversion, and its own unit.
+#: MDAnalysis's kinds of units: name in the conversion, and MDAnalysis's own unit.
 _UNITS = {
     "length": ("length", "Angstrom"),
     "velocity": ("speed", "Angstrom/ps"),
     "force": ("force", "kJ/(mol*Angstrom)"),
     "time": ("time", "ps"),
 }
-#: The kind of unit that each field of a frame has.
+#: Kind of unit of each field.
 _KINDS = {"positions": "length", "velocities": "velocity", "forces": "force"}
-#: Entries of `Timestep.data` that are no observables.
+#: Entries of `Timestep.data` that are not observables.
 _NO_OBSERVABLES = ("step", "time", "dt")
-#: Factors between units beyond which numbers of 32 bits could become infinite, or 0.
+#: Limits of unit factors, beyond which 32-bit numbers could become infinite or 0.
 _FACTORS = 1e-20, 1e20
 
 
 class H5MDWriter(WriterBase):
-    """Write frames to a new H5MD file, in MDAnalysis's way.
+    """Write frames to a new H5MD file through MDAnalysis's writer interface.
 
-    Frames are gathered until they fill chunks, which threads compress while more come. The file
-    appears under its name when it is closed: an error within the `with` block, or a killed process,
-    leaves none. The keywords of MDAnalysis's `H5MDWriter` are accepted.
+    Frames are gathered until they fill chunks; threads compress full chunks in the background. The
+    file appears under its name when it is closed: after an error in the `with` block, or if the
+    process is killed, there is no file. Keywords of MDAnalysis's `H5MDWriter` are accepted.
 
     Parameters
     ----------
     filename : path-like
-        Of the new file.
+        Name of the new file.
     n_atoms : int
-        Atoms of each frame.
+        Number of atoms in each frame.
     n_frames : int, optional
-        How many frames will come at the most: `chunk="contiguous"` must know it.
+        Maximum number of frames, required for `chunk="contiguous"`.
     chunk : str
-        "frame": a chunk for each frame; "16x1000": chunks of 16 frames of 1000 atoms; "auto": what
-        suits `for_`; "contiguous": no chunks. As many frames as a chunk has are kept in memory.
+        "frame": one chunk per frame; "16x1000": chunks of 16 frames of 1000 atoms; "auto": chosen
+        for `for_`; "contiguous": no chunks. The frames of one chunk are kept in memory.
     for_ : {"frames", "atoms", "both"}
-        What the file will be read for, where `chunk="auto"`: whole frames, a few atoms through all
-        frames, or both.
+        Access pattern for `chunk="auto"`: whole frames, a few atoms through all frames, or both.
     compress : str
-        "none", "gzip:1" to "gzip:9", "zstd:1" to "zstd:19", "lz4", or one of these as
-        "shuffle+zstd:3".
+        "none", "gzip:1" to "gzip:9", "zstd:1" to "zstd:19", "lz4", or one of these with shuffle,
+        such as "shuffle+zstd:3".
     precision : float, optional
-        Å: positions are rounded to the largest power of two that is not above it, so that they
-        compress better.
+        Å. Positions are rounded to multiples of the largest power of two up to this value, so that
+        they compress better.
     align : int, optional
-        Bytes of a stripe of the file system: chunks as large begin at a multiple of it.
+        Stripe size of the file system, bytes. Chunks of at least this size begin at a multiple of
+        it.
     positions, velocities, forces : bool
-        Whether they are written, where the first frame has them.
+        Write these fields if the first frame has them.
     timeunit, lengthunit, velocityunit, forceunit : str, optional
-        Units that numbers are converted to, in MDAnalysis's or H5MD's notation: "nm",
-        "kJ/(mol*nm)", "kJ mol-1 nm-1"; by default ps, Å, Å/ps and kJ/(mol·Å). The cell has the
-        unit of positions.
+        Units in the file, in MDAnalysis's or H5MD's notation: "nm", "kJ/(mol*nm)", "kJ mol-1 nm-1";
+        by default ps, Å, Å/ps and kJ/(mol·Å). The cell has the unit of positions.
     author : str, optional
         Author of the file; by default the user of this process.
     author_email : str, optional
         Address of the author.
     creator, creator_version : str, optional
-        Program that made the file, by default paceline, and its version.
+        Program that creates the file, by default paceline, and its version.
     overwrite : bool
-        Whether a file of that name may be replaced.
+        Replace an existing file of this name.
     chunks : tuple of int or bool, optional
         As in h5py, instead of `chunk`: frames, atoms and 3; False for "contiguous"; True for
         "auto".
     compression : {"gzip"} or int, optional
-        As in h5py, instead of `compress`; an integer is a level of gzip, 0 for none, or the number
-        of Zstandard, 32015, or LZ4, 32004, as `hdf5plugin.Zstd` and `hdf5plugin.LZ4` give it.
+        As in h5py, instead of `compress`. An integer is a gzip level (0 for none), or the number of
+        Zstandard (32015) or LZ4 (32004), as in `hdf5plugin.Zstd` and `hdf5plugin.LZ4`.
     compression_opts : int or tuple of int, optional
-        Level of `compression="gzip"`, by default 4, or values of these filters.
+        Level of `compression="gzip"`, by default 4, or options of Zstandard or LZ4.
     driver : {"sec2", "stdio", "core"}, optional
-        Accepted without effect: the file is the same.
+        Accepted without effect.
     comm : None
-        Of several ranks, `paceline.snapshot.Writer` writes one file.
+        Not supported: use `paceline.snapshot.Writer` to write one file from several ranks.
     convert_units : bool
-        Only True: numbers are in the units that the file states.
+        Must be True: numbers are in the units that the file states.
 
     Raises
     ------
     FileExistsError
-        There is a file of that name and it is not to be replaced.
+        A file of that name exists and `overwrite` is False.
     UnsupportedError
-        A layout, a compression or a unit that there is not, or a keyword that something else
-        takes the place of: the message names it.
+        The layout, compression or unit does not exist, or a keyword is replaced by another one,
+        which the message names.
     AtomCountError
-        A frame has another number of atoms than `n_atoms`.
+        A frame's number of atoms differs from `n_atoms`.
     UnwritableError
-        A frame holds what the first does not, or the reverse; a step that is not larger than the
-        one before; or a number that is not finite.
+        A frame does not have the same contents as the first frame, its step does not exceed the
+        previous step, or a number is not finite.
 
     Examples
     --------
@@ -184,13 +183,13 @@ class H5MDWriter(WriterBase):
             raise UnsupportedError(f"expected at least 1 atom, found {n_atoms}")
         layout = choose_layout(chunk, n_atoms, for_=for_, align=align)
         if layout.contiguous and n_frames is None:
-            raise UnsupportedError(f"chunk={chunk!r} must know n_frames: how many will come")
+            raise UnsupportedError(f"chunk={chunk!r} needs n_frames, the maximum number of frames")
         units = _file_units(
             time=timeunit, length=lengthunit, velocity=velocityunit, force=forceunit
         )
         self._storage = Storage(layout, parse_compression(compress), precision, units)
         self._n_frames = n_frames
-        self._storage.encoder("positions")  # refuses a precision that cannot be
+        self._storage.encoder("positions")  # raises for an unsupported precision
         self._overwrite, self._author = overwrite, _given(name=author, email=author_email)
         version = creator_version or (creator and "unknown")
         self._creator = _given(name=creator, version=version)
@@ -199,7 +198,7 @@ class H5MDWriter(WriterBase):
         self._ended = False
 
     def _write_next_frame(self, obj: Any) -> None:
-        """Write the present frame of a group's atoms; `write` calls this."""
+        """Write the current frame of a group's atoms; called by `write`."""
         try:
             atoms = obj.atoms
         except AttributeError:
@@ -211,7 +210,7 @@ class H5MDWriter(WriterBase):
         if len(atoms) != self.n_atoms:
             error = AtomCountError(
                 f"{self.filename}: expected {self.n_atoms} atoms, found {len(atoms)}: all frames "
-                "of a file have as many"
+                "of a file have equal numbers of atoms"
             )
             error.found = len(atoms)
             raise error
@@ -229,7 +228,7 @@ class H5MDWriter(WriterBase):
     def _begin(self, first: FrameData, source: "_FrameSource") -> StreamingWriter:
         if not first.values:
             raise UnwritableError(
-                f"{self.filename}: the first frame holds nothing of {', '.join(self._fields)}"
+                f"{self.filename}: the first frame has none of {', '.join(self._fields)}"
             )
         file = StreamingWriter(
             self.filename,
@@ -239,24 +238,24 @@ class H5MDWriter(WriterBase):
             n_threads=available_cpus(),
             overwrite=self._overwrite,
         )
-        # Also at the end of a script that does not close the file, while h5py still works.
+        # This closes the file if a script does not, while h5py still works.
         self._finish = weakref.finalize(self, _finish, file, source, self._author, self._creator)
         return file
 
     def _end(self) -> None:
-        """Take no more frames, and write nothing at the end."""
+        """Accept no more frames, and cancel the finalizer."""
         self._ended = True
         if self._finish is not None:
             self._finish.detach()
 
     def close(self) -> None:
-        """Write frames that are still in memory: the file appears; without frames, none does."""
+        """Write the frames that are still in memory; without any frame, no file is created."""
         self._ended = True
         if self._finish is not None:
             self._finish()
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Close the file, or, after an error, leave none."""
+        """Close the file; after an error, remove it."""
         if kind is None:
             self.close()
         elif not self._ended:
@@ -275,17 +274,18 @@ def _finish(
 
 
 def _check_one_process(driver: str | None, comm: object) -> None:
-    """Raise `UnsupportedError` for MPI, and for drivers that make another kind of file."""
+    """Raise `UnsupportedError` for MPI, and for drivers that create other kinds of files."""
     if driver == "mpio" or comm is not None:
         raise UnsupportedError(
-            f"{'driver: mpio' if driver else 'comm'}: one process writes this file; ranks of MPI "
-            "that have a part of the atoms each write one with paceline.snapshot.Writer, and "
+            f"{'driver: mpio' if driver else 'comm'}: this writer runs in one process. If MPI "
+            "ranks "
+            "have parts of the atoms, paceline.snapshot.Writer writes one file; "
             "paceline.Write writes the frames of a trajectory on all ranks, with backend='mpi'"
         )
     if driver not in (None, *ONE_FILE_DRIVERS):
         raise UnsupportedError(
             f"driver: expected none, or one of {', '.join(ONE_FILE_DRIVERS)}, found "
-            f"{driver!r}: an H5MD file is one ordinary file"
+            f"{driver!r}: an H5MD file is a single ordinary file"
         )
     if driver in ("stdio", "core"):
         warn(note_on_driver(driver))
@@ -294,7 +294,7 @@ def _check_one_process(driver: str | None, comm: object) -> None:
 def _layout_words(
     chunk: str, chunks: object, compress: str, compression: object, compression_opts: object
 ) -> tuple[str, str]:
-    """Return `chunk` and `compress`, which h5py's keywords may replace."""
+    """Return `chunk` and `compress`, either as given or converted from h5py's keywords."""
     if chunks is not None:
         if chunk != "frame":
             raise UnsupportedError("expected one of chunks= and chunk=, found both")
@@ -307,7 +307,7 @@ def _layout_words(
 
 
 def _file_units(**given: str | None) -> dict[str, str]:
-    """Units of the file's quantities, as H5MD spells them."""
+    """Return the units of the file's quantities in H5MD notation."""
     units = dict(OUR_UNITS)
     for quantity, unit in given.items():
         if unit is None:
@@ -323,12 +323,12 @@ def _file_units(**given: str | None) -> dict[str, str]:
 
 
 def _given(**attributes: str | None) -> dict[str, str]:
-    """Attributes that are not None."""
+    """Return the attributes that are not None."""
     return {name: value for name, value in attributes.items() if value is not None}
 
 
 class _FrameSource:
-    """Atoms whose frames are written, and whether they are the same in all of them."""
+    """Atoms whose frames are written, with a check whether they are the same in all frames."""
 
     def __init__(self, atoms: Atoms):
         self._atoms = atoms
@@ -337,7 +337,7 @@ class _FrameSource:
         self._columns: np.ndarray | slice = slice(0)
 
     def columns(self, atoms: Atoms) -> np.ndarray | slice:
-        """Columns of a frame that these atoms are: of all of them a slice, which is no copy."""
+        """Return the columns of these atoms in a frame; a slice if they are all atoms."""
         if atoms.ix is not self._ix:
             self._ix = atoms.ix
             self._is_one &= atoms.universe is self._atoms.universe and np.array_equal(
@@ -348,7 +348,7 @@ class _FrameSource:
         return self._columns
 
     def description(self) -> Description:
-        """Describe atoms and origin for the file."""
+        """Return the description of atoms and source for the file."""
         atoms = self._atoms
         origin = {
             "program": f"paceline {__version__}, MDAnalysis {MDAnalysis.__version__}",
@@ -356,7 +356,7 @@ class _FrameSource:
             "call": "paceline.H5MDWriter",
         }
         if not self._is_one:
-            # Names and masses of the first frame's atoms would be wrong for the others.
+            # Names and masses of the first frame's atoms would be wrong for other frames.
             origin["atoms"] = "not the same in all frames"
             return Description(AtomProperties(len(atoms)), origin)
         trajectory = atoms.universe.trajectory
@@ -370,14 +370,14 @@ class _FrameSource:
 
 
 def _fingerprint(trajectory: ProtoReader) -> str:
-    """Fingerprints of the files, if we read them ourselves."""
+    """Return the fingerprints of the files, if paceline reads them."""
     if not isinstance(trajectory, Reader):
         return "none: read by MDAnalysis"
     return ", ".join(core.fingerprint for core in trajectory.chain.files)
 
 
 def _frame_of(columns: np.ndarray | slice, trajectory: ProtoReader, fields: list[str]) -> FrameData:
-    """Take the present frame, in our units."""
+    """Return the current frame in paceline's units."""
     ts, factor = trajectory.ts, _factors(trajectory)
     held, values = fields_of(ts), {}
     if (loaded := attribute_of(trajectory, "loaded")) is not None:
@@ -399,7 +399,7 @@ def _frame_of(columns: np.ndarray | slice, trajectory: ProtoReader, fields: list
 
 
 def _factors(trajectory: ProtoReader) -> dict[str, np.float32]:
-    """Factors from a reader's units to paceline's, where it keeps the file's."""
+    """Return factors from a reader's units to paceline's, if the reader keeps the file's units."""
     if getattr(trajectory, "convert_units", True):
         return {}
     factors = {}

@@ -1,4 +1,4 @@
-"""Timestep of a trajectory of which only some atoms are loaded."""
+"""Timestep of a trajectory with only some atoms loaded."""
 
 import pickle
 from typing import Any
@@ -14,13 +14,13 @@ _ARRAYS = {"positions": "_pos", "velocities": "_velocities", "forces": "_forces"
 
 
 class LoadedTimestep(Timestep):
-    """Timestep of all atoms whose arrays raise an error for atoms that are not loaded."""
+    """Timestep whose arrays raise an error when atoms that are not loaded are used."""
 
     def put(self, field: str, values: Any, loaded: LoadedAtoms) -> None:
-        """Show values of the loaded atoms; those of all others are NaN."""
+        """Set the values of loaded atoms; the values of all other atoms become NaN."""
         setattr(self, f"has_{field}", True)
         array = np.ndarray.view(values_of(self, field), np.ndarray)
-        # A new array holds zeros, and a script may have set values of all atoms.
+        # A new array contains zeros, and a script may have set values of all atoms.
         if not np.isnan(array[loaded.first_other, 0]):
             array[:] = np.nan
             getattr(Timestep, _ARRAYS[field]).__set__(self, LoadedValues.of(array, loaded))
@@ -33,13 +33,13 @@ class LoadedTimestep(Timestep):
 
     def copy_slice(self, sel: Any) -> Timestep:
         """Copy some atoms; see `MDAnalysis.coordinates.timestep.Timestep.copy_slice`."""
-        # MDAnalysis's own method replaces any error by a `TypeError` without its reason.
+        # MDAnalysis's own method would replace the error by a `TypeError` without its reason.
         for field in fields_of(self):
             if isinstance(some := values_of(self, field)[sel], LoadedValues):
                 some.refuse()
         return super().copy_slice(sel)
 
-    # MDAnalysis's writers of NetCDF and TRZ files copy these, where no error can be raised.
+    # MDAnalysis's writers of NetCDF and TRZ copy these arrays, where no error can be raised.
 
     @property
     def _pos(self) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Implement MDAnalysis's reader protocol with paceline's decoders.
 
-The class is passed to MDAnalysis explicitly. It has no class attribute `format`, which would make
-MDAnalysis register it whenever this module is imported.
+The class is passed to MDAnalysis explicitly. It has no class attribute `format`, because MDAnalysis
+would then register it as soon as this module is imported.
 """
 
 import math
@@ -48,16 +48,16 @@ from paceline.trajectory.file_trajectory import FileTrajectory, describe_traject
 from paceline.trajectory.open import ENDINGS, is_decoded, open_file, open_files
 from paceline.trajectory.read_ahead import ReadAhead
 
-#: Extensions of compressed files, which MDAnalysis decompresses for text formats.
+#: Extensions of compressed files; MDAnalysis decompresses them for text formats.
 _COMPRESSED = {".gz", ".bz2"}
 
 #: Options of MDAnalysis's reader of LAMMPS dumps that paceline's reader lacks.
 _LAMMPS_OPTIONS = ("lammps_coordinate_convention", "unwrap_images", "additional_columns")
 
-#: MDAnalysis's own readers reuse one Timestep: that of DCD files since version 3.
+#: MDAnalysis's readers reuse one Timestep; its DCD reader does so since version 3.
 _REUSES_DCD = int(MDAnalysis.__version__.partition(".")[0]) >= 3
 
-#: MDAnalysis's units, in which scripts get all numbers, in its spelling.
+#: MDAnalysis's units, in MDAnalysis's notation; scripts get all numbers in these units.
 _UNITS = {
     "time": "ps",
     "length": "Angstrom",
@@ -65,56 +65,58 @@ _UNITS = {
     "force": "kJ/(mol*Angstrom)",
 }
 
-#: Formats for which MDAnalysis's readers keep a cell that a script has set on the Timestep and
-#: frames lack; and formats for which they do not keep velocities and forces.
+#: Formats for which MDAnalysis's readers keep a cell that a script has set on the Timestep, if
+#: frames have none; and formats for which these readers drop velocities and forces.
 _KEEP_CELL = ("NCDF", "HISTORY")
 _CLEAR_FIELDS = ("TRR",)
 
 
 class Reader(FormatAttributes, ReaderBase):
-    """Reads files of paceline's formats for MDAnalysis: one file, or several as one trajectory.
+    """Reader of paceline's formats for MDAnalysis: one file, or several as one trajectory.
 
     Parameters
     ----------
     filename : path-like or sequence of path-like
-        The trajectory.
+        Trajectory file or files.
     convert_units : bool
         Must be True: positions are converted to Å and times to ps.
     sub : array of int, optional
-        Atoms of the file that the topology describes, if it does not describe all. If the topology
-        describes all atoms of the file, and `sub` names fewer: the atoms to be loaded.
+        If the topology describes only some atoms of the file: the indices of these atoms. If the
+        topology describes all atoms: the indices of the atoms to load.
     refresh_offsets : bool
-        Make the frame index again.
+        Rebuild the frame index.
     dt : float, optional
-        Time between frames, ps, which replaces the times in the file. For LAMMPS's dumps, which
-        hold step numbers, the time between steps, as in MDAnalysis.
+        Time between frames, ps, which replaces the times in the file. For LAMMPS dumps, which
+        store step numbers, the time between steps, as in MDAnalysis.
     n_atoms : int, optional
-        Number of atoms of the topology.
+        Number of atoms in the topology.
     continuous : bool
         Order the files by time, and leave out frames that a later file repeats.
     group, units, dataset : optional
-        Options of an HDF5 file: the group of particles if there are several, the units if the file
-        states none, and the dataset of positions if the file follows no known convention. For a
-        dump or a DCD file of LAMMPS, `units` is the unit style of the simulation: "real", ….
+        Options of an HDF5 file: the particles group if there are several, the units if the file
+        states none, and the dataset of positions if the file follows no known convention. For
+        LAMMPS dumps and LAMMPS DCD files, `units` is the unit style of the simulation, such as
+        "real".
     driver : {"mpio", "sec2", "stdio", "core"}, optional
         With "mpio", read the file with the HDF5 library through MPI-IO if h5py was built with MPI.
-        Otherwise, paceline reads as without a driver, with a warning.
+        Other drivers have no effect, and a warning says so.
     comm : mpi4py.MPI.Comm, optional
-        Communicator for `driver`, as in MDAnalysis's reader. Each worker opens the file separately,
-        since workers read independently. `paceline.Universe` has another `comm`.
+        Communicator for `driver`, as in MDAnalysis's reader. Workers read independently, so each of
+        them opens the file separately. In `paceline.Universe`, `comm` has another meaning.
     collective : bool
         All ranks of `comm` open the file and read each frame together, in a script that reads the
-        same frames on each rank. Analyses do not support this.
+        same frames on each rank. Analyses do not support this option.
     opener : callable
         Function that opens the files, by default `paceline.trajectory.open.open_files`. With
         another function, frames that restarts repeat are not reported.
     external : bool
-        Follow an HDF5 file's external links, virtual datasets and external storage into the other
-        files that it names.
+        Follow external links, virtual datasets and external storage of an HDF5 file into other
+        files.
     chosen_by : str, optional
-        Call that chose the atoms to be loaded, for messages: the topology describes all atoms.
+        Call that chose the atoms to load, for messages. In this case, the topology describes all
+        atoms.
     **kwargs
-        `time_offset`, a time that is added to all times, ps.
+        `time_offset`, a time added to all times, ps.
 
     Attributes
     ----------
@@ -125,21 +127,21 @@ class Reader(FormatAttributes, ReaderBase):
     sub : numpy.ndarray of int64 or None
         Atoms of the file that the topology describes; None if it describes all.
     loaded : LoadedAtoms or None
-        Atoms that are loaded, if the topology describes others, too. Values of the others are NaN.
+        Loaded atoms, if the topology describes more atoms. Values of other atoms are NaN.
     t_init : float
-        Time of opening the files, s.
+        Time to open the files, s.
 
     Raises
     ------
     AtomCountError
-        A file has another number of atoms than `n_atoms`, or than the first.
+        A file's number of atoms differs from `n_atoms`, or from that of the first file.
     UnsupportedError
-        `convert_units` is False; the format of a file is not recognised; no file has a complete
-        frame; or an option of MDAnalysis's reader of LAMMPS's dumps is given.
+        `convert_units` is False, the format of a file is not recognised, no file has a complete
+        frame, or an option of MDAnalysis's LAMMPS dump reader is given.
     """
 
     filename: str
-    #: For MDAnalysis's `__del__`, if a reader could not be unpickled.
+    #: Used by MDAnalysis's `__del__` if a reader could not be unpickled.
     _auxs: Mapping[str, Any] = {}
 
     @store_init_arguments
@@ -166,7 +168,7 @@ class Reader(FormatAttributes, ReaderBase):
         names = list(filename) if isinstance(filename, list | tuple) else [filename]
         if dt is not None:
             kwargs["dt"] = dt
-        # Without a file, the chain raises the error.
+        # If there is no file, the chain raises the error.
         super().__init__(next(iter(names), ""), convert_units=convert_units, **kwargs)
         if not convert_units:
             raise UnsupportedError(
@@ -178,23 +180,24 @@ class Reader(FormatAttributes, ReaderBase):
             is_auto = isinstance(value, str) and value == "auto"
             if value is not None and value is not False and not is_auto:
                 raise UnsupportedError(
-                    f"{self.filename}: {name}= is not supported; MDAnalysis.Universe has it, and "
-                    "paceline's analyses take such a Universe"
+                    f"{self.filename}: {name}= is not supported; open the file with "
+                    "MDAnalysis.Universe, "
+                    "which paceline's analyses accept"
                 )
         if "atoms" in kwargs:
             raise UnsupportedError(
-                f"{self.filename}: only paceline.Universe knows atoms=; give their indices as sub="
+                f"{self.filename}: only paceline.Universe accepts atoms=; pass indices as sub="
             )
         if comm is not None and driver is None:
             raise UnsupportedError(
-                f"{self.filename}: comm= is for files that a Universe opens by name, and for "
+                f"{self.filename}: comm= requires files that a Universe opens by name, or "
                 'driver="mpio"'
             )
         if collective and comm is None:
             raise UnsupportedError(
                 f'{self.filename}: collective=True needs driver="mpio" and comm='
             )
-        # Kept for copies, which may be made in other processes.
+        # Values for copies of this reader, which may be made in other processes.
         self._kwargs |= {"comm": None, "collective": False}
         self._together = comm if collective else None
         begun = time.perf_counter()
@@ -204,13 +207,13 @@ class Reader(FormatAttributes, ReaderBase):
             options=Hdf5Options(group, units, dataset, driver, external),
             refresh=refresh_offsets,
             continuous=continuous,
-            # Times that the user replaces give no information about restarts.
+            # If the user replaces the times, they are no evidence of restarts.
             quiet=dt is not None or opener is not open_files,
             times_given=dt is not None,
             opener=opener,
         )
         self.t_init = time.perf_counter() - begun
-        # An attribute of the instance: see the module's docstring.
+        # An attribute of the instance, not of the class: see the module's docstring.
         self.format = _format_of(self.chain) if len(self.filenames) == 1 else "CHAIN"
         self.loaded = None
         if chosen_by or (sub is not None and _names_part(sub, n_atoms, self.chain.n_atoms)):
@@ -226,8 +229,8 @@ class Reader(FormatAttributes, ReaderBase):
             raise error
         self._time_axis = time_axis_of(self.chain.files, dt)
         self._frame = -1
-        #: Fields (bits) of the Timestep that come from the present frame of the file, and whether
-        #: the cell does. A new Timestep holds zeros: the first frame replaces or clears all fields.
+        #: Bits of the Timestep's fields that come from the file's current frame, and whether the
+        #: cell does. A new Timestep contains zeros: the first frame sets or clears all fields.
         self._held, self._has_cell = ~0, False
         self._observed: list[str] = []
         self._connect()
@@ -238,13 +241,13 @@ class Reader(FormatAttributes, ReaderBase):
         try:
             self._read_frame(0)
         except DamagedFileError as error:
-            # Other frames may be readable, and an analysis may leave this one out.
+            # Other frames may be readable, and an analysis may skip this one.
             warn(f"{error}; its positions are NaN")
             self._show("positions", np.nan)
             self._frame = self.ts.frame = 0
 
     def _connect(self) -> None:
-        """Prepare to read; a file is opened when a frame of it is first needed."""
+        """Prepare for reading; a file is opened when one of its frames is first needed."""
         self._reading = threading.RLock()
         atoms = self._columns = None
         if self.loaded is not None:
@@ -276,13 +279,13 @@ class Reader(FormatAttributes, ReaderBase):
 
     @property
     def observables(self) -> Mapping[str, Any]:
-        """Observables, such as energies, of the HDF5 file of the current frame, by name."""
+        """Observables by name, such as energies, of the current frame's HDF5 file."""
         file = self._file_here
         return file.observables if isinstance(file, Hdf5File) else {}
 
     @property
     def properties(self) -> Mapping[str, Any]:
-        """Masses, charges and other properties of the particles in that file, by name."""
+        """Particle properties by name, such as masses, of the current frame's HDF5 file."""
         file = self._file_here
         return file.properties if isinstance(file, Hdf5File) else {}
 
@@ -293,7 +296,7 @@ class Reader(FormatAttributes, ReaderBase):
 
     @property
     def filenames(self) -> list[str]:
-        """Files of the trajectory's frames, in their order."""
+        """Files that contain the frames, in order."""
         return list(self.chain.names)
 
     @property
@@ -309,20 +312,20 @@ class Reader(FormatAttributes, ReaderBase):
 
     @property
     def total_times(self) -> np.ndarray:
-        """Time that each file spans, ps, as MDAnalysis's chains count it: shape (n_files,)."""
+        """Time span of each file, ps, as MDAnalysis's chains compute it: shape (n_files,)."""
         return self.dts * [file.n_frames for file in self.chain.files]
 
     @property
     def dimensions(self) -> np.ndarray | None:
-        """Cell of the present frame, Å and degrees."""
+        """Cell of the current frame, Å and degrees; None without a cell."""
         return self.ts.dimensions
 
     @property
     def units(self) -> dict[str, str | None]:
-        """Units of the present frame's file, for `convert_pos_to_native` and similar methods.
+        """Units of the current frame's file, for `convert_pos_to_native` and similar methods.
 
-        Values of a Timestep are in MDAnalysis's units for any file. For LAMMPS's dumps, which state
-        no units, this property gives MDAnalysis's units.
+        Values of a Timestep are in MDAnalysis's units for any file. LAMMPS dumps state no units;
+        for them this property returns MDAnalysis's units.
         """
         file = self._file_here
         if isinstance(file, Hdf5File) and (stated := file.units):
@@ -342,7 +345,7 @@ class Reader(FormatAttributes, ReaderBase):
 
     @property
     def time_axis(self) -> TimeAxis:
-        """Times of frames, with the user's `dt` and `time_offset`."""
+        """Times of frames, including the user's `dt` and `time_offset`."""
         return replace(self._time_axis, offset=self._ts_kwargs.get("time_offset", 0.0))
 
     @property
@@ -351,12 +354,12 @@ class Reader(FormatAttributes, ReaderBase):
         return self.chain.n_frames
 
     def times(self) -> np.ndarray:
-        """Times of all frames, without reading them.
+        """Return the times of all frames without reading the frames.
 
         Returns
         -------
         numpy.ndarray of float64, shape (n_frames,)
-            Times, ps; NaN if a frame's time is not known.
+            Times, ps; NaN if a frame's time is unknown.
         """
         return self.time_axis(np.arange(self.n_frames), *self.chain.moments())
 
@@ -369,17 +372,17 @@ class Reader(FormatAttributes, ReaderBase):
         step: int | None = None,
         order: str | None = None,
     ) -> np.ndarray:
-        """Positions of many frames in one array.
+        """Return positions of many frames in one array.
 
         Parameters
         ----------
         asel, atomgroup : AtomGroup, optional
-            Atoms; all by default. MDAnalysis prefers the second name.
+            Atoms; all by default. MDAnalysis prefers the name `atomgroup`.
         start, stop, step : int, optional
             Frames, as in a slice.
         order : str, optional
-            Order of the axes: "f" frames, "a" atoms, "c" coordinates. By default that of
-            MDAnalysis's own reader: "afc" for one DCD file, else "fac".
+            Order of the axes: "f" frames, "a" atoms, "c" coordinates. By default as in MDAnalysis:
+            "afc" for a single DCD file, otherwise "fac".
 
         Returns
         -------
@@ -388,7 +391,7 @@ class Reader(FormatAttributes, ReaderBase):
         """
         order = order if order is not None else "afc" if self.format == "DCD" else "fac"
         frames = range(*self.check_slice_indices(start, stop, step))
-        # In reverse order, MDAnalysis would read no frame and return uninitialised memory.
+        # With a negative step, MDAnalysis would read no frame and return uninitialised memory.
         rising = frames if frames.step > 0 else frames[::-1]
         series = None
         # `asel` is deprecated, as MDAnalysis warns.
@@ -409,7 +412,7 @@ class Reader(FormatAttributes, ReaderBase):
         return series if rising is frames else np.flip(series, order.index("f"))
 
     def _series(self, atoms: Any, frames: range) -> np.ndarray | None:
-        """Positions in increasing frames; None if each frame must be read one by one."""
+        """Return positions in increasing frames; None if frames must be read one by one."""
         by_itself = self.transformations or self._together is not None or not len(frames)
         if by_itself or (atoms is not None and len(atoms) == 0):
             return None
@@ -426,7 +429,7 @@ class Reader(FormatAttributes, ReaderBase):
             raise ReadError(str(error)) from error
 
     def stored_positions(self, atoms: np.ndarray | None) -> np.ndarray:
-        """Positions of atoms (None: all) in the file's present frame, also of those not loaded."""
+        """Return positions of atoms (None: all) in the current frame, loaded or not."""
         if self.transformations and self.loaded is not None:
             self.loaded.check(np.arange(self.n_atoms) if atoms is None else atoms)
         files = FileTrajectory(self.chain, self._time_axis)
@@ -434,12 +437,12 @@ class Reader(FormatAttributes, ReaderBase):
 
     @classmethod
     def parse_n_atoms(cls, filename: str | os.PathLike, **kwargs: object) -> int:
-        """Number of atoms of a trajectory file.
+        """Return the number of atoms in a trajectory file.
 
         Parameters
         ----------
         filename : path-like
-            File of any of paceline's formats.
+            File in any of paceline's formats.
         **kwargs
             Ignored, as by MDAnalysis's readers.
 
@@ -450,12 +453,13 @@ class Reader(FormatAttributes, ReaderBase):
         return open_file(filename, notes=False).n_atoms
 
     def _read_frame(self, frame: int) -> Timestep:
-        """Read a frame into the Timestep, which all threads share."""
-        # The same thread may acquire it again, as in a signal handler.
+        """Read a frame into the Timestep, which all threads of a Universe share."""
+        # The thread that has the lock may acquire it again, for example in a signal handler.
         if not self._reading.acquire(blocking=False):
             error = UnsupportedError(
-                f"{self.filename}: frame {frame} is asked for while another thread reads one of "
-                "the same Universe, which has one frame at a time: give each thread its own"
+                f"{self.filename}: frame {frame} is requested while another thread reads a frame "
+                "of "
+                "the same Universe, which has only one current frame: use one Universe per thread"
             )
             raise with_script_advice(error, ", by u.copy()")
         try:
@@ -470,7 +474,7 @@ class Reader(FormatAttributes, ReaderBase):
         file = self.chain.files[number]
         name, before = _name_of(file), self.ts
         if name == "DCD" and not _REUSES_DCD and self.loaded is None:
-            # MDAnalysis makes a new Timestep for each frame; copying the arrays is not needed.
+            # Like MDAnalysis, create a new Timestep for each frame, so that arrays need no copy.
             self.ts = self._Timestep(self.n_atoms, **self._ts_kwargs)
             self.ts.data.update(before.data)
         ts = self.ts
@@ -487,7 +491,7 @@ class Reader(FormatAttributes, ReaderBase):
             elif ts is not before:
                 set_values(ts, field, values_of(before, field))
         self._held = bits
-        #: Cell as in `FrameBuffer.cells`: lengths and angles alone do not determine the
+        #: Cell as in `FrameBuffer.cells`, because lengths and angles alone do not determine the
         #: orientation.
         self.cell = decoded.cells[row]
         has_cell = name not in _KEEP_CELL or bool(self.cell[:6].any())
@@ -524,7 +528,7 @@ class Reader(FormatAttributes, ReaderBase):
         """Set a frame's step, λ and observables on the Timestep."""
         data = self.ts.data
         for name in self._observed:
-            data.pop(name, None)  # a user may have removed it
+            data.pop(name, None)  # a user may have removed the key
         data["step"] = step
         if isinstance(file, Hdf5File):
             found = file.observables.at(step, frame)
@@ -545,10 +549,10 @@ class Reader(FormatAttributes, ReaderBase):
         self._frame = -1
 
     def close(self) -> None:
-        """Do nothing: a file closes with the last reference to it."""
+        """Do nothing: a file is closed with the last reference to it."""
 
     def Writer(self, filename: object, n_atoms: int | None = None, **kwargs: object) -> object:
-        """Make MDAnalysis's writer for this file's own format.
+        """Create MDAnalysis's writer for the format of this file.
 
         Parameters
         ----------
@@ -565,7 +569,7 @@ class Reader(FormatAttributes, ReaderBase):
         """
         kind = _format_of(self.chain)
         if kind == "DCD":
-            # A DCD file has times in its header, other formats in frames.
+            # A DCD file stores times in its header, other formats store them in frames.
             kwargs.setdefault("dt", self.ts.dt)
         if kind == "NCDF":
             kwargs.setdefault("velocities", self.ts.has_velocities)
@@ -585,7 +589,7 @@ class Reader(FormatAttributes, ReaderBase):
         for name in ("_frame_reader", "_read_ahead", "_reading", "_columns", "_decoded"):
             del state[name]
         state["_together"] = None  # other processes read independently
-        state["t_init"] = math.nan  # the time of reopening is part of other times
+        state["t_init"] = math.nan  # the time to reopen is counted elsewhere
         return state
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -594,7 +598,7 @@ class Reader(FormatAttributes, ReaderBase):
 
 
 def is_ours(filename: Any, format: Any = None) -> bool:
-    """Decide whether paceline's reader opens a trajectory, by its content or, if damaged, its name.
+    """Decide whether paceline's reader opens a trajectory, by content or, if damaged, by name.
 
     `filename` and `format` are MDAnalysis's arguments.
     """
@@ -607,21 +611,21 @@ def is_ours(filename: Any, format: Any = None) -> bool:
 
 
 def _names_part(sub: Any, n_atoms: int | None, n_in_file: int) -> bool:
-    """True if the topology has all atoms of the file, and `sub` names a part of them."""
+    """True if the topology has all atoms of the file, and `sub` selects some of them."""
     return n_atoms == n_in_file and (len(sub) < n_in_file or np.asarray(sub).dtype == bool)
 
 
 def is_name(given: object) -> TypeGuard["str | os.PathLike[str]"]:
-    """True for the name of a file, rather than a stream or arrays."""
+    """True for a file name, and False for a stream or arrays."""
     return isinstance(given, str | os.PathLike) and not isinstance(given, NamedStream)
 
 
 def _format_of(chain: Chain) -> str:
-    """MDAnalysis's name of the format of a chain's first file."""
+    """Return MDAnalysis's format name for the first file of a chain."""
     return _name_of(chain.files[0])
 
 
 def _name_of(file: TrajectoryFile) -> str:
-    """MDAnalysis's name of the format of a file."""
+    """Return MDAnalysis's format name for a file."""
     known = FORMATS.get(file.format)
     return file.format if known is None else known.mdanalysis_name

@@ -1,7 +1,7 @@
-"""Make plain MDAnalysis use paceline: the reader in Universes, the workers in analyses.
+"""Make plain MDAnalysis use paceline's reader for Universes and paceline's workers for analyses.
 
-All changes to MDAnalysis are in this file: nine functions, which `register` replaces and
-`unregister` restores.
+All changes to MDAnalysis are in this file: `register` replaces nine functions, and `unregister`
+restores them.
 """
 
 import functools
@@ -50,7 +50,7 @@ from paceline.performance.number_format import many
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-#: Formats of the files that MDAnalysis's readers read, by paceline's names.
+#: Paceline's names of the formats that each MDAnalysis reader reads.
 READERS: dict[type, frozenset[str]] = {
     XTCReader: frozenset({"XTC"}),
     TRRReader: frozenset({"TRR"}),
@@ -64,30 +64,30 @@ READERS: dict[type, frozenset[str]] = {
 #: Arguments of MDAnalysis's readers that paceline's reader ignores.
 _MEANINGLESS = ("self", "mmap", "kwargs")
 
-#: Metaclasses of all of MDAnalysis's readers and writers.
+#: Metaclass of all MDAnalysis readers; the next line has that of the writers.
 _ReaderMeta: Any = type(ProtoReader)
 _WriterMeta: Any = type(WriterBase)
 
 _lock = threading.RLock()
-#: Active registrations; the last one is in force.
+#: Active registrations; the last one applies.
 _active: "list[Registration]" = []
-#: Functions of paceline that replace MDAnalysis's: owner, name, function.
+#: Replacements of MDAnalysis's functions: owner, name, paceline's function.
 _replaced: list[tuple[object, str, object]] = []
 
 
 class Registration:
-    """Registration of paceline with MDAnalysis, until `unregister` or the end of a ``with`` block.
+    """Registration of paceline with MDAnalysis; ends with `unregister` or the ``with`` block.
 
     Attributes
     ----------
     opened : list of str
         Trajectories that paceline's reader has opened.
     written : list of str
-        Files whose frames paceline encoded for MDAnalysis's writers.
+        Files for which paceline encoded the frames of MDAnalysis's writers.
     left : list of str
-        Trajectories that were left to MDAnalysis's own readers or writers, each with the reason.
+        Trajectories that MDAnalysis's own readers or writers processed, each with the reason.
     runs : list of (str, str)
-        Runs of analyses: name of the class, and method of computation.
+        Runs of analyses: class name, and how the analysis was computed.
     """
 
     def __init__(
@@ -112,12 +112,12 @@ class Registration:
 
     @property
     def in_script_process(self) -> bool:
-        """True in a process that a registered script has started."""
+        """True in a process that was started by a registered script."""
         return self._options.pid != os.getpid()
 
     @property
     def processes(self) -> list[ProcessRecord]:
-        """Processes that the script started by itself, and what paceline did in them."""
+        """Processes that the script started, with a record of what paceline did in them."""
         return self._records if self._own is None else read_records(self._options.folder)
 
     def add_opened(self, trajectory: str) -> None:
@@ -145,7 +145,7 @@ class Registration:
         self.runs.append((name, how))
 
     def close(self, later: "list[Registration]") -> None:
-        """End this registration; `later` ones remain in force."""
+        """End this registration; `later` registrations remain active."""
         if later:
             later[0]._ranks_before = self._ranks_before
         else:
@@ -157,7 +157,7 @@ class Registration:
             self._own = None
 
     def summary(self) -> str:
-        """Describe in a few lines how trajectories were read and analyses were run.
+        """Describe in a few lines how trajectories were read and how analyses were run.
 
         Returns
         -------
@@ -187,7 +187,7 @@ class Registration:
         return "\n".join(f"paceline: {line}" for line in lines)
 
     def __enter__(self) -> Self:
-        """Return this registration, which is already in force."""
+        """Return this registration, which is already active."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -209,38 +209,37 @@ def register(
     """Make plain MDAnalysis use paceline.
 
     `MDAnalysis.Universe` and MDAnalysis's readers open files of paceline's formats with paceline's
-    reader, and all other files as before. MDAnalysis's writers of XTC, TRR, NetCDF and H5MD append
-    frames that paceline encodes. Large topologies are cached for later use. `run()` of
-    MDAnalysis's analyses, without `backend=`, uses the cores of this machine, or the ranks in a
-    script of ``python -m paceline`` under ``mpirun``; an analysis that cannot be split computes in
-    this process, while the reader decodes ahead.
+    reader, and all other files as before. In MDAnalysis's writers of XTC, TRR, NetCDF and H5MD,
+    paceline encodes the frames. Large topologies are cached. Without `backend=`, `run()` of
+    MDAnalysis's analyses uses the cores of this machine, or, in a script of ``python -m paceline``
+    under ``mpirun``, the ranks. An analysis that cannot be split is computed in this process, while
+    the reader decodes ahead.
 
-    The registration concerns the whole process, and Python processes that it starts: pools of
-    `multiprocessing`, `concurrent.futures` and joblib, and Dask's workers, those on other machines
-    included. In these, an analysis uses one worker. It ends when `unregister` has been called as
-    many times as `register`, or, in a ``with`` statement, at its end.
+    The registration applies to this process and to Python processes that it starts: pools of
+    `multiprocessing`, `concurrent.futures` and joblib, and Dask workers, even on other machines. In
+    these processes, an analysis uses one worker. The registration ends at the end of a ``with``
+    block, or when `unregister` has been called as many times as `register`.
 
     Parameters
     ----------
     native : bool
-        Compute with paceline's own class of the same name if there is one, such as `RMSD`. Results
-        differ from MDAnalysis's by rounding, except for differences that the manual lists under
+        Compute with paceline's own class of the same name if there is one, such as `RMSD`. Its
+        results differ from MDAnalysis's by rounding; the manual lists other differences under
         "Where tools disagree".
     n_workers : int, optional
         Number of workers; by default the CPUs that this process may use.
     strict : bool
-        Raise an error for a trajectory that paceline could decode without the given options; by
-        default MDAnalysis's reader opens it, with a warning that gives the reason.
+        Raise an error for a trajectory that paceline could decode without the given options. By
+        default MDAnalysis's reader opens such a trajectory, with a warning that gives the reason.
     comm : mpi4py.MPI.Intracomm, optional
-        Ranks that run the same script and open the same files in the same order: rank 0 reads
-        them, and sends topology, frame index and first frame to the others. If ranks open different
-        files, or one fails, all raise.
+        Ranks that run the same script and open the same files in the same order. Rank 0 reads each
+        file, and sends topology, frame index and first frame to the others. If ranks open different
+        files, or one rank fails, all ranks raise an error.
 
     Returns
     -------
     Registration
-        Registration with lists of trajectories and runs; as a context manager, it ends with its
-        block.
+        Lists of trajectories and runs; as a context manager, the registration ends with the block.
 
     Examples
     --------
@@ -258,7 +257,7 @@ def register(
     """
     inherited = ScriptOptions.from_environment()
     if inherited is not None and inherited.pid != os.getpid():
-        # A process of a registered script, which imports the script again.
+        # This process was started by a registered script, and imports the script again.
         options = replace(inherited, native=native, strict=strict)
         n_workers = n_workers or 1
     else:
@@ -268,18 +267,18 @@ def register(
 
 
 def register_here(options: ScriptOptions | None = None) -> bool:
-    """Register paceline in this process, with a script's options; true if it was not registered.
+    """Register paceline in this process with a script's options; True if it was not registered.
 
-    Without options, they come from the environment. A process with another version of paceline is
-    left to MDAnalysis, with a warning.
+    By default the options are read from the environment. If the process has another version of
+    paceline than the script, it keeps MDAnalysis's functions, with a warning.
     """
     given = options or ScriptOptions.from_environment()
     if given is None:
         return False
     if given.version != __version__:
         reason = (
-            f"process {os.getpid()} has paceline {__version__}, the script {given.version}: "
-            "MDAnalysis's own readers open its trajectories"
+            f"process {os.getpid()} has paceline {__version__}, but the script {given.version}: "
+            "MDAnalysis's own readers open trajectories in this process"
         )
         record(given.folder, "left", reason)
         warn(reason)
@@ -306,7 +305,7 @@ def _warn_of_earlier_processes() -> None:
     """Warn if the script has started processes before it was registered."""
     multiprocessing = sys.modules.get("multiprocessing")
     children = [] if multiprocessing is None else multiprocessing.active_children()
-    # Dask's workers get a plug-in; paceline's own come from the package loky.
+    # Dask workers get a plug-in; paceline's own workers come from the package loky.
     running = sum(
         not child.name.startswith("Dask") and not type(child).__module__.startswith("loky.")
         for child in children
@@ -319,7 +318,7 @@ def _warn_of_earlier_processes() -> None:
 
 
 def unregister() -> None:
-    """End the last registration.
+    """End the last active registration.
 
     Raises
     ------
@@ -344,7 +343,7 @@ def _remove(registration: Registration) -> None:
 
 def _install() -> None:
     """Replace MDAnalysis's functions by paceline's."""
-    # Python looks these methods up in the metaclass.
+    # Python looks up `__call__` and `__instancecheck__` in the metaclass.
     _WriterMeta.__call__ = _make_writer
     _ReaderMeta.__call__ = _make_reader
     _ReaderMeta.__instancecheck__ = _is_instance
@@ -366,14 +365,14 @@ def _uninstall() -> None:
     del _ReaderMeta.__call__, _ReaderMeta.__instancecheck__, _WriterMeta.__call__
     while _replaced:
         owner, name, ours = _replaced.pop()
-        # Another package may have wrapped a function meanwhile; the wrapper has no effect while no
-        # registration is active.
+        # If another package has wrapped a function since, the wrapper is kept: it has no effect
+        # without a registration.
         if getattr(owner, name) is ours:
             setattr(owner, name, ours.__wrapped__)
 
 
 def _make_reader(cls: type, *args: object, **kwargs: object) -> object:
-    """Make one of MDAnalysis's readers, or paceline's instead."""
+    """Create an MDAnalysis reader, or paceline's reader instead."""
     registration = _active[-1] if _active else None
     if registration is not None:
         reader = None
@@ -388,7 +387,7 @@ def _make_reader(cls: type, *args: object, **kwargs: object) -> object:
 
 
 def _make_writer(cls: type, *args: object, **kwargs: object) -> object:
-    """Make one of MDAnalysis's writers, or the subclass whose frames paceline encodes."""
+    """Create an MDAnalysis writer, or the subclass for which paceline encodes frames."""
     if not _active:
         return type.__call__(cls, *args, **kwargs)
     writer = type.__call__(WRITERS.get(cls, cls), *args, **kwargs)
@@ -421,7 +420,7 @@ def _open_file(
         return None
     if cls in (ConfigReader, HistoryReader) and reader.ts.has_forces:
         reason = (
-            f"{name}: MDAnalysis gives forces of DL_POLY in the file's own unit, and paceline in "
+            f"{name}: MDAnalysis returns DL_POLY forces in the file's unit, but paceline in "
             "kJ/(mol·Å)"
         )
         _leave(registration, UnsupportedError(reason))
@@ -443,7 +442,7 @@ def _open_chain(
 
 
 def _open(registration: Registration, name: object, options: dict[str, object]) -> Reader | None:
-    """Open files; None if their options or structure are unsupported; safety errors are raised."""
+    """Open files; None if options or structure are unsupported; raise errors about safety."""
     try:
         return Reader(name, **options)
     except ExternalFileError:
@@ -454,7 +453,7 @@ def _open(registration: Registration, name: object, options: dict[str, object]) 
 
 
 def _leave(registration: Registration, reason: UnsupportedError) -> None:
-    """Leave a trajectory to MDAnalysis's reader, with a warning; with `strict`, raise the error."""
+    """Let MDAnalysis's reader open a trajectory, with a warning; with `strict`, raise instead."""
     if registration.strict:
         raise reason
     registration.add_left(str(reason))
@@ -462,7 +461,7 @@ def _leave(registration: Registration, reason: UnsupportedError) -> None:
 
 
 def _bind(cls: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> dict[str, Any] | None:
-    """Bind arguments to names; None if they do not fit, for which MDAnalysis raises the error."""
+    """Bind arguments to names; None if they do not fit, so that MDAnalysis raises the error."""
     try:
         bound = inspect.signature(cls.__init__).bind(None, *args, **kwargs).arguments
     except TypeError:
@@ -473,13 +472,13 @@ def _bind(cls: Any, args: tuple[object, ...], kwargs: dict[str, object]) -> dict
 
 
 def _wrapped_run(original: Callable[..., object]) -> Callable[..., object]:
-    """Make the replacement of `AnalysisBase.run`."""
+    """Create the replacement of `AnalysisBase.run`."""
 
     @functools.wraps(original)
     def run(analysis: AnalysisBase, *args: object, **kwargs: object) -> object:
         if not _active:  # the registration ended in another thread
             return original(analysis, *args, **kwargs)
-        # Imported here, with all backends: workers of a script may only read frames.
+        # Deferred with all backends: workers of a script may only read frames.
         from paceline.mdanalysis.analyses import run_on_workers
 
         registration = _active[-1]
@@ -499,7 +498,7 @@ def _wrapped_run(original: Callable[..., object]) -> Callable[..., object]:
 
 
 def _wrapped_parse(original: Callable[..., object]) -> Callable[..., object]:
-    """Make the replacement of the function that parses topologies."""
+    """Create the replacement of the function that parses topologies."""
 
     @functools.wraps(original)
     def parse(*args: object, **kwargs: object) -> object:
@@ -511,7 +510,7 @@ def _wrapped_parse(original: Callable[..., object]) -> Callable[..., object]:
 
 
 def _wrapped_guess(original: Callable[..., object]) -> Callable[..., object]:
-    """Make the replacement of `Universe.guess_TopologyAttrs`."""
+    """Create the replacement of `Universe.guess_TopologyAttrs`."""
 
     @functools.wraps(original)
     def guess_TopologyAttrs(universe: MDAnalysis.Universe, *args: object, **kwargs: object) -> None:
@@ -521,7 +520,7 @@ def _wrapped_guess(original: Callable[..., object]) -> Callable[..., object]:
 
 
 def _wrapped_init(original: Callable[..., None]) -> Callable[..., None]:
-    """Make the replacement of `Universe.__init__`."""
+    """Create the replacement of `Universe.__init__`."""
 
     @functools.wraps(original)
     def __init__(
@@ -538,7 +537,7 @@ def _wrapped_init(original: Callable[..., None]) -> Callable[..., None]:
 
 
 def _wrapped_load(original: Callable[..., object]) -> Callable[..., object]:
-    """Make the replacement of `Universe.load_new`."""
+    """Create the replacement of `Universe.load_new`."""
 
     @functools.wraps(original)
     def load_new(
@@ -559,13 +558,13 @@ def _wrapped_load(original: Callable[..., object]) -> Callable[..., object]:
 
 
 def _note_received(universe: MDAnalysis.Universe) -> None:
-    """Note a trajectory that another rank has opened for this one."""
+    """Record a trajectory that another rank has opened for this rank."""
     if _active and isinstance(universe._trajectory, Reader):
         _active[-1].add_opened(", ".join(universe._trajectory.filenames))
 
 
 def _wrapped_rmsd(original: Callable[..., float]) -> Callable[..., float]:
-    """Make the replacement of `rms.rmsd`, with the same bits: NumPy's mean takes half its time."""
+    """Create the replacement of `rms.rmsd`, bit-identical, without NumPy's slow mean."""
 
     @functools.wraps(original)
     def rmsd(

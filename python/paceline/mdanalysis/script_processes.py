@@ -1,9 +1,9 @@
-"""Registration in the processes that a script starts by itself: pools, joblib, Dask's workers.
+"""Registration in processes that a script starts: multiprocessing pools, joblib, Dask workers.
 
 `register` sets environment variables, which these processes inherit: the registration's options,
-and a folder of ``PYTHONPATH`` with a start-up hook (`start_up/sitecustomize.py`). Each process
-appends what it did to a file of its own in the registration's folder. Workers of Dask that run
-already, on any machine, get a plug-in when a client connects to them.
+and an entry in ``PYTHONPATH`` for a folder with a start-up hook (`start_up/sitecustomize.py`). Each
+process records its actions in a separate file in the registration's folder. Dask workers that are
+already running, on any machine, get a plug-in when a client connects to them.
 """
 
 import json
@@ -21,7 +21,7 @@ from paceline._util.leftovers import ScratchFolder
 VARIABLE = "PACELINE_SCRIPT"
 #: Folder of the start-up hook.
 HOOK = Path(__file__).parent / "start_up"
-#: Module that Dask's clients load, and the setting in which they find its name.
+#: Module that Dask clients load, and the Dask setting that contains its name.
 _PRELOAD, _DASK_SETTING = "paceline.mdanalysis.dask_clients", "distributed.client.preload"
 _DASK_VARIABLE = "DASK_DISTRIBUTED__CLIENT__PRELOAD"
 
@@ -33,14 +33,14 @@ class ScriptOptions:
     native: bool
     strict: bool
     version: str
-    #: Folder of the files of events, on the machine of the script; "" if none can be written.
+    #: Folder of the record files, on the script's machine; "" if none can be written.
     folder: str
-    #: Process of the script.
+    #: Process number of the script.
     pid: int
 
     @classmethod
     def from_environment(cls) -> Self | None:
-        """Return the options that this process inherited; None without any."""
+        """Return the options that this process inherited; None if it inherited none."""
         try:
             return cls(**json.loads(os.environ[VARIABLE]))
         except (KeyError, ValueError, TypeError):
@@ -49,7 +49,7 @@ class ScriptOptions:
 
 @dataclass
 class ProcessRecord:
-    """Trajectories and runs in a process that a script started by itself.
+    """Trajectories and runs in a process that a script started.
 
     Attributes
     ----------
@@ -69,14 +69,14 @@ class ProcessRecord:
 
 
 class ScriptProcesses:
-    """Record of what a script's own processes did, in a folder that is removed at the end."""
+    """Records of the processes that a script started, in a temporary folder."""
 
     def __init__(self, options: ScriptOptions):
         folder = None
         with suppress(OSError):  # no temporary folder is writable
             folder = ScratchFolder("script")
         self.options = replace(options, folder=folder.path if folder else "")
-        #: Removes the folder; at the latest when the script ends.
+        #: Removes the folder, at the latest when the script ends.
         self.close = weakref.finalize(self, _remove, folder, options.pid)
 
 
@@ -86,7 +86,7 @@ def _remove(folder: ScratchFolder | None, pid: int) -> None:
 
 
 def set_environment(options: ScriptOptions | None) -> None:
-    """Set the environment of processes that start from now on; None for no registration."""
+    """Set the environment of processes that start from now on; None removes the registration."""
     paths = os.environ.get("PYTHONPATH")
     others = [path for path in paths.split(os.pathsep) if path != str(HOOK)] if paths else []
     preload = json.dumps([_PRELOAD])
@@ -106,7 +106,7 @@ def set_environment(options: ScriptOptions | None) -> None:
 
 
 def _set_in_dask(*, add: bool) -> None:
-    """Name the module to Dask's clients, or take it back, if Dask has read the environment."""
+    """Add the module to Dask's client setting or remove it, if Dask is already imported."""
     if "dask" not in sys.modules:
         return
     import dask
@@ -126,7 +126,7 @@ def record(folder: str, kind: str, text: str) -> None:
 
 
 def read_records(folder: str) -> list[ProcessRecord]:
-    """Read what the script's processes did, in the order of their numbers."""
+    """Read the records of the script's processes, sorted by process number."""
     records = []
     for path in sorted(Path(folder).glob("[0-9]*"), key=_pid_of) if folder else ():
         found = ProcessRecord(_pid_of(path))

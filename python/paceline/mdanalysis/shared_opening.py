@@ -1,7 +1,7 @@
-"""Universes that all ranks of MPI open together: one rank reads the files and sends what it found.
+"""Universes that all MPI ranks open together: rank 0 reads the files and sends the content.
 
-The first rank makes the Universe as usual. The others receive its topology and its trajectory with
-the frame index and the first frame, and open no file until they read another frame.
+Rank 0 creates the Universe as usual. The other ranks receive its topology, and its trajectory with
+the frame index and the first frame. They open no file until they read another frame.
 """
 
 import os
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
     from paceline.backends.mpi.opening import OpeningRanks
 
-#: Arguments that each rank keeps for itself.
+#: Arguments that are not sent, because each rank uses its own.
 _OF_EACH = ("comm", "transformations")
-#: Attributes that the first rank's Universe sends, besides topology and trajectory.
+#: Attributes that rank 0's Universe sends in addition to topology and trajectory.
 _SENT = ("filename", "_kwargs", "_topology_file", "t_init_top", "opening_warnings")
 
 _Default: TypeAlias = "tuple[OpeningRanks, int] | None"
-#: Ranks that open each file together by default, and the process that they are valid in.
+#: Ranks that open each file together by default, and the process in which they are valid.
 _default: _Default = None
 
 
 class _OfThread(threading.local):
-    """State of a thread: true while it opens a Universe."""
+    """Thread-local state: True while the thread opens a Universe."""
 
     is_opening = False
 
@@ -44,7 +44,7 @@ _of_thread = _OfThread()
 
 @contextmanager
 def on_ranks(comm: "MPI.Intracomm | None", *, required: bool) -> Iterator[None]:
-    """Context in which the ranks of a communicator open Universes together; see `OpeningRanks`."""
+    """Let the ranks of a communicator open Universes together; see `OpeningRanks`."""
     before = _default
     use_ranks(comm, required=required)
     try:
@@ -54,7 +54,7 @@ def on_ranks(comm: "MPI.Intracomm | None", *, required: bool) -> Iterator[None]:
 
 
 def use_ranks(comm: "MPI.Intracomm | None", *, required: bool) -> _Default:
-    """Make the ranks of a communicator the default; return the default before."""
+    """Make the ranks of a communicator the default; return the previous default."""
     global _default
     before = _default
     if comm is not None and (ranks := _ranks_of(comm, required=required)) is not None:
@@ -63,10 +63,10 @@ def use_ranks(comm: "MPI.Intracomm | None", *, required: bool) -> _Default:
 
 
 def _ranks_of(comm: "MPI.Intracomm", *, required: bool) -> "OpeningRanks | None":
-    """Make the ranks of a communicator; None for a single one, or within a run on ranks."""
+    """Return the ranks of a communicator; None for a single rank, or within a run on ranks."""
     if comm.Get_size() == 1:
         return None
-    # Imported here: workers of a script, which import this module, seldom use MPI.
+    # Deferred: workers of a script import this module, but seldom use MPI.
     from paceline.backends.mpi import active_session
     from paceline.backends.mpi.opening import OpeningRanks
 
@@ -74,7 +74,7 @@ def _ranks_of(comm: "MPI.Intracomm", *, required: bool) -> "OpeningRanks | None"
 
 
 def restore(before: _Default) -> None:
-    """Restore an earlier default."""
+    """Restore a previous default."""
     global _default
     _default = before
 
@@ -85,7 +85,7 @@ def open_universe(
     names: tuple[object, ...],
     options: dict[str, Any],
 ) -> bool:
-    """Initialise a Universe by a function of these arguments; True if another rank did it."""
+    """Initialise a Universe with `original`; True if another rank opened it for this rank."""
 
     def receive(state: dict[str, Any]) -> None:
         context = state["context"]
@@ -103,7 +103,7 @@ def load_trajectory(
     filename: object,
     options: dict[str, Any],
 ) -> bool:
-    """Replace a Universe's trajectory by a function; True if another rank opened it."""
+    """Replace a Universe's trajectory; True if another rank opened it for this rank."""
 
     def receive(state: dict[str, Any]) -> None:
         universe.trajectory = state["trajectory"]
@@ -138,7 +138,7 @@ def _open(
         if not ranks.is_first:
             try:
                 receive(pickle.loads(data))
-            except Exception:  # a trajectory that only the rank that opened it can use
+            except Exception:  # this trajectory cannot be sent to other ranks
                 original(*names, **options)
                 return False
         if given := here.get("transformations"):
@@ -151,7 +151,7 @@ def _open(
 def _ranks_for(
     names: tuple[object, ...], options: dict[str, Any]
 ) -> Iterator["tuple[OpeningRanks | None, dict[str, Any]]"]:
-    """Yield the ranks that open these files together, or None, and the options that remain."""
+    """Yield the ranks that open these files together, or None, and the remaining options."""
     if _of_thread.is_opening:
         yield None, options
         return
@@ -173,13 +173,13 @@ def _ranks_for(
 
 
 def _can_be_sent(names: tuple[object, ...], options: dict[str, Any]) -> bool:
-    """True for names of files that one rank can read for all."""
+    """True if the names refer to files that one rank can read for all ranks."""
     if options.get("collective"):
         return False
     if options.get("driver") == "mpio":
         from paceline.hdf5.file import has_mpi_build
 
-        # HDF5 itself opens such a file on all ranks at once.
+        # HDF5 itself opens such a file on all ranks together.
         if has_mpi_build():
             return False
     found = list(_flat(names))
@@ -189,7 +189,7 @@ def _can_be_sent(names: tuple[object, ...], options: dict[str, Any]) -> bool:
 
 
 def _flat(names: Iterable[object]) -> Iterator[object]:
-    """List all names of files in nested lists, without formats."""
+    """Yield all file names in nested lists, without formats."""
     for name in names:
         if isinstance(name, tuple) and len(name) == 2 and not is_name(name[1]):
             yield name[0]
@@ -200,12 +200,12 @@ def _flat(names: Iterable[object]) -> Iterator[object]:
 
 
 def _name_of(names: tuple[object, ...]) -> str:
-    """Describe files in messages."""
+    """Describe the files for messages."""
     return ", ".join(os.path.abspath(name) for name in _flat(names) if is_name(name))
 
 
 def _plain(value: object) -> object:
-    """Make a value whose digest is the same on ranks with the same arguments."""
+    """Convert a value so that its digest is equal on ranks with equal arguments."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if isinstance(value, dict):
@@ -218,7 +218,7 @@ def _plain(value: object) -> object:
 
 
 def _pack(universe: MDAnalysis.Universe) -> bytes:
-    """Pickle what the other ranks need; nothing if a trajectory of MDAnalysis's has no pickle."""
+    """Pickle data for the other ranks; empty if a trajectory of MDAnalysis cannot be pickled."""
     attributes = {name: value for name, value in vars(universe).items() if name in _SENT}
     state = {
         "topology": universe._topology,

@@ -1,9 +1,10 @@
-"""Cache MDAnalysis's results for large topologies, so that they open faster the next time.
+"""Cache MDAnalysis's results for large topologies, so that the next opening is faster.
 
-The cache is a file of NumPy's format NPZ, without compression and without pickles. Its member
-`head` is JSON text: `_TopologyFile`'s key, the parsed and the guessed part. The other members are
-the arrays that `head` refers to by number. Each part lists its attributes in MDAnalysis's order,
-and MDAnalysis's warnings, which are given again. A cache that does not match is written anew.
+The cache is a file in NumPy's NPZ format, without compression and pickles. Its member `head` is
+JSON text with three parts: the key of `_TopologyFile`, the parsed data and the guessed data. The
+other members are arrays, to which `head` refers by number. Each part lists its attributes in
+MDAnalysis's order, and MDAnalysis's warnings, which are issued again. A cache that does not match
+is replaced.
 """
 
 import builtins
@@ -61,20 +62,20 @@ _VERSION = 2
 #: Minimum size of a cached topology, bytes. For 2 MB of GRO (45,000 atoms), opening takes 0.20 s
 #: without the cache, 0.22 s when the cache is written, and 0.012 s from the cache.
 _LEAST_SIZE = 2_000_000
-#: MDAnalysis's parsers that read only one file.
+#: MDAnalysis's parsers that read only a single file.
 _PARSERS = {
     *("CRDParser", "DATAParser", "ExtendedPDBParser", "GROParser", "HoomdXMLParser"),
     *("MMCIFParser", "MOL2Parser", "PDBParser", "PDBQTParser", "PQRParser", "PSFParser"),
     *("TOPParser", "TPRParser", "TXYZParser", "XYZParser"),
 }
-#: Keywords of a Universe, and of its reader; other keywords are for its parser.
+#: Keywords of a Universe and its reader; all other keywords are passed to the topology parser.
 _OF_UNIVERSE = {*inspect.signature(MDAnalysis.Universe.__init__).parameters, "atoms", "sub"}
 #: Attributes that MDAnalysis guesses by default from other attributes.
 _GUESSED = ["types", "masses"]
 
-#: Topologies from large files whose guessed attributes have not been added.
+#: Cached topologies whose guessed attributes have not been added yet.
 _unguessed: "weakref.WeakKeyDictionary[Topology, _TopologyFile]" = weakref.WeakKeyDictionary()
-#: Lock for recording warnings: one thread at a time.
+#: Lock for recording warnings, because only one thread at a time can record them.
 _recording = threading.Lock()
 _INDICES = (Atomindices, Resindices, Segindices)
 _LEVELS = (AtomAttr, ResidueAttr, SegmentAttr)
@@ -90,8 +91,7 @@ def resolve(
 ) -> tuple[Topology, tuple[object, ...], dict[str, object]] | None:
     """Parse the topology of a new Universe, or load it from the cache.
 
-    Returns arguments of the Universe that replace the given ones; None for a topology that is not
-    cached.
+    Returns arguments that replace those of the Universe; None for a topology that is not cached.
     """
     of_parser = {name: value for name, value in options.items() if name not in _OF_UNIVERSE}
     format, topology_format = mdanalysis_universe._resolve_formats(
@@ -137,7 +137,7 @@ def guess(
 ) -> None:
     """Guess attributes of a Universe with MDAnalysis's method, or add the cached ones.
 
-    The first call, at the end of a Universe's `__init__`, is cached.
+    Only the first call, at the end of a Universe's `__init__`, is cached.
     """
     known = _unguessed.pop(universe._topology, None)
     if known is not None:
@@ -162,7 +162,7 @@ def guess(
 
 
 def _is_theirs(found: object, expected: type) -> bool:
-    """True if a guesser is MDAnalysis's own, and no other package has changed it."""
+    """True if a guesser belongs to MDAnalysis, and no other package has changed it."""
     names = ("guess_types", "guess_masses", "guess_attr", "guess_atom_element", "guess_atom_mass")
     return found is expected and all(
         getattr(found, name).__module__.startswith("MDAnalysis.guesser.")
@@ -172,16 +172,16 @@ def _is_theirs(found: object, expected: type) -> bool:
 
 
 class _TopologyFile:
-    """Large file that MDAnalysis parses, and its cache."""
+    """Large topology file that MDAnalysis parses, with its cache."""
 
     def __init__(self, path: Path, state: os.stat_result, key: JsonObject):
         self.path = path
         self._state = state
         self._key = key
-        #: Description to be saved, with its arrays; None if it was saved, or cannot be saved.
+        #: Description to save, with its arrays; None if it was saved or cannot be saved.
         self._head: JsonObject | None = None
         self._arrays: list[np.ndarray] = []
-        #: Guessed attributes and their warnings, as they were saved.
+        #: Guessed attributes and their warnings, as loaded from the cache.
         self._guessed: tuple[list[TopologyAttr], list[_Warning]] | None = None
         self._loaded_from: Path | None = None
 
@@ -222,7 +222,7 @@ class _TopologyFile:
         return cls(path, state, key)
 
     def _places(self) -> Iterator[Path]:
-        """List the paths of the cache: beside the file, and in the user's cache folder."""
+        """Yield possible paths of the cache: beside the file, and in the user's cache folder."""
         real = Path(os.path.realpath(self.path))
         if real.parts[1:2] not in (("dev",), ("proc",)):
             yield self.path.with_name(f".{self.path.name}.paceline-topology")
@@ -230,7 +230,7 @@ class _TopologyFile:
             yield folder / f"{digest(os.fspath(real))}.paceline-topology"
 
     def parse(self, parse_anew: Callable[[], Topology]) -> Topology:
-        """Load the topology from the cache, or parse and cache it."""
+        """Load the topology from the cache, or parse it with `parse_anew` and cache it."""
         topology = self._load()
         if topology is None:
             with _recorded_warnings() as given:
@@ -240,7 +240,7 @@ class _TopologyFile:
         return topology
 
     def _load(self) -> Topology | None:
-        """Load the parsed part; None if no cache matches."""
+        """Load the parsed part of the cache; None if no cache matches."""
         for place in self._places():
             try:
                 head, arrays = _read(place, self._key)
@@ -260,7 +260,7 @@ class _TopologyFile:
         return None
 
     def _keep(self, topology: Topology, given: "list[_Warning] | None") -> None:
-        """Encode a topology before it can be changed."""
+        """Encode a topology before the program can change it."""
         with contextlib.suppress(NotKept):
             parsed = encode_topology(topology, self._arrays)
             parsed["warnings"] = _encode_warnings(given)
@@ -279,7 +279,7 @@ class _TopologyFile:
     def keep_guessed(
         self, topology: Topology, before: Sequence[TopologyAttr], given: "list[_Warning] | None"
     ) -> None:
-        """Encode the attributes that were guessed; `before` has the earlier attributes."""
+        """Encode the guessed attributes; `before` contains the attributes that existed already."""
         with contextlib.suppress(NotKept, OSError, ValueError, KeyError, zipfile.BadZipFile):
             if self._loaded_from is not None:
                 self._head, self._arrays = _read(self._loaded_from, self._key)
@@ -305,7 +305,7 @@ class _TopologyFile:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 remove_leftovers(place)
                 with new_file(place, overwrite=True, binary=True) as file:
-                    # The cache is not readable by more users than the file itself.
+                    # The cache must not be readable for more users than the topology file.
                     mode = os.fstat(file.fileno()).st_mode & self._state.st_mode & 0o666
                     set_mode(file.fileno(), mode)
                     np.savez(file, *self._arrays, head=np.array(json.dumps(self._head)))
@@ -315,21 +315,21 @@ class _TopologyFile:
 
 
 def _version_of(state: os.stat_result) -> tuple[int, ...]:
-    """Identify a state of a file."""
+    """Return values that identify the state of a file."""
     return state.st_size, state.st_mtime_ns, state.st_ino, state.st_dev
 
 
 def _digest_of_tables() -> str:
-    """Digest the tables of elements and masses, which users can extend."""
+    """Return a digest of the tables of elements and masses, which users can extend."""
     return digest({name: one for name, one in vars(tables).items() if isinstance(one, dict | list)})
 
 
 def _read(place: Path, key: JsonObject) -> tuple[JsonObject, list[np.ndarray]]:
-    """Read a cache of the file with this key; the checksum of each array is verified."""
+    """Read a cache with this key, and verify the checksum of each array."""
     if not place.is_file():
         raise NotKept
     with zipfile.ZipFile(place) as file:
-        # Compressed or overlapping members could expand without bound.
+        # Compressed or overlapping members could expand without limit.
         if sum(one.file_size for one in file.infolist()) > place.stat().st_size:
             raise NotKept
 
@@ -343,7 +343,7 @@ def _read(place: Path, key: JsonObject) -> tuple[JsonObject, list[np.ndarray]]:
 
 
 def _equal(one: object, other: object) -> bool:
-    """Compare plain data by their JSON text: 1 is not True."""
+    """Compare plain data by their JSON text, where 1 differs from True."""
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
@@ -353,10 +353,10 @@ _Warning = tuple[type[Warning], str, str, int]
 
 @contextlib.contextmanager
 def _recorded_warnings() -> "Iterator[list[_Warning] | None]":
-    """Record the warnings of this thread meanwhile; they are also given as usual.
+    """Record the warnings of this thread within the context; they are also issued as usual.
 
-    Yields a list of them; None if another thread is recording, or if a warning has a kind that
-    MDAnalysis does not give.
+    Yields the list of warnings. Yields None if another thread is recording, or if a warning has a
+    kind that MDAnalysis does not use.
     """
     if not _recording.acquire(blocking=False):
         yield None
@@ -369,7 +369,7 @@ def _recorded_warnings() -> "Iterator[list[_Warning] | None]":
             caller = sys._getframe(1)
             if isinstance(message, Warning):
                 category = type(message)
-            # With another stack level, the line would be a different one.
+            # The line is valid only for the usual stack level.
             module = caller.f_globals.get("__name__", "") if stacklevel == 1 else ""
             noted = (category or UserWarning, str(message), module, caller.f_lineno)
             if noted not in given[-1:]:
@@ -386,7 +386,7 @@ def _recorded_warnings() -> "Iterator[list[_Warning] | None]":
 
 
 def _encode_warnings(given: list[_Warning] | None) -> list[list[Any]]:
-    """Encode warnings that can be given again."""
+    """Encode warnings, if all of them can be issued again."""
     if given is None:
         raise NotKept
     described = [
@@ -399,7 +399,7 @@ def _encode_warnings(given: list[_Warning] | None) -> list[list[Any]]:
 
 
 def _decode_warnings(described: list[list[Any]]) -> list[_Warning]:
-    """Find the category and the module of each warning."""
+    """Restore category and module of each warning."""
     found = []
     for name, text, module, line in described:
         category = vars(builtins).get(name)
@@ -412,7 +412,7 @@ def _decode_warnings(described: list[list[Any]]) -> list[_Warning]:
 
 
 def _warn_again(given: list[_Warning]) -> None:
-    """Give warnings in the name of the module that first gave them."""
+    """Issue warnings again, each in the name of the module that issued it first."""
     for category, text, module, line in given:
         there = vars(sys.modules[module])
         warnings.warn_explicit(
@@ -453,7 +453,7 @@ def encode_topology(topology: Topology, arrays: list[np.ndarray]) -> JsonObject:
 
 
 def decode_topology(parsed: JsonObject, arrays: Sequence[np.ndarray]) -> Topology:
-    """Make a topology from its description and these arrays."""
+    """Create a topology from its description and its arrays."""
     check_keys(parsed, "size", "residues", "segments", "attributes", "added", "warnings")
     n_atoms, n_residues, n_segments = size = parsed["size"]
     topology = Topology(
@@ -468,7 +468,7 @@ def decode_topology(parsed: JsonObject, arrays: Sequence[np.ndarray]) -> Topolog
 
 
 def _attribute_class(name: str) -> type[TopologyAttr]:
-    """Find MDAnalysis's own class of an attribute; another package may have replaced it."""
+    """Return MDAnalysis's own class of an attribute; raise if another package has replaced it."""
     kind = MDAnalysis._TOPOLOGY_ATTRS.get(name)
     if kind is None or not kind.__module__.startswith("MDAnalysis.") or kind in _INDICES:
         raise NotKept
@@ -514,7 +514,7 @@ def encode_attribute(attribute: TopologyAttr, arrays: list[np.ndarray]) -> JsonO
 def decode_attribute(
     described: JsonObject, arrays: Sequence[np.ndarray], size: Sequence[int]
 ) -> TopologyAttr:
-    """Make an attribute of a topology with these numbers of atoms, residues and segments."""
+    """Create an attribute for a topology with these numbers of atoms, residues and segments."""
     kind = _attribute_class(described["name"])
     if kind in _CONNECTIONS:
         check_keys(described, "name", "atoms", "types", "guessed", "order")
@@ -523,7 +523,7 @@ def decode_attribute(
             name: _decode_column(described[name], arrays, len(atoms))
             for name in ("types", "guessed", "order")
         }
-        # The values are set later: for many bonds, the check of the constructor is slow.
+        # Values are set later, because the constructor's check is slow for many bonds.
         attribute = kind([], **columns)
         attribute.values = atoms
         return attribute
@@ -534,7 +534,7 @@ def decode_attribute(
     if issubclass(kind, _OF_STRINGS):
         check_keys(described, "name", "guessed", "names", "kind", "index")
         names = [_STRINGS[described["kind"]](name) for name in described["names"]]
-        # The constructor loops over its values: it is called with those that differ.
+        # The constructor loops over its values: pass only the distinct ones.
         attribute = kind(np.array(names, dtype=object), guessed=guessed)
         if len(attribute.name_lookup) != len(names):
             raise NotKept
@@ -549,7 +549,7 @@ def decode_attribute(
 
 
 def check_keys(described: JsonObject, *names: str) -> None:
-    """Raise if the keys of a description are not the expected ones."""
+    """Raise if the keys of a description differ from the expected ones."""
     if described.keys() != set(names):
         raise NotKept
 
@@ -586,10 +586,10 @@ def _decode_atoms(
 
 
 def _encode_column(values: Iterable[object], arrays: list[np.ndarray]) -> JsonObject:
-    """Encode a list or tuple of few different plain values, one per bond."""
+    """Encode one plain value per bond (few distinct values) as a list or tuple."""
     if type(values) not in (list, tuple) or not {type(value) for value in values} <= set(_PLAIN):
         raise NotKept
-    # 1 is not True here.
+    # The key contains the type, because 1 == True.
     numbers: dict[tuple[type, object], int] = {}
     index = [numbers.setdefault((type(value), value), len(numbers)) for value in values]
     table = _smallest(np.array(index, dtype=np.int64), len(numbers))
@@ -620,12 +620,12 @@ def _put(array: np.ndarray, arrays: list[np.ndarray]) -> int:
 
 
 def _smallest(index: np.ndarray, n: int) -> np.ndarray:
-    """Convert numbers below `n` to the smallest suitable type."""
+    """Convert numbers below `n` to the smallest suitable dtype."""
     return index.astype(np.min_scalar_type(n))
 
 
 def _indices(index: np.ndarray, n: int, n_values: int) -> np.ndarray:
-    """Check for an array of `n_values` numbers from 0 to below `n`."""
+    """Check that an array contains `n_values` numbers from 0 to below `n`."""
     if index.shape != (n_values,) or index.dtype.kind not in "iu":
         raise NotKept
     if n_values and not (index.min() >= 0 and index.max() < n):

@@ -1,7 +1,7 @@
-"""Open the trajectory of an AtomGroup, for any reader of MDAnalysis.
+"""Open the trajectory of an AtomGroup, for any MDAnalysis reader.
 
-Blocks of an AtomGroup are read in three steps: a `Trajectory` is opened in the user's process, its
-`FrameSource` is pickled and sent, and each worker opens a `FrameReader`.
+Blocks of an AtomGroup are read in three steps. The user's process opens a `Trajectory`. Its
+`FrameSource` is pickled and sent to the workers. Each worker opens a `FrameReader`.
 """
 
 import math
@@ -51,15 +51,15 @@ from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
 from paceline.trajectory.open import open_file
 
-#: MDAnalysis's own readers of paceline's formats with separate frames.
+#: MDAnalysis's readers for those of paceline's formats that store frames separately.
 _FRAME_BY_FRAME = (XTCReader, TRRReader, DCDReader, NCDFReader)
 
-#: Trajectories for which a warning was given.
+#: Trajectories for which the warning was issued.
 _warned: "WeakSet[ProtoReader]" = WeakSet()
 
 
 class MDAnalysisTrajectory(Trajectory):
-    """Frames that only MDAnalysis can read, one at a time, in the calling thread."""
+    """Frames that only MDAnalysis can read; the calling thread reads them one at a time."""
 
     shareable = False
 
@@ -69,7 +69,7 @@ class MDAnalysisTrajectory(Trajectory):
         self.n_atoms = universe.trajectory.n_atoms
         self.n_frames = universe.trajectory.n_frames
         self.loaded = attribute_of(universe.trajectory, "loaded")
-        # For a single frame, such as that of a structure, another reader would not be faster.
+        # For a single frame, for example of a structure, another reader would not be faster.
         if self.n_frames > 1 and universe.trajectory not in _warned:
             _warned.add(universe.trajectory)
             times = f"; {unknown_times(self.time_doubt)}" if self.time_doubt else ""
@@ -77,16 +77,16 @@ class MDAnalysisTrajectory(Trajectory):
 
     @cached_property
     def time_doubt(self) -> str | None:
-        """Reason why times are not known; None if they are known, or for a single frame."""
+        """Reason why times are unknown; None if they are known, or for a single frame."""
         return _time_doubt(self._universe.trajectory) if self.n_frames > 1 else None
 
     def extents(self, frames: np.ndarray) -> Extents:
-        """Return frame numbers in place of file offsets, which only MDAnalysis knows."""
+        """Return frame numbers in place of file offsets, which are known only to MDAnalysis."""
         nothing = np.zeros_like(frames)
         return Extents(nothing, frames, nothing, nothing, (None,))
 
     def frame_bytes(self, atoms: np.ndarray) -> float:
-        """Approximate number of bytes read per frame: MDAnalysis reads all atoms."""
+        """Return the approximate number of bytes read per frame; MDAnalysis reads all atoms."""
         return 12.0 * self.n_atoms
 
     def warn_of_rereading(self, plan: Plan) -> None:
@@ -94,7 +94,7 @@ class MDAnalysisTrajectory(Trajectory):
 
     @property
     def fields(self) -> Sequence[str]:
-        """Fields that the present frame holds."""
+        """Fields of the current frame."""
         return fields_of(self._universe.trajectory.ts)
 
     def frame_source(
@@ -105,7 +105,7 @@ class MDAnalysisTrajectory(Trajectory):
         *,
         n_again: int = 0,
     ) -> FrameSource:
-        """Make the source from which the calling thread reads these fields of these atoms."""
+        """Create the source from which the calling thread reads some fields of some atoms."""
         if self.loaded is not None:
             self.loaded.check(atoms)
         file = _MDAnalysisFile(self._universe.trajectory, n_again)
@@ -113,12 +113,13 @@ class MDAnalysisTrajectory(Trajectory):
         return FrameSource([file], atoms, len(atoms), fields, required, *given)
 
     def verify(self) -> None:
-        """Do nothing: the file that MDAnalysis holds open is not compared."""
+        """Do nothing, because the file that MDAnalysis has open is not checked."""
 
     def go_back(self) -> None:
-        """Show the frame that was present before the run, or the first one, as MDAnalysis does.
+        """Return to the frame that was current before the run.
 
-        The result of transformations that follow atoms depends on the frames read before.
+        If transformations track atoms from frame to frame, return to the first frame, as MDAnalysis
+        does: their result depends on the frames read before.
         """
         trajectory = self._universe.trajectory
         with suppress(Exception):  # the run's own error is more informative
@@ -134,7 +135,7 @@ class MDAnalysisTrajectory(Trajectory):
 
 
 def _time_doubt(trajectory: ProtoReader) -> str | None:
-    """Return the reason why MDAnalysis's times of frames are not known; None if they are known."""
+    """Return the reason why MDAnalysis's times are unknown; None if they are known."""
     if isinstance(trajectory, Reader):
         return trajectory.time_axis.doubt
     if getattr(trajectory, "_kwargs", {}).get("dt") is not None:
@@ -142,18 +143,18 @@ def _time_doubt(trajectory: ProtoReader) -> str | None:
     if type(trajectory) in _FRAME_BY_FRAME:
         return open_file(trajectory.filename, notes=False).time_doubt
     for reader in trajectory.readers if isinstance(trajectory, ChainReader) else [trajectory]:
-        # If it does not know the time between frames, MDAnalysis sets it to 1.0 ps.
+        # If the time between frames is unknown, MDAnalysis sets it to 1.0 ps.
         if "dt" in reader.ts.data or _has_dt(reader):
             continue
         if isinstance(reader, DumpReader):
-            return "the file has numbers of steps only, and MDAnalysis counts a step as 1 ps"
+            return "the file contains step numbers only, and MDAnalysis counts a step as 1 ps"
         if "time" not in reader.ts.data:
             return f"{type(reader).__name__} finds none, and counts frames as 1 ps apart"
     return None
 
 
 def _has_dt(reader: ProtoReader) -> bool:
-    """True for a reader that knows the time between its frames."""
+    """True for a reader whose time between frames is known."""
     try:
         reader._get_dt()
     except AttributeError:
@@ -162,7 +163,7 @@ def _has_dt(reader: ProtoReader) -> bool:
 
 
 class _MDAnalysisFile:
-    """MDAnalysis's reader as the one file of a source: a `FileSpec` that is not sent."""
+    """MDAnalysis's reader as the single file of a source: a `FileSpec` that is not sent."""
 
     def __init__(self, trajectory: ProtoReader, n_again: int):
         self._trajectory, self._n_again = trajectory, n_again
@@ -173,15 +174,15 @@ class _MDAnalysisFile:
 
     def open(self, atoms: np.ndarray | None, fields: int) -> "_MDAnalysisFileReader":
         if _following(self._trajectory):
-            self._trajectory[0]  # each pass begins at the first frame
+            self._trajectory[0]  # each pass starts at the first frame
         return _MDAnalysisFileReader(self._trajectory, atoms, fields, self._n_again)
 
 
 class _MDAnalysisFileReader:
-    """`FileReader` that calls MDAnalysis's reader, once per frame.
+    """`FileReader` that calls MDAnalysis's reader once per frame.
 
-    The last `n_again` frames of a block are kept for the next block: transformations such as
-    `NoJump` fail if frames are not in order.
+    The last `n_again` frames of a block are kept for the next block, because transformations such
+    as `NoJump` fail if frames are not in order.
     """
 
     def __init__(
@@ -217,7 +218,7 @@ class _MDAnalysisFileReader:
         return time.perf_counter_ns() - begun, 0, 0, 0, damaged
 
     def _copy_kept(self, buffer: FrameBuffer) -> tuple[int, list[tuple[int, str]]]:
-        """Copy the kept frames of a block; return their number, and the damaged ones."""
+        """Copy the kept frames of a block; return their number and the damaged rows."""
         if self._kept is None:
             return 0, []
         kept, reasons = self._kept
@@ -245,18 +246,18 @@ class _MDAnalysisFileReader:
         # Not the Timestep's time: a chain of files adds the times of earlier files.
         buffer.times[row] = self._trajectory.time
         buffer.steps[row] = ts.data.get("step", ts.frame)
-        # An observable of H5MD may have this name, and any shape.
+        # An H5MD observable may have this name, too, with any shape.
         found = ts.data.get("lambda")
         buffer.lambdas[row] = found if isinstance(found, float) else 0.0
 
 
 def open_trajectory(atomgroups: Sequence[AtomGroup]) -> Trajectory:
-    """Open the common trajectory of several groups of atoms of one Universe.
+    """Open the common trajectory of groups of atoms of one Universe.
 
     Raises `UnsupportedError` if workers could not reproduce the trajectory, for several Universes,
-    for groups that update themselves, or for edited positions. Raises `FileChangedError` if
-    MDAnalysis found another number of frames when it opened the file, `SelectionError` for an empty
-    group, and `ValueError` without a group.
+    for an UpdatingAtomGroup, or for edited positions. Raises `FileChangedError` if MDAnalysis found
+    another number of frames when it opened the file, `SelectionError` for an empty group, and
+    `ValueError` without a group.
     """
     if not atomgroups:
         raise ValueError("no analysis was given")
@@ -275,7 +276,7 @@ def open_trajectory(atomgroups: Sequence[AtomGroup]) -> Trajectory:
             )
     trajectory = universe.trajectory
     if type(trajectory) in (XTCReader, TRRReader) and trajectory._kwargs["sub"] is not None:
-        # After its first frame, this reader writes all atoms into an array for the atoms of sub.
+        # This reader writes all atoms into an array for the atoms of `sub`, from frame 1 on.
         raise UnsupportedError(
             f"MDAnalysis's {type(trajectory).__name__} is unsafe with sub=; use paceline.Universe"
         )
@@ -292,15 +293,15 @@ def open_trajectory(atomgroups: Sequence[AtomGroup]) -> Trajectory:
 
 
 def _in_memory(universe: MDAnalysis.Universe) -> FileTrajectory:
-    """Make the trajectory of the arrays of a `MemoryReader`.
+    """Create the trajectory for the arrays of a `MemoryReader`.
 
-    MDAnalysis has applied transformations to the arrays when they were added.
+    MDAnalysis applied transformations to the arrays when they were added.
     """
     reader = universe.trajectory
     name, order = attribute_of(reader, "filename") or UNNAMED, reader.stored_order
     if order.index("c") < order.index("a"):
         raise UnsupportedError(
-            f"{name}: with order={order!r}, MDAnalysis shows positions as (3, atoms); give an "
+            f"{name}: with order={order!r}, MDAnalysis returns positions as (3, atoms); pass an "
             "array of frames, atoms, coordinates (order='fac')"
         )
     arrays = {
@@ -329,13 +330,13 @@ def _in_memory(universe: MDAnalysis.Universe) -> FileTrajectory:
 
 
 def _check_unedited(trajectory: ProtoReader) -> None:
-    """Raise for edited values of the present frame: workers read the values of the file."""
+    """Raise if values of the current frame were edited, because workers read the file's values."""
     shown = _numbers_of(trajectory.ts)
     try:
         again = trajectory[trajectory.ts.frame]
-    except TypeError:  # a stream, which cannot go back
+    except TypeError:  # a stream, which cannot read a frame again
         return
-    except DamagedFileError:  # a frame that cannot have been edited, since it is unreadable
+    except DamagedFileError:  # an unreadable frame cannot have been edited
         return
     held = _numbers_of(again)
     edited = [
@@ -348,18 +349,18 @@ def _check_unedited(trajectory: ProtoReader) -> None:
             setattr(again, name, shown.get(name))
         if following := _following(trajectory):
             raise UnsupportedError(
-                f"frame {again.frame} has other numbers if it is read again: {following} depends "
+                f"frame {again.frame} has other values if it is read again: {following} depends "
                 "on the frames before, or the frame was edited; go to the first frame "
                 "(universe.trajectory[0]) before the run"
             )
         raise UnsupportedError(
-            f"the {' and '.join(edited)} of frame {again.frame} were edited, and an analysis would "
-            "read the file's own; write what you want analysed to a file, or load it in memory"
+            f"the {' and '.join(edited)} of frame {again.frame} were edited, but an analysis would "
+            "read the file's values; write the edited frames to a file, or load them into memory"
         )
 
 
 def _following(trajectory: ProtoReader) -> str | None:
-    """Name the first transformation of MDAnalysis that needs frames in order; None without one."""
+    """Name the first MDAnalysis transformation that needs frames in order; None without one."""
     for one in trajectory.transformations:
         if not getattr(one, "parallelizable", True):
             return getattr(one, "__name__", type(one).__name__)
@@ -367,13 +368,14 @@ def _following(trajectory: ProtoReader) -> str | None:
 
 
 def _open_files_behind(universe: MDAnalysis.Universe) -> FileTrajectory | None:
-    """Open the files, if the compiled module reads the same as the trajectory's own reader."""
+    """Open the files, if the compiled module reads the same values as the trajectory's reader."""
     trajectory = universe.trajectory
     if isinstance(trajectory, Reader):
         if trajectory.is_collective:
             raise UnsupportedError(
-                f"{trajectory.filename}: collective=True has all ranks read at once, and a run has "
-                "each read the blocks that are assigned to it; open it without collective=True"
+                f"{trajectory.filename}: with collective=True, all ranks read each frame "
+                "together, but in "
+                "a run each rank reads only its own blocks; open it without collective=True"
             )
         sub = trajectory.sub
         if sub is None or (np.diff(sub) > 0).all():
@@ -393,7 +395,7 @@ def _files_of(
     sub: np.ndarray | None,
     t_init_traj: float,
 ) -> FileTrajectory:
-    """Make the trajectory of a Universe's files."""
+    """Create the trajectory of a Universe's files."""
     files = FileTrajectory(
         chain,
         time_axis,
@@ -408,11 +410,11 @@ def _files_of(
 
 
 def _set_cell(trajectory: ProtoReader) -> np.ndarray | None:
-    """Copy the cell that a script has set because the files have none, for all frames."""
+    """Return the cell that a script has set for all frames because the files have none."""
     if isinstance(trajectory, Reader):
         cell = trajectory.set_cell
     else:
-        # Of MDAnalysis's readers that paceline replaces, only that of NetCDF keeps such a cell.
+        # Among the MDAnalysis readers that paceline replaces, only NetCDF's keeps such a cell.
         has_one = not isinstance(trajectory, NCDFReader) or trajectory.periodic
         cell = None if has_one else trajectory.ts.dimensions
     return None if cell is None else cell.copy()
@@ -433,16 +435,16 @@ def _chain_behind(trajectory: ProtoReader) -> tuple[Chain, TimeAxis] | None:
 
 
 def _frame_by_frame(trajectory: ProtoReader) -> tuple[Chain, TimeAxis]:
-    """Open a file, if it has as many frames as MDAnalysis found."""
+    """Open a file; check that it has as many frames as MDAnalysis found."""
     given = trajectory._kwargs
-    # For NetCDF, MDAnalysis prefers the file's times.
+    # For NetCDF, MDAnalysis prefers the times in the file.
     has_time = isinstance(trajectory, NCDFReader) and trajectory.has_time
     dt = None if has_time else given.get("dt")
     chain = Chain([trajectory.filename], times_given=dt is not None)
     if _counts(chain) != _counts(trajectory):
         raise FileChangedError(
             f"{chain.files[0].path}: MDAnalysis opened it with {trajectory.n_frames} frames of "
-            f"{trajectory.n_atoms} atoms, and {chain.n_frames} whole frames of {chain.n_atoms} "
+            f"{trajectory.n_atoms} atoms, but {chain.n_frames} complete frames of {chain.n_atoms} "
             "were found now; open it with paceline.Universe"
         )
     axis = time_axis_of(chain.files, dt)
@@ -450,7 +452,7 @@ def _frame_by_frame(trajectory: ProtoReader) -> tuple[Chain, TimeAxis]:
 
 
 def _h5md(trajectory: ProtoReader) -> tuple[Chain, TimeAxis] | None:
-    """Open an H5MD file if sampled frames agree: MDAnalysis pairs elements by row."""
+    """Open an H5MD file if sampled frames agree, because MDAnalysis pairs elements by row."""
     if not isinstance(trajectory.filename, str):
         return None
     group = trajectory._particle_group.name.rpartition("/")[2]
@@ -465,12 +467,12 @@ def _h5md(trajectory: ProtoReader) -> tuple[Chain, TimeAxis] | None:
 
 
 def _counts(frames: Chain | ProtoReader) -> tuple[int, int]:
-    """Numbers of frames and atoms."""
+    """Return the numbers of frames and atoms."""
     return frames.n_frames, frames.n_atoms
 
 
 def _are_same(ours: Reader, theirs: ProtoReader) -> bool:
-    """Compare two readers at the beginning, in the middle and at the end."""
+    """Compare two readers at the first, a middle and the last frame."""
     present = theirs.frame
     try:
         for frame in {0, ours.n_frames // 2, ours.n_frames - 1}:
@@ -487,7 +489,7 @@ def _are_same(ours: Reader, theirs: ProtoReader) -> bool:
 
 
 def _numbers_of(ts: Timestep) -> dict[str, np.ndarray]:
-    """Copy the arrays of a Timestep, which the reader will overwrite."""
+    """Copy the arrays of a Timestep, because the reader will overwrite them."""
     numbers = {field: np.array(values_of(ts, field)) for field in fields_of(ts)}
     if ts.dimensions is not None:
         numbers["dimensions"] = ts.dimensions.copy()

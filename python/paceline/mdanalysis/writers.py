@@ -1,9 +1,9 @@
 """MDAnalysis's writers of XTC, TRR, DCD, NetCDF and H5MD, with frames encoded by paceline.
 
-The first frame of a file is written by MDAnalysis's own code. paceline appends the following frames
-if its bytes of the first one are the same; a frame that its encoder refuses goes to MDAnalysis's
-code again. H5MD is written to the datasets that MDAnalysis creates. Classes have no class attribute
-`format`, by which MDAnalysis would register them.
+MDAnalysis's own code writes the first frame of a file. If paceline encodes this frame to the same
+bytes, paceline appends the following frames. If its encoder refuses a frame, MDAnalysis's code
+writes it. H5MD frames are written to the datasets that MDAnalysis creates. The classes have no
+class attribute `format`, because MDAnalysis would then register them.
 """
 
 import os
@@ -27,30 +27,30 @@ from paceline.hdf5.writer import RowDataset
 
 #: Offset of the number of records in a NetCDF file.
 _NETCDF_RECORDS = 4
-#: Steps that fit into H5MD's dataset of MDAnalysis.
+#: Range of steps that MDAnalysis's H5MD dataset can store.
 _INT32 = np.iinfo(np.int32)
 _INTEGERS = (int, np.integer)
 
 
 class WriterLog(Protocol):
-    """Receiver of what was written; a `Registration`."""
+    """Receiver of notes on what was written; in practice a `Registration`."""
 
     def add_written(self, trajectory: str) -> None:
-        """Note that paceline encodes the frames of a file."""
+        """Record that paceline encodes the frames of a file."""
 
     def add_left(self, reason: str) -> None:
-        """Note that MDAnalysis's writer encodes frames of a file."""
+        """Record that MDAnalysis's writer encodes frames of a file."""
 
 
 class _WrittenFrame(Timestep, Protocol):
-    """Frame to be written: MDAnalysis's `Timestep`, or a `_Frame`."""
+    """Frame to write: MDAnalysis's `Timestep`, or a `_Frame`."""
 
     n_atoms: int
     data: dict[str, Any]
 
 
 class _Frame:
-    """Frame of some atoms; other attributes are those of the trajectory's Timestep."""
+    """Frame of some atoms; other attributes come from the trajectory's Timestep."""
 
     def __init__(self, ts: Timestep, atoms: np.ndarray, n_atoms: int):
         self._ts, self._atoms, self.n_atoms = ts, atoms, n_atoms
@@ -60,7 +60,7 @@ class _Frame:
 
     @property
     def positions(self) -> np.ndarray:
-        """Positions, Å, float32, shape (n_atoms, 3); likewise the following properties."""
+        """Positions, Å, float32, shape (n_atoms, 3); the next properties are analogous."""
         return values_of(self._ts, "positions")[self._atoms]
 
     @property
@@ -75,14 +75,14 @@ class _Frame:
 
 
 class _Source:
-    """Object with the present frame, as MDAnalysis's writers expect it."""
+    """Object that contains the current frame in the form that MDAnalysis's writers expect."""
 
     def __init__(self, ts: Timestep):
         self.ts = ts
 
 
 class _Frames:
-    """Mixin of writers: frames of groups, without a copy, and notes of what was written."""
+    """Mixin of writers: passes frames of groups without a copy, and records what was written."""
 
     filename: Any
     log: WriterLog | None = None
@@ -91,9 +91,9 @@ class _Frames:
     _noted = False
 
     def _frame_of(self, obj: object) -> _WrittenFrame | None:
-        """Take the present frame of a group or a Universe, without a copy; None for other objects.
+        """Return the current frame of a group or Universe without a copy; None for other objects.
 
-        It is MDAnalysis's Timestep if the group is of all atoms in order.
+        If the group contains all atoms in order, this is MDAnalysis's Timestep.
         """
         if isinstance(obj, Universe):
             return cast(_WrittenFrame, obj.trajectory.ts)
@@ -111,14 +111,14 @@ class _Frames:
             self.log.add_written(str(self.filename))
 
     def _note_left(self, reason: str) -> None:
-        """Note a reason why MDAnalysis encodes frames, once for a file."""
+        """Record once per file why MDAnalysis encodes its frames."""
         if self.log is not None and not self._noted:
             self.log.add_left(f"{self.filename}: {reason}")
             self._noted = True
 
 
 class _FileEnd:
-    """File to which frames are appended, while another handle of MDAnalysis is open."""
+    """Handle with which frames are appended to a file that MDAnalysis has open, too."""
 
     def __init__(self, path: str):
         self._fd = os.open(path, os.O_RDWR)
@@ -126,9 +126,9 @@ class _FileEnd:
 
     @classmethod
     def behind(cls, path: str, frame: bytes, *, from_start: bool) -> Self:
-        """Open a file that ends with a frame, which is all of it if `from_start`.
+        """Open a file that ends with a frame; with `from_start`, the frame must be the whole file.
 
-        Raises `UnwritableError` if it does not.
+        Raises `UnwritableError` if the file does not end with the frame.
         """
         try:
             end = cls(path)
@@ -140,13 +140,13 @@ class _FileEnd:
         return end
 
     def last(self, n: int) -> bytes:
-        """Read the last bytes; none of another thing than a regular file."""
+        """Read the last `n` bytes; empty if this is not a regular file."""
         if not stat.S_ISREG(os.fstat(self._fd).st_mode):
             return b""
         return read_at(self._fd, n, max(self.size - n, 0))
 
     def append(self, data: bytes) -> None:
-        """Write bytes behind the last ones."""
+        """Write bytes after the last ones."""
         self.put(self.size, data)
         self.size += len(data)
 
@@ -158,7 +158,7 @@ class _FileEnd:
             left, offset = left[n:], offset + n
 
     def look(self) -> None:
-        """Find the end again, after another handle has written."""
+        """Find the end again after another handle has written."""
         self.size = os.fstat(self._fd).st_size
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
     _xdr: Any
 
     def __init__(self, filename: str | os.PathLike, *args: object, **kwargs: object):
-        # The script may change its folder before the first frame.
+        # Absolute, because the script may change its working directory before the first frame.
         self._path = os.path.abspath(filename)
         super().__init__(filename, *args, **kwargs)
 
@@ -197,7 +197,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
         super()._write_next_frame(obj)
 
     def _begin(self, obj: object) -> None:
-        """Append further frames if the first one has the same bytes."""
+        """Append further frames with paceline if its first frame has the same bytes."""
         try:
             data = self._encode(self._checked(obj))
             self._flush()
@@ -222,7 +222,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
         end.append(data)
 
     def _checked(self, obj: object) -> _WrittenFrame:
-        """Take a frame with as many atoms as the file has."""
+        """Return a frame; raise if its number of atoms differs from the file's."""
         frame = self._frame_of(obj)
         if frame is None:
             raise UnwritableError(f"frames come from an object of {type(obj).__name__}")
@@ -239,7 +239,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
         super().close()
 
     def _flush(self) -> None:
-        """Bring what MDAnalysis wrote to the file, and its position to the end."""
+        """Flush MDAnalysis's bytes to the file, and move MDAnalysis's position to the end."""
         self._xdr._bytes_seek(0, "SEEK_END")
 
     def _encode(self, frame: _WrittenFrame) -> bytes:
@@ -265,7 +265,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
         return np.ascontiguousarray(values_of(frame, field), np.float32)[None]
 
     def _per_nm(self) -> float | None:
-        """Precision, integers per nm, of a format that has one."""
+        """Precision in integers per nm, for formats that have one."""
         return None
 
     def _lambda(self, frame: _WrittenFrame) -> float:
@@ -273,7 +273,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
 
 
 def _cells(dimensions: np.ndarray | None) -> np.ndarray:
-    """Make a cell as in `FrameBuffer.cells`, shape (1, 19)."""
+    """Convert a cell to a row of `FrameBuffer.cells`, shape (1, 19)."""
     if dimensions is None:
         return np.zeros((1, CELL_WIDTH))
     return _core.cells_of_dimensions(np.asarray(dimensions, np.float32).reshape(1, 6))
@@ -317,7 +317,7 @@ class DCDWriter(_Frames, DCD.DCDWriter):
 
 
 class NCDFWriter(_Frames, TRJ.NCDFWriter):
-    """MDAnalysis's writer of NetCDF, whose records are appended by paceline."""
+    """MDAnalysis's NetCDF writer; paceline appends its records."""
 
     trjfile: Any
 
@@ -335,15 +335,15 @@ class NCDFWriter(_Frames, TRJ.NCDFWriter):
                 self._note_written()
 
     def _is_complete(self, frame: _WrittenFrame) -> bool:
-        """True if a frame holds what is written; otherwise MDAnalysis raises an error."""
+        """True if a frame contains all fields to write; otherwise MDAnalysis raises an error."""
         wanted = compress(FIELDS, (True, self.has_velocities, self.has_forces))
         return set(wanted) <= set(fields_of(frame))
 
 
 class _Records:
-    """Dataset of `netCDF4`, with one record, to which paceline appends others.
+    """Stands in for a `netCDF4` dataset with one record, to which paceline appends records.
 
-    `NCDFWriter` sets the values of a record's variables, and `sync` appends them.
+    `NCDFWriter` sets the values of a record's variables, and `sync` appends the record.
     """
 
     def __init__(self, dataset: Any, end: _FileEnd, record: np.ndarray):
@@ -354,9 +354,9 @@ class _Records:
 
     @classmethod
     def behind(cls, dataset: Any, path: str) -> Self:
-        """Make it; raise `UnwritableError` if the file does not end with its first record."""
+        """Create the object; raise `UnwritableError` if the first record does not end the file."""
         if type(dataset).__module__.partition(".")[0] != "netCDF4":
-            # SciPy writes the whole file when it closes it.
+            # SciPy writes the whole file only when it closes the file.
             raise UnwritableError("MDAnalysis writes with SciPy: install netCDF4")
         variables = {
             name: variable
@@ -385,7 +385,7 @@ class _Records:
 
 
 class _RecordVariable:
-    """Variable of the present record."""
+    """Variable of the current record."""
 
     def __init__(self, values: np.ndarray):
         self._values = values
@@ -395,13 +395,13 @@ class _RecordVariable:
 
 
 class H5MDRowWriter(_Frames, H5MD.H5MDWriter):
-    """MDAnalysis's writer of H5MD, with one call of HDF5 for each dataset of a frame."""
+    """MDAnalysis's H5MD writer, with one HDF5 call per dataset and frame."""
 
     _rows: "_H5mdRows | None" = None
 
     def _write_next_frame(self, obj: object) -> None:
         is_first, frame, rows = self.h5md_file is None, self._frame_of(obj), self._rows
-        # After an error, rows of datasets do not fit together, and MDAnalysis adds the next ones.
+        # After an error, datasets may differ in length, and MDAnalysis appends the next frames.
         self._rows = None
         if rows is not None:
             why = rows.add(self, frame)
@@ -417,7 +417,7 @@ class H5MDRowWriter(_Frames, H5MD.H5MDWriter):
 
 
 class _H5mdRows:
-    """Datasets of an H5MD file of MDAnalysis, for frames behind the first one."""
+    """Datasets of MDAnalysis's H5MD file, for all frames after the first one."""
 
     def __init__(self, writer: Any):
         self._edges = RowDataset(writer._edges) if "edges" in writer._traj["box"] else None
@@ -431,7 +431,7 @@ class _H5mdRows:
         self._last = int(writer._step[-1])
 
     def add(self, writer: Any, frame: _WrittenFrame | None) -> str | None:
-        """Write a frame, or return the reason why MDAnalysis has to."""
+        """Write a frame, or return the reason why MDAnalysis must write it."""
         if frame is None or frame.n_atoms != writer.n_atoms:
             return "a frame has another number of atoms, or is not of a group"
         if writer.n_frames is not None and writer._counter >= writer.n_frames:
@@ -467,10 +467,10 @@ class _H5mdRows:
         return None
 
     def _why_not(self, frame: _WrittenFrame, observed: dict[str, np.ndarray]) -> str | None:
-        """Describe why a frame is left to MDAnalysis, which may raise an error; None if not."""
+        """Return the reason why MDAnalysis must write a frame (it may raise an error), or None."""
         step = frame.data.get("step", frame.frame)
         if not isinstance(step, _INTEGERS) or not self._last <= step <= _INT32.max:
-            return f"a step is {step!r}, behind {self._last}"
+            return f"a step is {step!r}, after {self._last}"
         held = fields_of(frame)
         missing = [field for field, _, _ in self._fields if field not in held]
         missing += [key for key in self._observed if key not in observed]
@@ -480,7 +480,7 @@ class _H5mdRows:
             return f"a frame lacks {', '.join(missing)}"
         for key, column in self._observed.items():
             if not column.holds(observed[key]):
-                return f"{key} is not like that of the first frame"
+                return f"{key} differs in kind from that of the first frame"
         return None
 
 

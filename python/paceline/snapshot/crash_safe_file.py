@@ -1,14 +1,14 @@
-"""Defer HDF5's writes until a frame is complete; order them so that a crash leaves a valid file.
+"""Delay HDF5's writes until a frame is complete, in an order in which a crash cannot do damage.
 
-HDF5 writes its records one by one, in its own order. A program that dies in between leaves a file
-that counts a frame without its values, or has lost other frames. On a full disk, HDF5 crashes.
-Here, changes within the committed size of the file wait in memory until disk space for all of them
-is reserved. Then they are written in an order in which any prefix leaves a valid file. Bytes beyond
-the end of the file may be written before.
+HDF5 writes its records one by one, in its own order. If a program dies in between, its file may
+count a frame without values, or lose other frames. On a full disk, HDF5 crashes. Here, changes
+within the committed size of the file wait in memory until disk space for all of them is reserved.
+Then they are written in an order in which the file is valid after any number of writes. Bytes
+beyond the committed end may be written earlier.
 
-HDF5's own mode for files that are read while they grow (SWMR) does not replace this. The mark of a
-killed writer stays in the superblock, and only a reader in that mode can open the file;
-MDAnalysis's reader does not use that mode.
+HDF5's own mode for files that are read while they grow (SWMR) is no alternative. If a writer is
+killed, its mark stays in the superblock, and then only readers in SWMR mode can open the file.
+MDAnalysis's reader does not use this mode.
 """
 
 import io
@@ -22,15 +22,15 @@ import h5py
 from paceline.errors import UnsupportedError
 from paceline.snapshot.output import Output, Piece
 
-#: Alignment of allocated parts of the file: a fraction of a page, and a sector of a disk.
+#: Alignment of allocated parts of the file, bytes: a disk sector, which divides a memory page.
 ALIGNMENT = 512
 _WORD = 8
 #: B-tree nodes in files of superblock version 0: number of children, bytes before the first key.
 _CHILDREN, _FIRST_KEY = 64, 24
-#: Size of a dataset's header, bytes: 16 of its own, 8 of the first message, 8 in the message
-#: (version, rank, flag of limits), then its shape, then its limits.
+#: Offset of a dataset's shape in its header, bytes: 16 for the header, 8 for the first message, 8
+#: in the message (version, rank, flag of limits). The shape is followed by its limits.
 _ROWS = 32
-#: Type of the message that holds a shape.
+#: Type of the header message that contains the shape.
 _SHAPE = b"\x01\x00"
 #: Superblock: signature, and offsets of the version and of the address of the end of the file.
 _SIGNATURE, _VERSION, _END = b"\x89HDF\r\n\x1a\n", 8, 40
@@ -45,9 +45,9 @@ class Change(NamedTuple):
 
 
 def order_writes(changes: Sequence[Change], rows: Sequence[int]) -> list[Piece]:
-    """Split changes into writes, in an order in which any prefix leaves a valid file.
+    """Split changes into writes, ordered so that the file is valid after any number of writes.
 
-    Numbers of rows, at the offsets `rows`, are written last, in this order.
+    The numbers of rows, at the offsets `rows`, are written last, in this order.
     """
     nodes = [change for change in changes if _is_node(change.old) and _is_node(change.new)]
     words = {
@@ -76,12 +76,12 @@ def _is_node(data: bytes) -> bool:
 
 
 def _level(change: Change) -> int:
-    """Level of a node above the leaves."""
+    """Return the level of a B-tree node above the leaves."""
     return change.new[5]
 
 
 def _node(change: Change) -> list[Piece]:
-    """Order the writes of a B-tree node that got a child more, or gave some to another node."""
+    """Order the writes of a B-tree node that gained a child or passed children to another node."""
     key = (len(change.new) - _FIRST_KEY - _CHILDREN * _WORD) // (_CHILDREN + 1)
 
     def used(node: bytes) -> int:
@@ -89,12 +89,13 @@ def _node(change: Change) -> list[Piece]:
 
     before, after = used(change.old), used(change.new)
     if change.old[5] != change.new[5]:
-        # The root of a tree that grows by a level has two children, in less than 512 bytes.
+        # The root of a tree that gains a level has two children, which need less than 512 bytes.
         parts = [(0, after), (after, None)]
     else:
-        # The number of children is written after the children and their keys. Above leaves, the key
-        # of the first new child directs readers to it that looked elsewhere before: the child must
-        # count then.
+        # The number of children is written after the children and their keys. Above the leaves, the
+        # key of the first new child already directs readers to that child: the child must be
+        # counted
+        # before this key is written.
         keys = before - key if change.new[5] == 0 else before
         parts = [(keys, after), (0, _WORD), (_WORD, keys), (after, None)]
     pieces = ((first, change.old[first:end], change.new[first:end]) for first, end in parts)
@@ -116,15 +117,16 @@ class RowCount(NamedTuple):
         rank = len(dataset.shape)
         if (found[0], found[16:18], found[24:27]) != (1, _SHAPE, bytes([1, rank, 1])):
             raise UnsupportedError(
-                f"{path}: {dataset.name} is described otherwise than paceline.snapshot has it "
-                "described, and cannot be continued; write to a new file"
+                f"{path}: the header of {dataset.name} differs from those that paceline.snapshot "
+                "writes, "
+                "and the file cannot be continued; write to a new file"
             )
         offset = head + _ROWS
         return cls(offset, None if dataset.chunks else offset + rank * _WORD)
 
 
 def superblock_end(head: bytes) -> int | None:
-    """Read the end of the file from its superblock: a killed program may have left bytes after it.
+    """Read the end of the file from the superblock; a killed program may have left bytes after it.
 
     Returns None if the first 48 bytes are not a superblock of the version that paceline writes.
     """
@@ -134,9 +136,9 @@ def superblock_end(head: bytes) -> int | None:
 
 
 class CrashSafeFile(io.RawIOBase):
-    """File object for HDF5 over an output with `size` committed bytes; closing it keeps that open.
+    """File object for HDF5 over an output with `size` committed bytes.
 
-    Writes to committed bytes wait for `apply`.
+    Closing the file object keeps the output open. Writes to committed bytes wait for `apply`.
     """
 
     def __init__(self, output: Output, size: int):
@@ -173,7 +175,7 @@ class CrashSafeFile(io.RawIOBase):
         return self._at
 
     def readinto(self, buffer: Any) -> int:
-        """Read as if all waiting writes were done."""
+        """Read bytes as if all waiting writes were finished."""
         start, view = self._at, memoryview(buffer).cast("B")
         size = max(0, min(len(view), self._size - start))
         found = bytearray(self._output.read(start, size).ljust(size, b"\0"))
@@ -186,10 +188,11 @@ class CrashSafeFile(io.RawIOBase):
         return size
 
     def write(self, data: Any) -> int:
-        """Keep bytes for `apply`, or write them if they are beyond the end.
+        """Keep bytes for `apply`, or write them immediately if they are beyond the end.
 
-        `apply` raises errors of the system, and HDF5 does not see them: if HDF5 cannot write, it
-        can neither close the file nor discard it.
+        System errors are raised by `apply` and hidden from HDF5, because HDF5 cannot close or
+        discard a
+        file after a failed write.
         """
         data = bytes(data)
         if self._at < self._end:
@@ -209,7 +212,7 @@ class CrashSafeFile(io.RawIOBase):
         return self._size
 
     def apply(self, rows: Sequence[int]) -> None:
-        """Write all waiting changes, numbers of rows (at the offsets `rows`) last.
+        """Write all waiting changes; the numbers of rows, at the offsets `rows`, come last.
 
         If the system cannot write, the committed bytes are unchanged.
         """
@@ -226,11 +229,11 @@ class CrashSafeFile(io.RawIOBase):
         self._end = self._size
 
     def _change(self, offset: int, size: int) -> Change:
-        """Compare the bytes on the disk with those that replace them."""
+        """Return the bytes on the disk, and the waiting bytes that replace them."""
         old = self._output.read(offset, size).ljust(size, b"\0")
         self.seek(offset)
         return Change(offset, old, self.read(size))
 
     def give_up(self) -> None:
-        """Ignore all further writes, so that HDF5 can close a file that is to be discarded."""
+        """Ignore all further writes, so that HDF5 can close a file that will be discarded."""
         self._end = sys.maxsize

@@ -1,4 +1,4 @@
-"""Text snapshots of DL_POLY: CONFIG or REVCON with one configuration, and HISTORY with a series."""
+"""DL_POLY text snapshots: CONFIG or REVCON with one configuration, and HISTORY with a series."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ from paceline.snapshot.output import (
 RECORD, NAME = 73, 8
 #: Maximum number of bytes up to the end of the first atom's lines.
 _LONGEST_HEADER = 2**16
-#: Fields by keytrj.
+#: Fields of each value of keytrj.
 _LEVELS = (
     ("positions",),
     ("positions", "velocities"),
@@ -34,14 +34,14 @@ _LEVELS = (
 
 
 class Config(Container):
-    """File of one configuration, which every frame replaces."""
+    """CONFIG or REVCON file: one configuration, which every frame replaces."""
 
     def __init__(self, settings: Settings):
         super().__init__(settings)
         if settings.append:
             raise UnsupportedError(
-                f"{settings.path} holds one configuration, to which none can be added; to replace "
-                "it say overwrite=True"
+                f"{settings.path} contains one configuration, and no frame can be added; pass "
+                "overwrite=True to replace it"
             )
         check_output(settings.path, overwrite=settings.overwrite)
         self._head = b""
@@ -76,7 +76,7 @@ class History(FrameSeries):
 
     _imcon: int
     _atom_size: int
-    #: Offset of the first frame, and number of bytes of a frame before its atoms.
+    #: Offset of the first frame, and size of a frame's header, bytes.
     _first: int
     _frame_head: int
 
@@ -165,7 +165,7 @@ def _rows(cell: np.ndarray | None) -> list[list[float]] | None:
 
 
 def _frame_info(settings: Settings, heading: Heading) -> dict[str, Any]:
-    """Return the content of a frame's header; by default time and step give the step length."""
+    """Return the fields of a frame's header; by default, the step length is time / step."""
     dt = settings.dt
     if dt is None:
         dt = heading.time / heading.step if heading.step else 0.0

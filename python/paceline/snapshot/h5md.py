@@ -1,4 +1,4 @@
-"""Write snapshots to H5MD: HDF5 keeps the metadata, ranks write atoms to the offsets it names."""
+"""Write H5MD snapshots: HDF5 writes metadata, and ranks write atoms at offsets from HDF5."""
 
 import contextlib
 import os
@@ -41,16 +41,16 @@ from paceline.snapshot.output import (
     check_contents,
 )
 
-#: Bytes of a chunk, at the most: HDF5 counts them in 32 bits.
+#: Maximum size of a chunk, bytes: HDF5 stores it in 32 bits.
 _LARGEST_CHUNK = 2**32 - 1
 #: Names of atom properties in the file.
 _PROPERTIES = {"names": "name", "masses": "mass", "charges": "charge"}
 
 
 class H5MD(Container):
-    """Write an H5MD file: a chunk a frame, or contiguous space for `n_frames`.
+    """H5MD output file, with one chunk per frame, or contiguous storage for `n_frames`.
 
-    The file grows in place, and a program that is killed leaves the frames before.
+    The file grows in place. If a program is killed, the file keeps all complete frames.
     """
 
     def __init__(self, settings: Settings):
@@ -96,13 +96,13 @@ class H5MD(Container):
         limit = dataset.maxshape[0]
         if dataset.chunks is None and self.n_frames == limit:
             raise UnwritableError(
-                f"{self._settings.path} has room for {limit} frames, all of which are written: "
+                f"{self._settings.path} has space for {limit} frames, all of which are written: "
                 "see n_frames"
             )
         offset = allocate_frame(dataset, self.n_frames)
         if offset is None:
             raise UnwritableError(
-                f"{self._settings.path}: HDF5 finds no room for {limit} frames of "
+                f"{self._settings.path}: HDF5 finds no space for {limit} frames of "
                 f"{frame_bytes(dataset)} bytes: see n_frames"
             )
         return offset
@@ -120,7 +120,7 @@ class H5MD(Container):
         self._find_rows()
 
     def _open(self) -> None:
-        """Open the file as it is on the disk, without bytes behind its end."""
+        """Open the file as it is on the disk, and ignore bytes after its end."""
         assert self._output is not None
         path = self._settings.path
         size = superblock_end(self._output.read(0, 48))
@@ -132,7 +132,7 @@ class H5MD(Container):
         )
 
     def _find_rows(self) -> None:
-        """Find the counts of rows, which `commit` writes last."""
+        """Find the offsets of the row counts, which `commit` writes last."""
         assert self._contents is not None
         self._rows = [
             RowCount.of(self._file_bytes, self._settings.path, dataset)
@@ -153,7 +153,7 @@ class H5MD(Container):
             self._file[property_path(name)][first : first + len(values)] = values
 
     def commit(self) -> None:
-        """Write when the frame was, and count it."""
+        """Write step and time of the frame, then count the frame."""
         assert self._output is not None
         assert self._contents is not None
         assert self._heading is not None
@@ -163,7 +163,7 @@ class H5MD(Container):
         )
         self._file.flush()
         for one in self._rows:
-            # Contiguous datasets do not grow for the library, which counts all rows already.
+            # For HDF5, contiguous datasets do not grow: all their rows already count.
             self._file_bytes.seek(one.offset)
             self._file_bytes.write((self.n_frames + 1).to_bytes(8, "little"))
         self._file_bytes.apply([one.offset for one in self._rows])
@@ -171,7 +171,7 @@ class H5MD(Container):
         self._last_step, self._heading = frame.step, None
 
     def cut_back(self) -> None:
-        """Discard what HDF5 has in memory, and open the file as it is on the disk."""
+        """Discard changes that HDF5 keeps in memory, and open the file as it is on the disk."""
         if self._output is None:
             return
         self._heading = None
@@ -195,7 +195,7 @@ class H5MD(Container):
             self._let_go()
 
     def stored_property(self, name: str, first: int, n_atoms: int) -> np.ndarray | None:
-        """Names, masses or charges of the atoms."""
+        """Return names, masses or charges of the atoms."""
         where = property_path(_PROPERTIES[name])
         if self._file is None or where not in self._file:
             return None
@@ -206,7 +206,7 @@ class H5MD(Container):
         return names.view(np.uint8).reshape(-1, 8)
 
     def _forget(self) -> None:
-        """Close HDF5's file, and write nothing more of it."""
+        """Close HDF5's file object, and ignore its further writes."""
         if self._file is not None:
             self._file_bytes.give_up()
             with contextlib.suppress(OSError, RuntimeError):
@@ -220,7 +220,7 @@ class H5MD(Container):
 
 
 class _Existing(NamedTuple):
-    """Contents, whole frames, last step and width of the numbers of a file that is to grow."""
+    """Contents, number of complete frames, last step and float size of a file to be extended."""
 
     contents: Contents
     n_frames: int
@@ -229,13 +229,13 @@ class _Existing(NamedTuple):
 
 
 def _create(h5: h5py.Group, settings: Settings, contents: Contents) -> None:
-    """Create all that a file has before its first frame."""
+    """Create everything in a file that comes before the first frame."""
     n_atoms, n_frames = settings.n_atoms, settings.n_frames
     kind, width = ("<f8", 8) if settings.double else ("<f4", 4)
     if n_frames is None and n_atoms * 3 * width > _LARGEST_CHUNK:
         raise UnwritableError(
-            f"{settings.path}: a chunk of HDF5 cannot hold {n_atoms} atoms; give n_frames, and "
-            "there will be no chunks"
+            f"{settings.path}: an HDF5 chunk cannot contain {n_atoms} atoms; pass n_frames, which "
+            "avoids chunks"
         )
     layout = DatasetLayout(1, n_atoms, contiguous=n_frames is not None)
     for field in contents.fields:
@@ -250,7 +250,7 @@ def _create(h5: h5py.Group, settings: Settings, contents: Contents) -> None:
 
 
 def _inspect(h5: h5py.Group, settings: Settings) -> _Existing:
-    """Find the contents of a file; raise for another system, or a layout unlike paceline's."""
+    """Find the contents of a file; raise if system or layout are not those of this writer."""
     group = h5.get(f"particles/{GROUP}")
     if group is None or "position/value" not in group:
         raise _unlike(settings.path, f"has no particles/{GROUP}/position/value")
@@ -262,7 +262,7 @@ def _inspect(h5: h5py.Group, settings: Settings) -> _Existing:
     rows = frame_datasets(h5, fields, has_cell=contents.has_cell)
     n_frames = min(len(one) for one in rows)
     for one in rows:
-        # A killed program may have counted a frame here and not there.
+        # A killed program may have counted a frame in one dataset and not in another.
         if one.chunks is not None and len(one) > n_frames + 1:
             raise _unlike(settings.path, f"has {one.name} of shape {one.shape}")
     steps = group["position/step"]
@@ -272,7 +272,7 @@ def _inspect(h5: h5py.Group, settings: Settings) -> _Existing:
 
 
 def _check_alike(group: h5py.Group, name: str, settings: Settings) -> None:
-    """Raise where an element is not laid out as paceline's are."""
+    """Raise if an element's layout differs from paceline's."""
     element, n_atoms = group[name], settings.n_atoms
     values = element["value"]
     properties = values.id.get_create_plist()
@@ -303,7 +303,7 @@ def _check_alike(group: h5py.Group, name: str, settings: Settings) -> None:
 
 
 def _unlike(path: str, found: str) -> UnsupportedError:
-    """Make the error of a file that cannot be continued."""
+    """Create the error for a file that cannot be continued."""
     return UnsupportedError(
         f"{path} {found}, unlike the files of paceline.snapshot: it cannot be continued; write to "
         "a new file"

@@ -27,7 +27,7 @@ from paceline.snapshot.output import (
     spans,
 )
 
-#: Fields and the variables of Amber's convention that hold them.
+#: Variable of Amber's convention for each field.
 _VARIABLES = {"positions": "coordinates", "velocities": "velocities", "forces": "forces"}
 _CELL_VARIABLES = ("cell_lengths", "cell_angles")
 #: Maximum size of a trajectory's header, bytes; also the maximum size of a DCD title.
@@ -36,7 +36,7 @@ _LONGEST_HEADER = 2**20
 _FIRST = struct.Struct("<i4s20ii")
 _COUNT, _FIRST_STEP, _STRIDE, _STEPS = 0, 1, 2, 3
 _DELTA, _CELL, _FOUR_DIMS, _VERSION = 9, 10, 11, 19
-#: CHARMM writes shape matrices as cells; other programs claim at most this version.
+#: Maximum CHARMM version that other programs claim; later CHARMM versions write cells as matrices.
 _LAST_PRETENDED = 25
 _MOST = 2**31 - 1
 _MARKER = struct.Struct("<i")
@@ -71,7 +71,7 @@ class NetCDF(FrameSeries):
         }
 
     def _size_of(self, variable: _core.NetcdfVariable) -> int:
-        """Size of a variable in a record, bytes, with padding unless it is the only one."""
+        """Return the size of a variable in a record, bytes; padded unless it is the only one."""
         size = variable.size
         return size if len(self._records) == 1 else size + -size % 4
 
@@ -91,7 +91,7 @@ class NetCDF(FrameSeries):
         return FrameOffsets(starts, framing, self._end + self._header.record_size)
 
     def _place(self, name: str) -> int:
-        """Find the offset of a variable in the next record."""
+        """Return the offset of a variable in the next record."""
         return self._records[name].begin + self.n_frames * self._header.record_size
 
     def _piece(self, name: str, numbers: list[float] | np.ndarray) -> Piece:
@@ -99,7 +99,8 @@ class NetCDF(FrameSeries):
             stored = np.asarray(numbers).astype(self._records[name].kind)
         if not np.isfinite(stored).all():
             raise UnwritableError(
-                f"{self._settings.path}: expected a {name} that {stored.dtype.name} holds, found "
+                f"{self._settings.path}: expected a {name} that fits into {stored.dtype.name}, "
+                "found "
                 f"{numbers}"
             )
         return self._place(name), stored.tobytes()
@@ -107,7 +108,8 @@ class NetCDF(FrameSeries):
     def _counts(self, n_frames: int) -> list[Piece]:
         if self._header.version != 5 and n_frames > 2**31 - 1:
             raise UnwritableError(
-                f"{self._settings.path}: CDF-{self._header.version} holds no more than 2147483647 "
+                f"{self._settings.path}: CDF-{self._header.version} cannot contain more than "
+                "2147483647 "
                 "frames"
             )
         count = struct.pack(">q" if self._header.version == 5 else ">i", n_frames)
@@ -124,7 +126,7 @@ class NetCDF(FrameSeries):
         return contents
 
     def _first_record(self) -> int:
-        """Find the offset of the first record; its variables must be contiguous."""
+        """Return the offset of the first record; its variables must be contiguous."""
         in_order = sorted(self._records.items(), key=lambda item: item[1].begin)
         first = in_order[0][1].begin
         expected = max(first, self._header.size)
@@ -160,7 +162,7 @@ class NetCDF(FrameSeries):
     def _check_variable(
         self, name: str, found: _core.NetcdfVariable, expected: _core.NetcdfVariable
     ) -> None:
-        """Raise if numbers of a variable would not be read back as paceline writes them."""
+        """Raise if readers would not recover the numbers that paceline writes to a variable."""
         kinds = [expected.kind] if name in _VARIABLES.values() else [">f4", ">f8"]
         shape = tuple(expected.dimensions[1:])
         n_values = expected.size // np.dtype(expected.kind).itemsize
@@ -185,20 +187,20 @@ class NetCDF(FrameSeries):
 
 
 def _unit_of(variable: _core.NetcdfVariable) -> str:
-    """Unit that a variable states, without the padding of some programs; "" if none."""
+    """Return the stated unit, without the padding of some programs; "" if there is none."""
     unit = variable.attributes.get("units", b"")
     text = unit.decode("utf-8", "replace") if isinstance(unit, bytes) else str(unit)
     return text.rstrip("\0 ")
 
 
 def _scale_of(variable: _core.NetcdfVariable) -> tuple[float, ...]:
-    """Factor by which readers multiply a variable."""
+    """Return the factor by which readers multiply a variable."""
     scale = variable.attributes.get("scale_factor", (1.0,))
     return (np.nan,) if isinstance(scale, bytes) else scale
 
 
 def _factor_of(variable: _core.NetcdfVariable, like: str) -> np.ndarray:
-    """Factor of a variable's numbers to paceline's unit of the quantity; NaN for other units."""
+    """Return the factor from a variable's numbers to paceline's unit; NaN for unknown units."""
     factor = _core.amber_factor(_unit_of(variable) or like, like)
     return np.array(_scale_of(variable)) * (np.nan if factor is None else factor)
 
@@ -218,7 +220,7 @@ class Dcd(FrameSeries):
     """DCD file, little-endian, with 4-byte record markers."""
 
     def __init__(self, settings: Settings):
-        #: Numbers of the first record, and times and steps of the first two frames.
+        #: Integers of the first record; times and steps of the first two frames.
         self._numbers: list[int] = []
         self._clock: list[tuple[float, int]] = []
         self._warned = False
@@ -250,7 +252,7 @@ class Dcd(FrameSeries):
         return FrameOffsets(tuple(start + 4 for start in records[:3]), framing, records[3])
 
     def _tick(self, contents: Contents, heading: Heading) -> None:
-        """Set the times in the header from two frames; warn if other frames do not match."""
+        """Derive the header's times from two frames; warn if later frames do not match."""
         if self.n_frames < 2:
             self._clock = [*self._clock[: self.n_frames], (heading.time, heading.step)]
             encoder = _core.Encoder("DCD", self._settings.n_atoms, None, contents.has_cell, 1)
@@ -264,14 +266,14 @@ class Dcd(FrameSeries):
         if not self._warned and abs(heading.time - expected) > 0.01 * between > 0:
             self._warned = True
             warnings.warn(
-                f"{self._settings.path}: a DCD file holds one time between frames, and frame "
+                f"{self._settings.path}: a DCD file stores one time between frames, and frame "
                 f"{self.n_frames} of {heading.time:g} ps will be read as one of {expected:g} ps",
                 PacelineWarning,
                 stacklevel=2,
             )
 
     def _time_of(self, frame: int) -> float:
-        """Compute the time that readers will assign to a frame, ps."""
+        """Return the time that readers will assign to a frame, ps."""
         (delta,) = struct.unpack("<f", struct.pack("<i", self._numbers[_DELTA]))
         return (self._numbers[_FIRST_STEP] + frame * self._numbers[_STRIDE]) * delta * _AKMA
 
@@ -292,7 +294,7 @@ class Dcd(FrameSeries):
         return contents
 
     def _parse(self, output: Output) -> _core.DcdHeader:
-        """Parse the header; raise if paceline cannot extend this variant of DCD."""
+        """Parse the header; raise if paceline cannot extend this DCD variant."""
         path = self._settings.path
         # Indices of free atoms follow the longest title.
         head = output.read(0, _LONGEST_HEADER + 4 * self._settings.n_atoms + 1024)
@@ -310,10 +312,10 @@ class Dcd(FrameSeries):
             if value:
                 raise UnsupportedError(f"{path} has {what}: it cannot be continued")
         if self._numbers[_VERSION] == 0:
-            raise UnsupportedError(f"{path} is of X-PLOR's kind of DCD: only CHARMM's is continued")
+            raise UnsupportedError(f"{path} is an X-PLOR DCD file: only CHARMM's can be continued")
         if self._numbers[_VERSION] > _LAST_PRETENDED and self._numbers[_CELL]:
             raise UnsupportedError(
-                f"{path} holds cells as matrices, as CHARMM writes them: it cannot be continued"
+                f"{path} stores cells as matrices, as CHARMM does: it cannot be continued"
             )
         return header
 

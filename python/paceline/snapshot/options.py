@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from paceline.snapshot.local_atoms import LocalAtoms
 
 METHODS = ("sorted", "serial", "direct", "mpiio")
-#: Options that only some formats have, and their defaults.
+#: Options that only some formats support, with their defaults.
 OPTIONS: dict[str, object] = {"title": "", "dt": None, "n_frames": None, "double": False}
-#: Writers by resolved file name; a writer that was garbage-collected no longer writes.
+#: Active writers by resolved file name; garbage-collected writers drop out.
 _OPEN_FILES: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
-#: Minimum number of bytes per frame and writer. On two cores, 8 writers among 8 ranks took 0.56 of
-#: the time of one writer for a CONFIG of 16 MiB, and 0.74 for 4 MiB, as 4 writers did. For 1 MiB
-#: and less, the number of writers does not matter.
+#: Minimum number of bytes per frame and writer. Measured with 8 ranks on two cores, relative to one
+#: writer: 8 writers need 0.56 of the time for a CONFIG of 16 MiB, and 0.74 for 4 MiB, as do 4
+#: writers. For 1 MiB and less, the number of writers does not matter.
 WRITER_BYTES = 2**20
 
 
@@ -36,41 +36,39 @@ class FileFormat:
     """Output format."""
 
     name: str
-    #: Maker of the object that rank 0 keeps for a file.
+    #: Function that creates the file object on rank 0.
     container: Callable[[Settings], Container]
-    #: Maker of the encoder of atoms, from fields and from whether numbers have 64 bits.
+    #: Function that creates the encoder of atoms, given the fields, and True for 64-bit numbers.
     coding: Callable[[tuple[str, ...], bool], "_core.SnapshotFormat"]
-    #: Vectors that the format can hold.
+    #: Vectors that the format supports.
     fields: tuple[str, ...] = FIELDS
-    #: True if each frame holds names (always), masses and charges in addition to vectors.
+    #: True if each frame contains names (always), masses and charges in addition to vectors.
     in_lines: bool = False
-    #: True if the file stores them once.
+    #: True if the file stores names, masses and charges only once.
     static_properties: bool = False
-    #: Names of options that not all formats have.
+    #: Names of supported options that not all formats have.
     options: tuple[str, ...] = ()
 
     def check_title(self, title: str) -> None:
-        """Raise `UnwritableError` if a file cannot have a title."""
+        """Raise `UnwritableError` if a file cannot store a title."""
         if "\0" in title:
             raise UnwritableError(f"expected a title without zero bytes, found {title!r}")
         if self.in_lines:
             _core.dlpoly_history_head(title, 1, field_bits(FIELDS[:1]), imcon=0, n_frames=0)
 
     def check_atoms(self, path: str, atoms: "LocalAtoms", contents: Contents) -> None:
-        """Raise `UnwritableError` if atoms have unsupported data, or lack required data."""
+        """Raise `UnwritableError` if atoms have unsupported data or lack required data."""
         for field in contents.fields:
             if field not in self.fields:
                 raise UnwritableError(
-                    f"{path}: {self.name} holds {' and '.join(self.fields)}, no {field}"
+                    f"{path}: {self.name} contains {' and '.join(self.fields)}, not {field}"
                 )
         if self.in_lines and atoms.names is None:
-            raise UnwritableError(
-                f"{path}: {self.name} holds a name of every atom: names must be given"
-            )
+            raise UnwritableError(f"{path}: {self.name} contains a name for every atom: pass names")
 
 
 def _container(module: str, name: str) -> Callable[[Settings], Container]:
-    """Import the class of a container on demand: only on rank 0, and HDF5's only for H5MD."""
+    """Import a container class only when needed: on rank 0, and h5py only for H5MD."""
 
     def make(settings: Settings) -> Container:
         container: Container = getattr(import_module(f"paceline.snapshot.{module}"), name)(settings)
@@ -87,7 +85,7 @@ def _code_h5md(fields: tuple[str, ...], double: bool) -> "_core.SnapshotFormat":
     return _core.SnapshotFormat("arrays", field_bits(fields), dtype="<f8" if double else "<f4")
 
 
-#: Factors from Å/ps and kJ/(mol·Å) to Amber's units: its unit of time is 1/20.455 ps, 1 kcal is
+#: Factors from Å, Å/ps and kJ/(mol·Å) to Amber's units: the time unit is 1/20.455 ps, and 1 kcal is
 #: 4.184 kJ.
 _AMBER = (1.0, 1 / 20.455, 1 / 4.184)
 _TEXT: dict[str, Any] = {"in_lines": True, "options": ("title", "dt")}
@@ -112,7 +110,7 @@ FORMATS = {
         FileFormat("DCD", _container("netcdf_dcd", "Dcd"), _code("DCD"), ("positions",)),
     )
 }
-#: File name extensions, and names that may be any part between dots.
+#: File name extensions, and words that may be any dot-separated part of a file name.
 _ENDINGS = {".h5md": "H5MD", ".h5": "H5MD", ".hdf5": "H5MD", ".nc": "NetCDF", ".ncdf": "NetCDF"} | {
     ".dcd": "DCD"
 }
@@ -120,7 +118,7 @@ _WORDS = ("CONFIG", "REVCON", "HISTORY")
 
 
 def format_of(path: str | os.PathLike, name: str | None = None) -> FileFormat:
-    """Find the format of a new file, from the user's choice or from the file name.
+    """Return the format of a new file: the user's choice, or derived from the file name.
 
     Examples
     --------
@@ -141,30 +139,29 @@ def format_of(path: str | os.PathLike, name: str | None = None) -> FileFormat:
             return FORMATS[word]
     raise UnsupportedError(
         f"{os.fspath(path)}: expected a name that ends in {', '.join(_ENDINGS)} or is "
-        f"{', '.join(_WORDS)}; or say format="
+        f"{', '.join(_WORDS)}; or pass format="
     )
 
 
 def register_open_file(path: str, writer: object) -> None:
-    """Register a file that is being written; raise `UnwritableError` if another writer has it."""
+    """Register a file for writing; raise `UnwritableError` if another writer has it open."""
     name = os.path.realpath(path)
     if any(_are_same(name, other) for other in list(_OPEN_FILES)):
         raise UnwritableError(
-            f"{path}: expected a file that nobody writes, found that another writer of this "
-            "program has it: close that one first"
+            f"{path}: another writer of this program is writing this file: close that writer first"
         )
     _OPEN_FILES[name] = writer
 
 
 def unregister(writer: object) -> None:
-    """Unregister a writer that has ended."""
+    """Remove a closed writer from the open files."""
     for name, other in list(_OPEN_FILES.items()):
         if other is writer:
             del _OPEN_FILES[name]
 
 
 def _are_same(name: str, other: str) -> bool:
-    """Compare files by identity, so that hard links are detected."""
+    """True if two names refer to the same file, for example by hard links."""
     try:
         return name == other or os.path.samefile(name, other)
     except OSError:
@@ -179,7 +176,7 @@ class WriterOptions:
     settings: Settings
     #: Item of `METHODS`.
     method: Any
-    #: Argument `writers`.
+    #: Value of the argument `writers`.
     writers: int | tuple[int, ...] | None
     #: Size of the buffer, bytes.
     buffer: int
@@ -219,20 +216,20 @@ def options_of(
     wait: bool,
     **options: Any,
 ) -> WriterOptions:
-    """Check the options of `paceline.snapshot.Writer`; `options` are those of `OPTIONS`.
+    """Check the options of `paceline.snapshot.Writer`; `options` are those in `OPTIONS`.
 
     Raises `UnsupportedError` if the format or MPI does not support an option, and `ValueError` for
-    an invalid number or contradicting options.
+    an invalid number or for contradicting options.
     """
     found = format_of(path, format)
     if method not in METHODS:
         raise UnsupportedError(f"expected a method out of {', '.join(METHODS)}, found {method!r}")
     for option, value in options.items():
         if value != OPTIONS[option] and option not in found.options:
-            raise UnsupportedError(f"{found.name} has no {option} to choose")
+            raise UnsupportedError(f"{found.name} has no option {option}")
     found.check_title(options["title"])
     if append and overwrite:
-        raise ValueError("a file that is there is continued or replaced: append or overwrite")
+        raise ValueError("an existing file is continued or replaced: choose append or overwrite")
     for name, number in (("n_atoms", n_atoms), ("n_frames", options["n_frames"])):
         whole = isinstance(number, int | np.integer)
         if number is not None and not (whole and 0 < number <= sys.maxsize):
@@ -264,18 +261,19 @@ def _check_threads() -> None:
 
     if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
         raise UnsupportedError(
-            "wait=False takes an MPI that allows calls from several threads "
-            "(MPI.THREAD_MULTIPLE), which this one does not"
+            "wait=False needs an MPI that allows calls from several threads "
+            "(MPI.THREAD_MULTIPLE), which this MPI does not"
         )
 
 
 def choose_writers(nodes: Sequence[str], n_bytes: int) -> list[int]:
     """Choose the writing ranks by default.
 
-    For P ranks, their number is the largest power of two that does not exceed min(P, 8 √P). (In
-    DL_POLY_5 it must also divide P, since all writers serve the same number of ranks.) Small frames
-    have fewer writers, since many small pieces take longer to send and to write than a few large
-    ones. `nodes` are host names by rank, `n_bytes` is the size of a frame.
+    For P ranks, their number is the largest power of two up to min(P, 8 √P). (In DL_POLY_5 it must
+    also divide P, because all writers serve equal numbers of ranks.) Small frames get fewer
+    writers,
+    because many small pieces take longer to send and write than a few large ones. `nodes` are host
+    names by rank; `n_bytes` is the size of a frame.
 
     Examples
     --------
@@ -314,7 +312,7 @@ def spread(nodes: Sequence[str], n_writers: int) -> list[int]:
 
 
 def given_writers(writers: int | Sequence[int], nodes: Sequence[str]) -> list[int]:
-    """Choose writers from a number or ranks; raise `UnsupportedError` for invalid ones."""
+    """Choose writers from their number or ranks; raise `UnsupportedError` if invalid."""
     n_ranks = len(nodes)
     if isinstance(writers, int | np.integer):
         if not 1 <= writers <= n_ranks:
@@ -331,8 +329,8 @@ def given_writers(writers: int | Sequence[int], nodes: Sequence[str]) -> list[in
 def choose_readers(nodes: Sequence[str], n_readers: int | None = None) -> list[int]:
     """Choose reading ranks, distributed over nodes; raise `UnsupportedError` for too few ranks.
 
-    By default, as in DL_POLY_5, their number is the largest power of two that divides the number
-    of ranks P and is at most 2 √P.
+    As in DL_POLY_5, the default number is the largest power of two that divides the number of
+    ranks P and is at most 2 √P.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Files that ranks write together: the first rank writes all parts except the atoms.
+"""Files that ranks write together: rank 0 writes all parts except the atoms.
 
 An existing file grows in place; a new file appears under its name when its first frame is complete.
 """
@@ -31,29 +31,29 @@ _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of a file."""
+    """Options of an output file."""
 
     #: Absolute path.
     path: str
     n_atoms: int
     #: Title, for formats that have one.
     title: str
-    #: True if an existing file may grow, or be replaced.
+    #: True if existing frames are kept, and False if the file is replaced.
     append: bool
     overwrite: bool
     #: Maximum number of frames, for a layout that needs it.
     n_frames: int | None
-    #: True for 64-bit numbers, if the format has the choice.
+    #: True for 64-bit numbers, if the format offers a choice.
     double: bool
-    #: Length of a step of the simulation, ps, if the user has given it.
+    #: Length of a simulation step, ps, if set by the user.
     dt: float | None
-    #: True if each frame must be on the disk before the next frame.
+    #: True if each frame must be on the disk before the next one.
     sync: bool
 
 
 @dataclass(frozen=True)
 class Contents:
-    """Fields ("positions", "velocities", "forces", in this order) and presence of a cell."""
+    """Fields ("positions", "velocities", "forces", in this order), and whether there is a cell."""
 
     fields: tuple[str, ...]
     has_cell: bool
@@ -76,14 +76,14 @@ class Place(NamedTuple):
 
 
 class Container(ABC):
-    """File that is being written, as the first rank holds it.
+    """Output file, as rank 0 represents it.
 
-    For every frame `place` is called, then ranks write their atoms, then `commit` is called. After
-    an error in between, `cut_back` is called. A frame counts from `commit` on: if the job is killed
-    before, the file has the previous `n_frames` frames.
+    For every frame, `place` is called, ranks write their atoms, and `commit` is called. If an error
+    occurs in between, `cut_back` is called. A frame counts after `commit`: if the job is killed
+    before, the file keeps the previous `n_frames` frames.
     """
 
-    #: True if the file has 64-bit numbers, and the format has the choice.
+    #: True for 64-bit numbers, if the format offers a choice.
     double = False
 
     def __init__(self, settings: Settings):
@@ -93,18 +93,18 @@ class Container(ABC):
 
     @abstractmethod
     def place(self, contents: Contents, heading: Heading) -> Place:
-        """Allocate the next frame; raise `UnwritableError` if the file cannot hold it."""
+        """Allocate the next frame; raise `UnwritableError` if the file cannot store it."""
 
     @abstractmethod
     def commit(self) -> None:
-        """Count the frame, whose atoms were written."""
+        """Count the frame, after its atoms were written."""
 
     @abstractmethod
     def cut_back(self) -> None:
         """Truncate the file to the committed frames."""
 
     def stored_property(self, name: str, first: int, n_atoms: int) -> np.ndarray | None:
-        """Read "names", "masses" or "charges" of atoms of an existing file, if it has them.
+        """Read "names", "masses" or "charges" of atoms in an existing file; None if not stored.
 
         Atoms are counted from 0. Names are uint8 of shape (n_atoms, 8), padded with blanks.
         """
@@ -124,7 +124,7 @@ class Container(ABC):
             output.close()
 
     def _publish(self) -> None:
-        """Count a frame that was written, after the file has its final name."""
+        """Rename the file to its final name, then count the written frame."""
         assert self._output is not None
         if self._settings.sync:
             self._output.sync()
@@ -141,7 +141,7 @@ def check_contents(path: str, found: Contents, expected: Contents) -> None:
         if one != other:
             raise UnwritableError(
                 f"{path}: expected {what}{other}, as its frames have, found {one}; all frames of a "
-                "file hold the same"
+                "file contain the same"
             )
 
 
@@ -149,7 +149,7 @@ def check_atom_count(path: str, found: int, expected: int) -> None:
     """Raise `AtomCountError` if a file to be extended has another number of atoms."""
     if found != expected:
         error = AtomCountError(
-            f"{path} is of another system: expected {expected} atoms, found {found}"
+            f"{path} belongs to another system: expected {expected} atoms, found {found}"
         )
         error.found = found
         raise error
@@ -159,8 +159,9 @@ def check_cell_orientation(path: str, cell: np.ndarray | None) -> None:
     """Raise `UnwritableError` if lengths and angles of a cell do not determine its vectors."""
     if cell is not None and (np.triu(cell, 1).any() or not (np.diag(cell) > 0).all()):
         raise UnwritableError(
-            f"{path}: expected a cell with its first vector along x and its second in the plane of "
-            f"x and y, for the file holds lengths and angles only, found {cell.tolist()}"
+            f"{path}: expected a cell with its first vector along x and its second in the xy "
+            "plane, "
+            f"because the file stores lengths and angles only, found {cell.tolist()}"
         )
 
 
@@ -170,7 +171,7 @@ def _presence(there: bool) -> str:
 
 
 def spans(first: int, sizes: Sequence[int]) -> list[int]:
-    """Offsets of consecutive parts of these sizes, and of their end.
+    """Return offsets of consecutive parts with these sizes, and the end offset.
 
     Examples
     --------
@@ -184,9 +185,9 @@ def spans(first: int, sizes: Sequence[int]) -> list[int]:
 
 
 class Output:
-    """File of which one process writes the headers, while others write the atoms.
+    """File whose headers are written by one process, and its atoms by others.
 
-    It has the name `temporary` until it is published as `path`.
+    Until it is published as `path`, the file has the name `temporary`.
     """
 
     def __init__(self, path: str, descriptor: int, temporary: Path | None = None):
@@ -267,11 +268,11 @@ class Output:
         if not same:
             raise FileChangedError(
                 f"{self.path}: expected the file to which frames were written, found another or "
-                "none: leave it alone until the writer is closed"
+                "none: do not touch the file until the writer is closed"
             )
 
     def publish(self, *, overwrite: bool) -> None:
-        """Give the file its final name, if it does not have it."""
+        """Rename the file to its final name, unless it already has this name."""
         if self._temporary is None:
             return
         check_output(self.path, overwrite=overwrite)
@@ -298,7 +299,7 @@ Piece = tuple[int, bytes]
 class FrameOffsets(NamedTuple):
     """Offsets of atom 1 in each section of a frame, framing bytes, and end of the frame.
 
-    Framing bytes are written after the atoms, so that an incomplete frame lacks them.
+    Framing bytes are written after the atoms; without them, a frame is known to be incomplete.
     """
 
     starts: tuple[int, ...]
@@ -331,17 +332,18 @@ class FrameSeries(Container):
 
     @abstractmethod
     def _head(self, contents: Contents, heading: Heading) -> bytes:
-        """Make the header of a new file."""
+        """Return the header of a new file."""
 
     @abstractmethod
     def _next(self, contents: Contents, heading: Heading) -> FrameOffsets:
-        """Lay out the frame that begins at `_end`."""
+        """Return the layout of the frame that begins at `_end`."""
 
     def _count(self, output: Output, size: int, counted: int) -> None:
-        """Count the frames of a file to be extended: of `size` bytes each, from `_end` on.
+        """Count the frames, of `size` bytes each, from `_end` on, in a file to be extended.
 
         If a program died, the header may count too few frames, and the last frame may be
-        incomplete, without its framing bytes.
+        incomplete,
+        that is, without framing bytes.
         """
         present = max(output.size - self._end, 0) // size
         self.n_frames = max(min(counted, present), 0)
@@ -355,7 +357,7 @@ class FrameSeries(Container):
 
     @abstractmethod
     def _counts(self, n_frames: int) -> list[Piece]:
-        """Make the bytes of the header that count the frames."""
+        """Return the header bytes that count the frames, with their offsets."""
 
     def place(self, contents: Contents, heading: Heading) -> Place:
         """Allocate the next frame."""
@@ -370,7 +372,7 @@ class FrameSeries(Container):
             self._output.check_not_replaced()
         frame = self._frame = self._next(contents, heading)
         self._contents = contents
-        # Leftovers of a killed job may be longer than this frame, and be read as further frames.
+        # Remains of a killed job may extend beyond this frame, and would be read as more frames.
         if self._output.size > self._end:
             self._output.cut(self._end)
         return Place(self._output.name, frame.starts)

@@ -1,4 +1,4 @@
-"""Read frames of a file so that each atom reaches the MPI rank that owns it."""
+"""Read frames of a file so that each MPI rank gets the atoms that it owns."""
 
 import operator
 import os
@@ -25,13 +25,13 @@ T = TypeVar("T")
 class Snapshot:
     """Atoms of one rank in a frame, with cell, step and time.
 
-    The rank owns the arrays, and may change them.
+    The arrays belong to the rank, which may change them.
 
     Attributes
     ----------
     ids : numpy.ndarray of int64, shape (n,)
-        Numbers of this rank's atoms, increasing. They count from 1, unless the file numbers its
-        particles differently (H5MD).
+        Numbers of this rank's atoms, increasing. They count from 1, unless an H5MD file numbers its
+        particles differently.
     positions : numpy.ndarray of float64 or float32, shape (n, 3), or None
         Positions in the file, not wrapped, Å. float64 from CONFIG, REVCON and HISTORY, float32 from
         other formats. None if the frame has no positions.
@@ -49,8 +49,8 @@ class Snapshot:
     dimensions : numpy.ndarray of float64, shape (6,), or None
         Lengths of the cell (Å) and its angles (degrees). None if the frame has no cell.
     vectors : numpy.ndarray of float64, shape (3, 3), or None
-        Cell vectors as rows, Å: those of the file if it stores vectors of any orientation (CONFIG,
-        REVCON, HISTORY), else with the first along x and the second in the xy plane.
+        Cell vectors as rows, Å. CONFIG, REVCON and HISTORY store vectors of any orientation; for
+        other formats the first vector is along x, and the second is in the xy plane.
     step : int
         Step number of the simulation.
     time : float
@@ -102,7 +102,7 @@ class ReadCost(NamedTuple):
 
 
 class OwnerFunction:
-    """A user's `owner=`, with a check of the returned ranks; positions (Å) have shape (n, 3)."""
+    """User's function `owner=`, whose results are checked; positions (Å) have shape (n, 3)."""
 
     def __init__(self, function: Callable[[np.ndarray], Any], info: FrameInfo):
         info.require_positions()
@@ -110,9 +110,9 @@ class OwnerFunction:
         self._info = info
 
     def __call__(self, ids: np.ndarray, positions: np.ndarray) -> np.ndarray:
-        """Return the rank that owns each atom, from its id and the bytes of its position.
+        """Return the rank that owns each atom, given the atom's id and the bytes of its position.
 
-        The compiled module checks that each number is a rank.
+        The compiled module checks that each number is a valid rank.
         """
         positions = positions.view(self._info.dtype).reshape(-1, 3)
         odd = ~np.isfinite(positions).all(axis=1)
@@ -120,8 +120,9 @@ class OwnerFunction:
             atom = int(odd.argmax())
             x, y, z = positions[atom].tolist()
             raise UnsupportedError(
-                f"{self._info.name}: atom {ids[atom]} is at ({x}, {y}, {z}), nowhere; without "
-                "owner= it can be read"
+                f"{self._info.name}: atom {ids[atom]} has the invalid position ({x}, {y}, {z}); "
+                "without "
+                "owner= the frame can be read"
             )
         positions.flags.writeable = False
         try:
@@ -130,29 +131,29 @@ class OwnerFunction:
             raise AnalysisError(f"owner= raised {type(error).__name__}: {error}") from error
         if ranks.shape != (len(ids),) or ranks.dtype.kind not in "iu":
             raise AnalysisError(
-                f"expected owner= to give whole numbers of ranks, shape ({len(ids)},), found "
+                f"expected owner= to return whole numbers of ranks, shape ({len(ids)},), found "
                 f"{ranks.dtype} of shape {ranks.shape}"
             )
         return np.ascontiguousarray(ranks, dtype=np.int64)
 
 
 class Reader:
-    """Reads frames so that each atom reaches the rank that owns it.
+    """Reads frames so that each rank gets the atoms that it owns.
 
-    All ranks create the reader, and call its methods, together. An error on one rank is raised on
-    all ranks. The first rank opens the file and finds its frames. Some ranks read and decode a part
-    each, and send the atoms to their owners (Todorov & Bush, HPCxTR0806, section 5).
+    All ranks create the reader and call its methods together. An error on one rank is raised on
+    all ranks. Rank 0 opens the file and finds its frames. Some ranks read and decode parts of a
+    frame, and send the atoms to their owners (Todorov & Bush, HPCxTR0806, section 5).
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
-        Ranks of the simulation. The communicator is duplicated, so that messages of the program are
-        not mixed with those of the reader.
+        Ranks of the simulation. The communicator is duplicated, so that messages of the program and
+        of the reader do not mix.
     path : path-like
         File of any format that paceline reads.
     readers : int, optional
-        Number of ranks that read. By default, as in DL_POLY, the largest power of two that divides
-        the number of ranks P and is at most 2 √P.
+        Number of ranks that read. The default, as in DL_POLY, is the largest power of two that
+        divides the number of ranks P and is at most 2 √P.
     buffer : int or str
         Maximum memory of a rank in addition to its own atoms, bytes or with a unit ("64 MiB").
 
@@ -201,7 +202,7 @@ class Reader:
         self._comm = Comm.duplicate(comm, busy=True)
         self._errors = RankErrors(self._comm)
         self.cost: ReadCost | None = None
-        #: Open only on rank 0.
+        #: File; open only on rank 0.
         self._file: SnapshotFile | None = None
         try:
             with self._errors.abort_on_lone_error():
@@ -229,18 +230,18 @@ class Reader:
         frame : int
             Number of the frame; negative numbers count from the end.
         grid : sequence of int, optional
-            Numbers of equal domains along the cell's vectors; their product px × py × pz is the
-            number of ranks. Rank x + px (y + py z) owns domain (x, y, z), as in DL_POLY. The cell
-            of CONFIG, REVCON and HISTORY is centred on the origin; that of other formats begins
-            there. An atom outside of the cell belongs to the domain of its image.
+            Numbers of equal domains along the cell vectors, px, py and pz; their product is the
+            number of ranks. Rank x + px (y + py z) owns domain (x, y, z), as in DL_POLY. In CONFIG,
+            REVCON and HISTORY the cell is centred on the origin; in other formats it begins at the
+            origin. An atom outside the cell belongs to the domain of its image in the cell.
         owner : callable, optional
-            Function of read-only positions, shape (n, 3), Å, that returns n ranks. Each reading
-            rank calls it for the atoms that it has read, with the positions in the file.
+            Function that takes read-only positions from the file, shape (n, 3), Å, and returns n
+            ranks. Each reading rank calls it for the atoms that it has read.
 
         Returns
         -------
         Snapshot
-            Atoms of this rank: without `grid` and `owner`, an equal range of all atoms.
+            Atoms of this rank; without `grid` and `owner`, an equal range of all atoms.
 
         Raises
         ------
@@ -277,7 +278,7 @@ class Reader:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # If only this rank has failed, the others do not wait for it.
+        # If only this rank has failed, the other ranks do not wait for it.
         if error is None or self._errors.have_agreed(error):
             self.close()
 
@@ -303,7 +304,7 @@ class Reader:
         shape: tuple[int, int, int] | None,
         owner: Callable[[np.ndarray], object] | None,
     ) -> Any:
-        """Read columns and their cost; None if another rank has failed."""
+        """Read columns and their cost; return None if another rank has failed."""
         owners: Any = None
         if shape is not None:
             info.require_positions()
@@ -321,13 +322,13 @@ class Reader:
             )
 
     def _on_all(self, act: Callable[[], T]) -> T:
-        """Call a function on all ranks; raise an error of any rank on all."""
+        """Call a function on all ranks; raise an error of any rank on all ranks."""
         done: list[T] = []
         self._errors.share(lambda: done.append(act()))
         return done[0]
 
     def _same(self, what: str, find: Callable[[], T]) -> T:
-        """Find an option that must be the same on all ranks."""
+        """Call `find` for an option that must be equal on all ranks; raise if it is not."""
         found = self._errors.share(find)
         with self._errors.same_on_all():
             for rank, one in enumerate(found):

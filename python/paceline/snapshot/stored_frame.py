@@ -1,4 +1,4 @@
-"""Files whose frames are read for MPI ranks: locations of frames and of atoms in stored order."""
+"""Files that MPI ranks read: locations of frames, and of atoms in stored order."""
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,22 +26,22 @@ from paceline.trajectory.open import open_file
 if TYPE_CHECKING:
     from paceline.hdf5.topology import AtomColumn, AtomRow
 
-#: Inverse of the maximum fraction of a buffer for the ids of atoms.
+#: Ids of atoms may use at most this fraction of a buffer: one over this number.
 _PART = 8
 
 
 @dataclass(frozen=True)
 class AtomNumbering:
-    """Runs of atom numbers without gaps, for files that do not count from 1."""
+    """Runs of consecutive atom numbers, for files that do not count from 1."""
 
     #: First number of each run, increasing; shape (n_rows,).
     starts: np.ndarray
-    #: Number of atoms before each run, and in total; shape (n_rows + 1,).
+    #: Number of atoms before each run, followed by the total; shape (n_rows + 1,).
     before: np.ndarray
 
     @classmethod
     def of(cls, numbers: np.ndarray) -> Self:
-        """Find the runs of all atoms' numbers, which are increasing.
+        """Find the runs in all atoms' numbers, which must be increasing.
 
         Examples
         --------
@@ -72,7 +72,7 @@ class AtomNumbering:
         return self.starts.nbytes + self.before.nbytes
 
     def ids_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Convert a file's numbers to ids from 1; also return a mask of numbers that are atoms'.
+        """Convert a file's numbers to ids from 1; return a mask of the atoms' numbers, too.
 
         Examples
         --------
@@ -109,7 +109,7 @@ class AtomNumbering:
 
 
 class TextFrameLocation(NamedTuple):
-    """Location of a frame of text, whose atoms the compiled module reads in double precision."""
+    """Location of a text frame, whose atoms the compiled module reads in double precision."""
 
     layout: bytes
     samples: bytes
@@ -118,7 +118,7 @@ class TextFrameLocation(NamedTuple):
 
 
 class AtomBatch(NamedTuple):
-    """Some atoms of a frame, in the form for the compiled module."""
+    """Some atoms of a frame, in the form that the compiled module expects."""
 
     #: Ids from 1; None if atoms are in order.
     ids: np.ndarray | None
@@ -130,7 +130,7 @@ class AtomBatch(NamedTuple):
     charges: np.ndarray | None
 
     def counted(self, numbering: AtomNumbering) -> Self:
-        """Convert numbers to ids, and leave out slots without an atom."""
+        """Convert numbers to ids, and remove slots without an atom."""
         assert self.ids is not None
         ids, there = numbering.ids_of(self.ids)
         if there.all():
@@ -207,7 +207,7 @@ class FrameInfo:
 
     @contextlib.contextmanager
     def explaining_ids(self) -> Iterator[None]:
-        """Context that explains in errors how the file counts atoms, if not from 1."""
+        """Add to errors how the file counts its atoms, unless it counts from 1."""
         try:
             yield
         except UnsupportedError as error:
@@ -219,15 +219,15 @@ class FrameInfo:
             ) from error
 
     def require_positions(self) -> None:
-        """Raise `MissingDataError` if there are no positions to determine owners."""
+        """Raise `MissingDataError` without positions, which determine the owners of atoms."""
         if "positions" not in self.fields:
-            raise MissingDataError(f"{self.name} has no positions, which would tell atoms' owners")
+            raise MissingDataError(f"{self.name} has no positions to find the owners of atoms")
 
     def require_cell(self) -> np.ndarray:
         """Return the vectors of the cell, Å; raise `UnsupportedError` without a cell."""
         if self.vectors is None:
             raise UnsupportedError(
-                f"{self.name} has no cell that a grid could cut; give owner= in place of grid="
+                f"{self.name} has no cell to be divided by a grid; pass owner= instead of grid="
             )
         return self.vectors
 
@@ -244,7 +244,7 @@ class FrameInfo:
         found = AtomBatch(None, vectors, None, None, None)
         if not self.rows:
             return found
-        # Only these files need the HDF5 library.
+        # Deferred: only these files need the HDF5 library.
         from paceline.hdf5.topology import read_atom_rows
 
         beside: dict[str, Any] = {**read_atom_rows(self.path, self.rows, first, last)}
@@ -277,8 +277,8 @@ class SnapshotFile:
         numbering = self._numbering = AtomNumbering.of(found.id_order)
         if numbering.nbytes > buffer // _PART:
             raise UnsupportedError(
-                f"{file.path}: the numbers of its atoms have {numbering.n_gaps} gaps, which a "
-                f"buffer of {buffer} bytes does not hold: give at least {_PART * numbering.nbytes}"
+                f"{file.path}: the numbers of its atoms have {numbering.n_gaps} gaps, for which a "
+                f"buffer of {buffer} bytes is too small: pass at least {_PART * numbering.nbytes}"
             )
         self._columns["ids"] = AtomColumn(found.ids.dataset.name, found.ids.rows, is_fixed=False)
         n_places = found.ids.dataset.shape[1]
@@ -286,7 +286,7 @@ class SnapshotFile:
         return Hdf5File(file.path, file.samples, stored, external=file.external)
 
     def frame_info(self, frame: int) -> FrameInfo:
-        """Locate a frame, counted from the end if negative; read its step, time and cell."""
+        """Locate a frame (negative numbers count from the end); read its step, time and cell."""
         file = self._file
         try:
             number = range(file.n_frames)[frame]
@@ -297,7 +297,7 @@ class SnapshotFile:
         extents = extents_in(0, file, np.array([number], dtype=np.uint64))
         if isinstance(file.spec, IndexedFileSpec) and FORMATS[file.format].is_text:
             return _text_frame_info(file.spec, extents, file.n_atoms)
-        # No atoms, but all fields: this is how every reader reports the fields of the frame.
+        # A buffer for no atoms but all fields: every reader reports in it the fields of the frame.
         head = FrameBuffer.allocate(np.array([number]), 0, fields_in(file.fields))
         reader = file.spec.open(np.empty(0, dtype=np.int64), file.fields)
         reader.read(extents, head, required=0, skip=False)

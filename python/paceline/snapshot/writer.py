@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 class BackgroundWrite:
     """Thread that writes one frame at a time.
 
-    The process ends after the write: all ranks have started it with all data of their parts, so
-    that it can finish while the ranks end. MPI is finalised after Python's own clean-up.
+    The process does not end before the write. All ranks have started it with all data of their
+    parts, so that it can finish while ranks end. MPI is finalised after Python's own clean-up.
     """
 
     def __init__(self) -> None:
@@ -69,11 +69,12 @@ class BackgroundWrite:
             raise error
 
     def warn_unclosed(self, path: str) -> None:
-        """Warn that the file was not closed, and of an error of its last frame."""
+        """Warn that the file was not closed, and report an error in its last frame."""
         if self._thread is None:
             return
-        # If the file is garbage-collected within the thread, the thread cannot wait for itself, and
-        # is at its end.
+        # If the file is garbage-collected in the thread itself, the thread cannot wait for itself,
+        # and
+        # has nothing left to do.
         if self._thread is not threading.current_thread():
             self._thread.join()
         how = "its last frame is in it"
@@ -92,7 +93,7 @@ class WriteSession:
     def __init__(self, errors: "RankErrors", choose: Callable[[], WriterOptions]):
         #: Cost of each frame, on this rank.
         self.costs: list[_core.SnapshotCost] = []
-        #: Writing ranks, known from the first frame on.
+        #: Writing ranks; set with the first frame.
         self.writers: list[int] = []
         self._errors = errors
         self._container: Container | None = None
@@ -132,7 +133,7 @@ class WriteSession:
         self._static = StaticProperties(errors, self.path)
 
     def write(self, atoms: LocalAtoms | None, error: Exception | None) -> None:
-        """Write a frame; this rank contributes some atoms, or an error."""
+        """Write a frame, to which this rank contributes its atoms or an error."""
         errors = self._errors
 
         def key() -> dict[str, object]:
@@ -178,7 +179,7 @@ class WriteSession:
         contents: Contents,
         coding: "_core.SnapshotFormat",
     ) -> None:
-        """Write a checked frame; `encoded` are those arrays that frames hold."""
+        """Write a checked frame; `encoded` contains only the arrays that frames store."""
         errors, n_atoms = self._errors, self._options.settings.n_atoms
         has_static = self._options.format.static_properties
         container = self._container
@@ -227,7 +228,7 @@ class WriteSession:
                 self._to_compare.remove(name)
 
     def _write_static_properties(self, atoms: LocalAtoms) -> None:
-        """Write the properties of atoms that the file stores once."""
+        """Write the atom properties that the file stores only once."""
         properties = {"mass": atoms.masses, "charge": atoms.charges}
         if atoms.names is not None:
             properties["name"] = atoms.names.view("S8")[:, 0]
@@ -246,7 +247,7 @@ class WriteSession:
     def _cut_back(self) -> None:
         """Remove an incomplete frame; keep all earlier frames."""
         if self._container is not None:
-            # If that fails too, the file's header holds the number of complete frames.
+            # If this fails, too, the file's header still contains the number of complete frames.
             with contextlib.suppress(OSError):
                 self._container.cut_back()
 
@@ -273,54 +274,57 @@ class Writer:
     """Writes frames whose atoms are distributed over ranks into one file, ordered by id.
 
     The constructor, `write` and `close` are collective: all ranks of `comm` call them in the same
-    order. If a frame fails, all ranks raise the error. The file keeps the earlier frames, and the
-    next frame may follow. If a rank is stopped within a call, the job ends, since the other ranks
+    order. If a frame fails, all ranks raise the error; the file keeps the earlier frames, and the
+    next frame may follow. If a rank is killed within a call, the job ends, because the other ranks
     would wait for ever.
 
     Parameters
     ----------
     comm : mpi4py.MPI.Intracomm
-        Communicator of the ranks. Messages use a duplicate of it.
+        Communicator of the ranks. It is duplicated for the writer's messages.
     path : path-like
-        File. Its name determines the format: CONFIG, REVCON or HISTORY (also as a part of the name
-        between dots: nacl.HISTORY), or a name in .h5md, .h5, .hdf5 (H5MD), .nc, .ncdf (Amber
-        NetCDF, CDF-5) or .dcd. CONFIG and REVCON hold one frame, which each `write` replaces as a
-        whole. Other files grow in place.
+        Output file. Its name determines the format: CONFIG, REVCON or HISTORY (possibly as one part
+        of the name between dots: nacl.HISTORY), or an extension .h5md, .h5, .hdf5 (H5MD), .nc,
+        .ncdf
+        (Amber NetCDF, CDF-5) or .dcd. CONFIG and REVCON contain one frame, which each `write`
+        replaces. Other files grow in place.
     n_atoms : int
-        Number of atoms of all ranks; ids are 1 to `n_atoms`.
+        Total number of atoms on all ranks; ids are 1 to `n_atoms`.
     format : str, optional
         "CONFIG", "REVCON", "HISTORY", "H5MD", "NetCDF" or "DCD", if the name does not determine it.
     method : {"sorted", "serial", "direct", "mpiio"}
-        "sorted": atoms are sent to some of the ranks, which sort them and make a few large writes.
+        "sorted": atoms are sent to some ranks, which sort them and make a few large writes.
         "serial": each rank in turn sends to rank 0, which writes each record at its offset.
-        "direct": each rank writes its own records. "mpiio": the same through MPI-IO. All methods
-        write the same bytes.
+        "direct": each rank writes its own records. "mpiio": as "direct", but through MPI-IO. All
+        methods write equal bytes.
     writers : int or sequence of int, optional
-        Number of writing ranks, or the ranks, for `method="sorted"`; see `choose_writers`.
+        Writing ranks, or their number, for `method="sorted"`; see `choose_writers`.
     buffer : str or int
-        Memory of a writing rank in addition to its own atoms, for any `n_atoms`: bytes, or "64
-        MiB".
+        Memory of a writing rank in addition to its own atoms, independent of `n_atoms`: bytes, or
+        "64 MiB".
     append : bool
-        True to extend an existing file. It must hold the same number of atoms, the same fields and,
+        True to extend an existing file. It must have the same number of atoms, the same fields and,
         if stored, the same names. An incomplete last frame of a killed program is removed.
     overwrite : bool
         True to replace an existing file when the first frame is complete.
     n_frames : int, optional
-        H5MD: maximum number of frames, for contiguous space instead of chunks.
+        H5MD: maximum number of frames, for contiguous storage instead of chunks.
     double : bool
         H5MD: True for 64-bit numbers.
     dt : float, optional
-        CONFIG, REVCON, HISTORY: length of a step (ps), which these files contain; by default time
-        divided by step.
+        CONFIG, REVCON, HISTORY: length of a simulation step, ps, which these files store; by
+        default
+        time divided by step.
     title : str
-        CONFIG, REVCON, HISTORY: up to 72 characters; H5MD: any.
+        CONFIG, REVCON, HISTORY: up to 72 characters; H5MD: any length.
     sync : bool
         True if each frame must be on the disk (fsync) before `write` returns.
     wait : bool
         If True, `write` returns when the frame is written. Otherwise `write` copies this rank's
-        atoms, and a thread writes them; the next `write` or `close` waits for the thread, and
-        raises its error. A program that ends without `close` waits for it, too, with a warning.
-        This requires an MPI with thread support (MPI.THREAD_MULTIPLE).
+        atoms, and a thread writes them. The next `write` or `close` waits for the thread, and
+        raises
+        its error. A program that ends without `close` also waits, with a warning. This requires an
+        MPI with thread support (MPI.THREAD_MULTIPLE).
 
     Attributes
     ----------
@@ -330,8 +334,8 @@ class Writer:
         Writing ranks, known from the first frame on.
     costs : list of SnapshotCost
         Cost of each frame on this rank: seconds to `communicate`, `sort`, `format` and `write`;
-        `n_messages`, `bytes_sent`, `n_writes`, `bytes_written`, `n_batches`, and `peak_buffer`,
-        bytes.
+        `n_messages`, `bytes_sent`, `n_writes`, `bytes_written`, `n_batches`, and `peak_buffer`
+        (bytes).
 
     Raises
     ------
@@ -449,20 +453,23 @@ class Writer:
         Parameters
         ----------
         ids : array-like of int, shape (n,)
-            Ids of this rank's atoms, in any order. All ranks together give each id from 1 to
-            `n_atoms` once.
+            Ids of this rank's atoms, in any order. Over all ranks, each id from 1 to `n_atoms`
+            occurs
+            once.
         positions : array-like of float32 or float64, shape (n, 3)
-            Positions, Å. A rank without atoms gives arrays of shape (0, 3).
+            Positions, Å. A rank without atoms passes arrays of shape (0, 3).
         velocities, forces : array-like, shape (n, 3), optional
-            Velocities (Å/ps) and forces (kJ/(mol·Å)). DCD holds neither; DL_POLY's files hold
-            forces only together with velocities.
+            Velocities (Å/ps) and forces (kJ/(mol·Å)). DCD stores neither; DL_POLY files store
+            forces
+            only together with velocities.
         names : array-like of str, shape (n,), or ndarray of uint8, shape (n, 8), optional
-            Names of up to 8 ASCII characters, required for CONFIG, REVCON and HISTORY. H5MD holds
-            the names of the first frame, and later frames must have the same. NetCDF and DCD ignore
+            Names of up to 8 ASCII characters, required for CONFIG, REVCON and HISTORY. H5MD stores
+            the names of the first frame; names of later frames must be equal. NetCDF and DCD ignore
             names.
         masses, charges : array-like, shape (n,), optional
-            Masses (u) and charges (e): for HISTORY (0 by default), and for H5MD, where they are
-            treated as names are.
+            Masses (u) and charges (e). HISTORY stores them in each frame (0 by default); H5MD
+            stores
+            those of the first frame, as for names.
         box : array-like, shape (6,) or (3, 3), optional
             Lengths (Å) and angles (degrees), as MDAnalysis's dimensions; or vectors (Å). This and
             the following arguments must be the same on all ranks.
@@ -475,8 +482,8 @@ class Writer:
         ------
         UnwritableError
             Ids are missing, duplicate or out of range; a number is not finite, or too wide for its
-            field; ranks disagree; or the file cannot hold the given data, or holds other fields.
-            The file is not changed then.
+            field; ranks disagree; the file cannot store the data, or stores other fields. The file
+            is unchanged in these cases.
         OSError
             The system could not write. The file keeps the earlier frames.
         ValueError
@@ -497,7 +504,8 @@ class Writer:
                 time=time,
             )
         except Exception as reason:
-            # Any error: a user's array may raise any, and the other ranks are already waiting.
+            # Catch any error: a user's array may raise any, and the other ranks are already
+            # waiting.
             error = UnwritableError(f"{self._session.path}: rank {self._comm.rank}: {reason}")
         if self._background is None:
             self._session.write(atoms, error)
@@ -540,7 +548,7 @@ class Writer:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Close the file; after an error that other ranks may not have, close without them."""
+        """Close the file; after an error on this rank alone, close without the other ranks."""
         if error is None or self._errors.have_agreed(error):
             self.close()
         elif not self._closed:

@@ -1,6 +1,6 @@
 """Start-up hook of the Python processes that a registered script starts.
 
-`paceline.register` puts this folder, which is no package, before others in ``PYTHONPATH``. Python
+`paceline.register` puts this folder, which is not a package, first in ``PYTHONPATH``. Python
 imports a module of this name when it starts. paceline is imported only if the process imports
 MDAnalysis.
 """
@@ -14,17 +14,17 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
-#: Packages before whose use paceline is registered.
+#: Packages whose import triggers the registration.
 _PACKAGES = ("MDAnalysis", "paceline.mdanalysis")
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
-    """Register paceline in this process as soon as one of the packages has been imported."""
+    """Registers paceline in this process after one of the packages has been imported."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Find one of the packages, with a loader that registers paceline at its end."""
+        """Find one of the packages; its loader registers paceline after the import."""
         if name not in _PACKAGES:
             return None
         if self in sys.meta_path:
@@ -45,12 +45,12 @@ def _register() -> None:
     try:
         from paceline.mdanalysis.registration import register_here
     except ImportError:
-        return  # this Python has no paceline, or one without the hook
+        return  # this Python lacks paceline, or has a version without the hook
     register_here()
 
 
 def _import_next() -> None:
-    """Import the module of this name that Python would have found without this folder."""
+    """Import the module of this name that Python would have imported without this folder."""
     folder = os.path.dirname(os.path.abspath(__file__))
     sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry) != folder]
     hook = sys.modules.pop("sitecustomize")
