@@ -358,7 +358,7 @@ def test_a_trajectory_is_recognised_by_the_samples_that_the_manual_names(
 
 def test_what_cannot_be_gone_on_with_is_refused_by_name(adk, atoms, tmp_path):
     path = tmp_path / "checkpoint"
-    with pytest.raises(UnsupportedError, match=r"^Write writes a file as blocks come"):
+    with pytest.raises(UnsupportedError, match=r"^Write writes a file while blocks arrive"):
         paceline.Write(atoms, tmp_path / "out.xtc").run(checkpoint=path)
     moved = MDAnalysis.Universe(*adk)
     moved.trajectory.add_transformations(translate([1, 2, 3]))
@@ -504,7 +504,7 @@ def test_on_a_full_disk_the_run_goes_on(atoms, broken, whole, monkeypatch):
     path = broken.with_name("second")
     marker.touch()
     with (
-        pytest.warns(PacelineWarning, match=r"second: No space left on device: the run goes on"),
+        pytest.warns(PacelineWarning, match=r"second: No space left on device: the run continues"),
         pytest.raises(AnalysisError) as caught,
     ):
         paceline.run(trio(atoms, str(marker)), backend="serial", checkpoint=path, block_frames=16)
@@ -540,7 +540,7 @@ def full_disk(monkeypatch):
             patch.setattr(os, "pwrite", full)
             yield
         [warning] = told
-        assert "No space left on device: the run goes on" in str(warning.message)
+        assert "No space left on device: the run continues" in str(warning.message)
 
     return entered
 
@@ -584,7 +584,7 @@ def test_a_resumed_run_is_kept_once_there_is_room(atoms, broken, whole, monkeypa
         patch.setattr(os, "pwrite", full_at_first)
         patch.setattr("paceline.analysis.kernels.CoreMoments.compute", enough)
         with (
-            pytest.warns(PacelineWarning, match="No space left on device: the run goes on"),
+            pytest.warns(PacelineWarning, match="No space left on device: the run continues"),
             pytest.raises(AnalysisError) as caught,
         ):
             go_on(atoms, broken, backend="serial")
@@ -863,7 +863,9 @@ def test_what_cannot_be_kept_is_reported(atoms, tmp_path, monkeypatch):
 
     count = Unkept(atoms)
     count.marker = None
-    with pytest.raises(CheckpointError, match=r"^a partial result cannot be kept in a checkpoint"):
+    with pytest.raises(
+        CheckpointError, match=r"^a partial result cannot be stored in a checkpoint"
+    ):
         count.run(checkpoint=tmp_path / "checkpoint", backend="serial")
     assert list(tmp_path.iterdir()) == []
     # An error of the checkpoint does not hide another error.

@@ -81,7 +81,7 @@ def test_a_core_for_another_machine_is_named(content, tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert done.stderr.count("Traceback") == 1
     assert "paceline's compiled core cannot be loaded (" in done.stderr
-    assert "install it again on this one, with the Python that runs it" in done.stderr
+    assert "install it again on this machine, with the Python that runs it" in done.stderr
 
 
 #: Simulate a missing matplotlib. MDAnalysis without its analyses does not need it either.

@@ -161,7 +161,7 @@ def test_all_atoms_are_no_part(adk_in_water):
         ([0, 47681], "47681 atoms have no index 47681"),
         ([0.5], "expected indices of atoms, found float64"),
         ([True, False], "expected indices of atoms, found bool"),
-        ("around 3 protein", "atoms are chosen by the topology"),
+        ("around 3 protein", "the topology alone selects atoms"),
         ("protein or", "Unknown selection token"),
     ],
     ids=str,
@@ -183,7 +183,7 @@ def test_files_that_do_not_fit(adk, adk_in_water):
         paceline.Universe(adk_in_water.topology, adk.trajectory, atoms="protein")
     with pytest.raises(UnsupportedError, match="MDAnalysis reads this trajectory"):
         paceline.Universe(adk_in_water.topology, atoms="protein")
-    with pytest.raises(UnsupportedError, match="none is named"):
+    with pytest.raises(UnsupportedError, match="but none is given"):
         paceline.Universe(adk.topology, atoms="protein")
 
 

@@ -237,7 +237,7 @@ def test_options_that_mdanalysis_has_not_are_refused(part):
     both = [rms.RMSD(part, select="name CA"), paceline.analysis.rms.RMSF(ca(part))]
     for options in ({"on_error": "skip"}, {"block_frames": 16}, {"checkpoint": "x"}):
         with pytest.raises(
-            UnsupportedError, match=rf"RMSD is an analysis of .*no {next(iter(options))}="
+            UnsupportedError, match=rf"RMSD is an MDAnalysis .*not support {next(iter(options))}="
         ):
             paceline.run(both, **options)
     assert both[1].results == {}

@@ -302,5 +302,5 @@ def test_frames_with_and_without_cells_are_refused():
     block.positions = np.zeros((2, 3, 3), dtype=np.float32)
     block.dimensions = np.array([[1, 1, 1, 90, 90, 90], [0] * 6], dtype=np.float32)
     block.times, block.frames = np.zeros(2), np.array([4, 5])
-    with pytest.raises(UnsupportedError, match="frame 5 has no cell, and frame 4"):
+    with pytest.raises(UnsupportedError, match="frame 5 has no cell, but frame 4"):
         trajectory(block, mdtraj.Topology())

@@ -656,7 +656,7 @@ def test_a_command_in_place_of_a_script(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "--step: expected at least 1, found 0" in done.stderr
     done = run(*PYTHON, "--select", "protein", "rmsd", PSF, DCD, cwd=tmp_path)
-    said = "no option --select: those of a script or of a command come after its name, as in"
+    said = "no option --select: options of a script or a command come after its name, as in"
     assert (done.returncode, said in done.stderr) == (2, True)
     # A script with this name takes precedence.
     (tmp_path / "info").write_text("print('a script')\n")
@@ -672,7 +672,7 @@ def test_errors_of_scripts(script: Path, tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (2, f"paceline: error: {words}")
     done = run(*PYTHON, "-j", "4", "info", DCD, cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "info: there is no such script: -j is for scripts, and options of a" in done.stderr
+    assert "info: there is no such script: -j applies to scripts; options of a" in done.stderr
     assert run(*PYTHON, cwd=tmp_path).returncode == 2
     assert run(*PYTHON, "--unknown", script, cwd=tmp_path).returncode == 2
     assert "-j" in run(*PYTHON, "-j", "0", script, cwd=tmp_path).stderr

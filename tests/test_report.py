@@ -253,7 +253,7 @@ def test_advice_on_idle_workers():
     # Only one worker of four computed blocks.
     few = timings(row_of_blocks("a:1:1", 3), n_workers=4)
     assert kinds(few) == ["balance", "computing", "few blocks"]
-    assert "3 blocks for 4 workers, of which 3 came to none" in advice_of(report_of(few))[-1].text
+    assert "3 blocks for 4 workers, of which 3 got none" in advice_of(report_of(few))[-1].text
     gaps = [block(k, "a:1:1", 2 * k) for k in range(10)]
     assert kinds(timings(gaps, n_workers=1)) == ["balance", "between blocks"]
 

@@ -214,7 +214,7 @@ def test_ten_thousand_workers_are_put_together():
 def test_thousands_of_blocks_of_one_worker_are_put_together():
     text = page_of(run_of(["laptop:1:1"], 5_000))
     assert len(text) < 500_000
-    assert "into the shares of its parts" in checked(text).text
+    assert "the fractions of its components" in checked(text).text
 
 
 def test_a_host_of_another_clock_makes_a_page():

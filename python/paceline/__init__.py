@@ -1,6 +1,6 @@
 """Molecular dynamics trajectories, analysed on every core.
 
-Names are imported when they are first used, so that a worker process pays only for what it needs.
+Names are imported on first use, so that a worker process imports only what it needs.
 """
 
 import sys
@@ -17,7 +17,8 @@ try:
 except ImportError as error:
     raise ImportError(
         f"paceline's compiled core cannot be loaded ({error}): paceline was installed for another "
-        "kind of machine, or not built; install it again on this one, with the Python that runs it"
+        "kind of machine, or not built; install it again on this machine, with the Python that "
+        "runs it"
     ) from None
 
 if TYPE_CHECKING:
@@ -116,5 +117,5 @@ def load_ipython_extension(ipython: object) -> None:
 
 
 def unload_ipython_extension(ipython: object) -> None:
-    """End that registration."""
+    """End the registration with MDAnalysis, for ``%unload_ext paceline``."""
     __getattr__("unregister")()

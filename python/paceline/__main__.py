@@ -6,9 +6,9 @@
     python -m paceline info md.xtc            # a command, as `paceline info md.xtc`
     mpirun -n 64 python -m paceline script.py
 
-The script is not changed: `paceline.register` is in force while it runs. Under ``mpirun`` the first
-rank runs it, and all ranks work in its analyses. Jupyter runs notebooks in a process of their own,
-the kernel: it begins in the same way.
+The script is not changed: `paceline.register` is active while the script runs. Under ``mpirun``
+rank 0 runs the script, and all ranks compute its analyses. Jupyter runs a notebook in a separate
+process, the kernel, in which paceline is registered in the same way.
 """
 
 import argparse
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _WITH_VALUE = ("-j", "--workers")
 
-#: Module of Jupyter's kernel for Python, and the environment variable with our options for it.
+#: Module of Jupyter's Python kernel, and environment variable that contains paceline's options.
 _KERNEL, _KERNEL_OPTIONS = "ipykernel_launcher", "PACELINE_KERNEL_OPTIONS"
 
 
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options, unknown = parser.parse_known_args(ours)
     if unknown:
         parser.error(
-            f"no option {unknown[0]}: those of a script or of a command come after its name, as in "
+            f"no option {unknown[0]}: options of a script or a command come after its name, as in "
             f'"python -m paceline rmsd {unknown[0]}"'
         )
     if options.workers is not None and options.workers < 1:
@@ -58,9 +58,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not module and not os.path.exists(script[0]):
         return _run_command(ours, script)
     if not module:
-        # Functions of modules beside the script are imported where they are called.
+        # Workers must be able to import functions from modules beside the script.
         sys.path[0] = os.path.dirname(os.path.abspath(script[0]))
-    # A kernel that a rank starts is no rank.
+    # If a rank starts a Jupyter kernel, the kernel is not a rank.
     if launched()[0] == 1 or options.every_rank or is_kernel:
         return _run(script, module, options)
     if not module and _uses_mpi(script[0]):
@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_command(ours: list[str], argv: list[str]) -> int:
-    """Run a command of `paceline`, if there is no script of its name; return the exit status."""
+    """Run a paceline command if no script has its name; return the exit status."""
     name, hint = argv[0], ""
     if name.replace("-", "_").isidentifier():
         from paceline.cli.command_line import main as run
@@ -87,7 +87,7 @@ def _run_command(ours: list[str], argv: list[str]) -> int:
         elif not ours:
             return run(argv)
         else:
-            hint = f": {ours[0]} is for scripts, and options of a command come after its name"
+            hint = f": {ours[0]} applies to scripts; options of a command come after its name"
     print(f"paceline: error: {name}: there is no such script{hint}", file=sys.stderr)
     return BAD_ARGUMENTS
 
@@ -109,9 +109,10 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m paceline",
         usage="python -m paceline [options] (script.py | -m module) [its arguments]\n"
         "       python -m paceline command [its arguments]",
-        description="Run a script that was written for MDAnalysis: its trajectories are read by "
-        "paceline where it can, its analyses use all cores, or all ranks under mpirun. Commands "
-        "of paceline run, too: 'python -m paceline info md.xtc' is 'paceline info md.xtc'; "
+        description="Run a script that was written for MDAnalysis: paceline reads its trajectories "
+        "where it can, and its analyses use all cores, or all ranks under mpirun. Paceline's "
+        "commands "
+        "work, too: 'python -m paceline info md.xtc' is 'paceline info md.xtc'; "
         "'paceline --help' lists them.",
         epilog="example: python -m paceline -j 4 rmsd.py md.tpr md.xtc",
         allow_abbrev=False,
@@ -127,12 +128,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="raise where a trajectory has to be left to MDAnalysis's own reader",
+        help="raise an error if a trajectory would be left to MDAnalysis's own reader",
     )
     parser.add_argument(
         "--every-rank",
         action="store_true",
-        help="under mpirun, run the script on each rank, as one that uses mpi4py expects; rank 0 "
+        help="under mpirun, run the script on each rank, as scripts with mpi4py require; rank 0 "
         "reads the files of Universes that all ranks open in the same order",
     )
     parser.add_argument(
@@ -142,11 +143,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(script: list[str], module: bool, options: argparse.Namespace) -> int:
-    """Run the script with paceline registered; its exit status."""
-    # What is imported here, MDAnalysis above all, stays to the end: collecting garbage among it
-    # would take a tenth of the imports' time now, and a third of it when Python exits.
+    """Run the script with paceline registered; return its exit status."""
+    # Garbage collection is disabled, because imported modules stay until the end: collecting would
+    # add a tenth to the time of the imports now, and a third when Python exits.
     gc.disable()
-    # This process may be one that another registered script has started.
+    # This process may have been started by another registered script.
     os.environ.pop("PACELINE_SCRIPT", None)
     from paceline.mdanalysis.registration import register
     from paceline.mdanalysis.shared_opening import on_ranks
@@ -167,7 +168,7 @@ def _run(script: list[str], module: bool, options: argparse.Namespace) -> int:
 
 
 def _ranks() -> "MPI.Intracomm | None":
-    """Communicator of the ranks that run this script; None without MPI."""
+    """Return the communicator of the ranks that run this script; None without MPI."""
     if launched()[0] > 1:
         with suppress(UnsupportedError):
             return world()
@@ -176,11 +177,11 @@ def _ranks() -> "MPI.Intracomm | None":
 
 @contextmanager
 def kernels(options: Sequence[str]) -> Iterator[None]:
-    """Begin kernels of Jupyter that this process starts by this module, with these options."""
+    """Let this process start Jupyter kernels with this module and these options."""
     try:
         folder = _kernel_folder()
     except OSError as error:
-        print(f"paceline: Jupyter's kernels begin without paceline: {error}", file=sys.stderr)
+        print(f"paceline: Jupyter kernels start without paceline: {error}", file=sys.stderr)
         folder = None
     paths = [str(folder)] if folder else []
     paths += [os.environ["JUPYTER_PATH"]] if os.environ.get("JUPYTER_PATH") else []
@@ -198,9 +199,10 @@ def kernels(options: Sequence[str]) -> Iterator[None]:
 
 
 def _kernel_folder() -> Path | None:
-    """Folder of Jupyter's data with a kernel "python3" of this module; None without ipykernel.
+    """Return a Jupyter data folder whose kernel "python3" is this module; None without ipykernel.
 
-    It stays: the program may be replaced by another, as `jupyter` is, and end unseen.
+    The folder is not removed, because the program may be replaced by another one, as `jupyter`
+    does.
     """
     from paceline.trajectory.open import cache_folder
 
@@ -216,7 +218,7 @@ def _kernel_folder() -> Path | None:
     if not file.exists():
         from ipykernel.kernelspec import get_kernel_dict
 
-        # Jupyter puts the interpreter that runs it in the place of "python".
+        # Jupyter replaces "python" by its own interpreter.
         ours = ["python", "-m", "paceline", "--quiet", "-m", _KERNEL, "-f", "{connection_file}"]
         spec = get_kernel_dict() | {"argv": ours, "display_name": "Python 3 (paceline)"}
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -226,7 +228,7 @@ def _kernel_folder() -> Path | None:
 
 
 def _uses_mpi(script: str) -> bool:
-    """Check whether a script imports mpi4py; False if it cannot be read, which running it tells."""
+    """Check whether a script imports mpi4py; False if the script cannot be read."""
     try:
         tree = ast.parse(Path(script).read_bytes())
     except (OSError, SyntaxError, ValueError):

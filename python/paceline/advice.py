@@ -1,4 +1,4 @@
-"""Advice about a run: measured in some seconds by sample runs, and by frames in other formats."""
+"""Advice about a run, from sample runs of some seconds and from frames in other formats."""
 
 import contextlib
 import os
@@ -34,20 +34,20 @@ from paceline.runner import analyses_of, trajectory_of
 
 __all__ = ["Advice", "Outline", "Recoded", "advise", "open_samples"]
 
-#: Approximate duration of one measurement, s; minimum number of rounds of measurements; time since
-#: the first measurement, s, after which no round begins.
+#: Approximate duration of one measurement, s; minimum number of rounds of measurements; time after
+#: the first measurement from which no further round starts, s.
 _SECONDS, _ROUNDS, _LONGEST = 0.2, 5, 6.0
-#: Rounds of what is read from the disk, at the most; and seconds for them, and for processes.
+#: Maximum number of rounds that read from the disk; time for these rounds, and for processes, s.
 _COLD_ROUNDS, _SOON = 3, 1.0
-#: Frames that are stored as one are measured together where that takes less, s.
+#: Frames stored as one chunk are measured together if this takes less, s.
 _PATIENCE = 2.0
-#: Where a frame takes longer, s, reading it from the disk is not measured.
+#: If a frame takes longer than this, reading from the disk is not measured, s.
 _SLOW = 0.5
-#: Bytes that are read from the disk in one measurement, at the most; and as many times that from
-#: memory, more than caches of processors hold.
+#: Maximum number of bytes read from the disk in one measurement; measurements from memory read so
+#: many times that, more than CPU caches can store.
 _COLD_BYTES, _WARM_TIMES = 16 << 20, 4
-#: Threads hold each other up where each of two computes for so much longer than one alone, and
-#: that is most of its time.
+#: Threads are said to slow each other down if each of two computes longer than a single one by this
+#: factor, and if computing is at least this fraction of the time.
 _HELD_UP, _BY_COMPUTING = 1.25, 0.5
 
 
@@ -63,42 +63,44 @@ def advise(
     transforms: Sequence[Transform] = (),
     on_error: str = "raise",
 ) -> Advice:
-    """Measure in some seconds what a run would take, what bounds it, and what would help.
+    """Measure in some seconds how long a run would take, what limits it, and what would help.
 
-    A few blocks are analysed by one worker and by two, from memory and from the disk, and the whole
-    run is predicted from that (see `paceline.model`). They are from all of the run where all of it
-    is in memory, and else from its middle. The analyses are left as they are.
+    One worker and two workers analyse a few blocks, from memory and from the disk. The time of the
+    whole run is predicted from these measurements (see `paceline.model`). The blocks are spread
+    over the run if all of it is in memory; otherwise they are from its middle. The analyses are not
+    changed.
 
     Parameters
     ----------
     analyses : analysis or sequence of analyses
-        As for `paceline.run`, of one Universe.
+        As in `paceline.run`, for one Universe.
     backend : {"threads", "processes", "serial"}, optional
-        Where blocks of frames would be computed; "threads" by default. Where threads hold each
-        other up, processes are tried as well.
+        Backend of the run; "threads" by default. If threads slow each other down, processes are
+        measured, too.
     n_workers : int, optional
-        Workers that are asked about, beside 1, 2, 4 … up to the CPUs that this process may use.
+        Number of workers to include in the forecast, in addition to 1, 2, 4 … up to the number of
+        CPUs.
     start, stop, step : int, optional
         Frames, as in a slice.
     frames : sequence of int or of bool, optional
-        Frames one by one, instead of a slice.
+        Selected frames, instead of a slice.
     transforms : sequence of transformations
-        What is done to positions first.
+        Transformations of positions before the analysis.
     on_error : {"raise", "skip"}
-        What to do with a frame that cannot be read or transformed.
+        Treatment of a frame that cannot be read or transformed.
 
     Returns
     -------
     Advice
-        Print it for the text; its attributes are the numbers.
+        Its text is the advice; its attributes are the numbers.
 
     Raises
     ------
     UnsupportedError
-        Another backend, several Universes, or an analysis that writes a file or passes over the
-        frames several times.
+        Another backend, several Universes, or an analysis that writes a file or makes several
+        passes over the frames.
     ValueError
-        No frames, or fewer than one worker.
+        No frames are selected, or fewer than one worker.
 
     Examples
     --------
@@ -115,19 +117,19 @@ def advise(
         raise ValueError(f"n_workers must be at least 1, not {n_workers}")
     if backend not in (None, *FORECAST):
         raise UnsupportedError(
-            f"advice is about workers of this machine ({', '.join(FORECAST)}), not {backend!r}; "
-            "paceline.model.predict is about others"
+            f"advice is only for workers of this machine ({', '.join(FORECAST)}), not {backend!r}; "
+            "paceline.model.predict covers others"
         )
     asked = analyses_of(analyses)
     universe = asked[0].atomgroup.universe
     if any(one.atomgroup.universe is not universe for one in asked):
-        raise UnsupportedError("advice is about the analyses of one Universe at a time")
+        raise UnsupportedError("advice is only for analyses of a single Universe")
     chosen = choose_frames(Outline.of(universe.trajectory).n_frames, start, stop, step, frames)
     opener = partial(trajectory_of, asked, transforms)
     sample = SampleRun(asked, transforms, chosen, opener, skip_damaged=on_error == "skip")
     if not sample.trajectory.shareable:
         backend = "serial"
-    # Before anything is read or let go of.
+    # Measured before anything is read or dropped from memory.
     cached = sample.in_memory_now()
     findings = measure(sample, backend or FORECAST[0], len(chosen), everywhere=is_resident(cached))
     trajectory = sample.trajectory
@@ -158,9 +160,10 @@ def advise(
 def measure(
     sample: SampleRun, backend: str, run_frames: int, *, everywhere: bool = False
 ) -> Findings:
-    """Measure sample runs, until the forecast of `run_frames` frames lies within a narrow range.
+    """Measure sample runs, until the forecast for `run_frames` frames has a narrow range.
 
-    From memory `everywhere`, where all that the run reads is there; else in the middle.
+    `everywhere` is True if all that the run reads is in memory; then samples are from the whole
+    run, otherwise from its middle.
     """
     make, most = partial(make_backend, backend), 1 if backend == "serial" else 2
     other_work, begun = OtherWork(), perf_counter()
@@ -174,7 +177,7 @@ def measure(
     seconds, waiting = _first_look(sample)
     n_frames, start = _frames_in(seconds, sample.together), 0.0
     if n_frames > 1:
-        # Each of many frames takes less than of the few that were looked at.
+        # With more frames, a frame takes less time than with the few frames of the first look.
         many = sample.run(make(1), take(n_frames, 0), sample.block_of(n_frames))
         n_frames = max(n_frames, _frames_in(many.cost.seconds, sample.together))
         start = many.fixed
@@ -186,19 +189,19 @@ def measure(
         )
 
     def goes_on(rounds: Sequence[Pair]) -> bool:
-        """Return whether to measure longer: as long as the run, or until its range is narrow."""
+        """Return whether to continue: up to the run's length, or until its range is narrow."""
         found, seconds = forecast(rounds), perf_counter() - begun
         return seconds < found.t_total(1) or found.is_wide
 
-    # Before anything is put out of memory.
+    # Measured before anything is dropped from memory.
     rounds, at_first = _warm(sample, make, range(1, most + 1), n_frames, take, goes_on, end)
     memory = forecast(rounds, max(start, at_first))
     resident = sample.in_memory(take(n_frames * most, 0))
-    # Processes of ours would count as others.
+    # With the backend "processes", paceline's own processes would count as other programs.
     others = other_work.cpus() if backend != "processes" else None
     processes = None
     if backend == "threads" and _held_up(memory.one, memory.two):
-        # A function that cannot be sent has threads alone.
+        # A function that cannot be sent to processes needs threads.
         with contextlib.suppress(WorkerError):
             soon = perf_counter() + _SOON
             rounds, at_first = _warm(
@@ -220,21 +223,20 @@ def measure(
 
 
 def _frames_in(seconds: float, together: int) -> int:
-    """Count the frames of a measurement, of so many seconds each, some of which stay together."""
+    """Return the number of frames in a measurement, given the time per frame, in whole chunks."""
     n_frames = max(1, round(_SECONDS / seconds))
     if seconds * together < _PATIENCE:
-        # Of frames that are stored as one, some would seem to take what all take.
+        # Part of a chunk takes as long as the whole chunk, because the chunk is decoded.
         n_frames = max(1, round(n_frames / together)) * together
     return n_frames
 
 
 def _first_look(sample: SampleRun) -> tuple[float, float]:
-    """Estimate the time of a frame, s, and the part of it that the analysis waits, as if it slept.
+    """Estimate the time of a frame, s, and the fraction of it in which the analysis waits.
 
-    Standing in line for a processor on a busy machine is not waiting. A machine that stands still
-    for a moment looks as if the analysis waited: the least of some looks counts.
-
-    Of one frame, which may take long, then of more as long as that is soon done.
+    Waiting means that the analysis does not use a CPU, as if it slept. Queueing for a CPU on a busy
+    machine does not count. A short pause of the machine looks like waiting, so the minimum of
+    several looks is used. The first look takes one frame; later looks take more, if that is fast.
     """
     seconds = waiting = 0.0
     for n_frames in sorted({max(n, sample.together) for n in (1, 16, 256)}):
@@ -242,14 +244,14 @@ def _first_look(sample: SampleRun) -> tuple[float, float]:
             break
         looks = [_look(sample, n_frames) for _ in range(_ROUNDS if seconds else 1)]
         if _SECONDS < looks[0][0] * n_frames < _PATIENCE:
-            # One frame a measurement would follow, for nothing but such a moment.
+            # A single pause would otherwise lead to measurements of one frame each.
             looks.append(_look(sample, n_frames))
         seconds, waiting = (min(values) for values in zip(*looks, strict=True))
     return seconds, waiting
 
 
 def _look(sample: SampleRun, n_frames: int) -> tuple[float, float]:
-    """Time of each of so many frames, s, and the part of it that the analysis waits."""
+    """Return the time per frame, s, and the fraction of it in which the analysis waits."""
     frames = sample.middle(n_frames)
     before = perf_counter(), *_thread_seconds()
     found = sample.run(Serial(), frames, max(min(n_frames, 16), sample.together))
@@ -260,12 +262,12 @@ def _look(sample: SampleRun, n_frames: int) -> tuple[float, float]:
 
 
 def _thread_seconds() -> tuple[float, float]:
-    """Seconds that this thread has had a processor, and stood in line for one."""
+    """Return the times for which this thread has used a CPU and has queued for one, s."""
     try:
         with open("/proc/thread-self/schedstat", encoding="utf-8") as file:
-            # Its own accounting has the resolution of a tick, and short looks end before.
+            # The CPU time in this file has the resolution of a tick, too coarse for short looks.
             _, in_line, _ = file.read().split()
-    except (OSError, ValueError):  # not Linux, or built without it
+    except (OSError, ValueError):  # not Linux, or a kernel without these statistics
         in_line = "0"
     return thread_time(), int(in_line) / 1e9
 
@@ -273,12 +275,12 @@ def _thread_seconds() -> tuple[float, float]:
 def _cold(
     sample: SampleRun, make: Callable[[int], Backend], most: int, n_frames: int
 ) -> list[Pair]:
-    """Measure from the disk in some rounds, each time with frames of its own.
+    """Measure from the disk in some rounds, with different frames in each round.
 
-    None of them is in the middle, where frames are read from memory. No rounds where they stay in
-    memory.
+    No frame is from the middle, where frames are read from memory. Returns no rounds if frames
+    cannot be dropped from memory.
     """
-    # On both sides of the middle.
+    # Choose frames on both sides of the middle.
     n_row = min(n_frames * most, _cold_frames(sample))
     parts = 2 * _COLD_ROUNDS + _WARM_TIMES
     rounds = []
@@ -299,12 +301,12 @@ def _cold(
 
 
 def _cold_frames(sample: SampleRun) -> int:
-    """Frames that one measurement reads from the disk, at the most."""
+    """Return the maximum number of frames that one measurement reads from the disk."""
     return max(1, int(_COLD_BYTES / max(sample.frame_bytes, 1.0)))
 
 
 def _from_memory(sample: SampleRun, n: int) -> np.ndarray:
-    """Take frames to be read from memory: the same again where that would be too much of it."""
+    """Choose `n` frames to read from memory; repeat frames if this would be too much memory."""
     return np.resize(sample.middle(min(n, _WARM_TIMES * _cold_frames(sample))), n)
 
 
@@ -317,10 +319,10 @@ def _warm(
     goes_on: Callable[[Sequence[Pair]], bool],
     end: float,
 ) -> tuple[list[Pair], float]:
-    """Time an analysis of frames in memory in several rounds, and the fixed time of its first run.
+    """Time an analysis of frames in memory in several rounds; also return its first fixed time.
 
-    `take` returns that many frames, other ones in each round. Rounds are repeated while `goes_on`
-    of the measurements is true; none begins after the time `end`.
+    `take` returns the given number of frames, different ones in each round. Rounds are repeated as
+    long as `goes_on` returns True for the measurements; none starts after the time `end`.
     """
     block = sample.block_of(n_frames)
     rounds: list[Pair] = []
@@ -328,7 +330,7 @@ def _warm(
     def measured(n_workers: int) -> SampleTimes:
         return sample.run(make(n_workers), take(n_frames * n_workers, len(rounds)), block)
 
-    # Workers are started for the first of all, and frames read into memory.
+    # The first run starts the workers and reads the frames into memory.
     start = measured(counts[-1]).fixed if n_frames > 1 else 0.0
     while True:
         found = [measured(n_workers) for n_workers in counts]
@@ -341,7 +343,7 @@ def _warm(
 
 
 def _held_up(one: SampleTimes, two: SampleTimes) -> bool:
-    """Return whether two threads hold each other up in computing, as if for the interpreter."""
+    """Return whether two threads slow each other down, as with the interpreter lock."""
     computing = two.cost.compute > _BY_COMPUTING * two.cost.seconds
     return computing and two.cost.compute > _HELD_UP * one.cost.compute
 

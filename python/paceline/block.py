@@ -1,4 +1,4 @@
-"""Blocks: neighbouring decoded frames, as an analysis sees them."""
+"""Blocks of adjacent decoded frames, as analyses receive them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,22 +9,22 @@ import numpy as np
 
 from paceline import _core
 
-#: Fields that a frame may hold; in the core each is a bit: 1, 2, 4.
+#: Fields that a frame may contain; the Rust core represents them by the bits 1, 2, 4.
 FIELDS = ("positions", "velocities", "forces")
 
-#: Numbers of a cell in `FrameBuffer.cells`, and where its parts are.
+#: Width of a row of `FrameBuffer.cells`; the next line has the slices of its parts.
 CELL_WIDTH = 19
 _DIMENSIONS, _VECTORS, _ORIGIN, PERIODIC = slice(0, 6), slice(6, 15), slice(15, 18), 18
 
-#: Validity check of a frame that holds nothing.
+#: Result of the validity check for a frame without fields.
 _NOTHING_FOUND = (-1.0, -1.0, -1.0, np.nan, np.nan)
 
-#: Step number of a frame that was left out; no file can hold it.
+#: Step number that marks a skipped frame; no file can contain it.
 DAMAGED_STEP = -(2**63)
 
 
 def field_bits(fields: Sequence[str]) -> int:
-    """Encode fields as the core's bits; `ValueError` for an unknown one.
+    """Encode fields as bits; raise `ValueError` for an unknown field.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def field_bits(fields: Sequence[str]) -> int:
 
 
 def fields_in(bits: int) -> tuple[str, ...]:
-    """Decode the core's bits to fields.
+    """Decode bits to fields.
 
     Examples
     --------
@@ -49,34 +49,34 @@ def fields_in(bits: int) -> tuple[str, ...]:
 
 
 def dimensions_of(cells: np.ndarray) -> np.ndarray:
-    """Lengths and angles of cells, Å and degrees, float32, shape (n_frames, 6)."""
+    """Return lengths and angles of cells, Å and degrees, float32, shape (n_frames, 6)."""
     return cells[:, _DIMENSIONS].astype(np.float32)
 
 
 def vectors_of(cells: np.ndarray) -> np.ndarray:
-    """Vectors of cells, Å, float64, shape (n_frames, 3, 3)."""
+    """Return cell vectors, Å, float64, shape (n_frames, 3, 3)."""
     return cells[:, _VECTORS].reshape(-1, 3, 3)
 
 
 def periodic_vectors(cells: np.ndarray) -> np.ndarray:
-    """Mask of the vectors that lead to periodic images, bool, shape (n_frames, 3)."""
+    """Return a mask of vectors along which the system is periodic, bool, shape (n_frames, 3)."""
     flags = np.nan_to_num(cells[:, PERIODIC]).astype(np.uint8)
     return (flags[:, np.newaxis] >> np.arange(3, dtype=np.uint8) & 1).astype(bool)
 
 
 def upright_vectors(cells: np.ndarray) -> np.ndarray:
-    """Vectors of cells as their lengths and angles have them, Å, float64, (n_frames, 3, 3)."""
+    """Compute cell vectors from lengths and angles, Å, float64, shape (n_frames, 3, 3)."""
     return vectors_of(_core.cells_of_dimensions(dimensions_of(cells)))
 
 
 def cell_of(trajectory: Any) -> np.ndarray:
-    """Get the cell of a trajectory's present frame as a row of `FrameBuffer.cells`.
+    """Return the cell of a trajectory's current frame as a row of `FrameBuffer.cells`.
 
-    Readers of MDAnalysis know lengths and angles only. Float64, shape (1, 19).
+    The result is float64, shape (1, 19). MDAnalysis's readers provide lengths and angles only.
     """
     cell = getattr(trajectory, "cell", None)
     dimensions = trajectory.ts.dimensions
-    # Transformations of MDAnalysis, or a script, may have given the Timestep another one.
+    # A transformation of MDAnalysis or a script may have replaced the cell of the Timestep.
     if (
         cell is not None
         and dimensions is not None
@@ -88,17 +88,17 @@ def cell_of(trajectory: Any) -> np.ndarray:
     return without_placeholders(cells, trajectory.n_atoms)
 
 
-#: Cell that files have whose structure has none, Å and degrees, and its relative error.
+#: Cell in structure files of systems without a cell, Å and degrees; its relative tolerance.
 PLACEHOLDER, ROUNDED = (1.0, 1.0, 1.0, 90.0, 90.0, 90.0), 1e-5
-#: Volume that an atom needs at least, Å³: in diamond it has 5.7, and in reduced units of a
-#: Lennard-Jones solid 0.9.
+#: Minimum volume per atom, Å³. For comparison: 5.7 in diamond, 0.9 in a Lennard-Jones solid in
+#: reduced units.
 LEAST_VOLUME = 0.1
 
 
 def are_placeholders(cells: np.ndarray, n_atoms: int) -> np.ndarray:
-    """Find cells that stand for none: bool, shape (n_frames,).
+    """Return a mask of cells that are placeholders for no cell: bool, shape (n_frames,).
 
-    They have 1 × 1 × 1 Å and right angles, or are much too small for the atoms of a frame.
+    A placeholder is 1 × 1 × 1 Å with right angles, or much too small for the atoms of a frame.
     """
     found = np.isclose(cells[:, _DIMENSIONS], PLACEHOLDER, rtol=ROUNDED, atol=0).all(axis=1)
     largest = cells[:, :3].prod(axis=1)
@@ -106,7 +106,7 @@ def are_placeholders(cells: np.ndarray, n_atoms: int) -> np.ndarray:
 
 
 def without_placeholders(cells: np.ndarray, n_atoms: int) -> np.ndarray:
-    """Put no cell in the place of those that stand for none, in place; others stay."""
+    """Replace placeholder cells by no cell, in place; other cells do not change."""
     found = are_placeholders(cells, n_atoms)
     if found.any():
         cells[found] = _core.cells_of_dimensions(np.zeros((1, 6), np.float32))
@@ -114,41 +114,41 @@ def without_placeholders(cells: np.ndarray, n_atoms: int) -> np.ndarray:
 
 
 class Block:
-    """Neighbouring frames, with the atoms that an analysis needs.
+    """Adjacent frames with the atoms that an analysis needs.
 
-    In a run, its arrays are shared by all analyses, and therefore read-only.
+    In a run, all analyses share the arrays, which are therefore read-only.
 
     Attributes
     ----------
     positions : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
-        Å.
+        Positions, Å.
     velocities : the same
-        Å/ps; `AttributeError` if they were not asked for.
+        Velocities, Å/ps; `AttributeError` if the analysis did not request them.
     forces : the same
-        kJ/(mol·Å); `AttributeError` if they were not asked for.
+        Forces, kJ/(mol·Å); `AttributeError` if the analysis did not request them.
     dimensions : numpy.ndarray of float32, shape (n_frames, 6)
         Lengths of the cell (Å) and its angles (degrees); zeros for frames without a cell.
     cell_vectors : numpy.ndarray of float64, shape (n_frames, 3, 3)
-        Vectors of the cell in rows, Å, in the orientation of the positions; zeros for frames
-        without a cell.
+        Cell vectors as rows, Å, in the orientation of the positions; zeros for frames without a
+        cell.
     cell_origins : numpy.ndarray of float64, shape (n_frames, 3)
-        The corner of the cell where the vectors begin, Å.
+        Corner of the cell from which the vectors start, Å.
     periodic : numpy.ndarray of bool, shape (n_frames, 3)
-        Which of the vectors lead to periodic images.
+        True for vectors along which the system is periodic.
     times : numpy.ndarray of float64, shape (n_frames,)
-        ps.
+        Times, ps.
     steps : numpy.ndarray of int64, shape (n_frames,)
         Step numbers of the simulation.
     lambdas : numpy.ndarray of float32, shape (n_frames,)
-        λ of a free-energy run, which TRR and H5MD files hold; 0 where there is none.
+        λ of a free-energy run, from TRR and H5MD files; otherwise 0.
     frames : numpy.ndarray of int64, shape (n_frames,)
         Frame numbers in the trajectory.
     masses, charges, names : numpy.ndarray, shape (n_atoms,)
-        Attributes of the atoms (u, e); `AttributeError` if the topology has none.
+        Attributes of the atoms (u, e); `AttributeError` if the topology lacks them.
     resindices : numpy.ndarray of int64, shape (n_atoms,)
-        Index of each atom's residue among those of its Universe, as in MDAnalysis.
+        Residue index of each atom in its Universe, as in MDAnalysis.
     resids, resnames, segids : numpy.ndarray, shape (n_atoms,)
-        Attributes of each atom's residue and segment; `AttributeError` if the topology has none.
+        Attributes of each atom's residue and segment; `AttributeError` if the topology lacks them.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class Block:
         self._columns = columns
         self._attributes = attributes
 
-    #: Columns, in each frame, of the atoms of a group that updates itself.
+    #: For an UpdatingAtomGroup: the columns of its atoms in each frame.
     selected: list[np.ndarray]
 
     @cached_property
@@ -183,11 +183,11 @@ class Block:
         decoded = self._decoded
         values = decoded.validity if field == "validity" else decoded.values_of(field)
         if values is None:
-            raise AttributeError(field)  # `__getattr__` is called next, and has the message
+            raise AttributeError(field)  # Python then calls `__getattr__`, which has the message
         return values
 
     def values_of(self, field: str) -> np.ndarray:
-        """Array of a field, as its property gives it."""
+        """Return the array of a field, as its property does."""
         if field == "positions":
             return self.positions
         return self.velocities if field == "velocities" else self.forces
@@ -196,20 +196,20 @@ class Block:
         values = self._decoded_field(field)
         if self._columns is None:
             return values
-        # Indexing would put atoms before frames in memory, and NumPy's sums into another order:
-        # a function would give other bits where it is run together with another analysis.
+        # Indexing would change the memory order of atoms and frames, and so NumPy's order of
+        # summation: results would then depend on the analyses that run together.
         values = np.take(values, self._columns, axis=1)
         values.flags.writeable = False
         return values
 
     @property
     def raw(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """Positions of all decoded atoms, and the columns of this block's atoms (None: all)."""
+        """Return positions of all decoded atoms, and columns of this block's atoms (None: all)."""
         return self._decoded_field("positions"), self._columns
 
     @property
     def validity(self) -> np.ndarray:
-        """Validity check, see `FrameBuffer`: numpy.ndarray of float64, shape (n_frames, 5)."""
+        """Validity check (see `FrameBuffer`): numpy.ndarray of float64, shape (n_frames, 5)."""
         return self._decoded_field("validity")
 
     @cached_property
@@ -221,22 +221,22 @@ class Block:
 
     @property
     def cells(self) -> np.ndarray:
-        """Cells as `FrameBuffer` has them: numpy.ndarray of float64, shape (n_frames, 19)."""
+        """Cells in the layout of `FrameBuffer`: numpy.ndarray of float64, shape (n_frames, 19)."""
         return self._decoded.cells
 
     @property
     def cell_vectors(self) -> np.ndarray:
-        """Vectors of cells, Å: numpy.ndarray of float64, shape (n_frames, 3, 3)."""
+        """Cell vectors, Å: numpy.ndarray of float64, shape (n_frames, 3, 3)."""
         return vectors_of(self.cells)
 
     @property
     def cell_origins(self) -> np.ndarray:
-        """Corners where the vectors begin, Å: numpy.ndarray of float64, shape (n_frames, 3)."""
+        """Corners from which vectors start, Å: numpy.ndarray of float64, shape (n_frames, 3)."""
         return self.cells[:, _ORIGIN]
 
     @property
     def periodic(self) -> np.ndarray:
-        """Vectors that lead to periodic images: numpy.ndarray of bool, shape (n_frames, 3)."""
+        """Mask of periodic vectors: numpy.ndarray of bool, shape (n_frames, 3)."""
         return periodic_vectors(self.cells)
 
     @property
@@ -261,7 +261,7 @@ class Block:
 
     @property
     def held(self) -> np.ndarray:
-        """Fields that each frame holds, see `field_bits`: ndarray of uint8, shape (n_frames,)."""
+        """Fields of each frame as bits (see `field_bits`): ndarray of uint8, shape (n_frames,)."""
         return self._decoded.fields
 
     def __len__(self) -> int:
@@ -276,22 +276,23 @@ class Block:
         except KeyError:
             why = ": they were not asked for (fields=)" if name in FIELDS else ""
             raise AttributeError(f"a block of these atoms has no {name!r}{why}") from None
-        # All blocks share them. Arrays that were sent to other processes can be written to.
+        # All blocks share these arrays, which are writeable after they were sent to other
+        # processes.
         values.flags.writeable = False
         return values
 
 
 def check_refused(block: Block, refused: tuple[int, str] | None) -> None:
-    """Raise `ValueError` for the row that a kernel refused, if any, with its frame's number."""
+    """Raise `ValueError` with the frame number if a kernel has refused a row."""
     if refused is not None:
         row, reason = refused
         raise ValueError(f"frame {block.frames[row]}: {reason}")
 
 
 class AtomAttributes(Mapping[str, np.ndarray]):
-    """Attributes of atoms by name; those of residues are kept once a residue.
+    """Attributes of atoms by name; attributes of residues are stored once per residue.
 
-    `residues` has the row of each atom's residue in the arrays of `of_residues`.
+    `residues` contains each atom's row in the arrays of `of_residues`.
 
     Examples
     --------
@@ -311,7 +312,7 @@ class AtomAttributes(Mapping[str, np.ndarray]):
         self._of_residues = dict(of_residues)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        # Threads share it: nothing is taken out while another one may look for it.
+        # Threads share this object: entries are never removed, since another thread may use them.
         if name not in self._of_atoms:
             self._of_atoms[name] = self._of_residues[name][self._residues]
         return self._of_atoms[name]
@@ -329,33 +330,34 @@ class AtomAttributes(Mapping[str, np.ndarray]):
 
 @dataclass(frozen=True, slots=True)
 class FrameBuffer:
-    """Arrays that a block's frames are decoded into, with all that any analysis needs of them.
+    """Arrays into which a block's frames are decoded, with all data that any analysis needs.
 
-    A `Block` shows one analysis its part.
+    A `Block` shows each analysis its own part of the arrays.
     """
 
     #: Frame numbers in the trajectory, int64, shape (n_frames,).
     frames: np.ndarray
-    #: Å, Å/ps, kJ/(mol·Å); None if no analysis needs them, or only their validity check. Float32,
-    #: shape (n_frames, n_atoms, 3).
+    #: Å, Å/ps and kJ/(mol·Å), float32, shape (n_frames, n_atoms, 3). None if no analysis needs the
+    #: field, or only its validity is checked.
     positions: np.ndarray | None
     velocities: np.ndarray | None
     forces: np.ndarray | None
-    #: Validity check: for positions, velocities and forces in turn the first atom with a number
-    #: that is not finite, or -1; the largest |x|, |y| or |z| of any position, Å; and the first atom
-    #: that has it. The last two are NaN if positions are not all finite.
-    #: Float64, shape (n_frames, 5).
+    #: Validity check, float64, shape (n_frames, 5). Columns 0 to 2 are for positions, velocities
+    #: and forces: the first atom with a value that is not finite, or -1. Column 3 is the largest
+    #: |x|, |y| or |z| of any position, Å, and column 4 the first atom that has it; both are NaN if
+    #: a position is not finite.
     validity: np.ndarray | None
-    #: Cells, float64, shape (n_frames, 19): lengths (Å) and angles (degrees), in single precision,
-    #: 0 to 5; vectors (Å) 6 to 14; origin (Å) 15 to 17; periodic vectors 18: 1 for a, 2 b, 4 c.
+    #: Cells, float64, shape (n_frames, 19). Columns 0 to 5: lengths (Å) and angles (degrees),
+    #: rounded to single precision; 6 to 14: vectors (Å); 15 to 17: origin (Å); 18: sum of 1, 2 and
+    #: 4 for periodic vectors a, b and c.
     cells: np.ndarray
     #: Times, ps, float64, shape (n_frames,).
     times: np.ndarray
     #: Step numbers of the simulation, int64, shape (n_frames,).
     steps: np.ndarray
-    #: λ of a free-energy run; 0 where the format has none. Float32, shape (n_frames,).
+    #: λ of a free-energy run, or 0; float32, shape (n_frames,).
     lambdas: np.ndarray
-    #: Fields that each frame holds, as `field_bits` encodes them, uint8, shape (n_frames,).
+    #: Fields of each frame, encoded by `field_bits`, uint8, shape (n_frames,).
     fields: np.ndarray
 
     @classmethod
@@ -367,7 +369,7 @@ class FrameBuffer:
         *,
         check_validity: bool = False,
     ) -> Self:
-        """Allocate arrays for frames; with `check_validity`, for that check of fields alone."""
+        """Allocate arrays for frames; with `check_validity`, only for the validity check."""
         n = len(frames)
         kept = () if check_validity else fields
         numbers = {
@@ -386,7 +388,7 @@ class FrameBuffer:
         )
 
     def values_of(self, field: str) -> np.ndarray | None:
-        """Array of a field; None if no analysis needs it."""
+        """Return the array of a field; None if no analysis needs it."""
         return {
             "positions": self.positions,
             "velocities": self.velocities,
@@ -394,13 +396,13 @@ class FrameBuffer:
         }[field]
 
     def array_of(self, field: str) -> np.ndarray:
-        """Array of a field that was allocated."""
+        """Return the array of a field, which must be allocated."""
         values = self.values_of(field)
         assert values is not None, field
         return values
 
     def put(self, field: str, rows: slice, values: np.ndarray, held: np.ndarray) -> None:
-        """Keep values of a field, in frames that hold it or not; or check them, and forget them."""
+        """Store values of a field (`held`: frames with the field), or check them and drop them."""
         if self.validity is None:
             self.array_of(field)[rows] = values
             return
@@ -415,7 +417,7 @@ class FrameBuffer:
             found[whole, -1] = largest.argmax(axis=1)[whole]
 
     def blank(self, row: int) -> None:
-        """Mark the frame of a row as left out; its time stays as it is."""
+        """Mark the frame in a row as skipped; its time does not change."""
         for array in (self.positions, self.velocities, self.forces, self.cells):
             if array is not None:
                 array[row] = np.nan
@@ -423,12 +425,12 @@ class FrameBuffer:
         self.fields[row] = 0
 
     def set_cell(self, cell: np.ndarray) -> None:
-        """Give a cell, Å and degrees, to frames that have none, but for those left out (NaN)."""
+        """Set a cell, Å and degrees, on frames without one, except for skipped frames (NaN)."""
         lacking = ~self.cells[:, _DIMENSIONS].any(axis=1)
         self.cells[lacking] = _core.cells_of_dimensions(np.array([cell], dtype=np.float32))
 
     def seal(self) -> None:
-        """Make all arrays read-only: all analyses of a run share them."""
+        """Make all arrays read-only, because all analyses of a run share them."""
         for array in self.arrays():
             if array is not None:
                 array.flags.writeable = False
@@ -440,7 +442,7 @@ class FrameBuffer:
 
     @property
     def nbytes(self) -> int:
-        """Memory that the arrays take, bytes."""
+        """Memory of the arrays, bytes."""
         return sum(array.nbytes for array in self.arrays() if array is not None)
 
     def __getitem__(self, rows: slice | np.ndarray) -> "FrameBuffer":
@@ -448,7 +450,7 @@ class FrameBuffer:
         return FrameBuffer(*rows_of)  # type: ignore[arg-type]
 
     def arrays(self) -> tuple[np.ndarray | None, ...]:
-        """All arrays, in the order in which they are declared."""
+        """Return all arrays in the order of their declaration."""
         return (
             self.frames,
             *(self.positions, self.velocities, self.forces, self.validity),

@@ -1,9 +1,9 @@
-"""Checkpoints: finished work of a run, kept so that the same run can resume after it was killed.
+"""Checkpoints: finished work of a run, stored so that the same run can resume after it was killed.
 
-A checkpoint is a journal (`paceline._util.journal`). Its first record is JSON: the facts by which a
-run is recognised, and the size of its blocks. Each other record is a pickle of plain tuples, lists
-and arrays: the number of a trajectory, a `Record` of its results with the partial results of each
-subtree pickled by themselves, and the clock.
+A checkpoint is a journal (`paceline._util.journal`). Its first record is JSON text with the facts
+that identify a run, and the size of the run's blocks. Each further record is a pickle of plain
+tuples, lists and arrays. It contains the number of a trajectory, a `Record` of its results, and the
+clock. In the `Record`, the partial results of each subtree are pickled separately.
 """
 
 import contextlib
@@ -38,34 +38,35 @@ from paceline.errors import CheckpointError, Terminated, UnsupportedError, warn
 from paceline.performance.record import BlockTiming
 from paceline.timing import Timings
 
-#: Shortest time between two writes, seconds …
+#: Minimum time between two writes, seconds,
 INTERVAL = 1.0
-#: … and in units of the time that the last one took: writing costs at most 2 %.
+#: and as a multiple of the duration of the last write, so that writing costs at most 2 %.
 SHARE = 50
-#: The journal is rewritten when useless records make it so many times larger than it need be.
+#: The journal is rewritten when obsolete records make it larger than necessary by this factor.
 GROWTH = 3
-#: Rows in one record where all are rewritten, bytes.
+#: Size of the rows in one record when all records are rewritten, bytes.
 ROWS_BYTES = 64 * 2**20
 
-#: Attributes of every analysis: those of the run, and others that are compared by themselves.
+#: Attributes that every analysis has: attributes of the run, and others that are compared
+#: separately.
 _COMPARED = {*Analysis.__annotations__, *RUN_ATTRIBUTES, "transforms", "skip_damaged"}
 
-#: A fact's name, its value as text, and its digest.
+#: Name of a fact, its value as a text, and its digest.
 Fact = tuple[str, str, str]
 
 
 class Checkpoint:
-    """Checkpoint of one run: entered before blocks are assigned, left when results are complete.
+    """Checkpoint of one run; enter it before blocks are assigned, leave it with the results.
 
     Parameters
     ----------
     path : path-like
-        The file. If it exists, the run resumes from it.
+        Checkpoint file. If it exists, the run resumes from it.
 
     Raises
     ------
     CheckpointError
-        The file is no checkpoint, is in use, or was damaged.
+        The file is not a checkpoint, is in use, or was damaged.
     FileNotFoundError
         Its folder does not exist.
     """
@@ -74,7 +75,7 @@ class Checkpoint:
         check_output(path, overwrite=True)
         self._journal = Journal(path)
         self._records = self._journal.records()
-        # Of stages that have not begun yet.
+        # Records of stages that have not begun yet.
         self._later: list[bytes] = []
         self._shift = 0
         self._stopping = Stopping()
@@ -100,7 +101,7 @@ class Checkpoint:
 
     @property
     def path(self) -> str:
-        """The file."""
+        """Path of the checkpoint file."""
         return self._journal.path
 
     def __enter__(self) -> Self:
@@ -117,16 +118,16 @@ class Checkpoint:
             self._stopping.__exit__(kind, error, trace)
 
     def block_frames(self, number: int, given: int | None) -> int | None:
-        """Frames in a block of a trajectory: those of the run that is resumed, or as given."""
+        """Return the frames per block of a trajectory: those of the resumed run, or as given."""
         sizes = self._found["block_frames"] if self._found else []
         return sizes[number] if number < len(sizes) else given
 
     def begin_stage(self, runs: Sequence[FramePass | PartsRun], timings: Timings) -> None:
-        """Restore the results of the run that is resumed, of one stage after another.
+        """Restore the results of the resumed run for one stage; stages are restored in order.
 
-        `timings` are set as if this run had begun when the other one ended. Raises
-        `CheckpointError` if the checkpoint is of another run, `UnsupportedError` if this one can
-        never be resumed.
+        `timings` are set as if this run had started when the earlier run ended. Raises
+        `CheckpointError` if the checkpoint belongs to another run, and `UnsupportedError` if this
+        run cannot be resumed.
         """
         if not self._begun:
             self._recognize([one for one in runs if isinstance(one, FramePass)])
@@ -146,7 +147,7 @@ class Checkpoint:
             self._begun = True
 
     def _recognize(self, runs: Sequence[FramePass]) -> None:
-        """Begin the journal, or check that it is of this run."""
+        """Start the journal, or check that it belongs to this run."""
         _check_resumable(runs)
         found = facts(runs)
         sizes = [one.run.plan.block_frames for one in runs]
@@ -162,7 +163,7 @@ class Checkpoint:
             )
 
     def _restore(self, runs: Sequence[FramePass | PartsRun]) -> bool:
-        """Restore all records of a stage; False if none was found."""
+        """Restore all records of a stage; return False if there were none."""
         nodes: list[dict[tuple[int, int], bytes]] = [{} for _ in runs]
         first, clock = len(self._runs), None
         records = self._later if self._begun else self._records
@@ -189,9 +190,9 @@ class Checkpoint:
     def _unpickled(self, data: bytes) -> object:
         try:
             return pickle.loads(data)
-        except Exception as error:  # it may run code of the user's own
+        except Exception as error:  # unpickling may run the user's code
             raise CheckpointError(
-                f"{self._journal.path}: what is kept cannot be read back: {type(error).__name__}: "
+                f"{self._journal.path}: the stored results cannot be read: {type(error).__name__}: "
                 f"{error}; delete it to begin anew"
             ) from error
 
@@ -209,10 +210,10 @@ class Checkpoint:
 
     def _write(self) -> None:
         """Write new results; if that fails, warn and try again next time."""
-        if self._later:  # all that was done is in the journal, and not all of it here
+        if self._later:  # the journal has records of later stages, which are not all in memory
             return
         try:
-            if self._old:  # its clock is that of the run that is resumed
+            if self._old:  # the journal's clock is that of the resumed run
                 self._rewrite()
             for number in range(len(self._runs)):
                 self._append(number)
@@ -222,8 +223,8 @@ class Checkpoint:
             if not self._warned:
                 self._warned = True
                 warn(
-                    f"{self._journal.path}: {error.strerror}: the run goes on, but what is done "
-                    "from here on is kept only once there is room"
+                    f"{self._journal.path}: {error.strerror}: the run continues, but new results "
+                    "are stored only when there is free disk space"
                 )
 
     def _append(self, number: int) -> None:
@@ -239,14 +240,14 @@ class Checkpoint:
         return _Clock(self._timings.dealt, time.monotonic_ns(), self._timings.t_comm)
 
     def _count(self, number: int, record: Record, cursor: Cursor) -> None:
-        """Count the bytes of the journal, and those that are of no use now."""
+        """Count the bytes of the journal, and those that are still needed."""
         sizes = self._sizes[number]
         sizes.update((key, len(data)) for key, data in record.nodes.items())
         self._dead += sum(sizes.pop(key) for key in sizes.keys() - cursor.nodes)
         self._cursors[number] = cursor
 
     def _rewrite(self) -> None:
-        """Write all that is of use to a new file, which replaces this one."""
+        """Write all needed records to a new file, which replaces the journal."""
         found = [one.collected.since(Cursor()) for one in self._runs]
         records = [with_pickled_nodes(record) for record, _ in found]
         self._journal.rewrite(self._all_records(records))
@@ -275,7 +276,7 @@ class Checkpoint:
     def _leave(self, error: BaseException) -> None:
         """Write what was collected before an error, and report it."""
         if self._begun and self._whole and not isinstance(error, CheckpointError):
-            with contextlib.suppress(CheckpointError):  # the run ends by another error
+            with contextlib.suppress(CheckpointError):  # the run ends with the other error
                 self._write()
         kept = f"what was done before is in {self._journal.path} as it was"
         if self._bare:
@@ -284,7 +285,7 @@ class Checkpoint:
         elif self._begun:
             n_kept = sum(cursor.n_frames for cursor in self._cursors)
             first = [one for one in self._runs if isinstance(one, FramePass) and one.is_first]
-            # Of stages that have not begun, too.
+            # Include stages that have not begun.
             n_all = sum(one.n_frames for one in first)
             once = n_all == sum(len(one.plan.frames) for one in first)
             passes = "" if once else " of all passes"
@@ -297,24 +298,24 @@ class Checkpoint:
 
 
 def _check_resumable(runs: Sequence[FramePass]) -> None:
-    """Raise `UnsupportedError` for analyses and trajectories of which no checkpoint can be kept."""
+    """Raise `UnsupportedError` for analyses and trajectories that cannot be resumed."""
     for one in runs:
         for analysis in one.run.job.analyses:
             if analysis.per_block:
                 raise UnsupportedError(
-                    f"{analysis.name} writes a file as blocks come, and that cannot be resumed: "
+                    f"{analysis.name} writes a file while blocks arrive, which cannot be resumed: "
                     "run it without a checkpoint"
                 )
         if not one.shareable:
             path = one.run.trajectory.provenance()["trajectory"]
             raise UnsupportedError(
-                f"{path} is read by MDAnalysis, so that it could not be noticed "
-                "if it were another file: run it without a checkpoint"
+                f"{path} is read by MDAnalysis, so that a changed file could not be detected: "
+                "run it without a checkpoint"
             )
 
 
 class _Clock(NamedTuple):
-    """When blocks were first assigned and the record was made, ns, and the collecting time, s."""
+    """Times at which blocks were first assigned and the record was made, ns; collecting time, s."""
 
     dealt: int
     now: int
@@ -325,7 +326,7 @@ _TIMING_VALUES = attrgetter(*(column.name for column in fields(BlockTiming)))
 
 
 def _encoded(number: int, record: Record, clock: _Clock) -> bytes:
-    """Pickle a record without naming a class of this package: modules may move."""
+    """Pickle a record without references to classes of this package, whose modules may move."""
     ranges = [
         (one.first, one.stop, np.asarray(one.times), [_plain(rows) for rows in one.rows])
         for one in record.ranges
@@ -337,7 +338,7 @@ def _encoded(number: int, record: Record, clock: _Clock) -> bytes:
 
 
 def _plain(rows: object) -> Any:
-    """Rows as an array; records as a tuple of their counts and themselves."""
+    """Return rows as an array; records as a tuple of their counts and the records."""
     return tuple(rows.load()) if isinstance(rows, RecordRange) else np.asarray(rows)
 
 
@@ -348,28 +349,28 @@ def _decoded(plain: Any) -> tuple[int, Record, _Clock]:
         nodes,
         damaged,
         [BlockTiming(*values) for values in timings],
-        # Records of earlier versions end before them.
+        # Records of earlier versions lack these items.
         [LongBonds(*values) for long_bonds in more for values in long_bonds],
     )
     return number, record, _Clock(*clock)
 
 
 def with_pickled_nodes(record: Record) -> Record:
-    """Pickle each subtree's partial results by itself: useless ones need not be read back.
+    """Pickle each subtree's partial results separately, so that obsolete ones need not be read.
 
-    Raises `CheckpointError` if one cannot be pickled.
+    Raises `CheckpointError` if a partial result cannot be pickled.
     """
     try:
         nodes = {key: _pickle(values) for key, values in record.nodes.items()}
-    except Exception as error:  # pickling runs code of every object's own
+    except Exception as error:  # pickling runs the objects' own code
         raise CheckpointError(
-            f"a partial result cannot be kept in a checkpoint: {type(error).__name__}: {error}"
+            f"a partial result cannot be stored in a checkpoint: {type(error).__name__}: {error}"
         ) from error
     return replace(record, nodes=nodes)
 
 
 def _pickle(value: object) -> bytes:
-    """Pickle by reference where possible: a class must be the same one afterwards."""
+    """Pickle by reference if possible, because a class must be the same object afterwards."""
     try:
         return pickle.dumps(value, 5)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -377,7 +378,7 @@ def _pickle(value: object) -> bytes:
 
 
 def cut(rows: RowRange, size: int) -> Iterator[RowRange]:
-    """Cut a range into parts of about `size` bytes, of one row at least."""
+    """Split a range into parts of about `size` bytes, with at least one row each."""
     n_rows = rows.stop - rows.first
     n_bytes = rows.times.nbytes + sum(values.nbytes for values in rows.rows)
     step = max(1, n_rows * size // n_bytes)
@@ -388,7 +389,7 @@ def cut(rows: RowRange, size: int) -> Iterator[RowRange]:
 
 
 def uppermost(nodes: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Select the subtrees, by (level, number), that are no part of another one.
+    """Select the subtrees, given as (level, number), that are not part of another subtree.
 
     Examples
     --------
@@ -405,9 +406,9 @@ def uppermost(nodes: Collection[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def facts(runs: Sequence[FramePass]) -> list[Fact]:
-    """Collect all facts that decide the bits of the results, but for the machine.
+    """Collect all facts that determine the bits of the results, except for the machine.
 
-    They are the same in every process that makes the same run.
+    Facts are equal in every process that makes the same run.
     """
     python = ".".join(map(str, sys.version_info[:2]))
     found = [
@@ -423,7 +424,7 @@ def facts(runs: Sequence[FramePass]) -> list[Fact]:
 
 
 def difference(there: Sequence[Sequence[str]], here: Sequence[Fact]) -> str | None:
-    """Describe the first fact in which two runs differ; None if they are the same run.
+    """Describe the first fact in which two runs differ; None if the runs are the same.
 
     Examples
     --------
@@ -439,7 +440,7 @@ def difference(there: Sequence[Sequence[str]], here: Sequence[Fact]) -> str | No
 
 
 def _fact(what: str, shown: str, *compared: object) -> Fact:
-    """Make a fact; its text is compared unless other things are given."""
+    """Create a fact; its text is compared, unless `compared` contains other values."""
     return what, shown, digest(*(compared or (shown,)))
 
 
@@ -456,7 +457,7 @@ def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
     named = (analysis.name for analysis in one.analyses if not analysis.is_companion)
     yield _fact("analyses", ", ".join(named))
     both = list(zip(one.analyses, one.job.analyses, strict=True))
-    # What was asked for differs first, where anything does.
+    # List requested analyses first: if anything differs, they should be named.
     both.sort(key=lambda pair: pair[0].is_companion)
     for analysis, half in both:
         indices = np.asarray(analysis.indices)
@@ -474,11 +475,11 @@ def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
 
 
 def _used_by_next_stage(analysis: Analysis) -> dict[str, Any]:
-    """Collect what an analysis makes its later stages of, beside what the frames give."""
+    """Collect what an analysis uses for later stages, in addition to the frames."""
     universe, found = analysis.atomgroup.universe, {}
     for name, value in members_used(analysis, "next_stage").items():
         if attribute_of(value, "universe") is universe:
-            # Atoms of the trajectory itself, whose positions are those of any frame.
+            # Atoms of the trajectory itself: store indices, because positions depend on the frame.
             found[name] = value.atoms.indices
         elif name not in _COMPARED:
             found[name] = value

@@ -1,7 +1,8 @@
 """Errors and warnings that paceline raises.
 
-Each error also derives from the built-in that a Python user would catch. None derives from
-`OSError`: MDAnalysis takes an `OSError` while iterating for the end of the trajectory.
+Each error also derives from the built-in exception that a Python user would catch. None derives
+from `OSError`, because MDAnalysis treats an `OSError` during iteration as the end of the
+trajectory.
 """
 
 import contextlib
@@ -13,7 +14,7 @@ from typing import Any, TypeVar
 
 
 class PacelineError(Exception):
-    """Base of every error that paceline raises of its own accord."""
+    """Base class of all errors that paceline itself raises."""
 
 
 class DamagedFileError(PacelineError, ValueError):
@@ -22,13 +23,13 @@ class DamagedFileError(PacelineError, ValueError):
     Attributes
     ----------
     path : str
-        The file.
+        Path of the file.
     frame : int or None
-        The frame that cannot be read, if it is one frame.
+        Frame that cannot be read, if the error concerns one frame.
     offset : int or None
-        The byte at which the contradiction was found, if it is known.
+        Byte at which the contradiction was found, if known.
     expected, found : str
-        Content that the format needs there, and the content that is there.
+        Content that the format requires, and content that was found.
     """
 
     path: str
@@ -41,7 +42,7 @@ class DamagedFileError(PacelineError, ValueError):
     def in_object(
         cls, path: str, what: str, expected: str, found: str, offset: int | None = None
     ) -> "DamagedFileError":
-        """Make the error for a wrong object of a file; `offset` in bytes, where it is known."""
+        """Create the error for an invalid object in a file; `offset` in bytes, if known."""
         at = "" if offset is None else f"byte {offset}: "
         where = f"{what}: " if what else ""
         error = cls(f"{path}: {where}{at}expected {expected}, found {found}")
@@ -51,27 +52,27 @@ class DamagedFileError(PacelineError, ValueError):
 
 
 class MissingDataError(PacelineError, ValueError):
-    """A whole frame does not hold a field that an analysis needs, such as velocities."""
+    """A complete frame lacks a field that an analysis needs, such as velocities."""
 
 
 class AtomsNotLoadedError(PacelineError, RuntimeError):
-    """Values are asked for of atoms that a Universe does not load.
+    """The values of atoms were requested that a Universe has not loaded.
 
-    It is no `ValueError`, which MDAnalysis's functions replace by other errors.
+    This error is not a `ValueError`, because MDAnalysis's functions replace a `ValueError`.
     """
 
 
 class UnsupportedError(PacelineError, ValueError):
-    """A request that paceline does not support, and does not guess at."""
+    """Paceline does not support a request, and does not guess what was meant."""
 
 
 _Message = TypeVar("_Message", bound=BaseException)
 
 
 def with_script_advice(error: _Message, advice: str) -> _Message:
-    """End the message of an error with advice that only a script can follow.
+    """Append advice that only a script can follow to the message of an error.
 
-    The command line leaves it out, by `without_script_advice`.
+    The command line omits this advice (see `without_script_advice`).
     """
     error.args = (f"{error}{advice}",)
     vars(error)["for_scripts"] = advice
@@ -79,26 +80,26 @@ def with_script_advice(error: _Message, advice: str) -> _Message:
 
 
 def without_script_advice(error: BaseException) -> str:
-    """Message of an error, for those who write no script."""
+    """Return the message of an error without advice for scripts."""
     return str(error).removesuffix(getattr(error, "for_scripts", ""))
 
 
 def needs_mdanalysis(name: str) -> UnsupportedError:
-    """Make the error for a name or command that needs MDAnalysis, which is not installed."""
+    """Create the error for a name or command that needs MDAnalysis, which is not installed."""
     return UnsupportedError(
         f"{name} needs the package MDAnalysis; install it with: pip install MDAnalysis"
     )
 
 
 class UnwritableError(PacelineError, ValueError):
-    """A format cannot hold what is to be written to it.
+    """A format cannot store the data to be written.
 
     Attributes
     ----------
     row : int or None
-        The frame's place in its block, if it is one frame.
+        Row of the frame in its block, if the error concerns one frame.
     reason : str
-        Value that it cannot hold, without the row.
+        Value that the format cannot store, without the row.
     """
 
     row: int | None
@@ -106,7 +107,7 @@ class UnwritableError(PacelineError, ValueError):
 
 
 class FileChangedError(PacelineError, RuntimeError):
-    """A file is no longer the one that was opened."""
+    """A file has changed since it was opened."""
 
 
 class ReadError(PacelineError, RuntimeError):
@@ -119,53 +120,53 @@ class AtomCountError(PacelineError, ValueError):
     Attributes
     ----------
     found : int
-        Atoms of the trajectory.
+        Number of atoms in the trajectory.
     """
 
     found: int
 
 
 class ExternalFileError(UnsupportedError):
-    """Part of an HDF5 file lies in another file, which is not to be opened.
+    """Part of an HDF5 file is in another file, which must not be opened.
 
     Attributes
     ----------
     what : str
-        The part, and where it leads.
+        Name of the part, and path to which it refers.
     """
 
     what: str
 
 
 class SelectionError(PacelineError, ValueError):
-    """A selection holds no atoms, or two selections that should correspond do not.
+    """A selection is empty, or two selections that must correspond do not.
 
-    Where MDAnalysis is imported, it is also an `MDAnalysis.SelectionError`.
+    If MDAnalysis is imported, the error is also an `MDAnalysis.SelectionError`.
     """
 
     def __new__(cls, *args: object) -> "SelectionError":
-        """Make it, as one of both kinds."""
+        """Create the error with both base classes."""
         return super().__new__(_with_theirs(cls, SelectionError, "SelectionError"), *args)
 
 
 class NotRunError(PacelineError, ValueError, AttributeError):
-    """Results are asked for before `run()`.
+    """Results were requested before `run()`.
 
-    Where MDAnalysis is imported, it is also an `MDAnalysis.NoDataError`.
+    If MDAnalysis is imported, the error is also an `MDAnalysis.NoDataError`.
     """
 
     def __new__(cls, *args: object) -> "NotRunError":
-        """Make it, as one of both kinds."""
+        """Create the error with both base classes."""
         return super().__new__(_with_theirs(cls, NotRunError, "NoDataError"), *args)
 
 
 def name_of_imported(module: str, name: str) -> Any:
-    """Get a name of a module; None if the module is not imported."""
+    """Return an attribute of a module; None if the module is not imported."""
     return getattr(sys.modules.get(module), name, None)
 
 
 def _with_theirs(cls: object, ours: type[PacelineError], name: str) -> Any:
-    """Make a class of an error of ours that is one of MDAnalysis's, too, where that is imported."""
+    """Return a subclass of paceline's and MDAnalysis's error; paceline's without MDAnalysis."""
     theirs = name_of_imported("MDAnalysis.exceptions", name)
     if cls is not ours or theirs is None:
         return cls
@@ -174,37 +175,38 @@ def _with_theirs(cls: object, ours: type[PacelineError], name: str) -> Any:
 
 
 class TransformError(PacelineError, ValueError):
-    """A frame cannot be transformed, since it has no cell, for example."""
+    """A frame cannot be transformed, for example because it has no cell."""
 
 
 class AnalysisError(PacelineError, RuntimeError):
-    """A function that analyses blocks raised, or returned what cannot be used.
+    """A function that analyses blocks raised an error, or returned an invalid result.
 
-    Where it raised, the error is also one of the class that it raised, with its attributes, so
-    that ``except KeyError`` catches it wherever the function ran; except for an `OSError`.
+    If the function raised an error other than `OSError`, this error also belongs to the class of
+    that error, and has its attributes. Therefore ``except KeyError`` works wherever the function
+    ran.
     """
 
     @classmethod
     def of(cls, message: str, error: Exception) -> "AnalysisError":
-        """Make the error for an exception of a function, as one of its class too.
+        """Create the error for a function's exception; it also belongs to the exception's class.
 
-        The message ends with the exception's.
+        The message ends with the exception's message.
         """
         return _analysis_error(message, type(error), vars(error))
 
     def __str__(self) -> str:
-        """Return the message; that of a `KeyError` would be in quotes."""
+        """Return the message without the quotes that `KeyError` would add."""
         return BaseException.__str__(self)
 
 
 def _analysis_error(message: str, kind: type[Exception], attributes: Any) -> AnalysisError:
-    """Make an `AnalysisError` that is one of another class, too, where that is possible."""
+    """Create an `AnalysisError` that also belongs to another class, if possible."""
     from concurrent.futures import BrokenExecutor, CancelledError  # loads `logging`, 5 ms
 
-    # Backends, generators and MDAnalysis take these for something else.
+    # Backends, generators and MDAnalysis treat these errors specially.
     others = (OSError, StopIteration, StopAsyncIteration, CancelledError, BrokenExecutor)
     if not issubclass(kind, (*others, PacelineError)):
-        with contextlib.suppress(TypeError):  # some classes have no subclasses together with others
+        with contextlib.suppress(TypeError):  # some classes cannot be combined with others
             made: AnalysisError = _both(kind)(message)
             vars(made).update(attributes)
             return made
@@ -215,23 +217,23 @@ def _analysis_error(message: str, kind: type[Exception], attributes: Any) -> Ana
 
 
 def _both(kind: type[Exception]) -> Any:
-    """Make the class of an `AnalysisError` that is one of another class, too."""
+    """Create a subclass of `AnalysisError` and of another class."""
     names = {"__module__": __name__, "__reduce__": lambda self: _reduced(self, kind)}
     return type("AnalysisError", (AnalysisError, kind), names)
 
 
 def _reduced(error: AnalysisError, kind: type[Exception]) -> tuple[object, ...]:
-    """Take an error apart, for `pickle`: other processes may not find its class by name."""
+    """Return the parts of an error for `pickle`; other processes may lack its class."""
     import cloudpickle
 
     try:
         return _restored, (str(error), cloudpickle.dumps((kind, vars(error))))
-    except Exception:  # pickling runs code of every object's own
+    except Exception:  # pickling runs the objects' own code
         return AnalysisError, (str(error),)
 
 
 def _restored(message: str, data: bytes) -> AnalysisError:
-    """Make an error of its parts."""
+    """Create an error from its parts."""
     import pickle
 
     try:
@@ -241,40 +243,40 @@ def _restored(message: str, data: bytes) -> AnalysisError:
 
 
 class WorkerError(PacelineError, RuntimeError):
-    """A worker ended before its work did."""
+    """A worker ended before its work was finished."""
 
 
 class CheckpointError(PacelineError, ValueError):
-    """A checkpoint is of another run, in use by one, or damaged; or no checkpoint can be kept."""
+    """A checkpoint belongs to another run, is in use or is damaged, or is not possible."""
 
 
 class TimingsError(PacelineError, ValueError):
-    """A file of timings is damaged, or holds something else."""
+    """A file of timings is damaged, or is not a file of timings."""
 
 
 class Terminated(SystemExit):
-    """SIGTERM came while a run kept a checkpoint, which is written.
+    """SIGTERM arrived during a run with a checkpoint; the checkpoint has been written.
 
-    It is no `PacelineError`, so that code which catches errors and goes on does not catch it. A
-    script that does not catch it ends with status 143, like one that the signal kills.
+    This is not a `PacelineError`, so that code which catches errors and continues does not catch
+    it. A script that does not catch it ends with status 143, as if killed by the signal.
     """
 
 
 class PacelineWarning(UserWarning):
-    """A reason to be careful with a result."""
+    """A result may be unreliable, for the given reason."""
 
 
-#: Packages whose lines a warning does not point at.
+#: Packages that are skipped when the source line of a warning is determined.
 _INTERNAL = ("paceline", "MDAnalysis", "contextlib")
 
 
-#: List that gets warnings, too, where results are to be saved with them.
+#: List that also receives warnings, to be saved with the results.
 _KEPT: ContextVar[list[str] | None] = ContextVar("kept warnings", default=None)
 
 
 @contextlib.contextmanager
 def kept_warnings(kept: list[str]) -> Iterator[None]:
-    """Add the messages of warnings to a list, each once, beside issuing them."""
+    """Append the messages of warnings to a list, without duplicates, and issue them as usual."""
     token = _KEPT.set(kept)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Frames as trajectories of MDTraj: in nm and ps, for its functions, on all cores."""
+"""Frames as MDTraj trajectories, in nm and ps, decoded on all cores."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +19,7 @@ from paceline.trajectory.open import files_named
 if TYPE_CHECKING:
     import mdtraj
 
-#: Å in a nm, in the precision of positions.
+#: Å per nm, in the precision of positions.
 _NM = np.float32(10)
 
 
@@ -34,30 +34,30 @@ def iterload(
 ) -> "Iterator[mdtraj.Trajectory]":
     """Iterate over a trajectory in chunks, as `mdtraj.iterload` does.
 
-    The next frames are decoded on other cores meanwhile. All formats that paceline decodes are
-    read.
+    The next frames are decoded on other cores in the background. All formats that paceline decodes
+    are supported.
 
     Parameters
     ----------
     filename : path-like, or a sequence of them
-        The trajectory: a file, a pattern, or several files, one after another.
+        Trajectory: a file, a pattern, or several files in order.
     chunk : int
-        Frames in a chunk; 0 for all frames in one.
+        Number of frames in a chunk; 0 for all frames in one chunk.
     top : path-like, mdtraj.Topology, mdtraj.Trajectory, AtomGroup or Universe, optional
-        The atoms of the file; files are read by `mdtraj.load_topology`. MDTraj's HDF5 files
-        describe their atoms themselves.
+        Topology of the file; `mdtraj.load_topology` reads a topology file. MDTraj's HDF5 files
+        contain their own topology.
     stride : int, optional
-        Take every `stride`-th frame only.
+        Read every `stride`-th frame only.
     atom_indices : array_like of int, optional
-        Take these atoms only, in increasing order.
+        Read only these atoms; indices must increase.
     skip : int
-        Leave out so many frames of the file first.
+        Number of frames to skip at the start of the file.
 
     Yields
     ------
     mdtraj.Trajectory
-        Positions (float32) and cells in nm, angles in degrees, times in ps. Without cells, where no
-        frame of the chunk has one.
+        Positions (float32) and cells in nm, angles in degrees, times in ps. If no frame of the
+        chunk has a cell, the trajectory has none.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def iterload(
     UnsupportedError
         MDTraj is not installed, or some frames of a chunk have cells and others have none.
     ValueError
-        A number is out of its range, or no topology is given.
+        A number is out of range, or a topology is missing.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def iterload(
     if all_atoms.n_atoms != chain.n_atoms:
         error = AtomCountError(
             f"{chain.names[0]}: expected {all_atoms.n_atoms} atoms as in the topology, found "
-            f"{chain.n_atoms}; give the topology that the trajectory was written with"
+            f"{chain.n_atoms}; use the topology that the trajectory was written with"
         )
         error.found = chain.n_atoms
         raise error
@@ -102,13 +102,14 @@ def iterload(
 
 
 def topology(atomgroup: Atoms) -> "mdtraj.Topology":
-    """Make MDTraj's topology of a group of atoms, in their order.
+    """Create an MDTraj topology from a group of atoms, in their order.
 
-    Segments, divided by chain identifiers where there are any, are its chains. Names of residues
-    and atoms are replaced by standard ones, as where MDTraj reads a file: "SOL" by "HOH", say.
-    Bonds are those of MDAnalysis's topology; where that has none, those of standard residues.
-    Elements that the topology lacks are guessed from names, as MDAnalysis does; an atom of none is
-    a virtual site.
+    MDAnalysis's segments, split by chain identifiers if there are any, become chains. Names of
+    residues and atoms are replaced by standard names, as when MDTraj reads a file: for example,
+    "SOL" becomes "HOH". Bonds are those of MDAnalysis's topology or, if it has none, those of
+    standard
+    residues. Missing elements are guessed from names, as in MDAnalysis; an atom without an element
+    becomes a virtual site.
 
     Parameters
     ----------
@@ -118,7 +119,7 @@ def topology(atomgroup: Atoms) -> "mdtraj.Topology":
     Returns
     -------
     mdtraj.Topology
-        For `trajectory`, and for MDTraj's selections.
+        Topology for `trajectory`, and for MDTraj's selections.
 
     Raises
     ------
@@ -137,19 +138,19 @@ def topology(atomgroup: Atoms) -> "mdtraj.Topology":
 
 
 def trajectory(block: Block, topology: "mdtraj.Topology") -> "mdtraj.Trajectory":
-    """Make MDTraj's trajectory of a block, for use in an analysis of your own.
+    """Create an MDTraj trajectory from a block, for use in your own analysis.
 
     Parameters
     ----------
     block : paceline.block.Block
         Frames with positions.
     topology : mdtraj.Topology
-        Of the block's atoms.
+        Topology of the block's atoms.
 
     Returns
     -------
     mdtraj.Trajectory
-        In nm, degrees and ps; arrays of its own.
+        Trajectory in nm, degrees and ps, with its own arrays.
 
     Raises
     ------
@@ -163,8 +164,8 @@ def trajectory(block: Block, topology: "mdtraj.Topology") -> "mdtraj.Trajectory"
     elif has_cell.any():
         without, with_one = block.frames[has_cell.argmin()], block.frames[has_cell.argmax()]
         raise UnsupportedError(
-            f"frame {without} has no cell, and frame {with_one} has one: a trajectory of MDTraj "
-            "has cells in all frames or in none; choose frames that are alike"
+            f"frame {without} has no cell, but frame {with_one} has one: an MDTraj trajectory has "
+            "cells in all frames or in none; choose frames that are alike"
         )
     return _import().Trajectory(
         block.positions / _NM,
@@ -176,7 +177,7 @@ def trajectory(block: Block, topology: "mdtraj.Topology") -> "mdtraj.Trajectory"
 
 
 class TrajectoryFunction:
-    """A function of MDTraj's trajectories as one of blocks, to be sent to workers."""
+    """Function of MDTraj trajectories, converted to a function of blocks, which workers call."""
 
     def __init__(self, function: Callable[..., Any], atomgroup: Atoms):
         self._function = function
@@ -195,7 +196,7 @@ class TrajectoryFunction:
 
 @dataclass(frozen=True)
 class _AtomTable:
-    """Description of atoms as plain data: small to send, and the same in every process."""
+    """Description of atoms as plain data: small to send, and equal in every process."""
 
     #: Name, element, serial number and residue of each atom.
     atoms: list[tuple[str, str, int | None, int]]
@@ -203,7 +204,7 @@ class _AtomTable:
     residues: list[tuple[str, int, str, int]]
     #: Identifier of each chain.
     chains: list[str]
-    #: None for those of standard residues.
+    #: Bonds by atom rows; None for the bonds of standard residues.
     bonds: list[tuple[int, int]] | None
 
     @classmethod
@@ -214,7 +215,7 @@ class _AtomTable:
         segids = _column(atoms, "segids", "")
         parts = list(zip(atoms.segindices.tolist(), chain_ids, strict=True))
         chains = {part: k for k, part in enumerate(dict.fromkeys(parts))}
-        # A residue that is in two chains is two residues.
+        # A residue in two chains becomes two residues.
         keys = list(zip(atoms.resindices.tolist(), parts, strict=True))
         residues: dict[Any, int] = {}
         described = []
@@ -240,7 +241,7 @@ class _AtomTable:
         )
 
     def build(self) -> Any:
-        """Make MDTraj's topology."""
+        """Create the MDTraj topology."""
         md = _import()
         standard = md.formats.PDBTrajectoryFile
         standard._loadNameReplacementTables()
@@ -270,13 +271,13 @@ class _AtomTable:
 
 
 def _column(atoms: Atoms, name: str, default: object) -> list[Any]:
-    """List an attribute of each atom as plain values; a default where the topology has none."""
+    """List an attribute of each atom as plain values; the default if the topology lacks it."""
     values = attribute_of(atoms, name)
     return [default] * len(atoms) if values is None else np.asarray(values).tolist()
 
 
 def _elements(names: list[str], elements: list[str]) -> list[str]:
-    """Find the symbol of each atom that MDTraj knows, or nothing."""
+    """Return MDTraj's element symbol of each atom, or an empty text."""
     from MDAnalysis.guesser.default_guesser import DefaultGuesser
 
     md = _import()
@@ -292,7 +293,7 @@ def _elements(names: list[str], elements: list[str]) -> list[str]:
 
 
 def _bonds(atoms: Atoms) -> list[tuple[int, int]] | None:
-    """Find the bonds among atoms, by their rows."""
+    """Find the bonds between atoms, as row indices."""
     try:
         pairs = atoms.universe.atoms.bonds.indices
     except AttributeError:
@@ -304,7 +305,7 @@ def _bonds(atoms: Atoms) -> list[tuple[int, int]] | None:
 
 
 def _topology_from(top: Any, name: str) -> Any:
-    """Find the topology that `top` names, or that is in the trajectory itself."""
+    """Return the topology given by `top`, or contained in the trajectory file."""
     md = _import()
     if isinstance(top, md.Topology):
         return top
@@ -314,13 +315,13 @@ def _topology_from(top: Any, name: str) -> Any:
         return topology(top)
     if top is None:
         if not is_hdf5(name):
-            raise ValueError(f"{name}: it does not describe its atoms; give a topology as top=")
+            raise ValueError(f"{name}: it does not describe its atoms; pass a topology as top=")
         top = name
     return md.load_topology(os.fspath(top))
 
 
 def _check_atoms(atom_indices: object, n_atoms: int) -> np.ndarray:
-    """Check that indices of atoms increase, and are of atoms that there are."""
+    """Check that atom indices increase and exist."""
     atoms = np.asarray(atom_indices)
     if atoms.ndim != 1 or not len(atoms) or atoms.dtype.kind not in "iu":
         raise ValueError(f"expected atom_indices to be whole numbers, found {atom_indices!r}")

@@ -1,6 +1,6 @@
-"""Prediction of the time of an analysis on any number of workers, by arithmetic: nothing is run.
+"""Predict the time of an analysis with any number of workers, by arithmetic: nothing is run.
 
-`predict` is the whole of it; the manual explains the formula term by term under "The model".
+`predict` is the main function; the manual explains the formula term by term under "The model".
 """
 
 from paceline._util.choices import SCHEDULES

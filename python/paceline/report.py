@@ -1,4 +1,4 @@
-"""Report of a run's timings: numbers, and recommendations."""
+"""Report on a run's timings: numbers and recommendations."""
 
 from paceline.performance.rules import Recommendation, advice_of
 from paceline.performance.summary import Report, Spread, report_of

@@ -1,4 +1,4 @@
-"""Run analyses: plan, compute on a backend, merge, finish."""
+"""Run analyses: plan the run, compute on a backend, merge, and finish."""
 
 import math
 import os
@@ -42,18 +42,18 @@ from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
 from paceline.transform.apply_transforms import TransformsOfEach, check_transforms, transforms_of
 from paceline.transform.broken_molecules import look_at
 
-#: Workers that may wait for one another: to move atoms in turn, part by part, takes about half of
-#: decoding them, and to decode them twice takes longer up to here
+#: Maximum number of workers that wait for each other to move atoms block by block. One such step
+#: takes about half as long as decoding the block. With more workers, decoding twice is faster
 #: (simulated: docs/developers/design.md).
 MOST_IN_RELAY = 32
 
 
-#: Frames that are chosen one by one, or a function of a trajectory that chooses them.
+#: Selected frames, or a function that selects the frames of a trajectory.
 FramesChosen = Sequence[int] | np.ndarray | Callable[[Frames], Sequence[int] | np.ndarray] | None
 
 
 class FurtherOptions(TypedDict, total=False):
-    """Options of `run` beside those that MDAnalysis's analyses have."""
+    """Options of `run` that MDAnalysis's analyses lack."""
 
     transforms: Sequence[Transform]
     on_error: str
@@ -64,7 +64,7 @@ class FurtherOptions(TypedDict, total=False):
 
 
 class WorkerOptions(FurtherOptions, total=False):
-    """Options of `run` but for the bounds of frames."""
+    """Options of `run` except for the bounds of frames."""
 
     backend: object
     n_workers: int | None
@@ -107,77 +107,76 @@ def run(
     ----------
     analyses : analysis or sequence of analyses
         Analyses of one Universe share its frames: the union of their atoms is decoded once. With
-        several Universes, the workers go from one to the next without a pause. MDAnalysis's own
-        analyses, and subclasses of its `AnalysisBase`, take two passes of their own: one on the
-        workers, for all that can be split, and one in this process, for all that need the frames in
-        order.
-        Each finds the frames unmoved by the others.
+        several Universes, workers continue with the next one without a pause. MDAnalysis's own
+        analyses, and subclasses of its `AnalysisBase`, need separate passes: one on the workers for
+        those that can be split, and one in this process for those that need frames in order. Each
+        analysis gets frames that no other analysis has changed.
     backend : {"threads", "serial", "processes", "dask", "mpi"} or object, optional
         Workers that compute blocks of frames; "threads" by default, and "mpi" in a script that
         ``python -m paceline.mpi`` runs. An Executor, a Dask Client or an object of
-        `paceline.backends` is used as it is. The results are the same to the last bit.
+        `paceline.backends` is used unchanged. Results are bit-identical on all backends.
     n_workers : int, optional
         Number of workers; by default the CPUs that this process may use. For "mpi", the number
-        of computing threads per rank.
+        of compute threads per rank.
     start, stop, step : int, optional
         Frames, as in a slice.
     frames : sequence of int or of bool, or callable, optional
-        Frames one by one, in any order, instead of a slice; or a function that returns them for
-        a Universe's trajectory, as for replicas of other lengths.
+        Selected frames, in any order, instead of a slice; or a function that returns them for a
+        Universe's trajectory, for example for replicas of different lengths.
     transforms : sequence of transformations
-        From `paceline.transform`, applied to positions in this order before any analysis sees
-        them.
+        Transformations from `paceline.transform`, applied to the positions in this order before
+        the analyses.
     on_error : {"raise", "skip"}
-        If a frame cannot be read or transformed: raise, or leave it out, make its row NaN and
-        list it in `analysis.damaged`.
+        Treatment of a frame that cannot be read or transformed: raise an error; or skip the frame,
+        set its row to NaN and list it in `analysis.damaged`.
     progress : bool, optional
-        Show progress: True a bar at once, also in notebooks; by default a bar on a terminal, a line
-        per minute in a log. Of several passes, each has its own time left.
+        True shows a progress bar at once, also in notebooks; by default a bar is shown on a
+        terminal, and a line per minute in a log. Each pass has its own remaining time.
     block_frames : int, optional
-        Frames in a block, rounded up to 16 times a power of two (less than 16 for large systems);
-        chosen by default. It changes no result.
+        Number of frames in a block, rounded up to 16 (less for large systems) times a power of two;
+        by default chosen automatically. It does not change results.
     max_memory : int or str, optional
-        Memory that each process may use for what the run holds: rows, records, series and
-        matrices, and decoded frames that are kept for analyses which pass over them again. Bytes,
-        or "2 GiB"; results beyond it are in anonymous files of the temporary folder (TMPDIR), which
-        vanish with them, and frames are decoded again. Arrays of up to 1 MiB, blocks that are being
-        computed, and results of one value do not count. By default arrays of more than 1 GiB, and
-        matrices of more than 256 MiB, are in files, and frames are kept while half of the memory is
-        free. It changes no result. Frames are kept by "serial", "threads" and "mpi".
+        Maximum memory of each process, bytes or as "2 GiB". It applies to rows, records, series,
+        matrices, and decoded frames that are kept for a further pass. Results beyond it are stored
+        in anonymous files of the temporary folder (TMPDIR), and frames are decoded again. Arrays
+        up to 1 MiB, blocks that are being computed, and results of a single value do not count. By
+        default, arrays of more than 1 GiB and matrices of more than 256 MiB are stored in files,
+        and frames are kept while half of the memory is free. Only "serial", "threads" and "mpi"
+        keep frames. The limit does not change results.
     checkpoint : path-like, optional
-        File that keeps finished work during the run, and is deleted at its end. If the run is
-        killed, the same call resumes from there, with any backend and number of workers. Trust a
-        checkpoint like a script: reading it may run code. An entered
-        `paceline.checkpoint.Checkpoint` is left to its owner to finish.
+        File that stores finished work during the run, and is deleted at its end. If the run is
+        killed, the same call resumes it, with any backend and number of workers. Trust a
+        checkpoint like a script, because reading it may run code. A
+        `paceline.checkpoint.Checkpoint` that is already entered is not finished by this call.
 
     Returns
     -------
     analysis or sequence of analyses
-        The argument, now with results.
+        The first argument, now with results.
 
     Raises
     ------
     DamagedFileError
         A frame cannot be read and `on_error` is "raise".
     MissingDataError
-        A frame does not hold the velocities or forces that an analysis asks for, and `on_error`
-        is "raise".
+        A frame lacks velocities or forces that an analysis needs, and `on_error` is "raise".
     TransformError
         A frame cannot be transformed and `on_error` is "raise".
     AnalysisError
-        An analysis raised, or returned rows of a wrong shape.
+        An analysis raised an error, or returned rows of a wrong shape.
     FileChangedError
         The trajectory was replaced or changed while it was read.
     WorkerError
-        A worker process was killed, or cannot be sent an analysis.
+        A worker process was killed, or an analysis cannot be sent to it.
     CheckpointError
-        The checkpoint is of another run, in use by one, or damaged.
+        The checkpoint belongs to another run, is in use, or is damaged.
     Terminated
-        SIGTERM was received, and the checkpoint is written.
+        SIGTERM was received; the checkpoint has been written.
     UnsupportedError
-        An option cannot be honoured, or results have no room; the message names it.
+        An option is not supported, or disk space for results is insufficient; the message says
+        which.
     OSError
-        The temporary folder has no room for results whose size is known from the first block only.
+        The temporary folder is full; the size of some results is known only from the first block.
 
     Examples
     --------
@@ -212,8 +211,8 @@ def run(
         refused += ["function as frames="] if callable(frames) else []
         if refused:
             raise UnsupportedError(
-                f"{type(theirs[0]).__name__} is an analysis of MDAnalysis, for which there is no "
-                f"{refused[0]}; leave it out, or run that analysis by itself"
+                f"{type(theirs[0]).__name__} is an MDAnalysis analysis, which does not support "
+                f"{refused[0]}; omit it, or run that analysis separately"
             )
     if given:
         with limited(limit) as memory, workers.collective_run() as collective:
@@ -245,7 +244,7 @@ def run(
 
 
 def _check_files(analyses: Sequence[Analysis], checkpoint: str | os.PathLike | None) -> None:
-    """Raise `UnsupportedError` where a file that is written is another one, or one that is read."""
+    """Raise `UnsupportedError` if an output is another output, or a file that the run reads."""
     outputs = [path for one in analyses for path in one.outputs]
     check_distinct(checkpoint, *outputs)
     if checkpoint is None and not outputs:
@@ -262,7 +261,7 @@ def _check_files(analyses: Sequence[Analysis], checkpoint: str | os.PathLike | N
 
 
 def _sort(given: object) -> tuple[list[object], list[Analysis]]:
-    """Sort analyses into those of MDAnalysis's classes, and ours, which are checked."""
+    """Separate MDAnalysis's analyses from paceline's, and check the latter."""
     base: Any = name_of_imported("MDAnalysis.analysis.base", "AnalysisBase") or ()
     every = list(given) if isinstance(given, Sequence) else [given]
     theirs = [one for one in every if isinstance(one, base)]
@@ -274,7 +273,7 @@ def _sort(given: object) -> tuple[list[object], list[Analysis]]:
 def _planned_runs(
     analyses: Sequence[Analysis], transforms: Sequence[Transform] | TransformsOfEach
 ) -> Iterator[list[TrajectoryRun]]:
-    """Plan the run of each trajectory; after an error, take back what analyses know of it."""
+    """Plan the run of each trajectory; after an error, remove the run's facts from analyses."""
     planned = [_planned(some, own) for some, own in _grouped(analyses, transforms)]
     try:
         yield planned
@@ -296,7 +295,7 @@ def _run(
     progress: bool | None,
     memory: MemoryLimit,
 ) -> None:
-    """Run analyses from this process, since `begun`, ns; `choose` selects each one's frames."""
+    """Run analyses from this process; the run began at `begun`, ns; `choose` selects frames."""
     caches = (
         [FrameCaching(uuid.uuid4().hex, memory) for _ in planned] if workers.keeps_frames else []
     )
@@ -347,20 +346,20 @@ def _run(
 
 
 def _planned(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> TrajectoryRun:
-    """Plan the run of analyses of one Universe, with a look at what would make them wrong."""
+    """Plan the run of analyses of one Universe, and add the checks for broken molecules."""
     _warn_of_placeholder(analyses[0].atomgroup.universe)
     look = look_at(analyses, transforms)
-    # The check for broken molecules comes first: it warns before results are computed.
+    # The check for broken molecules comes first, so that it warns before results are computed.
     every = analyses if look is None else [look, *analyses]
     return TrajectoryRun(every, transforms, trajectory_of(every, transforms))
 
 
 def trajectory_of(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> Trajectory:
-    """Open the trajectory of analyses of one Universe, or of files without a topology."""
+    """Open the trajectory of one Universe's analyses, or of files without a topology."""
     groups = [analysis.atomgroup for analysis in analyses]
     universe = groups[0].universe
     if not isinstance(universe, FileTrajectory):
-        # Worker processes import analyses, and so this module, but never MDAnalysis.
+        # Deferred: worker processes import this module, but never MDAnalysis.
         from paceline.mdanalysis.universe_trajectory import open_trajectory
 
         return open_trajectory(groups)
@@ -368,20 +367,20 @@ def trajectory_of(analyses: Sequence[Analysis], transforms: Sequence[Transform])
         raise SelectionError("no atoms are chosen for an analysis")
     if transforms:
         raise UnsupportedError(
-            f"{universe.filename}: transforms= need a topology: open it by paceline.Universe"
+            f"{universe.filename}: transforms= need a topology: open it with paceline.Universe"
         )
     return universe
 
 
 def _warn_of_placeholder(universe: System) -> None:
-    """Warn of a cell that stands for none, which workers leave out."""
+    """Warn of a placeholder cell, which workers treat as no cell."""
     ts = attribute_of(attribute_of(universe, "trajectory"), "ts")
     dimensions = None if ts is None else ts.dimensions
     if dimensions is None:
         return
     n_atoms, size = universe.trajectory.n_atoms, " × ".join(f"{x:.4g}" for x in dimensions[:3])
     if are_placeholders(np.array([dimensions]), n_atoms).any():
-        why = "stands for none in files of structures"
+        why = "is the placeholder in structure files without a cell"
         if size != "1 × 1 × 1":
             why = f"is too small for {n_atoms:,} atoms"
         warn(f"{universe.trajectory.filename}: its cell of {size} Å {why}, and is left out")
@@ -400,10 +399,10 @@ def _compute(
     checkpoint: Checkpoint | None,
     bar: Progress,
 ) -> None:
-    """Compute and collect every block that is not done yet."""
+    """Compute and collect all blocks that are not finished yet."""
     shared = [one for one in runs if one.shareable]
     alone = [one for one in runs if not one.shareable]
-    # Called even if it has nothing to do: other ranks wait for the run.
+    # Called even if no block is left, because other ranks wait for the run.
     results = [_results(workers, shared, checkpoint)]
     if alone:
         results.append(_results(Serial(), alone, None))
@@ -415,11 +414,11 @@ def _compute(
 def _results(
     backend: Backend, runs: Sequence[FramePass | PartsRun], checkpoint: Checkpoint | None
 ) -> Iterator[int]:
-    """Compute the blocks of some trajectories; yield the frames of results that were collected."""
+    """Compute the blocks of some trajectories; yield numbers of frames as results are collected."""
     tasks: Iterator[AnyTask] = chain.from_iterable(
         one.tasks(number, backend.n_workers) for number, one in enumerate(runs)
     )
-    # Closed at once, also by an error here: its traceback would keep the workers at work.
+    # Closed immediately, also after an error: a traceback would keep the workers running.
     with closing(backend.run([one.job for one in runs], tasks)) as results:
         received = time.monotonic_ns()
         for result in results:
@@ -441,7 +440,7 @@ def _results(
 
 @contextmanager
 def _opened(checkpoint: str | os.PathLike | Checkpoint | None) -> Iterator[Checkpoint | None]:
-    """Open a checkpoint if one is given, and finish it; an entered one is left to its owner."""
+    """Open and finish a checkpoint if one is given; one that is already entered is only used."""
     if checkpoint is None or isinstance(checkpoint, Checkpoint):
         yield checkpoint
         return
@@ -451,7 +450,7 @@ def _opened(checkpoint: str | os.PathLike | Checkpoint | None) -> Iterator[Check
 
 
 def _timings(workers: Backend, runs: Sequence[FramePass], begun: int) -> Timings:
-    """Collect the facts that are known before any block is assigned."""
+    """Create the timings, with facts that are known before blocks are assigned."""
     return Timings(
         workers.name if any(one.shareable for one in runs) else "serial",
         begun,
@@ -469,13 +468,13 @@ def _timings(workers: Backend, runs: Sequence[FramePass], begun: int) -> Timings
 
 
 def _known_sum(values: Iterable[float]) -> float:
-    """Sum the values that are known; NaN if none is."""
+    """Sum the known values; NaN if none is known."""
     known = [value for value in values if not math.isnan(value)]
     return sum(known) if known else math.nan
 
 
 def _broadcast_results(collective: CollectiveRun, analyses: Sequence[Analysis]) -> None:
-    """Set the coordinator's results on the analyses of every process that called `run`."""
+    """Copy the coordinator's results to the analyses of every process that called `run`."""
     found = collective.broadcast(lambda: [(info_of(one), one.results) for one in analyses])
     for analysis, (info, results) in zip(analyses, found, strict=True):
         note_run(analysis, info)
@@ -485,7 +484,7 @@ def _broadcast_results(collective: CollectiveRun, analyses: Sequence[Analysis]) 
 def analyses_of(given: object) -> list[Analysis]:
     """Check the first argument of `run`, and return it as a list.
 
-    Raises `ValueError` if it is empty, `TypeError` for an item that is no analysis.
+    Raises `ValueError` if it is empty, and `TypeError` for an item that is not an analysis.
     """
     analyses: list[Any] = list(given) if isinstance(given, Sequence) else [given]
     if not analyses:
@@ -503,7 +502,7 @@ def analyses_of(given: object) -> list[Analysis]:
 def _grouped(
     analyses: Sequence[Analysis], transforms: Sequence[Transform] | TransformsOfEach
 ) -> list[tuple[list[Analysis], Sequence[Transform]]]:
-    """Group analyses that share a pass over the frames: of one Universe, transformed alike."""
+    """Group analyses that share a pass: those of one Universe with equal transformations."""
     groups: dict[tuple[int, ...], tuple[list[Analysis], Sequence[Transform]]] = {}
     for analysis in analyses:
         own = transforms_of(transforms, analysis)

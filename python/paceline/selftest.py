@@ -1,10 +1,10 @@
-"""Test an installed paceline on this machine, and describe both for a bug report.
+"""Test an installed paceline on this machine, and describe both for bug reports.
 
     python -m paceline.selftest
 
-Needs no files and no other package than those that paceline needs: it makes a small system, writes
-it in several formats, reads each of them beside MDAnalysis, and runs analyses on every backend that
-is installed, whose results must have the same bits. It takes less than a minute.
+The test needs no files, and no packages beyond paceline's requirements. It creates a small system,
+writes it in several formats, and compares what paceline and MDAnalysis read. Then it runs analyses
+on every installed backend, whose results must be bit-identical. It takes less than a minute.
 """
 
 import argparse
@@ -35,21 +35,21 @@ from paceline._util.machine import (
 )
 from paceline._util.os_calls import WINDOWS
 
-#: Residues of the chain, each of N, CA, C and O, and frames.
+#: Number of residues in the chain (each has N, CA, C and O), and number of frames.
 N_RESIDUES, N_FRAMES = 60, 64
-#: Workers, ranks and processes of each backend.
+#: Number of workers, ranks and processes on each backend.
 N_WORKERS = 2
-#: Lets Open MPI, 4 and 5, start more ranks than there are cores.
+#: Environment variables that let Open MPI (4 and 5) start more ranks than there are cores.
 OVERSUBSCRIBE = {
     "OMPI_MCA_rmaps_base_oversubscribe": "1",
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
 }
-#: Seconds after which ranks of MPI are given up.
+#: Time after which MPI ranks are taken to hang, seconds.
 PATIENCE = 120
 
 
 class Format(NamedTuple):
-    """Format that is written and read: name of the file, options, the largest error in Å."""
+    """Format that is written and read: file name, options, and maximum error, Å."""
 
     name: str
     file: str
@@ -57,7 +57,7 @@ class Format(NamedTuple):
     error: float
 
 
-#: Nanometres of XTC are rounded to 0.001; those of TRR and H5MD are float32.
+#: XTC stores nm rounded to 0.001; TRR and H5MD store nm as float32.
 FORMATS = (
     Format("XTC", "chain.xtc", {}, 0.00501),
     Format("TRR", "chain.trr", {}, 1e-5),
@@ -66,10 +66,10 @@ FORMATS = (
     Format("H5MD", "chain.h5md", {}, 1e-5),
     Format("H5MD, compressed", "small.h5md", {"compress": "shuffle+gzip:1"}, 1e-5),
 )
-#: Packages that matter, in the order of a bug report.
+#: Packages that a bug report lists, in this order.
 PACKAGES = ("MDAnalysis", "numpy", "h5py", "cloudpickle", "loky", "matplotlib", "tqdm")
 OPTIONAL = ("distributed", "mpi4py", "mdtraj", "hdf5plugin")
-#: The analyses of a rank of MPI, started by `_ranks`.
+#: Script of an MPI rank, which `_ranks` starts.
 SCRIPT = """
 import json, sys
 from paceline.selftest import digests, open_chain
@@ -78,7 +78,7 @@ print(json.dumps(digests(open_chain(sys.argv[1], sys.argv[2]))))
 
 
 class Failure(Exception):
-    """A test that found something wrong; its message says what."""
+    """Error of a failed test; its message describes the failure."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -102,7 +102,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def describe() -> None:
-    """Print versions and machine."""
+    """Print versions and a description of the machine."""
     print(f"paceline {__version__} in {Path(__file__).parent}")
     print(f"system: {describe_system()}")
     print(f"machine: {describe_machine(available_cpus())}")
@@ -111,13 +111,14 @@ def describe() -> None:
 
 
 def _run_all(folder: Path) -> tuple[int, int]:
-    """Run the tests in an empty folder; count those that passed and that failed."""
+    """Run the tests in an empty folder; return the numbers of passed and failed tests."""
     counts = {True: 0, False: 0}
 
     def test(name: str, function: Callable[..., str], *arguments: object) -> None:
         begun = time.perf_counter()
         with warnings.catch_warnings():
-            # MDAnalysis's, on masses that it guesses and fields that a format lacks.
+            # Ignore MDAnalysis's warnings about guessed masses and about fields that a format
+            # lacks.
             warnings.simplefilter("ignore")
             passed, text = _outcome(function, *arguments)
         counts[passed] += 1
@@ -132,7 +133,7 @@ def _run_all(folder: Path) -> tuple[int, int]:
     test("damaged file", _damage, folder)
     test("analyses", _compare_with_mdanalysis, folder)
     wanted: dict[str, str] = {}
-    with contextlib.suppress(Exception):  # a failure that the test before has named
+    with contextlib.suppress(Exception):  # an earlier test has reported this failure
         wanted = digests(open_chain(folder / "chain.gro", folder / "chain.xtc"), backend="serial")
     for backend in ("threads", "processes"):
         test(f"backend {backend}", _same_bits, folder, wanted, backend)
@@ -149,7 +150,7 @@ def _run_all(folder: Path) -> tuple[int, int]:
 
 
 def _outcome(function: Callable[..., str], *arguments: object) -> tuple[bool, str]:
-    """Call a test: whether it passed, and its sentence."""
+    """Call a test; return whether it passed, and its message."""
     try:
         return True, function(*arguments)
     except Failure as failure:
@@ -159,7 +160,7 @@ def _outcome(function: Callable[..., str], *arguments: object) -> tuple[bool, st
 
 
 def _installed(package: str, name: str) -> bool:
-    """Check that a package is there; say which test is left out if not."""
+    """Check that a package is installed; otherwise print which test is left out."""
     if find_spec(package) is not None:
         return True
     print(f"absent           {name}: {package} is not installed", flush=True)
@@ -167,14 +168,14 @@ def _installed(package: str, name: str) -> bool:
 
 
 def open_chain(topology: object, trajectory: object) -> Any:
-    """Open files as a Universe on paceline's reader."""
+    """Open files as a Universe with paceline's reader."""
     import paceline
 
     return paceline.Universe(str(topology), str(trajectory))
 
 
 def positions() -> np.ndarray:
-    """Make the chain's positions, float32 of shape (frames, atoms, 3), Å: the same each time."""
+    """Create the chain's positions, float32, shape (frames, atoms, 3), Å; equal in each call."""
     rng = np.random.default_rng(19)
     steps = rng.normal(size=(4 * N_RESIDUES, 3))
     chain = np.cumsum(1.5 * steps / np.linalg.norm(steps, axis=1, keepdims=True), axis=0)
@@ -198,26 +199,26 @@ def _write(folder: Path) -> str:
     cell = np.array([80, 80, 80, 90, 90, 90], np.float32)
     universe.load_new(positions(), format=MemoryReader, dimensions=cell, dt=2.0)
     universe.atoms.write(str(folder / "chain.gro"))
-    # From MDAnalysis's XTC and DCD, paceline writes the others.
+    # paceline converts the XTC and DCD files that MDAnalysis wrote.
     for name in ("theirs.xtc", "theirs.dcd"):
         universe.atoms.write(str(folder / name), frames="all")
     source = open_chain(folder / "chain.gro", folder / "theirs.dcd")
     for format in FORMATS:
         paceline.run(paceline.Write(source.atoms, folder / format.file, **format.options))
     if not _same_numbers(folder, "theirs.xtc", "chain.xtc"):
-        raise Failure("an XTC file holds other numbers than the one that MDAnalysis wrote")
+        raise Failure("an XTC file has other values than the file that MDAnalysis wrote")
     return f"{4 * N_RESIDUES} atoms, {N_FRAMES} frames in {len(FORMATS)} files"
 
 
 def _same_numbers(folder: Path, one: str, other: str) -> bool:
-    """Compare the positions of two files, bit by bit."""
+    """Compare the positions in two files, bit by bit."""
     first, second = (open_chain(folder / "chain.gro", folder / name) for name in (one, other))
     pairs = zip(first.trajectory, second.trajectory, strict=True)
     return all(np.array_equal(a.positions, b.positions) for a, b in pairs)
 
 
 def _read(folder: Path, format: Format) -> str:
-    """Compare what is read with what was written, and with what MDAnalysis reads."""
+    """Compare positions that were read with those that were written, and with MDAnalysis."""
     import MDAnalysis
 
     path = str(folder / format.file)
@@ -231,12 +232,12 @@ def _read(folder: Path, format: Format) -> str:
             raise Failure(f"frame {a.frame} differs from what MDAnalysis reads")
         largest = max(largest, float(np.abs(a.positions - wanted).max()))
     if largest > format.error:
-        raise Failure(f"positions are {largest:g} Å off, expected {format.error:g} Å at the most")
+        raise Failure(f"positions are {largest:g} Å off, expected at most {format.error:g} Å")
     return f"{N_FRAMES} frames, the bits that MDAnalysis reads"
 
 
 def _damage(folder: Path) -> str:
-    """Change a frame's header: the error must name the frame."""
+    """Damage a frame's header, and check that the error names the frame."""
     from paceline.analysis.rms import RMSF
     from paceline.errors import DamagedFileError
 
@@ -255,7 +256,7 @@ def _damage(folder: Path) -> str:
 
 
 def _analyses(universe: Any) -> dict[str, Any]:
-    """Make analyses that differ in how their parts are put together: rows, moments, counts."""
+    """Create analyses whose parts are merged in different ways: rows, moments, counts."""
     import paceline
     from paceline.analysis.gyration import Gyration
     from paceline.analysis.rdf import InterRDF
@@ -272,12 +273,12 @@ def _analyses(universe: Any) -> dict[str, Any]:
 
 
 def end_to_end(block: Any) -> np.ndarray:
-    """Distance of the first atom to the last one, Å: a function as users write them."""
+    """Distance from the first to the last atom, Å: an example of a user's function."""
     return np.linalg.norm(block.positions[:, -1] - block.positions[:, 0], axis=1)
 
 
 def digests(universe: Any, **options: Any) -> dict[str, str]:
-    """Run all analyses in one pass; digest the results of each."""
+    """Run all analyses in one pass; return a digest of each one's results."""
     import paceline
 
     analyses = _analyses(universe)
@@ -286,7 +287,7 @@ def digests(universe: Any, **options: Any) -> dict[str, str]:
 
 
 def _compare_with_mdanalysis(folder: Path) -> str:
-    """Compare RMSD and RMSF with those of MDAnalysis on its own reader."""
+    """Compare RMSD and RMSF with those of MDAnalysis with its own reader."""
     import MDAnalysis
     from MDAnalysis.analysis import rms
 
@@ -305,18 +306,18 @@ def _compare_with_mdanalysis(folder: Path) -> str:
     for name, (found, expected) in pairs.items():
         if not np.allclose(found, expected, rtol=1e-5, atol=1e-5):
             raise Failure(f"{name} differs from MDAnalysis's by {np.abs(found - expected).max():g}")
-    return f"{', '.join(pairs)} as MDAnalysis computes them"
+    return f"{', '.join(pairs)} as in MDAnalysis"
 
 
 def _same_bits(folder: Path, wanted: dict[str, str], backend: str) -> str:
-    """Run all analyses on a backend, in small blocks."""
+    """Run all analyses on a backend, with small blocks."""
     options = {"backend": backend, "n_workers": N_WORKERS, "block_frames": 16}
     universe = open_chain(folder / "chain.gro", folder / "chain.xtc")
     return _check(wanted, digests(universe, **options))
 
 
 def _ranks(folder: Path, wanted: dict[str, str]) -> str:
-    """Run all analyses on ranks of MPI, which the launcher that is found here starts."""
+    """Run all analyses on MPI ranks, started by the launcher of this machine."""
     from paceline.performance.bench import find_launcher
 
     script = folder / "rank.py"
@@ -341,13 +342,13 @@ def _ranks(folder: Path, wanted: dict[str, str]) -> str:
 
 
 def _check(wanted: dict[str, str], found: dict[str, str]) -> str:
-    """Compare digests of results with those of one worker."""
+    """Compare digests of results with those of a single worker."""
     if not wanted:
         raise Failure("there are no results of one worker to compare with")
     other = [name for name, value in wanted.items() if found.get(name) != value]
     if other:
-        raise Failure(f"other bits than one worker's in {', '.join(other)}")
-    return f"the bits of one worker in {len(wanted)} analyses, on {N_WORKERS} workers"
+        raise Failure(f"other bits than with one worker in {', '.join(other)}")
+    return f"bit-identical to one worker in {len(wanted)} analyses, on {N_WORKERS} workers"
 
 
 def _figure(folder: Path) -> str:

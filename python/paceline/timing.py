@@ -1,6 +1,6 @@
-"""Timings of a run: which worker computed which block, when, and for how long.
+"""Timings of a run: which worker computed which block, when, and how long it took.
 
-The quantities are those of Khoshlessan et al. 2020, Table 3, where they still exist here.
+The quantities are those of Khoshlessan et al. 2020, Table 3, as far as they apply.
 """
 
 import csv
@@ -33,36 +33,36 @@ __all__ = ["BlockTiming", "DuplicateAttempt", "Straggler", "Timings", "WorkerTim
 
 @dataclass
 class Timings(RunTimings):
-    """Timings of one run; print it for a table.
+    """Timings of one run; printing it shows a table.
 
     Attributes
     ----------
     backend : str
-        Where blocks were computed.
+        Name of the backend.
     start, dealt, end : int
-        When the run began, when blocks were first assigned, and when all was done: nanoseconds of
-        this host's clock.
+        Times at which the run began, blocks were first assigned, and the run ended: ns of this
+        host's clock.
     t_init_top, t_init_traj : float
-        Parsing the topology, and opening the trajectory and its index, s: once, before the run.
-        NaN for what was not ours to do.
+        Times to parse the topology, and to open the trajectory and its index, once, before the
+        run, s. NaN if paceline did not do it.
     t_comm : float
-        Receiving and merging results, s, in the process that collects them.
+        Time to receive and merge results, s, in the process that collects them.
     blocks : list of BlockTiming
-        Every block, in the order in which they were done.
+        Every block, in order of completion.
     abandoned : list of DuplicateAttempt
-        Attempts at blocks that other workers were done with sooner.
+        Attempts at blocks that other workers finished first.
     n_workers : int
-        For how many workers blocks were cut; some may have come to none.
+        Number of workers for which blocks were planned; some workers may have got no block.
     schedule : str
-        "dynamic", or "static" where each worker had a share of its own.
+        "dynamic", or "static" if each worker had a fixed share.
     trajectory : str
-        The files that were read.
+        Files that were read.
     bytes_used : int
-        Size of the decoded numbers that the analyses asked for, of all frames.
+        Total size of the decoded values that the analyses used, bytes.
     host, date, version : str
-        Where the run was begun, when (ISO 8601, with the zone), and by which paceline.
+        Host, date (ISO 8601 with time zone) and paceline version of the run.
     n_chosen : int
-        Frames that were chosen of all trajectories; 0 in files of timings that do not say it.
+        Total number of selected frames; 0 for older files of timings, which lack it.
 
     Examples
     --------
@@ -78,50 +78,50 @@ class Timings(RunTimings):
     """
 
     def precede(self, elapsed: int, t_comm: float) -> None:
-        """Count an earlier part of the run, of `elapsed` ns and `t_comm` s, as if it ended now."""
+        """Add an earlier part of the run, of `elapsed` ns and `t_comm` s, as if it ended now."""
         self.start -= elapsed
         self.dealt -= elapsed
         self.t_comm += t_comm
 
     def shift_blocks(self, first: int, shift: int) -> None:
-        """Move the blocks from `first` on by `shift` ns: they are of an earlier part's clock."""
+        """Shift the blocks from `first` on by `shift` ns: an earlier part had another clock."""
         self.blocks[first:] = [moved(block, shift) for block in self.blocks[first:]]
 
     def stragglers(self) -> list[Straggler]:
-        """Workers that are slow for their frames, those first that lost most time.
+        """Workers that are slow for their frames, sorted by lost time.
 
-        Their time per frame is over 1.5 times the median, or over 2 times that of the fastest
-        quarter, by 0.1 s in all or more. Of two in the middle, the faster is the median: so one
-        of two workers can be slow.
+        A worker is slow if its time per frame exceeds 1.5 times the median, or 2 times that of the
+        fastest quarter, and it loses at least 0.1 s in total. Of two middle values, the faster one
+        is the median, so that one of two workers can be slow.
         """
         return find_stragglers(self)
 
     def to_csv(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
-        """Write one line a block; times in nanoseconds. What the whole run took is in comments.
+        """Write one line per block, times in ns; the quantities of the whole run are comments.
 
         Parameters
         ----------
         path : path-like
-            What to write.
+            File to write.
         overwrite : bool
-            Whether an existing file may be replaced.
+            Replace an existing file.
 
         Raises
         ------
         FileExistsError
-            `path` exists and is not to be overwritten.
+            `path` exists and `overwrite` is False.
         """
         with new_file(path, overwrite=overwrite) as file:
             _write_csv(file, self)
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike) -> Self:
-        """Read what `to_csv` wrote.
+        """Read timings that `to_csv` wrote.
 
         Parameters
         ----------
         path : path-like
-            What to read.
+            File to read.
 
         Returns
         -------
@@ -130,47 +130,47 @@ class Timings(RunTimings):
         Raises
         ------
         FileNotFoundError
-            There is no such file.
+            The file does not exist.
         TimingsError
-            It is another file, or damaged.
+            The file does not contain timings, or is damaged.
         """
         return cls(**_read_csv(path))
 
     def to_chrome_trace(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
-        """Write a trace that Perfetto (ui.perfetto.dev) and chrome://tracing show.
+        """Write a trace for the viewers Perfetto (ui.perfetto.dev) and chrome://tracing.
 
         Parameters
         ----------
         path : path-like
-            What to write.
+            File to write.
         overwrite : bool
-            Whether an existing file may be replaced.
+            Replace an existing file.
 
         Raises
         ------
         FileExistsError
-            `path` exists and is not to be overwritten.
+            `path` exists and `overwrite` is False.
         """
         trace = _chrome_trace(self)
         with new_file(path, overwrite=overwrite) as file:
             json.dump(trace, file)
 
     def report(self, path: str | os.PathLike, *, overwrite: bool = False) -> None:
-        """Write what the run spent its time on: figures, tables and advice.
+        """Write a report about the time of the run: figures, tables and advice.
 
         Parameters
         ----------
         path : path-like
-            Ending in .html (one page that needs nothing else), .png or .svg (its figures as one).
+            File to write: .html (one self-contained page), .png or .svg (its figures as one).
         overwrite : bool
-            Whether an existing file may be replaced.
+            Replace an existing file.
 
         Raises
         ------
         FileExistsError
-            `path` exists and is not to be overwritten.
+            `path` exists and `overwrite` is False.
         UnsupportedError
-            Another ending.
+            The file extension is another one.
 
         Examples
         --------
@@ -180,7 +180,7 @@ class Timings(RunTimings):
         >>> protein = paceline.Universe(PSF, DCD).select_atoms("protein")
         >>> RMSF(protein).run().timings.report(f"{tempfile.mkdtemp()}/run.html")
         """
-        # Few runs are reported on: the others do not wait for templates and figures.
+        # Deferred: most runs need no report, and do not load templates and figures.
         from paceline.performance.report import save_report
 
         save_report(self, path, overwrite=overwrite)
@@ -219,7 +219,7 @@ def _table(timings: Timings) -> Iterator[str]:
 
 
 def _last_line(timings: Timings) -> str:
-    """Sum up the whole run in one line."""
+    """Summarise the whole run in one line."""
     times = {
         "collecting results": timings.t_comm,
         "topology": timings.t_init_top,
@@ -231,11 +231,11 @@ def _last_line(timings: Timings) -> str:
 
 
 def _chrome_trace(timings: Timings) -> dict[str, object]:
-    """Make a row for each worker, on it its blocks, and in these their parts."""
+    """Create a row for each worker, with its blocks, and with the components of each block."""
     named = [(f"block {one.block}", one) for one in timings.blocks]
     attempts = (attempt.timing for attempt in timings.abandoned if attempt.timing.worker)
     named += [(f"block {one.block}, abandoned", one) for one in attempts]
-    # Perfetto tells rows apart by number, and takes process 0 for the system's idle one.
+    # Perfetto identifies rows by number, and treats process 0 as the system's idle process.
     workers = sorted({timing.worker for _, timing in named})
     rows = {worker: row for row, worker in enumerate(workers, start=1)}
     labels = [("process_name", 0, f"paceline, {timings.backend}")]
@@ -250,7 +250,7 @@ def _chrome_trace(timings: Timings) -> dict[str, object]:
 
 
 def _slices(name: str, timing: BlockTiming, row: int, origin: int) -> Iterator[dict[str, object]]:
-    """Yield the block, and in it its parts one after another; microseconds."""
+    """Yield the block and its consecutive components; times in µs."""
     common = {"ph": "X", "pid": 1, "tid": row}
     args = {"first frame": timing.first_frame, "frames": timing.n_frames, "bytes": timing.bytes}
     start, length = (timing.start - origin) / 1e3, (timing.end - timing.start) / 1e3
@@ -262,23 +262,23 @@ def _slices(name: str, timing: BlockTiming, row: int, origin: int) -> Iterator[d
         start += length
 
 
-#: First line of a file of timings, and the names of its columns.
+#: First line of a file of timings; the names of its columns follow.
 _FIRST_LINE = "# paceline: block timings, 1"
 _CELLS = tuple(column.name for column in fields(BlockTiming))
-#: Facts of the run, which come before the table, and their types; older files lack `n_chosen`.
+#: Facts of the run, written before the table, with their types; older files lack `n_chosen`.
 _FACTS = {
     one.name: type(one.default)
     for one in fields(RunTimings)
     if one.name not in ("blocks", "abandoned")
 } | {"n_blocks": int}
-#: Times of hosts' clocks may be less than zero; what is measured is not.
+#: Columns that may be negative: times of hosts' clocks. Durations may not.
 _SIGNED = ("start", "end")
 
 
 def _write_csv(file: IO[str], timings: Timings) -> None:
-    """Write facts of the run, then a line a block.
+    """Write facts of the run, then one line per block.
 
-    Attempts that do not count are in comments, so that sums over the lines count no frame twice.
+    Unused attempts are written as comments, so that sums over the lines count each frame once.
     """
     print(_FIRST_LINE, file=file)
     for name in _FACTS:
@@ -292,14 +292,14 @@ def _write_csv(file: IO[str], timings: Timings) -> None:
 
 
 def _read_csv(path: str | os.PathLike) -> dict[str, Any]:
-    """Read arguments of `Timings`."""
+    """Read the arguments of `Timings` from a file."""
     reader = _Reader()
     try:
         with open(path, encoding="utf-8", newline="") as file:
             for line in file:
                 reader.take(line.rstrip("\r\n"))
         return reader.finish()
-    # Errors of JSON and UTF-8 are ValueErrors.
+    # JSON and UTF-8 errors are ValueErrors.
     except (csv.Error, RecursionError, TypeError, ValueError):
         raise TimingsError(
             f"{os.fspath(path)}: line {reader.number}: expected {reader.expected}, found "
@@ -308,11 +308,11 @@ def _read_csv(path: str | os.PathLike) -> dict[str, Any]:
 
 
 class _Reader:
-    """Reader of the lines of saved timings; raises `ValueError` for one that is damaged."""
+    """Reader of the lines of saved timings; raises `ValueError` for a damaged line."""
 
     def __init__(self) -> None:
         self.number, self.line = 0, ""
-        #: Describes the line that is being read.
+        #: Description of the line that is expected next.
         self.expected = f"{_FIRST_LINE!r}, as in the timings that paceline writes"
         self._facts: dict[str, Any] = {}
         self._blocks: list[BlockTiming] = []
@@ -345,7 +345,7 @@ class _Reader:
             _check(attempt.keys() == {"timing", "came"} and type(attempt["came"]) is bool)
             self._abandoned.append(DuplicateAttempt(_block(attempt["timing"]), attempt["came"]))
             return
-        self.expected = "a fact that this version of paceline knows"
+        self.expected = "a fact that this version of paceline supports"
         _check(name in _FACTS)
         self.expected = f"{name} as {_FACTS[name].__name__} in JSON"
         value = self._facts[name] = json.loads(text)
@@ -366,7 +366,7 @@ def _check(right: bool) -> None:
 
 
 def _block(cells: Mapping[str, Any]) -> BlockTiming:
-    """Make a block of its cells; `ValueError` where one is missing or out of range."""
+    """Create a block from its cells; `ValueError` if a cell is missing or out of range."""
     _check(cells.keys() == set(_CELLS))
     values: dict[str, Any] = {
         name: str(cell) if name == "worker" else int(cell) for name, cell in cells.items()

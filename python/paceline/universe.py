@@ -1,4 +1,4 @@
-"""A genuine MDAnalysis Universe on our reader."""
+"""MDAnalysis Universe whose trajectory is read by paceline."""
 
 import itertools
 import os
@@ -34,7 +34,7 @@ from paceline.trajectory.open import files_named
 from paceline.transform.bond_lists import give_bonds
 from paceline.transform.matching import order_in_file
 
-#: Parts of a system that are often written alone.
+#: Selections of parts of a system that are often saved on their own.
 _USUAL_PARTS = (
     "protein",
     f"not resname SOL WAT HOH {MARTINI_WATERS}",
@@ -44,59 +44,60 @@ _USUAL_PARTS = (
 
 
 class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
-    """An `MDAnalysis.Universe` whose trajectory is read by paceline where it can be.
+    """An `MDAnalysis.Universe` whose trajectory paceline reads where it can.
 
-    XTC, TRR, DCD, Amber NetCDF, DL_POLY's HISTORY and CONFIG, LAMMPS's text dumps, and HDF5 (H5MD,
-    MDTraj's, bare datasets) are recognised by their content. Everything else is read by
-    MDAnalysis's own reader, as if the Universe were an ordinary one. Arguments are MDAnalysis's,
-    but for those of HDF5 files and of LAMMPS's dumps.
+    XTC, TRR, DCD, Amber NetCDF, DL_POLY HISTORY and CONFIG, LAMMPS text dumps, and HDF5 (H5MD,
+    MDTraj, plain datasets) are recognised from their content. MDAnalysis's own readers read all
+    other files, as in an ordinary Universe. Arguments are those of MDAnalysis, and additional ones
+    for HDF5 files and LAMMPS dumps.
 
     Parameters
     ----------
     topology : path-like or MDAnalysis.core.topology.Topology
-        The system. An HDF5 file that describes its atoms, as GROMACS's and MDTraj's do, and
-        DL_POLY's files need no other topology, and no other name of their trajectory.
+        Topology of the system. HDF5 files of GROMACS and MDTraj, which describe their atoms, and
+        DL_POLY's files are topology and trajectory in one; no second name is needed.
     *coordinates : path-like or numpy.ndarray of shape (n_frames, n_atoms, 3)
-        Trajectories, one after another: names, a list of them, or a pattern such as
-        "md.part*.xtc", whose files are taken in the order in which people count. Or an array of
-        positions, Å, with `dimensions=` and `dt=` as for MDAnalysis's `MemoryReader`.
+        Trajectories in order: names, a list of names, or a pattern such as "md.part*.xtc", whose
+        files are sorted in natural order. Alternatively an array of positions, Å, with
+        `dimensions=` and `dt=` as in MDAnalysis's `MemoryReader`.
     **kwargs
-        As for `MDAnalysis.Universe`. Of files that restarts left, `continuous=True` orders them
-        by time and leaves out the frames that a later one repeats. With `guess_bonds=True`, what
-        the topology lacks is added at once: bonds of standard residues by the names of their atoms,
-        and of others by distance in the first frame. MDAnalysis takes all bonds by distance, of
-        water and ions, too, and adds angles and dihedrals, which paceline does not. Without it,
-        selections of analyses by `bonded` or `fragment` add the bonds of standard residues, as
-        guessed ones, to this or any other Universe that lacks them. Of an HDF5 file,
-        `group` names one of several groups of particles; `units`, as {"length": "nm", "time": "ps"}
-        or "nm, ps", those of numbers that have none; `dataset` that of positions where no structure
-        is known.
-        Of a dump or a DCD file of LAMMPS, `units` is the style that LAMMPS ran with, as "real".
-        With `atoms`, a selection text or indices, only these atoms are decoded, which saves time
-        and memory; use of all others raises an error.
-        With `comm`, a communicator of mpi4py, all of its ranks open the Universe together: rank 0
-        reads the files, and sends topology, frame index and first frame to the others. Where ranks
+        As in `MDAnalysis.Universe`, and the following. `continuous=True` orders files of restarts
+        by time, and leaves out frames that a later file repeats. `guess_bonds=True` adds missing
+        bonds at once: bonds of standard residues by atom names, and other bonds by distance in the
+        first frame. (MDAnalysis guesses all bonds by distance, also in water and between ions, and
+        adds angles and dihedrals.) Without it, selections by `bonded` or `fragment` in analyses add
+        the bonds of standard residues, marked as guessed, to any Universe that lacks them.
+        For HDF5 files, `group` selects one of several particles groups; `units`, such as
+        {"length": "nm", "time": "ps"} or "nm, ps", sets units that the file does not state;
+        `dataset` names the positions in a file without a known convention.
+        For LAMMPS dumps and LAMMPS DCD files, `units` is the unit style of the simulation, such as
+        "real".
+        `atoms`, a selection text or indices, limits decoding to these atoms, which saves time and
+        memory; any use of other atoms raises an error.
+        `comm`, an mpi4py communicator, makes all its ranks open the Universe together: rank 0 reads
+        the files, and sends topology, frame index and first frame to the others. If ranks name
+        different files, or one rank fails, all ranks raise an error.
         name different files, or one fails, all raise.
 
     Attributes
     ----------
     t_init_top : float
-        Parsing the topology, and making atoms of it, s.
+        Time to parse the topology and to create its atoms, s.
     opening_warnings : list of str
-        Warnings that were given when its files were opened.
+        Warnings that were issued when the files were opened.
 
     Raises
     ------
     AtomCountError
-        A trajectory has another number of atoms than the topology.
+        A trajectory's number of atoms differs from the topology's.
     FileNotFoundError
         A trajectory is missing, or no file matches a pattern.
     SelectionError
-        `atoms` names no atoms, one twice, or one that the topology lacks.
+        `atoms` selects no atoms, an atom twice, or an atom that the topology lacks.
     ValueError
-        An array has another shape, or holds no real numbers.
+        An array has another shape, or contains no real numbers.
     UnsupportedError
-        A compressed HISTORY is given as the topology, a URL as a file, or `atoms` with a file that
+        The topology is a compressed HISTORY, a file is a URL, or `atoms` is used with a file that
         MDAnalysis reads.
 
     Examples
@@ -122,7 +123,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             kwargs["atom_style"] = style
         name, given = None, kwargs
         if _is_hdf5_topology(topology, kwargs.get("topology_format")):
-            # HDF5's library is loaded for such a file only.
+            # Deferred: the HDF5 library is loaded only for an HDF5 topology.
             from paceline.hdf5.conventions import read_topology
 
             name = os.fspath(topology)
@@ -130,20 +131,20 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             options = {key: kwargs[key] for key in ("group", "external") if key in kwargs}
             topology = read_topology(name, **options)
         elif kind := _dl_poly_format(topology, kwargs.get("topology_format")):
-            # By its name alone, MDAnalysis knows none of these files.
+            # MDAnalysis does not recognise these files by their names.
             kwargs["topology_format"] = kind
             coordinates = coordinates or (topology,)
         elif found := topology_cache.resolve(topology, coordinates, kwargs):
             name = topology
             topology, coordinates, kwargs = found
-        # Versions 2 of MDAnalysis guess these by default, and 3.0 nothing.
+        # MDAnalysis 2 guesses these attributes by default, and 3.0 guesses none.
         kwargs.setdefault("to_guess", ("types", "masses"))
         guess_bonds = kwargs.pop("guess_bonds", False)
         of_bonds = {"radii": "vdwradii", "factor": "fudge_factor"} if guess_bonds else {}
         how = {name: kwargs.pop(key) for name, key in of_bonds.items() if key in kwargs}
         super().__init__(topology, *coordinates, **kwargs)
         if "atoms" in kwargs and self._trajectory is None:
-            raise UnsupportedError("atoms= chooses atoms of a trajectory, and none is named")
+            raise UnsupportedError("atoms= selects atoms of a trajectory, but none is given")
         if guess_bonds:
             give_bonds(self, guess=True, **how)
         if name is not None:
@@ -178,7 +179,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         elif len(files) == 1:
             filename = files[0]
         else:
-            # MDAnalysis's chain of readers takes a reader with each file's name.
+            # MDAnalysis's chain reader accepts a reader class with each file name.
             filename = [
                 (_name_and_format(file, format)[0], Reader) if is_one else file
                 for file, is_one in zip(files, ours, strict=True)
@@ -190,7 +191,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
                 if "sub" not in kwargs or attribute_of(self._trajectory, "loaded") is not None:
                     self._warn_of_other_names(files)
         except (AtomCountError, TypeError) as error:
-            # MDAnalysis's chain of readers raises a TypeError without its reason.
+            # MDAnalysis's chain reader raises a TypeError without the reason.
             reason = error.__context__ if isinstance(error, TypeError) else error
             if isinstance(reason, AtomCountError):
                 reason.args = (f"{reason}; {self._advice(reason.found)}",)
@@ -202,7 +203,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             raise
 
     def _options_of(self, chosen: Any, possible: bool) -> dict[str, Any]:
-        """Make the reader's options for the atoms that are to be loaded; none for all atoms."""
+        """Return the reader's options for loading only some atoms; empty for all atoms."""
         shown = repr(chosen) if isinstance(chosen, str) else "…"
         call = f"Universe(…, atoms={shown})"
         if not possible:
@@ -211,7 +212,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             found = self.select_atoms(chosen) if isinstance(chosen, str) else chosen
         except AttributeError as error:
             raise SelectionError(
-                f"{call}: {error}; atoms are chosen by the topology, before a frame is read"
+                f"{call}: {error}; the topology alone selects atoms, before a frame is read"
             ) from None
         indices = attribute_of(found, "ix")
         loaded = LoadedAtoms.of(found if indices is None else indices, len(self.atoms), call)
@@ -220,7 +221,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         return {"sub": loaded.indices, "chosen_by": call}
 
     def _warn_of_other_names(self, files: list[Any]) -> None:
-        """Warn of the first file that tells other names of atoms than the topology."""
+        """Warn of the first file whose atom names differ from the topology's."""
         for file in files:
             name, _ = _name_and_format(file, None)
             if not is_name(name) or os.fspath(name) == self._topology_file:
@@ -236,7 +237,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         topology_cache.guess(theirs, self, *args, **kwargs)
 
     def _repr_html_(self) -> str:
-        """Summary for notebooks."""
+        """Return a summary for notebooks."""
         from paceline.performance.page import html_table, notebook_page
 
         facts = {"topology": os.fspath(self.filename) if self.filename else ""}
@@ -257,7 +258,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         return notebook_page("Universe", html_table(("", ""), rows))
 
     def _advice(self, n_atoms: int) -> str:
-        """Advice about a trajectory of `n_atoms` that the topology does not fit."""
+        """Return advice for a trajectory whose `n_atoms` does not match the topology."""
         for selection in _USUAL_PARTS:
             try:
                 part = self.select_atoms(selection)
@@ -266,13 +267,13 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             if len(part) == n_atoms:
                 return (
                     f'the selection "{selection}" of the topology has {n_atoms}: '
-                    "save it as a topology of its own, or load the trajectory that holds all atoms"
+                    "save these atoms as a topology, or load a trajectory of all atoms"
                 )
         return "load the topology that the trajectory was written with"
 
 
 def _is_hdf5_topology(topology: Any, format: Any) -> bool:
-    """Tell whether a topology is an HDF5 file, which MDAnalysis cannot parse."""
+    """Check whether a topology is an HDF5 file, which MDAnalysis cannot parse."""
     return format is None and is_name(topology) and os.path.isfile(topology) and is_hdf5(topology)
 
 
@@ -285,12 +286,12 @@ def _check_mmcif(path: str) -> None:
     if lacks:
         raise UnsupportedError(
             f"{path}: mmCIF files need MDAnalysis 2.11 or newer and the package gemmi, and "
-            f"{' and '.join(lacks)}: pip install 'paceline[mmcif]', or give a PDB file"
+            f"{' and '.join(lacks)}: pip install 'paceline[mmcif]', or use a PDB file"
         )
 
 
 def _dl_poly_format(topology: Any, format: Any) -> str | None:
-    """Name in MDAnalysis of the format of a topology that is one of DL_POLY's files."""
+    """Return MDAnalysis's format name for a topology that is a DL_POLY file; otherwise None."""
     if format is not None or not is_name(topology) or not os.path.isfile(topology):
         return None
     found = _core.detect_format(os.fspath(topology))
@@ -299,10 +300,10 @@ def _dl_poly_format(topology: Any, format: Any) -> str | None:
     return found if found in ("HISTORY", "CONFIG") else None
 
 
-#: Lines of a data file of LAMMPS before its atoms, at most.
+#: Maximum number of lines before the atoms in a LAMMPS data file.
 MOST_HEADER_LINES = 100_000
-#: Columns of atoms in LAMMPS's data files, by the atom style that they name. MDAnalysis takes those
-#: of "molecular" and "full" for granted: an atom's type is then a residue's number, and so on.
+#: Columns of atoms in LAMMPS data files, by atom style. MDAnalysis assumes the columns of
+#: "molecular" and "full", and would for example read an atom type as a residue number.
 _ATOM_STYLES = {
     b"atomic": "id type x y z",
     b"charge": "id type charge x y z",
@@ -312,7 +313,7 @@ _ATOM_STYLES = {
 
 
 def _atom_style_of_lammps(topology: Any, options: dict[str, Any]) -> str | None:
-    """Find the columns of atoms in a data file of LAMMPS, where MDAnalysis would take others."""
+    """Return the columns of atoms in a LAMMPS data file if MDAnalysis would assume others."""
     if "atom_style" in options or not is_name(topology):
         return None
     ending = os.path.splitext(os.fspath(topology))[1][1:]
@@ -320,18 +321,18 @@ def _atom_style_of_lammps(topology: Any, options: dict[str, Any]) -> str | None:
         return None
     try:
         with open(topology, "rb") as file:
-            # The section of atoms begins behind some lines for each type.
+            # The Atoms section follows after some lines for each atom type.
             for line in itertools.islice(file, MOST_HEADER_LINES):
                 title, _, style = line.partition(b"#")
                 if title.split() == [b"Atoms"]:
                     return _ATOM_STYLES.get(style.strip())
     except OSError:
-        pass  # which MDAnalysis says
+        pass  # MDAnalysis reports the error
     return None
 
 
 def _check_uncompressed(history: str | os.PathLike) -> None:
-    """Raise for a compressed HISTORY, of which MDAnalysis would make no atoms."""
+    """Raise for a compressed HISTORY, from which MDAnalysis cannot create atoms."""
     with open(history, "rb") as file:
         _, line = file.readline(), file.readline()
     if line.split()[:1] == [b"3"]:
@@ -342,13 +343,13 @@ def _check_uncompressed(history: str | os.PathLike) -> None:
 
 
 def _one_by_one(filename: object) -> list[Any]:
-    """List the given trajectories, with patterns replaced by the files that match them."""
+    """List the given trajectories; patterns are replaced by the files that match."""
     while isinstance(filename, list | tuple) and len(filename) == 1:
         filename = filename[0]
     files: list[Any] = []
     for given in filename if isinstance(filename, list | tuple) else [filename]:
         name, format = _name_and_format(given, None)
-        if not is_name(name) or os.fspath(name).startswith("imd://"):  # a stream of MDAnalysis's
+        if not is_name(name) or os.fspath(name).startswith("imd://"):  # a stream for MDAnalysis
             files.append(given)
         elif format is None:
             files.extend(files_named(name))
@@ -358,5 +359,5 @@ def _one_by_one(filename: object) -> list[Any]:
 
 
 def _name_and_format(given: object, format: object) -> tuple[Any, Any]:
-    """A trajectory and its format, where one is named with it, else that of all."""
+    """Return a trajectory and its format: the format given with it, or that of all files."""
     return given if isinstance(given, tuple) and len(given) == 2 else (given, format)

@@ -1,4 +1,4 @@
-"""Advice about a run, as numbers and as text: its time, the component that limits it, remedies."""
+"""Advice about a run, as numbers and as text: its time, the limiting component, remedies."""
 
 import math
 import os
@@ -13,24 +13,24 @@ from paceline.performance.model import FrameCost, most_that_pay
 from paceline.performance.number_format import aligned, amount, many, percent, seconds
 from paceline.performance.record import AT_BLOCKS
 
-#: Minimum parallel efficiency at which more workers pay off.
+#: Minimum parallel efficiency of a recommended number of workers.
 EFFICIENT = 0.7
-#: Minimum fraction of the time without processor use for which an analysis counts as waiting.
+#: Minimum fraction of the time without CPU use from which an analysis is taken to wait.
 WAITING = 0.5
-#: Maximum number of workers per processor in forecasts of a waiting analysis.
+#: Maximum number of workers per CPU in forecasts of a waiting analysis.
 PER_CPU_WAITING = 8
-#: Minimum fraction in memory for which sample blocks are taken from the whole run.
+#: Minimum fraction of bytes in memory for which sample blocks are spread over the whole run.
 EVERYWHERE = 0.99
 #: Width of a line of text, characters.
 WIDTH = 88
-#: Minimum fraction of the time that another file must save to be recommended.
+#: Minimum fraction of the time that a recommended other file must save.
 WORTHWHILE = 0.2
-#: Required fraction in memory for measurements from memory.
+#: Minimum fraction of bytes in memory for measurements from memory.
 RESIDENT = 0.95
-#: Minimum number of CPUs busy with other work that is reported.
+#: Minimum number of CPUs, busy with other work, that is reported.
 BUSY = 0.2
 
-#: Descriptions of a frame's cost components in sentences.
+#: Phrases for the components of a frame's cost.
 _ACTIVITIES = {part.label: part.activity for part in AT_BLOCKS}
 
 
@@ -56,15 +56,15 @@ class Advice:
     n_atoms, n_wanted : int
         Number of atoms of a frame, and number of decoded atoms.
     n_frames : int
-        Number of frames of the run; estimated if `is_sample`.
+        Number of frames in the run; estimated if `is_sample`.
     is_sample : bool
-        True if the file has no index, and only frames in its middle were searched.
+        True if the file has no index, so that only frames in its middle were sampled.
     cached : float or None
-        Fraction of the bytes to be read that was in memory before, from 0 to 1; None if unknown.
+        Fraction, from 0 to 1, of the required bytes that were in memory before; None if unknown.
     findings : Findings
         Results of the sample runs.
     rates : tuple of float or None
-        Bytes per second from the disk for one reader, and for two readers in total.
+        Bytes per second from the disk: for one reader, and in total for two readers.
     others : tuple of Recoded
         Costs of the same frames in other files.
     of_mdanalysis : float or None
@@ -72,9 +72,9 @@ class Advice:
     cpus : int
         Number of CPUs that this process may use.
     asked : int or None
-        Number of workers that the user has given.
+        Number of workers that the user requested.
     seconds : float
-        Time that the measurements took, s.
+        Duration of the measurements, s.
     """
 
     what: str
@@ -101,7 +101,7 @@ class Advice:
 
     @property
     def waits(self) -> bool:
-        """True if the analysis waits for something other than a processor."""
+        """True if the analysis waits for something other than a CPU."""
         return self.findings.waiting > WAITING
 
     @cached_property
@@ -121,7 +121,7 @@ class Advice:
         n_workers : int
             Number of workers.
         file : {"now", "memory", "disk"}
-            Location of the bytes: as many in memory as now, all in memory, or none.
+            Location of the bytes: as many in memory as now, all in memory, or none in memory.
 
         Returns
         -------
@@ -134,7 +134,7 @@ class Advice:
         )
 
     def t_range(self, n_workers: int, file: str = "now") -> tuple[float, float]:
-        """Predict the range of the run's time that holds nine runs out of ten.
+        """Predict a range that contains the time of nine runs out of ten.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class Advice:
         return low, high
 
     def _forecasts(self, file: str) -> list[tuple[Forecast | None, float]]:
-        """Return the forecasts for the locations of the bytes, and their fractions of the run."""
+        """Return the forecast for each location of the bytes, with its fraction of the run."""
         one_of("file", file, "now", "memory", "disk")
         shares = {"memory": (1.0, 0.0), "disk": (0.0, 1.0), "now": (self._share, 1 - self._share)}
         both = zip((self.findings.in_memory, self.findings.from_disk), shares[file], strict=True)
@@ -167,23 +167,23 @@ class Advice:
         return 1.0 if self.cached is None or self.findings.from_disk is None else self.cached
 
     def efficiency(self, n_workers: int) -> float:
-        """Parallel efficiency: work of each of several workers relative to one worker alone."""
+        """Parallel efficiency: work of one of several workers, relative to a worker on its own."""
         return self.t_total(1) / (n_workers * self.t_total(n_workers))
 
     @cached_property
     def n_workers(self) -> int:
-        """Maximum number of workers that pay off: the parallel efficiency is 0.7 or more."""
+        """Maximum number of workers with a parallel efficiency of at least 0.7."""
         return most_that_pay({n: self.t_total(n) for n in self.workers}, EFFICIENT)
 
     @property
     def forecast(self) -> Forecast:
-        """Forecast for the present location of most bytes."""
+        """Forecast for the location of most bytes now, memory or disk."""
         disk = self.findings.from_disk
         return self.findings.in_memory if disk is None or self._share >= 0.5 else disk
 
     @property
     def costs(self) -> FrameCost:
-        """Cost of a frame for a worker, for the number of workers of the run."""
+        """Cost of a frame for one worker at the recommended number of workers."""
         return self.forecast.cost(self.n_workers)
 
     @property
@@ -214,7 +214,7 @@ class Advice:
 
     @property
     def _rate(self) -> float | None:
-        """Bytes per second from the disk for `n_workers` in total; None if unknown."""
+        """Bytes per second from the disk for all `n_workers` together; None if unknown."""
         return None if self.rates is None else self.rates[min(self.n_workers, 2) - 1]
 
     def t_convert(self, file: Recoded) -> float:
@@ -225,7 +225,7 @@ class Advice:
         return max(decoding, (1 - self.cached) * self.size / self._rate)
 
     def rows(self) -> Sequence[tuple[int, float, float, float, float, float, float]]:
-        """Rows: workers; seconds in memory, from disk, now, minimum and maximum; efficiency."""
+        """Rows: workers; seconds from memory, from disk, now, minimum and maximum; efficiency."""
         return [
             (
                 n,
@@ -243,7 +243,7 @@ class Advice:
 
 
 def _text(advice: Advice) -> str:
-    """Write the advice as several paragraphs, without a line break at the end."""
+    """Format the advice as several paragraphs, without a final line break."""
     paragraphs = (_answer, _subject, _frame, _times, _verdict, _other_files, _elsewhere)
     texts = ("\n".join(map(_wrapped, part(advice))) for part in paragraphs)
     return "\n\n".join(filter(None, texts))
@@ -257,7 +257,7 @@ def _wrapped(line: str) -> str:
 
 
 def _answer(advice: Advice) -> Iterator[str]:
-    """Answer in one line: the time with as many workers as pay off, and what most of it is."""
+    """Summarise in one line: the time with the recommended workers, and its largest component."""
     best, costs = advice.n_workers, advice.costs
     share = percent(costs.parts[advice.bound] / costs.seconds)
     yield (
@@ -283,14 +283,14 @@ def _subject(advice: Advice) -> Iterator[str]:
     yield from _where(advice)
     others = advice.findings.others
     if others is not None and others > BUSY:
-        yield f"meanwhile other programs kept {others:.1f} CPUs busy; it is assumed that they go on"
+        yield f"meanwhile other programs kept {others:.1f} CPUs busy; this is assumed to go on"
 
 
 def _where(advice: Advice) -> Iterator[str]:
     """Describe the location of the bytes."""
     resident = advice.findings.resident
     if resident is not None and resident < RESIDENT:
-        yield f"only {percent(resident)} of what was read from memory is still there: it lacks room"
+        yield f"only {percent(resident)} of what was read is still in memory: it lacks space"
     if advice.cached is None:
         yield "how much of what it reads is in memory now is not known here"
     elif advice.findings.from_disk is None:
@@ -330,7 +330,7 @@ def _times(advice: Advice) -> Iterator[str]:
 
 
 def _verdict(advice: Advice) -> Iterator[str]:
-    """Describe the limit of the run, and the number of workers that pays off."""
+    """Describe the limit of the run, and the recommended number of workers."""
     costs, best = advice.costs, advice.n_workers
     share = costs.parts[advice.bound] / costs.seconds
     whose = "the worker" if best == 1 else f"each of {best} workers"
@@ -364,7 +364,7 @@ def _paying(advice: Advice) -> str:
 
 
 def _width(advice: Advice) -> Iterator[str]:
-    """Give the reason for a wide range, if it is wide."""
+    """Give the reason for a wide range of times, if it is wide."""
     low, high = advice.t_range(advice.n_workers)
     if is_wide_range(low, high):
         yield (
@@ -374,7 +374,7 @@ def _width(advice: Advice) -> Iterator[str]:
 
 
 def _lock(advice: Advice) -> Iterator[str]:
-    """Report whether threads hold each other up, and processes do not."""
+    """Report threads that slow each other down, and whether processes avoid this."""
     processes = advice.findings.processes
     if processes is None:
         return
@@ -387,20 +387,20 @@ def _lock(advice: Advice) -> Iterator[str]:
     if by_processes < by_threads:
         yield (
             f"- {one}: it needs Python's interpreter, which threads share. 2 processes would take "
-            f"{seconds(by_processes)} in place of {seconds(by_threads)}, {start}: "
+            f"{seconds(by_processes)} instead of {seconds(by_threads)}, {start}: "
             "backend processes."
         )
     elif processes.two.cost.seconds < threads.two.cost.seconds / (1 + WORTHWHILE):
         yield (
             f"- {one}: it needs Python's interpreter, which threads share. Processes would not, "
-            f"but 2 of them would take {seconds(by_processes)} of so short a run, {start}."
+            f"but 2 of them would take {seconds(by_processes)} for so short a run, {start}."
         )
     else:
         yield f"- {one}, and so does each of two processes: other work slows this machine down."
 
 
 def _other_files(advice: Advice) -> Iterator[str]:
-    """Table of other formats and layouts."""
+    """Table of costs of other formats and layouts."""
     if not advice.others:
         return
     best = advice.n_workers
@@ -433,7 +433,7 @@ def _other_files(advice: Advice) -> Iterator[str]:
 
 def _best_file(advice: Advice) -> Iterator[str]:
     """Name the file that would save the most time, if it is worthwhile."""
-    # Files whose read rate from the disk is unknown are compared by the other components.
+    # If the read rate from the disk is unknown, files are compared by their other components.
     from_disk = advice.forecast is advice.findings.from_disk and advice.rates is not None
     where = "disk" if from_disk else "memory"
     now = advice.t_total(advice.n_workers, where)
@@ -446,9 +446,9 @@ def _best_file(advice: Advice) -> Iterator[str]:
     after = f"from run {runs + 1} on" if runs > 1 else "with the second run"
     rounded = ", positions rounded to 0.01 Å" if best.format == "XTC" != advice.format else ""
     yield (
-        f"- {_name(best)}{rounded}, would take {seconds(now - saved)} in place of "
-        f"{seconds(now)}; making it costs {seconds(advice.t_convert(best))} and what the disk "
-        f"takes to write it, and pays off {after}."
+        f"- {_name(best)}{rounded}, would take {seconds(now - saved)} instead of "
+        f"{seconds(now)}; making it takes {seconds(advice.t_convert(best))} plus the time to "
+        f"write it to the disk, and pays off {after}."
     )
 
 
@@ -473,10 +473,10 @@ def _splitting(advice: Advice) -> str:
 
 
 def _elsewhere(advice: Advice) -> Iterator[str]:
-    """Describe limits of the forecast, which holds for one machine."""
+    """Describe limits of the forecast, which is valid for one machine."""
     cost = advice.findings.in_memory.one.cost
     computing = cost.compute + cost.transform + cost.rest
-    yield "How a file system serves several nodes cannot be known from one; with its figures, try"
+    yield "How a file system serves several nodes cannot be measured on one; with its figures, try"
     yield (
         f"  paceline predict --frames {advice.n_frames} --bytes {cost.bytes:.0f} "
         f"--decode {_given(cost.decode)} --compute {_given(computing)} \\\n"

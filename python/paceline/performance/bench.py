@@ -33,24 +33,24 @@ from paceline.performance.record import (
     RunTimings,
 )
 
-#: Command of `paceline`; -P keeps modules of the working directory from being imported, as in
-#: `paceline` itself.
+#: Command that runs `paceline`. Like `paceline` itself, -P prevents imports from the working
+#: directory.
 PROGRAM = (
     *(sys.executable, "-P", "-c"),
     "import sys; from paceline.cli import main; sys.exit(main())",
 )
-#: Beginning of an error's line.
+#: Beginning of an error line.
 ERROR = "paceline: error: "
-#: Time allowed for a process to end after a signal, seconds.
+#: Time for a process to end after a signal, seconds.
 GRACE = 10.0
-#: Components that add up to a worker's wall time: on blocks, and between blocks.
+#: Components that add up to a worker's wall time: in blocks, and between blocks.
 PARTS = (*AT_BLOCKS, ABANDONED, STARTUP, WAIT)
-#: Columns of the run's time, and of the whole command's time.
+#: Columns of the time of the run, and of the whole command.
 TOTAL, COMMAND = "t_total (s)", "t_command (s)"
 
 
 def find_launcher() -> list[str]:
-    """Find the command that starts MPI ranks: beside this Python, else on the path."""
+    """Find the command that starts MPI ranks: beside this Python, or on the path."""
     beside = Path(sys.executable).parent / "mpiexec"
     for name in (str(beside), "mpiexec", "mpirun", "srun"):
         if shutil.which(name):
@@ -63,15 +63,15 @@ def find_launcher() -> list[str]:
 def run_command(
     arguments: Sequence[str], launcher: Sequence[str] = (), *, show: bool = False
 ) -> tuple[Any, float]:
-    """Run a paceline command; return its last line, which is JSON, and its seconds.
+    """Run a paceline command; return its last line, parsed from JSON, and its duration, s.
 
     Raises `UnsupportedError` if the arguments are invalid, and `WorkerError` for other failures,
     with the command's message. With `show`, the command's warnings and progress are shown.
     """
     begun = time.perf_counter()
     command = [*launcher, *PROGRAM, *arguments]
-    # With two pipes, one would need a reading thread, and Ctrl-C during the start of a thread may
-    # raise another error than KeyboardInterrupt.
+    # A second pipe would need a reading thread, and Ctrl-C while a thread starts may raise an error
+    # other than KeyboardInterrupt.
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as output,
         _started(command, output, by_launcher=bool(launcher)) as process,
@@ -96,11 +96,11 @@ def _started(
     command: Sequence[str], output: IO[str], *, by_launcher: bool
 ) -> "Iterator[subprocess.Popen[str]]":
     """Start a process that is ended when this context exits."""
-    # Paceline's processes end their workers at Ctrl-C; srun would only report its ranks.
+    # Paceline's processes end their workers on Ctrl-C; srun would only list its ranks instead.
     ending = signal.SIGTERM if by_launcher else signal.SIGINT
     process = None
     try:
-        # Between its start and the assignment here, nothing else could end the process.
+        # If a signal came between the start and this assignment, nothing would end the process.
         with Stopping.held():
             process = _start(command, output)
         yield process
@@ -141,7 +141,7 @@ def _listen(process: "subprocess.Popen[str]", show: bool) -> list[str]:
 
 
 def _reason(said: Sequence[str], status: int, launcher: Sequence[str]) -> str:
-    """Find the error that a command has printed; without one, describe the exit status."""
+    """Return the error that a command has printed or, without one, describe the exit status."""
     errors = [line for line in said if line.startswith(ERROR)]
     if errors:
         return errors[-1].removeprefix(ERROR).strip()
@@ -154,8 +154,8 @@ def _reason(said: Sequence[str], status: int, launcher: Sequence[str]) -> str:
 class ScalingRun:
     """Time and other quantities of one benchmark run."""
 
-    #: "strong": the same frames for any number of workers; "weak": the same number of frames per
-    #: worker.
+    #: "strong": the same frames for any number of workers; "weak": the same number of frames for
+    #: each worker.
     mode: str
     #: Backend of the run.
     backend: str
@@ -163,7 +163,7 @@ class ScalingRun:
     workers: int
     #: Number of the repeat, from 1.
     repeat: int
-    #: Quantities by column name, which includes the unit.
+    #: Quantities by column name; the name includes the unit.
     values: Mapping[str, float]
     #: Digest of the results.
     digest: str
@@ -200,16 +200,16 @@ class Point:
     workers: int
     #: Smallest measured number of workers; speed-ups are relative to it.
     base: int
-    #: Every column of the table, s or as in its name; speed-ups and efficiencies of the run and of
-    #: the whole command, which includes start of processes, imports and opening.
+    #: Statistics of every column, s unless the name has another unit. Speed-ups and efficiencies
+    #: are of the run, and of the whole command, which includes process start, imports and opening.
     columns: Mapping[str, Statistics]
 
 
 def quantities(timings: RunTimings, n_workers: int) -> dict[str, float]:
-    """Summarise the timings of a run, over its workers and for each component.
+    """Summarise the timings of a run over workers, for each component.
 
     The means of all parts and `t_around` add up to `t_total`. The quantities are those of
-    Khoshlessan et al. 2020, Table 3, as far as they apply. `t_scheduler` is the difference in
+    Khoshlessan et al. 2020, Table 3, as far as they apply. `t_scheduler` is the difference shown in
     Khoshlessan et al. 2017, Fig. 6C.
 
     Examples
@@ -251,17 +251,17 @@ def quantities(timings: RunTimings, n_workers: int) -> dict[str, float]:
 
 
 def column_of(part: Component) -> str:
-    """Column of a worker's mean time for a component, or of the time around blocks."""
+    """Return the column with the mean time of a component, or the time around blocks."""
     return f"{part.column} (s)" if part is AROUND else f"{part.column} mean (s)"
 
 
 def points(runs: Sequence[ScalingRun]) -> list[Point]:
     """Summarise runs of one mode and backend.
 
-    For strong scaling S(N) = t(1) / t(N), for weak scaling N t(1) / t(N); E(N) = S(N) / N
+    For strong scaling S(N) = t(1) / t(N); for weak scaling S(N) = N t(1) / t(N); E(N) = S(N) / N
     (Khoshlessan et al. 2020, Eqs. 2 and 3). If one worker was not measured, the smallest number n
-    is the base, with S(n) = n. The values are means over repeats. Within a repeat the runs follow
-    each other, so that slow noise affects both times equally.
+    is the base, with S(n) = n. Values are means over repeats. Runs of one repeat follow each other,
+    so that slow noise affects both times of a ratio equally.
 
     Examples
     --------
@@ -285,7 +285,7 @@ def _point(n: int, base: int, runs: Sequence[ScalingRun]) -> Point:
 
 
 def _speed_ups(n: int, base: int, runs: Sequence[ScalingRun], column: str) -> list[float]:
-    """Speed-ups in the repeats that measured both numbers of workers."""
+    """Return speed-ups for the repeats that measured both numbers of workers."""
     times = {(run.workers, run.repeat): run.values[column] for run in runs}
     repeats = sorted({run.repeat for run in runs})
     # In weak scaling, the work is proportional to the number of workers.
@@ -306,7 +306,7 @@ def save_runs(
 ) -> None:
     """Write one line per run to a CSV file, after notes about all runs."""
     with new_file(path, overwrite=overwrite) as file:
-        # One line per note, even if a selection contains line breaks.
+        # One line per note, even if a selection text contains line breaks.
         file.writelines(f"# {' '.join(note.split())}\n" for note in notes)
         table = csv.writer(file, lineterminator="\n")
         table.writerow(("mode", "backend", "workers", "repeat", *runs[0].values, "digest"))
@@ -336,9 +336,9 @@ _PARTS = tuple(_Column(f"{part.label} (s)", column_of(part)) for part in (*PARTS
 
 
 def table_for_programs(runs: Sequence[ScalingRun]) -> Iterator[str]:
-    """Make one line per mode and number of workers, tab-separated, after a line of titles.
+    """Yield tab-separated lines: titles, then one line per mode and number of workers.
 
-    Means over repeats and, in columns with sd, standard deviations.
+    Values are means over repeats; columns with sd contain standard deviations.
     """
     titles = []
     for one in (*_WHOLE, *_PARTS):
@@ -351,7 +351,7 @@ def table_for_programs(runs: Sequence[ScalingRun]) -> Iterator[str]:
 
 
 def table_for_people(runs: Sequence[ScalingRun]) -> Iterator[str]:
-    """Make aligned tables for each mode: total times, and components of the mean worker's time."""
+    """Yield aligned tables for each mode: total times, and mean components of workers' time."""
     for mode, some in _by_mode(runs):
         yield f"{mode} scaling"
         rows = [("workers", "frames", "runs", *(one.title for one in _WHOLE))]
@@ -372,7 +372,7 @@ def _by_mode(runs: Sequence[ScalingRun]) -> Iterator[tuple[str, list[Point]]]:
 
 
 def _counts(point: Point) -> tuple[str, str, str]:
-    """Numbers of workers, frames and runs."""
+    """Format the numbers of workers, frames and runs."""
     frames = point.columns["frames"]
     return f"{point.workers}", f"{frames.mean:.0f}", f"{frames.n}"
 

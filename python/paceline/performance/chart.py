@@ -1,4 +1,4 @@
-"""Curves that a page of results draws with uPlot: numbers along one abscissa."""
+"""Curves over a common abscissa, which a page of results draws with uPlot."""
 
 import json
 from collections.abc import Sequence
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Maximum number of points of a curve, and of curves of a chart.
+#: Maximum number of points in a curve, and of curves in a chart.
 MOST_POINTS, MOST_CURVES = 2000, 12
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Numbers along an abscissa that increases, both of shape (n,).
+    """Values over an increasing abscissa, both of shape (n,).
 
-    `colour` is the number of one of matplotlib's colours, `half` is half of the width of an
-    interval around the values, and `smooth` is their running mean. NaN ends a line.
+    `colour` is the index of a matplotlib colour, `half` is half the width of an interval around the
+    values, and `smooth` is the running mean of the values. NaN interrupts a line.
     """
 
     name: str
@@ -27,15 +27,15 @@ class Curve:
 
     @property
     def columns(self) -> list[np.ndarray]:
-        """All numbers of the curve but the abscissa."""
+        """All arrays of the curve except the abscissa."""
         return [one for one in (self.values, self.half, self.smooth) if one is not None]
 
 
 @dataclass(frozen=True)
 class Chart:
-    """Curves, at most `MOST_CURVES`, with labels of the axes; `points` have no lines.
+    """Up to `MOST_CURVES` curves with axis labels; `points` are drawn without lines.
 
-    Intervals end at `limits`, the least and the largest possible value.
+    Intervals are cut off at `limits`, the least and the largest possible value.
     """
 
     x_label: str
@@ -46,7 +46,7 @@ class Chart:
 
     @property
     def note(self) -> str:
-        """Sentence on points that are left out; empty if there are none."""
+        """Sentence about omitted points; empty if none are omitted."""
         longest = max((len(one.x) for one in self.curves), default=0)
         if longest <= MOST_POINTS:
             return ""
@@ -57,7 +57,7 @@ class Chart:
 
     @property
     def json(self) -> str:
-        """Numbers of the chart as JSON that may stand in an element `script`."""
+        """Chart data as JSON that is safe inside an element `script`."""
         first = self.curves[0].x
         shared = all(np.array_equal(one.x, first, equal_nan=True) for one in self.curves)
         groups = [list(self.curves)] if shared else [[one] for one in self.curves]
@@ -71,7 +71,7 @@ class Chart:
             where = np.searchsorted(x, group[0].x[rows])
             for curve in group:
                 for column in curve.columns:
-                    # Lines go on where this curve has no row, and end where it has no number.
+                    # null continues a line where this curve has no row; NaN interrupts the line.
                     cells: list[object] = ["" if not shared else None] * len(x)
                     for place, value in zip(where.tolist(), column[rows].tolist(), strict=True):
                         cells[place] = value if np.isfinite(value) else None
@@ -85,7 +85,7 @@ class Chart:
 
 
 def script_json(value: object) -> str:
-    r"""Write JSON without characters that could end an element `script`.
+    r"""Return JSON without characters that could end an element `script`.
 
     Examples
     --------
@@ -99,9 +99,9 @@ def script_json(value: object) -> str:
 
 
 def extreme_rows(columns: Sequence[np.ndarray], most: int = MOST_POINTS) -> np.ndarray:
-    """Choose at most so many rows: where any column has its smallest or largest value of a stretch.
+    """Choose at most `most` rows: in each stretch, the rows with any column's minimum or maximum.
 
-    Stretches are of equal numbers of rows. The first and the last row are chosen, too.
+    Stretches have equal numbers of rows. The first and the last row are also chosen.
 
     Examples
     --------
@@ -120,6 +120,6 @@ def extreme_rows(columns: Sequence[np.ndarray], most: int = MOST_POINTS) -> np.n
             values = np.where(np.isnan(column), np.inf, sign * column)
             least = np.minimum.reduceat(values, edges)
             places = np.flatnonzero(values == least[number])
-            # The first of equal values in each stretch.
+            # Choose the first of equal values in each stretch.
             chosen.append(places[np.unique(number[places], return_index=True)[1]])
     return np.unique(np.concatenate(chosen))

@@ -1,4 +1,4 @@
-"""Style of figures, and boxes, units and names of workers that figures of timings share."""
+"""Style of figures, and elements that figures of timings share: boxes, units, worker names."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.typing import RcKeyType
 
-#: Colours of text and axes, and of grid lines; a page has other colours for dark screens.
+#: Colours of text with axes, and of grid lines; pages use other colours on dark screens.
 INK, GRID = "#1f2a33", "#dfe4e8"
-#: Style of a figure for one column of a journal; sizes in inches and points.
+#: Style of a figure for one journal column; sizes in inches and points.
 FIGURE_STYLE: "dict[RcKeyType, Any]" = {
     "figure.figsize": (3.5, 2.6),
     "figure.constrained_layout.use": True,
     "font.size": 8,
     "lines.linewidth": 1,
     "savefig.dpi": 300,
-    # Text stays text, so that a journal can use its own fonts.
+    # Text is stored as text, so that a journal can use its own fonts.
     "svg.fonttype": "none",
     "pdf.fonttype": 42,
 }
@@ -58,7 +58,7 @@ STYLE: "dict[RcKeyType, Any]" = {
     "xtick.major.width": 0.6,
     "ytick.major.width": 0.6,
     "savefig.dpi": 200,
-    # Text stays text.
+    # Text is stored as text.
     "svg.fonttype": "none",
 }
 #: Maximum number of hosts whose names fit along an axis.
@@ -83,10 +83,10 @@ def need_matplotlib() -> None:
 
 @contextmanager
 def styled(style: Mapping[Any, Any], chosen: str | os.PathLike | None = None) -> Iterator[None]:
-    """Draw in a style: what matplotlibrc or a script has set stays, and `chosen` is above all.
+    """Draw in `style`; settings from matplotlibrc or a script override it, and `chosen` both.
 
-    `chosen` is the name of a style of matplotlib, or a file. `UnsupportedError` is raised where
-    there is none.
+    `chosen` is the name of a matplotlib style, or a file. Raises `UnsupportedError` if the style
+    does not exist.
     """
     import matplotlib as mpl
     from matplotlib import style as styles
@@ -113,7 +113,7 @@ def styled(style: Mapping[Any, Any], chosen: str | os.PathLike | None = None) ->
 
 
 def check_style(chosen: str | os.PathLike | None) -> None:
-    """Raise `UnsupportedError` where figures cannot be drawn in a style."""
+    """Raise `UnsupportedError` if figures cannot be drawn in the style `chosen`."""
     need_matplotlib()
     with styled({}, chosen):
         pass
@@ -121,7 +121,7 @@ def check_style(chosen: str | os.PathLike | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Unit, and the factor that converts numbers to it."""
+    """Unit with the factor that converts numbers to it."""
 
     name: str
     factor: float
@@ -146,7 +146,7 @@ def rate_unit(bytes_per_second: float) -> Unit:
 def draw_boxes(
     axes: "Axes", left: np.ndarray, right: np.ndarray, bottom: Any, top: Any, part: Component
 ) -> None:
-    """Draw boxes of one part as one path: files are a tenth as large."""
+    """Draw all boxes of one component as a single path, which makes files ten times smaller."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -158,12 +158,12 @@ def draw_boxes(
     codes = [Path.MOVETO, *[Path.LINETO] * 3, Path.CLOSEPOLY] * len(left)
     if codes:
         corners = Path(np.stack((x, y), axis=-1).reshape(-1, 2), codes)
-        # Not `add_patch`: fitting the axes to every corner takes a quarter of a page's time.
+        # Unlike `add_patch`, this does not fit the axes to each corner, a quarter of a page's time.
         axes.add_artist(PathPatch(corners, facecolor=part.colour, linewidth=0))
 
 
 def add_legend(axes: "Axes", parts: Sequence[Component], *more: object) -> None:
-    """Name parts above the axes, outside of the data."""
+    """Add a legend of components above the axes, outside the data."""
     from matplotlib.patches import Patch
 
     handles = [Patch(facecolor=part.colour, label=part.label) for part in parts]
@@ -178,7 +178,7 @@ def add_legend(axes: "Axes", parts: Sequence[Component], *more: object) -> None:
 
 
 def name_workers(axis: "Axis", workers: Sequence[str]) -> None:
-    """Number workers along an axis, at 1, 2 …, and name their hosts."""
+    """Number workers 1, 2, … along an axis, and label their hosts."""
     from matplotlib.axis import YAxis
     from matplotlib.ticker import MaxNLocator
 

@@ -41,19 +41,19 @@ if TYPE_CHECKING:
 
 #: Width of a figure, inches.
 WIDTH = 8.5
-#: Maximum number of distinguishable bars; more workers are drawn in groups of neighbours.
+#: Maximum number of distinguishable bars; if there are more workers, a bar is a group of them.
 BARS = 200
-#: Minimum number of bars, and of rows, for which space is reserved, so that a single one is not too
-#: wide.
+#: Minimum number of bars, and of rows, for which space is reserved, so that a single one is not
+#: too wide.
 LEAST_BARS, LEAST_ROWS = 12, 4
-#: Maximum number of rows of a task stream; of more workers, the slowest, middle and fastest are
-#: drawn.
+#: Maximum number of rows in a task stream. If there are more workers, the slowest, the middle and
+#: the fastest ones are drawn.
 ROWS = 36
-#: Maximum number of blocks with distinguishable borders; for more, each time step shows fractions
-#: of components.
+#: Maximum number of blocks whose borders are drawn. If there are more, fractions of components
+#: are drawn for each time step.
 BLOCKS = 1500
-#: Numbers of time steps of a dense task stream and of curves, and of pixel lines per row of a dense
-#: task stream.
+#: Number of time steps in a dense task stream, and in curves; number of pixel lines in a row of a
+#: dense task stream.
 STREAM_STEPS, STEPS, LINES = 300, 120, 24
 
 
@@ -63,15 +63,15 @@ class Drawing:
 
     #: Title of a few words.
     title: str
-    #: Explanation of the figure, and of omissions and groups.
+    #: Explanation of the figure, including omitted or grouped workers.
     caption: str
     #: Height, inches.
     height: float
-    #: Draws it into `matplotlib.axes.Axes`.
+    #: Function that draws the figure into `matplotlib.axes.Axes`.
     draw: "Callable[[Axes], None]"
 
     def figure(self, width: float = WIDTH) -> "Figure":
-        """Draw the figure alone, without title, with a width in inches."""
+        """Draw the figure on its own, without title; `width` in inches."""
         from matplotlib.figure import Figure
 
         with styled(STYLE):
@@ -81,7 +81,7 @@ class Drawing:
 
 
 def drawings_of(timings: RunTimings, report: Report) -> list[Drawing]:
-    """Return the figures for which a run has the numbers."""
+    """Return the figures for which the run has data."""
     if not any(spread.most for spread in report.over_workers.values()):
         return []
     return [*_per_worker(report), *_over_time(timings)]
@@ -109,7 +109,7 @@ def _per_worker(report: Report) -> Iterator[Drawing]:
     workers = sorted(report.workers, key=lambda worker: natural(worker.worker))
     slow = {worker.worker for worker in report.stragglers}
     together = workers_a_bar(len(workers))
-    caption = "What each worker spent its time on, until the last one was done."
+    caption = "Time of each worker by component, until the last worker was done."
     if together > 1:
         caption += (
             f" Each bar is the mean of {together} neighbouring workers of {len(workers):,}; the "
@@ -123,8 +123,8 @@ def _per_worker(report: Report) -> Iterator[Drawing]:
     )
     yield Drawing(
         "Parts of the time",
-        "Mean over workers as a bar, the largest as a mark. Communicating goes on while the "
-        "worker is at its next block.",
+        "Mean over workers as a bar, maximum as a mark. Communication overlaps with the worker's "
+        "next block.",
         2.3,
         partial(draw_components, report=report),
     )
@@ -133,16 +133,18 @@ def _per_worker(report: Report) -> Iterator[Drawing]:
 def _over_time(timings: RunTimings) -> Iterator[Drawing]:
     timeline = timeline_of(timings)
     n_rows, n_workers = len(rows_of(timeline)), len(timeline.workers)
-    caption = "A row a worker; its blocks, and in each the parts one after another."
+    caption = "One row per worker with its blocks; in each block, the components in order."
     if n_rows < n_workers:
         caption += (
-            f" Of {n_workers:,} workers the {n_rows // 3} with the longest time per frame, "
-            f"{n_rows // 3} in the middle and the {n_rows // 3} fastest."
+            f"Of {n_workers:,} workers, the figure shows the {n_rows // 3} with the longest time "
+            "per "
+            f"frame, {n_rows // 3} in the middle and the {n_rows // 3} fastest."
         )
     if is_dense(timeline):
         caption += (
-            " There are too many blocks to show each: a row is divided, at each moment, into the "
-            "shares of its parts."
+            "There are too many blocks to draw each: a row shows, for each time step, the "
+            "fractions "
+            "of its components."
         )
     yield Drawing(
         "Task stream",
@@ -153,22 +155,23 @@ def _over_time(timings: RunTimings) -> Iterator[Drawing]:
     if n_rows < n_workers:
         yield Drawing(
             "All workers over time",
-            "How many workers were at each part at a time; the rest of them waited.",
+            "Number of workers in each component over time; the other workers waited.",
             2.2,
             partial(draw_activity, timeline=timeline),
         )
     if timeline.bytes.any():
         yield Drawing(
             "Read rate",
-            "Bytes read from the file by all workers together. Only sums over a block are known: "
-            "they are spread evenly over its time.",
+            "Bytes read from the file by all workers together. Only the sum for each block is "
+            "known: "
+            "it is spread evenly over the block's time.",
             1.8,
             partial(draw_read_rate, timeline=timeline),
         )
 
 
 def workers_a_bar(n_workers: int) -> int:
-    """Number of adjacent workers that are drawn as one bar."""
+    """Return the number of adjacent workers that are drawn as one bar."""
     return -(-n_workers // BARS) or 1
 
 
@@ -210,7 +213,7 @@ def draw_bars(axes: "Axes", workers: Sequence[WorkerTiming], slow: Collection[st
 
 
 def draw_components(axes: "Axes", report: Report) -> None:
-    """Draw mean and maximum over workers of each component of their time."""
+    """Draw mean and maximum over workers for each component of their time."""
     over = {part: report.over_workers[part.quantity] for part in (*WALL_TIME, COMM)}
     parts = [part for part, spread in over.items() if spread.most]
     means = np.array([over[part].mean for part in parts])
@@ -240,18 +243,18 @@ class Timeline:
 
     #: Names of workers, sorted by host and number.
     workers: list[str]
-    #: Index of the block's worker in `workers`, int, shape (n_blocks,).
+    #: Index in `workers` of each block's worker, int, shape (n_blocks,).
     row: np.ndarray
-    #: Start of the block, s since blocks were first assigned, float, shape (n_blocks,).
+    #: Start of each block, s since blocks were first assigned, float, shape (n_blocks,).
     start: np.ndarray
     end: np.ndarray
-    #: Duration of each of `components.WORKING`, s, float, shape (n_parts, n_blocks); an unused
-    #: attempt has only the last one.
+    #: Duration of each component in `components.WORKING`, s, float, shape (n_parts, n_blocks). An
+    #: unused attempt has only the last component.
     parts: np.ndarray
     #: Time from `end` until the results were stored, s, float, shape (n_blocks,).
     comm: np.ndarray
-    #: Numbers of frames of the block, and of frames read for a block whose result was used, int,
-    #: shape (n_blocks,).
+    #: Number of frames in each block, and number of frames read for each block whose result was
+    #: used, int, shape (n_blocks,).
     frames: np.ndarray
     bytes: np.ndarray
 
@@ -260,7 +263,7 @@ class Timeline:
 
     @property
     def kinds(self) -> list[Component]:
-        """Components that took time."""
+        """Components with a time above 0."""
         return [part for part, took in zip(WORKING, self.parts, strict=True) if took.any()]
 
     @property
@@ -280,7 +283,7 @@ def timeline_of(timings: RunTimings) -> Timeline:
     parts = np.zeros((len(WORKING), len(row)))
     for k, part in enumerate(WORKING[:-1]):
         parts[k, :counted] = np.maximum(columns[part.attribute][:counted], 0) / 1e9
-    # Attempts after the last used block are not part of the run.
+    # Attempts after the last used block do not belong to the run.
     last = max(end[:counted].max(initial=0), 0)
     end[counted:] = np.clip(last, start[counted:], end[counted:])
     parts[-1, counted:] = (end - start)[counted:]
@@ -294,7 +297,7 @@ def timeline_of(timings: RunTimings) -> Timeline:
 def accumulated(
     start: np.ndarray, end: np.ndarray, amount: np.ndarray, at: np.ndarray
 ) -> np.ndarray:
-    """Cumulative sum at given times of amounts that accrue evenly between start and end.
+    """Cumulative sum, at given times, of amounts that accrue evenly between start and end.
 
     Examples
     --------
@@ -314,7 +317,7 @@ def accumulated(
 
 
 def rows_of(timeline: Timeline) -> np.ndarray:
-    """Indices of the workers shown: all, or the slowest, middle and fastest third by frame."""
+    """Indices of the drawn workers: all, or the slowest, middle and fastest by time per frame."""
     n_workers = len(timeline.workers)
     if n_workers <= ROWS:
         return np.arange(n_workers)
@@ -326,7 +329,7 @@ def rows_of(timeline: Timeline) -> np.ndarray:
 
 
 def is_dense(timeline: Timeline) -> bool:
-    """Return whether there are too many blocks to be distinguishable."""
+    """Return whether there are too many blocks to distinguish them."""
     return bool(np.isin(timeline.row, rows_of(timeline)).sum() > BLOCKS)
 
 
@@ -356,22 +359,22 @@ def draw_stream(axes: "Axes", timeline: Timeline) -> None:
 
 
 def _draw_blocks(axes: "Axes", timeline: Timeline, place: np.ndarray, factor: float) -> None:
-    """Draw blocks as boxes, in which components follow one another."""
+    """Draw each block as boxes, one after another for each component."""
     drawn = place >= 0
     top, borders = place[drawn] + 0.62, timeline.borders[:, drawn] * factor
     for part, left, right in zip(WORKING, borders[:-1], borders[1:], strict=True):
         draw_boxes(axes, left, right, top, top + 0.66, part)
-    # Below the row, because the worker may be processing its next block.
+    # Drawn below the row, because the worker may already process its next block.
     left, right = timeline.end[drawn] * factor, (timeline.end + timeline.comm)[drawn] * factor
     draw_boxes(axes, left, right, top + 0.66, top + 0.76, COMM)
-    # Start of a block, so that consecutive blocks can be distinguished.
+    # Mark the start of each block, so that consecutive blocks can be distinguished.
     x = np.repeat(borders[0], 3)
     y = np.stack((top - 0.08, top + 0.66, np.full(len(top), np.nan)), axis=-1).ravel()
     axes.plot(x, y, color=INK, linewidth=0.4)
 
 
 def _paint(axes: "Axes", timeline: Timeline, rows: np.ndarray, factor: float) -> None:
-    """Draw the fractions of components of each worker at each time step, as one picture."""
+    """Draw the fractions of components for each worker and time step as one image."""
     from matplotlib.colors import to_rgba
 
     colours = np.array([to_rgba(part.colour) for part in WORKING] + [(0, 0, 0, 0)])
@@ -393,7 +396,7 @@ def _paint(axes: "Axes", timeline: Timeline, rows: np.ndarray, factor: float) ->
 
 
 def _name_chosen(axes: "Axes", timeline: Timeline, rows: np.ndarray) -> None:
-    """Label chosen workers with number and host, and the reason for the choice."""
+    """Label the chosen workers with number and host, and each group with its speed."""
     hosts = [host_of(timeline.workers[row]) for row in rows]
     names = short_names(list(dict.fromkeys(hosts)))
     labels = [f"{names[host]} · {row + 1}" for host, row in zip(hosts, rows, strict=True)]

@@ -12,16 +12,16 @@ import numpy as np
 from paceline.performance.model import FILE_SYSTEMS, FileSystem, FrameCost, predict
 from paceline.performance.record import BlockTiming, RunTimings
 
-#: Prior relative spread of two measurements, and weight of this prior as a number of measurements.
+#: Prior relative spread of two measurements, and its weight as a number of measurements.
 _USUAL_SPREAD, _WEIGHT = 0.15, 2
-#: Outliers: measurements that exceed the median by this factor are ignored, at most one of five.
-#: Other programs slow measurements less, and pauses of the machine are short.
+#: Measurements that exceed the median by this factor are ignored as outliers, at most one in five.
+#: They are due to short pauses of the machine; other programs slow measurements less.
 _STOOD_STILL, _OUT_OF = 2.5, 5
-#: Half width of a range that holds nine of ten runs, in standard deviations; and the same for one,
+#: Half width, in standard deviations, of a range that contains nine of ten runs; the same for one,
 #: two or three measurements, whose spread is less well known.
 _DEVIATIONS, _OF_FEW = 2.0, (2.92, 3.2, 2.4)
-#: Minimum ratio of a range's ends, since the machine's speed varies from run to run; the ratio is
-#: larger if measurements vary more.
+#: Minimum ratio of a range's ends, because the machine's speed varies from run to run. The ratio
+#: is larger if measurements vary more.
 WIDE = 1.5
 
 
@@ -31,17 +31,17 @@ class SampleTimes:
 
     #: Cost of a frame for one worker.
     cost: FrameCost
-    #: Time of opening the file by one worker, s.
+    #: Time for one worker to open the file, s.
     opening: float
-    #: Time of such a run that does not depend on its length: planning, starting workers, opening,
-    #: ending, s.
+    #: Part of the run's time that does not depend on its length, s: planning, starting workers,
+    #: opening, ending.
     fixed: float
     #: Time during which workers processed blocks, s.
     at_work: float
 
     @classmethod
     def of(cls, timings: RunTimings, t_open: float) -> Self:
-        """Extract the times of a run, whose opening took `t_open`, s, before its start."""
+        """Compute the times from a run's timings and `t_open`, the time to open its file, s."""
         blocks_of: dict[str, list[BlockTiming]] = {}
         for block in sorted(timings.blocks, key=lambda block: block.start):
             blocks_of.setdefault(block.worker, []).append(block)
@@ -86,16 +86,16 @@ class Recoded:
     format : str
         Format of the file.
     selected : bool
-        True if the file holds only the wanted atoms.
+        True if the file contains only the required atoms.
     frame_bytes : float
         Size of the frame.
     n_bytes : float
-        Bytes to be read per frame for the wanted atoms.
+        Bytes to read per frame for the required atoms.
     reading : tuple of float
-        Times of reading from memory and decoding for one worker alone and for one of two workers,
-        s.
+        Times to read from memory and decode, s: for a worker on its own, and for one of two
+        workers.
     writing : float
-        Time of decoding a whole frame of the present file and encoding this one, s.
+        Time to decode a complete frame of the present file and encode it in this format, s.
     layout : str
         Compression of an H5MD file; "" for none, and for other formats.
     """
@@ -113,34 +113,34 @@ class Recoded:
 class Forecast:
     """Time of a run by number of workers, from measurements with one and two workers."""
 
-    #: Measurements with one worker, and with two; both are the same if only one worker is possible.
+    #: Measurements with one and with two workers; both are equal if only one worker is possible.
     rounds: tuple[Pair, ...]
-    #: Processor time of a frame, s.
+    #: CPU time of a frame, s.
     busy: float
-    #: Number of processors that workers share.
+    #: Number of CPUs that workers share.
     cpus: int
     #: Number of frames of the run.
     n_frames: int
-    #: Number of frames of a block for a number of workers.
+    #: Function that returns the frames per block for a number of workers.
     block_frames: Callable[[int], int]
     #: Additional time of the first run, which starts the workers, s.
     start: float = 0.0
 
     @cached_property
     def one(self) -> SampleTimes:
-        """Mean with one worker."""
+        """Mean of the measurements with one worker."""
         return SampleTimes.mean([one for one, _ in self.rounds])
 
     @cached_property
     def two(self) -> SampleTimes:
-        """Mean with two workers."""
+        """Mean of the measurements with two workers."""
         return SampleTimes.mean([two for _, two in self.rounds])
 
     def cost(self, n_workers: int) -> FrameCost:
-        """Cost of a frame for one of several workers.
+        """Return the cost of a frame for one of several workers.
 
-        Each further worker adds the same cost as the second one did, as in the model of a serial
-        fraction (Gunther 1993). All workers together get at most the processor time that exists.
+        Each further worker adds the same cost as the second worker, as in the model of a serial
+        fraction (Gunther 1993). All workers together get at most the available CPU time.
         """
         one, two = self.one.cost, self.two.cost
         if n_workers <= 2:
@@ -154,31 +154,31 @@ class Forecast:
         return FrameCost(bytes=one.bytes, **parts)
 
     def fixed(self, n_workers: int) -> float:
-        """Time of such a run that does not depend on its length, s."""
+        """Return the part of the run's time that does not depend on its length, s."""
         return max(self.start, (self.one if n_workers == 1 else self.two).fixed)
 
     def t_total(self, n_workers: int) -> float:
-        """Time of the run on the present file, s.
+        """Return the time of the run on the present file, s.
 
-        It is the mean of the mean and the minimum of the rounds. Other work slows some rounds and
-        an equal fraction of a run; but short measurements, between which processors are idle, are
-        slower than a run.
+        The forecast is the average of the rounds' mean and the rounds' minimum. Other work slows
+        some rounds, and it slows the same fraction of a run. However, short measurements, between
+        which CPUs are idle, are slower than a run.
         """
         return _typical(self._times(n_workers))
 
     def t_range(self, n_workers: int) -> tuple[float, float]:
-        """Range that holds the time of nine runs out of ten, s.
+        """Return a range that contains the time of nine runs out of ten, s.
 
-        Its width is the usual variation between runs on the same machine, or follows from the
-        spread of the measurements: the error of their mean, and the spread of the run itself, which
-        decreases with its length.
+        Its width is the usual variation between runs on one machine or, if larger, follows from the
+        spread of the measurements. This spread includes the error of their mean, and the spread of
+        the run itself, which decreases with the run's length.
         """
         times = self._times(n_workers)
         seconds = _typical(times)
         logs = np.log(times)
         squares = _WEIGHT * _USUAL_SPREAD**2 + ((logs - logs.mean()) ** 2).sum()
         variance = squares / (_WEIGHT + len(logs) - 1)
-        # Fraction of the run that a measurement with two workers covers.
+        # A measurement with two workers covers this fraction of the run.
         part = min(1.0, self.two.at_work / seconds)
         deviations = (*_OF_FEW, _DEVIATIONS)[min(len(logs) - 1, len(_OF_FEW))]
         spread = deviations * math.sqrt(variance * (1 / len(logs) + part))
@@ -191,7 +191,7 @@ class Forecast:
         return any(is_wide_range(*self.t_range(n_workers)) for n_workers in (1, 2))
 
     def t_recoded(self, file: Recoded, n_workers: int, rate: float | None) -> float:
-        """Time of the run on another file, s; `rate`: bytes per second, if the file is on disk."""
+        """Return the time of the run on another file, s; `rate`: bytes/s from disk, or None."""
         alone, beside = file.reading
         reading = alone if n_workers == 1 else max(alone, beside)
         cost = replace(self.cost(n_workers), read=reading, decode=0.0, bytes=file.n_bytes)
@@ -208,7 +208,7 @@ class Forecast:
         return self._predict(cost, n_workers, 0.0)
 
     def _times(self, n_workers: int) -> np.ndarray:
-        """Times of the run from each round of measurements, s, without outliers."""
+        """Return the time of the run for each round of measurements, s, without outliers."""
         rounds = [replace(self, rounds=(pair,)) for pair in self.rounds]
         times = np.array(
             [self._predict(one.cost(n_workers), n_workers, one.fixed(n_workers)) for one in rounds]
@@ -238,13 +238,13 @@ def _typical(times: np.ndarray) -> float:
 
 
 def is_wide_range(low: float, high: float) -> bool:
-    """Return whether the ratio of a range's ends exceeds the minimum."""
+    """Return whether the ratio of a range's ends exceeds `WIDE`."""
     return high > 1.001 * WIDE * low
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Results of sample runs."""
+    """Results of the sample runs."""
 
     #: Backend of the workers.
     backend: str
@@ -252,12 +252,12 @@ class Findings:
     in_memory: Forecast
     #: Forecast with the bytes on the disk; None if they could not be dropped from memory.
     from_disk: Forecast | None
-    #: Forecast for processes, in memory, if threads were found to hold each other up.
+    #: Forecast for processes, in memory, if threads slow each other down.
     processes: Forecast | None
-    #: Fraction in memory of the bytes read in the measurements from memory; None if unknown.
+    #: Fraction of bytes that were really in memory in measurements from memory; None if unknown.
     resident: float | None
-    #: Fraction of a frame's time in which the analysis uses no processor, as if it slept.
+    #: Fraction of a frame's time in which the analysis uses no CPU, as if it slept.
     waiting: float
-    #: Number of the CPUs usable by this process that other programs kept busy meanwhile; None if
+    #: Number of this process's CPUs that other programs kept busy during the measurements; None if
     #: unknown.
     others: float | None

@@ -1,4 +1,4 @@
-"""Model of a run: predictions of its time for any number of workers, by arithmetic alone.
+"""Model of a run: predicts its time for any number of workers by arithmetic alone.
 
 The manual explains the formula term by term under "The model".
 """
@@ -27,7 +27,7 @@ class FileSystem:
     server_bandwidth : float
         Total bandwidth for all workers, bytes per second.
     t_lock : float
-        Time for which a request holds a lock that all processes share that read the same file, s.
+        Time for which a request holds the lock that all processes reading the file share, s.
 
     Raises
     ------
@@ -50,9 +50,9 @@ class FileSystem:
             )
 
 
-#: Example values: measure your own. Bandwidths are rounded values from data sheets, except
-#: "lustre": at least 6 GB/s, 30 GB to 192 ranks in 5 s (Khoshlessan et al. 2020, Table 5), with a
-#: lock time fitted to the same table (`python -m benchmarks model`).
+#: Example values: measure your own. Bandwidths are rounded values from data sheets. "lustre" is an
+#: exception: at least 6 GB/s, since 192 ranks read 30 GB in 5 s (Khoshlessan et al. 2020, Table 5),
+#: and a lock time fitted to the same table (`python -m benchmarks model`).
 FILE_SYSTEMS = {
     "memory": FileSystem(),
     "ssd": FileSystem(server_bandwidth=2e9),
@@ -72,17 +72,17 @@ class FrameCost:
     Attributes
     ----------
     read : float
-        Time of waiting for the frame's bytes, s: the part that prefetching does not hide.
+        Time waiting for the frame's bytes, s: the part that prefetching does not hide.
     decode : float
-        Time of decoding positions, s.
+        Time to decode positions, s.
     compute : float
         Time of the analyses, s.
     bytes : float
         Number of bytes read from the file.
     transform : float
-        Time of transforming positions, s.
+        Time to transform positions, s.
     rest : float
-        Remaining time, s: assignment of blocks, and waiting for the interpreter lock between them.
+        Remaining time, s: assigning blocks, and waiting for the interpreter lock between blocks.
 
     Raises
     ------
@@ -108,7 +108,7 @@ class FrameCost:
             if not 0 <= value < math.inf:
                 raise UnsupportedError(f"{name} of a frame: expected 0 or more, found {value}")
         if self.seconds == 0:
-            raise UnsupportedError("a frame that takes no time: expected more than 0 s in all")
+            raise UnsupportedError("cost of a frame: expected more than 0 s in total, found 0")
 
     @classmethod
     def of(cls, blocks: "Iterable[BlockTiming]") -> Self:
@@ -143,7 +143,7 @@ class FrameCost:
 
     @classmethod
     def mean_of(cls, blocks: "Sequence[BlockTiming]", length: int) -> Self:
-        """Compute the mean cost of blocks that took a worker `length` ns in total."""
+        """Compute the mean cost of blocks on which a worker spent `length` ns in total."""
         n_frames = sum(block.n_frames for block in blocks)
         if n_frames == 0:
             raise UnsupportedError("no frames were timed: expected 1 or more, found 0")
@@ -162,7 +162,7 @@ class FrameCost:
 
     @property
     def parts(self) -> dict[str, float]:
-        """Components of the time by name, in the order in which they happen, s."""
+        """Components of the time by name, s, in the order in which they happen."""
         return {
             "read": self.read,
             "decode": self.decode,
@@ -186,9 +186,9 @@ class Unevenness:
     slow_fraction : float
         Fraction of the workers that are stragglers.
     slow_factor : float
-        Factor by which stragglers take longer.
+        Factor by which the work of stragglers takes longer.
     late : float
-        Time by which stragglers start later, or are delayed once, s.
+        Time by which stragglers start later, or a single delay, s.
 
     Raises
     ------
@@ -221,10 +221,10 @@ class Prediction:
     t_start : float
         Time until the first worker can start.
     t_io, t_decode, t_comp : float
-        Times of reading, of decoding and of all other work, means over the workers that get work.
-        Queueing at the file system is part of `t_io`.
+        Times of reading, of decoding and of all other work: means over the workers that get work.
+        `t_io` includes queueing at the file system.
     t_wait : float
-        Time between the end of a worker with a mean share that is not a straggler and the end of
+        Time from the end of a worker that has a mean share and is not a straggler to the end of
         the last worker.
     """
 
@@ -270,17 +270,19 @@ def predict(
     per_node : int, optional
         Number of workers per node; by default all workers are on one node.
     schedule : {"dynamic", "static"}
-        Blocks are assigned to idle workers, or each worker has an equal share.
+        "dynamic" assigns blocks to idle workers; "static" gives each worker an equal share.
     layout : {"shared", "split"}
-        One shared file with a lock, or access without a lock: a file per worker, or MPI-IO.
+        "shared": one file, read under a lock; "split": access without a lock, by one file per
+        worker
+        or by MPI-IO.
     uneven : Unevenness, optional
         Stragglers; by default none.
     block_frames : int, optional
-        Number of frames of a block; by default that of paceline's plan.
+        Number of frames in a block; by default as in paceline's plan.
     request_frames : int, optional
-        Number of frames per read request; by default a block.
+        Number of frames in a read request; by default one block.
     t_start : float
-        Time of starting the workers, s.
+        Time to start the workers, s.
 
     Returns
     -------
@@ -311,7 +313,7 @@ def predict(
     busy = min(n_workers, n_frames)
     block_frames = block_frames or usual_block(cost, n_frames, busy)
     held = file_system.t_lock / (request_frames or block_frames) if layout == "shared" else 0.0
-    # A worker that waits in the longer queue finds the other queue short.
+    # A worker that has waited in the longer queue finds the other queue short.
     frame = max(
         queued(cost.seconds, cost.bytes / file_system.server_bandwidth, busy),
         queued(cost.seconds, held, min(busy, per_node or busy)),
@@ -356,7 +358,7 @@ def sweep(
 
 
 def doublings(most: int) -> list[int]:
-    """Numbers of workers for an evenly spaced logarithmic curve: 1, 2, 4 … and the maximum.
+    """Return numbers of workers for a logarithmic curve: 1, 2, 4 … and the maximum.
 
     Examples
     --------
@@ -368,7 +370,7 @@ def doublings(most: int) -> list[int]:
 
 
 def fastest(predictions: Sequence[Prediction]) -> Prediction:
-    """Find the shortest run; among equal ones, the run with the fewest workers."""
+    """Return the shortest run; among equally short runs, the one with the fewest workers."""
     return min(predictions, key=lambda found: (found.t_total, found.n_workers))
 
 
@@ -380,7 +382,7 @@ def last_that_pays(
     Parameters
     ----------
     predictions : sequence of Prediction
-        Predictions in the order of their workers; efficiencies are relative to the first.
+        Predictions in order of their workers; efficiencies are relative to the first prediction.
     efficiency : float
         Minimum of speed-up divided by number of workers.
 
@@ -404,7 +406,7 @@ def last_that_pays(
 
 
 def most_that_pay(times: Mapping[int, float], efficiency: float) -> int:
-    """Find the largest number of workers that are efficient enough beside the first number."""
+    """Return the largest number of workers whose efficiency, relative to the first, suffices."""
     n_first, t_first = next(iter(times.items()))
     best = n_first
     for n_workers, seconds in times.items():
@@ -415,8 +417,8 @@ def most_that_pay(times: Mapping[int, float], efficiency: float) -> int:
 
 
 def usual_block(cost: FrameCost, n_frames: int, n_workers: int) -> int:
-    """Choose the frames of a block, approximately as `paceline.contract.plan.make_plan` does."""
-    # The command line needs only the names above, and does without NumPy.
+    """Choose the frames per block, approximately as `paceline.contract.plan.make_plan` does."""
+    # Deferred: the command line uses only the names above, without NumPy.
     from paceline.contract.plan import BLOCK_BYTES, BLOCKS_PER_WORKER, LEAF_FRAMES
 
     wanted = min(BLOCK_BYTES / max(cost.bytes, 1), n_frames / (BLOCKS_PER_WORKER * n_workers))
@@ -439,13 +441,13 @@ def _check_numbers(least: int, **numbers: float | None) -> None:
 
 
 def queued(alone: float, service: float, n_workers: float) -> float:
-    """Time of a frame if workers queue for a shared resource for a part of it.
+    """Return the time of a frame if workers queue for a shared resource during part of it.
 
-    Model of a closed queue: each worker spends `alone - service` by itself, then waits for the
-    resource, which it uses for `service`. The formula is Schweitzer's approximation of mean value
+    The model is a closed queue. Each worker spends `alone - service` on its own, waits for the
+    resource, and uses it for `service`. The formula is Schweitzer's approximation of mean value
     analysis (Schweitzer 1979, Bard 1979), which has a closed form for one queue. It is exact for
-    one worker. For many workers it tends to `n_workers * service`: the resource is always busy, and
-    more workers gain nothing.
+    one worker. For many workers it approaches `n_workers * service`: the resource is always busy,
+    and more workers gain nothing.
 
     Examples
     --------
@@ -460,7 +462,7 @@ def queued(alone: float, service: float, n_workers: float) -> float:
 
 
 def static_time(share: float, n_workers: int, uneven: Unevenness) -> float:
-    """Expected time until the last of equal shares is done; `share` is the work of a worker, s.
+    """Return the expected time until equal shares are finished, s; `share` is a worker's work, s.
 
     Examples
     --------
@@ -472,14 +474,14 @@ def static_time(share: float, n_workers: int, uneven: Unevenness) -> float:
 
 
 def dynamic_time(share: float, block: float, n_workers: int, uneven: Unevenness) -> float:
-    """Expected time until the last block is done, s, if idle workers take the next block.
+    """Return the expected time until the last block is finished, s, with dynamic assignment.
 
-    `share` is the total work per worker, and `block` the work of one block, both in s for a worker
-    that is not a straggler.
+    `share` is the total work per worker, and `block` the work of one block; both are in s for a
+    worker that is not a straggler.
 
-    No worker is idle while blocks are left, except stragglers that start after the end. Then each
-    worker is processing one block, and waits for the last worker: half a block on average, since
-    other workers repeat the blocks of slow workers.
+    While blocks are left, no worker is idle, except stragglers that start after the end. After
+    that, each worker processes its last block, and waits for the last worker. The wait is half a
+    block on average, because other workers repeat the blocks of slow workers.
 
     Examples
     --------

@@ -4,14 +4,14 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 
-#: Minimum number, and number of decimals from it on; smaller numbers have five.
+#: Lower limits of magnitude with the number of decimals; smaller numbers get five decimals.
 _DECIMALS = ((1000, 0), (100, 1), (10, 2), (0.01, 3))
-#: Maximum number of characters of a host in figures.
+#: Maximum number of characters of a host name in figures.
 _HOST_WIDTH = 18
 
 
 def number(value: float) -> str:
-    """Format a number for a table, with decimals if it is small.
+    """Format a number for a table; smaller numbers get more decimals.
 
     Examples
     --------
@@ -25,7 +25,7 @@ def number(value: float) -> str:
 
 
 def amount(n_bytes: float) -> str:
-    """Format bytes in the largest unit that fits, with three digits.
+    """Format bytes in the largest suitable unit, with three digits.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def _not_finite(value: float) -> str:
 
 
 def many(count: int, thing: str) -> str:
-    """Format a number with the noun of the counted things.
+    """Format a number with the counted noun, in singular or plural.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def many(count: int, thing: str) -> str:
 
 
 def seconds(value: float) -> str:
-    """Format a time, s, with two digits or three.
+    """Format a time, s, with two or three digits.
 
     Examples
     --------
@@ -114,7 +114,7 @@ def times(ratio: float) -> str:
 
 
 def joined(words: Sequence[str]) -> str:
-    """Join words, at least one, as a list in a sentence.
+    """Join one or more words as a list in a sentence.
 
     Examples
     --------
@@ -126,7 +126,7 @@ def joined(words: Sequence[str]) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, left: int = 1) -> Iterator[str]:
-    r"""Align cells of a table: the first `left` columns to the left, the others to the right.
+    r"""Align the cells of a table: the first `left` columns to the left, all others to the right.
 
     Examples
     --------
@@ -144,7 +144,7 @@ def aligned(rows: Sequence[Sequence[str]], *, left: int = 1) -> Iterator[str]:
 
 
 def shortened(text: str, most: int = 300) -> str:
-    """Cut the middle out of a text of more characters than `most`.
+    """Cut out the middle of a text that is longer than `most` characters.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def shortened(text: str, most: int = 300) -> str:
 
 
 def natural(name: str) -> list[tuple[int, int, str]]:
-    """Key for natural sorting of names: numbers in them are compared as numbers.
+    """Return a key for natural sorting: digits in names are compared as numbers.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def short_names(hosts: Sequence[str]) -> dict[str, str]:
-    """Shorten names of hosts as far as they stay distinct; the result is keyed by full name.
+    """Shorten host names as far as they stay distinct; keys are the full names.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def short_names(hosts: Sequence[str]) -> dict[str, str]:
     {'10.0.0.7': '10.0.0.7'}
     """
     whole = {host: host for host in hosts}
-    # The first part of an IP address is not a name.
+    # The first part of an IP address is not a host name.
     first = {host: host.partition(".")[0] for host in hosts}
     without_domain = {host: host if first[host].isdecimal() else first[host] for host in hosts}
     for names in (without_domain, whole):

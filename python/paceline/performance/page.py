@@ -14,7 +14,7 @@ from paceline.performance.figure_style import STYLE, styled
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Maximum number of columns in normal type; more are set in smaller type.
+#: Maximum number of columns in normal font size; tables with more use a smaller size.
 MANY = 10
 #: Points per inch.
 POINTS = 72
@@ -25,15 +25,15 @@ _WITHOUT_METADATA = dict.fromkeys(("Creator", "Date", "Format", "Type"))
 
 
 class Html(str):
-    """HTML text; other text is escaped when it is put into an element."""
+    """HTML text; any other text is escaped when it is put into an element."""
 
     __slots__ = ()
 
 
 def element(name: str, *content: str, **attributes: str) -> Html:
-    r"""Make an element from text, which is escaped, and from other elements.
+    r"""Create an element from texts, which are escaped, and other elements.
 
-    Attributes whose names are Python keywords end in an underscore.
+    Add an underscore to attribute names that are Python keywords.
 
     Examples
     --------
@@ -50,12 +50,12 @@ def element(name: str, *content: str, **attributes: str) -> Html:
 
 
 def caption(text: str) -> Html:
-    """Make a paragraph in smaller type."""
+    """Create a paragraph in a smaller font."""
     return element("p", text, class_="caption")
 
 
 def section(title: str, *parts: Html, **attributes: str) -> Html:
-    """Make a section of a page."""
+    """Create a section of a page."""
     return element("section", element("h2", title), *parts, **attributes)
 
 
@@ -67,10 +67,10 @@ def html_table(
     text: Sequence[int] = (),
     slow: Sequence[bool] = (),
 ) -> Html:
-    """Make a table from rows, whose first cell is a header.
+    """Create a table; the first cell of each row is a header.
 
-    Columns of `text`, besides the first one, hold words rather than numbers; `slow` rows are
-    coloured.
+    Columns listed in `text`, and the first one, contain words, other columns numbers. Rows listed
+    in `slow` are coloured.
     """
     kinds = [{"class_": "text"} if k in text else {} for k in range(len(columns))]
     heads = (
@@ -85,24 +85,24 @@ def html_table(
     made = element(
         "table", element("thead", element("tr", *heads)), element("tbody", *lines), **dense
     )
-    # The caption is outside of the frame, since it must not scroll with the table.
+    # The caption is outside the frame, so that it does not scroll with the table.
     frame = element("div", made, class_="wide-content")
     return Html(caption(about) + frame) if about else frame
 
 
 def inline_svg(figure: "Figure", alternative: str) -> Html:
-    """Make an element of a page from a figure: as wide as the page allows, in its colours.
+    """Convert a figure to an SVG element, as wide as the page allows, in the page's colours.
 
-    `alternative` is the alternative text; it must be unique in the page.
+    `alternative` is the alternative text, which must be unique in the page.
     """
     from matplotlib import rc_context
 
     file = io.StringIO()
-    # The salt determines the names of clipping paths: distinct within one page, equal in every run.
+    # The salt determines names of clipping paths: distinct in a page, and equal in every run.
     with styled(STYLE), rc_context({"svg.hashsalt": alternative}):
         figure.savefig(file, format="svg", transparent=True, metadata=_WITHOUT_METADATA)
     drawing = file.getvalue().partition("<svg")[2].partition(">")[2].rpartition("</svg>")[0]
-    # Names of groups are not used, and several figures have the same names.
+    # Group names are removed: they are unused, and equal in several figures.
     drawing = re.sub(r'<g id="[^"]*"', "<g", drawing)
     width, height = figure.get_size_inches() * POINTS
     svg = element(
@@ -124,7 +124,7 @@ def html_page(
     *,
     wide: Sequence[str] = (),
 ) -> str:
-    """Make a page; facts whose names are in `wide` have their own line."""
+    """Create a page; facts listed in `wide` have their own line."""
     header = element(
         "header",
         element("p", f"paceline: {made}", class_="made"),
@@ -135,7 +135,7 @@ def html_page(
 
 
 def facts_list(facts: Iterable[tuple[str, str]], wide: Sequence[str] = ()) -> Html:
-    """Make boxes of facts; those whose names are in `wide` have their own line."""
+    """Create boxes of facts; facts listed in `wide` have their own line."""
     boxes = (
         element(
             "div",
@@ -149,12 +149,12 @@ def facts_list(facts: Iterable[tuple[str, str]], wide: Sequence[str] = ()) -> Ht
 
 
 def footer_of(text: str) -> Html:
-    """Make the last paragraph of a page."""
+    """Create the last paragraph of a page."""
     return element("footer", element("p", text))
 
 
 def document(title: str, *body: Html, styles: str = "", scripts: Sequence[str] = ()) -> str:
-    """Make a self-contained page; a browser runs these scripts alone, and loads nothing."""
+    """Create a self-contained page; a browser runs only these scripts, and loads nothing."""
     style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     hashes = [b64encode(sha256(one.encode()).digest()).decode() for one in scripts]
     allowed = " ".join(f"'sha256-{one}'" for one in hashes) or "'none'"
@@ -172,13 +172,13 @@ def document(title: str, *body: Html, styles: str = "", scripts: Sequence[str] =
 
 
 def notebook_page(title: str, *parts: Html) -> str:
-    """Make the HTML that a notebook shows of an object."""
+    """Create the HTML that a notebook shows for an object."""
     heading = element("p", element("strong", title))
     return element("div", heading, *parts, style="max-width: 60em; overflow-x: auto")
 
 
 def notebook_image(figure: "Figure", alternative: str) -> Html:
-    """Make an image for a notebook from a figure, with its own background."""
+    """Convert a figure to an image with its own background, for a notebook."""
     file = io.BytesIO()
     figure.savefig(file, format="png", dpi=110)
     data = b64encode(file.getvalue()).decode()

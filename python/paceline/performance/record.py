@@ -14,17 +14,18 @@ import numpy as np
 class Component:
     """One component of a worker's time."""
 
-    #: Name in `BlockTiming`, or `overhead`; empty if blocks do not have the component.
+    #: Name in `BlockTiming`, or `overhead`; empty for components outside blocks.
     attribute: str
-    #: Name in `WorkerTiming`; after Khoshlessan et al. 2020, Table 3.
+    #: Name in `WorkerTiming`, after Khoshlessan et al. 2020, Table 3.
     quantity: str
-    #: Name in tables of scaling, in which `t_init_traj` is that of the whole run.
+    #: Name in scaling tables, where `t_init_traj` means the whole run's time to open the
+    #: trajectory.
     column: str
     #: Name in figures and tables.
     label: str
     #: Name in sentences.
     activity: str
-    #: Colour of Okabe and Ito's palette, which is safe for colour-blind readers
+    #: Colour of Okabe and Ito's palette, which colour-blind readers can distinguish
     #: (jfly.uni-koeln.de/color). As in Khoshlessan et al. 2020, computing is yellowish, reading
     #: blue, communicating red.
     colour: str
@@ -38,11 +39,11 @@ class Component:
 
 OPEN = Component(
     *("open", "t_init_traj", "t_open", "open", "opening", "#cc79a7"),
-    "opening the trajectory file, once a worker",
+    "opening the trajectory file, once per worker",
 )
 READ = Component(
     *("read", "t_io", "t_io", "read", "reading", "#0072b2"),
-    "waiting for bytes of the file that reading ahead did not have ready",
+    "waiting for bytes of the file that were not prefetched in time",
 )
 DECODE = Component(
     *("decode", "t_decode", "t_decode", "decode", "decoding", "#56b4e9"),
@@ -50,7 +51,7 @@ DECODE = Component(
 )
 TRANSFORM = Component(
     *("transform", "t_transform", "t_transform", "transform", "transforming", "#009e73"),
-    "changing positions before they are analysed",
+    "transforming positions before the analysis",
 )
 COMPUTE = Component(
     *("compute", "t_compute", "t_compute", "compute", "computing", "#e69f00"),
@@ -58,11 +59,11 @@ COMPUTE = Component(
 )
 OVERHEAD = Component(
     *("overhead", "t_overhead", "t_overhead", "rest", "overhead", "#84898e"),
-    "the rest of the time at blocks",
+    "remaining time in blocks",
 )
 ABANDONED = Component(
     *("", "t_abandoned", "t_abandoned", "abandoned", "abandoned blocks", "#f0e442"),
-    "at blocks that another worker was done with sooner",
+    "in blocks that another worker finished first",
 )
 WAIT = Component(
     *("wait", "t_wait", "t_wait", "wait", "waiting", "#d3d9de"),
@@ -70,15 +71,15 @@ WAIT = Component(
 )
 COMM = Component(
     *("comm", "t_comm", "t_comm", "communicate", "communicating", "#d55e00"),
-    "from the end of a block until its results were in their place, mostly while the worker was "
-    "at its next block: no part of its wall time",
+    "from the end of a block until its results were stored; the worker usually processes its "
+    "next block meanwhile, so this is not part of its wall time",
 )
-#: Tables of scaling separate it from other waiting.
+#: Part of waiting that scaling tables list separately.
 STARTUP = Component(
     *("", "t_wait_first", "t_startup", "start-up", "starting", "#7f3c8d"),
     "idle before the first block",
 )
-#: Time around blocks, a component of the run rather than of a worker.
+#: Time before and after all blocks, a component of the run rather than of a worker.
 AROUND = Component(
     *("", "t_around", "t_around", "plan, collect", "planning and collecting", "#000000"),
     "before the first block was assigned, and after the last one was done",
@@ -96,8 +97,8 @@ WALL_TIME = (*WORKING, WAIT)
 #: Attributes of a block that measure its components, in the order in which they happen.
 PARTS = tuple(part.attribute for part in MEASURED)
 
-#: Value of `comm` for a block whose result is sent with a later one of its worker, until it
-#: arrives.
+#: Provisional value of `comm` for a block whose result will be sent with a later result of the same
+#: worker.
 SENT_WITH_LATER = -1
 
 
@@ -109,7 +110,7 @@ class BlockTiming:
     ----------
     job, block, first_frame, n_frames : int
         Number of the trajectory in the run, number of the block, number of its first frame, and
-        number of its frames.
+        number of frames.
     worker : str
         Worker's name, host:process:thread.
     start, end : int
@@ -117,11 +118,11 @@ class BlockTiming:
     wait : int
         Idle time of the worker before `start`.
     open, read, decode, transform, compute : int
-        Times of opening the file, waiting for bytes, decoding, transforming positions, and of the
+        Times to open the file, wait for bytes, decode, transform positions, and run the
         analyses.
     comm : int
-        Time from `end` until the results were stored; the worker may be processing its next block.
-        It is 0 for a block whose results were sent with those of a later one.
+        Time from `end` until the results were stored; the worker may already process its next
+        block. It is 0 if the results were sent together with those of a later block.
     bytes, calls : int
         Number of bytes read from the file, and number of calls.
     """
@@ -145,16 +146,16 @@ class BlockTiming:
 
 
 def moved(block: BlockTiming, shift: int) -> BlockTiming:
-    """Shift the times of a block by `shift` ns, to another clock."""
+    """Shift the times of a block by `shift` ns, to convert them to another clock."""
     return replace(block, start=block.start + shift, end=block.end + shift) if shift else block
 
 
 class HostClocks:
-    """Offsets between the clocks of hosts, estimated from the arrival of results.
+    """Offsets between the clocks of hosts, estimated from the arrival times of results.
 
-    A block cannot have ended after its result arrived. The fastest result therefore gives the
-    offset of a host's clock, with an error of its latency, some milliseconds within one network.
-    Times of this host are not changed.
+    A block cannot end after its result has arrived. Therefore the fastest result gives the offset
+    of a host's clock, with an error of one latency: some milliseconds within a network. Times of
+    this host are not changed.
     """
 
     def __init__(self) -> None:
@@ -162,7 +163,7 @@ class HostClocks:
         self._offsets: dict[str, int] = {}
 
     def to_this_host(self, timings: list[BlockTiming]) -> list[BlockTiming]:
-        """Convert the time stamps of a result that arrived now to this host's clock."""
+        """Convert the times of a result that has just arrived to this host's clock."""
         host = host_of(timings[0].worker) if timings else self._own
         if host == self._own:
             return timings
@@ -178,9 +179,9 @@ class DuplicateAttempt:
     Attributes
     ----------
     timing : BlockTiming
-        Timing of the attempt. For an attempt that never ended: the times at which it was assigned
-        and abandoned, without components. Its worker is empty if unknown, and has the form
-        host:port PORT:unknown if a thread of Dask's worker has returned no block.
+        Timing of the attempt. An attempt that never ended has the times of its assignment and its
+        abandonment, without components. Its worker is "" if unknown, or host:port PORT:unknown for
+        a Dask thread that has returned no block.
     came : bool
         True if the result came too late, False if it never came.
     """
@@ -194,8 +195,8 @@ class WorkerTiming:
     """Sums over the blocks of one worker, seconds.
 
     The parts `t_init_traj`, `t_io`, `t_decode`, `t_transform`, `t_compute`, `t_abandoned`, `t_wait`
-    and `t_overhead` add up to the time from when blocks were first assigned until the last worker
-    finished.
+    and `t_overhead` add up to the time from the first assignment of blocks to the end of the last
+    worker.
 
     Attributes
     ----------
@@ -204,21 +205,21 @@ class WorkerTiming:
     n_blocks, n_frames : int
         Numbers of the worker's blocks and frames.
     t_init_traj : float
-        Time of opening the file, s.
+        Time to open the file, s.
     t_io : float
-        Time of reading, s. Bytes are prefetched in the background, so that this is only waiting.
+        Time waiting for bytes, s; reading itself happens in the background.
     t_decode, t_transform, t_compute : float
-        Times of decoding, of transforming positions, and of the analyses, s.
+        Times to decode, to transform positions, and to run the analyses, s.
     t_abandoned : float
-        Time of blocks that other workers finished first, s.
+        Time in blocks that other workers finished first, s.
     t_wait : float
         Idle time, s: until the first block (a process must start), between blocks, and at the end.
     t_wait_first, t_wait_last : float
-        Parts of `t_wait` before the worker's first block, and after its last one, s.
+        Parts of `t_wait` before the worker's first block and after its last block, s.
     t_overhead : float
         Remaining time of blocks, s.
     t_comm : float
-        Time during which any of the worker's results was in transit, s. It overlaps with the next
+        Time during which any result of the worker was in transit, s. It overlaps with the next
         block, and is therefore not part of the sum.
     bytes, calls : int
         Number of bytes read from the file, and number of calls.
@@ -248,7 +249,7 @@ class WorkerTiming:
 
     @property
     def t_io_stall(self) -> float:
-        """Part of reading that was not hidden, s: equal to `t_io`, which counts only this part."""
+        """Time waiting for bytes, s; equal to `t_io`."""
         return self.t_io
 
     @property
@@ -291,22 +292,22 @@ class RunTimings:
 
     @property
     def n_frames(self) -> int:
-        """Number of frames analysed; each counts once, even with several passes."""
+        """Number of analysed frames; several passes over a frame count once."""
         done = sum(block.n_frames for block in self.blocks)
         return min(done, self.n_chosen or done)
 
     @property
     def last(self) -> int:
-        """End of the last block whose result was used, ns; `dealt` if there is none."""
+        """End of the last block whose result was used, ns; `dealt` if there was none."""
         return max((block.end for block in self.blocks), default=self.dealt)
 
     def workers(self) -> list[WorkerTiming]:
-        """Sums for each worker, in the order of their names."""
+        """Sums for each worker, sorted by name."""
         return _sum_workers(self)
 
 
 def host_of(worker: str) -> str:
-    """Host in a worker's name, which is host:process:thread or an address of Dask's.
+    """Return the host in a worker's name, which is host:process:thread or a Dask address.
 
     Examples
     --------
@@ -321,7 +322,7 @@ _NUMBERS = tuple(column.name for column in fields(BlockTiming) if column.name !=
 
 
 class Columns:
-    """Attributes of blocks as arrays; `worker` holds indices into `workers`, the sorted names."""
+    """Attributes of blocks as arrays; `worker` contains indices into `workers`, sorted names."""
 
     def __init__(self, timings: Sequence[BlockTiming]):
         names = [timing.worker for timing in timings]
@@ -335,11 +336,11 @@ class Columns:
         self._of["overhead"] = length - sum(self._of[part] for part in PARTS)
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Attribute of all rows, or their `length` or `overhead`, ns: numpy.ndarray of int64."""
+        """Return an attribute, or `length` or `overhead`, of all rows, ns: ndarray of int64."""
         return self._of[name]
 
     def sums(self, name: str, groups: np.ndarray, n_groups: int) -> np.ndarray:
-        """Sum an attribute over numbered groups of rows: float64, exact up to 2**53."""
+        """Sum an attribute over groups of rows, given each row's group: float64, exact to 2**53."""
         return np.bincount(groups, self[name], n_groups)
 
 
@@ -353,7 +354,7 @@ _NOTHING = dict.fromkeys(("n_blocks", "comm", *_SUMMED), 0)
 
 
 def _sum_workers(run: RunTimings) -> list[WorkerTiming]:
-    """Sum blocks of each worker; attempts of unknown workers are left out."""
+    """Sum the blocks of each worker; attempts of unknown workers are left out."""
     attempts_of: dict[str, list[BlockTiming]] = {}
     for attempt in run.abandoned:
         if attempt.timing.worker:
@@ -367,7 +368,7 @@ def _sum_workers(run: RunTimings) -> list[WorkerTiming]:
 
 
 def _sums_of_blocks(blocks: Sequence[BlockTiming]) -> dict[str, dict[str, int]]:
-    """Sum blocks by worker, with the start of the `first` and the end of the `last` block."""
+    """Sum blocks by worker; add the start of the `first` and the end of the `last` block."""
     columns = Columns(blocks)
     n = len(columns.workers)
     sums = {name: columns.sums(name, columns.worker, n) for name in _SUMMED}
@@ -384,7 +385,7 @@ def _sums_of_blocks(blocks: Sequence[BlockTiming]) -> dict[str, dict[str, int]]:
 
 
 def _new_comm(columns: Columns) -> np.ndarray:
-    """Part of each block's `comm` that no earlier block of the same worker covers, ns.
+    """Return the part of each block's `comm` that no earlier block of its worker covers, ns.
 
     Results of several blocks may be in transit at the same time.
     """
@@ -392,7 +393,7 @@ def _new_comm(columns: Columns) -> np.ndarray:
     begin, comm = columns["end"][order], columns["comm"][order]
     if len(order) == 0:
         return comm
-    # Times are shifted so that workers follow one another, and one running maximum serves all.
+    # Times are shifted so that workers do not overlap, and one running maximum serves all.
     span = (begin + comm).max() - begin.min() + 1
     begin = begin - begin.min() + span * columns.worker[order]
     covered = np.maximum.accumulate(begin + comm)
@@ -404,7 +405,7 @@ def _new_comm(columns: Columns) -> np.ndarray:
 def _sum_worker(
     name: str, sums: dict[str, int], attempts: Sequence[BlockTiming], dealt: int, last: int
 ) -> WorkerTiming:
-    """Convert sums of one worker to seconds; its wall time is from `dealt` to `last`."""
+    """Convert one worker's sums to seconds; the wall time is from `dealt` to `last`."""
     lost = _length(attempts, last)
     begun = min([sums.get("first", math.inf), *(attempt.start for attempt in attempts)])
     done = max([sums.get("last", -math.inf), *(attempt.end for attempt in attempts)])
@@ -424,9 +425,9 @@ def _sum_worker(
 
 
 def _length(attempts: Iterable[BlockTiming], last: int) -> int:
-    """Time of a worker's attempts until `last`, ns.
+    """Return the time that a worker spent on attempts before `last`, ns.
 
-    Attempts may overlap: the worker may have been assigned another block during an attempt.
+    Attempts may overlap, because a worker may get another block during an attempt.
     """
     length, done = 0, -math.inf
     for attempt in sorted(attempts, key=lambda attempt: attempt.start):

@@ -34,14 +34,14 @@ from paceline.performance.summary import OF_RUN, Report, report_of
 
 #: File name extensions of a page, and of figures alone.
 PAGE, FIGURES = ".html", (".png", ".svg")
-#: Maximum number of workers with their own line; of more, the slowest are listed.
+#: Maximum number of workers in the table; if there are more, only the slowest are listed.
 LINES = 100
-#: Formats of quantities of the whole run other than times and ratios.
+#: Formats of the run's quantities that are not times or ratios.
 _FORMS = {"bytes_read": amount, "bytes_used": amount, "calls": "{:,}".format, "read_rate": rate}
 
 
 def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool = False) -> None:
-    """Write a report in the format of the extension; the file appears when it is complete."""
+    """Write a report in the format of the file extension; the file appears when complete."""
     check_report_ending(path)
     check_output(path, overwrite=overwrite)
     if _ending(path) == PAGE:
@@ -55,9 +55,9 @@ def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool
 
 
 def check_report_ending(path: str | os.PathLike, others: str = "") -> None:
-    """Raise `UnsupportedError` for an extension of no report format; `others` names more.
+    """Raise `UnsupportedError` for an extension that is not a report format.
 
-    Also raises it if matplotlib, which draws the figures, is not installed.
+    `others` names further allowed extensions. Also raises if matplotlib is not installed.
     """
     if _ending(path) not in (PAGE, *FIGURES):
         raise UnsupportedError(
@@ -72,7 +72,7 @@ def _ending(path: str | os.PathLike) -> str:
 
 
 def page_of(timings: RunTimings) -> str:
-    """Make the page of a report."""
+    """Create the page of a report."""
     report = report_of(timings)
     return html_page(
         "report of a run",
@@ -80,13 +80,13 @@ def page_of(timings: RunTimings) -> str:
         _facts(timings, report),
         _sections(timings, report),
         "Quantities and heuristics are those of Khoshlessan et al. (2020), Table 3 and section 8, "
-        "where they still hold here.",
+        "as far as they apply here.",
         wide=["trajectory"],
     )
 
 
 def notebook_timings(timings: RunTimings) -> str:
-    """Make the HTML that a notebook shows of timings: a bar per worker, and sums over workers."""
+    """Create the HTML that a notebook shows: a bar per worker, and sums over workers."""
     report = report_of(timings)
     parts = []
     for drawing in drawings_of(timings, report)[:1]:
@@ -109,7 +109,7 @@ def _title(report: Report) -> str:
 
 
 def _facts(timings: RunTimings, report: Report) -> Iterator[tuple[str, str]]:
-    # With few blocks, some workers get none.
+    # If there are few blocks, some workers get none.
     asked = f" of {report.n_asked:,}" if report.n_asked > report.n_workers else ""
     facts = {
         "backend": timings.backend,
@@ -130,9 +130,9 @@ def _facts(timings: RunTimings, report: Report) -> Iterator[tuple[str, str]]:
 def _sections(timings: RunTimings, report: Report) -> Iterator[Html]:
     drawings = drawings_of(timings, report)
     if not drawings:
-        yield section("Nothing to tell", element("p", "No block took any time."))
+        yield section("Nothing to report", element("p", "No block took any time."))
         return
-    # Sorted by host and then by process, as in figures.
+    # Sorted by host, then by process, as in the figures.
     names = sorted((worker.worker for worker in report.workers), key=natural)
     numbers = {name: number for number, name in enumerate(names, 1)}
     yield section("What to know", _recommendations(report))
@@ -188,7 +188,7 @@ def _figure(drawing: Drawing) -> Html:
 
 
 def _taken(report: Report) -> list[Component]:
-    """Components that took time."""
+    """Return the components with a time above 0."""
     return [part for part in (*WALL_TIME, COMM) if report.over_workers[part.quantity].most]
 
 

@@ -1,4 +1,4 @@
-"""Page of results: a summary in words, a contents list, and a card of each analysis."""
+"""Page of results: a summary in words, a table of contents, and a section for each analysis."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -23,13 +23,13 @@ from paceline.performance.page import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: What a reader of a chart may do.
+#: Hint on how to use a chart.
 HINT = "Drag over a part of a plot to zoom in; a double click shows all of it again."
 
 
 @dataclass(frozen=True)
 class ResultDrawing:
-    """A figure, and charts that a browser with JavaScript shows in its place, or below it."""
+    """Figure, and interactive charts that a browser with JavaScript shows instead or below."""
 
     figure: "Figure"
     charts: Sequence[Chart] = ()
@@ -37,11 +37,11 @@ class ResultDrawing:
 
     @property
     def n_panels(self) -> int:
-        """Number of the figure and charts that are shown at once."""
+        """Number of panels that are shown at the same time."""
         return max(1, len(self.charts)) if self.replaced else 1 + len(self.charts)
 
     def html(self, title: str) -> Html:
-        """Make the element; `title` is the alternative text, unique in the page."""
+        """Create the element; `title` is its alternative text, unique in the page."""
         static = inline_svg(self.figure, title)
         parts = [element("div", static, class_="static" if self.replaced else "always")]
         for chart in self.charts:
@@ -56,9 +56,9 @@ class ResultDrawing:
 class ResultSection:
     """Results of one analysis on a page.
 
-    `answers` are sentences, `titles` and `lines` make a table, such as that of the means of series
-    or of names and shapes of arrays. `files` are the saved files, and `remarks` are notes about
-    them.
+    `answers` are sentences. `titles` and `lines` form a table, for example of the means of series,
+    or of names and shapes of arrays. `files` are the saved files, and `remarks` are notes on the
+    files.
     """
 
     title: str
@@ -71,7 +71,7 @@ class ResultSection:
     remarks: Sequence[str] = ()
 
     def html(self, anchor: str) -> Html:
-        """Make the section."""
+        """Create the HTML section."""
         parts = [element("p", one, class_="answer") for one in self.answers]
         numbered = enumerate(self.drawings, start=1)
         figures = (one.html(f"{self.title}: figure {k}") for k, one in numbered)
@@ -82,14 +82,14 @@ class ResultSection:
         if self.parameters:
             parts.append(caption(self.parameters))
         parts.append(_links(self.files))
-        # Several panels stand side by side, in the whole width of the page.
+        # Several panels are placed side by side over the whole width of the page.
         is_wide = sum(one.n_panels for one in self.drawings) > 1
         return section(self.title, *parts, id=anchor, class_="card wide" if is_wide else "card")
 
 
 @dataclass(frozen=True)
 class Overview:
-    """Head of a page: paragraphs of a summary, and facts about the run; warnings are sentences."""
+    """Top of a page: paragraphs of a summary, facts about the run, and warnings."""
 
     title: str
     paragraphs: Sequence[str]
@@ -103,9 +103,9 @@ def results_page(
     footer: str,
     shared_files: Sequence[str] = (),
 ) -> str:
-    """Make the page of results; `shared_files` belong to all analyses.
+    """Create the page of results; `shared_files` belong to all analyses.
 
-    `footer` explains intervals.
+    `footer` explains the intervals.
     """
     anchors: dict[str, str] = {}
     cards = []
@@ -148,12 +148,12 @@ def results_page(
 
 
 def _text(*path: str) -> str:
-    """Read a file beside this module."""
+    """Read a file in the folder of this module."""
     return files(__package__).joinpath(*path).read_text(encoding="utf-8")
 
 
 def _anchor(title: str, taken: Iterable[str]) -> str:
-    """Make the name of a section, by which the contents list links to it."""
+    """Create a unique anchor for a section, to which the table of contents links."""
     name = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
     found = stem = f"result-{name}"
     number = 2
@@ -164,6 +164,6 @@ def _anchor(title: str, taken: Iterable[str]) -> str:
 
 
 def _links(names: Sequence[str]) -> Html:
-    """Make a line of links to files."""
+    """Create a line of links to files."""
     links = (element("a", name, href=quote(name)) for name in names)
     return element("p", *links, class_="files")

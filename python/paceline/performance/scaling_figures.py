@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Component of waiting in a darker colour than in reports, for use as a line.
+#: Waiting, in a darker colour than in reports, because it is drawn as a line.
 _WAIT = replace(WAIT, colour="#5b6770")
-#: Components by column: on blocks, and off blocks.
+#: Components within blocks, by column.
 IN_TASK = {column_of(part): part for part in AT_BLOCKS}
 SCHEDULER = {column_of(part): part for part in (ABANDONED, STARTUP, _WAIT, AROUND)}
 #: Components by attribute of a `Prediction`.
@@ -48,14 +48,14 @@ PREDICTED = {
     "t_comp": COMPUTE,
     "t_wait": _WAIT,
 }
-#: Colours of compared curves: Okabe and Ito's palette, safe for most colour-blind readers.
+#: Colours of compared curves: Okabe and Ito's palette, which colour-blind readers can distinguish.
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-#: Minimum fraction of the total time; components below it at every number of workers are left out.
+#: Fraction of the total time below which, at every number of workers, components are left out.
 NEGLIGIBLE = 0.01
-#: Width of a page, and height of the panels of one mode, inches.
+#: Width of a page, and height of one mode's panels, inches.
 WIDTH, HEIGHT = 7.2, 4.6
 
-#: Predictions by schedule and layout; speed-ups are relative to the first prediction of each.
+#: Predictions by schedule and layout; speed-ups are relative to the first prediction in each.
 Curves = Mapping[tuple[str, str], Sequence[Prediction]]
 
 
@@ -102,7 +102,7 @@ def draw_predictions(curves: Curves) -> "Figure":
 
 
 def _draw_curves(curves: Curves, axes: "Axes") -> None:
-    """Draw predictions into axes, and make these logarithmic."""
+    """Draw predictions into axes with logarithmic scales."""
     first = next(iter(curves.values()))
     workers = [one.n_workers for one in first]
     ideal = [first[0].t_total * first[0].n_workers / n for n in workers]
@@ -187,7 +187,7 @@ def _draw_ratios(axes: "Axes", some: Sequence[Point], name: str, title: str) -> 
 
 
 def _draw_parts(axes: "Axes", some: Sequence[Point], shown: Mapping[str, Component]) -> Any:
-    """Draw each component of the mean worker's time, and thin lines for the maximum over workers.
+    """Draw each component: the mean over workers, and the maximum as a thin line.
 
     Returns a thin line for the legend.
     """
@@ -211,7 +211,7 @@ def _draw_parts(axes: "Axes", some: Sequence[Point], shown: Mapping[str, Compone
 def _draw_bars(
     axes: "Axes", some: Sequence[Point], shown: Mapping[str, Component]
 ) -> dict[str, Any]:
-    """Draw components stacked to the total time (the scheduler's hatched); return boxes by name."""
+    """Stack components up to the total time, the scheduler's part hatched; return boxes by name."""
     positions, boxes = range(len(some)), {}
     below = [0.0] * len(some)
     for column, part in shown.items():
@@ -252,7 +252,7 @@ def _draw_legend(axes: "Axes", named: Mapping[str, Any], some: Sequence[Point]) 
 
 
 def _worth_showing(some: Sequence[Point]) -> dict[str, Component]:
-    """Components above the minimum fraction."""
+    """Return the components that are not negligible."""
     return {
         column: part
         for column, part in {**IN_TASK, **SCHEDULER}.items()
@@ -276,7 +276,7 @@ def _curve(
 
 
 def _ticks_at(axes: "Axes", counts: Sequence[int], which: str = "x") -> None:
-    """Ticks at the measured numbers of workers, spaced by a factor of about two."""
+    """Place ticks at measured numbers of workers that differ by a factor of about two."""
     from matplotlib.ticker import NullLocator
 
     axis = axes.xaxis if which == "x" else axes.yaxis
@@ -286,7 +286,7 @@ def _ticks_at(axes: "Axes", counts: Sequence[int], which: str = "x") -> None:
 
 
 def _plain_seconds(axes: "Axes") -> None:
-    """Format seconds in plain notation, with enough ticks within one or two decades."""
+    """Format seconds in plain notation, with enough ticks for one or two decades."""
     from matplotlib.ticker import FuncFormatter, LogLocator
 
     least, most = axes.get_ylim()

@@ -3,7 +3,7 @@
 Names are those of Khoshlessan et al. 2020, Table 3 and equations 4 to 8, as far as they apply.
 Units are seconds and bytes.
 
-A worker is slow if its time per frame is long: with dynamic scheduling, a slow worker processes
+A worker is slow if its time per frame is long. With dynamic scheduling, a slow worker processes
 fewer blocks, and all workers end together. Khoshlessan et al. 2020 (section 6.1) define a straggler
 as a rank that takes about twice as long as the group that finished first.
 """
@@ -28,14 +28,14 @@ from paceline.performance.record import (
     host_of,
 )
 
-#: Minimum ratio of a straggler's seconds per frame to the median,
+#: A worker is a straggler if its time per frame exceeds the median by this factor,
 OF_MEDIAN = 1.5
-#: or to the mean of the fastest quarter,
+#: or the mean of the fastest quarter by this factor,
 OF_FASTEST = 2.0
-#: if it also loses this time, s; smaller losses are chance.
+#: and if it also loses at least this time, s; smaller losses are chance.
 NOTICEABLE = 0.1
 
-#: Causes of slowness by attribute; a worker hangs at a block that never ends.
+#: Causes of slowness, by attribute; "hang" means a block that never ended.
 CAUSES = {part.attribute: part.activity for part in (*AT_BLOCKS, WAIT, COMM)} | {"hang": "hanging"}
 
 
@@ -48,19 +48,19 @@ class Straggler:
     worker, host : str
         Names of the worker and of its host.
     factor : float
-        Ratio of the worker's time to that of a worker of median pace for the same frames.
+        Ratio of the worker's time to that of the median worker for the same frames.
     factor_fastest : float
-        Ratio of the worker's time to that of the fastest quarter of the workers.
+        Ratio of the worker's time to that of the fastest quarter of workers.
     rules : tuple of str
         Rules by which the worker is slow: "median" if `factor` exceeds 1.5; "fastest quarter" if
         `factor_fastest` exceeds 2.
     cause : str
-        Component with the largest excess over the usual time, which is the median, or that of the
-        fastest quarter if the worker is slow only by that rule: opening, reading, decoding,
-        transforming, computing, overhead, waiting, communicating, or hanging at a block that never
-        ended.
+        Component with the largest excess over the usual time. The usual time is the median, or that
+        of the fastest quarter if the worker is slow only by that rule. Values are opening, reading,
+        decoding, transforming, computing, overhead, waiting, communicating, or hanging (a block
+        never ended).
     seconds_lost : float
-        Excess over the time of a worker of usual pace, s.
+        Excess over the time of a worker of usual speed, s.
     excess : dict of str to float
         Excess by cause, s; negative if the worker is faster.
     n_frames : int
@@ -80,11 +80,11 @@ class Straggler:
 
 @dataclass
 class _Spent:
-    """Time of a worker, or of a usual worker, on frames of one trajectory, ns by cause."""
+    """Time that a worker, or a usual worker, spent on frames of one trajectory, ns by cause."""
 
     n_frames: int
     parts: np.ndarray
-    #: Time of a frame, ns.
+    #: Time per frame, ns.
     pace: float
 
 
@@ -93,9 +93,9 @@ _Usual = Mapping[str, Mapping[int, _Spent]]
 
 
 def find_stragglers(run: RunTimings) -> list[Straggler]:
-    """Find workers that are slow by either rule, ordered by lost time.
+    """Find workers that are slow by either rule, sorted by lost time.
 
-    The faster of two middle workers is the median, so that one of two workers can be slow. Frames
+    With two workers, the faster one counts as the median, so that the other one can be slow. Frames
     are compared only with frames of the same trajectory.
 
     Examples
@@ -131,7 +131,7 @@ def find_stragglers(run: RunTimings) -> list[Straggler]:
 
 
 def _spent(run: RunTimings) -> dict[str, dict[int, _Spent]]:
-    """Sum blocks that ended, used or too late, by worker and trajectory."""
+    """Sum the blocks that ended, even if too late, by worker and trajectory."""
     columns = Columns([*run.blocks, *(attempt.timing for attempt in run.abandoned if attempt.came)])
     n_workers = len(columns.workers)
     keys, groups = np.unique(columns["job"] * n_workers + columns.worker, return_inverse=True)
@@ -147,11 +147,11 @@ def _spent(run: RunTimings) -> dict[str, dict[int, _Spent]]:
 
 
 def _waits(columns: Columns, run: RunTimings) -> np.ndarray:
-    """Idle time of each block's worker before the block, ns.
+    """Return the idle time of each block's worker before the block, ns.
 
-    With dynamic assignment, a worker's first block does not count, since a process may have to
-    start. Blocks that were assigned twice do not count either, nor those after which no block was
-    assigned: there was no other work.
+    With dynamic assignment, three kinds of idle time count as 0: before a worker's first block,
+    since a process may have to start; before blocks that were assigned twice; and before blocks
+    after which none was assigned, since there was no other work.
     """
     order = np.lexsort((columns["start"], columns.worker))
     worker, start, end = columns.worker[order], columns["start"][order], columns["end"][order]
@@ -170,7 +170,7 @@ def _waits(columns: Columns, run: RunTimings) -> np.ndarray:
 
 
 def _last_comm(columns: Columns) -> np.ndarray:
-    """Transit time of the results of each worker's last block, ns; 0 for its other blocks.
+    """Return the transit time of results of each worker's last block, ns; 0 for other blocks.
 
     Other results were in transit while the worker processed its next block.
     """
@@ -183,14 +183,14 @@ def _last_comm(columns: Columns) -> np.ndarray:
 
 
 def _median(of_job: Sequence[_Spent]) -> _Spent:
-    """Median pace, and median of each component; the lower of two middle values."""
+    """Return the median time per frame, and the median of each component (lower middle value)."""
     paces = np.array([[one.pace, *one.parts / one.n_frames] for one in of_job])
     pace, *parts = np.sort(paces, axis=0)[(len(of_job) - 1) // 2]
     return _Spent(1, np.array(parts), pace)
 
 
 def _fastest(of_job: Sequence[_Spent]) -> _Spent:
-    """Mean pace of the fastest quarter, and mean of each component."""
+    """Return the mean time per frame of the fastest quarter, and the mean of each component."""
     quickest = sorted(of_job, key=lambda spent: spent.pace)[: math.ceil(len(of_job) / 4)]
     n_frames = sum(spent.n_frames for spent in quickest)
     parts = np.sum([spent.parts for spent in quickest], axis=0) / n_frames
@@ -202,7 +202,7 @@ def _add_hanging(
     usual: Mapping[int, _Spent],
     abandoned: Iterable[DuplicateAttempt],
 ) -> None:
-    """Count attempts that never ended, if they took longer than usual."""
+    """Include attempts that never ended, if they took longer than usual."""
     for attempt in abandoned:
         timing = attempt.timing
         length = timing.end - timing.start
@@ -216,7 +216,7 @@ def _add_hanging(
 
 
 def _straggler(worker: str, own: Mapping[int, _Spent], usual: _Usual) -> Straggler | None:
-    """Describe a worker if it is slow."""
+    """Describe a worker as a straggler; None if it is not slow."""
     took = float(sum(spent.parts.sum() for spent in own.values()))
     expected = {
         rule: float(sum(of_rule[job].pace * spent.n_frames for job, spent in own.items()))
@@ -246,29 +246,29 @@ def _straggler(worker: str, own: Mapping[int, _Spent], usual: _Usual) -> Straggl
     )
 
 
-#: Quantities of a worker that add up to its wall time, s,
+#: Quantities that add up to a worker's wall time, s,
 PARTS = tuple(part.quantity for part in WALL_TIME)
-#: and further quantities.
+#: and further quantities of a worker.
 BESIDE = ("t_wait_first", "t_wait_last", "t_work", COMM.quantity)
-#: Meanings of the quantities of a whole run, for readers of a report.
+#: Meanings of the whole run's quantities, for readers of a report.
 OF_RUN = {
     "t_total": "the whole run",
     "t_init_top": "parsing the topology, once, before the run",
     "t_init_traj": "opening the trajectory and its index, once, before the run",
     "t_before": "from the beginning of the run until blocks were first assigned",
     "t_blocks": "from then until the last block was done: the wall time of every worker",
-    "t_after": "from then until the results were there",
+    "t_after": "from then until the results were available",
     "t_comm": "receiving and merging results, in the process that collects them",
-    "R_comp_IO": "computing over reading and decoding: much above 1, computing limits the speed, "
-    "which scales; much below, reading",
+    "R_comp_IO": "computing over reading and decoding: if much above 1, computing limits the "
+    "speed, "
+    "and more workers help; if much below 1, reading limits it",
     "R_comp_comm": "mean computing of a worker over communicating: much above 1, more workers pay",
-    "imbalance": "the last worker's end over the mean of all workers' ends: 1 where all end "
-    "together",
-    "bytes_read": "asked of the files",
-    "calls": "in how many calls they were asked for",
-    "bytes_used": "size of the decoded numbers that the analyses asked for",
-    "read_per_used": "bytes read per byte used: below 1 where the file is compressed, above 1 "
-    "where it holds much that nobody asked for",
+    "imbalance": "the last worker's end over the mean of all workers' ends: 1 if all end together",
+    "bytes_read": "requested from the files",
+    "calls": "number of calls that requested these bytes",
+    "bytes_used": "size of the decoded numbers that the analyses used",
+    "read_per_used": "bytes read per byte used: below 1 if the file is compressed, above 1 "
+    "if it contains much unused data",
     "read_rate": "bytes read per second of t_blocks, by all workers together",
 }
 
@@ -300,22 +300,22 @@ class Report:
     n_asked : int
         Number of workers for which blocks were planned.
     n_hosts : int
-        Number of machines of the workers.
+        Number of hosts on which the workers ran.
     n_blocks, n_frames : int
         Numbers of processed blocks and frames.
     t_total : float
         Time of the whole run.
     t_init_top, t_init_traj : float
-        Times of parsing the topology, and of opening the trajectory and its index, once, before the
+        Times to parse the topology, and to open the trajectory and its index, once, before the
         run.
     t_before : float
         Time from the beginning of the run until blocks were first assigned.
     t_blocks : float
-        Time from the first assignment until the last block was done: the wall time of every worker.
+        Time from the first assignment to the end of the last block: the wall time of every worker.
     t_after : float
         Time from the end of the last block until the results were available.
     t_comm : float
-        Time of receiving and merging results, in the process that collects them.
+        Time to receive and merge results, in the process that collects them.
     workers : list of WorkerTiming
         Sums for each worker.
     over_workers : dict of str to Spread
@@ -323,16 +323,16 @@ class Report:
         `t_overhead`, `t_abandoned` and `t_wait`, which add up to their wall time; and of
         `t_wait_first`, `t_wait_last`, `t_work` and `t_comm`.
     shares : dict of str to float
-        Fraction of the workers' wall time of each component of that sum, from 0 to 1.
+        Fraction of each of these components in the workers' wall time, from 0 to 1.
     R_comp_IO : float
         Ratio of computing to reading and decoding (equation 7); infinite without reading and
         decoding.
     R_comp_comm : float
-        Ratio of a worker's mean computing time to `t_comm` (equation 8, in which all ranks wait
+        Ratio of a worker's mean computing time to `t_comm` (equation 8, where all ranks wait
         during communication).
     imbalance : float
-        Ratio of the last worker's end to the mean of the workers' ends, both since blocks were
-        first assigned; 1 if all end together.
+        Ratio of the last worker's end to the mean end of all workers, both measured from the first
+        assignment of blocks; 1 if all workers end together.
     bytes_read, calls : int
         Number of bytes requested from the files, and number of calls.
     bytes_used : int
@@ -382,7 +382,7 @@ class Report:
         Returns
         -------
         dict
-            Argument for `json.dumps`, which gives strictly valid JSON.
+            Argument for `json.dumps`, which writes strictly valid JSON.
         """
         return _plain(asdict(self))
 
@@ -458,7 +458,7 @@ def _spread(values: Iterable[float]) -> Spread:
 
 
 def _ratio(above: float, below: float) -> float:
-    """Ratio; NaN for 0/0, infinite for any other number divided by 0."""
+    """Return a ratio; NaN for 0/0, infinite for any other number divided by 0."""
     if below > 0 or math.isnan(below):
         return above / below
     return math.inf if above > 0 else math.nan
