@@ -13,7 +13,7 @@ NAMES = sorted(
 
 def main() -> None:
     arguments = sys.argv[1:]
-    # Behind them, the name of a benchmark may be that of a case, too.
+    # After the benchmarks' names, a word may be both a benchmark's name and an option's case.
     chosen = list(takewhile(NAMES.__contains__, arguments))
     options = arguments[len(chosen) :]
     for name in chosen or NAMES:

@@ -2,12 +2,13 @@
 
     python -m benchmarks advise [folder] [--repeats 5] [--only dense-xtc] [--tsv] [--tiny]
 
-Five jobs with their file in memory, with frames repeated for four seconds of two workers, on the
-machine as it is and beside a process that keeps one CPU busy. Each round predicts the time and its
-range, and runs the job with one thread and with two, each twice: how much the two differ shows what
-no prediction could know. Runs outside their range are listed, with the CPUs that other programs
-kept busy while the advice was made and while the job ran. Then the command predicts the time for a
-trajectory of 30 GB, or the largest that fits on the disk, without an index and not in memory.
+Five jobs run with their file in memory. Frames are repeated so that two workers need four seconds.
+The jobs run on the machine as it is, and beside a process that keeps one CPU busy. Each round
+predicts the time and its range, and then runs the job with one thread and with two, each twice. The
+difference of equal runs is a limit to any prediction. Runs outside their range are listed, with the
+number of CPUs that other programs kept busy during the advice and during the run. Finally the
+command predicts the time for a trajectory of 30 GB, or the largest that fits on the disk, without
+index and not in memory.
 """
 
 import os
@@ -31,19 +32,19 @@ from benchmarks.table import Table
 from paceline._util.machine import OtherWork
 from paceline._util.os_calls import drop_from_cache
 
-#: Allowed difference of predicted / measured from 1, in the median of the jobs.
+#: Allowed deviation of predicted / measured time from 1, for the median job.
 TOLERANCE = 0.15
-#: Allowed ratio of the ends of a range, and the part of the runs that it must hold.
+#: Allowed ratio of a range's ends, and fraction of the runs that must lie in their range.
 WIDTH, HELD = 1.5, 0.9
-#: Seconds of a job by two workers.
+#: Duration of a job with two workers, seconds.
 SECONDS = 4.0
-#: Allowed seconds of a prediction, and the size of its file in bytes.
+#: Allowed duration of a prediction, seconds, and size of its file, bytes.
 SOON, LONG = 10.0, 30e9
-#: Bytes of the disk that stay free.
+#: Disk space that stays free, bytes.
 SPARE = 8e9
-#: Repetitions of the heavy job's work, as in the papers.
+#: Repetitions of the work in the heavy job, as in the papers.
 TIMES = 40
-#: Programs beside the jobs: none of ours, and one that keeps a CPU busy.
+#: Programs that run beside the jobs: none, or one that keeps a CPU busy.
 BESIDE: dict[str, tuple[str, ...]] = {"idle": (), "busy": ("while True: pass",)}
 
 JOBS = (
@@ -63,7 +64,7 @@ LONG_FILE = ("case", "GB", "frames", "told frames", "advice s", "min", "max", "t
 
 @dataclass(frozen=True)
 class Job:
-    """A job: an analysis of a set and file."""
+    """A job: an analysis of one data set and file."""
 
     name: str
     data: str
@@ -79,14 +80,14 @@ def rmsd(universe: Any) -> Any:
 
 
 def rmsd_of_water(universe: Any) -> Any:
-    """RMSD of the water's oxygens: every atom of a frame is decoded."""
+    """RMSD of the water oxygens: all atoms of a frame must be decoded."""
     from paceline.analysis.rms import RMSD
 
     return RMSD(universe.select_atoms("resname SOL and name OW"))
 
 
 def heavy(universe: Any) -> Any:
-    """The RMSD of every frame, again and again."""
+    """RMSD of every frame, computed repeatedly."""
     import paceline
 
     half = rmsd(universe).prepare()
@@ -109,9 +110,9 @@ LONG_CASE = "long-file"
 
 @dataclass(frozen=True)
 class Run:
-    """A prediction, its range, and the measured time of a run and of its repeat, s.
+    """Prediction, its range, and measured times of a run and of its repeat, s.
 
-    Then the time of the advice, s, and CPUs that others kept busy meanwhile and during the run.
+    Also the duration of the advice, s, and CPUs that others kept busy during advice and run.
     """
 
     n_frames: int
@@ -126,17 +127,17 @@ class Run:
 
     @property
     def ratio(self) -> float:
-        """Predicted time over the measured one."""
+        """Predicted time divided by measured time."""
         return self.predicted / self.measured
 
     @property
     def is_held(self) -> bool:
-        """The range holds the measured time."""
+        """True if the range contains the measured time."""
         return self.low <= self.measured <= self.high
 
     @property
     def is_alike(self) -> bool:
-        """The repeat lies within a range of the allowed width around the run itself."""
+        """True if the repeat lies in a range of the allowed width around the run."""
         return abs(np.log(self.repeated / self.measured)) <= np.log(WIDTH) / 2
 
     @property
@@ -146,7 +147,7 @@ class Run:
 
 
 def measure(job: Job, data: Dataset, seconds: float, repeats: int) -> dict[int, list[Run]]:
-    """Predict and run a job several times; by number of workers."""
+    """Predict and run a job several times; return the runs by number of workers."""
     import paceline
 
     path = data.trajectory(job.suffix)
@@ -182,12 +183,12 @@ def measure(job: Job, data: Dataset, seconds: float, repeats: int) -> dict[int, 
 
 
 def _timed(analysis: Any, n_workers: int, frames: np.ndarray) -> float:
-    """Seconds of a run; a later one replaces the timings of the analysis."""
+    """Return the duration of a run; a later run replaces the timings of the analysis."""
     return analysis.run(n_workers=n_workers, frames=frames, progress=False).timings.t_total
 
 
 def row_of(job: str, machine: str, n_workers: int, runs: Sequence[Run]) -> tuple[str, ...]:
-    """Make the row of one job with some workers: medians, and the range of the ratios."""
+    """Create the row of a job with a number of workers: medians, and the range of ratios."""
     ratio = Spread.of(run.ratio for run in runs)
     times = ("predicted", "low", "high", "measured")
     return (
@@ -207,7 +208,7 @@ def row_of(job: str, machine: str, n_workers: int, runs: Sequence[Run]) -> tuple
 def rows_of_missed(
     job: str, machine: str, n_workers: int, runs: Sequence[Run]
 ) -> Iterator[tuple[str, ...]]:
-    """Make a row of each run that lies outside its range."""
+    """Create a row for each run outside its range."""
     for run in runs:
         if not run.is_held:
             end = run.low if run.measured < run.low else run.high
@@ -217,9 +218,9 @@ def rows_of_missed(
 
 
 def row_of_all(machine: str, jobs: Sequence[Sequence[Run]], *, two: bool) -> tuple[str, ...]:
-    """Make the row of all jobs: the median of their errors, and how many runs the ranges hold.
+    """Create the row of all jobs: their median error, and the number of runs within ranges.
 
-    Errors count where two workers have an idle machine.
+    Errors count only if two workers run on an otherwise idle machine.
     """
     runs = [run for job in jobs for run in job]
     error = float(np.median([abs(np.median([run.ratio for run in job]) - 1) for job in jobs]))
@@ -240,7 +241,7 @@ def row_of_all(machine: str, jobs: Sequence[Sequence[Run]], *, two: bool) -> tup
 
 @contextmanager
 def beside(programs: Sequence[str]) -> Iterator[None]:
-    """Keep programs running, in processes of their own."""
+    """Run programs in separate processes during the context."""
     started = [subprocess.Popen([sys.executable, "-c", program]) for program in programs]
     try:
         yield
@@ -258,7 +259,7 @@ def _read(path: Path) -> None:
 
 
 def measure_long(data: Dataset, folder: Path, size: float, repeats: int) -> tuple[str, ...]:
-    """Make the row of a long file: joined copies of one, deleted afterwards."""
+    """Create the row of a long file, joined from copies and deleted afterwards."""
     source = data.trajectory("xtc")
     copies = max(
         1, round(min(size, shutil.disk_usage(folder).free - SPARE) / source.stat().st_size)
@@ -289,7 +290,7 @@ def measure_long(data: Dataset, folder: Path, size: float, repeats: int) -> tupl
 
 
 def _ask(files: Sequence[Path]) -> str:
-    """Number of frames that the command prints."""
+    """Return the number of frames that the command prints."""
     command = "import sys; from paceline.cli import main; sys.exit(main())"
     done = subprocess.run(
         [sys.executable, "-c", command, "advise", *files],

@@ -1,18 +1,19 @@
-"""Measure analyses beside those of other tools, decoding of XTC included.
+"""Measure analyses and those of other tools, including the decoding of XTC.
 
     python -m benchmarks analyses [folder] [--repeats 5] [--only gyration] [--tsv] [--tiny]
 
-One core each. All read the XTC file but MDTraj, which has its frames in memory, so that its
-decoding comes on top. All must find the same numbers in the first frames, or the benchmark fails,
-but for those of another definition, which `make compare` compares. ``gmx`` and ``cpptraj`` are on
-PATH, or where PACELINE_GMX and PACELINE_CPPTRAJ say. A goal is a ratio to the best peer of this
-run: that of the goal to the peer in the table of µs a frame by which it was set. It is judged by
-processor time, which others on the machine disturb least. "Base build" is paceline without the
-instruction sets that it chooses at run time. Before each run, twice the memory is touched that the
-largest result takes, and at least that of some blocks and records: on a virtual machine that gives
-free pages back to its host, the first use of a page may cost thirty times as much as the next one,
-and the tool that happens to get it would pay. The last rows are one pass of all analyses of the
-protein beside the sum of each alone, and two workers beside one. Times of rmsd-matrix are those of
+Each tool uses one core. All tools read the XTC file except MDTraj, whose frames are in memory, so
+that its decoding would come on top. The numbers of the first frames must agree, or the benchmark
+fails; tools with another definition are exempt (`make compare` compares them). ``gmx`` and
+``cpptraj`` are searched on PATH, or at the paths in PACELINE_GMX and PACELINE_CPPTRAJ. A goal is a
+ratio to the best peer of this run; it was derived from the table of µs per frame. Goals are judged
+by CPU time, which other programs disturb least. "Base build" is paceline without the instruction
+sets that it chooses at run time. Before each run, memory is touched: twice the size of the largest
+result, and at least that of some blocks and records. On a virtual machine that returns free pages
+to its host, the first use of a page may cost thirty times as much as the next, and would slow
+whichever tool comes first. The last rows compare one pass of all analyses of the protein with the
+sum of single passes, and two workers with one. Times of rmsd-matrix are per 1,000 pairs of frames;
+those of msd are of 30 to 60 frames.
 1,000 pairs of frames; those of msd, of 30 to 60 frames.
 """
 
@@ -34,33 +35,32 @@ from benchmarks.peers import ACIDIC, BASIC, GRID, WATER
 from benchmarks.table import Table
 
 MDTRAJ, GROMACS, CPPTRAJ = "MDTraj", "GROMACS", "cpptraj"
-#: Ours without instruction sets that are chosen at run time.
+#: Paceline without instruction sets that are chosen at run time.
 OURS_BASE = "paceline, base build"
-#: Frames of each tool whose numbers are compared.
+#: Number of frames whose numbers are compared between tools.
 COMPARED = 2
-#: Of the protein and of the system in water, frames of a short run of paceline.
+#: Number of frames in a short run of paceline, for the protein and for the system in water.
 FRAMES = {"adk": 1000, "water": 50}
 
-#: Pairs of frames that count as one item.
+#: Number of frame pairs that count as one item.
 PAIRS = 1000
-#: Cα atoms, of which frames are compared.
+#: Cα atoms, for which frames are compared.
 CA = "name CA"
 
-#: Memory that is touched before a run of one tool, at least, and before one of many frames, bytes.
+#: Minimum memory touched before a run of one tool, and before a run of many frames, bytes.
 TOUCHED, TOUCHED_BY_MANY = 2**26, 2**29
 
-#: Numbers of some frames.
+#: Function that returns the numbers of some frames.
 Numbers = Callable[[int], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Case:
-    """An analysis as each tool has it.
+    """An analysis in each tool.
 
-    `ours` and `theirs` make an analysis of a Universe and get its numbers from the results;
-    `mdtraj` computes them of a trajectory of MDTraj; `gromacs` and `cpptraj` run these programs on
-    n frames. `other` are tools whose numbers are of another definition. `goal` and `known` are µs
-    a frame.
+    `ours` and `theirs` create an analysis of a Universe and extract numbers from its results;
+    `mdtraj` computes them from an MDTraj trajectory; `gromacs` and `cpptraj` run these programs on
+    n frames. `other` lists tools with another definition. `goal` and `known` are in µs per frame.
     """
 
     ours: Callable[[Any], Any]
@@ -74,42 +74,42 @@ class Case:
     cpptraj: Callable[[peers.Job, int], np.ndarray] | None = None
     other: tuple[str, ...] = ()
     data: str = "adk"
-    #: Of a tool so many times fewer frames; by default 10 of MDAnalysis and MDTraj.
+    #: Divisor of the number of frames for slow tools; by default 10 for MDAnalysis and MDTraj.
     fewer: Mapping[str, int] = field(default_factory=dict)
     tolerance: float = 1e-3
-    #: Frames of the short run, where they are not those of `FRAMES`.
+    #: Number of frames in the short run, if it differs from `FRAMES`.
     n: int | None = None
-    #: True where what is counted are `PAIRS` pairs of frames, not frames.
+    #: True if an item is `PAIRS` pairs of frames rather than a frame.
     of_pairs: bool = False
 
     def frames(self, n: int) -> int:
-        """Frames of a run of n items."""
+        """Return the number of frames in a run of n items."""
         return round(math.sqrt(2 * PAIRS * n)) if self.of_pairs else n
 
 
 def self_distance_array(positions: np.ndarray) -> np.ndarray:
-    """All distances of MDAnalysis within a group."""
+    """Return all of MDAnalysis's distances within a group."""
     from MDAnalysis.lib import distances
 
     return distances.self_distance_array(positions)
 
 
 def of_function(function: Callable[..., Any], *groups: Any) -> Any:
-    """MDAnalysis's analysis by a function of groups."""
+    """Create MDAnalysis's analysis from a function of groups."""
     from MDAnalysis.analysis.base import AnalysisFromFunction
 
     return AnalysisFromFunction(function, groups[0].universe.trajectory, *groups)
 
 
 def bonds_per_frame(results: Any) -> np.ndarray:
-    """Number of hydrogen bonds of each frame that has any."""
+    """Return the number of hydrogen bonds in each frame that has any."""
     return np.unique(results.hbonds[:, 0], return_counts=True)[1]
 
 
 def of_class(
     package: str, module: str, name: str, *arguments: Any, **options: Any
 ) -> Callable[[Any], Any]:
-    """Make an analysis of a package; `arguments` may be functions of the Universe."""
+    """Create an analysis of a package; `arguments` may be functions of the Universe."""
 
     def make(universe: Any) -> Any:
         made = getattr(import_module(f"{package}.analysis.{module}"), name)
@@ -132,7 +132,7 @@ def whole(universe: Any) -> Any:
     return universe
 
 
-#: Hydrogen bonds of the protein with water, and waters that are near it.
+#: Hydrogen bonds between protein and water, and water near the protein.
 BONDS, TO_WATER = ("hydrogenbonds", "HydrogenBondAnalysis", whole), ["protein", WATER]
 #: The same atoms by names, so that donors and hydrogens are paired by distance in each frame.
 BY_NAMES = {"donors_sel": "name N* O*", "hydrogens_sel": "name H*", "acceptors_sel": "name O*"}
@@ -145,7 +145,7 @@ SALT_BRIDGES = (
 SALT_BRIDGE = {"method": "radius_cut", "radius": 4.5, "pbc": False}
 
 CASES: dict[str, Case] = {
-    # MDAnalysis does not superpose pairs.
+    # MDAnalysis does not superpose pairs of frames.
     "rmsd-matrix": Case(
         ours=ours("diffusionmap", "DistanceMatrix", whole, select=CA, superposition=True),
         of_ours=lambda results: results.dist_matrix[0],
@@ -157,13 +157,13 @@ CASES: dict[str, Case] = {
         goal=180,
         known={REFERENCE: 13_200, MDTRAJ: 340, CPPTRAJ: 6400},
         fewer={MDTRAJ: 1, CPPTRAJ: 10},
-        # MDTraj's are those of centered positions in single precision.
+        # MDTraj computes from centered positions in single precision.
         tolerance=5e-3,
         n=500,
         of_pairs=True,
     ),
-    # All origins: the time a frame grows with their number. GROMACS undoes jumps through the
-    # borders of the cell before, and cpptraj has one origin.
+    # All time origins are used: the time per frame grows with their number. GROMACS undoes jumps
+    # across the cell first, and cpptraj uses a single origin.
     "msd": Case(
         ours=ours("msd", "EinsteinMSD", whole, select=WATER, fft=False),
         of_ours=lambda results: results.timeseries,
@@ -203,7 +203,7 @@ CASES: dict[str, Case] = {
         gromacs=peers.distances_of_gromacs,
         goal=50,
         known={REFERENCE: 412, MDTRAJ: 86},
-        # GROMACS writes them as text.
+        # GROMACS writes the results as text.
         fewer={MDTRAJ: 1, GROMACS: 50},
     ),
     "contacts": Case(
@@ -234,7 +234,7 @@ CASES: dict[str, Case] = {
         of_theirs=bonds_per_frame,
         mdtraj=None,
         cpptraj=peers.bonds_of_cpptraj,
-        # It passes over one or two of some 90 (docs/where-tools-disagree.md).
+        # cpptraj misses one or two of about 90 bonds (docs/where-tools-disagree.md).
         other=(CPPTRAJ,),
         goal=80,
         known={REFERENCE: 5250, CPPTRAJ: 380},
@@ -249,7 +249,8 @@ CASES: dict[str, Case] = {
         goal=900,
         known={REFERENCE: 225_000, CPPTRAJ: 95_500},
         data="water",
-        # In 50 frames, selecting the atoms takes ours ten times as long as finding the bonds.
+        # With 50 frames, paceline's selection of atoms takes ten times as long as finding the
+        # bonds.
         n=500,
         fewer={REFERENCE: 100, CPPTRAJ: 20},
     ),
@@ -362,7 +363,7 @@ CASES: dict[str, Case] = {
         goal=450,
         known={REFERENCE: 8270, GROMACS: 2900},
         data="water",
-        # MDAnalysis takes the product of its lengths for the volume of this triclinic cell.
+        # MDAnalysis uses the product of the lengths as the volume of this triclinic cell.
         tolerance=1.0,
     ),
 }
@@ -383,7 +384,7 @@ def paceline(data: Dataset, case: str) -> Run:
 
 
 def paceline_base(data: Dataset, case: str) -> Run:
-    """Paceline on one thread, by the instructions that every processor has."""
+    """Paceline on one thread, with instructions that every processor supports."""
     from paceline import _core
 
     _core.allow_wide(False)
@@ -451,7 +452,7 @@ TOOLS: dict[str, Callable[[Dataset, str], Run]] = {
     GROMACS: gromacs,
     CPPTRAJ: cpptraj,
 }
-#: Those that start a process for each run, which takes as long as some hundred frames.
+#: Tools that start a process for each run, which takes as long as some hundred frames.
 PROGRAMS = (GROMACS, CPPTRAJ)
 
 
@@ -472,7 +473,7 @@ def main() -> None:
 
 
 def _measure(case: str, data: Dataset, asked: Options, table: Table) -> list[str]:
-    """Fill in the rows of one analysis; what could not be measured."""
+    """Add the rows of one analysis; return what could not be measured."""
     one = CASES[case]
     n = max(min(one.n or FRAMES[data.name], data.n_frames // 2), 1)
     usual = dict.fromkeys((OURS, OURS_BASE, *PROGRAMS), 1)
@@ -482,7 +483,7 @@ def _measure(case: str, data: Dataset, asked: Options, table: Table) -> list[str
         fewer[tool] = max(n // times, 1)
     tools = {name: (make, data, case) for name, make in TOOLS.items() if _has(one, name)}
     with subjects(tools) as (ready, skipped):
-        # Blocks of results are put together to all of them.
+        # Blocks of results are joined to the full result.
         touched = max(2 * (_agree(case, ready) // COMPARED) * one.frames(2 * n), TOUCHED)
         report(f"{case}: slopes")
         effort = asked.effort
@@ -499,7 +500,7 @@ def _has(case: Case, tool: str) -> bool:
 
 
 def _agree(case: str, ready: list[Subject]) -> int:
-    """Raise if a tool finds other numbers than the first one; bytes of the largest series."""
+    """Raise if a tool finds other numbers than the first; return the largest series, bytes."""
     expected: Any = None
     largest = 0
     for subject in ready:
@@ -521,7 +522,7 @@ def _agree(case: str, ready: list[Subject]) -> int:
 
 
 def _verdict(case: Case, taken: Mapping[str, Slope]) -> str:
-    """Compare the ratio to the best peer, by processor time, with that of the goal."""
+    """Compare the CPU-time ratio to the best peer with the ratio of the goal."""
     known = {tool: np.median(taken[tool].cpu_per_item) for tool in case.known if tool in taken}
     if not known:
         return ""
@@ -535,7 +536,7 @@ def _verdict(case: Case, taken: Mapping[str, Slope]) -> str:
 
 
 def _together(asked: Options, data: Dataset) -> Table:
-    """Measure all analyses of the protein in one pass, and on two workers."""
+    """Measure all analyses of the protein in one pass, and with two workers."""
     cases = [
         case
         for case, one in CASES.items()
@@ -550,8 +551,8 @@ def _together(asked: Options, data: Dataset) -> Table:
     from benchmarks.resident import touch
 
     universe = paceline.Universe(data.topology, data.trajectory("xtc"))
-    # Many, so that what each does once does not count; of surface areas 1,000 take 15 s, and 20,000
-    # of all distances 3.6 GB.
+    # Many frames, so that work done once does not count; but 1,000 surface areas take 15 s, and
+    # 20,000 frames of all distances need 3.6 GB.
     many = 1 if any(case.startswith(("sasa", "distances")) for case in cases) else 20
     n = max(min(many * FRAMES["adk"], data.n_frames), 1)
 
@@ -563,7 +564,7 @@ def _together(asked: Options, data: Dataset) -> Table:
         return time.perf_counter() - begun
 
     class Nothing(paceline.AnalysisBase):
-        """Decoding alone, of all atoms."""
+        """Decodes all atoms and computes nothing."""
 
         def prepare(self) -> Any:
             return _Nothing()

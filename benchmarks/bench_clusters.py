@@ -1,9 +1,9 @@
-"""Measure runs on MPI ranks: rate, a slow rank, the start, and what results cost at the end.
+"""Measure runs on MPI ranks: rate, a slow rank, start-up, and collecting results.
 
     python -m benchmarks clusters [folder] [--repeats 5] [--only rate …] [--tsv] [--tiny]
 
-Each table compares runs that were made in turn. A slow rank, and more ranks than cores, sleep in
-proportion to frames; the other runs do real work.
+Each table compares runs that alternate. In the tables with a slow rank, and with more ranks than
+cores, ranks sleep in proportion to their frames; all other runs compute.
 """
 
 import json
@@ -23,25 +23,25 @@ from benchmarks.measure import Spread, Unavailable
 from benchmarks.ranks import EVERY_RANK, FIRST_RANK, PROGRAMS, on_ranks
 from benchmarks.table import Table
 
-#: Passes over the file by which the length of a job is chosen.
+#: Number of passes over the file from which the length of a job is chosen.
 PASSES = 10
-#: Rate of 2 workers of another kind by that of 2 threads, at least.
+#: Minimum rate of 2 workers on another backend, relative to 2 threads.
 RATE = 0.95
-#: Seconds of a job whose rate is compared.
+#: Duration of a job whose rate is compared, seconds.
 JOB = 20.0
-#: Time with one slow rank by the ideal, at most.
+#: Maximum time with one slow rank, relative to the ideal time.
 SLOWED = 1.15
-#: From the start of ranks to the first block, beyond mpi4py's own start, seconds.
+#: Maximum time from the start of ranks to the first block, beyond mpi4py's own start, seconds.
 START = 1.5
-#: Collecting the rows of the papers' longest trajectory, seconds.
+#: Maximum time to collect the rows of the papers' longest trajectory, seconds; number of rows.
 COLLECTING, N_ROWS = 1.0, 2_512_200
-#: Seconds of a frame of those that sleep, by the number of ranks: blocks of 16 such frames end at a
-#: rate that keeps two cores busy for a tenth of the time, whatever the number of ranks.
+#: Time per frame of sleeping ranks, divided by the number of ranks, seconds: blocks of 16 frames
+#: then end at a rate that keeps two cores busy for a tenth of the time, for any number of ranks.
 FRAME = 2.5e-4
 
 
 def rate(data: Dataset, effort: Effort) -> Table:
-    """RMSDs of all frames again and again, by 2 threads, processes, Dask workers and ranks."""
+    """Compute RMSDs of all frames repeatedly, with 2 threads, processes, Dask workers and ranks."""
     table = Table(
         f"rate of two workers, one job of {JOB if effort.judged else effort.job:g} s or more",
         ("case", "workers", "seconds", "rate / threads", "min", "max", "target"),
@@ -59,7 +59,7 @@ def rate(data: Dataset, effort: Effort) -> Table:
         )
         return json.loads(done.stdout.splitlines()[-1])
 
-    # Several: what a run costs once must not count as the time of a pass.
+    # Several passes, so that fixed costs of a run do not count as the time of a pass.
     one_pass = here(PASSES * data.n_frames, "threads")["seconds"] / PASSES
     job = JOB if effort.judged else effort.job
     n_frames = data.n_frames * max(1, round(1.1 * job / one_pass))
@@ -81,7 +81,7 @@ def rate(data: Dataset, effort: Effort) -> Table:
 
 
 def slowed(effort: Effort) -> Table:
-    """One of several ranks takes five times as long."""
+    """Measure runs in which one of several ranks takes five times as long."""
     table = Table(
         "one rank five times slower, by the time that all need at the speed they have",
         ("case", "ranks", "schedule", "seconds", "seconds / ideal", "min", "max", "target"),
@@ -109,7 +109,7 @@ def slowed(effort: Effort) -> Table:
 
 
 def start(data: Dataset, effort: Effort) -> Table:
-    """From the start of 8 ranks until the first frames are computed."""
+    """Measure the time from the start of 8 ranks to the first computed frames."""
     table = Table(
         "start of 8 ranks",
         ("case", "until", "seconds", "min", "max", "target"),
@@ -137,7 +137,7 @@ def start(data: Dataset, effort: Effort) -> Table:
 
 
 def collect(effort: Effort) -> Table:
-    """Rows of 16 ranks to the first one, in few blocks and in many."""
+    """Measure sending rows from 16 ranks to the first rank, in few and in many blocks."""
     n_rows = N_ROWS if effort.judged else 10_000
     table = Table(
         f"{n_rows} rows of 3 numbers, and their times, from 16 ranks",
@@ -159,7 +159,7 @@ def collect(effort: Effort) -> Table:
 
 
 def spread(effort: Effort) -> Table:
-    """Rows of the first rank to all, in memory that they share and in a copy for each."""
+    """Measure sending rows from the first rank to all, with shared memory and with copies."""
     n_rows = N_ROWS if effort.judged else 200_000
     table = Table(
         f"{n_rows} rows of 3 numbers, {24e-6 * n_rows:.0f} MB, from the first rank to all",
@@ -178,7 +178,7 @@ def spread(effort: Effort) -> Table:
 
 
 def _in_turn(ways: dict[Any, Callable[[], Any]], repeats: int) -> dict[Any, list[Any]]:
-    """Results of each, round after round."""
+    """Call all functions in turn, round after round; return the results of each."""
     taken: dict[Any, list[Any]] = {way: [] for way in ways}
     for _ in range(repeats):
         for way, run in ways.items():

@@ -2,14 +2,15 @@
 
     python -m benchmarks drop_in [folder] [--repeats 5] [--only loop] [--tsv] [--tiny]
 
-Whole processes, start included, in turn; the files are in memory, and modules are compiled, as they
-are where a package is installed. Both ways must print the same numbers, to four digits, or the
-benchmark fails. Processor time is that of all threads, and is what other programs disturb least;
-*times Python* is of wall time. A second table is of MDAnalysis's classes that need the frames in
-order, which compute in one thread while others decode: seconds of a run, beside those of its
-computing alone (frames in memory), and of decoding alone, by one thread. A third table is of loops
-that read and write all frames: processor time of a frame, with MDAnalysis and registered. A fourth
-one, `part`, is of loops over the positions of a protein in water, without the start, by MDAnalysis
+Whole processes are timed in turn, including their start. Files are in memory, and modules are
+compiled, as in an installed package. Both ways must print the same numbers to four digits, or the
+benchmark fails. CPU time is the sum over all threads, which other programs disturb least; *times
+Python* compares wall times. The second table is for MDAnalysis classes that need the frames in
+order: they compute in one thread while other threads decode. It lists the time of a run, of
+computing alone (frames in memory), and of decoding alone by one thread, s. The third table is for
+loops that read and write all frames: CPU time per frame, with MDAnalysis and registered. The fourth
+table, `part`, is for loops over the positions of a protein in water, without the start: with
+MDAnalysis, and with paceline loading all atoms or only the protein.
 and by paceline, with all atoms and with those of the protein alone.
 """
 
@@ -66,29 +67,29 @@ SCRIPTS = {
     "script": OPEN + ANALYSES + OWN_LOOP,
     "domains": (Path(__file__).parents[1] / "examples/domains.py").read_text(),
 }
-#: Times as fast as Python alone, at least.
+#: Minimum speed relative to plain Python.
 TARGETS = {"script": 3.0, "domains": 3.0}
 WAYS = {"Python": (), "paceline": ("-m", "paceline", "--quiet")}
 
-#: Classes that need the frames in order, and their targets: times the larger one of computing, and
-#: decoding divided by cores.
+#: Classes that need the frames in order, and their maximum time, relative to the larger of
+#: computing time and decoding time per core.
 IN_ORDER = ("AlignTraj", "AverageStructure", "DielectricConstant", "PCA", "RMSF")
 IN_ORDER_TARGET = 1.1
-#: Coordinates of frames in memory, at most.
+#: Maximum number of coordinates in memory.
 IN_MEMORY = 30_000_000
 IN_ORDER_HEADINGS = (
     *("case", "frames", "run s", "computing s", "decoding s", "times the larger", "min", "max"),
     *("times all work over cores", "target"),
 )
 
-#: Formats of MDAnalysis's writers, and times as fast as MDAnalysis, at least.
+#: Formats of MDAnalysis's writers, and minimum speed relative to MDAnalysis.
 WRITING = {"xtc": 3.0, "trr": 0.0, "dcd": 0.0, "nc": 3.0, "h5md": 3.0}
 WRITING_HEADINGS = (
     *("case", "frames", "MDAnalysis µs", "paceline µs", "times MDAnalysis", "min", "max", "target"),
 )
-#: Atoms that paceline loads for a loop; None for MDAnalysis, which loads all.
+#: Atoms that paceline loads for a loop; None for MDAnalysis, which loads all atoms.
 LOADED = {"MDAnalysis": None, "all atoms": "all", "protein": "protein"}
-#: Times MDAnalysis's rate in processor time, at least, for XTC.
+#: Minimum rate for XTC, by CPU time, relative to MDAnalysis.
 PART_TARGET = 8.0
 PART_HEADINGS = (
     *("case", "frames", *(f"{name} CPU µs" for name in LOADED)),
@@ -102,7 +103,7 @@ HEADINGS = (
 
 
 def measure(data: Dataset, suffix: str, name: str, repeats: int) -> tuple[str, ...]:
-    """The row of one script and trajectory."""
+    """Create the row of one script and trajectory."""
     path = data.trajectory(suffix)
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, f"{name}.py")
@@ -128,8 +129,8 @@ def measure(data: Dataset, suffix: str, name: str, repeats: int) -> tuple[str, .
 
 
 def _run(arguments: Sequence[str]) -> tuple[float, float, str]:
-    """Run Python; the seconds, those of processors, and what it prints."""
-    # A first run writes what the next ones find compiled.
+    """Run Python; return its wall time and CPU time, s, and its output."""
+    # The first run compiles modules for the next runs.
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
     begun, cpu = time.perf_counter(), _cpu_of_children()
     done = subprocess.run(
@@ -144,13 +145,13 @@ def _run(arguments: Sequence[str]) -> tuple[float, float, str]:
 
 
 def _cpu_of_children() -> float:
-    """Processor seconds of processes that have ended, and of their own that have."""
+    """Return the CPU time of ended processes and of their ended children, s."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def measure_in_order(data: Dataset, suffix: str, name: str, repeats: int) -> tuple[str, ...]:
-    """The row of one class that needs the frames in order, and one trajectory."""
+    """Create the row of one class that needs frames in order, and one trajectory."""
     import MDAnalysis as mda
 
     import paceline
@@ -179,14 +180,14 @@ def measure_in_order(data: Dataset, suffix: str, name: str, repeats: int) -> tup
 
 
 def _in_order(name: str, universe: Any) -> Any:
-    """Make an analysis that needs the frames in order."""
+    """Create an analysis that needs the frames in order."""
     import MDAnalysis as mda
     from MDAnalysis.analysis import align, dielectric, pca, rms
 
     ca = universe.select_atoms("protein and name CA")
     if name == "AlignTraj":
         made = align.AlignTraj(universe, universe, select=SELECTION, filename="aligned.dcd")
-        # Of frames in memory it would write nothing.
+        # With frames in memory, the analysis would not write a file.
         made._writer = mda.Writer("aligned.dcd", universe.atoms.n_atoms)
         return made
     if name == "AverageStructure":
@@ -199,7 +200,7 @@ def _in_order(name: str, universe: Any) -> Any:
 
 
 def measure_writing(data: Dataset, ending: str, repeats: int) -> tuple[str, ...]:
-    """The row of one format: a loop that reads DCD and writes all atoms."""
+    """Create the row of one format: a loop that reads DCD and writes all atoms."""
     import MDAnalysis as mda
 
     import paceline
@@ -241,7 +242,7 @@ def _read_alone(trajectory: Any, n_frames: int) -> None:
 
 
 def measure_part(data: Dataset, suffix: str, repeats: int) -> tuple[str, ...]:
-    """The row of loops over frames of which only some atoms are wanted."""
+    """Create the row of loops over frames that use only some atoms."""
     import MDAnalysis as mda
 
     import paceline
@@ -268,7 +269,7 @@ def measure_part(data: Dataset, suffix: str, repeats: int) -> tuple[str, ...]:
 
 
 def _loop(group: Any) -> tuple[float, float]:
-    """Processor seconds of a loop over the positions of a group, and the sum of some of these."""
+    """Loop over the positions of a group; return the CPU time, s, and a checksum."""
     begun, checked = time.process_time(), 0.0
     for _ in group.universe.trajectory:
         checked += float(group.positions[-1, 0])
@@ -296,7 +297,7 @@ def main() -> None:
     for data in asked.datasets():
         for name in IN_ORDER:
             if name == "DielectricConstant" and data.name == "water":
-                continue  # it takes the sites of the water's charges for free ions
+                continue  # the analysis would treat the charge sites of water as free ions
             if asked.wants(name) or asked.wants(data.trajectory("xtc").name):
                 report(f"{name} {data.trajectory('xtc').name}")
                 row = measure_in_order(data, "xtc", name, asked.effort.repeats)

@@ -1,11 +1,11 @@
-"""Measure formatting of atoms as text of DL_POLY's files, with numbers in fixed columns.
+"""Measure formatting atoms as text of DL_POLY files, with numbers in fixed columns.
 
     python -m benchmarks formatting [folder] [--repeats 5] [--only CONFIG] [--tsv] [--tiny]
 
-One core each: the lines of 216,000 atoms with velocities and forces, by paceline's encoder in
-batches, as its snapshot writer has them, and by a program in Fortran (`fortran.f90`), whose
-formatted write fills strings in memory, as DL_POLY's does, or goes to a file in memory. All must
-make the same bytes, or the benchmark fails.
+Each tool uses one core to format the lines of 216,000 atoms with velocities and forces. Paceline's
+encoder works in batches, as in its snapshot writer. A Fortran program (`fortran.f90`) uses
+formatted writes, to strings in memory as DL_POLY does, or to a file in memory. All must write the
+same bytes, or the benchmark fails.
 """
 
 import hashlib
@@ -23,19 +23,19 @@ from benchmarks.measure import Run, Slope, Spread, Subject, Unavailable, slopes,
 from benchmarks.table import Table
 
 PROGRAM = Path(__file__).with_name("fortran.f90")
-#: Where files lie in memory, on Linux.
+#: Folder whose files are in memory, on Linux.
 MEMORY = Path("/dev/shm")
 
 FORMATS = ("CONFIG", "HISTORY")
 N_ATOMS, TINY = 216_000, 1_000
-#: Atoms that are formatted at a time.
+#: Number of atoms that are formatted at a time.
 BATCH = 10_000
 ALL_FIELDS = 7
 RECORD_SIZE = 73
-#: DL_POLY's units of force in a kJ/(mol·Å).
+#: DL_POLY's units of force per kJ/(mol·Å).
 FORCE = 100.0
 RECORDS, FILE = "Fortran, to strings", "Fortran, to a file"
-#: At least so many times as fast as the faster of Fortran's two.
+#: Minimum speed relative to the faster of the two Fortran variants.
 TARGET = 5.0
 
 HEADINGS = (
@@ -45,7 +45,7 @@ HEADINGS = (
 
 
 def atoms(n_atoms: int) -> dict[str, np.ndarray]:
-    """Numbers of the size that molten salt has: Å, Å/ps, kJ/(mol·Å), Da, e."""
+    """Create numbers as large as those of molten salt: Å, Å/ps, kJ/(mol·Å), Da, e."""
     random = np.random.default_rng(7)
     return {
         "positions": random.uniform(-64.0, 64.0, (n_atoms, 3)),
@@ -131,7 +131,7 @@ def main() -> None:
 
 
 def _agree(ready: list[Subject]) -> None:
-    """Raise if a tool makes other bytes than the first one."""
+    """Raise if a tool writes other bytes than the first tool."""
     digests = {subject.name: subject.run(1).values for subject in ready}
     if len(set(digests.values())) > 1:
         raise RuntimeError(f"not all make the same bytes: {digests}")
@@ -140,7 +140,7 @@ def _agree(ready: list[Subject]) -> None:
 def _add_rows(
     table: Table, form: str, n_atoms: int, taken: Mapping[str, Slope], is_judged: bool
 ) -> None:
-    """A row for each tool."""
+    """Add a row for each tool."""
     ours = taken[OURS]
     size = 4 * RECORD_SIZE * n_atoms
     for name, slope in taken.items():

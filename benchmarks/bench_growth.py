@@ -1,16 +1,16 @@
-"""Measure how processor time and memory of analyses grow with frames and with atoms.
+"""Measure how CPU time and memory of analyses grow with the numbers of frames and atoms.
 
     python -m benchmarks growth [folder] [--only MSD] [--tsv] [--tiny]
     python -m benchmarks growth --tsv > growth.tsv
     python -m benchmarks.bench_growth growth.tsv docs/images/growth.svg
 
-One analysis of each shape of work, of atoms as dense as the oxygens of water, which shake in a
-cubic cell: XTC files of 1,000 to 27,000 atoms and of 250 to 2,000 frames, made where they are
-missing. Each run is a process of its own, on one core, after a short run that loads what is loaded
-once. Processor time includes decoding. Memory is anonymous, beyond that of the process before the
-run, and with it bytes of anonymous files. The exponent of n is that of a straight line through the
-logarithms of the largest three sizes: 1 is in proportion to n. Rounds go in turn; the least time of
-a run counts, since others on the machine only add to it.
+There is one analysis for each kind of work. The atoms are as dense as the oxygens of water, and
+shake in a cubic cell. XTC files of 1,000 to 27,000 atoms and of 250 to 2,000 frames are created if
+missing. Each run is a separate process on one core, after a short run that loads what is loaded
+only once. CPU time includes decoding. Memory is the anonymous memory beyond that of the process
+before the run, plus the bytes of anonymous files. The exponent is the slope of a straight line
+through the logarithms of the three largest sizes: 1 means proportional to n. Rounds alternate; the
+minimum time is used, because other programs only add to it.
 """
 
 import csv
@@ -32,28 +32,28 @@ from benchmarks.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Atoms along an edge of the cell where frames grow, and frames where atoms grow.
+#: Atoms along a cell edge when the number of frames grows; frames when the number of atoms grows.
 EDGE, FRAMES = 15, 250
-#: Sizes: frames, and atoms along an edge.
+#: Sizes: numbers of frames, and of atoms along an edge.
 OF_FRAMES, OF_ATOMS = (250, 500, 1000, 2000), (10, 14, 20, 30)
 TINY_EDGE, TINY_FRAMES, TINY_OF_FRAMES, TINY_OF_ATOMS = 6, 8, (8, 16), (5, 6)
-#: Å between neighbours on the lattice, as in water; and of their motion.
+#: Distance of neighbours on the lattice, as in water, and amplitude of their motion, Å.
 SPACING, SHAKE = 3.1, 0.25
 SEED = 20170913
 FITTED = 3
-#: Before a run, bytes: a virtual machine may get memory only then.
+#: Memory touched before a run, bytes: a virtual machine may get memory only then.
 TOUCHED = 2**29
 HEADINGS = (
     *("case", "of", "n", "CPU s", "anonymous MB", "in files MB"),
     *("exponent of time", "exponent of memory"),
 )
-#: Below, MB are noise of the allocator.
+#: Memory below this is noise of the allocator, MB.
 LEAST_MB = 1.0
 
 
 @dataclass(frozen=True)
 class Case:
-    """An analysis of a shape of work, and the options of its run."""
+    """An analysis for one kind of work, with the options of its run."""
 
     shape: str
     make: Callable[[Any], Any]
@@ -61,7 +61,7 @@ class Case:
 
 
 def _of(module: str, name: str, *arguments: Any, **given: Any) -> Callable[[Any], Any]:
-    """Make an analysis; arguments may be functions of the Universe."""
+    """Create an analysis; arguments may be functions of the Universe."""
 
     def make(universe: Any) -> Any:
         from importlib import import_module
@@ -128,7 +128,7 @@ def main() -> None:
 def _rows(
     case: str, of: str, counts: Sequence[int], found: Sequence[dict[str, float]]
 ) -> list[tuple[str, ...]]:
-    """Rows of one analysis; exponents are in the last."""
+    """Create the rows of one analysis; the last row has the exponents."""
     memory = [one["anonymous"] + one["in files"] for one in found]
     exponents = [f"{_exponent(counts, [one['cpu'] for one in found]):.2f}", "-"]
     if max(memory) > 1e6 * LEAST_MB:
@@ -147,12 +147,12 @@ def _rows(
 
 
 def _exponent(counts: Sequence[int], values: Sequence[float] | np.ndarray) -> float:
-    """Slope of a straight line through the logarithms of the largest sizes."""
+    """Return the slope of a straight line through the logarithms of the largest sizes."""
     return float(np.polyfit(np.log(counts[-FITTED:]), np.log(values[-FITTED:]), 1)[0])
 
 
 def _made(asked: Options, edge: int, n_frames: int) -> Path:
-    """Write a trajectory of edge³ atoms that shake, if it is missing."""
+    """Write a trajectory of edge³ shaking atoms, if it is missing."""
     import MDAnalysis
 
     path = asked.folder / f"lattice-{edge}-{n_frames}.xtc"
@@ -176,14 +176,14 @@ def _made(asked: Options, edge: int, n_frames: int) -> Path:
 
 
 def _measured(case: str, path: Path) -> dict[str, float]:
-    """Run one size of an analysis in a process of its own."""
+    """Run one size of an analysis in a separate process."""
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.bench_growth", "--child"]
     done = subprocess.run([*command, case, str(path)], stdout=subprocess.PIPE, check=True)
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def _child(case: str, path: str) -> None:
-    """Run, and print what it took."""
+    """Run the analysis, and print its time and memory."""
     import MDAnalysis
 
     import paceline
@@ -203,7 +203,7 @@ def _child(case: str, path: str) -> None:
 
 
 def draw(path: Path) -> "Figure":
-    """Draw time and memory by frames and by atoms, of a table that was printed."""
+    """Draw time and memory against frames and atoms, from a printed table."""
     from matplotlib.figure import Figure
 
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if "\t" in line]
@@ -239,7 +239,7 @@ def draw(path: Path) -> "Figure":
 
 
 def _draw_line(axes: Any, rows: Sequence[dict[str, str]], what: str, number: int) -> None:
-    """Draw one analysis: points, and in the legend its exponent."""
+    """Draw the points of one analysis, with its exponent in the legend."""
     if what == "time":
         values = [float(row["CPU s"]) for row in rows]
     else:

@@ -1,11 +1,11 @@
-"""Measure the time per frame of H5MD in each layout, with paceline, MDAnalysis and h5py by hand.
+"""Measure the time per frame of H5MD in each layout, with paceline, MDAnalysis and plain h5py.
 
     python -m benchmarks h5md [folder] [--repeats 5] [--only adk.frame water.gzip1 write] [--tsv]
 
-Prints six tables: the time per frame of an RMSD for each layout, each layout relative to the
-contiguous one, reading everything beside `cat`, and of compressed files beside h5py, two workers
-with compressed files, and writing from XTC. All tools must find the same RMSD and write the same
-frames.
+Prints six tables: the time per frame of an RMSD for each layout; each layout relative to the
+contiguous one; reading everything compared with `cat`; reading compressed files compared with h5py;
+compressed files with two workers; and writing from XTC. All tools must find the same RMSD and write
+the same frames.
 """
 
 import subprocess
@@ -45,11 +45,11 @@ TOOLS = {
 }
 LAYOUTS = ("contiguous", "frame", "auto", "gzip1", "shuffle-gzip")
 COMPRESSED = LAYOUTS[-2:]
-#: Filters that are undone for all atoms of all frames.
+#: Compressed layouts, of which all atoms of all frames are decoded.
 FILTERED = ("gzip1", "shuffle-gzip", "zstd", "shuffle-zstd", "lz4", "shuffle-lz4")
-#: Frames of a run of the others, which take milliseconds for some of them.
+#: Number of frames in a run of the other tools, some of which take milliseconds per frame.
 FEWER = 500
-#: Paceline with one worker against MDAnalysis, at least.
+#: Minimum speed of paceline with one worker, relative to MDAnalysis.
 TARGETS = {
     "adk.contiguous": 100.0,
     "adk.frame": 100.0,
@@ -61,16 +61,16 @@ TARGETS = {
     "water.gzip1": 30.0,
     "water.shuffle-gzip": 4.0,
 }
-#: Automatic chunks against the contiguous layout, and everything against `cat`: at most.
+#: Maximum time with automatic chunks relative to the contiguous layout; of everything to `cat`.
 AUTO_TARGET, CAT_TARGET = 4.0, 1.7
-#: Undoing filters against h5py with hdf5plugin, at least.
+#: Minimum decoding speed relative to h5py with hdf5plugin.
 FILTERS_TARGET = 1.0
-#: Two workers against one with compressed files, at least.
+#: Minimum speed of two workers relative to one, with compressed files.
 TARGET_2 = 1.85
-#: Writing against MDAnalysis, by level of compression, and two workers against one: at least.
+#: Minimum writing speed relative to MDAnalysis, by compression level; next: of two workers to one.
 WRITING = {None: 5.0, 1: 3.0}
 WRITING_2 = 1.8
-#: Words of `--only` for what is not of one layout.
+#: Words of `--only` for measurements that are not of a single layout.
 COST, ALL, FILTERS, WORKERS, WRITE = "cost", "all", "filters", "workers", "write"
 
 COSTS = ("case", "µs/frame", "times contiguous", "min", "max", "target")
@@ -95,14 +95,14 @@ class Bench:
 
     @property
     def tables(self) -> list[Table]:
-        """In the order in which they are printed."""
+        """Return the tables in print order."""
         return [
             *(self.warm, self.costs, self.everything),
             *(self.filters, self.speedup, self.written),
         ]
 
     def measure_layout(self, case: str, data: Dataset, layout: str) -> None:
-        """All tools on one file."""
+        """Measure all tools on one file."""
         h5md_file(data, layout)
         suffix = f"{layout}.{SUFFIX}"
         how = {name: (prepare, data, suffix, *more) for name, (prepare, *more) in TOOLS.items()}
@@ -125,7 +125,7 @@ class Bench:
             add_slopes(self.warm, case, ready, taken, verdicts)
 
     def measure_costs(self, data: Dataset) -> None:
-        """Paceline on the files of all layouts, in turn."""
+        """Measure paceline on the files of all layouts, in turn."""
         how = {
             layout: (tools.paceline, data, f"{layout}.{SUFFIX}", 1)
             for layout in LAYOUTS
@@ -148,7 +148,7 @@ class Bench:
             self.costs.rows.append((f"{data.name}.{layout}", f"{time:.1f}", *shown, verdict))
 
     def measure_everything(self, data: Dataset) -> None:
-        """All atoms of the contiguous file, beside `cat` of it."""
+        """Measure reading all atoms of the contiguous file, and `cat` of it."""
         path = h5md_file(data, "contiguous")
         report(f"{path.name}: everything")
         how = {CAT: (cat, path), OURS: (everything, data.topology, path)}
@@ -169,7 +169,7 @@ class Bench:
             self.everything.rows.append(row)
 
     def measure_filters(self, data: Dataset, layout: str) -> None:
-        """All atoms of a compressed file, beside h5py with the plugin for its filter."""
+        """Measure reading all atoms of a compressed file, with paceline and h5py with plugin."""
         path = h5md_file(data, layout)
         report(f"{path.name}: all atoms")
         how = {BY_HAND: (everything_by_hand, path), OURS: (everything, data.topology, path)}
@@ -193,7 +193,7 @@ class Bench:
             self.filters.rows.append((path.name, name, size, *times, *shown, verdict))
 
     def measure_workers(self, data: Dataset, layout: str) -> None:
-        """A compressed file with one worker and with two."""
+        """Measure a compressed file with one worker and with two."""
         path = h5md_file(data, layout)
         report(f"{path.name}: speed-up")
         how = {
@@ -211,7 +211,7 @@ class Bench:
         self.speedup.rows.append((f"{data.name}.{layout}", *cells, verdict))
 
     def measure_writing(self, data: Dataset, gzip: int | None, folder: Path) -> None:
-        """From XTC to H5MD, one frame a chunk."""
+        """Measure conversion from XTC to H5MD with one frame per chunk."""
         case = f"{data.name}.xtc-to-{f'gzip{gzip}.' if gzip else ''}{SUFFIX}"
         task = Conversion(data, "xtc", SUFFIX, None, folder, gzip)
         how = {
@@ -221,7 +221,7 @@ class Bench:
         }
         with subjects(how) as (ready, skipped):
             self.skipped += [f"{case}: {name}: {why}" for name, why in skipped.items()]
-            # So many that it hardly matters which thread has the last block of 16 frames.
+            # Enough frames that the thread with the last block of 16 frames hardly matters.
             n, fewer = max(data.n_frames // 2, 2), max(data.n_frames // 10, 2)
             report(f"{case}: same frames")
             check_frames(case, ready, max(fewer // 10, 2), SUFFIX)
@@ -242,7 +242,7 @@ class Bench:
 
 
 def cat(path: Path) -> Run:
-    """Let `cat` read the file, `n` times."""
+    """Return a run in which `cat` reads the file `n` times."""
 
     def run(n: int) -> None:
         for _ in range(n):
@@ -252,7 +252,7 @@ def cat(path: Path) -> Run:
 
 
 def everything(topology: Path, path: Path) -> Run:
-    """Read all atoms of all frames, `n` times, on one thread."""
+    """Return a run that reads all atoms of all frames `n` times, on one thread."""
     import paceline
 
     universe = paceline.Universe(topology, path)
@@ -266,7 +266,7 @@ def everything(topology: Path, path: Path) -> Run:
 
 
 def everything_by_hand(path: Path) -> Run:
-    """Let h5py read all atoms of all frames, each frame into the same array, `n` times."""
+    """Return a run in which h5py reads all frames `n` times, each into the same array."""
     import contextlib
 
     import h5py
@@ -286,7 +286,7 @@ def everything_by_hand(path: Path) -> Run:
 
 
 def _nothing(block) -> np.ndarray:
-    """The times of a block, which exist anyway."""
+    """Return the times of a block, which exist anyway."""
     return block.times
 
 

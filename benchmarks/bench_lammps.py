@@ -1,10 +1,10 @@
-"""Measure the time per frame from a text dump of LAMMPS to an RMSD, beside MDAnalysis.
+"""Measure the time per frame from a LAMMPS text dump to an RMSD, with paceline and MDAnalysis.
 
     python -m benchmarks lammps [folder] [--repeats 5] [--only adk water] [--tsv] [--tiny]
 
-Dumps have the first frames of the sets' XTC files, with the columns `id type x y z` and the atoms
-in another order in each frame, as LAMMPS writes them. Files are in memory, workers are one. Both
-must find the same RMSD, or the benchmark fails.
+Dumps contain the first frames of the data sets' XTC files, with the columns `id type x y z`. As in
+LAMMPS, the order of atoms differs from frame to frame. Files are in memory, and each tool has one
+worker. Both tools must find the same RMSD, or the benchmark fails.
 """
 
 import os
@@ -31,9 +31,9 @@ from benchmarks.table import Table
 
 SUFFIX = "lammpsdump"
 TOOLS = {REFERENCE: (tools.mdanalysis,), OURS: (tools.paceline, 1)}
-#: Atoms of all frames of a dump.
+#: Number of atoms in all frames of a dump together.
 N_ATOMS = 2_000_000
-#: Times MDAnalysis's rate, at least.
+#: Minimum rate relative to MDAnalysis.
 TARGET = 5.0
 HEAD = """ITEM: TIMESTEP
 {step}
@@ -48,7 +48,7 @@ ITEM: ATOMS id type x y z
 
 
 def make(data: Dataset) -> Dataset:
-    """Write the dump of a set, if its folder lacks it; the set as far as the dump has it."""
+    """Write the dump of a data set if it is missing; return the part of the set in the dump."""
     import paceline
 
     path = data.trajectory(SUFFIX)
@@ -71,7 +71,7 @@ def make(data: Dataset) -> Dataset:
 
 
 def measure(data: Dataset, asked: Options, table: Table) -> None:
-    """Add the rows of a set."""
+    """Add the rows of a data set."""
     how = {name: (prepare, data, SUFFIX, *more) for name, (prepare, *more) in TOOLS.items()}
     with subjects(how) as (ready, _):
         agreement = Agreement()

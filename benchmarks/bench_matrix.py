@@ -1,15 +1,15 @@
-"""Measure how memory, files and time of a matrix of RMSDs, and of clusters, grow with frames.
+"""Measure how memory, files and time of an RMSD matrix, and of clusters, grow with frames.
 
     python -m benchmarks matrix [folder] [--only 5000 10000 20000 50000] [--repeats 5] [--tsv]
 
-RMSDs of all pairs of frames, superposed, of the 214 Cα of adenylate kinase: those above the
-diagonal in single precision; of 50,000 frames also the clusters by gromos, which keep a bit for
-each pair. The frames are the 98 of MDAnalysisTests again and again, each with new noise of 0.05 Å,
-in an XTC file that is made in the folder. Each run is a process of its own. 50,000 frames need 5.2
-GB in the temporary folder (TMPDIR), or are left out by name. The second table has one core, one
-worker and two in turn, `--repeats` times: on one core (Linux), the calling thread puts tiles where
-the worker computes; otherwise it has a core of its own for that, which two workers share with it.
-Before each run as much memory is touched as its results take, see `resident.touch`.
+The matrix contains superposed RMSDs of all pairs of frames, for the 214 Cα of adenylate kinase, in
+single precision above the diagonal. For 50,000 frames there are also clusters by gromos, which
+needs one bit per pair. The frames are the 98 of MDAnalysisTests, repeated with new noise of 0.05 Å,
+in an XTC file that is created in the folder. Each run is a separate process. 50,000 frames need 5.2
+GB in the temporary folder (TMPDIR), or are listed as skipped. The second table compares one core,
+one worker and two workers in turn, `--repeats` times. With one core (Linux), the calling thread
+stores tiles on the worker's core; otherwise it has its own core, which two workers share with it.
+Before each run, as much memory is touched as its results need (see `resident.touch`).
 """
 
 import json
@@ -31,7 +31,7 @@ from paceline.errors import UnsupportedError
 from paceline.performance.number_format import joined
 
 MATRIX, CLUSTERS = "matrix", "gromos"
-#: Frames, what is computed of them, and workers.
+#: Number of frames, kind of computation, and number of workers.
 CASES = (
     (5_000, MATRIX, 1),
     (10_000, MATRIX, 1),
@@ -40,21 +40,21 @@ CASES = (
     (50_000, CLUSTERS, 2),
 )
 TINY = ((200, MATRIX, 1), (400, MATRIX, 2), (400, CLUSTERS, 2))
-#: Frames of the runs on one worker and on two, in turn.
+#: Number of frames in the runs that compare one worker with two.
 IN_TURN, TINY_IN_TURN = 20_000, 200
-#: Memory for all that a run holds.
+#: Limit of memory for results (max_memory), bytes.
 LIMIT = 64 * 2**20
 #: Å
 NOISE, CUTOFF = 0.05, 1.0
 SEED = 20261123
-#: Bytes of a pair in the matrix, and what else a run may hold.
+#: Size of a pair in the matrix, and other memory that a run may use, bytes.
 PAIR, MORE = 4, 2**28
 HEADINGS = (
     *("frames", "what", "workers", "s", "CPU s", "CPU µs/pair"),
     *("anonymous MB", "resident MB", "in files MB"),
 )
 TIMES = ("s", "cpu")
-#: Workers, and the cores that they and the calling thread may use (0 for all).
+#: Number of workers, and of cores for workers and calling thread (0 for all).
 IN_TURN_ON = {"one core": (1, 1), "one worker": (1, 0), "two": (2, 0)}
 HEADINGS_IN_TURN = (
     *("frames", "what", *(f"{name}, s" for name in IN_TURN_ON), "CPU s, one core", "two"),
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def _in_turn(folder: Path, size: int, what: str, repeats: int) -> tuple[str, ...]:
-    """Measure a case on one core, on one worker and on two, in turn."""
+    """Measure a case on one core, with one worker and with two, in turn."""
     rounds = []
     for number in range(repeats):
         report(f"{what} of {size} frames, {joined(list(IN_TURN_ON))}, {number + 1} of {repeats}")
@@ -131,7 +131,7 @@ def _made(folder: Path, n_frames: int) -> Path:
 
 
 def _measured(folder: Path, *case: Any) -> dict[str, Any]:
-    """Run one case in a process of its own."""
+    """Run one case in a separate process."""
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.bench_matrix", "--child"]
     command += [str(folder), *map(str, case)]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
@@ -139,7 +139,7 @@ def _measured(folder: Path, *case: Any) -> dict[str, Any]:
 
 
 def _child(folder: str, n_frames: int, what: str, n_workers: int, n_cores: int = 0) -> None:
-    """Run, and print what it took."""
+    """Run the case, and print its time and memory."""
     if n_cores and hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:n_cores])
     import paceline
@@ -154,7 +154,7 @@ def _child(folder: str, n_frames: int, what: str, n_workers: int, n_cores: int =
             return Clustering(ca, cutoff=CUTOFF)
         return DistanceMatrix(ca, superposition=True, condensed=True, dtype="float32")
 
-    analysis().run(stop=10, **how)  # what is loaded once
+    analysis().run(stop=10, **how)  # loads what is loaded only once
     touch(MORE + (PAIR * n_frames**2 // 2 if what == MATRIX else n_frames**2 // 8))
     grown = Growth()
     with Peak() as peak:

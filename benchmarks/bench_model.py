@@ -1,9 +1,9 @@
-"""Compare the model with published times that it was not fitted to, and with serial / N.
+"""Compare the model with published times to which it was not fitted, and with serial / N.
 
     python -m benchmarks model [--tsv] [--figure model.svg]
 
-It measures nothing. Each cluster is predicted from its serial runs, with constants that are fitted
-to the other clusters. Beside it stands the serial time divided by the ranks.
+Nothing is measured. Each cluster is predicted from its serial runs, with constants that are fitted
+to the other clusters. For comparison, the serial time is divided by the number of ranks.
 """
 
 import argparse
@@ -26,12 +26,12 @@ from benchmarks.model_fit import (
 from benchmarks.model_rows import CORES, cases, h5md_runs, totals
 from benchmarks.table import Table
 
-#: What ranks read, by the words of Table 5.
+#: Descriptions of what ranks read, by the words of Table 5.
 ACCESS = {"single": "one shared XTC file", "splitting": "one XTC file a rank", "phdf5": "HDF5"}
 
 
 def summary_table() -> Table:
-    """Errors of serial / N and of the model, on clusters that were left out."""
+    """List errors of serial / N and of the model, for clusters left out of the fit."""
     headings = ("file", "cluster", "rows", "serial / N, error %", "within 15 %")
     table = Table("left-out clusters, t_io + t_comp", (*headings, "model, error %", "within 15 %"))
     groups = [*((a, c) for a in ACCESS for c in CORES), *((a, "all") for a in ACCESS)]
@@ -44,7 +44,7 @@ def summary_table() -> Table:
 
 
 def terms_table() -> Table:
-    """Each term alone, and all terms but it."""
+    """List errors with each term alone, and with all terms but one."""
     columns = ("all 50 rows, error %", "within 15 %", "shared file, error %", "within 15 %")
     table = Table("terms, on left-out clusters", ("terms", *columns, *CORES))
     for title, terms in _combinations():
@@ -79,7 +79,7 @@ def _cells(errors: Errors) -> tuple[str, str]:
 
 
 def rows_table() -> Table:
-    """Every row of Table 5, its cluster left out."""
+    """List every row of Table 5, predicted without its cluster."""
     headings = ("cluster", "gather", "access", "ranks", "measured s", "serial / N s", "error %")
     table = Table("t_io + t_comp (Table 5)", (*headings, "model s", "error %"))
     for case, predicted in left_out((LOCK,)).items():
@@ -91,7 +91,7 @@ def rows_table() -> Table:
 
 
 def ratios_table() -> Table:
-    """By how many times a shared file takes longer than split files, where both were measured."""
+    """List ratios of the times of shared and split files, where both were measured."""
     headings = ("cluster", "gather", "ranks", "measured", "serial / N", "error %")
     table = Table("shared file / split files, t_io + t_comp", (*headings, "model", "error %"))
     by_series = {(case.cluster, case.gather, case.access, case.n_ranks): case for case in cases()}
@@ -114,7 +114,7 @@ def ratios_table() -> Table:
 
 
 def totals_table() -> Table:
-    """Whole runs with stragglers, each from the other."""
+    """List whole runs with stragglers, each predicted from the other run."""
     headings = (
         "run",
         "measured s",
@@ -134,7 +134,7 @@ def totals_table() -> Table:
 
 
 def h5md_table() -> Table:
-    """Shared H5MD files, each cluster from the other."""
+    """List shared H5MD files, each cluster predicted from the other."""
     headings = ("cluster, access", "ranks", "measured s", "serial / N s", "times off")
     table = Table("one H5MD file (Jakupovic & Beckstein 2021)", (*headings, "model s", "times off"))
     ratios: tuple[list[float], list[float]] = ([], [])
@@ -150,7 +150,7 @@ def h5md_table() -> Table:
 
 
 def constants_table() -> Table:
-    """The constants of the model, without each cluster and with all."""
+    """List the constants of the model, fitted without each cluster and with all."""
     table = Table("constants", ("constant", "fitted to", "value", "unit"))
     for cluster in (*CORES, ""):
         rows = f"all but {cluster}" if cluster else "all clusters"
@@ -178,7 +178,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tsv", action="store_true", help="separate columns by tabs")
     parser.add_argument("--figure", type=Path, help="draw it: .svg, .png")
-    # Options of the other benchmarks are accepted, because one command may run all.
+    # Options of the other benchmarks are accepted, because one command may run all benchmarks.
     asked, _ = parser.parse_known_args()
     for make in TABLES.values():
         print(f"{make().render(asked.tsv)}\n")

@@ -2,13 +2,13 @@
 
     python -m benchmarks msd [folder] [--repeats 3] [--only MDAnalysis paceline] [--tsv] [--tiny]
 
-Of 10,000 atoms that walk at random, in 10,000 frames of an XTC file, which each tool reads; and of
-paceline alone, in 100,000 frames: the same file ten times, one after another, which needs 21 GB of
-disk in the temporary folder (TMPDIR), or is left out by name. Each run is a process of its own, on
-one core but where two workers are named. MDAnalysis needs tidynamics, and 3.2 GB for its two
-arrays. Memory is anonymous, beyond that of the process before the run; what is read and mapped from
-files is the system's. The means of all tools must agree. Before each run of the race 4 GB of memory
-are touched, since a virtual machine may get them only then.
+The race has 10,000 randomly walking atoms in 10,000 frames of an XTC file, which each tool reads. A
+long run of paceline has 100,000 frames: the same file ten times, one after another. It needs 21 GB
+in the temporary folder (TMPDIR), or is listed as skipped. Each run is a separate process on one
+core, unless two workers are named. MDAnalysis needs tidynamics, and 3.2 GB for its two arrays.
+Memory is the anonymous memory beyond that of the process before the run; data read or mapped from
+files does not count. The means of all tools must agree. Before each run of the race, 4 GB of memory
+are touched, because a virtual machine may get memory only then.
 """
 
 import json
@@ -27,12 +27,12 @@ from benchmarks.resident import Peak, touch
 from benchmarks.table import Table
 from paceline.errors import UnsupportedError
 
-#: Atoms and frames of the race, and atoms and repetitions of the file of the long run.
+#: Atoms and frames of the race; atoms of the long run, and repetitions of the file.
 RACE, LONG = (10_000, 10_000), (10_000, 10)
 TINY_RACE, TINY_LONG = (200, 100), (50, 3)
 LONG_RUN = "paceline, long"
 TOOLS = (REFERENCE, OURS, OURS_2, LONG_RUN)
-#: Å along each axis from frame to frame; edge of the room in which atoms begin, Å.
+#: Step along each axis per frame, Å; edge of the region in which atoms start, Å.
 STEP, ROOM = 0.3, 60.0
 SEED = 20200717
 TOUCHED = 4 * 10**9
@@ -51,7 +51,7 @@ def main() -> None:
     found: dict[str, list[dict[str, Any]]] = {}
     for number in range(asked.effort.repeats):
         for tool in TOOLS:
-            # The long run says how much it takes, and is in no race.
+            # The long run is measured once, and is not compared.
             if not asked.wants(tool) or (tool == LONG_RUN and number):
                 continue
             report(f"round {number + 1}: {tool}")
@@ -78,7 +78,7 @@ def _row(
                 raise RuntimeError(f"{tool}: means differ from those of {REFERENCE}")
         pairs = list(zip(runs, theirs, strict=True))
         gain = f"{np.median([other['s'] / one['s'] for one, other in pairs]):.1f}"
-        # Of one core each, and not disturbed by what else the machine does.
+        # Each tool uses one core, and CPU times are hardly disturbed by other programs.
         gains = [other["cpu"] / one["cpu"] for one, other in pairs]
         by_cpu = f"{np.median(gains):.1f}"
         if judged and tool == OURS:
@@ -116,7 +116,7 @@ def _walk(path: Path, n_atoms: int, n_frames: int) -> Path:
 
 
 def _measured(tool: str, path: Path, asked: Options) -> dict[str, Any]:
-    """Run a tool in a process of its own."""
+    """Run a tool in a separate process."""
     n_atoms, n_frames = TINY_RACE if asked.tiny else RACE
     chosen, n_files = n_atoms, 1
     if tool == LONG_RUN:
@@ -129,7 +129,7 @@ def _measured(tool: str, path: Path, asked: Options) -> dict[str, Any]:
 
 
 def _child(tool: str, path: str, n_atoms: int, chosen: int, n_files: int) -> None:
-    """Run, and print what it took."""
+    """Run the tool, and print its time and memory."""
     import MDAnalysis
 
     topology = MDAnalysis.Universe.empty(n_atoms)._topology
@@ -147,11 +147,11 @@ def _child(tool: str, path: str, n_atoms: int, chosen: int, n_files: int) -> Non
         import paceline
         from paceline.analysis.msd import EinsteinMSD
 
-        # Of a chain of the same file, times would begin again.
+        # Times would restart in a chain of equal files, so `dt` replaces them.
         files = {"dt": 1.0} if n_files > 1 else {}
         universe = paceline.Universe(topology, [path] * n_files if n_files > 1 else path, **files)
         how = {"backend": "threads", "n_workers": 2 if tool == OURS_2 else 1}
-    EinsteinMSD(universe, select).run(stop=10, **how)  # what is loaded once
+    EinsteinMSD(universe, select).run(stop=10, **how)  # loads what is loaded only once
     if n_atoms == RACE[0] and n_files == 1:
         touch(TOUCHED)
     with Peak() as peak:

@@ -1,10 +1,11 @@
-"""Measure the scripts that papers on parallel analysis print, before and with paceline.
+"""Measure scripts printed in papers on parallel analysis, without and with paceline.
 
     python -m benchmarks papers_scripts [folder] [--repeats 3] [--only mpi] [--tsv] [--tiny]
 
-Whole processes, start included, in turn: ``python script`` and ``python -m paceline script``, on
-two workers of Dask or two ranks of MPI; the files are in memory. Both must save the same bits, or
-the benchmark fails. Plain Python runs the script of 2021 on H5MD only with an h5py that has MPI.
+Whole processes are timed in turn, including their start: ``python script`` and
+``python -m paceline script``, with two Dask workers or two MPI ranks. Files are in memory. Both
+must save the same bits, or the benchmark fails. Plain Python runs the script of 2021 on H5MD only
+if h5py was built with MPI.
 """
 
 import os
@@ -26,7 +27,7 @@ from benchmarks.table import Table
 
 PAPERS = Path(__file__).parents[1] / "examples" / "papers"
 N_WORKERS = 2
-#: Name of each case: script, arguments behind the files, and formats.
+#: For each case: script, arguments after the files, and formats.
 CASES: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "dask-processes": ("dask_2017.py", (str(N_WORKERS), "processes"), ("dcd", "xtc")),
     "dask-distributed": ("dask_2017.py", (str(N_WORKERS), "distributed"), ("dcd", "xtc")),
@@ -41,7 +42,7 @@ VERSIONS = ("MDAnalysis", "dask", "distributed", "mpi4py", "h5py", "numpy")
 
 
 def measure(data: Dataset, name: str, suffix: str, repeats: int) -> tuple[str, ...]:
-    """The row of one case and trajectory."""
+    """Create the row of one case and trajectory."""
     script, more, _ = CASES[name]
     path = trajectory(data, suffix)
     is_mpi = script != "dask_2017.py"
@@ -73,7 +74,7 @@ def measure(data: Dataset, name: str, suffix: str, repeats: int) -> tuple[str, .
 
 
 def trajectory(data: Dataset, suffix: str) -> Path:
-    """The file of one format; H5MD is written when it is first needed."""
+    """Return the file of one format; H5MD is written when first needed."""
     if suffix != "h5md":
         return data.trajectory(suffix)
     import paceline
@@ -86,9 +87,9 @@ def trajectory(data: Dataset, suffix: str) -> Path:
 
 
 def _seconds(command: list[str], *, is_mpi: bool) -> float:
-    """Time of a program, s."""
+    """Return the duration of a program, s."""
     environment = environment_of(launcher()) if is_mpi else dict(os.environ)
-    # A first run writes what the next ones find compiled.
+    # The first run compiles modules for the next runs.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment |= {"PYTHONWARNINGS": "ignore"}
     begun = time.perf_counter()

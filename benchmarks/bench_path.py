@@ -2,8 +2,8 @@
 
     python -m benchmarks path [folder] [--repeats 5] [--only adk.xtc water.nc] [--tsv] [--tiny]
 
-It prints three tables: the time per frame with the file in memory, whole runs with the file on
-disk, and two workers beside one. In the case adk.memory, frames are in an array, and not in a file.
+Prints three tables: the time per frame with the file in memory, whole runs with the file on disk,
+and two workers compared with one. In the case adk.memory, frames are in an array instead of a file.
 All tools must find the same RMSD, or the benchmark fails.
 """
 
@@ -53,7 +53,7 @@ TOOLS = {
     OURS: (tools.paceline, 1),
     OURS_2: (tools.paceline, 2),
 }
-#: Paceline with one worker against MDAnalysis, at least.
+#: Minimum speed of paceline with one worker, relative to MDAnalysis.
 TARGETS = {
     "adk.memory": 15.0,
     "adk.xtc": 6.5,
@@ -65,9 +65,9 @@ TARGETS = {
     "water.trr": 200.0,
     "water.nc": 12.0,
 }
-#: Tools that take an array.
+#: Tools that accept an array.
 IN_MEMORY = (REFERENCE, OURS, OURS_2)
-#: Paceline with one worker against the loop in C, at most.
+#: Maximum time of paceline with one worker, relative to the loop in C.
 YARDSTICK_TARGET = 1.4
 COLD = ("case", "tool", "run s", "min", "max", "MB from disk", "file MB")
 
@@ -83,7 +83,7 @@ class Bench:
         self.skipped: list[str] = []
 
     def measure(self, data: Dataset, suffix: str) -> None:
-        """Fill in the rows of one trajectory, its case."""
+        """Add the rows of one trajectory."""
         path = data.trajectory(suffix)
         in_memory = suffix == MEMORY
         known = TOOLS if not in_memory else {name: TOOLS[name] for name in IN_MEMORY}

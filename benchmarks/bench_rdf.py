@@ -2,8 +2,8 @@
 
     python -m benchmarks rdf [folder] [--repeats 5] [--only 15] [--tsv] [--tiny]
 
-One core each: `paceline.analysis.rdf.InterRDF`, MDAnalysis's, `mdtraj.compute_rdf` and ``gmx rdf``,
-with the same range and bins. All must find the same g(r), or the benchmark fails.
+`paceline.analysis.rdf.InterRDF`, MDAnalysis, `mdtraj.compute_rdf` and ``gmx rdf`` use one core
+each, with the same range and bins. All must find the same g(r), or the benchmark fails.
 """
 
 import subprocess
@@ -30,18 +30,18 @@ from benchmarks.data import TIME_STEP, Dataset
 from benchmarks.measure import Run, Slope, Subject, slopes, subjects
 from benchmarks.table import Table
 
-#: Where the last bin ends, Å, and the number of bins: MDAnalysis's defaults, and nearer.
+#: End of the last bin, Å, and number of bins: MDAnalysis's defaults, and a shorter range.
 CASES = {"15": (15.0, 75), "8": (8.0, 40)}
 WATER = "name OW"
-#: Of a tiny benchmark so many: all pairs of all would be 60 million.
+#: Number of oxygens in a tiny benchmark: all pairs of all oxygens would be 60 million.
 TINY = 3000
 GROMACS = "gmx rdf"
-#: GROMACS is given so many bins for one of the others', an even number: its own lie across borders.
+#: Number of GROMACS bins per bin; even, because GROMACS's bins lie across the other tools' borders.
 FINER = 10
 
-#: Of the highest g(r): the others' bins are put together of GROMACS's.
+#: Tolerance relative to the maximum of g(r), because bins are joined from GROMACS's bins.
 TOLERANCE = 0.02
-#: Bins nearer than this, Å, hold too few pairs, or the atoms' distances to themselves.
+#: Shorter distances are not compared, Å: bins have too few pairs, or an atom with itself.
 NEAREST = 2.4
 
 
@@ -75,7 +75,7 @@ def paceline(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
 
 
 def mdtraj(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
-    """MDTraj with all pairs, frame by frame, because it keeps all distances of its frames."""
+    """MDTraj with all pairs, frame by frame, because it stores all distances of its frames."""
     import mdtraj
 
     topology = mdtraj.load_topology(str(data.first_frame))
@@ -90,14 +90,14 @@ def mdtraj(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
                 frame = file.read_as_traj(topology, n_frames=1, atom_indices=water)
                 _, rdf = mdtraj.compute_rdf(frame, pairs, (0.0, end / 10), n_bins=n_bins)
                 total += rdf
-        # It divides by the pairs it was given, others by atoms times atoms.
+        # MDTraj divides by the number of given pairs, the other tools by n².
         return total / n * (len(water) - 1) / len(water)
 
     return run
 
 
 def gromacs(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
-    """``gmx rdf``, whose middles of bins are the borders of the others."""
+    """``gmx rdf``, whose bin centers are the other tools' bin borders."""
     gmx = programs.find("gmx")
     temporary = tempfile.TemporaryDirectory()
     folder = Path(temporary.name)
@@ -108,7 +108,7 @@ def gromacs(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
     command += ["-bin", f"{width / FINER:g}", "-rmax", f"{end / 10:g}", "-o", "rdf.xvg"]
 
     def run(n: int) -> np.ndarray:
-        (folder / "rdf.xvg").unlink(missing_ok=True)  # or gmx keeps every one
+        (folder / "rdf.xvg").unlink(missing_ok=True)  # otherwise gmx keeps backups
         last = str((n - 1) * TIME_STEP)
         done = subprocess.run([*command, "-e", last], cwd=folder, capture_output=True, text=True)
         if done.returncode != 0:
@@ -119,14 +119,14 @@ def gromacs(data: Dataset, end: float, n_bins: int, most: int | None) -> Run:
 
 
 def _last(data: Dataset, most: int) -> int:
-    """The last of so many oxygens by GROMACS's number."""
+    """Return GROMACS's number of the `most`-th oxygen."""
     import MDAnalysis
 
     return int(MDAnalysis.Universe(data.first_frame).select_atoms(WATER).ids[most - 1])
 
 
 def _put_together(rdf: np.ndarray, n_bins: int) -> np.ndarray:
-    """Bins of the others from finer ones, whose first and last are halves."""
+    """Join finer bins to the other tools' bins; the first and last fine bins count half."""
     shells = np.arange(n_bins * FINER + 1.0) ** 2
     rdf = np.append(rdf, rdf[-1])[: len(shells)]  # the last one is beyond the range
     halves = np.ones(FINER + 1)
@@ -154,7 +154,7 @@ def main() -> None:
 
 
 def _measure(case: str, water: Dataset, asked: Options, table: Table) -> list[str]:
-    """Fill in the rows of one range; what could not be measured."""
+    """Add the rows of one range; return what could not be measured."""
     effort = asked.effort
     n = max(water.n_frames // 50, 1)
     fewer = {REFERENCE: max(n // 20, 1), "MDTraj": max(n // 20, 1)}
@@ -169,7 +169,7 @@ def _measure(case: str, water: Dataset, asked: Options, table: Table) -> list[st
 
 
 def _agree(case: str, ready: list[Subject], n: int) -> None:
-    """Raise if a tool finds another function than the first one."""
+    """Raise if a tool finds another g(r) than the first tool."""
     end, n_bins = CASES[case]
     near = (np.arange(n_bins) + 0.5) * end / n_bins > NEAREST
     expected: Any = None

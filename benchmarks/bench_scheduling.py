@@ -2,10 +2,10 @@
 
     python -m benchmarks scheduling [folder] [--repeats 5] [--only …] [--tsv] [--tiny]
 
-Three methods run jobs whose blocks last a known time, so that there can be more ranks than cores:
-paceline's scheduler on the first rank, which also computes; a counter in the first rank's memory,
-from which each rank takes the next number (Fetch_and_op); and mpi4py.futures' pool, whose first
-rank only manages. The time of a run is divided by the ideal time of all ranks.
+Three methods run jobs whose blocks have a known duration, so that there may be more ranks than
+cores. The methods are paceline's scheduler on the first rank, which also computes; a counter in the
+first rank's memory, from which each rank takes the next number (Fetch_and_op); and the pool of
+mpi4py.futures, whose first rank only manages. The time of a run is divided by the ideal time.
 """
 
 import numpy as np
@@ -15,14 +15,14 @@ from benchmarks.measure import Spread, Unavailable
 from benchmarks.ranks import EVERY_RANK, FIRST_RANK, POOL, on_ranks
 from benchmarks.table import Table
 
-#: Start of the ranks, the program, and its last argument.
+#: For each method: command that starts the ranks, program, and last argument.
 WAYS = {
     "paceline's scheduler": (FIRST_RANK, "work", ("dynamic",)),
     "one-sided counter": (EVERY_RANK, "counter", ()),
     "mpi4py.futures": (POOL, "work", ("pool",)),
 }
-#: Ranks, how many times slower the last one is, whether blocks compute in Python or sleep, and
-#: whether ranks talk through the network as if each had a host of its own.
+#: For each case: number of ranks, slowdown of the last rank, whether blocks compute in Python or
+#: sleep, and whether ranks communicate over the network as if on separate hosts.
 CASES = {
     "4 ranks": (4, 1, "sleep", False),
     "4 ranks, one slow": (4, 5, "sleep", False),
@@ -31,13 +31,13 @@ CASES = {
     "2 ranks, in Python": (2, 1, "busy", False),
     "2 hosts, in Python": (2, 1, "busy", True),
 }
-#: A block, seconds; it has 16 frames.
+#: Duration of a block of 16 frames, seconds.
 BLOCK = 0.01
 HEADINGS = ("case", "way", "blocks", "seconds", "seconds / ideal", "min", "max")
 
 
 def measure(case: str, job: float, repeats: int) -> dict[str, np.ndarray]:
-    """Seconds / ideal of each method in each round."""
+    """Return seconds / ideal for each method in each round."""
     n_ranks, slow, busy, apart = CASES[case]
     n_frames = frames_of(case, job)
     ideal = n_frames / 16 * BLOCK / speed_of(case)
@@ -50,13 +50,13 @@ def measure(case: str, job: float, repeats: int) -> dict[str, np.ndarray]:
 
 
 def speed_of(case: str) -> float:
-    """All ranks together, in ranks of full speed."""
+    """Return the speed of all ranks together, in units of a full-speed rank."""
     n_ranks, slow, *_ = CASES[case]
     return n_ranks - 1 + 1 / slow
 
 
 def frames_of(case: str, job: float) -> int:
-    """Frames of a job that lasts so many seconds at full speed."""
+    """Return the number of frames in a job of this duration at full speed."""
     return 16 * max(1, round(job * speed_of(case) / BLOCK))
 
 

@@ -1,11 +1,11 @@
-"""Measure dumps of atoms distributed over MPI ranks to ordered files, and reading them.
+"""Measure writing atoms from MPI ranks to ordered files, and reading them back.
 
     python -m benchmarks snapshot [folder] [--repeats 5] [--only write …] [--tsv] [--tiny]
 
-Sodium chloride with velocities and forces, by all methods and beside two yardsticks, in turn within
-each round: ranks that format and write records which are in order already, with plain large writes,
-and ROMIO's collective write. Files lie in the folder, in the page cache where nothing else is said.
-All ways must write the same bytes.
+The system is sodium chloride with velocities and forces. All methods and two yardsticks alternate
+in each round. The yardsticks are ranks that write already ordered records with plain large writes,
+and ROMIO's collective write. Files are in the folder and, unless stated otherwise, in the page
+cache. All methods must write the same bytes.
 """
 
 import tempfile
@@ -25,11 +25,11 @@ from benchmarks.table import Table
 
 READING = Path(__file__).with_name("snapshot_reading_on_ranks.py")
 FORMATTED, BINARY = ("CONFIG", "HISTORY"), ("H5MD", "NetCDF", "DCD")
-#: Sorted against these methods, and its rate by that of records in order: at least.
+#: Minimum speed of "sorted" relative to these methods; minimum rate relative to ordered records.
 SLOW, FASTER, IN_ORDER_RATE = ("mpiio", "serial"), 5.0, 0.7
-#: MB that a writer may take beyond its buffer.
+#: Memory that a writer may use beyond its buffer, bytes.
 ALLOWED = 32 * MEBIBYTE
-#: Reading against MDAnalysis, at least.
+#: Minimum reading speed relative to MDAnalysis.
 READING_TARGET = 20.0
 #: Unit cells along an edge in a test.
 TINY = 4
@@ -41,7 +41,7 @@ OURS, REFERENCE = "paceline, 2 ranks", "MDAnalysis"
 
 
 def writing(folder: Path, effort: Effort) -> Table:
-    """All ways on 2 ranks, formatted files."""
+    """Measure all methods on 2 ranks, with formatted files."""
     table = Table(
         f"a dump of {nacl.n_ions(cells(effort)):,} ions by 2 ranks, without fsync",
         DUMPS,
@@ -56,7 +56,7 @@ def writing(folder: Path, effort: Effort) -> Table:
 
 
 def synced(folder: Path, effort: Effort) -> Table:
-    """Dumps until the file is on the disk."""
+    """Measure writing until the file is on the disk."""
     table = Table(
         f"a dump of {nacl.n_ions(cells(effort)):,} ions by 2 ranks, with fsync",
         DUMPS,
@@ -68,7 +68,7 @@ def synced(folder: Path, effort: Effort) -> Table:
 
 
 def binary(folder: Path, effort: Effort) -> Table:
-    """The same ions in formats without text."""
+    """Measure the same ions in binary formats."""
     table = Table(
         f"a dump of {nacl.n_ions(cells(effort)):,} ions by 2 ranks, without fsync",
         DUMPS,
@@ -81,7 +81,7 @@ def binary(folder: Path, effort: Effort) -> Table:
 
 
 def add_ways(table: Table, rows: Sequence[Row], effort: Effort) -> None:
-    """A row for each format and way, beside the sorted one in the same round."""
+    """Add a row for each format and method, relative to "sorted" in the same round."""
     for format, way in dict.fromkeys((row["format"], row["way"]) for row in rows):
         of_format = [row for row in rows if row["format"] == format]
         seconds, ours = (
@@ -105,7 +105,7 @@ def add_ways(table: Table, rows: Sequence[Row], effort: Effort) -> None:
 
 
 def counts(folder: Path, effort: Effort) -> Table:
-    """Counts of messages and writes, which do not depend on clocks."""
+    """Count messages and writes, which do not depend on time."""
     table = Table(
         "a CONFIG dump: messages and writes of all ranks, peak buffers of the rank with most",
         (
@@ -135,7 +135,7 @@ def counts(folder: Path, effort: Effort) -> Table:
 
 
 def memory(folder: Path, effort: Effort) -> Table:
-    """Growth of the memory of a writer's process."""
+    """Measure how much the memory of a writer's process grows."""
     table = Table(
         "memory of the rank with most beyond its ions, one of 2 ranks writing",
         ("case", "ions", "buffer, MB", "MB", "min", "max", "peak buffer, MB", "target"),
@@ -163,7 +163,7 @@ def memory(folder: Path, effort: Effort) -> Table:
 
 
 def reading(folder: Path, effort: Effort) -> Table:
-    """Read a CONFIG and distribute it to ranks by domains; read it with MDAnalysis."""
+    """Measure reading a CONFIG and distributing it by domains, and reading with MDAnalysis."""
     size = nacl.LARGE if effort.judged else TINY
     table = Table(
         f"reading {nacl.n_ions(size):,} ions of a CONFIG",
@@ -195,12 +195,12 @@ def reading(folder: Path, effort: Effort) -> Table:
 
 
 def read_by_mdanalysis(path: Path) -> Callable[[int], Any]:
-    """Means of the distances from the origin, of speeds and of forces."""
+    """Return means of distances from the origin, of speeds and of forces."""
     from MDAnalysis.coordinates.DLPoly import ConfigReader
 
     def run(n: int) -> list[float]:
         ts = ConfigReader(str(path), convert_units=False).ts
-        # It leaves forces in the file's unit, 0.01 kJ/(mol·Å).
+        # MDAnalysis leaves forces in the file's unit, 0.01 kJ/(mol·Å).
         arrays = ts.positions, ts.velocities, ts.forces / 100
         return [float(np.linalg.norm(one, axis=1).mean(dtype=float)) for one in arrays]
 
@@ -208,12 +208,12 @@ def read_by_mdanalysis(path: Path) -> Callable[[int], Any]:
 
 
 def cells(effort: Effort) -> int:
-    """Unit cells along an edge of the report's smaller system, or of a test's."""
+    """Return unit cells along an edge of the report's smaller system, or of a test."""
     return nacl.SMALL if effort.judged else TINY
 
 
 def spread(values: Any, digits: int) -> tuple[str, str, str]:
-    """Median and range."""
+    """Return median and range."""
     found = Spread.of(values)
     low, middle, high = (f"{one:.{digits}f}" for one in (found.low, found.median, found.high))
     return middle, low, high

@@ -1,9 +1,9 @@
-"""Measure splitting a trajectory into 24 files and joining them, beside copying the file.
+"""Measure splitting a trajectory into 24 files and joining them, compared with copying the file.
 
     python -m benchmarks split [folder] [--repeats 5] [--only adk.xtc] [--tsv] [--tiny]
 
-All copy the same bytes within the same folder, in turn, from a source in memory, and end when the
-system has accepted the bytes; the next begins when the disk has finished.
+All tools copy the same bytes in the same folder, in turn, from a source in memory. A measurement
+ends when the system has accepted the bytes; the next one starts when the disk has finished.
 """
 
 import os
@@ -24,7 +24,7 @@ from benchmarks.table import Table
 from paceline.errors import PacelineWarning
 
 PIECES = 24
-#: Speed of paceline as a part of that of cp, at least.
+#: Minimum speed of paceline relative to cp.
 TARGET = 0.7
 CP, SPLIT, JOIN = "cp", "paceline split", "paceline join"
 CASES = ("adk.xtc", "adk.dcd")
@@ -35,7 +35,7 @@ HEADINGS = (
 
 
 def measure(whole: Path, scratch: Path, repeats: int) -> dict[str, np.ndarray]:
-    """Seconds of each tool in each round."""
+    """Return the time of each tool in each round, s."""
     warnings.simplefilter("ignore", PacelineWarning)
     parts, target = scratch / "parts", scratch / "target"
     parts.mkdir()
@@ -76,7 +76,7 @@ def _check(whole: Path, target: Path) -> None:
 
 
 def add_rows(table: Table, whole: Path, taken: dict[str, np.ndarray], judge: bool) -> None:
-    """Add a trajectory's rows, one a tool."""
+    """Add a trajectory's rows, one per tool."""
     gigabytes = whole.stat().st_size / 1e9
     for name, seconds in taken.items():
         time_ = Spread.of(seconds)

@@ -1,11 +1,11 @@
-"""Check that the report names the slow worker and the cause, in every run.
+"""Check that the report names the slow worker and the cause in every run.
 
     python -m benchmarks stragglers [folder] [--repeats 20] [--only "mpi, reading"] [--tsv] [--tiny]
 
-Four workers share the blocks of a trajectory. One is slow: its function sleeps longer, or its reads
-take longer. Processes and ranks read through a slow file system (`slowfs.py`), which answers one of
-them later than the others; threads share one process, so that a thread's reads are slowed in
-Python. The cost of the report is its processor time divided by the time of the run.
+Four workers share the blocks of a trajectory. One of them is slow: its function sleeps longer, or
+its reads take longer. Processes and ranks read through a slow file system (`slowfs.py`), which
+delays its answers to one of them. Threads share one process, so a thread's reads are delayed in
+Python instead. The cost of the report is its CPU time divided by the time of the run.
 """
 
 import json
@@ -33,9 +33,10 @@ CASES = {
     for backend in ("threads", "processes", "mpi")
     for slow in ("computing", "reading", "nothing")
 }
-#: Of a request, seconds; of the server, bytes/s; how many times as long the slow process waits.
+#: Latency of a request, seconds; bandwidth of the server, bytes/s; delay factor of the slow
+#: process.
 LATENCY, BANDWIDTH, FACTOR = 1e-4, 200e6, 150.0
-#: Frames of a run, seconds of a frame being those of `slowed.py`.
+#: Number of frames in a run; `slowed.py` defines the time per frame.
 N_FRAMES = 3000
 HEADINGS = (
     "case",
@@ -59,17 +60,17 @@ class Trial:
 
     @classmethod
     def of(cls, found: dict[str, Any], slow: str | None) -> "Trial":
-        """Make a trial of the program's output, which may not name the slow worker."""
+        """Create a trial from the program's output, which may not name the slow worker."""
         return cls(found["named"], slow, found["report"] / found["seconds"])
 
     def is_slow(self, worker: str) -> bool:
-        """True for the slow worker: host:process:thread, or its process if only that is known."""
+        """True for the slow worker: host:process:thread, or only its process if unknown."""
         _, process, thread = worker.rsplit(":", 2)
         return self.slow in (process, f"{process}:{thread}")
 
 
 def run(data: Dataset, backend: str, slow: str, repeats: int) -> list[Trial]:
-    """Some runs of four workers."""
+    """Run four workers several times."""
     if slow == "reading" and backend != "threads":
         # Each run has its own processes, because clients of the slow file system cache bytes.
         return [through_file_system(data, backend) for _ in range(repeats)]
@@ -78,8 +79,8 @@ def run(data: Dataset, backend: str, slow: str, repeats: int) -> list[Trial]:
 
 
 def through_file_system(data: Dataset, backend: str) -> Trial:
-    """One run, whose workers read through a file system that is slow for one of them."""
-    # The coordinator opens the file before these.
+    """Run once; the workers read through a file system that is slow for one of them."""
+    # The coordinator opens the file before the workers do.
     number = SLOW if backend == "mpi" else SLOW + 1
     with SlowFileSystem(
         data.folder,
@@ -102,7 +103,7 @@ def command_of(backend: str) -> list[Any]:
 def output_of(
     data: Dataset, backend: str, slow: str, repeats: int, environment: dict[str, str]
 ) -> list[dict[str, Any]]:
-    """Output of the program."""
+    """Return the output of the program."""
     launcher, *rest = command_of(backend)
     libraries = Path(shutil.which(launcher)).resolve().parents[1] / "lib"  # type: ignore[arg-type]
     settings = {"PYTHONWARNINGS": "ignore", "PYTHONPATH": str(PROGRAM.parents[1])}

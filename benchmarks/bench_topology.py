@@ -1,10 +1,10 @@
-"""Measure opening a large topology, the first time and again.
+"""Measure opening a large topology, the first time and later times.
 
     python -m benchmarks topology [folder] [--repeats 5] [--only gro pdb] [--tsv] [--tiny]
 
-Each opening is in a process of its own, of which imports are not timed; files are in memory. In
-each round MDAnalysis opens, paceline opens for the first time and again, and MDAnalysis opens again
-while paceline is registered. All must find the same atoms, or the benchmark fails.
+Each opening is a separate process, whose imports are not timed; files are in memory. In each round
+MDAnalysis opens the files, paceline opens them the first and a second time, and MDAnalysis opens
+them while paceline is registered. All must find the same atoms, or the benchmark fails.
 """
 
 import subprocess
@@ -20,7 +20,7 @@ from benchmarks.table import Table
 
 N_ATOMS, TINY_ATOMS = 1_001_301, 60_000
 N_FRAMES = 3
-#: Times as fast the second time, at least.
+#: Minimum speed of the second opening, relative to MDAnalysis.
 TARGET = 10.0
 HEADINGS = (
     *("case", "atoms", "MDAnalysis s", "first s", "second s", "registered s"),
@@ -42,7 +42,7 @@ print(seconds, *sums)
 
 
 def make(folder: Path, n_atoms: int) -> Path:
-    """Make water as GRO, PDB and XTC, if the folder lacks it; the XTC file."""
+    """Write water as GRO, PDB and XTC, if it is missing; return the XTC file."""
     folder.mkdir(parents=True, exist_ok=True)
     trajectory = folder / "water.xtc"
     if trajectory.exists():
@@ -55,14 +55,14 @@ def make(folder: Path, n_atoms: int) -> Path:
     u.add_TopologyAttr("names", np.resize(["OW", "HW1", "HW2"], n_atoms))
     u.add_TopologyAttr("elements", np.resize(["O", "H", "H"], n_atoms))
     u.add_TopologyAttr("resnames", ["SOL"] * n_residues)
-    # As programs write them that have five columns, or four, for each.
+    # Numbers wrap around, as in files with four or five columns per number.
     u.add_TopologyAttr("resids", np.arange(n_residues) % 9999 + 1)
     edge = (n_atoms / 100) ** (1 / 3) * 10  # Å; 100 atoms in a nm³
     u.dimensions = [edge, edge, edge, 90, 90, 90]
     u.atoms.positions = np.random.default_rng(7).random((n_atoms, 3)) * edge
     u.atoms.write(folder / "water.gro")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of columns that it leaves empty
+        warnings.simplefilter("ignore")  # about columns that stay empty
         u.atoms.write(folder / "water.pdb")
     with MDAnalysis.Writer(str(trajectory), n_atoms) as writer:
         for _ in range(N_FRAMES):
@@ -71,7 +71,7 @@ def make(folder: Path, n_atoms: int) -> Path:
 
 
 def measure(topology: Path, trajectory: Path, n_atoms: int, repeats: int) -> tuple[str, ...]:
-    """The row of one topology."""
+    """Create the row of one topology."""
     kept = topology.with_name(f".{topology.name}.paceline-topology")
     taken: dict[str, list[float]] = {"MDAnalysis": [], "first": [], "second": [], "registered": []}
     found = set()
@@ -87,7 +87,7 @@ def measure(topology: Path, trajectory: Path, n_atoms: int, repeats: int) -> tup
             )
             time, _, rest = done.stdout.partition(" ")
             found.add(rest)
-            if round_:  # the first fills the page cache
+            if round_:  # the first round fills the page cache
                 seconds.append(float(time))
         if not kept.exists():
             raise RuntimeError(f"{topology}: paceline keeps nothing of it")

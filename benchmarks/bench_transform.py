@@ -1,13 +1,13 @@
-"""Measure unwrapping, centering and fitting of a protein in water before its RMSD.
+"""Measure unwrapping, centering and superposing a protein in water before its RMSD.
 
     python -m benchmarks transform [folder] [--repeats 5] [--only unwrap] [--tsv] [--tiny]
 
-Prints two tables: an RMSD's time per frame with and without transformations, and the part of it
-that they took, by each tool's own clock. All tools must find the same RMSD, or the benchmark fails.
-A third one ("nojump") has what NoJump costs beyond reading the same atoms, all or the oxygens of
-water, from XTC and DCD, also where only some frames are analysed. A fourth one reads the files from
-the disk, as those that are larger than the memory. A fifth one simulates more workers, from what
-one takes.
+Prints an RMSD's time per frame with and without transformations, and the part of this time that
+transformations take by each tool's own clock. All tools must find the same RMSD, or the benchmark
+fails. The third table ("nojump") lists the cost of NoJump beyond reading the same atoms (all, or
+water oxygens) from XTC and DCD, also if only some frames are analysed. The fourth table reads the
+files from the disk, as for files larger than memory. The fifth table simulates more workers, from
+the times of one worker.
 """
 
 import time
@@ -39,25 +39,25 @@ from benchmarks.simulate import simulate_in_turn
 from benchmarks.table import Table
 
 CASES = {"none": (), "unwrap": ("unwrap",), "unwrap-center-fit": ("unwrap", "center", "fit")}
-#: Making the protein whole, µs a frame, at most.
+#: Maximum time to make the protein whole, µs per frame.
 TARGETS = {"unwrap": 30.0}
 GROUP = "protein"
 
-#: Atoms that are followed, of each format.
+#: Atoms that are tracked, in each format.
 JUMPS = {"all": "all", "oxygens": "name OW"}
 RATIOS = ("case", "tool", "reading µs/frame", "with NoJump", "NoJump / reading", "min", "max")
 JUMPING = (*RATIOS, "by CPU time", "target")
 FROM_DISK = (*RATIOS, "MB from the disk", "target")
-#: Ends the names of runs with it.
+#: Suffix of the names of runs with NoJump.
 NOJUMP = ", NoJump"
-#: The tools' cases; all frames are read where only some are analysed, too.
+#: Cases of the tools; NoJump reads all frames even if only some are analysed.
 ENDINGS: dict[str, dict[str, Any]] = {"": {"jumps": False}, NOJUMP: {"jumps": True}}
 STEPS = {f"{NOJUMP}, step {step}": {"jumps": True, "step": step} for step in (2, 10)}
-#: Reading and NoJump by reading alone.
+#: Maximum time of reading with NoJump, relative to reading alone.
 JUMP_TARGET = 1.2
 
-#: Workers that are simulated, and parts of the atoms that they move in turn: all, as Paceline did,
-#: and sixteen, as it does.
+#: Numbers of simulated workers; next line: parts in which workers move the atoms in turn: 1, as
+#: paceline did, and 16, as it does now.
 MANY = (1, 2, 4, 8, 16, 32, 64)
 IN_TURN = (1, 16)
 SIMULATED = ("case", "workers", *(f"{n} part{'s' * (n > 1)}" for n in IN_TURN), "two passes")
@@ -67,14 +67,14 @@ PARTS = ("case", "tool", "transforming µs/frame", "min", "max", "times MDAnalys
 
 @dataclass(frozen=True)
 class Transformed:
-    """RMSD of every frame, Å, and the seconds that transformations took."""
+    """RMSD of every frame, Å, and the time of the transformations, s."""
 
     rmsd: np.ndarray
     seconds: float
 
 
 def mdanalysis(data: Dataset, steps: tuple[str, ...], whole: np.ndarray) -> Run:
-    """MDAnalysis, its transformations on the trajectory."""
+    """MDAnalysis, with its transformations on the trajectory."""
     import MDAnalysis
     from MDAnalysis import transformations
     from MDAnalysis.analysis.rms import RMSD
@@ -124,7 +124,7 @@ def paceline(data: Dataset, steps: tuple[str, ...], whole: np.ndarray, n_workers
 
 
 def _reference(ca: Any, whole: np.ndarray) -> Any:
-    """The same atoms at the positions `whole`, Å."""
+    """Create the same atoms at the positions `whole`, Å."""
     import MDAnalysis
 
     reference = MDAnalysis.Merge(ca).atoms
@@ -133,7 +133,7 @@ def _reference(ca: Any, whole: np.ndarray) -> Any:
 
 
 def mdanalysis_jumps(data: Dataset, kind: str, select: str, *, jumps: bool) -> Run:
-    """MDAnalysis's NoJump, which must see all frames in order, once."""
+    """MDAnalysis's NoJump, which needs all frames once and in order."""
     import MDAnalysis
     from MDAnalysis import transformations
 
@@ -150,7 +150,7 @@ def mdanalysis_jumps(data: Dataset, kind: str, select: str, *, jumps: bool) -> R
 def paceline_jumps(
     data: Dataset, kind: str, select: str, n_workers: int, *, jumps: bool, step: int = 1
 ) -> Run:
-    """Paceline on `n_workers` threads; of frames that are not analysed, NaN."""
+    """Paceline on `n_workers` threads; NaN for frames that are not analysed."""
     import paceline
     from paceline.transform import nojump
 
@@ -228,7 +228,7 @@ def measure_jumps(asked: Options, data: Dataset) -> list[Table]:
 def _from_disk(
     case: str, ours: list[Subject], data: Dataset, kind: str, effort: Effort
 ) -> tuple[str, ...]:
-    """Measure reading with and without NoJump, in turn, with the file out of the page cache."""
+    """Measure reading with and without NoJump, in turn, with the file not in the page cache."""
     n = data.n_frames
     taken = samples(ours, n, effort.repeats, Path(data.trajectory(kind)))
     plain, jumping = (np.array([run.seconds for run in taken[one.name]]) for one in ours)
@@ -248,7 +248,7 @@ def _from_disk(
 def simulated_jumps(case: str, ratio: float) -> list[tuple[str, ...]]:
     """Simulate workers that move atoms in turn, given the ratio of NoJump to reading.
 
-    Two passes read twice, and move atoms once at least.
+    With two passes, frames are read twice, and atoms are moved at least once.
     """
     moving = max(ratio - 1.0, 0.01)
     rows = []
@@ -259,7 +259,7 @@ def simulated_jumps(case: str, ratio: float) -> list[tuple[str, ...]]:
 
 
 class _Clock:
-    """Adds up the time within MDAnalysis's transformations."""
+    """Sums up the time spent in MDAnalysis's transformations."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -284,7 +284,7 @@ class Bench:
         self.effort = effort
         self.data = data
         self.n = data.n_frames // 2
-        # MDAnalysis takes a quarter of a second for a frame.
+        # MDAnalysis needs a quarter of a second per frame.
         self.fewer = {REFERENCE: max(data.n_frames // 100, 2)}
         self.whole = _whole(data)
         self.runs = Table("RMSD with transformations: slope between n and 2n frames", SLOPES)
@@ -292,7 +292,7 @@ class Bench:
         self.skipped: list[str] = []
 
     def measure(self, case: str) -> None:
-        """Fill in the rows of one sequence of transformations."""
+        """Add the rows of one sequence of transformations."""
         common = self.data, CASES[case], self.whole
         how = {name: (prepare, *common, *more) for name, (prepare, *more) in TOOLS.items()}
         with subjects(how) as (ready, skipped):
@@ -334,7 +334,7 @@ class Bench:
 
 
 def _whole(data: Dataset) -> np.ndarray:
-    """Positions (214, 3) of the first frame, Å, the protein whole and in the middle of the cell."""
+    """Return positions (214, 3) of the first frame, Å, with the protein whole and centered."""
     import MDAnalysis
     from MDAnalysis.transformations import center_in_box, unwrap
 

@@ -1,9 +1,9 @@
-"""Compare checking every frame with decoding it.
+"""Compare validating every frame with decoding it.
 
     python -m benchmarks validate [folder] [--repeats 5] [--only adk.xtc] [--tsv] [--tiny]
 
-Whole passes over files in memory, opening included, in one thread: `paceline.validate`, and an
-analysis that decodes all atoms and looks at none. Ratios are taken within rounds.
+Both make whole passes over files in memory, opening included, in one thread: `paceline.validate`,
+and an analysis that decodes all atoms but uses none. Ratios are computed within rounds.
 """
 
 from pathlib import Path
@@ -16,7 +16,7 @@ from benchmarks.measure import Run, Spread, samples, subjects
 from benchmarks.table import Table
 
 DECODE, VALIDATE = "decode", "validate"
-#: The cost of validating in times decoding, at most.
+#: Maximum time of validation, relative to decoding.
 TARGET = 1.15
 
 HEADINGS = (
@@ -26,7 +26,7 @@ HEADINGS = (
 
 
 def validate(path: Path) -> Run:
-    """Check all frames, `n` times."""
+    """Return a run that validates all frames `n` times."""
     import paceline
 
     def run(n: int) -> int:
@@ -37,7 +37,7 @@ def validate(path: Path) -> Run:
 
 
 def decode(path: Path, n_atoms: int) -> Run:
-    """Decode all atoms of all frames, `n` times."""
+    """Return a run that decodes all atoms of all frames `n` times."""
     import paceline
 
     def run(n: int) -> int:
@@ -52,12 +52,12 @@ def decode(path: Path, n_atoms: int) -> Run:
 
 
 def _nothing(block) -> np.ndarray:
-    """The times of a block, which exist anyway."""
+    """Return the times of a block, which exist anyway."""
     return block.times
 
 
 def measure(data: Dataset, suffix: str, repeats: int) -> tuple[str, ...]:
-    """The row of one trajectory."""
+    """Create the row of one trajectory."""
     path = data.trajectory(suffix)
     n_atoms = _n_atoms(path)
     with subjects({DECODE: (decode, path, n_atoms), VALIDATE: (validate, path)}) as (ready, _):

@@ -1,17 +1,17 @@
-"""Compare two builds of paceline: the same jobs in turn, and the ratio of their times.
+"""Compare two builds of paceline: run the same jobs in turn, and print the ratio of their times.
 
     python -m benchmarks.builds OLD [--new CHECKOUT] [--pairs 9] [--only NAME …] [--frames 20000]
     python -m benchmarks.builds OLD --instructions --frames 400
 
-OLD and CHECKOUT are folders of this repository with the module built in `python/paceline`; this one
-is compared by default. Each build has a process that has done every job once. Jobs use public names
-alone. A pair is a measurement of each build, the first by turns; the ratio is new by old. The
-interval is that of the median over 2,000 samples of the pairs with replacement, 95 %. The exit
-status is 1 where an interval lies above 1.03.
+OLD and CHECKOUT are checkouts of this repository with the module built in `python/paceline`; by
+default this checkout is compared. Each build has a process that has run every job once. Jobs use
+only public names. A pair is one measurement of each build, in alternating order; the ratio is new /
+old. The interval is a 95 % bootstrap interval of the median: 2,000 samples of the pairs with
+replacement. The exit status is 1 if an interval lies above 1.03.
 
-With `--instructions`, valgrind counts the instructions of each job that runs on one thread, and of
-`import` and `help`: once, since they hardly depend on the machine or on what else it does. A job
-takes some fifty times as long, so that 400 frames are enough.
+With `--instructions`, valgrind counts the instructions of each single-thread job, and of `import`
+and `help`. One count suffices, because it hardly depends on the machine and its load. A job takes
+about fifty times as long, so 400 frames are enough.
 """
 
 import argparse
@@ -29,24 +29,24 @@ from typing import Any
 
 import numpy as np
 
-#: A ratio above this one is slower.
+#: Ratio above which a build counts as slower.
 SLOWER = 1.03
-#: Seconds that a measurement lasts at least.
+#: Minimum duration of a measurement, seconds.
 LEAST = 0.4
-#: Jobs whose instructions are not counted: what waits for others counts differently each time.
+#: Jobs whose instructions are not counted, because waiting makes the count vary.
 ON_MANY = ("rmsd-xtc-2", "rmsd-xtc-processes", "validate")
-#: Commands whose instructions are counted, those of their one process.
+#: Commands whose instructions are counted in their single process.
 COUNTED_COMMANDS = ("import", "help")
-#: The counter of a process that does jobs. It writes what it counted, and begins anew, at each call
+#: Command that counts instructions of a job process. It writes and resets its counts at each call
 #: of a function that `serve` calls before and after a job.
 CALLGRIND = ("valgrind", "--quiet", "--tool=callgrind", "--dump-before=getppid")
-#: Atoms of a snapshot at full size.
+#: Number of atoms in a snapshot at full size.
 FULL_ATOMS = 1_728_000
 SELECTION = "protein and name CA"
 
 
 def jobs(adk: Path, water: Path, work: Path, scale: float) -> dict[str, Callable[[], Any]]:
-    """Make the jobs, by name; paceline is imported only in the processes that do them."""
+    """Create the jobs by name; paceline is imported only in the processes that run them."""
     import paceline
     from paceline.analysis.rdf import InterRDF
     from paceline.analysis.rms import RMSD, RMSF
@@ -132,7 +132,7 @@ def jobs(adk: Path, water: Path, work: Path, scale: float) -> dict[str, Callable
 
 
 def commands(adk: Path, work: Path, scale: float) -> dict[str, list[str]]:
-    """List commands whose whole process is timed: starts, and snapshots on two ranks."""
+    """List commands that are timed as whole processes: starts, and snapshots on two ranks."""
     topology = str(next(adk.parent.glob("topology.*")))
     found = {
         "import": [sys.executable, "-c", "import paceline"],
@@ -175,7 +175,7 @@ with Writer(comm, sys.argv[1], n, overwrite=True) as writer:
 
 
 def serve(adk: Path, water: Path, work: Path, scale: float) -> None:
-    """Do the jobs that are named on standard input, and answer with their seconds."""
+    """Run the jobs named on standard input, and print their durations."""
     work.mkdir(exist_ok=True)
     found = jobs(adk, water, work, scale)
     print(json.dumps(list(found)), flush=True)
@@ -191,7 +191,7 @@ def serve(adk: Path, water: Path, work: Path, scale: float) -> None:
 
 
 class Build:
-    """One build: its process that does jobs, and its environment for commands."""
+    """A build: its job process, and its environment for commands."""
 
     def __init__(
         self, checkout: Path, adk: Path, water: Path, work: Path, scale: float, counted: bool
@@ -212,13 +212,13 @@ class Build:
         self.commands = commands(adk, work, scale)
 
     def jobs(self) -> list[str]:
-        """Wait until the jobs are ready; their names."""
+        """Wait until the jobs are ready; return their names."""
         assert self._process.stdout is not None
         names: list[str] = json.loads(self._process.stdout.readline())
         return names
 
     def seconds(self, name: str, times: int) -> float:
-        """Time a job done so many times, or a command."""
+        """Time `times` runs of a job, or a command."""
         if name in self.commands:
             begun = time.perf_counter()
             for _ in range(times):
@@ -240,7 +240,7 @@ class Build:
         return float(answer)
 
     def instructions(self, name: str) -> int:
-        """Count the instructions of a job that was done before, or of a command."""
+        """Count the instructions of a job that has run before, or of a command."""
         if name in self.commands:
             counter = (*CALLGRIND[:3], f"--callgrind-out-file={self.work / 'command'}")
             command = [*counter, *self.commands[name]]
@@ -260,13 +260,13 @@ class Build:
 
 
 def total(path: Path) -> int:
-    """Read the number of instructions from a file of callgrind's."""
+    """Read the number of instructions from a callgrind file."""
     (line,) = re.findall(r"^(?:totals|summary): (\d+)", path.read_text("utf-8"), re.MULTILINE)[-1:]
     return int(line)
 
 
 def compare(old: Build, new: Build, name: str, pairs: int) -> tuple[float, float, float, float]:
-    """Measure pairs; return the old build's seconds, the median ratio and its interval."""
+    """Measure pairs; return the old build's time, the median ratio, and its interval."""
     for build in (old, new):
         build.seconds(name, 1)
     once = max(old.seconds(name, 1), 1e-6)
@@ -284,7 +284,7 @@ def compare(old: Build, new: Build, name: str, pairs: int) -> tuple[float, float
 
 
 def main() -> int:
-    """Compare, print a table separated by tabs, and say whether the new build is slower."""
+    """Compare builds, print a tab-separated table; return 1 if the new build is slower."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("old", type=Path, help="checkout of the old build")
     parser.add_argument("--new", type=Path, default=Path(__file__).parents[1])
@@ -325,7 +325,7 @@ def main() -> int:
 
 
 def print_times(old: Build, new: Build, names: list[str], args: argparse.Namespace) -> list[str]:
-    """Print a row for each job, as soon as it is measured; those that have become slower."""
+    """Print a row for each job when it is measured; return jobs that have become slower."""
     print(f"# {args.pairs} pairs; at least {LEAST} s a measurement; {args.frames} frames")
     print("job", "old (ms)", "new / old", "low", "high", sep="\t", flush=True)
     slower = []
@@ -338,7 +338,7 @@ def print_times(old: Build, new: Build, names: list[str], args: argparse.Namespa
 
 
 def print_counts(old: Build, new: Build, names: list[str], args: argparse.Namespace) -> list[str]:
-    """Print a row for each job of one thread; those that take more instructions."""
+    """Print a row for each single-thread job; return those that need more instructions."""
     print(f"# instructions, counted by valgrind; {args.frames} frames")
     print("job", "old (millions)", "new / old", sep="\t", flush=True)
     slower = []

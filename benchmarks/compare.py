@@ -1,4 +1,4 @@
-"""Shared parts of benchmarks of several tools: options, agreement, rows of slopes, verdicts."""
+"""Parts that benchmarks of several tools share: options, agreement, slopes, verdicts."""
 
 import argparse
 import math
@@ -24,13 +24,13 @@ SLOPES = (
     *("times MDAnalysis", "fixed ms", "peak MB", "target"),
 )
 SPEEDUP = ("case", "frames", "1 thread s", "2 threads s", "speed-up", "min", "max")
-#: Rounds of whole runs: from the disk, and on two threads.
+#: Number of rounds of whole runs, from the disk and on two threads.
 WHOLE_RUNS = 3
 
 
 @dataclass(frozen=True)
 class Effort:
-    """Amount of work: rounds, and the least seconds of a measurement and of a job."""
+    """Amount of work: number of rounds, and minimum durations of a measurement and a job, s."""
 
     repeats: int
     measurement: float = 0.5
@@ -52,7 +52,7 @@ class Options:
     only: tuple[str, ...]
 
     def datasets(self) -> list[Dataset]:
-        """The sets, made if they are missing."""
+        """Return the data sets; missing ones are created."""
         return prepare(self.folder, 0.001 if self.tiny else 1.0)
 
     def wants(self, case: str) -> bool:
@@ -60,7 +60,7 @@ class Options:
         return not self.only or case in self.only
 
     def print_head(self) -> None:
-        """Print the machine, above the tables."""
+        """Print a description of the machine above the tables."""
         for line in describe():
             print(f"# {line}")
         if self.tiny:
@@ -92,13 +92,13 @@ def options(description: str, cases: Sequence[str]) -> Options:
 
 
 class Agreement:
-    """Holds every tool to the RMSD that the first one found."""
+    """Checks that every tool finds the same RMSD as the first one."""
 
     def __init__(self) -> None:
         self._expected: np.ndarray | None = None
 
     def check(self, name: str, values: np.ndarray | float) -> None:
-        """Raise if `values`, Å, differ: one a frame, or their mean."""
+        """Raise if `values`, Å, differ from the first tool's: one per frame, or their mean."""
         if self._expected is None:
             self._expected = np.asarray(values)
         whole = self._expected if np.ndim(values) else self._expected.mean()
@@ -133,7 +133,7 @@ def add_slopes(
                 if REFERENCE in taken
                 else "-",
                 f"{Spread.of(slope.fixed * 1e3).median:.0f}",
-                # the loop's own memory can't be told from that of the process that starts it
+                # The loop's own memory cannot be separated from that of the process that starts it.
                 "-" if subject.name == YARDSTICK else f"{subject.peak_memory():.0f}",
                 verdicts.get(subject.name, ""),
             )
@@ -141,21 +141,21 @@ def add_slopes(
 
 
 def gains(taken: Mapping[str, Slope], slower: str, faster: str) -> np.ndarray:
-    """How many times as fast one tool was as another, in each round."""
+    """Return how many times as fast one tool was as another, in each round."""
     return taken[slower].per_item / taken[faster].per_item
 
 
 def speedup(
     pair: Sequence[Subject], n_frames: int, effort: Effort, agreement: Agreement
 ) -> tuple[tuple[str, ...], np.ndarray]:
-    """Run one job with one thread and with two, again and again past the file's last frame.
+    """Run one job with one thread and with two; the file is repeated to make it long enough.
 
     Returns
     -------
     cells : tuple of str
-        Of the row with the headings `SPEEDUP`, but for the first.
+        Cells of the row with the headings `SPEEDUP`, except the first.
     gain : numpy.ndarray
-        How many times as fast two threads were, in each round.
+        Speed of two threads relative to one, in each round.
     """
     one_pass = min(pair[0].run(n_frames).seconds for _ in range(3))
     passes = math.ceil(effort.job / one_pass)
@@ -170,7 +170,7 @@ def speedup(
 
 
 def judged(met: np.ndarray) -> str:
-    """Summary of the ratios within rounds."""
+    """Summarise in how many rounds a target was met."""
     if met.all():
         return "met in every round"
     return f"met in {met.sum()} of {met.size} rounds"

@@ -1,8 +1,8 @@
-"""One conversion, some atoms of a trajectory into a new file, with each tool.
+"""Conversion of some atoms of a trajectory to a new file, with each tool.
 
-A function here prepares a tool (imports, topology, opening) and returns a run: called with a number
-of frames, it converts these and returns the path of the new file. Each does it the way its own
-documentation or its own program shows, on one core.
+A function here prepares a tool (imports, topology, opening) and returns a run. Called with a number
+of frames, the run converts these frames and returns the path of the new file. Each tool is used as
+in its own documentation or program, on one core.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from benchmarks.measure import Run
 
 @dataclass(frozen=True)
 class Conversion:
-    """Suffixes of source and target, and the atoms, or None for all."""
+    """Suffixes of source and target, and the atoms (None for all)."""
 
     data: Dataset
     source: str
@@ -27,11 +27,11 @@ class Conversion:
 
     @property
     def trajectory(self) -> Path:
-        """The file to be converted."""
+        """Return the file to convert."""
         return self.data.trajectory(self.source)
 
     def output(self, tool: str) -> Path:
-        """The file that `tool` writes."""
+        """Return the file that `tool` writes."""
         return self.folder / f"{tool}.{self.target}"
 
 
@@ -48,7 +48,7 @@ def mdanalysis(task: Conversion) -> Run:
         with MDAnalysis.Writer(str(output), len(atoms), **options) as writer:
             for _ in universe.trajectory[:n]:
                 writer.write(atoms)
-            writer.close()  # which leaving the block does not do for an H5MD file
+            writer.close()  # leaving the block does not close an H5MD file
         return output
 
     return run
@@ -97,7 +97,7 @@ def _same(*arrays_and_start):
 
 
 def _dcd_to_xtc(positions, lengths, angles, start):
-    """Å to nm, and cells to vectors."""
+    """Convert Å to nm, and cells to vectors."""
     from mdtraj.utils.unitcell import lengths_and_angles_to_box_vectors
 
     vectors = lengths_and_angles_to_box_vectors(*(lengths / 10).T, *angles.T)
@@ -107,7 +107,7 @@ def _dcd_to_xtc(positions, lengths, angles, start):
 
 
 def _xtc_to_dcd(positions, times, steps, box, start):
-    """Å from nm, and cells from vectors."""
+    """Convert nm to Å, and vectors to cells."""
     from mdtraj.utils.unitcell import box_vectors_to_lengths_and_angles
 
     cell = box_vectors_to_lengths_and_angles(*box.transpose(1, 0, 2))

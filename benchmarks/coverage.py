@@ -1,9 +1,9 @@
-"""Measure how many 95 % intervals hold the true value, on simulated series whose value is known.
+"""Measure how many 95 % intervals contain the true value, on simulated series with known values.
 
     python -m benchmarks.coverage              # all: some minutes
     python -m benchmarks.coverage diffusion    # those with one of these words in their names
 
-An interval of 95 % holds the true value in 95 of 100 repetitions. The manual has these figures.
+A 95 % interval contains the true value in 95 of 100 repetitions. The manual lists these figures.
 """
 
 import argparse
@@ -29,7 +29,7 @@ STEP = 0.5
 
 
 def in_memory(positions: np.ndarray, cell: float | None = None) -> paceline.Universe:
-    """Make a Universe of atoms at these positions, shape (n_frames, n_atoms, 3), 1 ps apart."""
+    """Create a Universe of atoms at these positions, shape (n_frames, n_atoms, 3), 1 ps apart."""
     universe = paceline.Universe.empty(positions.shape[1], trajectory=True)
     dimensions = None if cell is None else [cell, cell, cell, 90, 90, 90]
     universe.load_new(positions.astype(np.float32), dimensions=dimensions)
@@ -43,7 +43,7 @@ def diffusion_coverage(
     n_frames: int = 400,
     seed: int = 1,
 ) -> float:
-    """Return the share of intervals of D that hold it, of molecules that walk at random."""
+    """Return the fraction of intervals that contain D, for randomly walking molecules."""
     rng = np.random.default_rng(seed)
     walks = rng.normal(scale=STEP, size=(n_frames, n_molecules * repeats, 3)).cumsum(axis=0)
     with warnings.catch_warnings():
@@ -65,9 +65,9 @@ def diffusion_coverage(
 def relaxing(
     rng: np.random.Generator, n_frames: int, n_series: int, time: float
 ) -> tuple[np.ndarray, float]:
-    """Make series of variance 1 whose correlation falls off in a time, and its exact integral.
+    """Create series of variance 1 with a known relaxation time, and the exact integral.
 
-    Shape (n_frames, n_series); times are in frames, and the integral is by trapezoids.
+    Series have shape (n_frames, n_series). Times are in frames; the integral uses trapezoids.
     """
     kept = np.exp(-1 / time)
     noise = rng.standard_normal((n_frames, n_series)) * np.sqrt(1 - kept**2)
@@ -76,7 +76,7 @@ def relaxing(
 
 
 def dipoles(n_frames: int, n_dipoles: int, time: float, seed: int) -> tuple[Any, float]:
-    """Make a Universe of molecules of two atoms, charges of 1 e, whose moments relax in a time."""
+    """Create a Universe of two-atom molecules with charges of 1 e and relaxing dipole moments."""
     moments, integral = relaxing(np.random.default_rng(seed), n_frames, 3 * n_dipoles, time)
     positions = np.zeros((n_frames, n_dipoles, 2, 3))
     positions[:, :, 1] = moments.reshape(n_frames, n_dipoles, 3)
@@ -89,9 +89,9 @@ def dipoles(n_frames: int, n_dipoles: int, time: float, seed: int) -> tuple[Any,
 def of_dipoles(
     kind: Callable[..., Any], name: str, repeats: int, n_frames: int, time: float, seed: int
 ) -> tuple[float, float]:
-    """Return which share of intervals holds the value, and that of runs that are converged.
+    """Return the fraction of intervals that contain the value: of all, and of converged runs.
 
-    Of those that have an interval.
+    Runs without an interval are not counted.
     """
     universe, right = dipoles(n_frames, repeats, time, seed)
     if name == "eps_mean":
@@ -108,14 +108,14 @@ def of_dipoles(
 
 
 def relaxation_coverage(repeats: int, n_times: int, time: float = 5.0, seed: int = 2) -> float:
-    """Return the share of intervals of a relaxation time that hold it, in runs of so many times."""
+    """Return the fraction of intervals that contain a relaxation time, for runs of `n_times`."""
     n_frames = int(n_times * time)
     analysis = DipoleAutocorrelation
     return of_dipoles(analysis, "relaxation_time", repeats, n_frames, time, seed)[0]
 
 
 def dielectric_coverage(repeats: int, n_times: int, time: float = 5.0, seed: int = 3) -> float:
-    """Return the share of intervals of a dielectric constant that hold it, likewise."""
+    """Return the fraction of intervals that contain a dielectric constant."""
     n_frames = int(n_times * time)
     return of_dipoles(DielectricConstant, "eps_mean", repeats, n_frames, time, seed)[0]
 
@@ -123,7 +123,7 @@ def dielectric_coverage(repeats: int, n_times: int, time: float = 5.0, seed: int
 def conductivity_coverage(
     repeats: int, n_times: int, until: float = 3.0, time: float = 5.0, seed: int = 4
 ) -> float:
-    """Return the share of intervals of the integral of C, up to some times of its decay."""
+    """Return the fraction of intervals that contain the integral of C up to some decay times."""
     rng = np.random.default_rng(seed)
     n_frames, last = int(n_times * time), int(until * time)
     right = running_integral(np.exp(-np.arange(last + 1) / time), np.array([0.0, 1.0]))[-1]
@@ -139,7 +139,7 @@ def conductivity_coverage(
 
 
 class Presence:
-    """What `presence_correlation` needs of an analysis that has run."""
+    """Stands in for an analysis that has run, in `presence_correlation`."""
 
     name, damaged, n_frames = "Presence", (), 0
     times_known, time_unit, lag_title = True, "ps", "lag time (ps)"
@@ -163,9 +163,10 @@ def presence_coverage(
     tau_max: int = 20,
     seed: int = 5,
 ) -> float:
-    """Return the share of intervals of a residence time, of atoms that come and go at random.
+    """Return the fraction of intervals that contain a residence time, for random exchange.
 
-    Atoms leave with a probability `leaving` a frame, and come back with a fifth of it. Runs are as
+    An atom leaves with a probability of `leaving` per frame, and returns with a fifth of it. The
+    length of a run is `n_stays` times the mean stay, which is 1 / `leaving` frames.
     many times as long as the mean stay, 1 / `leaving` frames.
     """
     rng, entering = np.random.default_rng(seed), leaving / 5
@@ -190,7 +191,7 @@ def presence_coverage(
     return float(np.mean(held))
 
 
-#: What is measured, and the function that does so.
+#: Function that measures each case.
 CASES: dict[str, Callable[[], float]] = {
     **{
         f"diffusion, {n} molecules, default fit": partial(

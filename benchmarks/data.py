@@ -1,4 +1,4 @@
-"""Make the trajectories that the benchmarks read: real frames, repeated with small random motion.
+"""Create the trajectories of the benchmarks: real frames, repeated with small random motion.
 
     python -m benchmarks.data [folder] [--scale 0.01]
 
@@ -7,15 +7,15 @@ Two sets, each as XTC, DCD, TRR and NetCDF with the same coordinates:
 - ``adk``: adenylate kinase alone, 3,341 atoms, 98 frames of MDAnalysisTests repeated to 20,000;
 - ``water``: the same protein in water, 47,681 atoms, 10 frames repeated to 2,000;
 
-and a third for the experiments that want a larger system, made when it is first asked for:
+A third set is for experiments with a larger system, and is created when first needed:
 
-- ``tiled``: 111,815 atoms, which is two copies of the second set side by side, and of a third one
-  the protein and whole molecules of water, with the proteins first; 1,000 frames.
+- ``tiled``: 111,815 atoms, 1,000 frames. It contains two copies of the second set side by side, and
+  the protein and whole water molecules of a third copy; the proteins come first.
 
-Every repeat gets fresh Gaussian noise from a fixed seed, so no two frames are equal and the files
-compress as real ones do. MDAnalysis writes them; TRR holds the box and positions, as it does after
-``gmx trjconv``. At full scale the two take about 7 GB. A set is written to a temporary folder that
-is renamed when it is complete. H5MD files of a set are made by `benchmarks.h5md_files`.
+Every repeat has new Gaussian noise from a fixed seed, so that no two frames are equal and the files
+compress like real ones. MDAnalysis writes the files; TRR contains box and positions, as after
+``gmx trjconv``. At full scale the first two sets need about 7 GB. A set is written to a temporary
+folder, which is renamed when complete. `benchmarks.h5md_files` creates H5MD files of a set.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from tqdm import tqdm
 
-# MDAnalysis is imported where sets are made: processes that merely read one don't pay for it.
+# MDAnalysis is imported only where sets are created, so that reading a set needs no import.
 if TYPE_CHECKING:
     import MDAnalysis as mda
 
@@ -44,7 +44,7 @@ SUFFIXES = ("xtc", "dcd", "trr", "nc")
 
 @dataclass(frozen=True)
 class Recipe:
-    """Files of MDAnalysisTests for a set, and its number of frames at full scale."""
+    """MDAnalysisTests files of a set, and its number of frames at full scale."""
 
     name: str
     topology: str
@@ -75,38 +75,38 @@ class Dataset:
 
     @property
     def topology(self) -> Path:
-        """Atoms and bonds, as PSF or TPR; of tiled copies the atoms alone, as GRO."""
+        """Return atoms and bonds as PSF or TPR; for tiled copies only the atoms, as GRO."""
         return next(self.folder.glob("topology.*"))
 
     @property
     def atoms(self) -> Path:
-        """Indices of the Cα atoms, from 0, one a line."""
+        """Return the file with the indices of the Cα atoms, from 0, one per line."""
         return self.folder / "ca.txt"
 
     @property
     def first_frame(self) -> Path:
-        """The first frame as GRO, for tools that know atoms from structures alone."""
+        """Return the first frame as GRO, for tools that read atoms from structures only."""
         return self.folder / "first.gro"
 
     def trajectory(self, suffix: str) -> Path:
-        """The trajectory as one of `SUFFIXES`."""
+        """Return the trajectory with one of `SUFFIXES`."""
         return self.folder / f"{self.name}.{suffix}"
 
     def is_complete(self) -> bool:
-        """True if all files exist: a set of an older version of this script lacks some."""
+        """True if all files exist; a set of an older script version lacks some."""
         return all(self.trajectory(suffix).exists() for suffix in SUFFIXES)
 
 
 def prepare(folder: Path, scale: float = 1.0) -> list[Dataset]:
-    """Make the sets that `folder` lacks, and return all of them.
+    """Create missing sets in `folder`, and return all sets.
 
-    The number of frames is part of a set's folder name, so scales don't mix.
+    A set's folder name contains the number of frames, so that scales do not mix.
     """
     return [prepare_set(recipe, folder, scale) for recipe in RECIPES]
 
 
 def prepare_set(recipe: Recipe, folder: Path, scale: float = 1.0) -> Dataset:
-    """Make one set, if `folder` lacks it."""
+    """Create one set, if `folder` lacks it."""
     n_frames = max(SHORTEST, round(recipe.n_frames * scale))
     name = f"{recipe.name}-{n_frames}"
     dataset = Dataset(recipe.name, n_frames, folder / name)
@@ -152,7 +152,7 @@ def _write(recipe: Recipe, dataset: Dataset) -> None:
 
 
 def _tiled(universe: "mda.Universe", n_atoms: int) -> "mda.Universe":
-    """Copies side by side along the first vector of the box, the last one cut; proteins first."""
+    """Create copies side by side along the first box vector; cut the last; proteins first."""
     import MDAnalysis as mda
 
     whole, rest = divmod(n_atoms, len(universe.atoms))
@@ -171,7 +171,7 @@ def _tiled(universe: "mda.Universe", n_atoms: int) -> "mda.Universe":
 
 
 def _frames(universe: "mda.Universe", n_frames: int) -> Iterator[np.ndarray]:
-    """Positions (atoms, 3) float32 Å: the universe's frames in turn, moved a little."""
+    """Yield positions (atoms, 3), float32, Å: frames of the universe in turn, with noise."""
     originals = universe.trajectory.timeseries(order="fac").astype(np.float32)
     random = np.random.default_rng(SEED)
     for i in range(n_frames):

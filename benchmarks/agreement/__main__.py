@@ -2,13 +2,13 @@
 
     python -m benchmarks.agreement [WORD …] [--tsv FILE] [--markdown FILE]
 
-Only analyses that have one of the words in their names, if there are any. The systems are those of
-MDAnalysisTests (`benchmarks.agreement.systems`). The table has the largest difference of each tool
-over the systems, its cause, and who is right. The exit status is 1 if a difference is larger than
-its stated cause makes it, or so small that the cause has gone, or if a tool fails.
+With words, only analyses whose names contain one of them are compared. The systems are those of
+MDAnalysisTests (`benchmarks.agreement.systems`). The table lists for each tool the largest
+difference over the systems, its cause, and which tool is right. The exit status is 1 if a tool
+fails, or if a difference is larger or smaller than its stated cause explains.
 
-``gmx`` and ``cpptraj`` are taken from PATH, or from where PACELINE_GMX and PACELINE_CPPTRAJ say. A
-tool that is nowhere is left out by name.
+``gmx`` and ``cpptraj`` are searched on PATH, or at the paths in PACELINE_GMX and PACELINE_CPPTRAJ.
+Missing tools are listed as skipped.
 """
 
 import argparse
@@ -38,7 +38,7 @@ AS_STATED = "as stated"
 
 @dataclass
 class Compared:
-    """A tool's differences in each system, or the errors that it ended with."""
+    """Differences of a tool in each system, or the errors that it raised."""
 
     case: Case
     tool: str
@@ -48,12 +48,12 @@ class Compared:
 
     @property
     def worst(self) -> tuple[str, float]:
-        """The system with the largest difference, and that."""
+        """Return the system with the largest difference, and the difference."""
         return max(self.found.items(), key=lambda item: item[1])
 
     @property
     def verdict(self) -> str:
-        """Whether the differences are those that are stated."""
+        """Describe whether the differences are as stated."""
         if self.failed:
             return "failed in " + "; ".join(f"{name}: {why}" for name, why in self.failed.items())
         _, worst = self.worst
@@ -65,7 +65,7 @@ class Compared:
 
 
 def compare(cases: Iterable[Case], folder: Path) -> tuple[list[Compared], dict[str, str]]:
-    """Compare all tools that are here; the others, with the reason."""
+    """Compare all available tools; also return missing tools with the reason."""
     get, done, missing = cache(lambda name: System(name, folder)), [], {}
     for case in cases:
         print(case.analysis, file=sys.stderr, flush=True)
@@ -91,7 +91,7 @@ def compare(cases: Iterable[Case], folder: Path) -> tuple[list[Compared], dict[s
 
 @cache
 def version(tool: str) -> str:
-    """Version of a tool; an error if it is not here."""
+    """Return the version of a tool; raise if the tool is missing."""
     name = _base(tool)
     if name in PROGRAMS:
         return programs.version(PROGRAMS[name])
@@ -99,7 +99,7 @@ def version(tool: str) -> str:
 
 
 def tabulate(rows: Sequence[Compared]) -> Table:
-    """A row of each tool and system."""
+    """Create one row per tool and system."""
     table = Table("where tools disagree", TSV)
     for row in rows:
         case, peer = row.case, row.peer
@@ -116,7 +116,7 @@ def tabulate(rows: Sequence[Compared]) -> Table:
 
 
 def markdown(rows: Sequence[Compared]) -> str:
-    """Two tables: differences of definition, and agreement."""
+    """Create two tables: differences by definition, and agreement."""
     tools = dict.fromkeys(_base(row.tool) for row in rows)
     versions = ", ".join(f"{tool} {version(tool)}" for tool in tools)
     parts = [f"Measured with {versions}."]
@@ -138,7 +138,7 @@ def markdown(rows: Sequence[Compared]) -> str:
 
 
 def _base(tool: str) -> str:
-    """The tool of a label that adds a function's name."""
+    """Return the tool in a label that also contains a function's name."""
     return tool.split(",")[0]
 
 

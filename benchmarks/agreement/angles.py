@@ -31,7 +31,7 @@ from benchmarks.programs import DIGITS as ALL_DIGITS
 NO_IMAGES = "bonds have no images: molecules must be whole and together"
 BY_IMAGES = "paceline: dihedral angles in a triclinic cell"
 
-#: Of a `Peer`, all but its numbers.
+#: Arguments of a `Peer` after its numbers.
 Limits = tuple[Any, ...]
 
 
@@ -47,7 +47,7 @@ def _angles() -> Iterator[Case]:
         return [atoms.select_atoms(f"name {name}") for name in ("N", "CA", "C")]
 
     def wide(universe: Any) -> list[Any]:
-        """Of a Cα, water, and another Cα: anywhere in the cell."""
+        """Angles between a Cα, a water and another Cα, anywhere in the cell."""
         first, second = pairs_of(universe)
         return [first[:30], second[:30], first[30:60]]
 
@@ -99,7 +99,7 @@ def _dihedrals() -> Iterator[Case]:
         return results.angles
 
     def indices(system: System) -> np.ndarray:
-        """Atoms of φ and ψ of each residue that has both, one after the other."""
+        """Return the atoms of φ and then of ψ for each residue that has both."""
         made = system.ramachandran
         ends = (made.ag1, made.ag2, made.ag3, made.ag4, made.ag5)
         before, n, ca, c, after = (one.indices for one in ends)
@@ -198,7 +198,7 @@ def _chi() -> Iterator[Case]:
         return np.degrees(getattr(mdtraj, f"compute_chi{k}")(frames)[1])
 
     def cpptraj(k: int, system: System) -> dict[int, np.ndarray]:
-        """Angles of each residue, by its index."""
+        """Return the angles of each residue, by residue index."""
         path = system.folder / f"chi{k}.dat"
         residues = system.theirs.select_atoms(PROTEIN).residues
         system.cpptraj_files(
@@ -211,14 +211,14 @@ def _chi() -> Iterator[Case]:
         return {int(name.split(":")[1]) - 1: one for name, one in zip(names, columns, strict=True)}
 
     def of_known(k: int, system: System) -> np.ndarray:
-        """Angles of cpptraj, and ours of the residues that it leaves out."""
+        """Return cpptraj's angles, with paceline's for residues that cpptraj leaves out."""
         known, results = cpptraj(k, system), chi(system)
         residues = results.resindices[results.chi == k]
         columns = zip(residues, results.angles[:, results.chi == k].T, strict=True)
         return np.column_stack([known.get(residue, mine) for residue, mine in columns])
 
     def found(residues: Any, system: System) -> np.ndarray:
-        """A letter for each residue: whether it is among these."""
+        """Return a letter for each residue: whether it is among `residues`."""
         numbers = np.arange(len(system.theirs.select_atoms(PROTEIN).residues))
         return np.where(np.isin(numbers, list(residues)), "y", "n")
 

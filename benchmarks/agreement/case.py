@@ -1,4 +1,4 @@
-"""Cases to compare: an analysis as each tool has it, and the difference that is expected."""
+"""Cases to compare: an analysis in each tool, and the expected difference."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,25 +12,25 @@ from benchmarks.bench_analyses import of_class
 MDANALYSIS, MDTRAJ, GROMACS, CPPTRAJ = "MDAnalysis", "MDTraj", "GROMACS", "cpptraj"
 TOOLS = (MDANALYSIS, MDTRAJ, GROMACS, CPPTRAJ)
 EVERYWHERE = tuple(RECIPES)
-#: Systems in whose files the protein is whole, and those with water in a cell.
+#: Systems whose files contain whole proteins, and systems with water in a cell.
 WHOLE = ("adk", "tryptophan zipper", "cobrotoxin")
 CELLS = ("adk in water", "tryptophan zipper", "cobrotoxin")
 
 PROTEIN, CA = "protein", "protein and name CA"
-#: Oxygens of water by the names of CHARMM, Amber and GROMACS.
+#: Water oxygens by the names of CHARMM, Amber and GROMACS.
 WATER = "name OW OH2 or (resname WAT and name O)"
 
 ROUNDING, SINGLE, DIGITS = "rounding", "single precision", "digits that are printed"
 
-#: Numbers, or letters, of all frames.
+#: Function that returns numbers, or letters, of all frames.
 Numbers = Callable[[System], Any]
 
 
 @dataclass(frozen=True)
 class Peer:
-    """A tool's numbers, and the largest difference that its `cause` makes on these files.
+    """Numbers of another tool, and the largest difference that `cause` explains on these files.
 
-    The difference is `at_least` so large, or the cause has gone.
+    A difference below `at_least` means that the cause no longer exists.
     """
 
     numbers: Numbers
@@ -44,7 +44,7 @@ class Peer:
 class Case:
     """An analysis with its parameters, on some systems.
 
-    `period` is that of angles. Of letters the difference is the percentage of those that differ.
+    `period` is the period of angles. For letters, the difference is the percentage of unequal ones.
     """
 
     analysis: str
@@ -58,7 +58,7 @@ class Case:
 def ours(
     module: str, name: str, get: Callable[[Any], Any], *arguments: Any, **options: Any
 ) -> Numbers:
-    """Numbers of a class of paceline; the options ``transforms`` and ``stop`` are those of run."""
+    """Numbers of a paceline class; the options ``transforms`` and ``stop`` are passed to run."""
     how = {key: options.pop(key) for key in ("transforms", "stop") if key in options}
 
     def numbers(system: System) -> Any:
@@ -70,7 +70,7 @@ def ours(
 
 
 def unwrapped(*arguments: Any, **options: Any) -> Numbers:
-    """The same of molecules that are made whole."""
+    """Numbers of a paceline class, with molecules made whole."""
     import paceline
 
     return ours(*arguments, transforms=[paceline.transform.unwrap()], **options)
@@ -79,7 +79,7 @@ def unwrapped(*arguments: Any, **options: Any) -> Numbers:
 def theirs(
     module: str, name: str, get: Callable[[Any], Any], *arguments: Any, **options: Any
 ) -> Numbers:
-    """Numbers of the class of MDAnalysis that has the same name."""
+    """Numbers of the MDAnalysis class with the same name."""
 
     def numbers(system: System) -> Any:
         system.theirs.trajectory[0]
@@ -90,7 +90,7 @@ def theirs(
 
 
 def each_frame(compute: Callable[[Any], Any]) -> Numbers:
-    """Numbers of MDAnalysis that a function of its Universe gives of each frame."""
+    """Numbers that a function of MDAnalysis's Universe returns for each frame."""
 
     def numbers(system: System) -> np.ndarray:
         return np.array([compute(system.theirs) for _ in system.theirs.trajectory])
@@ -99,7 +99,7 @@ def each_frame(compute: Callable[[Any], Any]) -> Numbers:
 
 
 def difference(found: Any, expected: Any, period: float | None = None) -> float:
-    """Largest difference of two arrays; infinite where only one of two numbers is NaN."""
+    """Return the largest difference of two arrays; infinite if only one value is NaN."""
     found, expected = np.asarray(found), np.asarray(expected)
     if found.shape != expected.shape:
         raise ValueError(f"expected an array of shape {expected.shape}, found {found.shape}")

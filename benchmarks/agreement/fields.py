@@ -29,11 +29,11 @@ from benchmarks.bench_analyses import group, whole
 from benchmarks.programs import DIGITS as ALL_DIGITS
 from benchmarks.programs import mask
 
-#: Of a surface, frames.
+#: Number of frames for surfaces.
 N_FRAMES = 3
-#: Of a radial distribution function: atoms, Å of a bin, and bins.
+#: Radial distribution function: number of atoms, width of a bin (Å), number of bins.
 N_WATERS, WIDTH, N_BINS = 1000, 0.2, 44
-#: Å of bins along an axis, and of a grid's edges.
+#: Width of bins along an axis, and number of points along a grid's edges.
 BIN, EDGE = 1.0, 20
 
 
@@ -69,7 +69,7 @@ def _secondary_structure() -> Iterator[Case]:
         n_residues = len(atoms.residues)
         system.cpptraj_files(f"secstruct S :1-{n_residues} out {path} nameh {hydrogen}")
         numbers = np.loadtxt(path, ndmin=2)[:, 1:].astype(int)
-        # None, extended, bridge, helices of 3, 4 and 5, turn, bend.
+        # Letters: none, extended, bridge, helices of 3, 4 and 5, turn, bend.
         return np.array(list("-EEHHH--"))[numbers]
 
     yield Case(
@@ -190,7 +190,7 @@ def _radial() -> Iterator[Case]:
     def water(universe: Any) -> Any:
         return universe.select_atoms(WATER)[:N_WATERS]
 
-    # GROMACS's first bin is a half one, so that the others begin at half a bin's width.
+    # GROMACS's first bin has half the width, so that the other bins start at half a bin's width.
     borders = (WIDTH / 2, WIDTH / 2 + N_BINS * WIDTH)
     arguments: tuple[Any, ...] = ("rdf", "InterRDF", lambda r: r.rdf, water, water, N_BINS)
 
@@ -210,7 +210,7 @@ def _radial() -> Iterator[Case]:
         return found[1 : N_BINS + 1, 1]
 
     def cpptraj(words: str, system: System) -> np.ndarray:
-        """By residues, because long lists of atoms crash it; bins of the others' halves."""
+        """By residues, because cpptraj crashes with long lists of atoms; with half-shifted bins."""
         atoms = water(system.theirs)
         residues = f":{atoms.resindices[0] + 1}-{atoms.resindices[-1] + 1}@{atoms.names[0]}"
         path = system.folder / "radial.dat"
@@ -222,7 +222,7 @@ def _radial() -> Iterator[Case]:
         return np.loadtxt(path, ndmin=2)[:N_BINS, 1]
 
     def from_zero(system: System) -> np.ndarray:
-        """Bins from 0, as cpptraj has them; the first counts each atom with itself."""
+        """Use bins from 0, as cpptraj does; the first bin counts each atom with itself."""
         found = ours(*arguments, (0, N_BINS * WIDTH))(system)
         found[0] = 0
         return found
@@ -322,7 +322,7 @@ def _axes() -> Iterator[Case]:
         return make("lineardensity", "LinearDensity", get, group("all"), binsize=BIN)(system)
 
     def slices(name: str, system: System) -> np.ndarray:
-        """Densities of ours in as many bins as the height has, all filled; units of the others."""
+        """Return paceline's densities in bins that the height fills, in the others' units."""
         found = along(ours, name, system)
         n_bins = np.flatnonzero(found)[-1] + 1
         return found[:n_bins]
@@ -331,7 +331,7 @@ def _axes() -> Iterator[Case]:
         n_bins = len(slices(name, system))
         words = ("-d", "Z", "-sl", n_bins, "-dens", kind, "-o", "out.xvg")
         atoms = {"atoms": np.arange(len(system.theirs.atoms))}
-        # kg/m³, or e/nm³.
+        # The unit is kg/m³ or e/nm³.
         unit = 1e3 if kind == "mass" else 602.214076
         return system.gmx("density", *words, groups=atoms, given="0\n")[:, 1] / unit
 
@@ -395,10 +395,10 @@ def _dielectric() -> Iterator[Case]:
 
 
 def _hydrogen_bonds() -> Iterator[Case]:
-    """Bonds of the backbone, as the number in each frame."""
+    """Compare hydrogen bonds of the backbone by their number in each frame."""
 
     def donors(universe: Any) -> Any:
-        """Residues with one hydrogen at N: neither proline nor the first of a chain."""
+        """Return residues with one hydrogen at N: not proline, and not the first in a chain."""
         residues = universe.select_atoms(PROTEIN).residues
         counts = [len(one.atoms.select_atoms("name H HN")) for one in residues]
         return residues[np.array(counts) == 1].atoms
@@ -440,7 +440,7 @@ def _hydrogen_bonds() -> Iterator[Case]:
         return np.bincount(frames, minlength=len(universe.trajectory))
 
     def cpptraj_of_all(system: System, *, apart: bool) -> np.ndarray:
-        """Bonds of all donors and acceptors; with `apart`, what it passes over by a second line."""
+        """Count bonds of all donors and acceptors; `apart` adds omitted ones by a second line."""
         made = import_module("MDAnalysis.analysis.hydrogenbonds").HydrogenBondAnalysis(
             system.theirs
         )
@@ -486,7 +486,7 @@ def _hydrogen_bonds() -> Iterator[Case]:
         "",
         partial(counts, "paceline", criterion="gromacs"),
         {GROMACS: Peer(gromacs, 0)},
-        # Without a cell GROMACS has one that is too large for its grid.
+        # Without a cell, GROMACS uses one that is too large for its grid.
         systems=CELLS,
     )
 

@@ -70,7 +70,7 @@ def _gyration() -> Iterator[Case]:
         return system.cpptraj(f"radgyr found {system.mask(PROTEIN)} nomax {words}")[:, 0]
 
     def moments(words: str, system: System) -> np.ndarray:
-        """Eigenvalues of cpptraj's tensor, which is written as xx, yy, zz, xy, xz, yz."""
+        """Return eigenvalues of cpptraj's tensor, which is printed as xx, yy, zz, xy, xz, yz."""
         path = system.folder / "tensor.dat"
         system.cpptraj_files(
             f"radgyr R {system.mask(PROTEIN)} nomax tensor {words}",
@@ -184,14 +184,14 @@ def _gyration() -> Iterator[Case]:
 
 
 def pairs_of(universe: Any) -> tuple[Any, Any]:
-    """A hundred pairs of a Cα and an oxygen of water, or Cβ where there is none."""
+    """Return a hundred pairs of a Cα and a water oxygen (or a Cβ without water)."""
     random = np.random.default_rng(1)
     others = universe.select_atoms(WATER) or universe.select_atoms("name CB")
     return tuple(one[random.choice(len(one), 100)] for one in (universe.select_atoms(CA), others))
 
 
 def atom_lines(command: str, atoms: np.ndarray) -> list[str]:
-    """Lines of cpptraj, one for each row of indices."""
+    """Return one cpptraj line for each row of atom indices."""
     return [
         f"{command} found{k} {' '.join(f'@{index + 1}' for index in row)}"
         for k, row in enumerate(atoms)
@@ -399,7 +399,7 @@ def _contacts() -> Iterator[Case]:
         return results.frequencies[np.triu_indices(len(results.frequencies), k=1)]
 
     def contacts(scheme: str, cutoff: float, system: System, ends: int = 0) -> np.ndarray:
-        """Frequencies of MDTraj, but for so many residues at each end."""
+        """Return MDTraj's contact frequencies, without `ends` residues at each end."""
         import mdtraj
 
         frames = system.mdtraj.atom_slice(system.atoms(PROTEIN))
@@ -407,7 +407,8 @@ def _contacts() -> Iterator[Case]:
         found, _ = mdtraj.compute_contacts(frames, pairs, scheme=scheme, ignore_nonprotein=False)
         return (10 * found <= cutoff).mean(axis=0)
 
-    # MDTraj takes ten seconds for all atoms of adenylate kinase, and does not know LYSH or HISB.
+    # MDTraj needs ten seconds for all atoms of adenylate kinase, and does not recognise LYSH or
+    # HISB.
     small = ("tryptophan zipper", "cobrotoxin")
     for scheme, cutoff in (("ca", 8.0), ("closest", 4.5), ("closest-heavy", 4.5)):
         yield Case(

@@ -1,4 +1,4 @@
-"""RMSD, also between all frames, fluctuations, average structures and principal components."""
+"""RMSD (also between all frames), RMSF, average structures and principal components."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -29,7 +29,7 @@ from benchmarks.programs import DIGITS as ALL_DIGITS
 
 BY_DEFINITION = "both, by definition"
 BACKBONE, CB = "protein and backbone", "protein and name CB"
-#: Eigenvalues that are compared.
+#: Number of compared eigenvalues.
 N_COMPONENTS = 5
 NEAR_ZERO = "single precision: near 0 it is the root of a rounded difference"
 
@@ -51,7 +51,7 @@ def _rmsd() -> Iterator[Case]:
         return ours(*arguments, **options), theirs(*arguments, **options)
 
     def gromacs(*words: str, groups: tuple[str, ...] = (CA,)) -> Numbers:
-        """``gmx rms`` with options: superposed by the first group, of the last."""
+        """Run ``gmx rms`` with options: the first group is superposed, the last one is measured."""
 
         def numbers(system: System) -> np.ndarray:
             numbered = {f"group{k}": system.atoms(one) for k, one in enumerate(groups)}
@@ -145,7 +145,7 @@ def _rmsd() -> Iterator[Case]:
     )
 
     def of_group(system: System) -> np.ndarray:
-        """Deviation of MDTraj's frames from the first after superposition by others."""
+        """Return the RMSD of MDTraj's frames from the first, after superposition on other atoms."""
         frames = system.mdtraj[:]
         frames.superpose(frames, 0, atom_indices=system.atoms(CA))
         found = 10 * frames.xyz[:, system.atoms(CB)].astype(float)
@@ -196,7 +196,7 @@ def _rmsf() -> Iterator[Case]:
         return numbers
 
     def mdtraj_s(reference: int | None, times: int, system: System) -> np.ndarray:
-        """Fluctuations by MDTraj, superposed before on frame 0 and on the average, or not."""
+        """Return MDTraj's RMSF after superposition on frame 0, then on the average, or without."""
         import mdtraj
 
         frames = system.mdtraj.atom_slice(system.atoms(CA))
@@ -243,7 +243,7 @@ def _rmsf() -> Iterator[Case]:
     )
 
     def about(system: System) -> np.ndarray:
-        """MDAnalysis, its three classes one after the other."""
+        """Run MDAnalysis's three classes one after another."""
         from MDAnalysis.analysis import align, rms
 
         universe = system.in_memory()
@@ -355,7 +355,7 @@ def _components() -> Iterator[Case]:
         return 100 * system.gmx("covar", *words, groups=atoms, given="0 0\n")[:N_COMPONENTS, 1]
 
     def cpptraj(system: System) -> tuple[np.ndarray, np.ndarray]:
-        """Eigenvalues and eigenvectors."""
+        """Return eigenvalues and eigenvectors."""
         atoms = system.mask(CA)
         lines = (f"rms {atoms} first", f"matrix covar name C {atoms}", "run")
         diagonal = f"diagmatrix C out modes.dat vecs {N_COMPONENTS} name V"
@@ -365,7 +365,7 @@ def _components() -> Iterator[Case]:
         return rows[:, 1], rows[:, 2:]
 
     def more(numbers: Numbers) -> Numbers:
-        """Times n / (n - 1), for n frames."""
+        """Multiply by n / (n - 1), for n frames."""
 
         def corrected(system: System) -> Any:
             n = len(system.theirs.trajectory)
@@ -393,7 +393,7 @@ def _components() -> Iterator[Case]:
     )
 
     def overlap(other: Callable[[System], np.ndarray]) -> Numbers:
-        """1 less the root mean square inner product with our components."""
+        """Return 1 minus the root mean square inner product with paceline's components."""
         components = ours("pca", "PCA", lambda r: r.p_components, whole, select=CA, align=True)
 
         def numbers(system: System) -> float:

@@ -1,8 +1,8 @@
-"""The systems on which tools are compared: files of MDAnalysisTests, as each tool can read them.
+"""Systems on which tools are compared: files of MDAnalysisTests in formats that each tool reads.
 
-A trajectory is given to each tool as it is, if the tool reads its format; GROMACS has the frames of
-others as TRR. Topologies of formats that not all read are written as PSF, and as TPR by ``gmx
-grompp``: masses, charges and bonds are the same for all.
+Each tool reads the original trajectory if it supports the format; for GROMACS, other formats are
+converted to TRR. Topologies in formats that not all tools read are converted to PSF, and to TPR by
+``gmx grompp``. Masses, charges and bonds are the same for all tools.
 """
 
 import bz2
@@ -19,7 +19,7 @@ from benchmarks import programs
 
 
 class Recipe(NamedTuple):
-    """Names of the files in MDAnalysisTests, and what they hold."""
+    """File names in MDAnalysisTests, and a description of the content."""
 
     topology: str
     trajectory: str
@@ -32,9 +32,9 @@ RECIPES = {
     "tryptophan zipper": Recipe("PRM7", "NCDFtruncoct", "truncated octahedron"),
     "cobrotoxin": Recipe("TPR_xvf", "TRR_xvf", "cube"),
 }
-#: Where a system has no cell, GROMACS has one that is too large for any image to be near.
+#: Cell for GROMACS if a system has none, too large for any nearby image.
 NO_CELL = (5000.0, 5000.0, 5000.0, 90.0, 90.0, 90.0)
-#: Of ``gmx grompp``: nothing is simulated.
+#: Parameters for ``gmx grompp``: nothing is simulated.
 PARAMETERS = """integrator = md
 nsteps = 0
 cutoff-scheme = Verlet
@@ -44,7 +44,7 @@ rvdw = 0.5
 
 
 class System:
-    """A system in a folder of its own."""
+    """System whose files are in a separate folder."""
 
     def __init__(self, name: str, folder: Path):
         self.name, self.recipe = name, RECIPES[name]
@@ -62,40 +62,40 @@ class System:
 
     @cached_property
     def theirs(self) -> Any:
-        """A Universe on MDAnalysis's own reader."""
+        """Universe with MDAnalysis's own reader."""
         import MDAnalysis
 
         return MDAnalysis.Universe(str(self._source), str(self.trajectory))
 
     @cached_property
     def ours(self) -> Any:
-        """A Universe on paceline's reader."""
+        """Universe with paceline's reader."""
         import paceline
 
         return paceline.Universe(str(self._source), str(self.trajectory))
 
     @cached_property
     def mdtraj(self) -> Any:
-        """All frames in memory."""
+        """MDTraj trajectory with all frames in memory."""
         import mdtraj
 
         return mdtraj.load(str(self.trajectory), top=str(self.topology))
 
     @cached_property
     def topology(self) -> Path:
-        """Atoms as PSF, or as Amber's topology, for MDTraj and cpptraj."""
+        """Topology as PSF or in Amber's format, for MDTraj and cpptraj."""
         if self._source.suffix in (".psf", ".parm7"):
             return self._source
         return write_psf(self.theirs.atoms, self.folder / "atoms.psf")
 
     @cached_property
     def tpr(self) -> Path:
-        """Atoms as TPR, for GROMACS."""
+        """Topology as TPR, for GROMACS."""
         return make_tpr(self.theirs, self.frames, self.folder)
 
     @cached_property
     def frames(self) -> Path:
-        """The trajectory in a format that GROMACS reads."""
+        """Trajectory in a format that GROMACS reads."""
         if self.trajectory.suffix in (".xtc", ".trr"):
             return self.trajectory
         import MDAnalysis
@@ -110,44 +110,44 @@ class System:
         return path
 
     def time_of(self, frame: int) -> float:
-        """Time of a frame in what GROMACS reads, ps."""
+        """Return the time of a frame in the file that GROMACS reads, ps."""
         if self.frames != self.trajectory:
             return float(frame)
         return float(self.theirs.trajectory[frame].time)
 
     @cached_property
     def ramachandran(self) -> Any:
-        """MDAnalysis's analysis of the protein, which has the atoms of φ and ψ."""
+        """MDAnalysis's analysis of the protein, which selects the atoms of φ and ψ."""
         from MDAnalysis.analysis.dihedrals import Ramachandran
 
         return Ramachandran(self.theirs.select_atoms("protein"))
 
     def atoms(self, selection: str) -> np.ndarray:
-        """Indices of atoms, from 0."""
+        """Return atom indices from 0."""
         return self.theirs.select_atoms(selection).indices
 
     def amber_radii(self, selection: str) -> np.ndarray:
-        """Radii in Amber's topology, Å."""
+        """Return radii in Amber's topology, Å."""
         _, found = self.topology.read_text().split("%FLAG RADII")
         rows = found.split("%FLAG")[0].split("\n", 2)[2]
         return np.array(rows.split(), dtype=float)[self.atoms(selection)]
 
     def mask(self, selection: str) -> str:
-        """The atoms of a selection as a mask of cpptraj."""
+        """Convert a selection to a cpptraj mask."""
         return programs.mask(self.atoms(selection))
 
     def in_memory(self) -> Any:
-        """A Universe of MDAnalysis whose frames may be changed."""
+        """Create an MDAnalysis Universe in memory, whose frames may be changed."""
         import MDAnalysis
 
         return MDAnalysis.Universe(str(self._source), str(self.trajectory), in_memory=True)
 
     def cpptraj(self, *lines: str) -> np.ndarray:
-        """Run lines of cpptraj: data sets that are named ``found``, a row a frame."""
+        """Run cpptraj lines; return data sets named ``found``, one row per frame."""
         return programs.series(self.folder, self.topology, self.trajectory, *lines)
 
     def cpptraj_files(self, *lines: str) -> Path:
-        """Run lines of cpptraj, and give the folder that has the files that they write."""
+        """Run cpptraj lines; return the folder of the files that they write."""
         return programs.cpptraj(self.folder, self.topology, self.trajectory, *lines)
 
     def gmx(
@@ -158,7 +158,7 @@ class System:
         given: str = "",
         out: str = "out.xvg",
     ) -> np.ndarray:
-        """Run a command of GROMACS on all frames: the columns that it writes into `out`."""
+        """Run a GROMACS command on all frames; return the columns that it writes to `out`."""
         index: list[Any] = []
         if groups is not None:
             index = ["-n", programs.write_index(self.folder / "groups.ndx", groups)]
@@ -167,7 +167,7 @@ class System:
         return programs.xvg(self.folder / out)
 
     def _copy(self, path: Any) -> Path:
-        """Copy a file, unpacked: indices would be written beside that of the package."""
+        """Copy and decompress a file, so that indexes are not written to the package's folder."""
         source = Path(path)
         if source.suffix == ".bz2":
             copy = self.folder / source.stem
@@ -177,7 +177,7 @@ class System:
 
 
 def write_psf(atoms: Any, path: Path) -> Path:
-    """Write names, masses, charges and bonds as PSF, in columns that are separated by spaces."""
+    """Write names, masses, charges and bonds as PSF, in space-separated columns."""
     lines = ["PSF EXT", "", f"{1:>10} !NTITLE", "* atoms", "", f"{len(atoms):>10} !NATOM"]
     columns = (atoms.resids, atoms.resnames, atoms.names, atoms.charges, atoms.masses)
     for number, (resid, resname, name, charge, mass) in enumerate(
@@ -197,7 +197,7 @@ def write_psf(atoms: Any, path: Path) -> Path:
 
 
 def make_tpr(universe: Any, frames: Path, folder: Path) -> Path:
-    """Make a TPR with the masses, charges and bonds of a Universe, and the first of its frames."""
+    """Create a TPR with masses, charges and bonds of a Universe, and its first frame."""
     atoms = universe.atoms
     ts, names = universe.trajectory[0], folder / "start.gro"
     if ts.dimensions is None:
@@ -232,7 +232,7 @@ def make_tpr(universe: Any, frames: Path, folder: Path) -> Path:
         + f"\n[ system ]\nmade\n[ molecules ]\n{listed}\n"
     )
     (folder / "made.mdp").write_text(PARAMETERS)
-    # A structure with as many digits as the frames have.
+    # The structure has as many digits as the frames.
     words = ("-s", names, "-f", frames, "-dump", "0", "-o", "start.g96")
     programs.gmx(folder, "trjconv", *words, given="0\n")
     words = (

@@ -1,4 +1,4 @@
 """Published experiments on parallel analysis, at the size of one machine.
 
-One file an experiment, each with an `Experiment`; `python -m benchmarks.experiments` runs them.
+Each experiment is a file with an `Experiment`; `python -m benchmarks.experiments` runs them.
 """

@@ -18,7 +18,7 @@ from benchmarks.experiments.page import write_page
 from benchmarks.machine import describe
 from benchmarks.measure import Unavailable
 
-#: In the order of the page.
+#: Experiments in page order.
 NAMES = (
     *("layouts", "contention", "workload", "rdf", "collecting", "memory", "communication"),
     *("oversubscription", "throughput", "formats", "splitting", "distances", "sizes", "mpi_io"),
@@ -26,14 +26,14 @@ NAMES = (
     *("snapshot_methods", "snapshot_writers", "snapshot_memory", "snapshot_growth"),
     "snapshot_runs",
 )
-#: Frames of adenylate kinase: those of the trajectory that the papers repeat. Of it in water fewer.
+#: Frames of adenylate kinase, as in the trajectory that the papers repeat; fewer for it in water.
 FRAMES, SCALE = 4187, 4187 / 20_000
-#: Rounds, part of the work of the short form, and part of the frames.
+#: For each form: number of rounds, fraction of the work, and fraction of the frames.
 FORMS = {"tiny": (1, 0.01, 0.005), "short": (3, 1.0, SCALE), "full": (5, 10.0, 1.0)}
 
 
 def experiments() -> dict[str, Experiment]:
-    """All of them, by name."""
+    """Return all experiments by name."""
     modules = {name: import_module(f"benchmarks.experiments.{name}") for name in NAMES}
     return {name: module.EXPERIMENT for name, module in modules.items()}
 

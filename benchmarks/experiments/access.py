@@ -1,4 +1,4 @@
-"""Time to read each layout of H5MD, by access."""
+"""Time to read each H5MD layout, for different access patterns."""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from benchmarks.table import Table
 
 FILES = ("contiguous", "frame", "both", "atoms", "auto", "gzip1", "shuffle-gzip")
 WHOLE, CA, ONE = ACCESSES = ("whole frames", "the Cα atoms", "one atom")
-#: Ways of reading of each tool for each access; equal ways are measured once.
+#: Method by which each tool reads for each access pattern; equal methods are measured once.
 TOOLS = {
     "MDAnalysis": (WHOLE, WHOLE, WHOLE),
     "h5py by hand": (WHOLE, WHOLE, ONE),
@@ -31,14 +31,14 @@ TOOLS = {
 }
 COLOURS = {"MDAnalysis": OTHER, "h5py by hand": PAPER, "paceline": OURS}
 MARKERS = {"MDAnalysis": "s", "h5py by hand": "^", "paceline": "o"}
-#: Frames of a run that reads them one by one, and least seconds of a run.
+#: Number of frames in a run that reads them one by one, and minimum duration of a run, seconds.
 FEWER, SECONDS = 30, 0.5
-#: µs per frame: shorter times are drawn as this, because a run of so few frames is inaccurate.
+#: Shorter times are drawn as this, µs per frame, because short runs are inaccurate.
 LEAST = 1.0
 
 
 def mdanalysis(universe: Any) -> Run:
-    """Frame after frame of MDAnalysis's."""
+    """Read frame by frame with MDAnalysis."""
 
     def run(n: int) -> None:
         for _ in universe.trajectory[:n]:
@@ -48,11 +48,11 @@ def mdanalysis(universe: Any) -> Run:
 
 
 def by_hand(path: Path, access: str) -> Run:
-    """One call of h5py per frame, or for one atom in all frames."""
+    """Read with one h5py call per frame, or one call for an atom in all frames."""
     import h5py
 
     def run(n: int) -> None:
-        # Opened again, because HDF5 would keep chunks of the run before.
+        # Opened again, because HDF5 would keep chunks of the previous run in its cache.
         with h5py.File(path) as file:
             (group,) = file["particles"].values()
             stored = group["position/value"]
@@ -81,7 +81,7 @@ def paceline(universe: Any, data: Dataset, access: str) -> Run:
 
 
 def _nothing(block: Any) -> np.ndarray:
-    """The times of a block, which exist anyway."""
+    """Return the times of a block, which exist anyway."""
     return block.times
 
 
@@ -108,7 +108,7 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def _rows(setting: Setting, layout: str, runs: dict[tuple[str, str], Run]) -> list[Row]:
-    """µs a frame of each tool and access, all in turn, round after round."""
+    """Measure µs per frame for each tool and access pattern, in turn, round after round."""
     n_frames = setting.water.n_frames // 2
     one_by_one = {("MDAnalysis", WHOLE), ("h5py by hand", WHOLE)}
     ready = [Here(case, run) for case, run in runs.items()]
@@ -124,7 +124,7 @@ def _rows(setting: Setting, layout: str, runs: dict[tuple[str, str], Run]) -> li
 
 
 def measured(tool: str, access: str) -> dict[str, str]:
-    """Case of a tool's rows for an access."""
+    """Return the columns that select a tool's rows for an access pattern."""
     return {"tool": tool, "access": TOOLS[tool][ACCESSES.index(access)]}
 
 
@@ -182,7 +182,7 @@ def draw(rows: list[Row]) -> Figure:
 
 def finding(rows: list[Row]) -> str:
     def penalty(tool: str, access: str) -> str:
-        """Time of the worst layout without compression, relative to the best."""
+        """Return the time of the worst uncompressed layout, relative to the best."""
         case = measured(tool, access)
         times = {
             layout: median(rows, "us_frame", layout=layout, **case)

@@ -1,4 +1,4 @@
-"""Jobs on MPI ranks in turn, in the papers' way and in paceline's."""
+"""Jobs on MPI ranks, run in turn in the papers' way and in paceline's."""
 
 import json
 from collections.abc import Sequence
@@ -14,11 +14,11 @@ from benchmarks.ranks import EVERY_RANK, on_ranks
 
 PROGRAMS = Path(__file__).with_name("on_ranks.py")
 TOOLS = ("MDAnalysis", "paceline")
-#: Repetitions of each frame in paceline's way, whose jobs would be too short.
+#: Repetitions of each frame in paceline's jobs, which would otherwise be too short.
 PASSES = 10
-#: Labels of rows.
+#: Case attributes that are not columns of rows.
 NO_COLUMNS = ("trajectory", "repeated")
-#: Å by which means over frames may differ.
+#: Allowed difference between means over frames, Å.
 TOLERANCE = 2e-3
 
 
@@ -29,23 +29,23 @@ class Case:
     Attributes
     ----------
     tool : {"MDAnalysis", "paceline"}
-        In the papers' way, or in ours.
+        The papers' way, or paceline's.
     ranks : int
-        On how many ranks.
+        Number of ranks.
     trajectory : tuple of str
-        One file, or several.
+        One or several files.
     frames : int
-        How many, from the first one.
+        Number of frames, from the first on.
     layout : str
-        Name in tables; with "split", each rank has its own file in the papers' way.
+        Name in tables; with "split", each rank reads its own file in the papers' way.
     task : {"rmsd", "distances"}
         The computation.
     workload : int
-        How many times.
+        Repetitions of the computation.
     source : {"file", "memory"}
-        Where positions come from.
+        Source of the positions.
     collect : {"gather", "one-sided"}
-        Method of collecting results; "one-sided" only with paceline.
+        Method to collect results; "one-sided" only with paceline.
     repeated : int
         Repetitions of each frame in paceline's way.
     """
@@ -63,15 +63,15 @@ class Case:
 
     @property
     def passes(self) -> int:
-        """How many times each frame is taken."""
+        """Number of times that each frame is used."""
         return self.repeated if self.tool == "paceline" and self.source == "file" else 1
 
 
 def measure_cases(setting: Setting, cases: Sequence[Case]) -> list[Row]:
     """Measure all cases in turn, round after round.
 
-    Rows have the columns of a case and, in seconds, `t_total` of the job and the means over ranks
-    of its parts; `us_frame` is µs of the job per frame.
+    Rows have the columns of a case. `t_total` is the job's time, s; the job's parts are means over
+    ranks, s; `us_frame` is the job's time per frame, µs.
     """
     told = setting.scratch / "cases.json"
     told.write_text(json.dumps([asdict(case) for case in cases]), encoding="utf-8")
@@ -83,7 +83,7 @@ def measure_cases(setting: Setting, cases: Sequence[Case]) -> list[Row]:
 
 
 def speed_up(rows: list[Row], *, opened: bool = False, **case: Any) -> Spread:
-    """Of two ranks over one, round by round: of the whole job, or once its files are open."""
+    """Return the speed-up of two ranks, by round: of the whole job, or after opening files."""
     one, two = (np.array(rounds_of(rows, "t_total", **case, ranks=n)) for n in (1, 2))
     if opened:
         one, two = (

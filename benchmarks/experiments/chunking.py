@@ -1,4 +1,4 @@
-"""Read H5MD in the 2021 paper's three layouts and three ways."""
+"""H5MD in the 2021 paper's three layouts, read in three ways."""
 
 from matplotlib.figure import Figure
 
@@ -19,7 +19,8 @@ from benchmarks.experiments.style import COLOURS, PAPER, bars, legend_below, pan
 from benchmarks.h5md_files import h5md_file
 from benchmarks.table import Table
 
-#: Layouts as the paper calls them, and ours. Its first file was written by pyh5md, which appends.
+#: Paper's names of layouts, with paceline's. The paper's first file was written by pyh5md, which
+#: appends.
 LAYOUTS = {"default": "grown", "contiguous": "contiguous", "chunked": "frame"}
 ACCESSES = {
     "frame by frame": "frame by frame",
@@ -28,9 +29,9 @@ ACCESSES = {
 }
 RANKS = (1, 2)
 MARKERS = {"Agave": "o", "Comet": "s", "Bridges": "^"}
-#: Style of published values, under the bar of their tool.
+#: Style of published values, which are drawn under their tool's bar.
 THEIRS = {"color": PAPER, "markersize": 5}
-#: Frames of the paper's file.
+#: Number of frames in the paper's file.
 THEIR_FRAMES = 90_100
 
 
@@ -47,7 +48,7 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def theirs(layout: str, access: str) -> list[tuple[str, float]]:
-    """Clusters, and ms a frame of t_io on one process, as stated."""
+    """Return clusters, and the stated t_io on one process, ms per frame."""
     rows = published(
         "jakupovic2021_figures",
         file=f"H5MD-{layout}",

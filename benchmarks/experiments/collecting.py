@@ -17,9 +17,9 @@ from benchmarks.ranks import EVERY_RANK, on_ranks
 from benchmarks.table import Table
 
 WAYS = {"gather": OURS, "one-sided": OTHER}
-#: More ranks than cores: only messages are measured, and waiting ranks sleep.
+#: More ranks than cores are allowed: only messages are measured, and waiting ranks sleep.
 RANKS = (2, 4, 8)
-#: Of the papers' trajectory, and blocks that they come in.
+#: Number of rows, as in the papers' trajectory, and of blocks in which they arrive.
 ROWS, BLOCKS = 2_512_200, 400
 
 

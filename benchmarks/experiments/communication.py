@@ -9,9 +9,9 @@ from benchmarks.experiments.published import stated
 from benchmarks.experiments.style import PARTS, legend_below, panels
 from benchmarks.table import Table
 
-#: Four share two cores: they are not done at the same time, which is what shows.
+#: Four ranks share two cores, and so end at different times, which this experiment shows.
 RANKS = (2, 4)
-#: Together they are what the papers call t_comm.
+#: Components whose sum the papers call t_comm.
 WAITING, SENDING = "t_wait", "t_comm"
 WAYS = [(tool, source) for source in SOURCES for tool in TOOLS]
 

@@ -1,4 +1,4 @@
-"""H5MD with gzip 1 and 9 beside the same chunks as they are."""
+"""H5MD with gzip 1 and 9, compared with the same chunks without compression."""
 
 from matplotlib.figure import Figure
 
@@ -20,9 +20,9 @@ from benchmarks.h5md_files import h5md_file
 from benchmarks.measure import Spread
 from benchmarks.table import Table
 
-#: Layouts as the paper calls them, and ours.
+#: Paper's names of layouts, with paceline's.
 LAYOUTS = {"chunked": "frame", "gzipx1": "gzip1", "gzipx9": "gzip9"}
-#: Ways of reading: the paper's and paceline's.
+#: Method of reading in each tool: the paper's, and paceline's.
 ACCESS = {"MDAnalysis": "frame by frame", "paceline": "selection"}
 RANKS = (1, 2)
 
@@ -43,7 +43,7 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def sizes() -> dict[str, float]:
-    """GiB of the paper's files."""
+    """Return the sizes of the paper's files, GiB."""
     return {
         layout: published("jakupovic2021_files", name=f"H5MD-{layout}")[0]["size_gib"]
         for layout in LAYOUTS
@@ -51,12 +51,12 @@ def sizes() -> dict[str, float]:
 
 
 def cost(rows: list[Row], tool: str, layout: str) -> Spread:
-    """Reading by one rank in times that of uncompressed chunks."""
+    """Return the reading time of one rank, relative to uncompressed chunks."""
     return ratio(rows, "ms_io", {"layout": layout}, {"layout": "chunked"}, tool=tool, ranks=1)
 
 
 def size(rows: list[Row], layout: str) -> float:
-    """In times the uncompressed file's."""
+    """Return the file size relative to the uncompressed file."""
     return median(rows, "bytes_frame", layout=layout) / median(
         rows, "bytes_frame", layout="chunked"
     )

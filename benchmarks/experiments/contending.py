@@ -11,7 +11,7 @@ import numpy as np
 
 
 def papers(topology: str, told: str) -> dict[str, float] | None:
-    """On every rank: a Universe of its own, a share of the frames, and a gather."""
+    """Run on every rank: open a separate Universe, compute a share of the frames, gather."""
     import MDAnalysis.analysis.rms  # noqa: F401 (what it takes to import it is not timed)
     from mpi4py import MPI
 
@@ -43,7 +43,7 @@ def papers(topology: str, told: str) -> dict[str, float] | None:
 
 
 def ours(topology: str, told: str) -> dict[str, float] | None:
-    """A paceline script on the first rank, with all ranks as workers."""
+    """Run a paceline script on the first rank, with all ranks as workers."""
     import MDAnalysis  # noqa: F401 (what it takes to import it is not timed)
     from mpi4py import MPI
 
@@ -57,7 +57,7 @@ def ours(topology: str, told: str) -> dict[str, float] | None:
 
 
 def _script(topology: str, told: str, n_ranks: int) -> dict[str, float]:
-    """Run a user's script, and return the means over ranks of its components."""
+    """Run a user's script; return the means of its components over ranks."""
     import paceline
     from paceline.analysis.rms import RMSD
 
@@ -68,7 +68,7 @@ def _script(topology: str, told: str, n_ranks: int) -> dict[str, float]:
     rmsd = RMSD(universe.atoms[atoms]).run(stop=n_frames, backend="mpi", progress=False)
     total = time.perf_counter() - begun
     workers = rmsd.timings.workers()
-    # While the first rank opens the trajectory the others wait, as one does that had no block.
+    # Ranks wait while the first rank opens the trajectory, like a worker without a block.
     sums = {
         "t_open": opened + sum(one.t_init_traj for one in workers),
         "t_io": sum(one.t_io + one.t_decode for one in workers),
@@ -81,7 +81,7 @@ def _script(topology: str, told: str, n_ranks: int) -> dict[str, float]:
 
 
 def _read(told: str) -> tuple[list[str], np.ndarray, np.ndarray, int]:
-    """Trajectories, atoms, their reference positions (Å), and frames in all."""
+    """Return trajectories, atoms, their reference positions (Å), and the number of frames."""
     with open(told, encoding="utf-8") as file:
         job: dict[str, Any] = json.load(file)
     atoms, reference = np.array(job["atoms"]), np.array(job["reference"])

@@ -1,4 +1,4 @@
-"""Many ranks read one file of a slow, shared file system."""
+"""Many ranks read one file on a slow, shared file system."""
 
 import json
 import shutil
@@ -30,10 +30,10 @@ from benchmarks.slowfs import SlowFileSystem, total
 from benchmarks.table import Table
 
 PROGRAMS = Path(__file__).with_name("contending.py")
-#: About a tenth as fast as the real ones are: so two cores keep up with sixteen ranks.
+#: About a tenth as fast as real file systems, so that two cores keep up with sixteen ranks.
 FILE_SYSTEMS: dict[str, dict[str, Any]] = {
     "none": {},
-    # One server with low bandwidth. A client reads ahead; opens and locks are messages.
+    # One server with low bandwidth. Clients prefetch; opens and locks are messages.
     "NFS-like": {"latency": 1e-3, "bandwidth": 11e6, "open_cost": 1e-3, "lock_cost": 2e-3},
     # Several servers, stripes of 1 MiB, and a lock for each read, as the 2020 paper suspects.
     "Lustre-like": {
@@ -48,13 +48,13 @@ FILE_SYSTEMS: dict[str, dict[str, Any]] = {
 }
 FRAMES = 2048
 RANKS = (1, 2, 4, 8, 16)
-#: The axis of all times.
+#: Range of all time axes, seconds.
 SECONDS = (0.05, 20)
 
 
 @dataclass(frozen=True)
 class Way:
-    """Way to do the job: the tool, and one file for all ranks or for each."""
+    """Method of a job: the tool, and one file for all ranks or one per rank."""
 
     tool: str
     layout: str
@@ -75,7 +75,7 @@ WAYS = (
 
 
 def rounds(setting: Setting) -> int:
-    """One in the short form: starting ranks takes most of the time."""
+    """One round in the short form, because starting ranks takes most of the time."""
     return setting.repeats if setting.part > 1 else 1
 
 
@@ -105,7 +105,7 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def _job(setting: Setting, folder: Path, topology: Path, n_frames: int, n_files: int) -> Path:
-    """File of the arguments of ranks. Frame offsets and indexes of the trajectories exist."""
+    """Write the file of arguments for ranks; create frame offsets and indexes beforehand."""
     told = setting.scratch / f"{n_files}.json"
     if told.exists():
         return told
@@ -135,7 +135,7 @@ def _job(setting: Setting, folder: Path, topology: Path, n_frames: int, n_files:
 
 
 def _run(system: str, way: Way, n: int, folder: Path, topology: Path, job: Path) -> Row:
-    """One job: times in seconds, and requests of all ranks to the file system."""
+    """Run one job; return times, s, and all ranks' requests to the file system."""
     with SlowFileSystem(folder, **FILE_SYSTEMS[system]) as slow:
         found = on_ranks(
             n,
@@ -179,7 +179,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def speed_up(rows: Sequence[Row], system: str, way: Way) -> Spread:
-    """Of the most ranks, by one rank of the same tool, round by round."""
+    """Return the speed-up of the most ranks over one rank of the same tool, by round."""
     most = max(values_of(rows, "ranks"))
     alone = rounds_of(rows, "t_total", system=system, way=f"{way.tool}, shared", ranks=1)
     together = rounds_of(rows, "t_total", system=system, way=way.name, ranks=most)
@@ -207,7 +207,7 @@ def draw(rows: list[Row]) -> Figure:
 
 
 def _lines(axes: Axes, rows: Sequence[Row], system: str, key: str) -> None:
-    """Draw the time of each way against ranks: medians and ranges."""
+    """Draw medians and ranges of the time of each method against ranks."""
     for way in WAYS:
         found = [row for row in rows if row["system"] == system and row["way"] == way.name]
         ranks = values_of(found, "ranks")

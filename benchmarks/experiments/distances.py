@@ -1,4 +1,4 @@
-"""All distances from the first frame, in the place of the RMSD."""
+"""All distances from the first frame, instead of the RMSD."""
 
 from matplotlib.figure import Figure
 
@@ -41,7 +41,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def _us(rows: list[Row], part: str, **case: object) -> Spread:
-    """A part of the time, µs a frame."""
+    """Return a part of the time, µs per frame."""
     n_frames = median(rows, "frames", **case) * median(rows, "passes", **case)
     return spread(rows, part, 1e6 / n_frames, **case)
 

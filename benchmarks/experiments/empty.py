@@ -1,4 +1,4 @@
-"""Tasks that do nothing, as calls and as blocks of frames."""
+"""Tasks without work, as function calls and as blocks of frames."""
 
 import io
 from contextlib import redirect_stderr
@@ -8,17 +8,17 @@ import numpy as np
 
 import paceline
 
-#: Frames of a block, the fewest that can be: so many are read, of one atom.
+#: Minimum number of frames in a block; of each frame, one atom is read.
 BLOCK = 16
 
 
 def empty(_: Any) -> None:
-    """A task."""
+    """Do nothing: the task to measure."""
 
 
 def apply(backend: Any, n_tasks: int) -> None:
-    """Tasks as calls of a function."""
-    with redirect_stderr(io.StringIO()):  # for the progress of long runs
+    """Run tasks as function calls."""
+    with redirect_stderr(io.StringIO()):  # hides the progress of long runs
         backend.apply(empty, range(n_tasks))
 
 
