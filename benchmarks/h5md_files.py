@@ -1,10 +1,11 @@
-"""H5MD files of every layout, written by h5py as its own manual shows, from the sets' XTC files.
+"""H5MD files in every layout, written with plain h5py from the XTC files of the data sets.
 
     python -m benchmarks.h5md_files [folder] [--scale 0.01] [--only frame auto]
 
-A file is `Dataset.trajectory("frame.h5md")`, with the name of the layout in place of "frame". It is
-made when it is first asked for, under a temporary name. At full scale all of them take about 10 GB.
-Like the file of the 2021 paper they hold what an XTC file held, so that they compress as that did.
+The path of a file is `Dataset.trajectory("frame.h5md")`, with the layout's name instead of "frame".
+Files are created when first needed, under a temporary name. At full scale they need about 10 GB.
+Like the 2021 paper's file, they contain positions from an XTC file, so that they compress
+similarly.
 """
 
 import argparse
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     import h5py
 
 SUFFIX = "h5md"
-#: Frames that are written at once, where chunks don't ask for another number.
+#: Number of frames that are written together, unless chunks require another number.
 BATCH = 64
 
 
-#: A chunk of one frame, of however many atoms.
+#: Chunk of one frame with any number of atoms.
 FRAME = (1, sys.maxsize)
 
 
@@ -38,9 +39,9 @@ class Layout:
     Attributes
     ----------
     title : str
-        Chunk and filters, for tables.
+        Description of chunk and filters, for tables.
     chunk : tuple of (int, int), optional
-        Frames and atoms of a chunk, as far as there are so many.
+        Frames and atoms per chunk, limited by those of the file.
     grown : bool
         Append frames to an empty dataset, so that h5py chooses chunks without
         the number of frames.
@@ -59,7 +60,7 @@ class Layout:
         return any(name == "compression" for name, _ in self.options)
 
     def keywords(self, n_frames: int, n_atoms: int) -> dict[str, Any]:
-        """Arguments of h5py's `create_dataset`: shape, chunks and filters."""
+        """Return arguments of h5py's `create_dataset`: shape, chunks and filters."""
         shape = {"shape": (n_frames, n_atoms, 3)}
         if self.grown:
             shape = {"shape": (0, n_atoms, 3), "maxshape": (None, n_atoms, 3)}
@@ -74,7 +75,7 @@ def _gzip(level: int, *more: tuple[str, Any]) -> tuple[tuple[str, Any], ...]:
     return ("compression", "gzip"), ("compression_opts", level), *more
 
 
-#: Filters that hdf5plugin brings.
+#: Filters that hdf5plugin provides.
 _ZSTD = ("compression", 32015), ("compression_opts", (3,))
 _LZ4 = (("compression", 32004),)
 
@@ -102,7 +103,7 @@ LAYOUTS = {
 
 
 def h5md_file(data: Dataset, layout: str) -> Path:
-    """The set's H5MD file of this layout, made if it is missing."""
+    """Return the data set's H5MD file in this layout; create it if it is missing."""
     path = data.trajectory(f"{layout}.{SUFFIX}")
     if not path.exists():
         unfinished = path.with_name(f".{path.name}.{os.getpid()}")
@@ -118,7 +119,8 @@ def _write(data: Dataset, layout: Layout, path: Path) -> None:
     import h5py
 
     if any(option in _ZSTD + _LZ4 for option in layout.options):
-        # Before netCDF4, which MDAnalysis imports, brings other filters under these numbers.
+        # Imported before netCDF4 (by MDAnalysis), which registers other filters under these
+        # numbers.
         import hdf5plugin  # noqa: F401
     from MDAnalysis.coordinates.XTC import XTCReader
 
@@ -133,7 +135,7 @@ def _write(data: Dataset, layout: Layout, path: Path) -> None:
         value.attrs["unit"] = "Angstrom"
         _add_times(element, n_frames)
         _add_box(group, element, source.ts.triclinic_dimensions, n_frames)
-        # Chunks that span frames are written once, whole.
+        # Chunks of several frames are written once and completely.
         batch = (value.chunks or (1,))[0]
         batch *= max(1, BATCH // batch)
         for start in tqdm(range(0, n_frames, batch), path.name.strip(".")):
@@ -159,7 +161,7 @@ def _add_times(element: "h5py.Group", n_frames: int) -> None:
 def _add_box(
     group: "h5py.Group", position: "h5py.Group", vectors: np.ndarray, n_frames: int
 ) -> None:
-    """The same box for every frame, as it is in all sets; its steps are those of positions."""
+    """Write the same box for every frame, as in all data sets; share the positions' steps."""
     box = group.create_group("box")
     box.attrs["dimension"] = 3
     box.attrs["boundary"] = ["periodic"] * 3

@@ -1,4 +1,4 @@
-"""Describe the machine and the versions that a benchmark ran on."""
+"""Describe the machine and the software versions of a benchmark."""
 
 from benchmarks import programs
 from benchmarks.measure import Unavailable
@@ -10,7 +10,7 @@ PACKAGES = ("MDAnalysis", "mdtraj", "chemfiles", "numpy")
 
 
 def describe() -> list[str]:
-    """Lines to print above a table."""
+    """Return lines to print above a table."""
     return [
         describe_machine(available_cpus()),
         describe_system(),
@@ -20,7 +20,7 @@ def describe() -> list[str]:
 
 
 def version(program: str) -> str:
-    """The version of a program that is compared, if it is here."""
+    """Return the version of a compared program, if it is installed."""
     try:
         return programs.version(program)
     except Unavailable:

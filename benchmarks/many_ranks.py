@@ -1,6 +1,6 @@
-"""Predict runs on hundreds and on ten thousand ranks, which were not measured.
+"""Predict runs on hundreds and ten thousands of ranks, which were not measured.
 
-The job is that of Khoshlessan et al. 2020 on SDSC Comet: its frames, its serial times.
+The job is that of Khoshlessan et al. 2020 on SDSC Comet, with its frames and serial times.
 """
 
 import random
@@ -28,29 +28,29 @@ from paceline.model import FILE_SYSTEMS, FileSystem, FrameCost, Prediction, Unev
 from paceline.performance.model import last_that_pays, usual_block
 
 RANKS = (24, 384, 10_000)
-#: Ranks of a smooth curve.
+#: Numbers of ranks for smooth curves.
 CURVE = sorted({*(round(10 ** (k / 12)) for k in range(49)), *RANKS})
-#: Ways to read the file: the series of Table 5, and frames at once (by default a block).
+#: Methods to read the file: series of Table 5, and frames per request (by default a block).
 READINGS: dict[str, tuple[str, int | None]] = {
     "XTC, frame by frame": ("single", 1),
     "XTC, in blocks": ("single", None),
     "HDF5 of 146 atoms, in blocks": ("phdf5", None),
 }
-#: Schedules are compared on a job so many times as long: at 10,000 ranks there is little of it.
+#: Schedules are compared for a job that is longer by this factor: 10,000 ranks need more work.
 LONGER = 10
 SEEDS = range(3)
-#: Of Okabe and Ito's colours, which most people can tell apart.
+#: Colours of Okabe and Ito, which most people can distinguish.
 SCHEDULES = {"static": ("#D55E00", "equal shares"), "dynamic": ("#0072B2", "dynamic scheduling")}
 
 
 def serial_cost(series: str) -> FrameCost:
-    """Of a frame, from Comet's serial row."""
+    """Return the cost of a frame, from Comet's serial row."""
     row = next(case for case in cases() if (case.cluster, case.access) == ("Comet", series))
     return cost_of(series, row.serial_io, row.serial_comp)
 
 
 def read(way: str, n_ranks: int, *, times: int = 1) -> Prediction:
-    """The job, or one of so many times as many frames, without stragglers."""
+    """Predict the job, or a job with `times` as many frames, without stragglers."""
     series, request_frames = READINGS[way]
     system = FileSystem(server_bandwidth=FILE_SYSTEMS["lustre"].server_bandwidth, t_lock=t_lock())
     return predict(
@@ -65,7 +65,7 @@ def read(way: str, n_ranks: int, *, times: int = 1) -> Prediction:
 
 
 def stragglers() -> dict[str, Unevenness]:
-    """Those of both runs that the paper describes: slower by so much, or later by so much."""
+    """Return the stragglers in both runs that the paper describes: slower, or starting later."""
     by_gather = {run.case.gather: run for run in totals()}
     ga, mpi = by_gather["ga"], by_gather["mpi"]
     n = ga.case.n_ranks
@@ -85,7 +85,7 @@ def stragglers() -> dict[str, Unevenness]:
 
 
 def until_done(n_ranks: int, schedule: str, uneven: Unevenness | None = None) -> float:
-    """Seconds until the last rank is done with the longer job, one file a rank."""
+    """Return the time until the last rank has finished the longer job, one file per rank, s."""
     found = predict(
         serial_cost("splitting"), LONGER * N_FRAMES, n_ranks, schedule=schedule, uneven=uneven
     )
@@ -94,7 +94,7 @@ def until_done(n_ranks: int, schedule: str, uneven: Unevenness | None = None) ->
 
 @cache
 def until_done_by_events(n_ranks: int, uneven: Unevenness) -> float:
-    """The same with dynamic scheduling, simulated event by event: mean over seeds, s."""
+    """Simulate the same with dynamic scheduling, event by event; mean over seeds, s."""
     cost = serial_cost("splitting")
     share = at_work(predict(cost, LONGER * N_FRAMES, n_ranks))
     n_blocks = round(LONGER * N_FRAMES / n_ranks / usual_block(cost, LONGER * N_FRAMES, n_ranks))
@@ -103,14 +103,14 @@ def until_done_by_events(n_ranks: int, uneven: Unevenness) -> float:
     ends = []
     for seed in SEEDS:
         chance = random.Random(seed)
-        # Ranks do not keep in step.
+        # Blocks vary in length, so that ranks do not stay in step.
         lengths = [chance.uniform(0.9, 1.1) * share / n_blocks for _ in range(n_ranks * n_blocks)]
         ends.append(simulate(lengths, slowness, [uneven.late] * n_slow).end)
     return statistics.mean(ends)
 
 
 def layout_lines() -> Iterator[str]:
-    """A Markdown table: t_total at `RANKS`, of a job a hundred times as long, and the knee."""
+    """Create a Markdown table: t_total at `RANKS`, of a job 100 times as long, and the knee."""
     heads = [*(f"{n:,} ranks" for n in RANKS), f"100 × the frames, {RANKS[-1]:,} ranks", "knee"]
     yield f"| read | {' | '.join(heads)} |"
     yield f"| --- |{' ---: |' * len(heads)}"
@@ -122,7 +122,7 @@ def layout_lines() -> Iterator[str]:
 
 
 def schedule_lines() -> Iterator[str]:
-    """A Markdown table: the time until the last rank is done, with some stragglers."""
+    """Create a Markdown table: the time until the last rank has finished, with stragglers."""
     yield "| ranks | stragglers | equal shares | dynamic | dynamic, event by event |"
     yield "| ---: | --- | ---: | ---: | ---: |"
     for n in RANKS:
@@ -133,7 +133,7 @@ def schedule_lines() -> Iterator[str]:
 
 
 def draw_schedules() -> Figure:
-    """Draw both schedules against ranks, a panel for each kind of stragglers."""
+    """Draw both schedules against ranks, with one panel for each kind of stragglers."""
     figure = Figure(figsize=(9, 3.2), layout="constrained")
     panels: Any = figure.subplots(1, len(stragglers()), sharey=True)
     for axes, (name, uneven) in zip(panels, stragglers().items(), strict=True):
@@ -164,5 +164,5 @@ def _seconds(value: float) -> str:
 
 
 def _rounded(value: float) -> str:
-    """Two digits: more are not known."""
+    """Round to two digits, because more are not significant."""
     return f"{float(f'{value:.2g}'):,g}"

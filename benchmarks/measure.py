@@ -1,9 +1,9 @@
-"""Time several subjects fairly: each in its own process, all in turn.
+"""Time several subjects fairly: each in a separate process, all in turn.
 
-On a machine that others use too, speeds drift by tens of per cent within minutes. So every round
-runs every subject once, and subjects are compared within a round before the median is taken over
-rounds. The time per item is the slope between a run of n items and one of 2n, which frees it of
-whatever a run costs once.
+On a machine with other users, speeds drift by tens of per cent within minutes. Therefore every
+round runs every subject once. Subjects are compared within a round, and then the median over rounds
+is taken. The time per item is the slope between a run of n items and one of 2n, which excludes the
+fixed costs of a run.
 """
 
 import multiprocessing
@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-#: Does n items of work; what it returns is passed on, untimed.
+#: Function that does the work of n items; its return value is passed on, untimed.
 Run = Callable[[int], Any]
 
 PROCESS_IO = Path("/proc/self/io")
@@ -28,12 +28,12 @@ PROCESS_STATUS = Path("/proc/self/status")
 
 
 class Unavailable(Exception):
-    """Raised if something cannot be measured here."""
+    """Raised if something cannot be measured on this machine."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A run: its wall and processor time, the bytes from the disk, and what it returned."""
+    """A run: wall time, CPU time, bytes from the disk, and return value."""
 
     seconds: float
     cpu_seconds: float
@@ -57,7 +57,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Slope:
-    """Seconds that runs of n and of 2n items took, one pair a round."""
+    """Times of runs of n and of 2n items, s, one pair per round."""
 
     n: int
     short: np.ndarray
@@ -67,30 +67,30 @@ class Slope:
 
     @property
     def per_item(self) -> np.ndarray:
-        """Seconds per item in each round."""
+        """Time per item in each round, s."""
         return (self.long - self.short) / self.n
 
     @property
     def cpu_per_item(self) -> np.ndarray:
-        """Processor seconds per item in each round: what others' load disturbs least."""
+        """CPU time per item in each round, s, which other programs disturb least."""
         return (self.cpu_long - self.cpu_short) / self.n
 
     @property
     def fixed(self) -> np.ndarray:
-        """Seconds that a run costs whatever its length, in each round."""
+        """Fixed cost of a run, independent of its length, in each round, s."""
         return 2 * self.short - self.long
 
 
 class Subject:
-    """A process that prepares once and then runs on request.
+    """Process that prepares once and then runs on request.
 
     Parameters
     ----------
     name : str
-        Its row in a table.
+        Name of the subject's row in a table.
     prepare : callable
-        Called in the process with `arguments`; returns the `Run` to be timed. Raises
-        `Unavailable` or `ImportError` where that isn't possible.
+        Function that is called in the process with `arguments`, and returns the `Run` to time.
+        Raises `Unavailable` or `ImportError` if it cannot.
     """
 
     def __init__(self, name: str, prepare: Callable[..., Run], *arguments: Any) -> None:
@@ -102,23 +102,23 @@ class Subject:
         theirs.close()
 
     def wait(self) -> None:
-        """Return when the process is prepared; `Unavailable` if it can't be."""
+        """Wait until the process is prepared; raise `Unavailable` if it cannot be."""
         self._receive()
 
     def run(self, n: int, *, at_least: float = 0.0, cold: Path | None = None) -> Sample:
-        """Do `n` items, again and again for `at_least` seconds, and give the mean of these runs.
+        """Run `n` items repeatedly for at least `at_least` seconds; return the mean of the runs.
 
-        The file `cold` is dropped from the page cache before the first.
+        The file `cold` is dropped from the page cache before the first run.
         """
         if cold is not None:
-            # Here, and imported here alone: the process's memory is measured, too.
+            # Imported here only, because the memory of the process is measured, too.
             from paceline._util.os_calls import drop_from_cache
 
             drop_from_cache(cold)
         return self._ask("run", n, at_least)
 
     def peak_memory(self) -> float:
-        """Most memory that the process has held so far, MB."""
+        """Return the peak memory of the process so far, MB."""
         return self._ask("peak_memory")
 
     def close(self) -> None:
@@ -144,25 +144,25 @@ class Subject:
 
 @dataclass(frozen=True)
 class Here:
-    """A subject timed in this process, because starting its own would take longer."""
+    """Subject that is timed in this process, because it starts processes itself."""
 
     name: Any
     do: Run
 
     def run(self, n: int, *, at_least: float = 0.0) -> Sample:
-        """Do `n` items, again and again for `at_least` seconds, and give the mean of these runs."""
+        """Run `n` items repeatedly for at least `at_least` seconds; return the mean of the runs."""
         return _timed(self.do, n, at_least)
 
 
 @contextmanager
 def subjects(wanted: dict[str, tuple[Any, ...]]) -> Iterator[tuple[list[Subject], dict[str, str]]]:
-    """Start a subject for each name, and end them all on leaving.
+    """Start a subject for each name, and end all of them on exit.
 
     Yields
     ------
     ready : list of Subject
     skipped : dict
-        For the others, why they are missing.
+        Reason for each missing subject.
     """
     ready, skipped = [], {}
     with ExitStack() as stack:
@@ -186,11 +186,11 @@ def slopes(
     fewer: Mapping[str, int] | None = None,
     touched: int = 0,
 ) -> dict[str, Slope]:
-    """Time n and 2n items of every subject, `repeats` times in turn; of slow ones `fewer`.
+    """Time n and 2n items of every subject, `repeats` times in turn; slow subjects get `fewer`.
 
-    Before each run so many bytes of memory are `touched`, see `resident.touch`.
+    Before each run, `touched` bytes of memory are touched (see `resident.touch`).
     """
-    from benchmarks.resident import touch  # which subjects, whose memory is measured, do not need
+    from benchmarks.resident import touch  # deferred: not needed in the measured processes
 
     items = {subject.name: (fewer or {}).get(subject.name, n) for subject in subjects}
     seconds: dict[str, list[tuple[float, ...]]] = {subject.name: [] for subject in subjects}
@@ -219,9 +219,9 @@ def samples(
 
 
 def _serve(pipe: Connection, prepare: Callable[..., Run], arguments: tuple[Any, ...]) -> None:
-    """The subject's process: answer requests until the pipe closes."""
+    """Answer requests in the subject's process until the pipe closes."""
     sys.stdout.flush()
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # libraries that chat would do so amid a table
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # libraries would print into a table
     with suppress(EOFError, BrokenPipeError):
         try:
             run = prepare(*arguments)
@@ -256,18 +256,18 @@ def _timed(run: Run, n: int, at_least: float) -> Sample:
 
 
 def _cpu_seconds() -> float:
-    """Processor time of this process, its threads and its ended children."""
+    """Return the CPU time of this process, its threads and its ended children, s."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def _disk_bytes() -> int | None:
-    """Bytes that this process and its ended children have made the disk deliver, on Linux."""
+    """Return bytes read from the disk by this process and its ended children, on Linux."""
     return _proc_number(PROCESS_IO, "read_bytes:")
 
 
 def _peak_memory() -> float:
-    """MB. A program that the process ran counts, if it held more than the process itself."""
+    """Return the peak memory, MB; a child program counts if it used more than this process."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     kilobytes = _proc_number(PROCESS_STATUS, "VmHWM:")
     if kilobytes is None:

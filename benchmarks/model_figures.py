@@ -1,4 +1,4 @@
-"""The figures and tables of the manual's pages about the model; arithmetic alone.
+"""Figures and tables for the manual's pages about the model; nothing is measured.
 
 python -m benchmarks.model_figures docs
 """
@@ -17,15 +17,15 @@ from benchmarks.model_fit import LOCK, SMALL, left_out
 from benchmarks.model_rows import Case
 from benchmarks.table import Table, is_number
 
-#: Of Okabe and Ito's colours, which most people can tell apart.
+#: Colours of Okabe and Ito, which most people can distinguish.
 CLUSTERS = {"Comet": ("#0072B2", "o"), "SuperMIC": ("#D55E00", "s"), "Bridges": ("#009E73", "^")}
-#: Columns of each table that are put into one: the manual's pages are narrow.
+#: Number of columns that are joined in each table, because the manual's pages are narrow.
 JOINED = {"summary": 2, "ratios": 3, "rows": 4, "constants": 2}
 TICKS = (24, 48, 96, 192, 384)
 
 
 def draw_published() -> Figure:
-    """Each row of Table 5 and its prediction, above; by how much they differ, below."""
+    """Draw each row of Table 5 with its prediction, and their difference below."""
     figure = Figure(figsize=(9, 5.4), layout="constrained")
     rows: Any = figure.subplots(2, len(ACCESS), sharex=True, sharey="row", height_ratios=(3, 2))
     for (access, title), above, below in zip(ACCESS.items(), *rows, strict=True):
@@ -73,7 +73,7 @@ def _draw_errors(found: dict[Case, float], axes: Axes) -> None:
 
 def _marker(case: Case) -> dict[str, Any]:
     colour, marker = CLUSTERS[case.cluster]
-    # Rows with Global Arrays read as those with MPI do: another sample of the same thing.
+    # Global Arrays and MPI read in the same way, so these rows are another sample of the same.
     face = "none" if case.gather == "ga" else colour
     style = {"marker": marker, "color": colour, "markerfacecolor": face, "markersize": 5}
     return {**style, "linestyle": "none"}
@@ -106,7 +106,7 @@ def main() -> None:
 
 
 def markdown(table: Table, joined: int = 1) -> Iterator[str]:
-    """A table for the manual, whose pages are narrow: its first columns are put into one."""
+    """Format a table for the manual; its first columns are joined."""
     heads, *rows = [
         [", ".join(row[:joined]), *row[joined:]] for row in (table.headings, *table.rows)
     ]

@@ -1,4 +1,4 @@
-"""Terms of the model, kept and rejected, and their constants from all clusters but one."""
+"""Terms of the model, accepted and rejected, with constants fitted to all clusters but one."""
 
 import math
 import statistics
@@ -24,22 +24,22 @@ from benchmarks.model_rows import (
 from paceline.model import Unevenness
 from paceline.performance.model import queued
 
-#: An error that is small, as a part of the measured time.
+#: Maximum of a small error, relative to the measured time.
 SMALL = 0.15
 
 
 @dataclass(frozen=True)
 class Term:
-    """Something that ranks use in turn while they read.
+    """Resource that ranks use one after another while they read.
 
     Attributes
     ----------
     service : callable
-        Time of use per frame, s, from a case and the term's constant.
+        Function of a case and the term's constant that returns the time of use per frame, s.
     n_sharing : callable
-        Number of ranks that share it.
+        Function that returns the number of ranks that share the resource.
     begin : float
-        Where the search for the constant begins; None if it has none.
+        Start value of the search for the constant; None if there is no constant.
     """
 
     service: Callable[[Case, float], float]
@@ -47,7 +47,7 @@ class Term:
     begin: float | None
 
 
-#: The lock is in the model. The others were, and are here to be compared.
+#: The model contains the lock. The other terms were rejected, and are kept for comparison.
 TERMS = {
     "lock of a node": Term(
         lambda case, held: held if case.access == "single" else 0.0,
@@ -78,7 +78,7 @@ Constants = dict[str, float]
 
 
 def seconds(case: Case, constants: Constants) -> float:
-    """The t_io + t_comp of a row, with some of the terms: the longest queue counts."""
+    """Return t_io + t_comp of a row with some of the terms; only the longest queue counts."""
     alone = case.share * case.n_ranks / N_FRAMES
     frame = max(
         (
@@ -91,7 +91,7 @@ def seconds(case: Case, constants: Constants) -> float:
 
 
 def fit(rows: Sequence[Case], terms: Sequence[str]) -> Constants:
-    """Least squares of the logarithms of predicted / measured."""
+    """Minimise the squares of the logarithms of predicted / measured times."""
     begin = [TERMS[name].begin for name in terms if TERMS[name].begin is not None]
 
     def constants(scaled: Sequence[float]) -> Constants:
@@ -104,7 +104,7 @@ def fit(rows: Sequence[Case], terms: Sequence[str]) -> Constants:
 
     if not begin:
         return constants([])
-    # Of queues only the longest counts: a search may end where another one is the longest.
+    # Only the longest queue counts, so a search may end where another queue is the longest.
     found = [
         least_squares(residuals, [scale] * len(begin), bounds=(0, math.inf))
         for scale in (0.1, 1.0, 10.0)
@@ -114,7 +114,7 @@ def fit(rows: Sequence[Case], terms: Sequence[str]) -> Constants:
 
 @cache
 def left_out(terms: tuple[str, ...]) -> dict[Case, float]:
-    """Predicted seconds of each row, with constants from the other two clusters."""
+    """Predict each row, s, with constants fitted to the other two clusters."""
     found = {}
     for cluster in CORES:
         constants = fit([case for case in cases() if case.cluster != cluster], terms)
@@ -124,25 +124,25 @@ def left_out(terms: tuple[str, ...]) -> dict[Case, float]:
 
 @cache
 def t_lock(*, without: str = "") -> float:
-    """The lock's constant, s, from all clusters but one."""
+    """Fit the lock's constant, s, to all clusters but one."""
     return fit([case for case in cases() if case.cluster != without], (LOCK,))[LOCK]
 
 
 def late(runs: Sequence[Total]) -> float:
-    """By how much the last rank is late, s: the geometric mean over runs."""
+    """Return the delay of the last rank, s: geometric mean over runs."""
     return statistics.geometric_mean(
         run.measured - at_work(run.case.predict(t_lock())) for run in runs
     )
 
 
 def total_left_out(run: Total) -> float:
-    """Predicted seconds of a whole run; how late its last rank is, from the other run."""
+    """Predict a whole run, s; the delay of its last rank is that of the other run."""
     uneven = Unevenness(slow_fraction=1.0, late=late([one for one in totals() if one != run]))
     return run.case.predict(t_lock(), uneven).t_total
 
 
 def bandwidth(runs: Sequence[SharedH5MD]) -> float:
-    """Bytes per second with which the logarithms of the runs' times differ least."""
+    """Fit the bandwidth, bytes per second, to the logarithms of the runs' times."""
 
     def residuals(scaled: Sequence[float]) -> list[float]:
         return [math.log(run.predict(scaled[0] * 1e9) / run.measured) for run in runs]
@@ -151,13 +151,13 @@ def bandwidth(runs: Sequence[SharedH5MD]) -> float:
 
 
 def h5md_left_out(run: SharedH5MD) -> float:
-    """Predicted seconds, with the bandwidth of the other cluster."""
+    """Predict a run, s, with the bandwidth of the other cluster."""
     return run.predict(bandwidth([one for one in h5md_runs() if one.cluster != run.cluster]))
 
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors of some predictions: mean, as part of the measured times, and number of small ones."""
+    """Errors of predictions: mean relative error, and number of small errors."""
 
     mean: float
     n_small: int
@@ -165,7 +165,7 @@ class Errors:
 
     @classmethod
     def of(cls, predicted: dict[Case, float]) -> "Errors":
-        """Compare predictions with what was measured."""
+        """Compare predictions with measured times."""
         parts = [abs(seconds / case.measured - 1) for case, seconds in predicted.items()]
         return cls(
             statistics.fmean(parts) if parts else 0.0,
@@ -175,5 +175,5 @@ class Errors:
 
 
 def factor(ratios: Sequence[float]) -> float:
-    """By how many times predictions are off, up or down: the geometric mean."""
+    """Return the geometric mean of the factors by which predictions are too high or low."""
     return math.exp(statistics.mean(abs(math.log(ratio)) for ratio in ratios))

@@ -1,4 +1,4 @@
-"""Programs that `bench_clusters` and `bench_scheduling` run on ranks of MPI; each prints JSON."""
+"""Programs that `bench_clusters` and `bench_scheduling` run on MPI ranks; each prints JSON."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import numpy as np
 
 
 def launched_rank() -> int:
-    """This process's rank, without MPI."""
+    """Return this process's rank, without using MPI."""
     for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK"):
         if name in os.environ:
             return int(os.environ[name])
@@ -21,16 +21,16 @@ def launched_rank() -> int:
 
 
 class Work:
-    """Sleep for a time per frame, and longer on a slow rank.
+    """Function that sleeps for a time per frame, and longer on a slow rank.
 
     Parameters
     ----------
     seconds : float
-        Per frame.
+        Time per frame.
     slow : float
-        How many times as long the last rank takes.
+        Slowdown factor of the last rank.
     n_ranks : int
-        How many there are.
+        Number of ranks.
     busy : bool
         Compute in Python instead of sleeping.
     """
@@ -51,7 +51,7 @@ class Work:
 
 
 def sample_universe() -> Any:
-    """A system of 98 frames that are read in no time."""
+    """Create a system of 98 frames in memory, which take no time to read."""
     from MDAnalysisTests.datafiles import DCD, PSF
 
     import paceline
@@ -60,12 +60,12 @@ def sample_universe() -> Any:
 
 
 def frames(n: int) -> np.ndarray:
-    """Frame numbers of so many frames."""
+    """Return `n` frame numbers."""
     return np.arange(n) % 98
 
 
 def work(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str, backend: str) -> Any:
-    """Seconds of a run that does nothing, and frames that the last rank did."""
+    """Time a run that only sleeps; also return the number of frames of the last rank."""
     import paceline
     from paceline.backends import MPI
 
@@ -79,7 +79,7 @@ def work(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str, backen
 
 
 def pool() -> Any:
-    """mpi4py's executor: the first rank manages it, all others work."""
+    """Return mpi4py's executor: the first rank manages it, and all others work."""
     from mpi4py.futures import MPIPoolExecutor
 
     executor = MPIPoolExecutor()
@@ -88,7 +88,7 @@ def pool() -> Any:
 
 
 def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> Any:
-    """Run blocks that each rank takes from a counter in the first rank's memory."""
+    """Run blocks whose numbers each rank takes from a counter in the first rank's memory."""
     from mpi4py import MPI
 
     import paceline
@@ -123,7 +123,7 @@ def counter(n_frames: str, seconds: str, slow: str, n_ranks: str, busy: str) -> 
 
 
 def counted(world: Any, n: int) -> Iterator[int]:
-    """Numbers up to n, each on one rank."""
+    """Yield numbers up to n, each number on one rank only."""
     from mpi4py import MPI
 
     window = MPI.Win.Allocate(8 if world.rank == 0 else 0, 8, comm=world)
@@ -143,14 +143,14 @@ def counted(world: Any, n: int) -> Iterator[int]:
 
 
 def rate(topology: str, trajectory: str, n_frames: str, backend: str, n_workers: str) -> Any:
-    """Seconds of a run of RMSDs."""
+    """Time a run of RMSDs, s."""
     import paceline
     from paceline.analysis.rms import RMSD
 
     universe = paceline.Universe(topology, trajectory)
     numbers = np.arange(int(n_frames)) % universe.trajectory.n_frames
     rmsd = RMSD(universe.select_atoms("name CA"))
-    if backend == "dask":  # its cluster is kept for the next run
+    if backend == "dask":  # the cluster is kept for the next run
         rmsd.run(stop=1, backend=backend, n_workers=int(n_workers), progress=False)
     begun = time.perf_counter()
     rmsd.run(frames=numbers, backend=backend, n_workers=int(n_workers), progress=False)
@@ -158,7 +158,7 @@ def rate(topology: str, trajectory: str, n_frames: str, backend: str, n_workers:
 
 
 def first_block(topology: str, trajectory: str) -> Any:
-    """Time of the first computed block: seconds since 1970."""
+    """Return the time of the first computed block, seconds since 1970."""
     import paceline
 
     atoms = paceline.Universe(topology, trajectory).select_atoms("name CA")
@@ -168,7 +168,7 @@ def first_block(topology: str, trajectory: str) -> Any:
 
 
 def started() -> Any:
-    """Time when all ranks had started."""
+    """Return the time when all ranks had started."""
     from mpi4py import MPI
 
     MPI.COMM_WORLD.Barrier()
@@ -176,7 +176,7 @@ def started() -> Any:
 
 
 def collect(how: str, n_rows: str, n_blocks: str) -> Any:
-    """Seconds to bring rows together, and messages of all ranks."""
+    """Time collecting rows, s; count the messages of all ranks."""
     from mpi4py import MPI
 
     from paceline.backends.mpi.comm import Comm, wait_idle
@@ -199,7 +199,7 @@ def collect(how: str, n_rows: str, n_blocks: str) -> Any:
     begun = time.perf_counter()
     found = gather(comm, results, how)
     seconds = time.perf_counter() - begun
-    wait_idle(world.Ibarrier())  # as ranks do that wait for a run
+    wait_idle(world.Ibarrier())  # like ranks that wait for a run
     messages = world.reduce(comm.intracomm.n_messages)
     if found:
         assert (found[0].values[0][:, 2] == np.arange(int(n_rows))).all()
@@ -207,7 +207,7 @@ def collect(how: str, n_rows: str, n_blocks: str) -> Any:
 
 
 def spread(how: str, n_rows: str) -> Any:
-    """Seconds until all ranks have rows of the first; MB that these take, by what a page is."""
+    """Time sending rows of the first rank to all, s; measure their proportional memory, MB."""
     from mpi4py import MPI
 
     from paceline.backends.mpi import RankCollectiveRun, gather
@@ -232,13 +232,13 @@ def spread(how: str, n_rows: str) -> Any:
 
 
 def proportional_share() -> float:
-    """Memory of this process, of pages that several have a part each, MB."""
+    """Return the proportional set size (PSS) of this process, MB."""
     words = Path("/proc/self/smaps_rollup").read_text().split()
     return int(words[words.index("Pss:") + 1]) * 1024 / 1e6
 
 
 def blocks_of(rank: int, n_ranks: int, n_blocks: int) -> np.ndarray:
-    """Results of a rank: its share, except that any rank did a tenth of all blocks."""
+    """Return the results of a rank: its share, with a tenth of all blocks on random ranks."""
     random = np.random.default_rng(2017)
     owners = np.arange(n_blocks) * n_ranks // n_blocks
     moved = random.random(n_blocks) < 0.1
@@ -247,7 +247,7 @@ def blocks_of(rank: int, n_ranks: int, n_blocks: int) -> np.ndarray:
 
 
 def counting_comm(comm: Any) -> Any:
-    """A communicator that counts what all ranks but the first send, and what is put."""
+    """Return a communicator that counts messages and puts of all ranks except the first."""
     from mpi4py import MPI
 
     import paceline.backends.mpi.gather

@@ -15,14 +15,14 @@ from benchmarks.data import TIME_STEP, Dataset
 ACIDIC = "(resname ARG LYS) and (name NH* NZ)"
 BASIC = "(resname ASP GLU) and (name OE* OD*)"
 WATER = "name OW"
-#: Criteria of MDAnalysis's hydrogen bonds, as cpptraj has them.
+#: MDAnalysis's criteria for hydrogen bonds, as cpptraj options.
 HBOND = "dist 3.0 angle 150 image"
-#: Of the density, Å: around all water; cpptraj has even numbers of voxels only.
+#: Grid of the density, Å, around all water; cpptraj requires even numbers of voxels.
 GRID: dict[str, Any] = {"gridcenter": [60, 40, 28], "xdim": 124, "ydim": 86, "zdim": 62}
 
 
 class Job:
-    """Files of a data set as GROMACS and cpptraj need them, in a folder of their own."""
+    """Files of a data set for GROMACS and cpptraj, in a separate folder."""
 
     def __init__(self, data: Dataset):
         import MDAnalysis
@@ -33,17 +33,17 @@ class Job:
         self.trajectory = data.trajectory("xtc").resolve()
         self.universe = MDAnalysis.Universe(data.topology, self.trajectory)
         self._made: dict[str, Path] = {}
-        #: Donors and acceptors of hydrogen bonds, once they are known.
+        #: Donors and acceptors of hydrogen bonds, after they were found.
         self.hydrogen_bonds: tuple[np.ndarray, ...] = ()
 
     def atoms(self, selection: str) -> np.ndarray:
-        """Indices, from 0."""
+        """Return atom indices from 0."""
         return self.universe.select_atoms(selection).indices
 
     def gmx(
         self, n: int, command: str, *words: Any, atoms: np.ndarray, given: str = "0\n"
     ) -> np.ndarray:
-        """Run a command of GROMACS on n frames and one group: the columns that it writes."""
+        """Run a GROMACS command on n frames and one group; return the columns that it writes."""
         if "tpr" not in self._made:
             self._made["tpr"] = make_tpr(self.universe, self.trajectory, self.folder)
         index = programs.write_index(self.folder / "atoms.ndx", {"atoms": atoms})
@@ -55,27 +55,27 @@ class Job:
         return programs.xvg(self.folder / "out.xvg")
 
     def run(self, n: int, *lines: str) -> Path:
-        """Run lines of cpptraj on n frames; the folder of what they write."""
+        """Run cpptraj lines on n frames; return the folder of their output."""
         if "psf" not in self._made:
             path = self.folder / "atoms.psf"
             self._made["psf"] = write_psf(self.universe.atoms, path)
         return programs.cpptraj(self.folder, self._made["psf"], self.trajectory, *lines, stop=n)
 
     def series(self, n: int, *lines: str) -> np.ndarray:
-        """Numbers of the data sets that lines of cpptraj call ``found``, a row a frame."""
+        """Run cpptraj lines; return the data sets named ``found``, one row per frame."""
         write = f"writedata found.dat found* noheader {programs.DIGITS}"
         return np.loadtxt(self.run(n, *lines, "run", write) / "found.dat", ndmin=2)[:, 1:]
 
 
 def gyration_of_mdtraj(trajectory: Any, masses: np.ndarray) -> np.ndarray:
-    """MDTraj's, in Å; it counts from the geometric center."""
+    """Return MDTraj's radius of gyration, Å, about the geometric center."""
     import mdtraj
 
     return 10 * mdtraj.compute_rg(trajectory, masses=masses)
 
 
 def phi_psi_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
-    """Angles of the residues that have both, in degrees."""
+    """Return φ and ψ of residues that have both angles, degrees."""
     import mdtraj
 
     (_, phi), (_, psi) = mdtraj.compute_phi(trajectory), mdtraj.compute_psi(trajectory)
@@ -83,7 +83,7 @@ def phi_psi_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
 
 
 def sasa_of_mdtraj(n_points: int) -> Callable[[Any, np.ndarray], np.ndarray]:
-    """Areas of residues in Å²."""
+    """Return the areas of residues, Å²."""
 
     def compute(trajectory: Any, _: np.ndarray) -> np.ndarray:
         import mdtraj
@@ -94,7 +94,7 @@ def sasa_of_mdtraj(n_points: int) -> Callable[[Any, np.ndarray], np.ndarray]:
 
 
 def distances_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
-    """All pairs of Cα atoms, in Å."""
+    """Return the distances of all pairs of Cα atoms, Å."""
     import mdtraj
 
     atoms = trajectory.topology.select("name CA")
@@ -103,7 +103,7 @@ def distances_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
 
 
 def matrix_of_mdtraj(trajectory: Any, _: np.ndarray) -> np.ndarray:
-    """RMSDs from the first frame, Å; of as many pairs as there are above the diagonal."""
+    """Return RMSDs from the first frame, Å, after computing as many pairs as above the diagonal."""
     import mdtraj
 
     ca = trajectory.atom_slice(trajectory.topology.select("name CA"))
@@ -118,7 +118,7 @@ def gyration_of_gromacs(job: Job, n: int) -> np.ndarray:
 
 
 def distances_of_gromacs(job: Job, n: int) -> np.ndarray:
-    """All pairs of Cα atoms, in Å: every one twice, and each atom with itself."""
+    """Return the distances of all pairs of Cα atoms, Å: each pair twice, and self-distances."""
     atoms = job.atoms("name CA")
     words = ("-nopbc", "-normpbc", "-refgrouping", "none", "-selgrouping", "none")
     words += ("-ref", "atoms", "-sel", "atoms")
@@ -128,7 +128,7 @@ def distances_of_gromacs(job: Job, n: int) -> np.ndarray:
 
 
 def phi_psi_of_gromacs(job: Job, n: int) -> np.ndarray:
-    """Angles of the residues that have both, in degrees."""
+    """Return φ and ψ of residues that have both angles, degrees."""
     from MDAnalysis.analysis.dihedrals import Ramachandran
 
     made = Ramachandran(job.universe.select_atoms("protein"))
@@ -143,7 +143,7 @@ def phi_psi_of_gromacs(job: Job, n: int) -> np.ndarray:
 
 
 def sasa_of_gromacs(n_points: int) -> Callable[[Job, int], np.ndarray]:
-    """Areas in Å²."""
+    """Return areas, Å²."""
 
     def compute(job: Job, n: int) -> np.ndarray:
         words = ("-surface", "atoms", "-ndots", n_points, "-o", "out.xvg")
@@ -153,14 +153,14 @@ def sasa_of_gromacs(n_points: int) -> Callable[[Job, int], np.ndarray]:
 
 
 def covariance_of_gromacs(job: Job, n: int) -> np.ndarray:
-    """First eigenvalues, Å², by n - 1."""
+    """Return the first eigenvalues, Å², divided by n - 1."""
     words = ("-nofit", "-nopbc", "-o", "out.xvg", "-last", 3)
     rows = job.gmx(n, "covar", *words, atoms=job.atoms("name CA"), given="0 0\n")
     return 100 * rows[:3, 1] * n / max(n - 1, 1)
 
 
 def axis_of_gromacs(job: Job, n: int) -> np.ndarray:
-    """Density along z alone, in slices of another width."""
+    """Return the density along z only, in slices of another width."""
     n_slices = int(job.universe.dimensions[:3].max() // 0.25)
     words = ("-d", "Z", "-sl", n_slices, "-o", "out.xvg")
     return job.gmx(n, "density", *words, atoms=job.atoms("all"))[:, 1] / 1000
@@ -172,7 +172,7 @@ def gyration_of_cpptraj(job: Job, n: int) -> np.ndarray:
 
 
 def contacts_of_cpptraj(job: Job, n: int) -> np.ndarray:
-    """Fraction of the salt bridges of the first frame."""
+    """Return the fraction of the first frame's salt bridges."""
     groups = " ".join(programs.mask(job.atoms(one)) for one in (ACIDIC, BASIC))
     job.run(
         n,
@@ -185,7 +185,7 @@ def contacts_of_cpptraj(job: Job, n: int) -> np.ndarray:
 
 
 def phi_psi_of_cpptraj(job: Job, n: int) -> np.ndarray:
-    """Angles of the residues that have both, in degrees."""
+    """Return φ and ψ of residues that have both angles, degrees."""
     last = len(job.universe.select_atoms("protein").residues)
     write = (f"writedata {one}.dat D[{one}] noheader {programs.DIGITS}" for one in ("phi", "psi"))
     folder = job.run(n, f"multidihedral D phi psi resrange 1-{last}", "run", *write)
@@ -194,12 +194,12 @@ def phi_psi_of_cpptraj(job: Job, n: int) -> np.ndarray:
 
 
 def bonds_of_cpptraj(job: Job, n: int) -> np.ndarray:
-    """Number of hydrogen bonds of each frame, with the donors and acceptors of MDAnalysis."""
+    """Count hydrogen bonds in each frame, with MDAnalysis's donors and acceptors."""
     return _bonds(job, n, _donors_and_acceptors(job))
 
 
 def bonds_to_water_of_cpptraj(job: Job, n: int) -> np.ndarray:
-    """Number of hydrogen bonds of each frame from protein to water and back, the same."""
+    """Count hydrogen bonds between protein and water, in both directions, in each frame."""
     donors, acceptors = _donors_and_acceptors(job)
     groups = job.atoms("protein"), job.atoms(WATER)
     return _bonds(
@@ -212,11 +212,11 @@ def bonds_to_water_of_cpptraj(job: Job, n: int) -> np.ndarray:
 
 
 def _bonds(job: Job, n: int, *sides: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    """Number of hydrogen bonds of each frame, of pairs of donors and acceptors."""
+    """Count hydrogen bonds in each frame for pairs of donors and acceptors."""
     names = []
     lines = []
     for number, masks in enumerate(sides):
-        # Water of four sites has no charge at its oxygen, which is then not taken for an acceptor.
+        # Oxygens of four-site water have no charge, and so are not guessed as acceptors.
         if all(map(len, masks)):
             names.append(f"bonds{number}.dat")
             words = "donormask {} acceptormask {}".format(*map(programs.mask, masks))
@@ -227,7 +227,7 @@ def _bonds(job: Job, n: int, *sides: tuple[np.ndarray, np.ndarray]) -> np.ndarra
 
 
 def _donors_and_acceptors(job: Job) -> tuple[np.ndarray, np.ndarray]:
-    """Indices, as MDAnalysis guesses them."""
+    """Return the indices that MDAnalysis guesses."""
     from MDAnalysis.analysis.hydrogenbonds import HydrogenBondAnalysis
 
     if not job.hydrogen_bonds:
@@ -239,19 +239,19 @@ def _donors_and_acceptors(job: Job) -> tuple[np.ndarray, np.ndarray]:
 
 
 def structure_of_cpptraj(job: Job, n: int) -> np.ndarray:
-    """Secondary structure, as numbers of cpptraj."""
+    """Return the secondary structure as cpptraj's numbers."""
     last = len(job.universe.select_atoms("protein").residues)
     folder = job.run(n, f"secstruct S :1-{last} out structure.dat nameh HN")
     return np.loadtxt(folder / "structure.dat", ndmin=2)[:, 1:]
 
 
 def sasa_of_cpptraj(job: Job, n: int) -> np.ndarray:
-    """Areas in Å² by LCPO, an approximation without points."""
+    """Return areas by LCPO, an approximation without points, Å²."""
     return job.series(n, f"surf found {programs.mask(job.atoms('protein'))}")[:, 0]
 
 
 def average_of_cpptraj(job: Job, n: int) -> np.ndarray:
-    """Average of all atoms, Å."""
+    """Return the average positions of all atoms, Å."""
     from netCDF4 import Dataset as Written
 
     folder = job.run(n, "rms first", "average average.nc netcdf")
@@ -260,7 +260,7 @@ def average_of_cpptraj(job: Job, n: int) -> np.ndarray:
 
 
 def covariance_of_cpptraj(job: Job, n: int) -> np.ndarray:
-    """First eigenvalues, Å², by n - 1."""
+    """Return the first eigenvalues, Å², divided by n - 1."""
     atoms = programs.mask(job.atoms("name CA"))
     lines = (f"matrix covar name C {atoms}", "run", "diagmatrix C out modes.dat vecs 3 name V")
     _, *parts = (job.run(n, *lines) / "modes.dat").read_text().split("****")
@@ -268,20 +268,20 @@ def covariance_of_cpptraj(job: Job, n: int) -> np.ndarray:
 
 
 def matrix_of_cpptraj(job: Job, n: int) -> np.ndarray:
-    """RMSDs from the first frame, Å, of the matrix of all pairs."""
+    """Return RMSDs from the first frame, Å, from the matrix of all pairs."""
     words = f"out matrix.dat square2d {programs.DIGITS}"
     folder = job.run(n, f"rms2d {programs.mask(job.atoms('name CA'))} {words}")
     return np.loadtxt(folder / "matrix.dat", ndmin=2)[0, 1:]
 
 
 def displacement_of_gromacs(job: Job, n: int) -> np.ndarray:
-    """Mean squared displacement of water from all origins, Å²."""
+    """Return the mean squared displacement of water from all time origins, Å²."""
     words = ("-sel", "atoms", "-trestart", TIME_STEP, "-normpbc", "-o", "out.xvg")
     return 100 * job.gmx(n, "msd", *words, atoms=job.atoms(WATER), given="")[:, 1]
 
 
 def displacement_of_cpptraj(job: Job, n: int) -> np.ndarray:
-    """Mean squared displacement of water from the first frame, Å²."""
+    """Return the mean squared displacement of water from the first frame, Å²."""
     atoms = job.universe.select_atoms(WATER)
     mask = f":{atoms.resindices[0] + 1}-{atoms.resindices[-1] + 1}@{atoms.names[0]}"
     job.run(n, f"diffusion {mask} noimage nocalc out msd.dat {programs.DIGITS}")
@@ -289,7 +289,7 @@ def displacement_of_cpptraj(job: Job, n: int) -> np.ndarray:
 
 
 def density_of_cpptraj(job: Job, n: int) -> np.ndarray:
-    """Water in voxels of 1 Å."""
+    """Return the density of water in voxels of 1 Å."""
     from gridData import Grid
 
     atoms = job.universe.select_atoms(WATER)
@@ -301,6 +301,6 @@ def density_of_cpptraj(job: Job, n: int) -> np.ndarray:
 
 
 def axis_of_cpptraj(job: Job, n: int) -> np.ndarray:
-    """Density along z alone, in slices of its own."""
+    """Return the density along z only, in cpptraj's own slices."""
     folder = job.run(n, "density out density.dat name D mass delta 0.25 z @*")
     return np.loadtxt(folder / "density.dat", ndmin=2)[:, 1]

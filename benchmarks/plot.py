@@ -1,4 +1,4 @@
-"""The figure of the front page, from what the benchmark printed.
+"""Draw the figure of the front page from the benchmark's output.
 
 python -m benchmarks path --tsv > benchmarks/measured.tsv
 python -m benchmarks.plot benchmarks/measured.tsv docs/images/path.svg
@@ -11,7 +11,7 @@ from pathlib import Path
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-#: A row of panels for each set, in it a panel for each format.
+#: For each data set, one row of panels; for each format, one panel in the row.
 SETS = {"adk": "protein", "water": "in water"}
 FORMATS = {"xtc": "XTC", "dcd": "DCD", "trr": "TRR", "nc": "NetCDF"}
 OURS = "paceline"
@@ -19,25 +19,25 @@ OTHERS, MINE = "#b8c4cc", "#c8442d"
 
 
 def read_warm(path: Path) -> dict[str, dict[str, float]]:
-    """Median µs per frame of each case and tool, from the table of files in memory."""
+    """Return the median µs per frame of each case and tool, from the table of files in memory."""
     cases: dict[str, dict[str, float]] = {}
     for part in path.read_text(encoding="utf-8").split("\n\n"):
         if part.startswith("# file in memory"):
             for row in csv.DictReader(part.splitlines()[1:], delimiter="\t"):
-                # Two threads are done with the water sets too soon for a slope; the table of one
-                # long job has their figure.
+                # With two threads, runs of the water sets are too short for a slope; their time is
+                # in the table of one long job.
                 if not row["tool"].startswith(f"{OURS}, "):
                     cases.setdefault(row["case"], {})[row["tool"]] = float(row["µs/frame"])
     return cases
 
 
 def draw(cases: dict[str, dict[str, float]]) -> Figure:
-    """One panel a case, one bar a tool."""
+    """Draw one panel per case, with one bar per tool."""
     figure = Figure(figsize=(9, 5.2), layout="constrained")
     figure.get_layout_engine().set(h_pad=0.1)  # type: ignore[union-attr]
     # Not every tool reads every format.
     names = list(dict.fromkeys(name for times in cases.values() for name in times))
-    # Bars grow from below: ours, then the others, the first at the top.
+    # Bars are drawn from the bottom: paceline first, then the other tools.
     names.sort(key=lambda name: name.startswith(OURS))
     names.reverse()
     rows = figure.subplots(len(SETS), len(FORMATS), sharex="row", sharey=True)
@@ -63,7 +63,7 @@ def _draw_case(axes: Axes, names: list[str], times: dict[str, float]) -> None:
 
 
 def _label(value: float) -> str:
-    """Two or three digits; nothing where there is nothing."""
+    """Format with two or three digits; empty without a value."""
     if not value:
         return ""
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"

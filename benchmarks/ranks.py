@@ -1,4 +1,4 @@
-"""Start the programs of `on_ranks.py` on ranks of MPI, and read what they print."""
+"""Start the programs of `on_ranks.py` on MPI ranks, and read their output."""
 
 import json
 import os
@@ -14,13 +14,13 @@ from paceline.errors import UnsupportedError
 from paceline.performance.bench import find_launcher
 
 PROGRAMS = Path(__file__).with_name("on_ranks.py")
-#: How Python runs a program: on every rank, of which one that fails ends all; on the first for all;
-#: or with a pool of the others.
+#: Python options to run a program on every rank, where a failing rank ends all; on the first rank
+#: for all ranks; or on the first rank with a pool of the other ranks.
 EVERY_RANK, FIRST_RANK, POOL = ("-m", "mpi4py"), ("-m", "paceline.mpi"), ("-m", "mpi4py.futures")
 
 
 def launcher() -> list[str]:
-    """Find the command that starts ranks."""
+    """Find the command that starts MPI ranks."""
     try:
         return find_launcher()
     except UnsupportedError as reason:
@@ -28,7 +28,7 @@ def launcher() -> list[str]:
 
 
 def environment_of(executable: Sequence[str]) -> dict[str, str]:
-    """Environment of ranks, with the MPI that a launcher belongs to."""
+    """Return the environment of ranks, with the launcher's MPI."""
     libraries = Path(shutil.which(executable[0])).resolve().parents[1] / "lib"  # type: ignore[arg-type]
     already = filter(None, [os.environ.get("PYTHONPATH")])
     environment = os.environ | {
@@ -54,24 +54,24 @@ def on_ranks(
     Parameters
     ----------
     n_ranks : int
-        On how many ranks.
+        Number of ranks.
     how : tuple of str
         `EVERY_RANK`, `FIRST_RANK` or `POOL`.
     *arguments : object
-        The program's name and arguments.
+        Name and arguments of the program.
     apart : bool
-        Whether ranks talk through the network, as on several hosts, and not through memory.
+        Let ranks communicate through the network, as on several hosts, not through memory.
     programs : Path
-        The file of the programs.
+        File that contains the programs.
     more : mapping of str to str, optional
-        What to add to their environment.
+        Additional environment variables.
     python : str, optional
-        Another Python than this one, with an MPI of its own beside it.
+        Another Python, which has its own MPI.
 
     Returns
     -------
     object
-        What it prints, as JSON.
+        Output of the program, parsed from JSON.
     """
     executable = launcher() if python is None else [str(Path(python).parent / "mpiexec")]
     environment = environment_of(executable) | dict(more or {})

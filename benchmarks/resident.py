@@ -9,33 +9,33 @@ import numpy as np
 
 from paceline._util.machine import free_memory
 
-#: In MB.
+#: Size of a MiB, MB.
 MEBIBYTE = 2**20 / 1e6
 PROCESS = Path("/proc/self")
-#: Written to `clear_refs`, it makes the peak what is held now.
+#: Value written to `clear_refs` to reset the peak to the current memory.
 RESET_PEAK = "5"
-#: Bytes of a page.
+#: Size of a page, bytes.
 PAGE = 4096
-#: Between two looks at the memory, s.
+#: Time between two measurements of the memory, s.
 INTERVAL = 0.01
 
 
 class Growth:
-    """Measures from its creation."""
+    """Measures the growth of memory since its creation."""
 
     def __init__(self) -> None:
-        # What was freed before, and kept for later, would hide as much that is taken now.
+        # Free memory is returned first, because reusing it would hide growth.
         ctypes.CDLL(None).malloc_trim(0)
         (PROCESS / "clear_refs").write_text(RESET_PEAK)
         self._held = _megabytes("VmRSS:")
 
     def peak(self) -> float:
-        """Most that was held since, beyond what was held at first, MB."""
+        """Return the peak memory since the beginning, minus the initial memory, MB."""
         return _megabytes("VmHWM:") - self._held
 
 
 class Peak:
-    """Most anonymous memory beyond that of the beginning, and bytes of anonymous files."""
+    """Peak of anonymous memory beyond the initial memory, and size of anonymous files."""
 
     anonymous = in_files = 0
 
@@ -56,32 +56,32 @@ class Peak:
 
 
 def touch(n_bytes: int) -> None:
-    """Write to so much memory, at most to half of what is free, and free it.
+    """Write to `n_bytes` of memory, at most half of the free memory, and free it.
 
-    A virtual machine may get a page of its host only when it is first written to, which takes 1 to
-    3 seconds a GB, and give it back a second after it was freed. Whoever uses it at once does not
-    pay for that.
+    A virtual machine may get a page from its host only at the first write, which takes 1 to 3 s per
+    GB, and may return it a second after it was freed. A process that uses the memory immediately
+    avoids this cost.
     """
     memory = np.empty(min(n_bytes, (free_memory() or n_bytes) // 2), dtype=np.uint8)
     memory[::PAGE] = 1
 
 
 def _anonymous() -> int:
-    """Anonymous memory of this process, bytes."""
+    """Return the anonymous memory of this process, bytes."""
     words = (PROCESS / "status").read_text(encoding="utf-8").split()
     return 1024 * int(words[words.index("RssAnon:") + 1])
 
 
 def _in_unnamed_files() -> int:
-    """Bytes of the open files of this process that have no name."""
+    """Return the total size of this process's open anonymous files, bytes."""
     sizes = {}
     for one in os.listdir(PROCESS / "fd"):
         try:
             status = os.stat(PROCESS / "fd" / one)
-        except OSError:  # closed meanwhile
+        except OSError:  # the file was closed in between
             continue
         if status.st_nlink == 0:
-            # A mapping has a descriptor of its own for the same file.
+            # A memory map has a second descriptor of the same file: count it once.
             sizes[status.st_dev, status.st_ino] = 512 * status.st_blocks
     return sum(sizes.values())
 

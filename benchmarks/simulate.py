@@ -1,6 +1,6 @@
-"""Simulate workers that take blocks, event by event, to check the closed formulas of the model.
+"""Simulate workers event by event, to check the closed formulas of the model.
 
-Blocks are assigned as `paceline.engine.scheduler.Scheduler` assigns them, by a simulated clock.
+Blocks are assigned as in `paceline.engine.scheduler.Scheduler`, with a simulated clock.
 """
 
 import heapq
@@ -13,7 +13,7 @@ import numpy as np
 
 from paceline.engine.scheduler import OVERDUE, REMEMBERED, SHORTEST, UNKNOWN
 
-#: Number in place of a block's where a worker begins.
+#: Block number for the start of a worker.
 _NONE = -1
 
 
@@ -24,11 +24,11 @@ class Course:
     Attributes
     ----------
     end : float
-        When the last block was done, s.
+        Time when the last block was finished, s.
     done_by : list of int
-        The worker whose result counted, for each block.
+        For each block, the worker whose result was used.
     n_repeated : int
-        How many times a block was assigned once more.
+        Number of times that a block was assigned again.
     """
 
     end: float
@@ -39,10 +39,10 @@ class Course:
 def simulate(
     blocks: Sequence[float], slowness: Sequence[float], late: Sequence[float] = ()
 ) -> Course:
-    """Assign blocks to workers as they come free, and once more those that are overdue.
+    """Assign blocks to idle workers, and overdue blocks again.
 
-    `blocks` are seconds of a worker that is not slow, `slowness` the factors of the workers, and
-    `late` the seconds by which the first of them begin later.
+    `blocks` are durations on a worker of normal speed, s; `slowness` are the workers' slowdown
+    factors; `late` are delays with which the first workers start, s.
     """
     return _Run(blocks, slowness, late).course()
 
@@ -50,10 +50,10 @@ def simulate(
 def simulate_in_turn(
     n_workers: int, n_parts: int, first: float, second: float, n_blocks: int = 2000
 ) -> float:
-    """Simulate work of which a second half is done in the order of blocks, part by part; s a block.
+    """Simulate work whose second half is done in block order, part by part; return s per block.
 
-    A worker does a part when the block before has passed it. `first` and `second` are seconds of
-    either half, on average: each block and part has its own, with a standard deviation of 15 %.
+    A worker does a part after the previous block has passed it. `first` and `second` are the mean
+    durations of both halves, s; each block and part varies with a standard deviation of 15 %.
     """
     rng = np.random.default_rng(n_workers)
     free, passed = [0.0] * n_workers, [0.0] * n_parts
@@ -70,7 +70,7 @@ def _varied(rng: np.random.Generator) -> float:
 
 
 class _Run:
-    """One simulated run: its clock, and the state of its scheduler."""
+    """A simulated run: its clock, and the state of its scheduler."""
 
     def __init__(self, blocks: Sequence[float], slowness: Sequence[float], late: Sequence[float]):
         self._blocks = blocks
@@ -80,8 +80,8 @@ class _Run:
         self._done_by = [-1] * len(blocks)
         self._n_left = len(blocks)
         self._since = [0.0] * len(blocks)
-        # Blocks that were assigned so many times, longest since first: only its first can be the
-        # next one overdue. Those done in the meantime are passed over.
+        # Blocks by number of assignments, oldest first: only the first block of each group can be
+        # the next overdue one. Blocks that were finished in between are skipped.
         self._assigned: list[deque[tuple[float, int]]] = [deque()]
         self._paces: deque[float] = deque(maxlen=REMEMBERED)
         self._events: list[tuple[float, int, int]] = []
@@ -89,7 +89,7 @@ class _Run:
         self._n_repeated = 0
 
     def course(self) -> Course:
-        """Run until every block is done."""
+        """Run until every block is finished."""
         for worker, begin in enumerate(self._late):
             heapq.heappush(self._events, (begin, worker, _NONE))
         for worker in range(len(self._late), len(self._slowness)):
@@ -136,7 +136,7 @@ class _Run:
             self._paces.append(now - self._since[block])
 
     def _next_overdue(self, now: float) -> tuple[float, int] | None:
-        """Time when a block is overdue next, and the number of times it was assigned again."""
+        """Return the time when the next block is overdue, and its number of repeats."""
         allowed = UNKNOWN
         if self._paces:
             allowed = max(SHORTEST, OVERDUE * statistics.median_low(self._paces))
@@ -150,5 +150,5 @@ class _Run:
         if not first:
             return None
         when = max(now, min(due for _, due, _ in first))
-        # Of several overdue blocks, the one that was assigned first.
+        # If several blocks are overdue, choose the one that was assigned first.
         return when, min((since, level) for since, due, level in first if due <= when)[1]

@@ -2,10 +2,9 @@
 
     python slowed.py topology trajectory backend slow n_frames repeats folder
 
-Prints of each run a line of JSON: whom the report names, who was slow, and what run and report
-took. `slow` says
-whether the worker that comes third is slow at computing, or at reading; or nobody is, as far as
-this program knows.
+Prints a line of JSON for each run: the worker named by the report, the slow worker, and the times
+of run and report. `slow` says whether the third worker to start is slow at computing or at reading;
+otherwise this program makes no worker slow.
 """
 
 import json
@@ -20,20 +19,20 @@ from typing import Any
 
 import numpy as np
 
-#: Workers, and which of them is slow, by the order in which they come.
+#: Number of workers, and number of the slow one in order of their start.
 N_WORKERS, SLOW = 4, 2
-#: Seconds of a frame, and how many more where a worker is slow.
+#: Time per frame, and additional time on the slow worker, seconds.
 FRAME, EXTRA = 2e-3, 6e-3
 
 
 class Turn:
-    """Tells a worker whether it is the slow one: files in a folder say who came when."""
+    """Decides whether a worker is the slow one: files in a folder record the starting order."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def is_slow(self) -> bool:
-        """Whether the calling thread is that."""
+        """Return whether the calling thread is the slow worker."""
         own = f"{os.getpid()}:{threading.get_native_id()}"
         if not (self._folder / own).exists():
             for number in range(N_WORKERS):
@@ -44,14 +43,14 @@ class Turn:
         return self.slow() == own
 
     def slow(self) -> str | None:
-        """Process and thread of the slow one, once it has come."""
+        """Process and thread of the slow worker, after it has started."""
         with suppress(FileNotFoundError):
             return os.readlink(self._folder / f"turn {SLOW}")
         return None
 
 
 class Sleeper:
-    """Does nothing for so long a frame, and longer if it is slow."""
+    """Function that sleeps for each frame, longer if the worker is slow."""
 
     def __init__(self, turn: Turn | None) -> None:
         self._turn = turn
@@ -63,7 +62,7 @@ class Sleeper:
 
 
 class SlowSource:
-    """Frames that take one worker longer to read."""
+    """Source of frames that one worker reads slowly."""
 
     def __init__(self, source: Any, turn: Turn) -> None:
         self._source, self._turn = source, turn
@@ -79,7 +78,7 @@ class SlowSource:
 
 
 class SlowReader:
-    """Reader of one worker; says, as the core does, how long reading took."""
+    """Reader of one worker, which reports its reading time as the core does."""
 
     def __init__(self, reader: Any, turn: Turn) -> None:
         self._reader, self._turn = reader, turn
@@ -95,7 +94,7 @@ class SlowReader:
 
 
 def slow_run(turn: Turn) -> Any:
-    """Make a `TrajectoryRun` whose source is slow."""
+    """Create a `TrajectoryRun` whose source is slow for one worker."""
     from paceline.engine.trajectory_run import TrajectoryRun
 
     class SlowRun(TrajectoryRun):
@@ -107,7 +106,7 @@ def slow_run(turn: Turn) -> Any:
 
 
 def trial(atoms: Any, backend: str, slow: str, n_frames: int, turn: Turn) -> dict[str, Any]:
-    """One run, and what its report says."""
+    """Run once; return the content of its report."""
     import paceline
     from paceline import runner
     from paceline.report import advice_of, report_of
@@ -118,7 +117,7 @@ def trial(atoms: Any, backend: str, slow: str, n_frames: int, turn: Turn) -> dic
     workers = {} if backend == "mpi" else {"n_workers": N_WORKERS}
     frames = np.arange(n_frames) % atoms.universe.trajectory.n_frames
     series.run(frames=frames, backend=backend, block_frames=16, progress=False, **workers)
-    # Processor time: others on this machine do not make it longer.
+    # CPU time is used, because other programs do not increase it.
     begun = time.thread_time()
     report = report_of(series.timings)
     advice_of(report)

@@ -1,14 +1,15 @@
-"""A slow, shared file system on this machine, without privileges: for programs started here.
+"""A slow, shared file system on this machine, without privileges, for programs started here.
 
     with SlowFileSystem(folder, latency=1e-3, bandwidth=50e6, open_cost=2e-3) as slow:
         subprocess.run(command, env=os.environ | slow.environment(), check=True)
         print(total(slow.counts()))
 
-A library that is preloaded into these programs (`tests/slowfs`) makes them wait for the files of
-one folder. Each process is a separate client with its own cache, as if it ran on another node; all
-share the servers, which handle one request after another. Modelled are opens, reads, reading ahead
-(by the kernel and by `posix_fadvise`), streams of C, and locks. Writing, missing names and file
-sizes take no extra time; memory-mapped and kernel copies are not slowed, but counted as unseen.
+A library that is preloaded into these programs (`tests/slowfs`) delays their access to the files of
+one folder. Each process is a separate client with its own cache, as if it ran on another node. All
+processes share the servers, which handle one request after another. The model covers opens, reads,
+read-ahead (by the kernel and by `posix_fadvise`), C streams, and locks. Writing, missing names and
+file sizes take no extra time. Memory-mapped reads and kernel copies are not delayed, but counted as
+unseen.
 """
 
 import os
@@ -27,30 +28,30 @@ from benchmarks.measure import Unavailable
 ROOT = Path(__file__).parents[1]
 CRATE = ROOT / "tests" / "slowfs"
 TARGET = ROOT / "target" / "slowfs"
-#: Words of the shared file before the first process's, and words of each process: see `shared.rs`.
+#: Number of words in the shared file before the first process, and per process (see `shared.rs`).
 _HEAD, _ROW = 256, 16
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of one process, or of several together, for the files of the folder.
+    """Counts of one process, or of several processes together, for the files of the folder.
 
     Attributes
     ----------
     pid : int
-        The process; 0 for several.
+        Process number; 0 for several processes.
     process : int
-        Its rank under MPI, elsewhere how many came to the folder before it.
+        MPI rank; without MPI, the number of processes that used the folder before.
     opens, reads, locks : int
-        Calls.
+        Numbers of calls.
     requests : int
-        Requests for data to servers, each of a stripe at most.
+        Number of requests for data to servers, each for at most one stripe.
     unseen : int
-        Calls that read data in ways that are neither slowed nor counted elsewhere.
+        Number of calls that read data in ways that are neither delayed nor counted elsewhere.
     bytes_read, bytes_fetched : int
-        Bytes that reads returned, and bytes from servers: whole pages, including read-ahead.
+        Bytes that reads returned, and bytes from servers (whole pages, including read-ahead).
     opening, reading, locking : float
-        In these calls, s.
+        Time in these calls, s.
     """
 
     pid: int
@@ -68,7 +69,7 @@ class Counts:
 
 
 def total(counts: Iterable[Counts]) -> Counts:
-    """The sums over several processes."""
+    """Return the sums over several processes."""
     rows = list(counts)
     names = [name.name for name in fields(Counts)][2:]
     return Counts(0, len(rows), **{name: sum(getattr(row, name) for row in rows) for name in names})
@@ -76,31 +77,31 @@ def total(counts: Iterable[Counts]) -> Counts:
 
 @dataclass
 class SlowFileSystem:
-    """A folder whose files are slow for programs that are started with its environment.
+    """Folder whose files are slow for programs that are started with its environment.
 
     Parameters
     ----------
     folder : path-like
-        Where the slow files are.
+        Folder of the slow files.
     latency : float
-        From a request to its answer if no server is busy, s.
+        Time from a request to its answer if no server is busy, s.
     bandwidth : float
-        Of each server, bytes/s.
+        Bandwidth of each server, bytes/s.
     servers : int
-        How many servers of data there are.
+        Number of data servers.
     stripe : int
-        Bytes of a file that one server holds before it is the next one's turn, and the most that
-        one request asks for.
+        Size of a stripe, bytes: consecutive stripes are on different servers, and a request is for
+        at most one stripe.
     request_cost, open_cost, lock_cost : float
-        What one request for data keeps its server busy besides its bytes, and one open or lock of
-        a file all others of that file, s.
+        Time for which a data request occupies its server in addition to its bytes, and for which an
+        open or lock of a file blocks others on the same file, s.
     read_ahead : int
-        Bytes that are fetched ahead of a program that reads in order.
+        Number of bytes that are prefetched for a program that reads in order.
     slow_process : int, optional
-        A process that waits `slow_factor` times as long as others would: its rank under MPI,
-        elsewhere how many came to the folder before it.
+        Process that waits `slow_factor` times as long as others: its MPI rank or, without MPI, the
+        number of processes that used the folder before.
     slow_factor : float
-        Of that process.
+        Factor of the slow process's waiting times.
     """
 
     folder: str | os.PathLike
@@ -133,12 +134,12 @@ class SlowFileSystem:
         self._state = None
 
     def environment(self) -> dict[str, str]:
-        """Additions to the environment of a program.
+        """Environment variables to add for a program.
 
         Raises
         ------
         Unavailable
-            The library cannot be built here.
+            The library cannot be built on this machine.
         """
         settings = {
             "FOLDER": os.path.realpath(self.folder),
@@ -161,7 +162,7 @@ class SlowFileSystem:
         }
 
     def counts(self) -> list[Counts]:
-        """Counts of each process so far, in order of their first use of the folder."""
+        """Return the counts of each process so far, in order of their first use of the folder."""
         words = self._shared().read_bytes()
         n_rows = struct.unpack_from("Q", words)[0] if words else 0
         rows = []
@@ -179,12 +180,12 @@ class SlowFileSystem:
 
 
 def library() -> Path:
-    """The library to preload, built where it is not up to date.
+    """Return the library to preload; build it if it is not up to date.
 
     Raises
     ------
     Unavailable
-        The system is not Linux, or there is no cargo.
+        The system is not Linux, or cargo is missing.
     """
     if sys.platform != "linux":
         raise Unavailable("the slow file system wraps the C library of Linux")

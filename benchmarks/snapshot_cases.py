@@ -1,4 +1,4 @@
-"""Cases of dumps of sodium chloride on MPI ranks, by every method."""
+"""Cases of sodium chloride dumps on MPI ranks, with every method."""
 
 import json
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ from typing import Any
 from benchmarks.ranks import EVERY_RANK, on_ranks
 
 PROGRAM = Path(__file__).with_name("snapshot_on_ranks.py")
-#: The report's four methods, as it calls them.
+#: The report's four methods, by its names.
 METHODS = {
     "serial": "SWRITE",
     "direct": "PWRITE",
     "mpiio": "MWRITE",
     "sorted": "MWRITE_SORTED",
 }
-#: Yardsticks: ROMIO orders the records itself; or they are in order before.
+#: Yardsticks: ROMIO sorts the records itself; or records are sorted before.
 COLLECTIVE, IN_ORDER = "collective", "in order"
-#: What is measured in one round of one case.
+#: Values measured for one case in one round.
 Row = dict[str, Any]
 
 
@@ -31,17 +31,17 @@ class Case:
     way : str
         One of `METHODS`, or a yardstick.
     ranks : int
-        On how many ranks.
+        Number of ranks.
     cells : int
-        Unit cells of the crystal along an edge.
+        Unit cells along an edge of the crystal.
     format : str
-        As the writer calls it.
+        Format name, as in the writer.
     writers : int or None
-        How many ranks write; None for the writer's own rule.
+        Number of writing ranks; None for the writer's default.
     buffer : str
-        Of each of them.
+        Buffer of each writing rank.
     sync : bool
-        End the dump when the file is on the disk.
+        End the dump only when the file is on the disk.
     """
 
     way: str
@@ -60,13 +60,13 @@ class Run:
     Attributes
     ----------
     ranks, cells, steps : int
-        Its size.
+        Number of ranks, unit cells along an edge, and number of steps.
     step : float
-        Seconds of a step of one rank; of several, that much less.
+        Duration of a step on one rank, seconds; it is divided by the number of ranks.
     method : str
-        By which it dumps; none if empty.
+        Method of the dumps; empty for no dump.
     every : int
-        After so many steps.
+        Number of steps between dumps.
     wait : bool
         Wait for each dump.
     """
@@ -81,12 +81,12 @@ class Run:
 
 
 def measure_cases(folder: Path, cases: Sequence[Case], repeats: int) -> list[Row]:
-    """Measure all cases in turn, round after round; the first round counts not.
+    """Measure all cases in turn, round after round; the first round does not count.
 
-    Rows have the columns of a case; `t_total`, seconds until the last rank is done, and its parts,
-    means of those that write; `cpu`, processor seconds of all ranks; `mbytes` and `mb_s`, size and
-    rate of the file; sums over ranks of messages, writes and MB; of the rank with most, batches,
-    peak of the buffers and growth of memory, MB.
+    Rows have the columns of a case, and the following. `t_total` is the time until the last rank
+    has finished, s; its parts are means over writers. `cpu` is the CPU time of all ranks, s.
+    `mbytes` and `mb_s` are size and rate of the file. Messages, writes and MB are sums over ranks.
+    Batches, peak of the buffers and growth of memory, MB, are those of the rank with the most.
 
     Raises
     ------
@@ -107,7 +107,7 @@ def measure_cases(folder: Path, cases: Sequence[Case], repeats: int) -> list[Row
 
 
 def _agree(cases: Sequence[Case], found: Sequence[Row]) -> None:
-    """Raise where files differ that should hold the same."""
+    """Raise if files differ that should be equal."""
     first: dict[tuple[int, str], Row] = {}
     for one in found:
         case = cases[one["case"]]

@@ -1,4 +1,4 @@
-"""Dump sodium chloride on every MPI rank, by every method; print JSON."""
+"""Dump sodium chloride on every MPI rank, with every method; print JSON."""
 
 import json
 import os
@@ -22,22 +22,22 @@ from paceline import _core
 from paceline.block import field_bits
 from paceline.snapshot import Writer
 
-#: What stands in heads: the number of the step, and its length, ps.
+#: Step number in file headers, and step length, ps.
 STEP, STEP_LENGTH = 500, 0.001
-#: What is written.
+#: Fields that are written.
 FIELDS = ("positions", "velocities", "forces")
-#: What a format cannot hold.
+#: Fields that a format cannot store.
 NOT_HELD = {"DCD": ("velocities", "forces")}
-#: Bytes of records that leave with one write where they are in order already.
+#: Size of one write for records that are already in order, bytes.
 LARGE = 1 << 20
-#: Parts of a cost: seconds, and numbers of things.
+#: Parts of a cost: times, and counts.
 SECONDS = ("communicate", "sort", "format", "write")
 NUMBERS = ("n_messages", "n_writes", "n_batches", "bytes_sent", "bytes_written", "peak_buffer")
 MB = 1e6
 
 
 def cases(folder: str, told: str, repeats: str) -> list[dict[str, Any]]:
-    """Each case in turn, round after round; a first round, that of first times, counts not."""
+    """Run all cases in turn, round after round; the first round does not count."""
     todo = [Case(**one) for one in json.loads(Path(told).read_text(encoding="utf-8"))]
     path = str(Path(folder) / "dump")
     found = []
@@ -50,7 +50,7 @@ def cases(folder: str, told: str, repeats: str) -> list[dict[str, Any]]:
 
 
 def dump(case: Case, path: str, comm: MPI.Intracomm) -> dict[str, Any]:
-    """One file, from opening to closing."""
+    """Write one file, from opening to closing."""
     ions = held(case.way == IN_ORDER, case.cells, comm.size, comm.rank)
     comm.Barrier()
     growth = Growth()
@@ -69,7 +69,7 @@ def dump(case: Case, path: str, comm: MPI.Intracomm) -> dict[str, Any]:
 def of_all(
     comm: MPI.Intracomm, seconds: float, cpu: float, growth: float, cost: dict[str, float]
 ) -> dict[str, Any]:
-    """Sums over ranks; for components, means over writers."""
+    """Return sums over ranks, and means over writers for components of the time."""
     total = comm.allreduce(seconds, MPI.MAX)
     costs = comm.allgather(cost)
     writers = [one for one in costs if one["n_writes"]] or costs
@@ -92,7 +92,7 @@ def of_all(
 
 @cache
 def held(in_order: bool, cells: int, n_ranks: int, rank: int) -> nacl.Ions:
-    """Local atoms of a rank: those of its domain, or its share by id."""
+    """Return the atoms of a rank: those of its domain, or its share by id."""
     if not in_order:
         return nacl.ions_of(cells, MPI.Compute_dims(n_ranks, 3), rank)
     ions = nacl.ions_of(cells)
@@ -101,7 +101,7 @@ def held(in_order: bool, cells: int, n_ranks: int, rank: int) -> nacl.Ions:
 
 
 def by_writer(comm: MPI.Intracomm, case: Case, path: str, ions: nacl.Ions) -> dict[str, float]:
-    """By one of the writer's methods."""
+    """Write with one of the writer's methods."""
     with Writer(
         comm,
         path,
@@ -118,7 +118,7 @@ def by_writer(comm: MPI.Intracomm, case: Case, path: str, ions: nacl.Ions) -> di
 
 
 def in_order(comm: MPI.Intracomm, case: Case, path: str, ions: nacl.Ions) -> None:
-    """Each rank formats and writes its share of records, which are in order already."""
+    """Let each rank format and write its share of records, which are already in order."""
     records = _core.SnapshotFormat(case.format, field_bits(FIELDS))
     (size,) = records.sections
     lines = np.empty(LARGE // size * size, np.uint8)
@@ -133,8 +133,8 @@ def in_order(comm: MPI.Intracomm, case: Case, path: str, ions: nacl.Ions) -> Non
 
 
 def collective(comm: MPI.Intracomm, case: Case, path: str, ions: nacl.Ions) -> None:
-    """Each rank formats its records; ROMIO brings them into order and writes them."""
-    ions = ions[np.argsort(ions.ids)]  # places of a view have to ascend
+    """Let each rank format its records; ROMIO sorts and writes them."""
+    ions = ions[np.argsort(ions.ids)]  # offsets of an MPI file view must increase
     records = _core.SnapshotFormat(case.format, field_bits(FIELDS))
     (size,) = records.sections
     lines = records.encode(0, as_core_takes_them(ions))
@@ -154,7 +154,7 @@ def collective(comm: MPI.Intracomm, case: Case, path: str, ions: nacl.Ions) -> N
 
 @contextmanager
 def opened(comm: MPI.Intracomm, case: Case, path: str) -> Any:
-    """A new file with its head, and where its first atom begins."""
+    """Create a file with its header; also return the offset of the first atom."""
     head = head_of(case)
     if comm.rank == 0:
         file = os.open(path, os.O_CREAT | os.O_RDWR)
@@ -167,7 +167,7 @@ def opened(comm: MPI.Intracomm, case: Case, path: str) -> Any:
 
 
 def head_of(case: Case) -> bytes:
-    """Header before the first atom."""
+    """Return the file header before the first atom."""
     n_atoms, bits = nacl.n_ions(case.cells), field_bits(FIELDS)
     moment = {"step": STEP, "dt": STEP_LENGTH, "time": STEP * STEP_LENGTH}
     cell = np.diag(nacl.box(case.cells)[:3])
@@ -178,7 +178,7 @@ def head_of(case: Case) -> bytes:
 
 
 def as_core_takes_them(ions: nacl.Ions) -> tuple[Any, ...]:
-    """The core's tuple."""
+    """Convert ions to the core's tuple."""
     vectors = ions.positions, ions.velocities, ions.forces
     return ions.ids, *vectors, ions.names, ions.masses, ions.charges
 

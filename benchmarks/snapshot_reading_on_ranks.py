@@ -1,4 +1,4 @@
-"""A program that reads sodium chloride on every rank of MPI; the first prints JSON."""
+"""Program that reads sodium chloride on every MPI rank; the first rank prints JSON."""
 
 import json
 import sys
@@ -23,9 +23,9 @@ def make(path: str, cells: str) -> None:
 
 
 def read(path: str, cells: str) -> dict[str, Any]:
-    """Seconds until every rank has the ions in its part of the box, and means over all ions."""
+    """Time until every rank has the ions in its part of the box, s; means over all ions."""
     grid = MPI.Compute_dims(WORLD.size, 3)
-    for _ in range(2):  # the first time MPI sets up its channels
+    for _ in range(2):  # in the first pass, MPI sets up its channels
         WORLD.Barrier()
         begun, begun_cpu = time.perf_counter(), time.process_time()
         with Reader(WORLD, path) as reader:

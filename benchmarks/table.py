@@ -1,4 +1,4 @@
-"""Tables as aligned text for people, or tab-separated for programs."""
+"""Tables as aligned text for people, or tab-separated text for programs."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ class Table:
     rows: list[tuple[str, ...]] = field(default_factory=list)
 
     def render(self, tsv: bool) -> str:
-        """Return the table's text; columns of numbers are flush right unless `tsv`."""
+        """Return the table as text; columns of numbers are right-aligned unless `tsv`."""
         if tsv:
             lines = ["\t".join(cells) for cells in (self.headings, *self.rows)]
             return "\n".join([f"# {self.title}", *lines])
@@ -28,7 +28,7 @@ def _aligned(column: tuple[str, ...]) -> list[str]:
 
 
 def is_number(cell: str) -> bool:
-    """True if a cell holds a number, or the sign of a missing one."""
+    """True if a cell contains a number, or the sign of a missing number."""
     try:
         float(cell)
     except ValueError:

@@ -1,9 +1,9 @@
 """One analysis, the RMSD of 214 Cα atoms after superposition, with each tool.
 
-A function here prepares a tool on a trajectory (imports, topology, opening) and returns a run:
-called with a number of frames, it reads them from the file and returns their RMSD from the first
-frame, Å. Each does it the way its own documentation shows, on one core, reading as little of a
-frame as the tool can.
+A function here prepares a tool on a trajectory (imports, topology, opening) and returns a run.
+Called with a number of frames, the run reads these frames from the file and returns their RMSD from
+the first frame, Å. Each tool is used as in its own documentation, on one core, and reads as little
+of a frame as it can.
 """
 
 import re
@@ -22,7 +22,7 @@ YARDSTICK = Path(__file__).with_name("yardstick.c")
 
 
 def frames_of(data: Dataset, suffix: str) -> str | np.ndarray:
-    """Name of the trajectory; for the suffix "memory", its positions in an array."""
+    """Return the path of the trajectory; for the suffix "memory", its positions in an array."""
     if suffix != "memory":
         return str(data.trajectory(suffix))
     import paceline
@@ -42,7 +42,7 @@ def mdanalysis(data: Dataset, suffix: str) -> Run:
     def run(n: int) -> np.ndarray:
         universe.load_new(frames)
         values = RMSD(ca).run(stop=n).results.rmsd[:, 2]
-        # It maps NetCDF files into memory, and what is mapped stays in the page cache.
+        # MDAnalysis memory-maps NetCDF files, and mapped pages stay in the page cache.
         universe.trajectory.close()
         return values
 
@@ -50,7 +50,7 @@ def mdanalysis(data: Dataset, suffix: str) -> Run:
 
 
 def paceline(data: Dataset, suffix: str, n_workers: int) -> Run:
-    """Paceline on `n_workers` threads. Past the file's last frame it starts again at the first."""
+    """Paceline on `n_workers` threads; after the file's last frame, it restarts at the first."""
     import paceline
     from paceline.analysis.rms import RMSD
 
@@ -66,7 +66,7 @@ def paceline(data: Dataset, suffix: str, n_workers: int) -> Run:
 
 
 def h5py_by_hand(data: Dataset, suffix: str, chunk: int = 100) -> Run:
-    """h5py for reading, whole frames into one array; NumPy for the superposition."""
+    """h5py reads whole frames into one array; NumPy superposes."""
     import h5py
 
     ca = np.loadtxt(data.atoms, dtype=int)
@@ -93,7 +93,7 @@ def h5py_by_hand(data: Dataset, suffix: str, chunk: int = 100) -> Run:
 
 
 def mdtraj(data: Dataset, suffix: str, chunk: int = 1000) -> Run:
-    """MDTraj in chunks, its own superposition. Smaller chunks were measured to be slower."""
+    """MDTraj in chunks, with its own superposition; smaller chunks were slower."""
     import mdtraj
 
     topology = mdtraj.load_topology(str(data.first_frame))
@@ -116,7 +116,7 @@ def mdtraj(data: Dataset, suffix: str, chunk: int = 1000) -> Run:
 
 
 def chemfiles(data: Dataset, suffix: str, chunk: int = 100) -> Run:
-    """Chemfiles for reading, NumPy for the superposition."""
+    """Chemfiles reads, NumPy superposes."""
     import chemfiles
 
     ca = np.loadtxt(data.atoms, dtype=int)
@@ -130,7 +130,7 @@ def chemfiles(data: Dataset, suffix: str, chunk: int = 100) -> Run:
             for start in range(0, n, chunk):
                 some = min(chunk, n - start)
                 for i in range(some):
-                    frame = trajectory.read()  # named: its positions die with it
+                    frame = trajectory.read()  # kept in a variable: its positions die with it
                     positions[i] = frame.positions[ca]
                 first = positions[0].copy() if first is None else first
                 values[start : start + some] = _rmsd(positions[:some], first)
@@ -149,7 +149,7 @@ def gromacs(data: Dataset, suffix: str) -> Run:
     numbers = " ".join(str(index + 1) for index in np.loadtxt(data.atoms, dtype=int))
     (folder / "ca.ndx").write_text(f"[ ca ]\n{numbers}\n")
     path = str(data.trajectory(suffix))
-    # The reference, a structure, with as many digits as the trajectory has.
+    # The reference is a structure with as many digits as the trajectory.
     cut = [gmx, "-quiet", "trjconv", "-s", str(data.first_frame), "-f", path, "-dump", "0"]
     _execute([*cut, "-o", "first.g96"], cwd=folder, given="0")
     command = [gmx, "-quiet", "rms", "-xvg", "none", "-nomw", "-nopbc"]
@@ -157,7 +157,7 @@ def gromacs(data: Dataset, suffix: str) -> Run:
 
     def run(n: int) -> np.ndarray:
         last = str((n - 1) * TIME_STEP)
-        (folder / "rmsd.xvg").unlink(missing_ok=True)  # or gmx keeps every one
+        (folder / "rmsd.xvg").unlink(missing_ok=True)  # otherwise gmx keeps backups
         _execute([*command, "-e", last], cwd=folder, given="0 0")
         return 10 * np.loadtxt(Path(temporary.name) / "rmsd.xvg")[:, 1]
 
@@ -165,7 +165,7 @@ def gromacs(data: Dataset, suffix: str) -> Run:
 
 
 def c_loop(data: Dataset, suffix: str) -> Run:
-    """Run the loop in ``yardstick.c``, which does not read XTC; it prints the mean RMSD."""
+    """Run the loop in ``yardstick.c``, which cannot read XTC; it prints the mean RMSD."""
     if suffix == "xtc":
         raise Unavailable("the C loop reads no XTC")
     if not YARDSTICK.exists():
@@ -195,10 +195,10 @@ def _execute(command: list[str], cwd: Path | None = None, given: str = "") -> st
 
 
 def _rmsd(positions: np.ndarray, reference: np.ndarray) -> np.ndarray:
-    """RMSD of each of `positions` (frames, atoms, 3) after superposition on `reference`.
+    """Return the RMSD of each of `positions` (frames, atoms, 3) after superposition on `reference`.
 
-    Kabsch 1976: the best rotation leaves |a|² + |b|² - 2 Σ s, with s the singular values of the
-    covariance, the smallest counted negative where they would need a reflection.
+    Kabsch 1976: after the best rotation, the sum of squares is |a|² + |b|² - 2 Σ s. Here s are the
+    singular values of the covariance; the smallest one is negative if a reflection would be needed.
     """
     a = positions - positions.mean(axis=1, keepdims=True)
     b = reference - reference.mean(axis=0)

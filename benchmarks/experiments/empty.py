@@ -23,12 +23,12 @@ def apply(backend: Any, n_tasks: int) -> None:
 
 
 def take_blocks(backend: Any, atom: Any, n_tasks: int) -> None:
-    """Tasks as blocks of frames."""
+    """Run tasks as blocks of frames."""
     frames = np.arange(BLOCK * n_tasks) % atom.universe.trajectory.n_frames
     series = paceline.TimeSeries(times, atom)
     series.run(frames=frames, backend=backend, block_frames=BLOCK, progress=False)
 
 
 def times(block: Any) -> np.ndarray:
-    """The least that a block can give."""
+    """Return the times of a block, the smallest possible result."""
     return block.times

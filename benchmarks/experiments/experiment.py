@@ -15,13 +15,13 @@ from benchmarks.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: Measured values of one round of one case.
+#: Measured values of one case in one round.
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Setting of measurements: data, a folder for new files, rounds, and the part of all work."""
+    """Setting of measurements: data, folder for new files, rounds, and fraction of the work."""
 
     data: Dataset
     water: Dataset
@@ -32,11 +32,11 @@ class Setting:
 
     @cached_property
     def tiled(self) -> Dataset:
-        """The larger system, made when it is first asked for."""
+        """Return the larger system, which is created when first needed."""
         return prepare_set(TILED, self.data.folder.parent, self.scale)
 
     def amount(self, whole: int, least: int = 1) -> int:
-        """So much of the work of the short form."""
+        """Return an amount of work, scaled from that of the short form."""
         return max(least, round(whole * self.part))
 
 
@@ -47,23 +47,23 @@ class Experiment:
     Attributes
     ----------
     title : str
-        Heading of its section.
+        Title of its section.
     source : str
         Figures and tables of the paper.
     question : str
         Method and result of the papers.
     measure : callable
-        Returns the rows, all cases in turn, round after round.
+        Function that measures all cases in turn, round after round, and returns the rows.
     table : callable
-        Medians of the rows, with the published values beside.
+        Function that creates a table of medians, with the published values.
     draw : callable
-        The figure of the rows.
+        Function that draws the rows.
     finding : callable
-        One or two sentences, whose numbers are those of the rows.
+        Function that returns one or two sentences with numbers from the rows.
     why : str
-        Reasons for differences from the papers; nothing about our figures, which may change.
+        Reasons for differences from the papers, without measured numbers, which may change.
     rounds : callable
-        Number of rounds that it measures.
+        Function that returns the number of rounds.
     """
 
     title: str
@@ -78,7 +78,7 @@ class Experiment:
 
 
 def rounds_of(rows: Iterable[Row], column: str, **case: Any) -> list[float]:
-    """One value a round, of the rows whose columns are those of the case."""
+    """Return one value per round from the rows that match the case."""
     chosen = [row[column] for row in rows if all(row[key] == case[key] for key in case)]
     if not chosen:
         raise KeyError(f"no row has {case}")
@@ -86,42 +86,42 @@ def rounds_of(rows: Iterable[Row], column: str, **case: Any) -> list[float]:
 
 
 def median(rows: Iterable[Row], column: str, **case: Any) -> float:
-    """Of the rounds of a case."""
+    """Return the median over the rounds of a case."""
     return Spread.of(rounds_of(rows, column, **case)).median
 
 
 def spread(rows: Iterable[Row], column: str, scale: float = 1.0, **case: Any) -> Spread:
-    """Median and range of the rounds of a case."""
+    """Return median and range over the rounds of a case."""
     return Spread.of(value * scale for value in rounds_of(rows, column, **case))
 
 
 def ratio(rows: Sequence[Row], column: str, above: Row, below: Row, **case: Any) -> Spread:
-    """One case over another, round by round: what both have in common is in `case`."""
+    """Return ratios of two cases by round; `case` has the columns that both share."""
     both = (rounds_of(rows, column, **case, **one) for one in (above, below))
     return Spread.of(one / other for one, other in zip(*both, strict=True))
 
 
 def cell(values: Spread) -> str:
-    """Median and range as text, three digits each."""
+    """Format median and range, with three digits each."""
     if values.low == values.high:
         return digits(values.median)
     return f"{digits(values.median)} ({digits(values.low)}–{digits(values.high)})"
 
 
 def digits(value: float) -> str:
-    """Three digits that count, without an exponent."""
+    """Format a number with three significant digits, without exponent."""
     if value >= 100 or float(value).is_integer():
         return f"{value:,.0f}"
     return f"{value:#.3g}".rstrip(".") if abs(value) >= 1e-4 else f"{value:g}"
 
 
 def values_of(rows: Iterable[Row], column: str) -> list[Any]:
-    """Different values of a column, in the order in which they come."""
+    """Return the distinct values of a column, in order of appearance."""
     return list(dict.fromkeys(row[column] for row in rows))
 
 
 def save(rows: Sequence[Row], path: Path, head: Iterable[str]) -> None:
-    """Write rows, tab-separated, under comment lines."""
+    """Write rows, tab-separated, after comment lines."""
     with open(path, "w", encoding="utf-8", newline="") as file:
         file.writelines(f"# {line}\n" for line in head)
         table = csv.DictWriter(file, list(rows[0]), delimiter="\t", lineterminator="\n")
@@ -130,7 +130,7 @@ def save(rows: Sequence[Row], path: Path, head: Iterable[str]) -> None:
 
 
 def load(path: Path) -> tuple[list[str], list[Row]]:
-    """Comment lines of a table, and its rows with numbers where there are numbers."""
+    """Return the comment lines of a table, and its rows with numbers parsed."""
     lines = path.read_text(encoding="utf-8").splitlines()
     head = [line.removeprefix("#").strip() for line in lines if line.startswith("#")]
     delimiter = "\t" if path.suffix == ".tsv" else ","

@@ -1,4 +1,4 @@
-"""XTC, DCD and NetCDF: reading and computing a frame, and the whole job."""
+"""XTC, DCD and NetCDF: time to read and compute a frame, and time of the whole job."""
 
 from matplotlib.figure import Figure
 

@@ -1,4 +1,4 @@
-"""H5MD with the file's pages dropped, and with the file in memory."""
+"""H5MD with the file on disk (its pages dropped from memory), and in memory."""
 
 from matplotlib.figure import Figure
 
@@ -16,14 +16,14 @@ from benchmarks.experiments.style import COLOURS, bars, panels
 from benchmarks.h5md_files import h5md_file
 from benchmarks.table import Table
 
-#: Layouts as the 2021 paper calls them, and ours.
+#: The 2021 paper's names of layouts, with paceline's.
 LAYOUTS = {
     "default": "grown",
     "contiguous": "contiguous",
     "chunked": "frame",
     "gzipx1": "gzip1",
 }
-#: Ways of reading: the paper's and paceline's.
+#: Method of reading in each tool: the paper's, and paceline's.
 ACCESS = {"MDAnalysis": "frame by frame", "paceline": "selection"}
 RANKS = (1, 2)
 STATES = {"in memory": 0, "on disk": 1}

@@ -16,9 +16,9 @@ from benchmarks.measure import Unavailable
 from benchmarks.ranks import EVERY_RANK, on_ranks
 
 PROGRAM = Path(__file__).with_name("h5md_on_ranks.py")
-#: Repetitions of each frame in paceline's way, whose jobs would be too short.
+#: Repetitions of each frame in paceline's jobs, which would otherwise be too short.
 PASSES = {"selection": 20, "whole frames": 5}
-#: Names the Python whose h5py was built with MPI, if it is not the one that runs the experiments.
+#: Variable that names a Python whose h5py was built with MPI, if the running Python's was not.
 MPIO_PYTHON = "PACELINE_MPIO_PYTHON"
 
 
@@ -31,18 +31,18 @@ class Case:
     tool : {"MDAnalysis", "h5py", "paceline"}
         The paper's way, h5py alone, or paceline's.
     ranks : int
-        On how many ranks.
+        Number of ranks.
     path : str
-        The file.
+        Path of the file.
     layout : str
         Name in tables.
     frames : int
-        How many, from the first one.
+        Number of frames, from the first on.
     access : {"frame by frame", "selection", "into memory", "whole frames"}
-        Way of reading: whole frames, the selected atoms, a rank's whole share before
-        computing, or, with paceline, blocks of whole frames.
+        Method of reading: whole frames; the selected atoms; a rank's whole share before
+        computing; or, with paceline, blocks of whole frames.
     driver : {"", "independent", "collective", "two-phase"}
-        Mode of MPI-IO, if it reads.
+        Mode of MPI-IO; empty for reading without MPI-IO.
     cold : bool
         Drop the file's pages before the job.
     """
@@ -58,7 +58,7 @@ class Case:
 
     @property
     def passes(self) -> int:
-        """How many times each frame is taken."""
+        """Number of times that each frame is used."""
         ours = self.tool == "paceline" and not self.cold
         return PASSES.get(self.access, 1) if ours else 1
 
@@ -68,8 +68,8 @@ def measure_cases(
 ) -> list[Row]:
     """Measure all cases in turn, round after round.
 
-    Rows have the columns of a case and, in seconds, `t_total` of the job and the means over ranks
-    of its parts; `ms_frame` is ms of the job per frame.
+    Rows have the columns of a case. `t_total` is the job's time, s; the job's parts are means over
+    ranks, s; `ms_frame` is the job's time per frame, ms.
     """
     told = setting.scratch / "cases.json"
     told.write_text(json.dumps([asdict(case) for case in cases]), encoding="utf-8")
@@ -83,12 +83,12 @@ def measure_cases(
 
 
 def mpio_python() -> str | None:
-    """The Python whose h5py was built with MPI; None for this one.
+    """Return the Python whose h5py was built with MPI; None for the running Python.
 
     Raises
     ------
     Unavailable
-        There is none.
+        There is no such Python.
     """
     import h5py
 

@@ -1,4 +1,4 @@
-"""H5MD beside DCD, XTC and TRR: reading a frame on one process."""
+"""H5MD compared with DCD, XTC and TRR: time to read a frame in one process."""
 
 from matplotlib.figure import Figure
 
@@ -11,10 +11,10 @@ from benchmarks.h5md_files import h5md_file
 from benchmarks.table import Table
 
 FORMATS = {"h5md": "H5MD", "dcd": "DCD", "xtc": "XTC", "trr": "TRR"}
-#: The paper's files.
+#: The paper's names of the files.
 FILES = {"h5md": "H5MD-chunked", "dcd": "DCD", "xtc": "XTC", "trr": "TRR"}
 ACCESSES = ("frame by frame", "selection")
-#: The paper's way, our reader in the paper's way, and our own.
+#: The paper's way, paceline's reader used in the paper's way, and paceline's own way.
 WAYS = [(TOOLS[0], ACCESSES[0]), (TOOLS[1], ACCESSES[0]), (TOOLS[1], ACCESSES[1])]
 
 

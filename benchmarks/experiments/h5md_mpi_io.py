@@ -1,4 +1,4 @@
-"""H5MD through MPI-IO, independent, collective and two-phase, beside paceline's own path."""
+"""H5MD through MPI-IO (independent, collective, two-phase), compared with paceline's own way."""
 
 import tempfile
 from pathlib import Path
@@ -24,7 +24,7 @@ from benchmarks.ranks import EVERY_RANK, on_ranks
 from benchmarks.table import Table
 
 WRITING = Path(__file__).with_name("h5md_writing_on_ranks.py")
-#: Layouts as the 2021 paper calls them, and ours.
+#: The 2021 paper's names of layouts, with paceline's.
 LAYOUTS = {
     "default": "grown",
     "contiguous": "contiguous",
@@ -32,7 +32,7 @@ LAYOUTS = {
     "gzipx1": "gzip1",
 }
 WRITTEN = ("contiguous", "frame", "gzip1")
-#: Tool, access and driver of each way to read.
+#: Tool, access pattern and driver of each method of reading.
 READ: dict[str, tuple[str, str, str]] = {
     "h5py": ("h5py", "frame by frame", ""),
     "MPI-IO, independent": ("h5py", "frame by frame", "independent"),
@@ -42,7 +42,7 @@ READ: dict[str, tuple[str, str, str]] = {
     "paceline, driver mpio": ("paceline", "selection", "independent"),
     "paceline": ("paceline", "selection", ""),
 }
-#: Ways to write, as the program calls them.
+#: Methods of writing, by their names in the program.
 WROTE = {
     "MPI-IO, independent": "independent",
     "MPI-IO, collective": "collective",
@@ -51,7 +51,7 @@ WROTE = {
 }
 COLOURS = {way: OURS if way.startswith("paceline") else OTHER for way in READ} | {"h5py": PAPER}
 RANKS = (1, 2)
-#: Of the larger system read, and of the protein in water written.
+#: Frames read of the larger system, and frames written of the protein in water.
 FRAMES_READ, FRAMES_WRITTEN = 60, 150
 
 
@@ -110,7 +110,7 @@ def _row(what: str, layout: str, way: str, ranks: int, ms: float, waiting: float
 
 
 def _cases(what: str) -> list[tuple[str, str]]:
-    """Layouts and ways of one half of the experiment."""
+    """Return layouts and methods of reading, or of writing."""
     if what == "reading":
         return [(layout, way) for layout in LAYOUTS for way in READ]
     written = [name for name, layout in LAYOUTS.items() if layout in WRITTEN]
@@ -137,7 +137,7 @@ def table(rows: list[Row]) -> Table:
                     way,
                     cell(one),
                     cell(two),
-                    cell(gain) if gain.low > 0 else "–",  # a slope within its noise
+                    cell(gain) if gain.low > 0 else "–",  # the slope is within its noise
                     waiting if what == "reading" else "–",
                 )
             )

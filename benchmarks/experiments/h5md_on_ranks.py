@@ -1,4 +1,4 @@
-"""A program that the H5MD experiments run on every rank of MPI; the first one prints JSON."""
+"""Program that the H5MD experiments run on every MPI rank; the first rank prints JSON."""
 
 import json
 import sys
@@ -21,12 +21,12 @@ from benchmarks.experiments.papers import Times, rmsd, share
 from paceline._util.os_calls import drop_from_cache
 from paceline.analysis.rms import RMSD
 
-#: Two-phase reads, in which few ranks read and distribute data: ROMIO's value by driver.
+#: ROMIO's setting for two-phase reads, in which few ranks read and distribute, by driver.
 TWO_PHASE = {"collective": "disable", "two-phase": "enable"}
 
 
 def cases(topology: str, atoms: str, told: str, repeats: str) -> list[dict[str, Any]]:
-    """Each case in turn, round after round; a first round, in which files are read, counts not."""
+    """Run all cases in turn, round after round; the first round only fills the page cache."""
     warnings.simplefilter("ignore")
     todo = [Case(**one) for one in json.loads(Path(told).read_text(encoding="utf-8"))]
     indices = np.loadtxt(atoms, int)
@@ -45,14 +45,14 @@ def cases(topology: str, atoms: str, told: str, repeats: str) -> list[dict[str, 
 
 
 def reference_of(topology: str, path: str, atoms: np.ndarray) -> np.ndarray:
-    """Positions of the atoms in the first frame, Å."""
+    """Return the positions of the atoms in the first frame, Å."""
     import MDAnalysis as mda
 
     return mda.Universe(topology, path).atoms[atoms].positions
 
 
 def prepared(case: Case, job: Callable[[MPI.Intracomm], Any], comm: MPI.Intracomm) -> Any:
-    """Do a job, with the file's pages dropped where that is asked for."""
+    """Run a job; drop the file's pages from memory first if the case requires it."""
     if case.cold and comm.rank == 0:
         drop_from_cache(case.path)
     comm.Barrier()
@@ -62,7 +62,7 @@ def prepared(case: Case, job: Callable[[MPI.Intracomm], Any], comm: MPI.Intracom
 def frame_by_frame(
     comm: MPI.Intracomm, case: Case, topology: str, atoms: np.ndarray, reference: np.ndarray
 ) -> dict[str, float]:
-    """Each frame of a share whole, through a reader of MDAnalysis's or through ours."""
+    """Read whole frames of a share one by one, with MDAnalysis's reader or paceline's."""
     universe = parsed(case.tool, topology)
     frames = share(case.frames, comm.size, comm.rank)
     times = Times()
@@ -88,7 +88,7 @@ def frame_by_frame(
 def by_hand(
     comm: MPI.Intracomm, case: Case, topology: str, atoms: np.ndarray, reference: np.ndarray
 ) -> dict[str, float]:
-    """The h5py calls of the paper's ways, without a reader."""
+    """Read with plain h5py calls as in the paper."""
     frames = share(case.frames, comm.size, comm.rank)
     times = Times()
     begun = time.perf_counter()
@@ -96,7 +96,7 @@ def by_hand(
         (group,) = file["particles"].values()
         stored = group["position/value"]
         times.t_open = time.perf_counter() - begun
-        # Collective reads are done by all ranks or by none.
+        # Collective reads are made by all ranks or by none.
         most = -(-case.frames // comm.size)
         together = stored.collective if case.driver in TWO_PHASE else nullcontext()
         with together:
@@ -107,7 +107,7 @@ def by_hand(
 
 
 def computed(read: Any, n: int, reference: np.ndarray, times: Times) -> np.ndarray:
-    """RMSDs of the first `n` positions; others belong to collective reads."""
+    """Compute RMSDs of the first `n` positions; the rest were read for collective calls only."""
     values = np.empty(n)
     before = time.perf_counter()
     for k, positions in enumerate(read):
@@ -121,7 +121,7 @@ def computed(read: Any, n: int, reference: np.ndarray, times: Times) -> np.ndarr
 
 
 def read_frames(stored: Any, frames: range, most: int, atoms: np.ndarray) -> Any:
-    """Whole frames, one after another."""
+    """Yield whole frames, one by one."""
     frame = np.empty(stored.shape[1:], np.float32)
     for k in range(most):
         stored.read_direct(frame, np.s_[frames[min(k, len(frames) - 1)]])
@@ -129,13 +129,13 @@ def read_frames(stored: Any, frames: range, most: int, atoms: np.ndarray) -> Any
 
 
 def read_selection(stored: Any, frames: range, most: int, atoms: np.ndarray) -> Any:
-    """The selected atoms of one frame after another."""
+    """Yield the selected atoms of each frame."""
     for k in range(most):
         yield stored[frames[min(k, len(frames) - 1)], atoms]
 
 
 def read_share(stored: Any, frames: range, most: int, atoms: np.ndarray) -> Any:
-    """A whole share at once."""
+    """Yield the frames of a share that is read in one call."""
     positions = np.empty((len(frames), *stored.shape[1:]), np.float32)
     stored.read_direct(positions, np.s_[frames.start : frames.stop])
     for frame in positions:
@@ -143,12 +143,12 @@ def read_share(stored: Any, frames: range, most: int, atoms: np.ndarray) -> Any:
 
 
 def through_mpi(case: Case, comm: MPI.Intracomm) -> dict[str, Any]:
-    """Arguments with which a reader opens the file."""
+    """Return arguments with which a reader opens the file."""
     return {"driver": "mpio", "comm": comm} if case.driver else {}
 
 
 def driver(case: Case, comm: MPI.Intracomm) -> dict[str, Any]:
-    """Arguments with which h5py opens the file."""
+    """Return arguments with which h5py opens the file."""
     if not case.driver:
         return {}
     hints = MPI.Info.Create()
@@ -160,7 +160,7 @@ def driver(case: Case, comm: MPI.Intracomm) -> dict[str, Any]:
 def our_run(
     comm: MPI.Intracomm, case: Case, topology: str, atoms: np.ndarray, reference: np.ndarray
 ) -> dict[str, float]:
-    """A run of paceline on every rank."""
+    """Run paceline on every rank."""
     universe = parsed(case.tool, topology)
     numbers = np.tile(np.arange(case.frames), case.passes)
     begun = time.perf_counter()
@@ -178,7 +178,7 @@ def our_run(
 
 
 class OfWholeFrames:
-    """RMSDs of some atoms, of blocks that hold all of them."""
+    """Computes RMSDs of some atoms from blocks that contain all atoms."""
 
     def __init__(self, atoms: np.ndarray, reference: np.ndarray):
         self.atoms, self.reference = atoms, reference
@@ -192,7 +192,7 @@ class OfWholeFrames:
 def our_share(
     comm: MPI.Intracomm, case: Case, topology: str, atoms: np.ndarray, reference: np.ndarray
 ) -> dict[str, float]:
-    """A rank's whole share as one array, by a run of paceline on that rank alone."""
+    """Read a rank's whole share as one array, with paceline on this rank alone."""
     universe = parsed(case.tool, topology)
     frames = share(case.frames, comm.size, comm.rank)
     times = Times()
@@ -209,13 +209,13 @@ def our_share(
 
 
 def all_positions(block: Any) -> np.ndarray:
-    """Of every frame of a block, (frames, atoms, 3), Å."""
+    """Return positions in every frame of a block, (frames, atoms, 3), Å."""
     return block.positions
 
 
 @cache
 def parsed(tool: str, topology: str) -> Any:
-    """A Universe without a trajectory, once for a topology."""
+    """Return a Universe without a trajectory; each topology is parsed once."""
     import MDAnalysis as mda
 
     return paceline.Universe(topology) if tool == "paceline" else mda.Universe(topology)

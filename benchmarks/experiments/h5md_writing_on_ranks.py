@@ -1,4 +1,4 @@
-"""A program that writes H5MD on every rank of MPI, through MPI-IO and by paceline; prints JSON."""
+"""Program that writes H5MD on every MPI rank, through MPI-IO and by paceline; prints JSON."""
 
 import json
 import sys
@@ -22,14 +22,14 @@ from benchmarks.experiments.on_ranks import WORLD, of_first
 from benchmarks.experiments.papers import share
 from benchmarks.h5md_files import FRAME, LAYOUTS
 
-#: Frames of one call.
+#: Number of frames per call.
 BATCH = 16
 
 
 def write(
     topology: str, source: str, folder: str, frames: str, repeats: str, *layouts: str
 ) -> list[dict[str, Any]]:
-    """Seconds to write so many more frames of a DCD file, in every layout, by one rank and all."""
+    """Time writing additional frames of a DCD file in every layout, by one rank and by all."""
     warnings.simplefilter("ignore")
     path = str(Path(folder) / "written.h5md")
     lengths = int(frames), 2 * int(frames)
@@ -38,7 +38,7 @@ def write(
     cases = product(rounds, (1, WORLD.size), layouts, WRITERS.items())
     for number, n_ranks, layout, (way, writer) in cases:
         if way == "independent" and LAYOUTS[layout].compressed:
-            continue  # HDF5 refuses
+            continue  # HDF5 refuses this combination
         seconds = [
             of_first(
                 n_ranks,
@@ -53,7 +53,7 @@ def write(
 
 
 def seconds_of(job: Callable[[MPI.Intracomm], None], comm: MPI.Intracomm) -> float:
-    """Seconds until the last rank has closed the file."""
+    """Return the time until the last rank has closed the file, s."""
     comm.Barrier()
     begun = time.perf_counter()
     job(comm)
@@ -69,7 +69,7 @@ def write_by_mpi(
     comm: MPI.Intracomm,
     way: str = "independent",
 ) -> None:
-    """Each rank reads its share of the frames and writes it, some frames a call."""
+    """Let each rank read its share of the frames and write it, some frames per call."""
     frames = share(n_frames, comm.size, comm.rank)
     most = -(-n_frames // comm.size)
     hints = MPI.Info.Create()
@@ -85,7 +85,7 @@ def write_by_mpi(
         stored = file.create_dataset(name, dtype=np.float32, fill_time="never", **keywords)
         with stored.collective if way in TWO_PHASE else nullcontext():
             for first in range(0, most, BATCH):
-                # A rank without frames takes part in the collective write.
+                # A rank without frames still takes part in the collective write.
                 some = frames[first : first + BATCH]
                 read = trajectory.readframes(some.start, some.stop).xyz if some else np.empty(0)
                 stored[some.start : some.stop] = read.astype(np.float32).reshape(-1, n_atoms, 3)
@@ -94,7 +94,7 @@ def write_by_mpi(
 def write_by_paceline(
     topology: str, source: str, path: str, n_frames: int, layout: str, comm: MPI.Intracomm
 ) -> None:
-    """A run of paceline on every rank."""
+    """Run paceline on every rank."""
     universe = parsed("paceline", topology)
     universe.load_new(source)
     told = {"compress": "gzip:1"} if LAYOUTS[layout].compressed else {}

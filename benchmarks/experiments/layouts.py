@@ -1,4 +1,4 @@
-"""One shared file, a file for each rank, and a chain of files."""
+"""One shared file, one file per rank, and a chain of files."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -21,10 +21,10 @@ from benchmarks.measure import Spread
 from benchmarks.table import Table
 
 LAYOUTS = ("shared", "split", "chain")
-#: Files of the chain, for any number of ranks: as many as the papers' smallest split.
+#: Number of files in the chain for any number of ranks, as in the papers' smallest split.
 CHAIN = 24
 RANKS = (1, 2)
-#: Layouts and their names in the paper's Table 5.
+#: Components that are compared with the paper's Table 5.
 MEASURED = ("t_io", "t_comp")
 ACCESS = {"shared": "single", "split": "splitting"}
 TICKS = (2, 24, 72, 192)
@@ -50,7 +50,7 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def efficiency(rows: list[Row], tool: str, layout: str, *parts: str) -> Spread:
-    """Of two ranks, in these parts of their time, round by round."""
+    """Return the efficiency of two ranks in these parts of their time, by round."""
     one, two = (
         np.sum([rounds_of(rows, part, tool=tool, layout=layout, ranks=n) for part in parts], axis=0)
         for n in RANKS
@@ -59,7 +59,7 @@ def efficiency(rows: list[Row], tool: str, layout: str, *parts: str) -> Spread:
 
 
 def published_efficiency(access: str) -> dict[int, float]:
-    """Of t_io + t_comp on Comet, by ranks."""
+    """Return the published efficiency of t_io + t_comp on Comet, by number of ranks."""
     rows = published("khoshlessan2020_table5", cluster="Comet", gather="mpi", access=access)
     times = {row["n_processes"]: row["t_io"] + row["t_comp"] for row in rows}
     return {n: times[1] / time / n for n, time in times.items() if n > 1}

@@ -1,4 +1,4 @@
-"""Positions from memory: the job without reading."""
+"""The job without reading: positions come from memory."""
 
 from matplotlib.figure import Figure
 
@@ -25,7 +25,7 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def of_sources(setting: Setting, ranks: tuple[int, ...]) -> list[Row]:
-    """Rows of the RMSD of frames from a file, and of as many in memory."""
+    """Return rows of RMSDs of frames from a file, and of equal frames in memory."""
     whole = (str(setting.data.trajectory("xtc")),)
     frames = min(setting.amount(FRAMES), setting.data.n_frames)
     cases = [

@@ -1,4 +1,4 @@
-"""The bytes of a trajectory through MPI-IO, by plain reads, and by paceline."""
+"""Reading the bytes of a trajectory through MPI-IO, by plain reads, and by paceline."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ WAYS = {
     "paceline": OURS,
 }
 RANKS = (1, 2)
-#: Bytes of a frame in the papers' HDF5 file: 146 atoms, three numbers of four bytes.
+#: Size of a frame in the papers' HDF5 file, bytes (146 atoms, three 4-byte numbers); its frames.
 HDF5_FRAME, HDF5_FRAMES = 146 * 3 * 4, 2_512_200
 
 
@@ -35,7 +35,7 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def published_rates() -> list[tuple[int, float]]:
-    """Ranks, and MB/s of all of them, from the shared HDF5 file on Comet."""
+    """Return ranks, and their total MB/s, from the shared HDF5 file on Comet."""
     rows = published("khoshlessan2020_table5", cluster="Comet", access="phdf5")
     size = HDF5_FRAME * HDF5_FRAMES / 1e6
     return [(row["n_processes"], size / row["t_io"]) for row in rows]

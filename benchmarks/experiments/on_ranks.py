@@ -1,4 +1,4 @@
-"""Programs that experiments run on every rank of MPI; the first one prints JSON."""
+"""Programs that experiments run on every MPI rank; the first rank prints JSON."""
 
 import json
 import sys
@@ -22,12 +22,12 @@ from paceline.block import Block, FrameBuffer
 from paceline.errors import PacelineWarning
 
 WORLD = MPI.COMM_WORLD
-#: Frames of a block whose positions are in memory.
+#: Number of frames in a block whose positions are in memory.
 BLOCK = 256
 
 
 def cases(topology: str, atoms: str, told: str, repeats: str) -> list[dict[str, Any]]:
-    """Each case in turn, round after round."""
+    """Run all cases in turn, round after round."""
     warnings.simplefilter("ignore", PacelineWarning)
     with open(told, encoding="utf-8") as file:
         todo = [Case(**one) for one in json.load(file)]
@@ -44,14 +44,14 @@ def cases(topology: str, atoms: str, told: str, repeats: str) -> list[dict[str, 
 
 
 def calls(n_tasks: str) -> dict[str, float]:
-    """Seconds of calls that do nothing."""
+    """Time function calls that do nothing, s."""
     begun = time.perf_counter()
     apply(paceline.backends.MPI(WORLD), int(n_tasks))
     return {"seconds": time.perf_counter() - begun}
 
 
 def blocks(n_tasks: str, topology: str, trajectory: str) -> dict[str, float]:
-    """Seconds of blocks of frames without a computation."""
+    """Time blocks of frames without computation, s."""
     atom = paceline.Universe(topology, trajectory).atoms[:1]
     begun = time.perf_counter()
     take_blocks(paceline.backends.MPI(WORLD), atom, int(n_tasks))
@@ -59,7 +59,7 @@ def blocks(n_tasks: str, topology: str, trajectory: str) -> dict[str, float]:
 
 
 def of_first(n_ranks: int, job: Callable[[MPI.Intracomm], Any]) -> Any:
-    """Run a job on the first ranks, while the others sleep."""
+    """Run a job on the first ranks, while the other ranks sleep."""
     comm = WORLD.Split(int(WORLD.rank >= n_ranks))
     wait_idle(WORLD.Ibarrier())
     done = job(comm) if WORLD.rank < n_ranks else None
@@ -71,7 +71,7 @@ def of_first(n_ranks: int, job: Callable[[MPI.Intracomm], Any]) -> Any:
 def papers_way(
     comm: MPI.Intracomm, case: Case, topology: str, indices: np.ndarray, reference: np.ndarray
 ) -> dict[str, float]:
-    """Equal shares, frame by frame, and a gather at the end."""
+    """Compute equal shares frame by frame, with a gather at the end."""
     frames: range | None = share(case.frames, comm.size, comm.rank)
     files = list(case.trajectory)
     trajectory: Any = files if len(files) > 1 else files[0]
@@ -91,7 +91,7 @@ def papers_way(
 def in_memory(
     comm: MPI.Intracomm, case: Case, topology: str, indices: np.ndarray, reference: np.ndarray
 ) -> dict[str, float]:
-    """Paceline's computation of equal shares of positions in memory, with the papers' gather."""
+    """Compute equal shares of positions in memory with paceline, and gather as in the papers."""
     positions = made_up(len(share(case.frames, comm.size, comm.rank)), len(indices))
     universe = paceline.Universe(topology, case.trajectory[0])
     computation = RepeatedRMSD(universe.atoms[indices], case.workload).prepare()
@@ -106,7 +106,7 @@ def in_memory(
 def collected(
     comm: MPI.Intracomm, begun: float, values: np.ndarray, times: Times
 ) -> dict[str, float]:
-    """Gather rows on the first rank, and time waiting and sending separately."""
+    """Gather rows on the first rank; time waiting and sending separately."""
     computed = time.perf_counter()
     wait_idle(comm.Ibarrier())
     waited = time.perf_counter()
@@ -124,7 +124,7 @@ def collected(
 def our_way(
     comm: MPI.Intracomm, case: Case, topology: str, indices: np.ndarray, reference: np.ndarray
 ) -> dict[str, float]:
-    """A run of paceline on every rank."""
+    """Run paceline on every rank."""
     numbers = np.tile(np.arange(case.frames), case.passes)
     comm.Barrier()
     begun = time.perf_counter()
@@ -146,10 +146,10 @@ def our_way(
 def our_times(
     comm: MPI.Intracomm, analysis: Any, begun: float, opened: float, rows: np.ndarray
 ) -> dict[str, float]:
-    """Times of a paceline run, with the seconds to open the file."""
+    """Return the times of a paceline run, including the time to open the file, s."""
     total = comm.allreduce(time.perf_counter() - begun, MPI.MAX)
     workers = analysis.timings.workers()
-    # Each rank has a worker, which may have started too late for any block.
+    # Every rank has a worker, but a worker may start too late to get a block.
     sums = {
         "t_open": sum(one.t_init_traj for one in workers),
         "t_io": sum(one.t_io + one.t_decode for one in workers),
@@ -163,13 +163,13 @@ def our_times(
 
 
 def told_of(parts: dict[str, float], total: float, mean_value: float) -> dict[str, float]:
-    """Times of one job; the rest is in no component."""
+    """Return the times of one job; the remaining time is in no component."""
     rest = total - sum(parts.values())
     return {**parts, "t_rest": max(rest, 0.0), "t_total": total, "mean": mean_value}
 
 
 class RepeatedRMSD(RMSD):
-    """RMSDs that are computed several times."""
+    """RMSD that is computed several times per frame."""
 
     def __init__(self, atoms: Any, workload: int):
         super().__init__(atoms)
@@ -180,7 +180,7 @@ class RepeatedRMSD(RMSD):
 
 
 class Repeated:
-    """A computation that is done several times."""
+    """Worker part that repeats a computation."""
 
     def __init__(self, computation: Any, times: int):
         self.computation, self.times = computation, times
@@ -192,7 +192,7 @@ class Repeated:
 
 
 class Distances:
-    """The papers' second task, frame by frame as they did it."""
+    """The papers' second task, computed frame by frame as in the papers."""
 
     def __init__(self, reference: np.ndarray):
         self.reference = reference
@@ -203,13 +203,13 @@ class Distances:
 
 @cache
 def made_up(n_frames: int, n_atoms: int) -> np.ndarray:
-    """Random positions, float32 of shape (n_frames, n_atoms, 3), Å."""
+    """Create random positions, float32 of shape (n_frames, n_atoms, 3), Å."""
     random = np.random.default_rng(WORLD.rank)
     return 10 * random.standard_normal((n_frames, n_atoms, 3), dtype=np.float32)
 
 
 def block_of(positions: np.ndarray) -> Block:
-    """A block as if it had been read."""
+    """Create a block of positions, as if it had been read."""
     decoded = FrameBuffer.allocate(np.arange(len(positions)), positions.shape[1], ())
     return Block(replace(decoded, positions=positions), None, {})
 

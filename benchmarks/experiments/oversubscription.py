@@ -1,4 +1,4 @@
-"""Measure the cost of a slow worker with three blocks per worker, or many."""
+"""Measure the cost of a slow worker with three, or many, blocks per worker."""
 
 import threading
 import time
@@ -22,17 +22,17 @@ from benchmarks.experiments.style import OTHER, OURS, PAPER, bars, panels
 from benchmarks.measure import Spread
 from benchmarks.table import Table
 
-#: As many as in the paper: they sleep.
+#: Number of workers, as in the paper (they sleep), and number of blocks per worker.
 WORKERS, OVER = 64, 3
-#: A worker's share at full speed, seconds; one worker is so many times slower.
+#: Duration of a worker's share at full speed, seconds; slowdown of the slow worker.
 SHARE, SLOW = 3.0, 3.0
-#: Frames of a share, and how unequal they are: the standard deviation of their times' logarithm.
+#: Frames per share; standard deviation of the logarithm of their durations; random seed.
 FRAMES, UNEQUAL, SEED = 128, 0.2, 2017
 WAYS = {"M = N": PAPER, "M = 3N": OTHER, "paceline": OURS}
 
 
 class Sleep:
-    """Sleeps for the time of the frames on this worker, a thread; returns its name."""
+    """Sleeps for the duration of the frames on this worker, a thread; returns its name."""
 
     def __init__(self, durations: np.ndarray):
         self.durations = durations
@@ -41,7 +41,7 @@ class Sleep:
     def __call__(self, frames: np.ndarray) -> int:
         worker = threading.get_ident()
         self._first.append(worker)
-        # The first worker that starts is the slow one.
+        # The first worker that starts becomes the slow one.
         factor = SLOW if worker == self._first[0] else 1.0
         time.sleep(self.durations[frames].sum() * factor)
         return worker
@@ -83,22 +83,22 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def in_tasks(client: Any, durations: np.ndarray, shares: list[np.ndarray]) -> list[int]:
-    """Worker of each task, as assigned by Dask."""
+    """Run tasks with Dask; return the worker of each task."""
     SLEEPS["now"] = Sleep(durations)
     return client.gather(client.map(sleep, shares, pure=False))
 
 
 def sleep(frames: np.ndarray) -> int:
-    """A task: Dask would give each a copy of a `Sleep`."""
+    """Sleep in a task; a shared object, since Dask would give each task a copy of a `Sleep`."""
     return SLEEPS["now"](frames)
 
 
-#: State that tasks of this process share.
+#: State that the tasks of this process share.
 SLEEPS: dict[str, Sleep] = {}
 
 
 def dealt(n_workers: int, durations: np.ndarray, atom: Any, frames: np.ndarray) -> list[str]:
-    """Worker of each block, as assigned by paceline to threads."""
+    """Run blocks with paceline on threads; return the worker of each block."""
     one = Sleep(durations)
 
     def rows_of(block: Any) -> np.ndarray:
@@ -111,7 +111,7 @@ def dealt(n_workers: int, durations: np.ndarray, atom: Any, frames: np.ndarray) 
 
 
 def of_worker(rows: list[Row], way: str, blocks: int) -> Spread:
-    """Number of workers by number of blocks, over rounds."""
+    """Return the number of workers that processed a number of blocks, over rounds."""
     counts = [
         sum(
             row["workers"]
@@ -124,19 +124,19 @@ def of_worker(rows: list[Row], way: str, blocks: int) -> Spread:
 
 
 def published_counts(blocks: int) -> Spread:
-    """Of the five runs of Table 1."""
+    """Return the published numbers over the five runs of Table 1."""
     found = published("khoshlessan2017_table1_blocks_per_worker", blocks=blocks)
     return Spread.of(row[f"run{k}"] for row in found for k in range(1, 6))
 
 
 def by_ideal(rows: list[Row], way: str) -> Spread:
-    """Time by the ideal, over rounds; a round has several rows."""
+    """Return the time relative to the ideal time, over rounds; a round has several rows."""
     times = {row["round"]: row["by_ideal"] for row in rows if row["way"] == way}
     return Spread.of(times.values())
 
 
 def histogram(rows: list[Row]) -> list[int]:
-    """Numbers of blocks a worker, here or in the paper."""
+    """Return the numbers of blocks per worker that occur here or in the paper."""
     ours = {row["blocks"] for row in rows if row["way"] == "M = 3N"}
     return sorted(ours | {1, 2, 3, 4})
 

@@ -1,6 +1,6 @@
-"""The papers' way: each worker has its own Universe and reads its share frame by frame.
+"""The papers' way: each worker has its own Universe, and reads its share frame by frame.
 
-After Algorithm 1 of Khoshlessan et al. 2020, with the times of its Table 3.
+It follows Algorithm 1 of Khoshlessan et al. 2020, with the times of its Table 3.
 """
 
 import time
@@ -13,7 +13,7 @@ import numpy as np
 
 @dataclass(slots=True)
 class Times:
-    """Seconds of one worker: opening, reading (with decoding), computing."""
+    """Times of one worker, s: opening, reading (including decoding), computing."""
 
     t_open: float = 0.0
     t_io: float = 0.0
@@ -29,22 +29,22 @@ def compute_share(
     task: str = "rmsd",
     workload: int = 1,
 ) -> tuple[np.ndarray, Times]:
-    """Compute one number for each frame of a share, several times where the workload is larger.
+    """Compute one number for each frame of a share, `workload` times per frame.
 
     Parameters
     ----------
     topology : str
-        A file.
+        Topology file.
     trajectory : str, list of str or numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
-        A file, several, or positions (Å) in memory.
+        One or several files, or positions (Å) in memory.
     atoms : numpy.ndarray of int
-        The atoms of the computation.
+        Atoms of the computation.
     reference : numpy.ndarray of float, shape (n, 3)
         Reference positions, Å.
     frames : range or None
-        The share; None for all.
+        Frames of the share; None for all frames.
     task : {"rmsd", "distances"}
-        RMSD from the reference, or the mean of all distances from its atoms.
+        RMSD from the reference, or mean of all distances from the reference atoms.
     workload : int
         Repetitions of the computation.
     """
@@ -71,14 +71,14 @@ def compute_share(
 
 
 def rmsd(positions: np.ndarray, reference: np.ndarray) -> float:
-    """Å, after superposition."""
+    """Compute the RMSD after superposition, Å."""
     from MDAnalysis.analysis.rms import rmsd
 
     return rmsd(positions, reference, center=True, superposition=True)
 
 
 def distances(positions: np.ndarray, reference: np.ndarray) -> float:
-    """Mean of all distances, Å."""
+    """Compute the mean of all distances, Å."""
     from MDAnalysis.lib.distances import distance_array
 
     return float(distance_array(reference, positions).mean())
@@ -88,10 +88,10 @@ TASKS = {"rmsd": rmsd, "distances": distances}
 
 
 def share(n_frames: int, n_workers: int, worker: int) -> range:
-    """Neighbouring frames, as many as any other worker's but for one."""
+    """Return adjacent frames; shares of workers differ by at most one frame."""
     return range(n_frames * worker // n_workers, n_frames * (worker + 1) // n_workers)
 
 
 def mean(times: Sequence[Times]) -> Times:
-    """Over workers."""
+    """Return means over workers."""
     return Times(*(float(np.mean([getattr(one, key) for one in times])) for key in Times.__slots__))

@@ -15,11 +15,11 @@ def _table(name: str) -> tuple[Row, ...]:
 
 
 def published(name: str, /, **case: Any) -> list[Row]:
-    """Rows of a table whose columns are those of the case."""
+    """Return the rows of a table that match the case."""
     return [row for row in _table(name) if all(row[key] == case[key] for key in case)]
 
 
 def stated(name: str, /, **case: Any) -> float:
-    """The value that a paper's text states for one case."""
+    """Return the value that a paper's text states for a case."""
     (row,) = published(name, **case)
     return row["value"]

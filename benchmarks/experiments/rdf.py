@@ -20,10 +20,10 @@ from benchmarks.experiments.style import COLOURS, PAPER, bars, panels
 from benchmarks.measure import Spread
 from benchmarks.table import Table
 
-#: Every fourth oxygen of water: of all of them MDAnalysis takes seconds a frame.
+#: Every fourth water oxygen, because MDAnalysis needs seconds per frame for all of them.
 SELECTION, STEP = "name OW", 4
 FRAMES = 6
-#: Times that paceline takes each frame.
+#: Number of times that paceline reads each frame.
 PASSES = 20
 TOOLS = ("MDAnalysis", "paceline")
 WORKERS = (1, 2)
@@ -65,7 +65,7 @@ def _row(tool: str, workers: int, frames: int, seconds: float, ratio: float = np
 
 
 def speed_up(rows: list[Row], tool: str) -> Spread:
-    """Of two workers over one, round by round."""
+    """Return the speed-up of two workers over one, by round."""
     one, two = (rounds_of(rows, "ms_frame", tool=tool, workers=n) for n in WORKERS)
     return Spread.of(np.divide(one, two))
 

@@ -1,4 +1,4 @@
-"""A program that `mpi_io` runs on every rank of MPI; the first one prints JSON."""
+"""Program that `mpi_io` runs on every MPI rank; the first rank prints JSON."""
 
 import json
 import os
@@ -15,14 +15,14 @@ from benchmarks.experiments.empty import times
 from benchmarks.experiments.on_ranks import WORLD, of_first
 from benchmarks.experiments.papers import share
 
-#: Bytes of one read: a stripe of the papers' file system.
+#: Size of one read, bytes: a stripe of the papers' file system.
 PIECE = 1 << 20
 
 
 def read(topology: str, repeats: int, *files: str) -> list[dict[str, Any]]:
-    """Seconds to read each file by one rank and by all, each its share, in every way."""
+    """Time reading each file by one rank, and by all ranks in shares, with every method, s."""
     found = []
-    # The first run, which reads the file into memory and parses its topology, does not count.
+    # The first run reads the file into memory, parses its topology, and does not count.
     for number in range(-1, repeats):
         for n_ranks in (1, WORLD.size):
             for path in files:
@@ -34,7 +34,7 @@ def read(topology: str, repeats: int, *files: str) -> list[dict[str, Any]]:
 
 
 def seconds_of(way: str, topology: str, path: str, comm: MPI.Intracomm) -> float:
-    """Seconds until the last rank has read its share."""
+    """Return the time until the last rank has read its share, s."""
     comm.Barrier()
     begun = time.perf_counter()
     READERS[way](comm, topology, path)
@@ -42,7 +42,7 @@ def seconds_of(way: str, topology: str, path: str, comm: MPI.Intracomm) -> float
 
 
 def read_alone(comm: MPI.Intracomm, topology: str, path: str) -> None:
-    """A rank's share of the bytes, with the system's own reads."""
+    """Read a rank's share of the bytes with system calls."""
     share_of = share(os.path.getsize(path), comm.size, comm.rank)
     room = memoryview(bytearray(PIECE))
     with open(path, "rb", buffering=0) as file:
@@ -52,7 +52,7 @@ def read_alone(comm: MPI.Intracomm, topology: str, path: str) -> None:
 
 
 def read_by_mpi(comm: MPI.Intracomm, topology: str, path: str, together: bool = False) -> None:
-    """A rank's share of the bytes, through MPI-IO."""
+    """Read a rank's share of the bytes through MPI-IO."""
     share_of = share(os.path.getsize(path), comm.size, comm.rank)
     room = bytearray(PIECE)
     file = MPI.File.Open(comm, path, MPI.MODE_RDONLY)
@@ -65,7 +65,7 @@ def read_by_mpi(comm: MPI.Intracomm, topology: str, path: str, together: bool = 
 
 
 def read_by_paceline(comm: MPI.Intracomm, topology: str, path: str) -> None:
-    """Run that reads every frame, and decodes one atom of it."""
+    """Run paceline on every frame, decoding one atom."""
     atom = opened(topology, path).atoms[:1]
     backend = paceline.backends.MPI(comm)
     paceline.TimeSeries(times, atom).run(backend=backend, progress=False)
@@ -73,7 +73,7 @@ def read_by_paceline(comm: MPI.Intracomm, topology: str, path: str) -> None:
 
 @cache
 def opened(topology: str, path: str) -> Any:
-    """A Universe, once for a file."""
+    """Return a Universe; each file is opened once."""
     return paceline.Universe(topology, path)
 
 

@@ -1,4 +1,4 @@
-"""Longer and longer trajectories: time per frame."""
+"""Trajectories of increasing length: time per frame."""
 
 from matplotlib.figure import Figure
 
@@ -7,12 +7,12 @@ from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, me
 from benchmarks.experiments.style import COLOURS, panels, points
 from benchmarks.table import Table
 
-#: Copies of the papers' trajectory, and the part of them that is taken here.
+#: Numbers of copies in the papers' trajectories; the numbers are divided by `PART` here.
 SIZES, PART = (50, 100, 300, 600), 50
-#: More would take the papers' way too long.
+#: Maximum number of copies; more would take the papers' way too long.
 MOST = {"MDAnalysis": 100, "paceline": 600}
 RANKS = (1, 2)
-#: Times that paceline takes each frame.
+#: Number of times that paceline reads each frame.
 PASSES = 2
 
 

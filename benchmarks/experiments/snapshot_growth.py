@@ -1,4 +1,4 @@
-"""From 216,000 to 1,728,000 atoms: how time and its parts grow."""
+"""From 216,000 to 1,728,000 atoms: how the time to write and its parts grow."""
 
 from matplotlib.figure import Figure
 
@@ -11,7 +11,7 @@ from benchmarks.experiments.style import panels, points, stacked
 from benchmarks.snapshot_cases import METHODS, Case, measure_cases
 from benchmarks.table import Table
 
-#: Unit cells along an edge: the report's two systems, and for the sorted method two between them.
+#: Unit cells along an edge of the report's two systems; "sorted" has two more in between.
 BOTH = (nacl.SMALL, nacl.LARGE)
 SYSTEMS = (nacl.SMALL, 40, 50, nacl.LARGE)
 SYSTEMS_OF = {way: SYSTEMS if way == "sorted" else BOTH for way in METHODS}
@@ -68,7 +68,7 @@ def draw(rows: list[Row]) -> Figure:
 
 
 def millions(cells: int) -> float:
-    """Number of ions."""
+    """Return the number of ions in millions."""
     return nacl.n_ions(cells) / 1e6
 
 

@@ -1,4 +1,4 @@
-"""Memory of a writing rank, against its buffer."""
+"""Memory of a writing rank, as a function of its buffer."""
 
 from matplotlib.figure import Figure
 
@@ -27,12 +27,12 @@ from benchmarks.resident import MEBIBYTE
 from benchmarks.snapshot_cases import Case, measure_cases
 from benchmarks.table import Table
 
-#: MiB.
+#: Sizes of the buffer, MiB.
 BUFFERS = (4, 8, 16, 32, 64, 128)
 WHOLE = (nacl.SMALL, nacl.LARGE)
 COLOURS = dict(zip(WHOLE, (OTHER, OURS), strict=True))
 RANKS, WRITERS = 2, 1
-#: MB that a rank may take beyond its buffer.
+#: Memory that a rank may use beyond its buffer, MB.
 ALLOWED = 32 * MEBIBYTE
 
 
@@ -75,7 +75,7 @@ def table(rows: list[Row]) -> Table:
 
 
 def prototype(cells: int) -> float:
-    """MB that the report's program holds on its writers, all together."""
+    """Return the total memory of the report's program on its writers, MB."""
     return nacl.n_ions(cells) * stated("todorov_bush_stated", where="prototype") / 1e6
 
 

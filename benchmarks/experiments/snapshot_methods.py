@@ -1,4 +1,4 @@
-"""The report's four ways to write a configuration, and ROMIO's own, over ranks."""
+"""The report's four methods to write a configuration, and ROMIO's, against ranks."""
 
 from matplotlib.figure import Figure
 
@@ -39,7 +39,7 @@ COLOURS = {
 
 
 def cells_of(setting: Setting, whole: int = nacl.SMALL) -> int:
-    """Unit cells along an edge: the report's own, but for a test."""
+    """Return unit cells along an edge: the report's number, or fewer in a test."""
     return max(4, round(whole * min(1.0, setting.part) ** (1 / 3)))
 
 
@@ -84,7 +84,7 @@ def draw(rows: list[Row]) -> Figure:
 
 
 def theirs() -> list[Row]:
-    """Published rates of the smaller system."""
+    """Return the published rates of the smaller system."""
     return published("todorov_bush_figures", n_atoms=nacl.n_ions(nacl.SMALL))
 
 

@@ -26,19 +26,19 @@ from benchmarks.table import Table
 
 PROGRAM = Path(__file__).with_name("snapshot_runs_on_ranks.py")
 STEPS = 500
-#: Seconds of a step of one rank, an ion.
+#: Duration of a step on one rank, divided by the number of ions, seconds.
 STEP = 6e-3 / nacl.n_ions(nacl.SMALL)
 RANKS = {nacl.SMALL: (1, 2, 4, 8, 16), nacl.LARGE: (4, 8, 16)}
 
 
-#: Method, dumps in a run, and whether it waits, of each way.
+#: For each kind of run: method, number of dumps, and whether the steps wait for a dump.
 WAYS: dict[str, tuple[str, int, bool]] = {
     "no dump": ("", 1, True),
     **{method: (method, 1, True) for method in METHODS},
     "sorted, 5 dumps": ("sorted", 5, True),
     "sorted, 5 dumps behind": ("sorted", 5, False),
 }
-#: The report's values of the larger system.
+#: Kinds of runs for the larger system, as in the report.
 FEW = ("no dump", "sorted")
 
 
@@ -61,7 +61,7 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def ways_of(system: int) -> list[str]:
-    """The measured runs."""
+    """Return the kinds of runs that are measured."""
     return [way for way in WAYS if system == nacl.SMALL or way in FEW]
 
 

@@ -1,4 +1,4 @@
-"""Take steps of a simulation on every MPI rank, with dumps; print JSON."""
+"""Simulate steps on every MPI rank, with dumps; print JSON."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from paceline.snapshot import Writer
 
 
 def runs(folder: str, told: str, repeats: str) -> list[dict[str, Any]]:
-    """Each run in turn, round after round."""
+    """Make all runs in turn, round after round."""
     todo = [Run(**one) for one in json.loads(Path(told).read_text(encoding="utf-8"))]
     path = str(Path(folder) / "dump")
     found = []
@@ -30,7 +30,7 @@ def runs(folder: str, told: str, repeats: str) -> list[dict[str, Any]]:
 
 
 def seconds_of(run: Run, path: str, comm: MPI.Intracomm) -> float:
-    """Seconds until the last rank has done its steps and its part of the dumps."""
+    """Return the time until the last rank has finished its steps and its part of dumps, s."""
     ions = held(False, run.cells, comm.size, comm.rank)
     comm.Barrier()
     begun = time.perf_counter()
@@ -45,7 +45,7 @@ def seconds_of(run: Run, path: str, comm: MPI.Intracomm) -> float:
 
 
 def simulate_and_dump(run: Run, path: str, comm: MPI.Intracomm, ions: nacl.Ions) -> None:
-    """Steps, a dump after some of them, and the end of the file."""
+    """Simulate steps with a dump after some of them, and close the file."""
     with Writer(
         comm,
         path,
@@ -63,7 +63,7 @@ def simulate_and_dump(run: Run, path: str, comm: MPI.Intracomm, ions: nacl.Ions)
 
 
 def simulate(run: Run, n_steps: int) -> None:
-    """Take the time of so many steps."""
+    """Sleep for the duration of `n_steps` steps."""
     for _ in range(n_steps):
         time.sleep(run.step / run.ranks)
 

@@ -1,4 +1,4 @@
-"""The sorted method against the number of ranks that write."""
+"""The "sorted" method with different numbers of writing ranks."""
 
 from matplotlib.figure import Figure
 
@@ -20,7 +20,7 @@ from benchmarks.table import Table
 
 RANKS = 16
 WRITERS = (1, 2, 4, 8, 16)
-#: Parts of a writer's time, in the order in which they happen.
+#: Components of a writer's time, in the order in which they happen.
 PARTS = {
     "t_communicate": ("communicate", "#cc79a7"),
     "t_sort": ("sort", "#e69f00"),

@@ -1,4 +1,4 @@
-"""Cutting the trajectory into segments, by copying bytes and by writing frames anew."""
+"""Splitting the trajectory into segments, by copying bytes or by writing the frames again."""
 
 import shutil
 import time
@@ -26,10 +26,10 @@ from benchmarks.table import Table
 
 SEGMENTS = (24, 192)
 WORKERS = (1, 2)
-#: Of the papers' file, bytes.
+#: Size of the papers' file, bytes.
 THEIRS = 30e9
 COLOURS = {"MDAnalysis": OTHER, "paceline": OURS}
-#: Writing frames anew takes the same time for any number of segments.
+#: Writing the frames again takes the same time for any number of segments.
 CASES = [
     *(("MDAnalysis", SEGMENTS[0], n) for n in WORKERS),
     *(("paceline", segments, n) for segments in SEGMENTS for n in WORKERS),
@@ -64,10 +64,10 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def warm_up(_: int) -> None:
-    """Import what a worker needs."""
+    """Import all that a worker needs."""
     import MDAnalysis  # noqa: F401
 
-    time.sleep(0.1)  # so that every worker gets one
+    time.sleep(0.1)  # so that every worker gets a task
 
 
 def write_segments(told: tuple[str, str, Path, int, range]) -> None:
@@ -84,7 +84,7 @@ def write_segments(told: tuple[str, str, Path, int, range]) -> None:
 
 
 def published_rates() -> dict[int, float]:
-    """MB/s of Table 4, by processes."""
+    """Return MB/s of Table 4, by number of processes."""
     rows = published("khoshlessan2020_table4_split")
     return {row["n_processes"]: THEIRS / row["seconds"] / 1e6 for row in rows}
 

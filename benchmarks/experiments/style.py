@@ -1,4 +1,4 @@
-"""Style of the figures, which the page shows 700 pixels wide."""
+"""Style of the figures; the page shows them 700 pixels wide."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,10 +8,10 @@ from matplotlib.ticker import LogLocator
 
 from benchmarks.measure import Spread
 
-#: Colours for the colour-blind (Okabe and Ito): tools, and the papers.
+#: Colours that colour-blind readers can distinguish (Okabe and Ito): tools, and the papers.
 OURS, OTHER, PAPER = "#d55e00", "#0072b2", "#777777"
 COLOURS = {"paceline": OURS, "MDAnalysis": OTHER}
-#: Parts of a worker's time, in the order in which they happen.
+#: Components of a worker's time, in the order in which they happen.
 PARTS = {
     "t_open": ("opening", "#e69f00"),
     "t_io": ("reading, decoding", "#0072b2"),
@@ -35,7 +35,7 @@ RC = {
 
 
 def panels(n: int, height: float = 3.1) -> tuple[Figure, Sequence[Axes]]:
-    """A figure with so many panels in a row."""
+    """Create a figure with `n` panels in a row."""
     figure = Figure(figsize=(7.5, height), layout="constrained")
     return figure, figure.subplots(1, n, squeeze=False)[0]
 
@@ -43,7 +43,7 @@ def panels(n: int, height: float = 3.1) -> tuple[Figure, Sequence[Axes]]:
 def bars(
     axes: Axes, names: Sequence[str], values: Sequence[Spread], colours: Sequence[str]
 ) -> None:
-    """Horizontal bars with their range and value, the first at the top."""
+    """Draw horizontal bars with ranges and values, the first at the top."""
     medians = [value.median for value in values]
     ranges = [
         [value.median - value.low for value in values],
@@ -52,7 +52,7 @@ def bars(
     drawn = axes.barh(
         range(len(names)), medians, xerr=ranges, color=colours, height=0.7, ecolor="#333"
     )
-    # On white, where a line that marks a value would go through the number.
+    # White background, because a line that marks a published value may cross the number.
     white = {"facecolor": "white", "edgecolor": "none", "pad": 0.4}
     axes.bar_label(drawn, [_short(value) for value in medians], fontsize=8, padding=3, bbox=white)
     axes.set_yticks(range(len(names)), names)
@@ -66,7 +66,7 @@ def stacked(
     parts: Sequence[dict[str, float]],
     known: Mapping[str, tuple[str, str]] = PARTS,
 ) -> None:
-    """A horizontal bar for each worker or case, divided into `known` parts: label and colour."""
+    """Draw a horizontal bar per worker or case, divided into `known` components (label, colour)."""
     left = [0.0] * len(names)
     for key, (label, colour) in known.items():
         widths = [part[key] for part in parts]
@@ -84,7 +84,7 @@ def points(
     label: str,
     linestyle: str = "-",
 ) -> None:
-    """A line through medians, with ranges."""
+    """Draw a line through medians, with ranges."""
     medians = [value.median for value in values]
     ranges = [
         [value.median - value.low for value in values],
@@ -95,7 +95,7 @@ def points(
 
 
 def logarithmic(axes: Axes, ticks: Sequence[float], names: Sequence[str]) -> None:
-    """Both axes by powers, with these ticks along x, and ticks in plain numbers along y."""
+    """Make both axes logarithmic, with these ticks along x, and plain numbers along y."""
     axes.set(xscale="log", yscale="log")
     axes.set_xticks(ticks, names)
     axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))

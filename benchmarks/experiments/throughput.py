@@ -1,4 +1,4 @@
-"""Measure the rate of empty tasks of each scheduler."""
+"""Measure the rate of tasks without work in each scheduler."""
 
 import time
 from collections.abc import Callable
@@ -29,10 +29,10 @@ from benchmarks.measure import Spread
 from benchmarks.ranks import EVERY_RANK, on_ranks
 from benchmarks.table import Table
 
-#: The paper's number, or as many as are done in so many seconds; never fewer than this.
+#: Number of tasks in the paper; duration that fixes the number here, seconds; minimum number.
 TASKS, SECONDS, FEWEST = 100_000, 2.0, 50
 WORKERS = 2
-#: MPI ranks measure their own time, because they must start first.
+#: Method that measures its own time, because MPI ranks must start first.
 TELLS = "paceline, mpi"
 
 
@@ -51,7 +51,7 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def _fitting(way: str, run: Callable[[int], Any], setting: Setting) -> int:
-    """Number of tasks done in the time; the first run only starts workers."""
+    """Return the number of tasks for the chosen duration; the first run only starts workers."""
     _seconds(way, run, WORKERS)
     few = setting.amount(FEWEST, 10)
     rate = few / _seconds(way, run, few)
@@ -65,7 +65,7 @@ def _seconds(way: str, run: Callable[[int], Any], n_tasks: int) -> float:
 
 
 def _ways(stack: ExitStack, files: tuple[Path, Path]) -> dict[str, Callable[[int], Any]]:
-    """Each scheduler, with two workers."""
+    """Create a run for each scheduler, with two workers."""
     from distributed import Client, LocalCluster
 
     from paceline.backends import Dask, Processes, Serial, Threads
@@ -100,7 +100,7 @@ def _on_ranks(what: str, told: tuple[Path, ...], n_tasks: int) -> dict[str, floa
 
 
 def stampede() -> dict[str, float]:
-    """Tasks a second in the paper, on a node of 16 cores."""
+    """Return the paper's tasks per second, on a node of 16 cores."""
     rows = published("khoshlessan2017_stated", where="Stampede")
     rates = {row["case"]: row["value"] for row in rows if row["unit"] == "tasks/s"}
     (whole,) = (row for row in rows if row["unit"] == "s")

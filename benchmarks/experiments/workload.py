@@ -1,4 +1,4 @@
-"""The RMSD computed once, 40, 70 and 100 times for every frame that is read."""
+"""The RMSD computed 1, 40, 70 and 100 times for every frame that is read."""
 
 from matplotlib.figure import Figure
 
@@ -25,7 +25,7 @@ def measure(setting: Setting) -> list[Row]:
     rows = measure_cases(setting, cases)
     for row in rows:
         row["comp_by_io"] = row["t_comp"] / row["t_io"]
-        # The papers count waiting for the others and sending as one time.
+        # The papers count waiting for other ranks and sending as one component.
         row["comp_by_comm"] = row["t_comp"] / max(row["t_comm"] + row["t_wait"], 1e-9)
     return rows
 

@@ -23,7 +23,7 @@ from benchmarks.experiments.style import OTHER, OURS, PAPER, bars, panels
 from benchmarks.measure import Spread, samples, subjects
 from benchmarks.table import Table
 
-#: Source, and level of compression of chunks of one frame.
+#: Source format, and compression level of chunks of one frame.
 CASES = (("xtc", 0), ("dcd", 0), ("trr", 0), ("xtc", 1), ("xtc", 9))
 WAYS = {
     "MDAnalysis": (converters.mdanalysis,),
@@ -31,7 +31,7 @@ WAYS = {
     "paceline, 2 threads": (converters.paceline, 2),
 }
 FRAMES = 400
-#: Bytes of an atom's position.
+#: Size of an atom's position, bytes.
 ATOM = 12
 
 
@@ -56,12 +56,12 @@ def measure(setting: Setting) -> list[Row]:
 
 
 def name(source: str, gzip: int) -> str:
-    """Name of a case."""
+    """Return the name of a case."""
     return f"{source.upper()} to {f'gzip {gzip}' if gzip else 'uncompressed'}"
 
 
 def theirs() -> float:
-    """MB/s of positions in the paper."""
+    """Return the paper's rate, MB/s of positions."""
     rate = stated("jakupovic2021_stated", quantity="rate of writing")
     return rate * 2**30 / 1e6
 

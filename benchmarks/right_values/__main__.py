@@ -1,9 +1,9 @@
-"""Print the cases in which files say little: the right value, paceline's and MDAnalysis's.
+"""Print cases in which files contain little information: right value, paceline's, MDAnalysis's.
 
     python -m benchmarks.right_values              # all
     python -m benchmarks.right_values cell time    # those with one of these words in their names
 
-The exit status is 1 where a value of paceline is not the right one.
+The exit status is 1 if a value of paceline is not right.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from benchmarks.right_values.case import RightValue
 
 
 def cases() -> list[RightValue]:
-    """Return the cases of all modules of this package, by module and in their order."""
+    """Return the cases of all modules in this package, in order."""
     names = sorted(module.name for module in pkgutil.iter_modules(right_values.__path__))
     modules = [
         importlib.import_module(f"{right_values.__name__}.{name}")
@@ -30,7 +30,7 @@ def cases() -> list[RightValue]:
 
 
 def show(value: float | str | None) -> str:
-    """Return a value for a column of the table."""
+    """Format a value for a column of the table."""
     if value is None:
         return "-"
     return value if isinstance(value, str) else f"{value:.6g}"

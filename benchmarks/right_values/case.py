@@ -1,4 +1,4 @@
-"""A case in which a file says little, with the value that is right."""
+"""Case in which a file contains little information, with the right value."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,31 +7,31 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Found:
-    """What paceline computes in a case."""
+    """Values that paceline and MDAnalysis compute in a case."""
 
     value: float | str
-    #: What MDAnalysis computes from the same file; None where it has no such function.
+    #: Value that MDAnalysis computes from the same file; None if it has no such function.
     mdanalysis: float | str | None = None
 
 
 @dataclass(frozen=True)
 class RightValue:
-    """One case: its name, the right value, and the function that asks paceline."""
+    """A case: its name, the right value, and the function that computes paceline's value."""
 
     name: str
-    #: "Å", "ps", "" …
+    #: Unit of the value, such as "Å" or "ps"; empty without a unit.
     unit: str
-    #: A number, or a piece of the sentence that the user must read.
+    #: Number, or part of the sentence that paceline must print.
     right: float | str
-    #: Why that value is right: by construction, by brute force, by another program.
+    #: Reason why the value is right: by construction, by brute force, or by another program.
     because: str
-    #: Given an empty folder for its files.
+    #: Function that computes the values, with an empty folder for its files.
     compute: Callable[[Path], Found]
-    #: Largest difference of a number from the right one.
+    #: Allowed difference from the right number.
     tolerance: float = 0.0
 
     def holds(self, found: Found) -> bool:
-        """Return whether the value found is the right one."""
+        """Return whether paceline's value is right."""
         if isinstance(self.right, str) or isinstance(found.value, str):
             return str(self.right) in str(found.value)
         return abs(found.value - self.right) <= self.tolerance

@@ -29,14 +29,14 @@ BETWEEN = ["protein", "resname SOL"]
 
 
 def bare(n_atoms: int, path: Path) -> Iterator[MDAnalysis.Universe]:
-    """Open a file by paceline and by MDAnalysis, its atoms without names."""
+    """Open a file without atom names, with paceline and with MDAnalysis."""
     for kind in (paceline.Universe, MDAnalysis.Universe):
         topology = MDAnalysis.Universe.empty(n_atoms, trajectory=True)._topology
         yield kind(topology, str(path))
 
 
 def distances(path: Path) -> Found:
-    """Find the distance between two atoms by both."""
+    """Return the distance between two atoms in paceline and MDAnalysis."""
     ours, theirs = bare(2, path)
     first, second = ours.atoms[:1], ours.atoms[1:]
     found = AtomicDistances(first, second).run(stop=1).results.distances[0, 0]
@@ -45,7 +45,7 @@ def distances(path: Path) -> Found:
 
 
 def in_box(vectors: np.ndarray, atoms: np.ndarray) -> Callable[[Path], Found]:
-    """Make what finds the distance of two atoms in a TRR file with this box, Å."""
+    """Create a function that finds the distance of two atoms in a TRR file with this box, Å."""
 
     def compute(folder: Path) -> Found:
         path = folder / "box.trr"
@@ -70,7 +70,7 @@ def dump(path: Path, frames: list, bounds: list, boundary: str, columns: str = "
 
 
 def in_slab(boundary: str) -> Callable[[Path], Found]:
-    """Make what finds a distance of 19 Å across 20 Å of a dump with this boundary."""
+    """Create a function that finds a distance of 19 Å in a 20 Å box with this boundary."""
 
     def compute(folder: Path) -> Found:
         atoms = [[5, 5, 0.5], [5, 5, 19.5]]
@@ -80,7 +80,7 @@ def in_slab(boundary: str) -> Callable[[Path], Found]:
 
 
 def at_rest(columns: str) -> Callable[[Path], Found]:
-    """Make what finds the largest displacement of atoms at rest while the corner moves, Å²."""
+    """Create a function that finds the MSD of atoms at rest while the cell corner moves, Å²."""
 
     def compute(folder: Path) -> Found:
         frame = np.random.default_rng(4).uniform(5, 15, (20, 3))
@@ -101,7 +101,7 @@ def at_rest(columns: str) -> Callable[[Path], Found]:
 
 
 def bonds_after_fit(folder: Path) -> Found:
-    """Count hydrogen bonds between protein and water, in the first frame after a fit."""
+    """Count protein–water hydrogen bonds in the first frame after superposition."""
     del folder
     ours = paceline.Universe(TPR, XTC)
     counted = HydrogenBondAnalysis(ours, between=BETWEEN)
@@ -118,7 +118,7 @@ def bonds_after_fit(folder: Path) -> Found:
 
 
 def near_pairs_after_fit(folder: Path) -> Found:
-    """Count pairs of water's oxygens nearer than 2.2 Å after a fit, in four frames."""
+    """Count pairs of water oxygens closer than 2.2 Å after superposition, in four frames."""
     del folder
     universe = paceline.Universe(TPR, XTC)
     water = universe.select_atoms("name OW")
@@ -128,7 +128,7 @@ def near_pairs_after_fit(folder: Path) -> Found:
 
 
 def shortest(vectors: np.ndarray, d: np.ndarray) -> float:
-    """Length of the shortest image of a difference, by brute force, Å."""
+    """Return the length of a difference's shortest image, by brute force, Å."""
     numbers = np.array(list(itertools.product(range(-12, 13), repeat=3)))
     return float(np.linalg.norm(d + numbers @ vectors, axis=1).min())
 

@@ -1,4 +1,4 @@
-"""What a ± is: a 95 % interval of the mean, and where none can be given."""
+"""Meaning of ±: a 95 % interval of the mean, and cases in which none exists."""
 
 import contextlib
 import io
@@ -29,18 +29,18 @@ from paceline.analysis.replicas import Replicas
 from paceline.analysis.uncertainty import mean_of_replicas, mean_of_series
 from paceline.cli.command_line import main
 
-#: How many of the repetitions may differ from 95 %, of so few.
+#: Allowed deviation from 95 %, because there are few repetitions.
 SLACK = 0.08
 SIMULATED = "by definition, on simulated series whose value is known"
 
 
 def share(measure: partial, _: Path) -> Found:
-    """Return which share of intervals holds the true value."""
+    """Return the fraction of intervals that contain the true value."""
     return Found(measure())
 
 
 def walking_pairs(_: Path) -> Found:
-    """Ten pairs of bonded atoms, which walk together."""
+    """Simulate ten pairs of bonded atoms that walk together."""
     steps = np.random.default_rng(1).normal(size=(200, 10, 3))
     universe = in_memory(np.repeat(steps.cumsum(axis=0), 2, axis=1), cell=40.0)
     universe.add_bonds([(2 * k, 2 * k + 1) for k in range(10)])
@@ -51,14 +51,14 @@ DIFFUSION = "diffusion coefficient"
 
 
 def one_molecule(_: Path) -> Found:
-    """A molecule alone, without blocks of time."""
+    """Simulate a single molecule, without blocks of time."""
     steps = np.random.default_rng(2).normal(size=(200, 1, 3))
     run = EinsteinMSD(in_memory(steps.cumsum(axis=0)), fit_range=(None, None)).run()
     return Found(run.results.findings[DIFFUSION])
 
 
 def finite_size(_: Path) -> Found:
-    """D in a cubic cell."""
+    """Compute D in a cubic cell."""
     steps = np.random.default_rng(3).normal(size=(100, 4, 3))
     universe = in_memory(steps.cumsum(axis=0), cell=40.0)
     run = EinsteinMSD(universe, fit_range=(None, None)).run()
@@ -66,7 +66,7 @@ def finite_size(_: Path) -> Found:
 
 
 def cut_integral(_: Path) -> Found:
-    """Atoms that leave slowly, followed for a tenth of their stay."""
+    """Simulate atoms that leave slowly, over a tenth of their mean stay."""
     rng = np.random.default_rng(4)
     there = np.cumsum(rng.random((400, 20)) < 0.02, axis=0) % 2 == 0
     positions = np.where(there[..., None], 1.0, -1.0) * np.ones((400, 20, 3))
@@ -76,7 +76,7 @@ def cut_integral(_: Path) -> Found:
 
 
 def saved_in_memory(folder: Path) -> Found:
-    """Replicas of Universes without files."""
+    """Save replicas of Universes without files."""
     universe = in_memory(np.random.default_rng(5).normal(size=(20, 5, 3)))
     universe.add_TopologyAttr("masses", np.ones(5))
     replicas = Replicas({"a": [Battery({"gyration": {"select": "all"}}, universe)]}).run()
@@ -85,7 +85,7 @@ def saved_in_memory(folder: Path) -> Found:
 
 
 def origin_of_mrc(folder: Path) -> Found:
-    """Origin of a density whose grid begins between two voxels, as GridDataFormats reads it."""
+    """Return the origin, as GridDataFormats reads it, of a grid that begins between voxels."""
     grid = {"delta": 4.0, "gridcenter": [41.3, 40.2, 39.9], "xdim": 30, "ydim": 22, "zdim": 17}
     origins = []
     for kind, analysis in (
@@ -104,7 +104,7 @@ def origin_of_mrc(folder: Path) -> Found:
 
 
 def help_of_contacts(_: Path) -> Found:
-    """What the help of native contacts recommends."""
+    """Return the recommendation in the help of native contacts."""
     out = io.StringIO()
     with (
         contextlib.redirect_stdout(out),

@@ -1,4 +1,4 @@
-"""Cases of labels, images and units: which atoms are which, how far they are, and in what."""
+"""Cases of labels, images and units: identity of atoms, their distances, and units."""
 
 import warnings
 from collections.abc import Callable
@@ -24,12 +24,12 @@ from paceline.analysis.sasa import SASA
 from paceline.errors import PacelineWarning, SelectionError
 from paceline.transform import nojump
 
-#: A protease with side chains in two alternate locations.
+#: Protease with side chains at two alternate locations.
 LOCATIONS = str(Path(datafiles.__file__).parent / "data" / "4E43.pdb")
 
 
 def told(function: Callable[[], Any]) -> str:
-    """Call a function, and return the warnings of paceline."""
+    """Call a function; return paceline's warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         function()
@@ -38,7 +38,7 @@ def told(function: Callable[[], Any]) -> str:
 
 
 def other_order(folder: Path) -> Found:
-    """Compare CA with themselves in the opposite order."""
+    """Compare the Cα atoms with themselves in reverse order."""
     universe = paceline.Universe(datafiles.PSF, datafiles.DCD)
     other = MDAnalysis.Merge(universe.select_atoms("name CA")[::-1])
     theirs = MDAnalysis.Universe(datafiles.PSF, datafiles.DCD)
@@ -49,14 +49,14 @@ def other_order(folder: Path) -> Found:
 
 
 def names_of_coordinates(folder: Path) -> Found:
-    """Open a GRO file with a topology of the same atoms in another order."""
+    """Open a GRO file with a topology whose atoms are in another order."""
     path = folder / "reversed.gro"
     MDAnalysis.Universe(datafiles.PSF, datafiles.PDB_small).atoms[::-1].write(path)
     return Found(told(lambda: paceline.Universe(datafiles.PSF, path)), "nothing is said")
 
 
 def insertion_codes(folder: Path) -> Found:
-    """Count residues whose neighbours in Ramachandran are not bonded to them."""
+    """Count residues in Ramachandran whose neighbours are not bonded to them."""
 
     def count(found: Any) -> int:
         pairs = (found.ag1, found.ag2), (found.ag4, found.ag5)
@@ -71,13 +71,13 @@ def insertion_codes(folder: Path) -> Found:
 
 
 def locations(folder: Path) -> Found:
-    """Compute the area of a protein with atoms in two locations."""
+    """Compute the area of a protein with atoms at two locations."""
     atoms = paceline.Universe(LOCATIONS).select_atoms("protein")
     return Found(told(lambda: SASA(atoms, n_points=10).run()))
 
 
 def segments(folder: Path) -> Found:
-    """Count the rows of a contact map whose labels another row has, too."""
+    """Count rows of a contact map whose labels another row has, too."""
     atoms = paceline.Universe(LOCATIONS).select_atoms("protein and resid 20-30")
     columns = ContactMap(atoms).run().results.table.columns
     labels = [values.tolist() for title, values in columns.items() if title != "frequency"]
@@ -95,7 +95,7 @@ def copper(folder: Path) -> Any:
 
 
 def neighbours(folder: Path) -> Found:
-    """Count the neighbours of an atom of copper."""
+    """Count the neighbours of a copper atom."""
     made = copper(folder)
     ours, theirs = (
         make(made._topology, str(folder / "cu.dcd"))
@@ -109,13 +109,13 @@ def neighbours(folder: Path) -> Found:
 
 
 def long_range(folder: Path) -> Found:
-    """Compute g(r) beyond half the least height of the cell."""
+    """Compute g(r) beyond half the smallest height of the cell."""
     water = paceline.Universe(datafiles.GRO, datafiles.XTC).select_atoms("name OW")[:50]
     return Found(told(lambda: InterRDF(water, water, range=(0, 40)).run(stop=1)))
 
 
 def images(folder: Path) -> Found:
-    """Compute distances within a protein that is longer than half the cell."""
+    """Compute distances in a protein that is longer than half the cell."""
     ca = paceline.Universe(datafiles.TPR, datafiles.XTC).select_atoms("name CA")
     return Found(told(lambda: DistanceMap(ca).run(stop=1)))
 
@@ -128,7 +128,7 @@ def grid(folder: Path) -> Found:
 
 
 def beads(folder: Path) -> Found:
-    """Compute the area of beads of lipids by the radii of carbon."""
+    """Compute the area of lipid beads with the radius of carbon."""
     tails = paceline.Universe(datafiles.Martini_membrane_gro).select_atoms("name C*")
     try:
         return Found(told(lambda: SASA(tails, n_points=10)))
@@ -137,19 +137,19 @@ def beads(folder: Path) -> Found:
 
 
 def cutoff_in_nm(folder: Path) -> Found:
-    """Ask for hydrogen bonds of 0.35 Å."""
+    """Request hydrogen bonds with a cutoff of 0.35 Å."""
     universe = paceline.Universe(datafiles.PSF, datafiles.DCD)
     return Found(told(lambda: HydrogenBondAnalysis(universe, d_a_cutoff=0.35).run(stop=1)))
 
 
 def range_in_nm(folder: Path) -> Found:
-    """Ask for g(r) up to 1.5 Å."""
+    """Request g(r) up to 1.5 Å."""
     water = paceline.Universe(datafiles.GRO, datafiles.XTC).select_atoms("name OW")[:50]
     return Found(told(lambda: InterRDF(water, water, range=(0, 1.5))))
 
 
 def selection_in_nm(folder: Path) -> Found:
-    """Ask for atoms within 0.35 Å."""
+    """Request atoms within 0.35 Å."""
     universe = paceline.Universe(datafiles.PSF, datafiles.DCD)
     near = universe.select_atoms("protein")
     select = "name CA and not around 0.35 resid 30"

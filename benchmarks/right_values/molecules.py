@@ -1,4 +1,4 @@
-"""Broken molecules, chains in other images, frames that turn, and heavy hydrogens."""
+"""Broken molecules, chains in other images, rotated frames, and heavy hydrogens."""
 
 import warnings
 from collections.abc import Callable
@@ -22,7 +22,7 @@ BROKEN = range(3, 10)
 
 
 def said(run: Callable[[], object]) -> str:
-    """Run, and return what it warns of."""
+    """Call a function; return its warnings."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         run()
@@ -30,7 +30,7 @@ def said(run: Callable[[], object]) -> str:
 
 
 def whole_frames() -> np.ndarray:
-    """31 frames of adenylate kinase in the middle of the cell, Å."""
+    """Return 31 frames of adenylate kinase in the middle of the cell, Å."""
     universe = MDAnalysis.Universe(datafiles.PSF, datafiles.DCD)
     frames = universe.trajectory.timeseries(order="fac")[:31].astype(np.float64)
     return frames + CELL[:3] / 2 - frames.mean(axis=(0, 1))
@@ -48,7 +48,7 @@ def written(folder: Path, frames: np.ndarray) -> paceline.Universe:
 
 
 def broken(folder: Path) -> paceline.Universe:
-    """Adenylate kinase at a corner of the cell in frames 3 to 9 of 31, each atom within it."""
+    """Return adenylate kinase at a cell corner, wrapped atom by atom in frames 3 to 9 of 31."""
     frames = whole_frames()
     for frame in BROKEN:
         frames[frame] -= CELL[:3] / 2
@@ -71,7 +71,7 @@ def rmsd_of_a_battery(folder: Path) -> Found:
 
 
 def largest_rmsd() -> float:
-    """RMSD of the whole frames by MDAnalysis."""
+    """Return the largest RMSD of the whole frames, by MDAnalysis."""
     universe = MDAnalysis.Universe(datafiles.PSF, whole_frames().astype(np.float32))
     return float(rms.RMSD(universe, select="name CA").run().results.rmsd[:, 2].max())
 
@@ -91,7 +91,7 @@ def warning_of_turning(folder: Path) -> Found:
 
 
 def bonds_of_heavy_hydrogens(folder: Path) -> Found:
-    """Count bonds of a protein to water, its hydrogens of 3.024 u."""
+    """Count hydrogen bonds of a protein to water, with hydrogen masses of 3.024 u."""
     counts = []
     for kind, analysis in (
         (paceline.Universe, HydrogenBondAnalysis),

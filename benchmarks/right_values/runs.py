@@ -1,4 +1,4 @@
-"""Runs: what a run says of itself."""
+"""Runs: what a run reports about itself."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from benchmarks.right_values.case import Found, RightValue
 
 
 def longest_sending(backend: str) -> float:
-    """Return the longest `t_comm` of a worker, as a part of the run's `t_total`."""
+    """Return the largest `t_comm` of a worker, as a fraction of the run's `t_total`."""
     atoms = paceline.Universe(PSF, DCD).atoms
     analysis = paceline.TimeSeries(lambda block: block.positions, atoms)
     timings = analysis.run(backend=backend, n_workers=2, block_frames=1).timings
@@ -17,17 +17,17 @@ def longest_sending(backend: str) -> float:
 
 
 def more_than_all(backend: str) -> Found:
-    """Return by how much that part is above 1."""
+    """Return by how much this fraction exceeds 1."""
     return Found(max(0.0, longest_sending(backend) - 1.0))
 
 
 def on_threads(folder: Path) -> Found:
-    """Send from threads."""
+    """Measure sending results from threads."""
     return more_than_all("threads")
 
 
 def on_processes(folder: Path) -> Found:
-    """Send from processes."""
+    """Measure sending results from processes."""
     return more_than_all("processes")
 
 

@@ -1,4 +1,4 @@
-"""Cases of scripts and commands: what they set, name and ask for."""
+"""Cases of scripts and commands: what they set, name and request."""
 
 import contextlib
 import io
@@ -16,12 +16,12 @@ from paceline.analysis.rdf import InterRDF
 from paceline.cli import main
 from paceline.report import report_of
 
-#: Edge of the cell of all made files, Å.
+#: Edge of the cell in all created files, Å.
 EDGE = 20.0
 
 
 def _lattice_without_cell(folder: Path) -> str:
-    """Write a NetCDF file of a cubic lattice of 5 Å that fills the cell, without that cell."""
+    """Write a NetCDF file of a cubic lattice of 5 Å that fills a cell, without the cell."""
     positions = np.stack(np.meshgrid(*3 * [np.arange(0, EDGE, 5.0)]), axis=-1).reshape(1, -1, 3)
     universe = mda.Universe.empty(positions.shape[1], trajectory=True)
     universe.load_new(np.repeat(positions, 4, axis=0))
@@ -33,7 +33,7 @@ def _lattice_without_cell(folder: Path) -> str:
 
 
 def _neighbours(folder: Path) -> Found:
-    """Count the nearest neighbours of a lattice in a cell that a script sets once."""
+    """Count the nearest neighbours in a lattice whose cell a script sets once."""
     name = _lattice_without_cell(folder)
     found = []
     for reader, rdf in ((paceline.Universe, InterRDF), (mda.Universe, MDAnalysisRDF)):
@@ -55,7 +55,7 @@ def _native_length(_: Path) -> Found:
 
 
 def _answer(*arguments: str) -> Found:
-    """Run a command, which ends with a sentence."""
+    """Run a command that ends with a sentence."""
     said = io.StringIO()
     with contextlib.redirect_stderr(said), contextlib.suppress(SystemExit):
         main(arguments)
@@ -63,7 +63,7 @@ def _answer(*arguments: str) -> Found:
 
 
 def _frames_of_two_passes(_: Path) -> Found:
-    """Name frames and workers of an analysis that passes over the frames twice."""
+    """Return frames and workers in the report on an analysis with two passes."""
     ca = paceline.Universe(PSF, DCD).select_atoms("name CA")
     run = PCA(ca, n_projected=2).run(backend="threads", n_workers=2, block_frames=16)
     report = report_of(run.timings)

@@ -1,4 +1,4 @@
-"""Cases of times: whose they are, in which unit, and frames that are there twice."""
+"""Cases of times: their source, their unit, and frames that occur twice."""
 
 import contextlib
 import io
@@ -18,13 +18,13 @@ from paceline.analysis.rms import RMSF
 from paceline.cli import main
 
 N_FRAMES, N_ATOMS = 200, 30
-#: Of a step of each atom along each axis, from one frame to the next, Å²: 6 D = 3 a frame.
+#: Variance of an atom's step along each axis, per frame, Å²; 6 D is three times as much.
 STEP = 1.0
 LAMMPS, VMD = "Written by LAMMPS", "Created by DCD plugin"
 
 
 def _walk() -> np.ndarray:
-    """Positions of atoms that walk at random, a step from frame to frame, Å."""
+    """Return positions of randomly walking atoms, one step per frame, Å."""
     steps = np.random.default_rng(5).normal(scale=np.sqrt(STEP), size=(N_FRAMES, N_ATOMS, 3))
     return np.cumsum(steps, axis=0).astype(np.float32)
 
@@ -36,7 +36,7 @@ def _topology(folder: Path) -> str:
 
 
 def _dcd(folder: Path, title: str, *, delta: float, every: int) -> str:
-    """Write a DCD file with this title and length of a step in its header."""
+    """Write a DCD file with this title, and this step length in its header."""
     integers = [N_FRAMES, 0, every, N_FRAMES * every, *[0] * 15, 24]
     head = bytearray(struct.pack("<4s20i", b"CORD", *integers))
     head[40:44] = struct.pack("<f", delta)
@@ -48,7 +48,7 @@ def _dcd(folder: Path, title: str, *, delta: float, every: int) -> str:
 
 
 def _dump(folder: Path, *, states_times: bool) -> str:
-    """Write a dump of 500 steps of 1 fs from frame to frame."""
+    """Write a dump with 500 steps of 1 fs between frames."""
     lines = ["ITEM: UNITS\nreal"] if states_times else []
     for number, frame in enumerate(_walk()):
         lines += [f"ITEM: TIME\n{500 * number}"] if states_times else []
@@ -69,19 +69,19 @@ def _xyz(folder: Path) -> str:
 
 
 def _between(universe: Any) -> float:
-    """Time from the first frame to the second, ps."""
+    """Return the time between the first two frames, ps."""
     return float(universe.trajectory[1].time - universe.trajectory[0].time)
 
 
 def _spacing(write: Callable[[Path], str], **options: Any) -> Callable[[Path], Found]:
-    """Make the function that finds the time between frames of a file."""
+    """Create a function that finds the time between frames of a file."""
 
     def compute(folder: Path) -> Found:
         top, path = _topology(folder), write(folder)
         ours = paceline.Universe(top, path, **options)
         try:
             theirs: float | str = _between(MDAnalysis.Universe(top, path))
-        except Exception as error:  # it may not read the file
+        except Exception as error:  # MDAnalysis may fail to read the file
             theirs = type(error).__name__
         return Found(_between(ours), theirs)
 
@@ -89,7 +89,7 @@ def _spacing(write: Callable[[Path], str], **options: Any) -> Callable[[Path], F
 
 
 def _said(write: Callable[[Path], str], *arguments: str) -> Callable[[Path], Found]:
-    """Make the function that finds what a table says of times and of a diffusion coefficient."""
+    """Create a function that finds a table's notes on times and on the diffusion coefficient."""
 
     def compute(folder: Path) -> Found:
         table = folder / "msd.csv"
@@ -106,7 +106,7 @@ def _said(write: Callable[[Path], str], *arguments: str) -> Callable[[Path], Fou
 
 
 def _coefficient(folder: Path) -> Found:
-    """Find the diffusion coefficient by a DCD file of LAMMPS, Å²/ps."""
+    """Return the diffusion coefficient from a LAMMPS DCD file, Å²/ps."""
     top, path = _topology(folder), _dcd(folder, LAMMPS, delta=1.0, every=1000)
     fit = {"start": 1.0, "stop": 10.0}
     ours = EinsteinMSD(paceline.Universe(top, path, units="real"), unwrap=None).run()
@@ -116,7 +116,7 @@ def _coefficient(folder: Path) -> Found:
 
 
 def _restart(folder: Path) -> Found:
-    """Find the largest error of the RMSF where a restart was appended to a file, Å."""
+    """Return the largest error of the RMSF for a file to which a restart was appended, Å."""
     positions, top = _walk(), _topology(folder)
     rows = np.r_[0:N_FRAMES, N_FRAMES // 2 : N_FRAMES]
     universe = MDAnalysis.Universe.empty(N_ATOMS, trajectory=True)
@@ -150,7 +150,7 @@ def _steps(folder: Path) -> str:
     return _dump(folder, states_times=False)
 
 
-#: By definition of the walk, to the error of the fit.
+#: Diffusion coefficient by definition of the walk.
 COEFFICIENT = STEP / 2
 CASES = [
     RightValue(
