@@ -14,7 +14,6 @@ to its host, the first use of a page may cost thirty times as much as the next, 
 whichever tool comes first. The last rows compare one pass of all analyses of the protein with the
 sum of single passes, and two workers with one. Times of rmsd-matrix are per 1,000 pairs of frames;
 those of msd are of 30 to 60 frames.
-1,000 pairs of frames; those of msd, of 30 to 60 frames.
 """
 
 import math

@@ -11,7 +11,6 @@ computing alone (frames in memory), and of decoding alone by one thread, s. The 
 loops that read and write all frames: CPU time per frame, with MDAnalysis and registered. The fourth
 table, `part`, is for loops over the positions of a protein in water, without the start: with
 MDAnalysis, and with paceline loading all atoms or only the protein.
-and by paceline, with all atoms and with those of the protein alone.
 """
 
 import contextlib

@@ -167,7 +167,6 @@ def presence_coverage(
 
     An atom leaves with a probability of `leaving` per frame, and returns with a fifth of it. The
     length of a run is `n_stays` times the mean stay, which is 1 / `leaving` frames.
-    many times as long as the mean stay, 1 / `leaving` frames.
     """
     rng, entering = np.random.default_rng(seed), leaving / 5
     n_frames, share = int(n_times / leaving), entering / (entering + leaving)

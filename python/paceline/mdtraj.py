@@ -107,9 +107,8 @@ def topology(atomgroup: Atoms) -> "mdtraj.Topology":
     MDAnalysis's segments, split by chain identifiers if there are any, become chains. Names of
     residues and atoms are replaced by standard names, as when MDTraj reads a file: for example,
     "SOL" becomes "HOH". Bonds are those of MDAnalysis's topology or, if it has none, those of
-    standard
-    residues. Missing elements are guessed from names, as in MDAnalysis; an atom without an element
-    becomes a virtual site.
+    standard residues. Missing elements are guessed from names, as in MDAnalysis; an atom without an
+    element becomes a virtual site.
 
     Parameters
     ----------

@@ -71,13 +71,11 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         {"length": "nm", "time": "ps"} or "nm, ps", sets units that the file does not state;
         `dataset` names the positions in a file without a known convention.
         For LAMMPS dumps and LAMMPS DCD files, `units` is the unit style of the simulation, such as
-        "real".
-        `atoms`, a selection text or indices, limits decoding to these atoms, which saves time and
-        memory; any use of other atoms raises an error.
-        `comm`, an mpi4py communicator, makes all its ranks open the Universe together: rank 0 reads
-        the files, and sends topology, frame index and first frame to the others. If ranks name
-        different files, or one rank fails, all ranks raise an error.
-        name different files, or one fails, all raise.
+        "real". `atoms`, a selection text or indices, limits decoding to these atoms, which saves
+        time and memory; any use of other atoms raises an error. `comm`, an mpi4py communicator,
+        makes all its ranks open the Universe together: rank 0 reads the files, and sends topology,
+        frame index and first frame to the others. If ranks name different files, or one rank fails,
+        all ranks raise an error.
 
     Attributes
     ----------

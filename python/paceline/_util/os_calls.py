@@ -198,8 +198,7 @@ class SharedFile(NamedTuple):
         """Open the file in another process.
 
         Raises `OSError` if the file is missing. In another container the same process number
-        belongs
-        to a different process, so a different file is refused too.
+        belongs to a different process, so a different file is refused too.
         """
         status = os.stat(self.path)
         if (status.st_dev, status.st_ino) != self.identity:

@@ -71,8 +71,7 @@ class Backend:
     #: decoded frames can be kept there.
     keeps_frames: bool = False
     #: True if all workers are threads of this process that start tasks in order. A block may then
-    #: wait
-    #: for the state at the end of the previous block.
+    #: wait for the state at the end of the previous block.
     pipelines: bool = False
     #: True if the workers are processes of this machine that can open files of the caller.
     reads_files_of_caller: bool = False

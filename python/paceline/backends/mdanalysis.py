@@ -192,8 +192,7 @@ class ForMDAnalysis(Backend):
         -------
         list
             Results, one per item. If the `run` of an analysis makes the call, one result for each
-            part
-            of its frames; this backend chooses the parts.
+            part of its frames; this backend chooses the parts.
 
         Raises
         ------

@@ -358,9 +358,7 @@ class _Sender:
     """Sends a job in full once per worker, and later only the job's key.
 
     The caller cannot choose which worker gets a batch. A worker that lacks the job returns None,
-    and
-    the batch is sent again with the job.
-    batch is sent again with the whole job.
+    and the batch is sent again with the job.
     """
 
     def __init__(self, executor: Executor, n_workers: int, pickled: Sequence[PickledJob]):

@@ -79,8 +79,7 @@ class _SharedScheduler:
     """Scheduler that threads share.
 
     At most `limit` tasks run at a time. Without a limit, results would fill the memory when they
-    are
-    collected more slowly than computed (a slow disk), and running tasks would appear overdue.
+    are collected more slowly than computed (a slow disk), and running tasks would appear overdue.
     """
 
     def __init__(self, scheduler: Scheduler, limit: int):

@@ -31,8 +31,7 @@ class Analysis:
     needs_whole: bool = False
     needs_together: bool = False
     #: True if each molecule is measured on its own, so that its position relative to other
-    #: molecules
-    #: and their periodic images does not matter.
+    #: molecules and their periodic images does not matter.
     measures_each: bool = False
     needs_fit: bool = False
     needs_one_location: bool = False

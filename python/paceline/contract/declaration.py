@@ -63,8 +63,7 @@ class Declaration:
     #: Other classes and functions of the module that compute similar quantities.
     variants: tuple[str, ...] = ()
     #: Default atom selection; empty if the user must name the atoms. If several selections are
-    #: listed,
-    #: the first that matches atoms is used.
+    #: listed, the first that matches atoms is used.
     select: str | tuple[str, ...] = ""
     #: Arguments of example calls of the command.
     examples: tuple[str, ...] = ()

@@ -130,7 +130,6 @@ class Ragged(WorkerPart):
         The second array contains the records of all frames in order, shape (n_records, …). Its
         dtype and the shape of a record are the same for each block. With `returns_new`, None
         stands for an empty second array.
-        stands for an array without records.
         """
         raise NotImplementedError
 
@@ -180,8 +179,7 @@ class OverParts:
     #: Number of parts.
     n_parts: int
     #: Worker part, which is pickled. `compute(*arguments)` returns a tuple of arrays. The shape of
-    #: each
-    #: array is the same for all parts.
+    #: each array is the same for all parts.
     worker: object
 
     def arguments(self, number: int) -> tuple[object, ...]:

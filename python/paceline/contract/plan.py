@@ -3,9 +3,7 @@
 Each partial result is computed over a *leaf*. The size of leaves depends only on the system, on the
 requested frames and on frames that must stay together. Partial results are merged along the binary
 tree of leaf numbers. A *block* is a subtree of 2**k adjacent leaves. Therefore any number of
-workers
-and any block size merge the same pairs in the same order, and results are bit-identical.
-size therefore merge the same pairs in the same order and give the same bits.
+workers and any block size merge the same pairs in the same order, and results are bit-identical.
 """
 
 from collections.abc import Iterator, Sequence
@@ -40,8 +38,7 @@ class Borders:
     #: Maximum number of the run's frames (rows) in a chunk.
     rows: int = 1
     #: Number of rows after which the pattern of boundaries repeats. It exceeds `rows` if the step
-    #: does
-    #: not divide the chunk size, so that chunks contain different numbers of rows.
+    #: does not divide the chunk size, so that chunks contain different numbers of rows.
     period: int = 1
     #: Number of rows before the first boundary; 0 if the run starts at a boundary.
     head: int = 0
@@ -188,8 +185,7 @@ class Plan:
     #: smaller.
     block_frames: int
     #: Maximum number of blocks that read the same chunk. It exceeds 1 if memory cannot store a
-    #: chunk,
-    #: or cannot store as many frames of a chunk as a leaf would need.
+    #: chunk, or cannot store as many frames of a chunk as a leaf would need.
     chunk_reads: int = 1
 
     @property

@@ -30,8 +30,7 @@ class RunInfo:
     #: Description of files and transformations, with warnings about them.
     provenance: dict[str, Any]
     #: Times of the frames, ps, float64, shape (n_frames,); NaN for skipped frames. None until a
-    #: pass
-    #: has read the frames.
+    #: pass has read the frames.
     times: Any = None
     #: Number of each frame skipped so far, with the reason.
     damaged: list[tuple[int, str]] = field(default_factory=list)

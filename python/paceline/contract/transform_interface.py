@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from paceline.contract.atoms import System
 
 #: Row with bonds that are longer than half the cell: row, number of such bonds, atoms of the
-#: longest
-#: bond, and the length of the longest bond, Å.
+#: longest bond, and the length of the longest bond, Å.
 LongBondsOfRow = tuple[int, int, Any, float]
 
 

@@ -4,8 +4,7 @@ The variables are those of NetCDF-3; each variable is a dataset of the root grou
 also a dataset, whose length is that of the dimension. cpptraj can store integers instead of floats:
 `compressedpos` instead of `coordinates`, `compressedvel` and `compressedfrc`. The integers are
 divided by a number, which is the attribute `icompressfac` or, in cpptraj's first version, a power
-of
-ten with the exponent in the variable `compressedpow`.
+of ten with the exponent in the variable `compressedpow`.
 """
 
 import math

@@ -77,8 +77,7 @@ class Dataset:
     #: Dtype with the byte order of the file.
     dtype: np.dtype
     #: (rows, atoms, components), (rows, components × atoms) or (rows, atoms). A dataset that
-    #: applies to
-    #: all frames has one row.
+    #: applies to all frames has one row.
     shape: tuple[int, ...]
     #: Shape of a chunk, with as many axes as `shape`; None for a contiguous dataset.
     chunk: tuple[int, ...] | None = None
@@ -111,8 +110,7 @@ class Element:
 
     dataset: Dataset
     #: Row of each frame, int64, (n_frames,), `ABSENT` for a frame without a value. None if the row
-    #: of
-    #: each frame equals its number.
+    #: of each frame equals its number.
     rows: np.ndarray | None = None
     factor: float = 1.0
     divisor: float = 1.0
@@ -170,8 +168,7 @@ class IndexSlice:
     #: Row of each frame, int64, (n_frames,); `ABSENT` for a frame without a value.
     rows: np.ndarray
     #: Increasing distinct numbers, along the first axis, of the chunks that contain these rows,
-    #: uint64.
-    #: Empty for a contiguous dataset.
+    #: uint64. Empty for a contiguous dataset.
     chunk_numbers: np.ndarray
     #: uint64 and uint32, (n_numbers × chunks in each row,), in C order, as in `ChunkTable`.
     offsets: np.ndarray

@@ -219,8 +219,7 @@ def cells_of(edges: np.ndarray, factor: float) -> np.ndarray:
 
     Returns float32, (n, 6), or (1, 6) if all are equal: Å and degrees, zeros for a cell without
     volume. To give the same bits as `MDAnalysis.lib.mdamath.triclinic_box`, operations have the
-    same
-    order, and values are rounded to float32 before the change of units.
+    same order, and values are rounded to float32 before the change of units.
 
     >>> cells_of(np.array([[3.0, 4.0, 5.0]]), 10.0)
     array([[30., 40., 50., 90., 90., 90.]], dtype=float32)

@@ -333,8 +333,7 @@ class Array(Node):
         """Find the written chunks on a grid; `grid` contains the numbers of chunks along each axis.
 
         Returns the first element of each chunk, uint64, (n_written, n_axes), and the offset, size
-        and
-        mask of each chunk, uint64, (n_written, 3).
+        and mask of each chunk, uint64, (n_written, 3).
         """
         extend_time_limit(math.prod(grid) * _FIND_SECONDS)
         with wrap_errors(self.file.path, self.name, "a table of chunks"):
@@ -493,11 +492,9 @@ class File:
     """HDF5 file that is open for reading; a context manager.
 
     `collective` means that the ranks that opened the file together make each read call together.
-    With
-    `external`, links and datasets that refer to other files are followed; `not_followed` lists
-    those
-    that were skipped. `used` contains the datasets whose values were located, by identity. Other
-    options are h5py's. `full_size` is the size that a truncated file states, bytes.
+    With `external`, links and datasets that refer to other files are followed; `not_followed` lists
+    those that were skipped. `used` contains the datasets whose values were located, by identity.
+    Other options are h5py's. `full_size` is the size that a truncated file states, bytes.
     """
 
     def __init__(

@@ -89,8 +89,7 @@ class StreamingWriter:
         """Write a frame, or keep it until its chunk is full; an error removes the file.
 
         Raises `UnwritableError` if the frame has other contents than the first frame, if a number
-        is
-        not finite, or if the step does not exceed the previous step.
+        is not finite, or if the step does not exceed the previous step.
         """
         with self._removing_on_error():
             self._check_alike(frame)

@@ -34,9 +34,8 @@ from paceline.hdf5.sandbox import extend_time_limit
 _PORTION, _MAX_PORTION = 16 << 20, 256 << 20
 
 #: Lock of the thread that calls the HDF5 library; the main thread acquires it when the program
-#: ends.
-#: If the interpreter stopped a thread inside h5py, the thread would keep h5py's own lock, and the
-#: clean-up would wait for that lock for ever.
+#: ends. If the interpreter stopped a thread inside h5py, the thread would keep h5py's own lock, and
+#: the clean-up would wait for that lock for ever.
 _LIBRARY_LOCK = threading.RLock()
 #: Maximum time to wait for the lock when the program ends, seconds.
 _EXIT_TIMEOUT = 10.0

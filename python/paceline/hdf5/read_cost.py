@@ -1,8 +1,7 @@
 """Cost of reading a dataset, computed from its layout: bytes read per byte used.
 
 The compiled module reads the required parts of unfiltered values, including gaps that cost less
-than
-another call. It reads each compressed chunk completely, and once per block.
+than another call. It reads each compressed chunk completely, and once per block.
 """
 
 import math

@@ -102,10 +102,10 @@ def repack(
     Everything else is copied unchanged. Without `output`, the complete new file replaces the old
     one. `chunk`, `for_` and `align` are as for `choose_layout`, and `compress` as for
     `parse_compression`. By default the compression method is kept; methods other than gzip, zstd
-    and
-    lz4 become gzip. Positions are rounded to multiples of `precision`, Å; without it, no bit of a
-    number changes. Raises `UnsupportedError` for a file that is not H5MD, or if the values are not
-    floats of shape (frames, atoms, 3). Raises `UnwritableError` for a number that is not finite.
+    and lz4 become gzip. Positions are rounded to multiples of `precision`, Å; without it, no bit of
+    a number changes. Raises `UnsupportedError` for a file that is not H5MD, or if the values are
+    not floats of shape (frames, atoms, 3). Raises `UnwritableError` for a number that is not
+    finite.
     """
     check_precision(precision)
     path = os.path.realpath(path)
@@ -423,8 +423,7 @@ def copy_tree(source: File, target: h5py.Group, created: dict[str, Create]) -> N
 
     Objects with several names keep all names in the copy. Object references, which become invalid
     when HDF5 copies them, are translated to refer to the copied objects. Datasets whose paths are
-    in
-    `created` are created by the function given there.
+    in `created` are created by the function given there.
     """
     copier = _TreeCopier(source, target, created)
     copier.copy_group(source.h5, target)

@@ -20,27 +20,23 @@ ACCESSES = ("frames", "atoms", "both")
 #: Size of a stored number, and of an atom's vector, bytes.
 NUMBER_BYTES, ATOM_BYTES = 4, 12
 #: Chunks have at least this size, bytes, if possible: HDF5 takes about as long to find a chunk as
-#: to
-#: copy this many bytes.
+#: to copy this many bytes.
 SMALL = 64 * 2**10
 #: Chunk size for both access patterns, bytes. HDF5's chunk cache (1 MiB before version 2) holds
-#: four
-#: such chunks.
+#: four such chunks.
 MIDDLE = 256 * 2**10
 #: Chunks have at most this size, bytes, if possible: reading one atom of a frame reads a whole
 #: chunk.
 LARGE = 16 * 2**20
 #: Maximum size of a chunk's frames with all atoms, bytes: each worker that reads or writes needs
-#: this
-#: memory.
+#: this memory.
 ROW_BYTES = 64 * 2**20
 #: The same maximum if the user chooses the chunk.
 MOST_ROW_BYTES = 2 * 2**30
 #: Number of frames in a chunk for both access patterns: a leaf of `paceline.contract.plan`.
 BOTH_FRAMES = 16
 #: Maximum number of frames in a chunk for reading a few atoms. Blocks have as many frames, and a
-#: file
-#: of some thousand frames must have blocks for each worker.
+#: file of some thousand frames must have blocks for each worker.
 ATOMS_FRAMES = 256
 #: Number of stripes per chunk. On average, half a stripe, a 16th of the chunk, is wasted at its
 #: end.

@@ -254,8 +254,7 @@ class AtomColumn:
 
     dataset: str
     #: Row of each frame, int64, (n_frames,), `ABSENT` for a frame without a value. None if the row
-    #: of
-    #: each frame equals its number.
+    #: of each frame equals its number.
     rows: np.ndarray | None = None
     #: True if the column is time-independent and has no rows.
     is_fixed: bool = True

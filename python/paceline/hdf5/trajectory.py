@@ -63,8 +63,7 @@ class Hdf5Options:
     #: Dataset of positions in a file without a known convention.
     dataset: str | None = None
     #: h5py driver: "mpio" reads with the HDF5 library through MPI-IO, if h5py was built with MPI.
-    #: Other
-    #: drivers have no effect.
+    #: Other drivers have no effect.
     driver: str | None = None
     #: True to follow links and datasets that refer to other files.
     external: bool = False

@@ -51,8 +51,7 @@ class FormatAttributes:
         """Compression of an H5MD file's first element, in h5py's notation.
 
         "gzip", "lzf" or "szip"; None for other methods and without compression. Elements are
-        checked
-        in the order positions, velocities, forces.
+        checked in the order positions, velocities, forces.
         """
         return self._compression("compression")[0]
 

@@ -273,8 +273,7 @@ def predict(
         "dynamic" assigns blocks to idle workers; "static" gives each worker an equal share.
     layout : {"shared", "split"}
         "shared": one file, read under a lock; "split": access without a lock, by one file per
-        worker
-        or by MPI-IO.
+        worker or by MPI-IO.
     uneven : Unevenness, optional
         Stragglers; by default none.
     block_frames : int, optional

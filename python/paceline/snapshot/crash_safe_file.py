@@ -94,8 +94,7 @@ def _node(change: Change) -> list[Piece]:
     else:
         # The number of children is written after the children and their keys. Above the leaves, the
         # key of the first new child already directs readers to that child: the child must be
-        # counted
-        # before this key is written.
+        # counted before this key is written.
         keys = before - key if change.new[5] == 0 else before
         parts = [(keys, after), (0, _WORD), (_WORD, keys), (after, None)]
     pieces = ((first, change.old[first:end], change.new[first:end]) for first, end in parts)
@@ -191,8 +190,7 @@ class CrashSafeFile(io.RawIOBase):
         """Keep bytes for `apply`, or write them immediately if they are beyond the end.
 
         System errors are raised by `apply` and hidden from HDF5, because HDF5 cannot close or
-        discard a
-        file after a failed write.
+        discard a file after a failed write.
         """
         data = bytes(data)
         if self._at < self._end:

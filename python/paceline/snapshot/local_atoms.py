@@ -34,8 +34,7 @@ def cell_of(box: object) -> np.ndarray | None:
     """Convert a user's box to vectors, shape (3, 3), Å; None if there is no cell.
 
     `box` contains either lengths (Å) and angles (degrees), shape (6,), as MDAnalysis's dimensions,
-    or
-    vectors, shape (3, 3).
+    or vectors, shape (3, 3).
 
     Examples
     --------
@@ -194,8 +193,7 @@ class LocalAtoms:
         """Convert a user's arrays to the dtypes of the compiled module.
 
         `vectors` are positions, velocities and forces; `numbers` are masses and charges. All of
-        them
-        except positions may be None.
+        them except positions may be None.
         """
         for name, one in {"ids": ids, "names": names, **vectors, **numbers}.items():
             _check_not_masked(name, one)

@@ -271,9 +271,8 @@ def choose_writers(nodes: Sequence[str], n_bytes: int) -> list[int]:
 
     For P ranks, their number is the largest power of two up to min(P, 8 √P). (In DL_POLY_5 it must
     also divide P, because all writers serve equal numbers of ranks.) Small frames get fewer
-    writers,
-    because many small pieces take longer to send and write than a few large ones. `nodes` are host
-    names by rank; `n_bytes` is the size of a frame.
+    writers, because many small pieces take longer to send and write than a few large ones. `nodes`
+    are host names by rank; `n_bytes` is the size of a frame.
 
     Examples
     --------

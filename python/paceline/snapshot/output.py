@@ -342,8 +342,7 @@ class FrameSeries(Container):
         """Count the frames, of `size` bytes each, from `_end` on, in a file to be extended.
 
         If a program died, the header may count too few frames, and the last frame may be
-        incomplete,
-        that is, without framing bytes.
+        incomplete, that is, without framing bytes.
         """
         present = max(output.size - self._end, 0) // size
         self.n_frames = max(min(counted, present), 0)

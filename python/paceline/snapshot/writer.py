@@ -73,8 +73,7 @@ class BackgroundWrite:
         if self._thread is None:
             return
         # If the file is garbage-collected in the thread itself, the thread cannot wait for itself,
-        # and
-        # has nothing left to do.
+        # and has nothing left to do.
         if self._thread is not threading.current_thread():
             self._thread.join()
         how = "its last frame is in it"
@@ -285,8 +284,7 @@ class Writer:
     path : path-like
         Output file. Its name determines the format: CONFIG, REVCON or HISTORY (possibly as one part
         of the name between dots: nacl.HISTORY), or an extension .h5md, .h5, .hdf5 (H5MD), .nc,
-        .ncdf
-        (Amber NetCDF, CDF-5) or .dcd. CONFIG and REVCON contain one frame, which each `write`
+        .ncdf (Amber NetCDF, CDF-5) or .dcd. CONFIG and REVCON contain one frame, which each `write`
         replaces. Other files grow in place.
     n_atoms : int
         Total number of atoms on all ranks; ids are 1 to `n_atoms`.
@@ -313,8 +311,7 @@ class Writer:
         H5MD: True for 64-bit numbers.
     dt : float, optional
         CONFIG, REVCON, HISTORY: length of a simulation step, ps, which these files store; by
-        default
-        time divided by step.
+        default time divided by step.
     title : str
         CONFIG, REVCON, HISTORY: up to 72 characters; H5MD: any length.
     sync : bool
@@ -322,9 +319,8 @@ class Writer:
     wait : bool
         If True, `write` returns when the frame is written. Otherwise `write` copies this rank's
         atoms, and a thread writes them. The next `write` or `close` waits for the thread, and
-        raises
-        its error. A program that ends without `close` also waits, with a warning. This requires an
-        MPI with thread support (MPI.THREAD_MULTIPLE).
+        raises its error. A program that ends without `close` also waits, with a warning. This
+        requires an MPI with thread support (MPI.THREAD_MULTIPLE).
 
     Attributes
     ----------
@@ -454,22 +450,19 @@ class Writer:
         ----------
         ids : array-like of int, shape (n,)
             Ids of this rank's atoms, in any order. Over all ranks, each id from 1 to `n_atoms`
-            occurs
-            once.
+            occurs once.
         positions : array-like of float32 or float64, shape (n, 3)
             Positions, Å. A rank without atoms passes arrays of shape (0, 3).
         velocities, forces : array-like, shape (n, 3), optional
             Velocities (Å/ps) and forces (kJ/(mol·Å)). DCD stores neither; DL_POLY files store
-            forces
-            only together with velocities.
+            forces only together with velocities.
         names : array-like of str, shape (n,), or ndarray of uint8, shape (n, 8), optional
             Names of up to 8 ASCII characters, required for CONFIG, REVCON and HISTORY. H5MD stores
             the names of the first frame; names of later frames must be equal. NetCDF and DCD ignore
             names.
         masses, charges : array-like, shape (n,), optional
             Masses (u) and charges (e). HISTORY stores them in each frame (0 by default); H5MD
-            stores
-            those of the first frame, as for names.
+            stores those of the first frame, as for names.
         box : array-like, shape (6,) or (3, 3), optional
             Lengths (Å) and angles (degrees), as MDAnalysis's dimensions; or vectors (Å). This and
             the following arguments must be the same on all ranks.

@@ -37,9 +37,8 @@ class Chain:
     Each file must have `n_atoms` atoms; the default is the number in the first file. With
     `varying`, the number may vary from frame to frame. `refresh` rebuilds the indexes. `continuous`
     orders the files by time and leaves out frames that a later file repeats; a warning reports
-    these
-    frames unless `quiet`. A warning reports unknown times unless `times_given`. `opener` replaces
-    `paceline.trajectory.open.open_files`.
+    these frames unless `quiet`. A warning reports unknown times unless `times_given`. `opener`
+    replaces `paceline.trajectory.open.open_files`.
 
     Raises `AtomCountError` for a file with another number of atoms, `UnsupportedError` for an
     unrecognised format or if no file has a complete frame, and `DamagedFileError` if the first
@@ -413,8 +412,7 @@ def order_by_time(files: Sequence[TrajectoryFile], *, within: bool = True) -> Ti
 
     If a frame exists twice, the later copy is kept: the copy in the later file or, with `within`,
     the later copy in the same file. A simulation that restarts from a checkpoint replaces the
-    frames
-    that were written after the checkpoint. Frames without a time are kept.
+    frames that were written after the checkpoint. Frames without a time are kept.
     """
     given = []
     for k, file in enumerate(files):

@@ -58,8 +58,7 @@ def open(
     ----------
     files : path-like, or a sequence of them, or numpy.ndarray of shape (n_frames, n_atoms, 3)
         One file, a pattern such as "md.part*.xtc", or several files in order. Alternatively an
-        array
-        of positions, Å, possibly memory-mapped; it is not copied, so later changes of it take
+        array of positions, Å, possibly memory-mapped; it is not copied, so later changes of it take
         effect.
     continuous : bool
         Order the files by time, and leave out frames that a later file repeats.
@@ -254,11 +253,9 @@ class FileTrajectory(Trajectory):
 
     A trajectory is a sequence of frames. ``trajectory[10]`` and ``trajectory[-1]`` are frames;
     ``trajectory[::10]`` and ``trajectory[[3, 1]]`` are sequences of frames; a loop over any
-    sequence
-    yields its frames. Loops, `blocks` and the methods that return arrays decode frames on all
-    cores,
-    and decode the next frames while you work on the current one. Later frames and blocks never
-    overwrite the arrays of earlier ones. Units are Å, ps, degrees and kJ/(mol·Å).
+    sequence yields its frames. Loops, `blocks` and the methods that return arrays decode frames on
+    all cores, and decode the next frames while you work on the current one. Later frames and blocks
+    never overwrite the arrays of earlier ones. Units are Å, ps, degrees and kJ/(mol·Å).
 
     The analyses `TimeSeries`, `Reduce`, `Scan`, `RaggedTimeSeries` and `Write` need no topology,
     and accept the trajectory in place of an AtomGroup. ``trajectory.atoms[indices]`` selects some
@@ -521,8 +518,7 @@ class FileTrajectory(Trajectory):
         -------
         iterator of paceline.block.Block
             Blocks with `positions`, `dimensions`, `times`, `steps` and `frames`. Frames decoded
-            ahead
-            of the current block use up to 64 MiB, or the size of one block.
+            ahead of the current block use up to 64 MiB, or the size of one block.
 
         Raises
         ------

@@ -60,7 +60,6 @@ def files_named(name: str | os.PathLike) -> list[str]:
 
     A file with exactly this name takes precedence. Raises `FileNotFoundError` if no file matches a
     pattern, and `UnsupportedError` for a URL.
-    pattern, and `UnsupportedError` for a URL.
 
     Examples
     --------

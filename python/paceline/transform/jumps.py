@@ -343,8 +343,7 @@ class NoJumpScan(Reduction):
 
         Images are int16, shape (n_wanted, n_followed, 3); steps of molecules are int64. Both are 0
         before the first readable frame and after the last. At the returned frames, the cell differs
-        by
-        more than half an edge from that of the previous frame.
+        by more than half an edge from that of the previous frame.
         """
         found = self._nojump.no_states(len(self._wanted))
         if merged is None:

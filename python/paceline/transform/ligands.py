@@ -16,8 +16,7 @@ COMPLEXES = "complexes"
 #: Maximum distance between the nearest atoms of two molecules in a complex, Å.
 IN_CONTACT = 5.0
 #: Minimum number of heavy atoms of a ligand, and maximum number of residues with its name.
-#: Solvents,
-#: membranes and buffers have more residues.
+#: Solvents, membranes and buffers have more residues.
 LEAST_HEAVY, MOST_RESIDUES = 5, 20
 #: Residues with fewer heavy atoms are a solvent if there are more of them than chains.
 SMALL = 10

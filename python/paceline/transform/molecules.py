@@ -31,8 +31,7 @@ def unwrap(atomgroup: Selected | None = None, *, together: Selected | None = Non
 
     The first atom of a molecule keeps its position. Every other atom moves to the image nearest to
     its bonded neighbour, in the order of `MDAnalysis.transformations.unwrap`. Only molecules with
-    an
-    analysed atom are decoded.
+    an analysed atom are decoded.
 
     Virtual sites have no bonds in TPR files, and would not move with their molecule. Therefore an
     atom without bonds, to which the topology assigns a mass of 0, is bonded to the first of the
@@ -57,11 +56,9 @@ def unwrap(atomgroup: Selected | None = None, *, together: Selected | None = Non
     Transform
         For `paceline.run(…, transforms=[…])`. The run raises `UnsupportedError` if the topology has
         no bonds, or no bonds in an analysed residue of several atoms. A warning names residues
-        whose
-        atoms belong to several molecules. At the end of the run, warnings count two kinds of
-        frames:
-        those in which chains that touch in the first frame are in different images, and those with
-        bonds longer than half the cell.
+        whose atoms belong to several molecules. At the end of the run, warnings count two kinds of
+        frames: those in which chains that touch in the first frame are in different images, and
+        those with bonds longer than half the cell.
 
     Examples
     --------

@@ -89,8 +89,7 @@ def wrap(
     ----------
     atomgroup : AtomGroup or str, optional
         The atoms, or a selection of them; by default all atoms. Atoms outside the group do not
-        move,
-        and do not count for the centre of their compound.
+        move, and do not count for the centre of their compound.
     compound : {"atoms", "group", "residues", "segments", "molecules", "fragments"}
         Compounds that stay together; "fragments" are sets of bonded atoms with their virtual sites,
         as in `unwrap`.
@@ -126,13 +125,12 @@ def nojump(atomgroup: Selected | None = None, *, scheme: str = "lattice") -> Tra
 
     Equivalent of `MDAnalysis.transformations.NoJump`. From each frame to the next, an atom moves to
     the image nearest to its last position along each cell vector: w + n·L, with whole numbers n
-    that
-    are 0 in the first frame of the trajectory (Kulke & Vermaas 2022, J. Chem. Theory Comput. 18,
-    6161, equation B6). For any `step`, each frame up to the last analysed one is read, because an
-    atom must move by less than half a cell between two frames. Up to 32 threads of one process pass
-    the images from block to block, and read the file once. Other backends, runs with a checkpoint,
-    and frames chosen one by one need two passes, or one pass if memory can store the decoded
-    frames.
+    that are 0 in the first frame of the trajectory (Kulke & Vermaas 2022, J. Chem. Theory Comput.
+    18, 6161, equation B6). For any `step`, each frame up to the last analysed one is read, because
+    an atom must move by less than half a cell between two frames. Up to 32 threads of one process
+    pass the images from block to block, and read the file once. Other backends, runs with a
+    checkpoint, and frames chosen one by one need two passes, or one pass if memory can store the
+    decoded frames.
 
     If the cell varies, n·L also scales all earlier crossings with the current cell. This is correct
     for distances between atoms, but not for diffusion (von Bülow, Bullerjahn & Hummer 2020, J.
@@ -157,8 +155,7 @@ def nojump(atomgroup: Selected | None = None, *, scheme: str = "lattice") -> Tra
         cell, or with an atom more than 16,383 cells away. It raises `UnsupportedError` if frames
         are not in order, if images for a second pass need more than 2 GiB, or if the topology lacks
         bonds or masses for "tor". A warning names frames that ``on_error="skip"`` leaves out,
-        because
-        an atom may move by more than half a cell in the meantime.
+        because an atom may move by more than half a cell in the meantime.
 
     Raises
     ------

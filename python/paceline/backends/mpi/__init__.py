@@ -44,8 +44,7 @@ class MPI(ForMDAnalysis):
     """Compute blocks on MPI ranks.
 
     Under ``python -m paceline.mpi``, only the first rank runs the script, and all ranks compute. In
-    a
-    script that runs on every rank, `run` is collective: every rank calls it with the same
+    a script that runs on every rank, `run` is collective: every rank calls it with the same
     analyses and gets the results.
 
     Parameters

@@ -387,8 +387,7 @@ class RankErrors:
         """Call a function of all ranks' small values on rank 0; return its result on all ranks.
 
         If a rank has an error or the function fails, rank 0 alone raises, and the other ranks
-        return
-        `instead`.
+        return `instead`.
         """
         with self.comm.abort_on_error():
             gathered = self.comm.gather_bytes(pack(value, error))

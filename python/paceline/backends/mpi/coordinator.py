@@ -28,8 +28,7 @@ class RankScheduler:
     """Assigns blocks to the threads of all ranks.
 
     With `static`, each thread gets an equal share, and idle threads do not take over blocks of
-    other
-    threads. With `in_order`, results arrive nearly in frame order.
+    other threads. With `in_order`, results arrive nearly in frame order.
     """
 
     def __init__(

@@ -4,7 +4,6 @@ Rows and records are collected by Gatherv (Khoshlessan et al. 2020, Algorithm 1)
 them into a window on the coordinator's memory (as Global Arrays in their Algorithm 2). Partial
 results are merged along a binary tree of ranks. If every rank needs the results, the ranks of one
 host share the memory of large arrays.
-the results, those of one host share memory for them.
 """
 
 import contextlib

@@ -1,9 +1,8 @@
 """Files that ranks open together: the first rank reads the files, and sends the content to others.
 
 Before opening, the ranks agree. Each rank names the file that it will open. The first rank waits
-for
-all names, asks whether the others still wait, and starts after all have confirmed. Therefore a rank
-that stops waiting never leaves another rank in a collective call.
+for all names, asks whether the others still wait, and starts after all have confirmed. Therefore a
+rank that stops waiting never leaves another rank in a collective call.
 """
 
 import time
@@ -28,8 +27,7 @@ class OpeningRanks:
     """Ranks that open the same files in the same order.
 
     With `required`, ranks raise `UnsupportedError` if they open different files or if some rank
-    opens
-    none; otherwise each rank then opens its files alone.
+    opens none; otherwise each rank then opens its files alone.
     """
 
     def __init__(self, intracomm: MPI.Intracomm, *, required: bool = True):
@@ -61,8 +59,7 @@ class OpeningRanks:
         """Call a function on the first rank, and return its bytes on the other ranks.
 
         An error of the first rank is raised on all ranks. Returns empty bytes on the first rank,
-        and
-        None if this rank must open the file alone.
+        and None if this rank must open the file alone.
         """
         if not self._meet(name, digest([name, options])):
             return None

@@ -82,8 +82,7 @@ class Reply:
     """Message from the coordinator to a rank: accepted results and new blocks."""
 
     #: For each result reported since the last reply, in order: False if another rank finished the
-    #: block
-    #: sooner.
+    #: block sooner.
     accepted: list[bool] = field(default_factory=list)
     #: Pairs of a thread number and a block for that thread.
     tasks: list[tuple[int, AnyTask]] = field(default_factory=list)
