@@ -28,7 +28,7 @@ ORDER = (
     ("engine",),
     ("backends",),
     ("mdanalysis",),
-    ("checkpoint", "mdtraj", "mpi", "universe"),
+    ("checkpoint", "mdtraj", "mpi", "split_join", "universe"),
     ("runner",),
     ("analysis",),
     ("snapshot",),
@@ -38,6 +38,7 @@ ORDER = (
 )
 #: Modules that call HDF5's library.
 KNOW_H5PY = {
+    "hdf5/copy_rows.py",
     "hdf5/file.py",
     "hdf5/repack.py",
     "hdf5/writer.py",

@@ -21,7 +21,7 @@ from helpers.trajectory_bytes import DcdVariant, dcd, plain_xtc_frame, xtc, xtc_
 from MDAnalysisTests import datafiles
 
 import paceline
-from paceline import cli
+from paceline import cli, split_join
 from paceline._util.launcher import INTERRUPTED
 from paceline.errors import (
     DamagedFileError,
@@ -31,7 +31,7 @@ from paceline.errors import (
     UnsupportedError,
 )
 from paceline.mdanalysis.reader import Reader, open_file
-from paceline.trajectory import split_join
+from paceline.trajectory import copy_frames
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*the header says"),
@@ -264,13 +264,6 @@ def test_files_without_frames_or_with_fixed_atoms_are_refused(tmp_path):
     assert temporaries(tmp_path) == []
 
 
-def test_netcdf_is_refused(tmp_path):
-    path = Path(shutil.copy(datafiles.NCDF, tmp_path))
-    for work in (lambda: paceline.split(path, 2), lambda: paceline.join([path], tmp_path / "a.nc")):
-        with pytest.raises(UnsupportedError, match="frames of NetCDF cannot be copied as bytes"):
-            work()
-
-
 def test_steps_beyond_a_dcd_head_are_refused(tmp_path):
     path = dcd_file(tmp_path / "long.dcd", 4, istart=2**31 - 11)
     with pytest.raises(UnsupportedError, match=r"31 bits, too few for 1 frames from step 21474836"):
@@ -438,7 +431,7 @@ class TestCopying:
             yield source.fileno(), target.fileno()
 
     def copy(self, files, more=0):
-        copier = split_join._Copier()
+        copier = copy_frames.Copier()
         copier.copy("from", files[0], 5, files[1], 5, len(self.CONTENT) - 5 + more)
         return copier.copied
 
@@ -447,7 +440,7 @@ class TestCopying:
 
     @pytest.mark.parametrize("calls", [2**20, 1000 * 1000])
     def test_in_several_calls(self, calls, files, tmp_path, monkeypatch):
-        monkeypatch.setattr(split_join, "_CALL", calls)
+        monkeypatch.setattr(copy_frames, "_CALL", calls)
         assert self.copy(files) == len(self.CONTENT) - 5
         assert self.copied(tmp_path)
 
@@ -468,7 +461,7 @@ class TestCopying:
         assert self.copied(tmp_path)
 
     def test_where_bytes_are_shifted(self, files, tmp_path):
-        split_join._Copier().copy("from", files[0], 4, files[1], 7, 1000)
+        copy_frames.Copier().copy("from", files[0], 4, files[1], 7, 1000)
         assert (tmp_path / "to").read_bytes()[7:] == self.CONTENT[4:1004]
 
     def test_a_source_that_ends_too_early_has_changed(self, files):
@@ -502,7 +495,7 @@ def test_a_full_disk_leaves_nothing_and_names_the_final_file(water, capsys):
 
 
 def test_a_file_that_changes_meanwhile_is_an_error(water, monkeypatch):
-    copy_all = split_join._copy_all
+    copy_all = split_join.copy_all
 
     def change(*arguments):
         copy_all(*arguments)
@@ -510,7 +503,7 @@ def test_a_file_that_changes_meanwhile_is_an_error(water, monkeypatch):
         content[100] ^= 1
         water.write_bytes(content)
 
-    monkeypatch.setattr(split_join, "_copy_all", change)
+    monkeypatch.setattr(split_join, "copy_all", change)
     with pytest.raises(FileChangedError):
         paceline.split(water, 2)
     assert visible(water.parent) == ["md.xtc"]
@@ -542,14 +535,14 @@ def slow(monkeypatch):
         time.sleep(0.05)
         return 1
 
-    monkeypatch.setattr(split_join, "copy_in_kernel", copy)
-    monkeypatch.setattr(split_join, "_through_memory", copy)
+    monkeypatch.setattr(copy_frames, "copy_in_kernel", copy)
+    monkeypatch.setattr(copy_frames, "_through_memory", copy)
     return begun
 
 
 def test_ctrl_c_stops_at_once_and_leaves_nothing(water, slow, capsys, monkeypatch):
     # Wait until all threads exist, because a starting thread may turn the interrupt into an error.
-    all_started, wait = threading.Event(), split_join.wait
+    all_started, wait = threading.Event(), copy_frames.wait
 
     def waited(*arguments, **options):
         all_started.set()
@@ -561,7 +554,7 @@ def test_ctrl_c_stops_at_once_and_leaves_nothing(water, slow, capsys, monkeypatc
         time.sleep(0.2)
         signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(split_join, "wait", waited)
+    monkeypatch.setattr(copy_frames, "wait", waited)
     for argv in (["split", str(water), "-n", "4"], ["join", *[str(water)] * 3, "-o", "all.xtc"]):
         argv = [word.replace("all.xtc", f"{water.parent}/all.xtc") for word in argv]
         slow.clear()
@@ -575,15 +568,15 @@ def test_ctrl_c_stops_at_once_and_leaves_nothing(water, slow, capsys, monkeypatc
 
 @pytest.mark.usefixtures("slow")
 def test_a_failure_stops_the_other_pieces(water, monkeypatch):
-    slow = split_join._through_memory
+    slow = copy_frames._through_memory
 
     def fail_in_one(*operands):
         if threading.current_thread().name.endswith("_0"):
             raise DamagedFileError("frame 0 is damaged")
         return slow(*operands)
 
-    monkeypatch.setattr(split_join, "copy_in_kernel", fail_in_one)
-    monkeypatch.setattr(split_join, "_through_memory", fail_in_one)
+    monkeypatch.setattr(copy_frames, "copy_in_kernel", fail_in_one)
+    monkeypatch.setattr(copy_frames, "_through_memory", fail_in_one)
     with pytest.raises(DamagedFileError):
         paceline.split(water, 2, n_workers=2)
 
@@ -603,9 +596,9 @@ def test_copying_takes_one_worker_at_least(n_workers, water):
 #: killed at a given call: "copy 3", or "name 1", the first call that gives a file its final name.
 NURSERY = """
 import collections, os, signal, sys, threading, time
-from paceline.trajectory import split_join
-from paceline.trajectory.split_join import join, split
-split_join._CALL = split_join._BUFFER = 10_000
+from paceline.trajectory import copy_frames
+from paceline.split_join import join, split
+copy_frames._CALL = copy_frames._BUFFER = 10_000
 calls, last, lock = collections.Counter(), (None, 0), threading.Lock()
 
 def counted(kind, function):
@@ -618,8 +611,8 @@ def counted(kind, function):
         return function(*operands)
     return count
 
-split_join.copy_in_kernel = counted("copy", split_join.copy_in_kernel)
-split_join._through_memory = counted("copy", split_join._through_memory)
+copy_frames.copy_in_kernel = counted("copy", copy_frames.copy_in_kernel)
+copy_frames._through_memory = counted("copy", copy_frames._through_memory)
 os.replace = counted("name", os.replace)
 {work}
 print(calls["copy"], flush=True)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from paceline.mdanalysis.h5md_writer import H5MDWriter
     from paceline.mdanalysis.registration import register, unregister
     from paceline.runner import run
+    from paceline.split_join import join, split
     from paceline.trajectory.file_trajectory import open
-    from paceline.trajectory.split_join import join, split
     from paceline.universe import Universe
 
 __all__ = [
@@ -78,11 +78,11 @@ _HOMES = {
     "advise": "paceline.advice",
     "balanced_slices": "paceline.contract.plan",
     "dask_array": "paceline.mdanalysis.dask_array",
-    "join": "paceline.trajectory.split_join",
+    "join": "paceline.split_join",
     "open": "paceline.trajectory.file_trajectory",
     "register": "paceline.mdanalysis.registration",
     "run": "paceline.runner",
-    "split": "paceline.trajectory.split_join",
+    "split": "paceline.split_join",
     "unregister": "paceline.mdanalysis.registration",
     "validate": "paceline.analysis.validate",
 }

@@ -133,6 +133,12 @@ impl Clock {
     }
 }
 
+/// Names and values of traits of a file.
+pub type Traits = Vec<(String, String)>;
+
+/// Beginning of the names of traits in which files that are joined may differ.
+pub const REMARK: &str = "attribute ";
+
 /// Layout of a file: all data that a worker needs to decode a frame, in addition to its bytes.
 pub trait FileLayout: Debug + Send + Sync {
     /// Return the format of the file.
@@ -157,10 +163,13 @@ pub trait FileLayout: Debug + Send + Sync {
         0
     }
 
-    /// Return the traits (name and value) that files must share to form one trajectory, besides the
-    /// format and the atoms.
-    fn traits(&self) -> Vec<(&'static str, String)> {
-        Vec::new()
+    /// Return the traits, besides format and atoms, that files must share to be joined: name and
+    /// value. Traits named [`REMARK`] and something may differ: those of the first file are kept.
+    ///
+    /// # Errors
+    /// Errors of the source.
+    fn traits(&self, _source: &dyn Source) -> Result<Traits> {
+        Ok(Vec::new())
     }
 
     /// Serialise the layout.
@@ -233,14 +242,17 @@ impl Layout {
         self.0.format().name()
     }
 
-    /// Return the traits that files must share to form one trajectory: name and value.
-    pub fn traits(&self) -> Vec<(&'static str, String)> {
+    /// Return the traits that files must share to be joined: name and value.
+    ///
+    /// # Errors
+    /// Errors of the source.
+    pub fn traits(&self, source: &dyn Source) -> Result<Traits> {
         let mut traits = vec![
-            ("format", self.name().to_owned()),
-            ("atoms", self.n_atoms().to_string()),
+            ("format".to_owned(), self.name().to_owned()),
+            ("atoms".to_owned(), self.n_atoms().to_string()),
         ];
-        traits.extend(self.0.traits());
-        traits
+        traits.extend(self.0.traits(source)?);
+        Ok(traits)
     }
 
     /// Serialise the layout: a version, the format, and the format's data.

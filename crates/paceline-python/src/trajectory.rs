@@ -245,8 +245,9 @@ impl Trajectory {
 
     /// Return the traits that two files must share to be parts of one trajectory: name and value.
     #[getter]
-    fn traits(&self) -> Vec<(&'static str, String)> {
-        self.index.layout().traits()
+    fn traits(&self, py: Python<'_>) -> Result<Vec<(String, String)>> {
+        let traits = py.detach(|| self.index.layout().traits(&FileSource::open(&self.path)?));
+        Ok(traits?)
     }
 
     /// Return the header of a file with `n_frames` of these frames, starting at frame `first`.

@@ -114,7 +114,7 @@ def _either(names: Sequence[str]) -> str:
 
 
 #: Formats whose frames are copied as bytes, and formats whose frames are decoded.
-COPIED = _either([format.name for format in _core.formats() if format.appends])
+COPIED = _either([*(format.name for format in _core.formats() if format.appends), "H5MD"])
 FORMATS = _either([*(format.name for format in _core.formats()), "HDF5"])
 
 VALIDATE_COLUMNS = ("file", "frame", "byte", "time (ps)", "verdict", "what")
@@ -448,7 +448,7 @@ def add_split(commands: Commands) -> CommandParser:
 
 def run_split(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.trajectory.split_join import split
+    from paceline.split_join import split
 
     pieces = split(
         args.trajectory[0],
@@ -487,7 +487,7 @@ def add_join(commands: Commands) -> CommandParser:
 
 def run_join(args: argparse.Namespace) -> None:
     """Run the command."""
-    from paceline.trajectory.split_join import join
+    from paceline.split_join import join
 
     options = {"continuous": args.continuous, "overwrite": args.overwrite}
     join(args.trajectory, args.output, **options, n_workers=args.n_workers)

@@ -27,6 +27,9 @@ UNKNOWN_TIMES = "times not known"
 #: Advice in that warning.
 TIMES_REMEDY = "give dt= (--dt)"
 
+#: Beginning of the names of traits in which files that are joined may differ.
+REMARK = "attribute "
+
 #: Maximum number of files that one reader keeps open.
 OPEN_FILES = 2
 #: Maximum number of readers in a process that keep files open.

@@ -174,6 +174,11 @@ class Node:
             info = h5py.h5o.get_info(self._h5.id)
             return info.fileno, info.addr
 
+    @property
+    def h5(self) -> Any:
+        """Underlying h5py.Group or h5py.Dataset."""
+        return self._h5
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name} of {self.file.path}>"
 

@@ -117,7 +117,7 @@ def repack(
             array.name: _Rewrite(
                 array,
                 choose_layout(chunk, array.shape[1], for_=for_, align=align).within(array.shape[0]),
-                _as_it_is(array) if compress is None else parse_compression(compress),
+                compression_of(array) if compress is None else parse_compression(compress),
                 _in_its_unit(precision, array),
             )
             for array in arrays
@@ -187,8 +187,8 @@ def _series(file: File) -> Iterator[str]:
                     yield array.name
 
 
-def _as_it_is(array: Array) -> Compression:
-    """Return the compression of a dataset, or gzip if paceline cannot write its method."""
+def compression_of(array: Array) -> Compression:
+    """Compression of a dataset, or gzip if paceline does not write its compression."""
     stages = {stage.number: stage.values for stage in array.filters}
     shuffle = SHUFFLE in stages
     if DEFLATE in stages:
@@ -291,8 +291,8 @@ class _Rewrite:
     ) -> tuple[_Read, ChunkEncoder]:
         """Choose the core's reader and encoder for 32-bit floats, which are all it supports."""
         if dtype.itemsize == 4:
-            return _reader_of(self.array), core
-        wide = _WideEncoder(dtype, self.layout, self.compression, core.step)
+            return reader_of(self.array), core
+        wide = WideEncoder(dtype, self.layout, self.compression, core.step)
         return _through_hdf5(self.array), wide
 
     def _parts(self, found: h5py.Dataset, at_once: int) -> Iterator[tuple[int, int]]:
@@ -307,8 +307,8 @@ class _Rewrite:
 
 
 @dataclass(frozen=True)
-class _WideEncoder:
-    """Encoder for chunks of numbers other than 32-bit floats, which the core does not support."""
+class WideEncoder:
+    """Encodes chunks of numbers that are not of 32 bits, which the core's encoder takes none of."""
 
     dtype: np.dtype
     layout: DatasetLayout
@@ -362,8 +362,8 @@ def _through_hdf5(array: Array) -> _Read:
     return read
 
 
-def _reader_of(array: Array) -> _Read:
-    """Choose the core's reader if its values equal HDF5's, or if HDF5 fails; otherwise HDF5."""
+def reader_of(array: Array) -> _Read:
+    """Choose the core's reader where it reads the same as HDF5, or HDF5 cannot, else HDF5."""
     dataset = describe_dataset(array)
     if dataset.h5py_fallback:
         return _through_hdf5(array)

@@ -365,8 +365,11 @@ class Hdf5File:
 
     @property
     def traits(self) -> list[tuple[str, str]]:
-        """Properties (name, value) that must agree between the files of one trajectory."""
-        return [("format", self.format), ("number of atoms", str(self.n_atoms))]
+        """Traits that files must share to form one trajectory."""
+        from paceline.hdf5.copy_rows import traits_of
+
+        own = [("format", self.format), ("number of atoms", str(self.n_atoms))]
+        return own + (traits_of(self.path) if self.format == "H5MD" else [])
 
     def head(self, first: int, n_frames: int) -> bytes:
         """Raise `UnsupportedError`, because frames of HDF5 files cannot be copied as bytes."""

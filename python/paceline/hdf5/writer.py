@@ -48,20 +48,32 @@ def new_hdf5(
     Datasets of at least `align` bytes begin at a multiple of `align`. Until the end, the file has
     the name `temporary`, from `paceline._util.files.temporary_name`.
     """
-    alignment = {} if align is None else {"alignment_threshold": align, "alignment_interval": align}
     names = None if temporary is None else [temporary]
     with (
         new_files([path], overwrite=overwrite, names=names) as [made],
-        writing_to(path),
-        _ErrorKeepingFile(made, "r+") as disk,
+        created_hdf5(path, made, align=align, to_disk=True) as file,
     ):
+        yield file
+
+
+@contextlib.contextmanager
+def created_hdf5(
+    path: str | os.PathLike, made: Path, *, align: int | None = None, to_disk: bool = False
+) -> Iterator["NewFile"]:
+    """Open an HDF5 file in place of an empty one, `made`, which will be named `path`.
+
+    `align` is that of `new_hdf5`. With `to_disk`, wait at the end until the file is on the disk.
+    """
+    alignment = {} if align is None else {"alignment_threshold": align, "alignment_interval": align}
+    with writing_to(path), _ErrorKeepingFile(made, "r+") as disk:
         with h5py.File(disk, "w", **alignment) as file:
             try:
                 yield NewFile(made, file, disk)
             finally:
                 disk.check()  # raise a write error first: it may be the cause of the other error
         disk.check()
-        os.fsync(disk.fileno())
+        if to_disk:
+            os.fsync(disk.fileno())
 
 
 @dataclass(frozen=True)

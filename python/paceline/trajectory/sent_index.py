@@ -40,7 +40,6 @@ class SentFile:
     first: float
     time_doubt: str | None
     frames_counted: bool
-    traits: list[tuple[str, str]]
     #: Offset and size of each frame, bytes, uint64, shape (n_frames,).
     offsets: np.ndarray
     sizes: np.ndarray
@@ -85,6 +84,11 @@ class SentFile:
         """Return the times (ps) and steps of all frames."""
         times, steps = self._opened.times()
         return times[: self.n_frames], steps[: self.n_frames]
+
+    @property
+    def traits(self) -> list[tuple[str, str]]:
+        """Names and values that must agree between files that are joined."""
+        return self._opened.traits
 
     def head(self, first: int, n_frames: int) -> bytes:
         """Return the file header for a copy of these frames, if frames can be copied as bytes."""

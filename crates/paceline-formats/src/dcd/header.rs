@@ -19,7 +19,7 @@ use crate::atom_set::Atoms;
 use crate::error::{Error, Fault, Result};
 use crate::format::{
     Abilities, Clock, EncoderSettings, FileLayout, Format, Frames, OpenOptions, Opened, Times,
-    unsupported,
+    Traits, unsupported,
 };
 use crate::index::fixed_size::{count, cut, miscounted, read_head};
 use crate::source::Source;
@@ -413,8 +413,9 @@ impl FileLayout for Layout {
         self.header_size()
     }
 
-    fn traits(&self) -> Vec<(&'static str, String)> {
-        self.traits()
+    fn traits(&self, _source: &dyn Source) -> Result<Traits> {
+        let named = |(name, value): (&str, String)| (name.to_owned(), value);
+        Ok(self.traits().into_iter().map(named).collect())
     }
 
     fn to_bytes(&self) -> Vec<u8> {

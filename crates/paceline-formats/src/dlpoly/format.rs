@@ -13,7 +13,9 @@ use super::{
 };
 use crate::atom_set::Atoms;
 use crate::error::{Error, Fault, Result};
-use crate::format::{self, Abilities, FileLayout, Format, Frames, OpenOptions, Opened, Times};
+use crate::format::{
+    self, Abilities, FileLayout, Format, Frames, OpenOptions, Opened, Times, Traits,
+};
 use crate::index;
 use crate::index::fixed_size::{miscounted, read_each, read_head};
 use crate::index::header_scan::ScanProgress;
@@ -142,8 +144,9 @@ impl FileLayout for Layout {
         self.start()
     }
 
-    fn traits(&self) -> Vec<(&'static str, String)> {
-        self.traits()
+    fn traits(&self, _source: &dyn Source) -> Result<Traits> {
+        let named = |(name, value): (&str, String)| (name.to_owned(), value);
+        Ok(self.traits().into_iter().map(named).collect())
     }
 
     fn to_bytes(&self) -> Vec<u8> {

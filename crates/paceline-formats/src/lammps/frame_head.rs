@@ -26,7 +26,7 @@ use crate::atom_set::Atoms;
 use crate::codec::check_time;
 use crate::error::{Fault, Result};
 use crate::format::{
-    Abilities, Clock, FileLayout, Format, Frames, OpenOptions, Opened, Times, unsupported,
+    Abilities, Clock, FileLayout, Format, Frames, OpenOptions, Opened, Times, Traits, unsupported,
 };
 use crate::fortran_text::{take_integer, take_real};
 use crate::index::fixed_size::read_head;
@@ -438,18 +438,19 @@ impl FileLayout for Layout {
         self.fields
     }
 
-    fn traits(&self) -> Vec<(&'static str, String)> {
+    fn traits(&self, _source: &dyn Source) -> Result<Traits> {
         let ids = match self.ids {
             Ids::None => "none".into(),
             Ids::Dense => format!("1 to {}", self.n_atoms),
             Ids::Others(digest) => format!("with gaps ({digest:016x})"),
             Ids::Varying => "different in each frame".into(),
         };
-        vec![
-            ("positions", convention_name(self.convention)),
-            ("ids", ids),
-            ("units", self.units.map_or("none", Units::name).into()),
-        ]
+        let units = self.units.map_or("none", Units::name);
+        Ok(vec![
+            ("positions".into(), convention_name(self.convention)),
+            ("ids".into(), ids),
+            ("units".into(), units.into()),
+        ])
     }
 
     fn to_bytes(&self) -> Vec<u8> {

@@ -5,12 +5,12 @@ use std::ops::{Range, RangeInclusive};
 
 use super::header::Header;
 use super::layout::Role;
-use super::{Arrangement, Layout, NetcdfDecoder, NetcdfEncoder};
+use super::{Arrangement, Layout, NetcdfDecoder, NetcdfEncoder, copy};
 use crate::atom_set::Atoms;
 use crate::error::Result;
 use crate::format::{
     self, Abilities, Clock, EncoderSettings, FileLayout, Format, Frames, OpenOptions, Opened,
-    Times, unsupported,
+    Times, Traits, unsupported,
 };
 use crate::index::fixed_size::{count, cut, miscounted, read_each, read_head};
 use crate::source::Source;
@@ -46,6 +46,7 @@ impl Format for Netcdf3 {
             reads: Fields::ALL,
             writes: Fields::ALL,
             equal_frames: true,
+            appends: true,
             ..Abilities::default()
         }
     }
@@ -248,6 +249,14 @@ impl FileLayout for Layout {
             times,
             steps: (0..n).map(|frame| self.step(frame)).collect(),
         })
+    }
+
+    fn traits(&self, source: &dyn Source) -> Result<Traits> {
+        copy::traits(self, source)
+    }
+
+    fn head(&self, source: &dyn Source, _first: u64, n_frames: u64) -> Result<Option<Vec<u8>>> {
+        copy::head(self, source, n_frames).map(Some)
     }
 
     fn dt(&self) -> Option<f64> {

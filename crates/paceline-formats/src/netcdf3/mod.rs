@@ -18,6 +18,7 @@
 //! of frames, frames are not records: see [`Layout`].
 
 mod amber;
+mod copy;
 mod encode;
 mod format;
 pub mod header;

@@ -1,47 +1,34 @@
-"""Split trajectories at frame boundaries and join them, by copying bytes."""
+"""Split trajectories at frame boundaries and join them, without decoding their frames."""
 
 import os
 import re
-import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 
-from paceline._util.files import check_output, new_files, writing_to
-from paceline._util.machine import available_cpus
-from paceline._util.os_calls import copy_in_kernel, read_at, write_at
-from paceline._util.progress import Progress
-from paceline.block import FrameBuffer
-from paceline.contract.source import (
-    FORMATS,
-    Extents,
-    FileReader,
-    TrajectoryFile,
-    extents_in,
-)
-from paceline.errors import DamagedFileError, FileChangedError, ReadError, UnsupportedError, warn
+from paceline._util.files import check_output, new_files
+from paceline.contract.source import FORMATS, REMARK, TrajectoryFile, extents_in
+from paceline.errors import DamagedFileError, UnsupportedError, warn
+from paceline.hdf5.trajectory import EXTENSIONS, Hdf5File
 from paceline.trajectory.chain import Chain
+from paceline.trajectory.copy_frames import (
+    Copy,
+    FrameCopy,
+    Hdf5Copy,
+    check_headers,
+    copy_all,
+    write_head,
+)
 from paceline.trajectory.open import files_named, open_file
 
 #: Minimum number of digits of a piece's number.
 _WIDTH = 3
 #: Maximum shift of a frame's time that is not reported, in units of the time between frames.
 _TIME_ROUNDING = 1e-3
-#: Frames are checked each time this many bytes were copied, while they are still in memory.
-_BLOCK = 16 << 20
-#: Maximum number of bytes per kernel call, which limits the delay before copying stops.
-_CALL = 16 << 20
-#: Number of bytes that are copied through this process's memory at a time. They fit into a CPU
-#: cache: copying 1 MiB at a time costs 1.6 times as much per byte.
-_BUFFER = 256 << 10
-#: Bytes; the sizes of pages of the page cache and of disk blocks are multiples of it.
-_PAGE = 4096
-#: Time between two progress updates, seconds.
-_INTERVAL = 0.1
+#: Maximum number of differences between two files that a message lists.
+_LISTED = 5
 
 
 def split(
@@ -55,7 +42,7 @@ def split(
     n_workers: int | None = None,
     progress: bool | None = None,
 ) -> list[Path]:
-    """Split a trajectory into files of consecutive frames, without decoding it.
+    """Split a trajectory into files of consecutive frames, without decoding them.
 
     Exactly one of `n`, `frames` and `size` is required. The pieces of ``traj.xtc`` are
     ``traj.000.xtc``, ``traj.001.xtc`` and so on, so that sorting by name sorts by frame. The pieces
@@ -65,13 +52,13 @@ def split(
     Parameters
     ----------
     trajectory : path-like
-        An XTC, TRR, DCD or HISTORY file.
+        An XTC, TRR, DCD, NetCDF, HISTORY or H5MD file.
     n : int, optional
         Number of pieces; their numbers of frames differ by at most one.
     frames : int, optional
         Number of frames of each piece; the last piece may have fewer.
     size : int, optional
-        Maximum size of a piece, bytes.
+        Maximum size of a piece, bytes; not for H5MD.
     output : path-like, optional
         Folder of the pieces, or a name such as ``parts/run.xtc`` for pieces
         ``parts/run.000.xtc`` and so on; by default pieces are written beside the trajectory.
@@ -117,13 +104,12 @@ def split(
     bounds = _bounds_of(file, n=n, frames=frames, size=size)
     paths = _names_of(file, trajectory if output is None else output, len(bounds) - 1)
     with new_files(paths, overwrite=overwrite) as temporaries:
-        copies = []
+        copies: list[Copy] = []
         for (first, stop), path, temporary in zip(
             pairwise(bounds), paths, temporaries, strict=True
         ):
-            at = _write_head(file, first, stop - first, path, temporary)
-            copies.append(_FrameCopy(file, first, stop, path, temporary, at))
-        _copy_all(copies, n_workers, progress)
+            copies += _copies([(file, first, stop)], path, temporary)
+        copy_all(copies, n_workers, progress)
         file.verify()
     return paths
 
@@ -146,8 +132,9 @@ def join(
     Parameters
     ----------
     trajectories : path-like or sequence of path-like
-        XTC, TRR, DCD or HISTORY files of one format with equal numbers of atoms; or patterns such
-        as "md.part*.xtc", whose files are sorted in natural order (part2 before part10).
+        XTC, TRR, DCD, NetCDF, HISTORY or H5MD files, all of one format and the same number of
+        atoms; or patterns such as "md.part*.xtc", whose files are taken in natural order (part2
+        before part10).
     output : path-like
         Joined file.
     continuous : bool
@@ -201,17 +188,11 @@ def join(
         names, continuous=continuous, quiet=True, times_given=True, opener=lambda *_, **__: files
     )
     runs = [*chain.runs()]
+    if isinstance(files[0], Hdf5File):
+        _check_steps(runs, output)
     _warn_of_times(runs, output)
-    n_frames = sum(stop - first for _, first, stop in runs)
     with new_files([output], overwrite=overwrite) as [temporary]:
-        file, first, _ = runs[0]
-        at = _write_head(file, first, n_frames, output, temporary)
-        copies = []
-        for file, first, stop in runs:
-            copy = _FrameCopy(file, first, stop, output, temporary, at)
-            copies.append(copy)
-            at += copy.size
-        _copy_all(copies, n_workers, progress)
+        copy_all(_copies(runs, output, temporary), n_workers, progress)
         for file in files:
             file.verify()
     return output
@@ -221,25 +202,48 @@ def _open(path: str | os.PathLike, progress: bool | None) -> TrajectoryFile:
     """Open a file whose frames can be copied, and check any frames that may be damaged."""
     file = open_file(path, progress=progress)
     if file.n_frames == 0:
-        raise UnsupportedError(f"{file.path}: it has no complete frame")
-    file.head(0, 1)  # raises if frames cannot be copied
+        raise UnsupportedError(f"{file.path}: there is no whole frame in it")
+    if isinstance(file, Hdf5File):
+        _check_copied(file)
+        return file
+    file.head(0, 1)  # raises if frames cannot be copied into another file
     reader = file.spec.open(None, 0)
     for frame in file.damaged:
-        _check_headers(reader, extents_in(0, file, np.array([frame], dtype=np.uint64)))
+        check_headers(reader, extents_in(0, file, np.array([frame], dtype=np.uint64)))
     return file
 
 
-def _check_headers(reader: FileReader, extents: Extents) -> None:
-    """Decode frames without their positions, which raises if a frame is damaged."""
-    headers = FrameBuffer.allocate(extents.frames, 0, ())
-    try:
-        reader.read(extents, headers, required=0, skip=False)
-    except OSError as error:
-        raise ReadError(str(error)) from error
-    except DamagedFileError as error:
-        advice = "nothing was written: paceline convert --on-error skip leaves it out"
-        error.args = (f"{error}; {advice}",)
-        raise
+def _check_copied(file: Hdf5File) -> None:
+    """Raise if frames of an HDF5 file cannot be copied, or one is damaged."""
+    if file.format != "H5MD":
+        raise UnsupportedError(
+            f"{file.path}: frames of {file.format} in HDF5 files cannot be copied as they are, "
+            "only those of H5MD; paceline convert writes them anew"
+        )
+    if file.damaged:
+        raise DamagedFileError(
+            f"{file.path}: the bytes of frame {file.damaged[0]} are not all there; nothing was "
+            "written: paceline convert --on-error skip leaves it out"
+        )
+
+
+#: Consecutive frames of a file: the file, the first frame, and the end.
+_Run = tuple[TrajectoryFile, int, int]
+
+
+def _copies(runs: Sequence[_Run], path: Path, temporary: Path) -> list[Copy]:
+    """Copies of frames to one new file, whose header is written."""
+    file, first, _ = runs[0]
+    if isinstance(file, Hdf5File):
+        return [Hdf5Copy([(one.path, first, stop) for one, first, stop in runs], path, temporary)]
+    n_frames = sum(stop - first for _, first, stop in runs)
+    at = write_head(file, first, n_frames, path, temporary)
+    copies: list[Copy] = []
+    for file, first, stop in runs:
+        copy = FrameCopy(file, first, stop, path, temporary, at)
+        copies.append(copy)
+        at += copy.size
+    return copies
 
 
 # Pieces: boundaries and file names.
@@ -265,7 +269,11 @@ def _bounds_of(
 
 
 def _bounds_by_size(file: TrajectoryFile, size: int) -> list[int]:
-    """Return the boundaries of pieces of at most `size` bytes."""
+    """Boundaries of pieces of at most `size` bytes."""
+    if isinstance(file, Hdf5File):
+        raise UnsupportedError(
+            f"{file.path}: sizes of H5MD pieces depend on HDF5: give n (-n) or frames (--frames)"
+        )
     offsets, sizes = file.extents(np.arange(file.n_frames, dtype=np.uint64))
     ends = offsets + sizes
     head = len(file.head(0, 1))
@@ -284,13 +292,13 @@ def _bounds_by_size(file: TrajectoryFile, size: int) -> list[int]:
 
 
 def _names_of(file: TrajectoryFile, name: str | os.PathLike, n: int) -> list[Path]:
-    """Return the names of n pieces, for ``parts/run.xtc`` or an existing folder."""
-    ending = _ending_of(file)
+    """Names of n pieces, in order, for ``parts/run.xtc`` or a folder that exists."""
+    ending = _endings_of(file)[0]
     path, whole = Path(name), Path(file.path)
     if path.is_dir():
         path = path / whole.name
     elif not (path.exists() and path.samefile(whole)):
-        _check_ending(file, path, "a folder that exists, or ")
+        ending = _check_ending(file, path, "a folder that exists, or ")
     stem = path.stem if path.suffix.lower() == ending else path.name
     width = max(_WIDTH, len(str(n - 1)))
     paths = [path.with_name(f"{stem}.{k:0{width}}{ending}") for k in range(n)]
@@ -306,38 +314,67 @@ def _names_of(file: TrajectoryFile, name: str | os.PathLike, n: int) -> list[Pat
     return paths
 
 
-def _ending_of(file: TrajectoryFile) -> str:
-    """Return the file name extension of a file's format, including the dot."""
-    return f".{FORMATS[file.format].extensions[0]}"
+def _endings_of(file: TrajectoryFile) -> list[str]:
+    """File name extensions, dots included, of the format of a file; its own one is the first."""
+    known = EXTENSIONS if isinstance(file, Hdf5File) else FORMATS[file.format].extensions
+    own = Path(file.path).suffix.lower()
+    return sorted((f".{name}" for name in known), key=lambda ending: ending != own)
 
 
-def _check_ending(file: TrajectoryFile, path: Path, instead: str = "") -> None:
-    """Raise if a name has the extension of another format, since programs rely on extensions."""
-    ending = _ending_of(file)
-    if path.suffix.lower() != ending:
+def _check_ending(file: TrajectoryFile, path: Path, instead: str = "") -> str:
+    """Return the extension of a name; raise for one of another format: programs rely on names."""
+    endings = _endings_of(file)
+    if path.suffix.lower() not in endings:
         raise ValueError(
-            f"{path}: expected {instead}a name that ends in {ending}: frames of {file.path} are "
-            f"copied unchanged, in the format {file.format}"
+            f"{path}: expected {instead}a name that ends in {' or '.join(endings)}: frames of "
+            f"{file.path} are copied as they are, in {file.format}"
         )
+    return path.suffix.lower()
 
 
 # Joining: check that files are compatible.
 
 
 def _check_traits(files: Sequence[TrajectoryFile]) -> None:
-    """Raise if files differ in more than their frames."""
-    first = files[0]
-    for other in files[1:]:
-        pairs = zip(first.traits, other.traits, strict=False)
-        differences = [f"{name} {one} and {two}" for (name, one), (_, two) in pairs if one != two]
+    """Raise for files that differ in more than their frames; warn of other descriptions."""
+    first, *others = files
+    traits = dict(first.traits)
+    for other in others:
+        found = dict(other.traits)
+        differences = {
+            name: f"{name} {traits.get(name, 'missing')} and {found.get(name, 'missing')}"
+            for name in {**traits, **found}
+            if traits.get(name) != found.get(name)
+        }
+        remarks = [differences.pop(name) for name in [*differences] if name.startswith(REMARK)]
         if differences:
             raise UnsupportedError(
-                f"{first.path} and {other.path} cannot be joined: {'; '.join(differences)}"
+                f"{first.path} and {other.path} cannot be joined: {_few(differences.values())}"
             )
+        if remarks:
+            warn(f"{first.path} and {other.path} differ; the first are kept: {_few(remarks)}")
 
 
-#: Range of frames in a file: the file, the first frame, and the end.
-_Run = tuple[TrajectoryFile, int, int]
+def _few(differences: Iterable[str]) -> str:
+    """List some differences."""
+    listed = list(differences)
+    more = f"; and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""
+    return "; ".join(listed[:_LISTED]) + more
+
+
+def _check_steps(runs: Sequence[_Run], output: Path) -> None:
+    """Raise where steps of an H5MD file would not rise, though they do in its parts."""
+    latest, source = None, ""
+    for file, first, stop in runs:
+        steps = file.times()[1][first:stop]
+        if latest is not None and steps[0] <= latest:
+            raise UnsupportedError(
+                f"{output}: steps of H5MD rise from frame to frame, and frame {first} of "
+                f"{file.path} is of step {steps[0]}, where {source} ends with step {latest}: "
+                "continuous=True (--continuous) leaves out repeated frames, and paceline convert "
+                "counts steps anew"
+            )
+        latest, source = steps[-1], file.path
 
 
 def _warn_of_times(runs: Sequence[_Run], output: Path) -> None:
@@ -373,134 +410,3 @@ def _warn_of_shift(
             f"{which} {found * file.dt:g} ps, and in {output} {there} "
             f"at {expected * file.dt:g} ps: a DCD file does not store the times of its frames"
         )
-
-
-# Copying: the kernel copies bytes between files where it can share disk blocks.
-
-
-class _Stopped(Exception):
-    """Signal: another thread has failed, or the user has stopped copying."""
-
-
-class _Copier:
-    """Copies bytes in several threads, counts the bytes, and can be stopped."""
-
-    def __init__(self) -> None:
-        self.copied = 0
-        self._lock = threading.Lock()
-        self._stopped = threading.Event()
-
-    def stop(self) -> None:
-        """Stop every thread after its current call."""
-        self._stopped.set()
-
-    def copy(self, path: str, source: int, start: int, target: int, to: int, n: int) -> None:
-        """Copy `n` bytes from offset `start` of file `source` to offset `to` of file `target`.
-
-        `path` is the source's path. Raises `ReadError` and `FileChangedError` for the source,
-        `OSError` (without a file name) for the target, and `_Stopped`.
-        """
-        # If offsets are aligned, the kernel can share blocks between files. Otherwise copying
-        # through memory is faster: 0.7 to 0.85 of the CPU time of a copy in the kernel.
-        in_kernel = (start - to) % _PAGE == 0
-        end = start + n
-        while start < end:
-            if self._stopped.is_set():
-                raise _Stopped
-            moved = 0
-            if in_kernel:
-                moved = copy_in_kernel(source, start, target, to, min(end - start, _CALL))
-            if moved == 0:
-                in_kernel = False
-                moved = _through_memory(path, source, start, target, to, end - start)
-            start, to = start + moved, to + moved
-            with self._lock:
-                self.copied += moved
-
-
-def _through_memory(path: str, source: int, start: int, target: int, to: int, n: int) -> int:
-    """Copy bytes through this process's memory; return the number of bytes."""
-    try:
-        data = read_at(source, min(n, _BUFFER), start)
-    except OSError as error:
-        raise ReadError(f"{path}: cannot read at byte {start}: {error.strerror}") from error
-    if not data:
-        raise FileChangedError(f"{path}: the file ended at byte {start} while it was copied")
-    return write_at(target, data, to)
-
-
-@dataclass(frozen=True)
-class _FrameCopy:
-    """Consecutive frames of one file and their offset in another file; copied by one thread."""
-
-    file: TrajectoryFile
-    first: int
-    stop: int
-    path: Path
-    temporary: Path
-    at: int
-
-    @property
-    def size(self) -> int:
-        """Size of the frames, bytes."""
-        offsets, sizes = self.file.extents(np.array([self.first, self.stop - 1], dtype=np.uint64))
-        return int(offsets[1] + sizes[1] - offsets[0])
-
-    def copy(self, copier: _Copier) -> None:
-        """Copy the frames; check the header of each frame whose offset was computed, not read."""
-        file, at = self.file, self.at
-        reader = file.spec.open(None, 0)
-        with (
-            open(file.path, "rb", buffering=0) as source,
-            writing_to(self.path),
-            open(self.temporary, "r+b", buffering=0) as target,
-        ):
-            for extents in self._blocks():
-                start = int(extents.offsets[0])
-                n = int(extents.offsets[-1] + extents.sizes[-1]) - start
-                copier.copy(file.path, source.fileno(), start, target.fileno(), at, n)
-                if file.index_origin == "computed":
-                    _check_headers(reader, extents)
-                at += n
-
-    def _blocks(self) -> Iterator[Extents]:
-        """Yield the extents of the frames in groups."""
-        frames = np.arange(self.first, self.stop, dtype=np.uint64)
-        offsets, _ = self.file.extents(frames)
-        borders = np.flatnonzero(np.diff((offsets - offsets[0]) // _BLOCK)) + 1
-        for some in np.split(frames, borders):
-            yield extents_in(0, self.file, some)
-
-
-def _copy_all(copies: Sequence[_FrameCopy], n_workers: int | None, progress: bool | None) -> None:
-    """Copy all frames in threads; stop at the first failure."""
-    if n_workers is not None and n_workers < 1:
-        raise ValueError(f"n_workers must be at least 1, not {n_workers}")
-    total = sum(copy.size for copy in copies)
-    copier = _Copier()
-    with (
-        Progress(total, unit="byte", show=progress) as bar,
-        ThreadPoolExecutor(
-            n_workers or available_cpus(), thread_name_prefix="paceline-copy"
-        ) as pool,
-    ):
-        try:
-            pending = {pool.submit(copy.copy, copier) for copy in copies}
-            while pending:
-                done, pending = wait(pending, _INTERVAL, return_when=FIRST_EXCEPTION)
-                for future in done:
-                    future.result()
-                bar.set(copier.copied, total)
-        except BaseException:
-            copier.stop()
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
-def _write_head(
-    file: TrajectoryFile, first: int, n_frames: int, path: Path, temporary: Path
-) -> int:
-    """Write the file header before the frames; return its length."""
-    head = file.head(first, n_frames)
-    with writing_to(path):
-        return temporary.write_bytes(head)

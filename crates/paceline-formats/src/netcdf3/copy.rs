@@ -1,0 +1,145 @@
+//! Copies of records into other files: their header, and the traits that such files must share.
+
+use std::hash::{DefaultHasher, Hasher};
+
+use super::header::{Attribute, CHAR, DOUBLE, FLOAT, Header, Variable};
+use super::{Arrangement, Layout};
+use crate::error::{Error, Result};
+use crate::format::{REMARK, Traits, unsupported};
+use crate::index::fixed_size::read_head;
+use crate::source::Source;
+
+/// Maximum number of bytes before the first record: header and variables of the whole file.
+const MAX_HEAD: u64 = 1 << 26;
+/// Longest text of which a trait gives the characters, and not a digest.
+const MAX_TEXT: usize = 200;
+
+/// Header of a file of `n_frames` of the records, with the variables of the whole file.
+///
+/// # Errors
+/// [`Error::Unsupported`] if frames are not records, and errors of the source.
+pub fn head(layout: &Layout, source: &dyn Source, n_frames: u64) -> Result<Vec<u8>> {
+    let mut head = before_records(layout, source)?;
+    let wide = head.get(3) == Some(&5);
+    let count = match i32::try_from(n_frames) {
+        // 32 bits set leave the number to the size of the file.
+        Err(_) if !wide => u64::from(u32::MAX),
+        _ => n_frames,
+    };
+    let count = &count.to_be_bytes()[if wide { 0 } else { 4 }..];
+    head[4..4 + count.len()].copy_from_slice(count);
+    Ok(head)
+}
+
+/// Traits of the header and of the variables of the whole file.
+///
+/// # Errors
+/// As [`head`].
+pub fn traits(layout: &Layout, source: &dyn Source) -> Result<Traits> {
+    if let Arrangement::Arrays { .. } = layout.arrangement() {
+        return Ok(Vec::new()); // its frames cannot be copied
+    }
+    let head = before_records(layout, source)?;
+    let header = Header::parse(&head, head.len() as u64)
+        .map_err(|fault| Error::damaged(source.path(), None, 0, head.len() as u64, fault))?;
+    let mut traits = vec![("version".to_owned(), format!("CDF-{}", header.version))];
+    let dimensions = header.dimensions.iter().filter(|one| one.len > 0);
+    traits.extend(dimensions.map(|one| {
+        let name = format!("dimension {}", one.name.escape_ascii());
+        (name, one.len.to_string())
+    }));
+    traits.push((
+        "times".to_owned(),
+        layout.clock().doubt().unwrap_or("stated").to_owned(),
+    ));
+    for variable in &header.variables {
+        let name = format!("variable {}", variable.name.escape_ascii());
+        traits.push((name, described(&header, variable, layout.start(), &head)));
+    }
+    traits.extend(header.attributes.iter().map(|one| {
+        let name = format!("{REMARK}{}", one.name.escape_ascii());
+        (name, value_of(one.kind, one.values))
+    }));
+    Ok(traits)
+}
+
+/// Bytes before the first record, if frames are records and nothing else follows them.
+fn before_records(layout: &Layout, source: &dyn Source) -> Result<Vec<u8>> {
+    let refused = |what: String| Err(unsupported(source.path(), what));
+    let size = layout.start();
+    if let Arrangement::Arrays { .. } = layout.arrangement() {
+        return refused(
+            "its frames are no records, but parts of arrays, which cannot be copied frame by \
+             frame: paceline convert writes them anew"
+                .to_owned(),
+        );
+    }
+    if size > MAX_HEAD {
+        return refused(format!(
+            "its first record begins at byte {size}, and paceline copies headers of at most \
+             {MAX_HEAD} bytes: paceline convert writes it anew"
+        ));
+    }
+    let others = read_head(source, source.size()?, |head, size| {
+        let header = Header::parse(head, size)?;
+        let mut fixed = header.variables.iter().filter(|one| !one.in_records);
+        let behind = fixed.find(|one| one.begin.saturating_add(one.size) > layout.start());
+        Ok(behind.map(|one| one.name.escape_ascii().to_string()))
+    })?;
+    if let Some(name) = others {
+        return refused(format!(
+            "its variable \"{name}\" does not end before the first record: paceline convert \
+             writes it anew"
+        ));
+    }
+    let mut head = vec![0; size as usize];
+    source.read_at(0, &mut head)?;
+    Ok(head)
+}
+
+/// Type, dimensions, offset and attributes of a variable, and its value if it is not in records.
+fn described(header: &Header<'_>, variable: &Variable<'_>, start: u64, head: &[u8]) -> String {
+    let name = |&number: &usize| header.dimensions[number].name.escape_ascii().to_string();
+    let dimensions: Vec<String> = variable.dimensions.iter().map(name).collect();
+    let kind = match variable.kind {
+        CHAR => "char".to_owned(),
+        FLOAT => "float".to_owned(),
+        DOUBLE => "double".to_owned(),
+        other => format!("type {other}"),
+    };
+    let mut text = format!("{kind} ({})", dimensions.join(", "));
+    if variable.in_records {
+        text += &format!(
+            " at byte {} of a frame",
+            variable.begin.saturating_sub(start)
+        );
+    } else {
+        let begin = variable.begin as usize;
+        let values = head.get(begin..begin.saturating_add(variable.size as usize));
+        text += &format!(" = {}", value_of(variable.kind, values.unwrap_or_default()));
+    }
+    for Attribute { name, kind, values } in &variable.attributes {
+        text += &format!(", {} {}", name.escape_ascii(), value_of(*kind, values));
+    }
+    text
+}
+
+/// Values as a text: characters, numbers, or a digest.
+fn value_of(kind: u32, values: &[u8]) -> String {
+    if kind == CHAR && values.len() <= MAX_TEXT {
+        return format!("\"{}\"", values.escape_ascii());
+    }
+    if kind == DOUBLE
+        && let Ok(bytes) = values.try_into()
+    {
+        return f64::from_be_bytes(bytes).to_string();
+    }
+    if kind == FLOAT
+        && let Ok(bytes) = values.try_into()
+    {
+        return f32::from_be_bytes(bytes).to_string();
+    }
+    let mut hasher = DefaultHasher::new();
+    hasher.write(values);
+    format!("{} bytes with digest {:x}", values.len(), hasher.finish())
+}

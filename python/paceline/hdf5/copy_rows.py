@@ -1,0 +1,405 @@
+"""Copy frames of H5MD files into another: rows of datasets that have one for each sample.
+
+Everything else of the first file is copied as it is. Whole chunks are copied as bytes; rows of
+other chunks are encoded anew, with the same numbers to the last bit.
+"""
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from paceline.contract.source import REMARK
+from paceline.errors import UnsupportedError
+from paceline.hdf5.chunk_index import DEFLATE, LZ4, SHUFFLE, ZSTD
+from paceline.hdf5.elements import SampledElement, first_not_rising
+from paceline.hdf5.file import Array, File, Group, damaged, wrap_errors
+from paceline.hdf5.h5md import Particles
+from paceline.hdf5.repack import (
+    Create,
+    WideEncoder,
+    compression_of,
+    copy_attributes,
+    copy_tree,
+    reader_of,
+)
+from paceline.hdf5.storage_layout import DatasetLayout
+from paceline.hdf5.writer import created_hdf5
+
+#: Maximum number of bytes that are copied at a time, if a chunk is not larger.
+_PORTION = 16 * 2**20
+#: Groups that describe a file, in which files that are joined may differ.
+_ABOUT = ("/h5md", "/parameters")
+#: Filters that paceline encodes itself.
+_ENCODED = {SHUFFLE, DEFLATE, ZSTD, LZ4}
+#: Number of values that a message shows.
+_FEW = 12
+#: Largest difference between times that follow each other by an increment, relative to it.
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class FrameRun:
+    """Consecutive frames of an H5MD file."""
+
+    path: str
+    first: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a dataset that belong to some frames; an increment of steps or times has no rows."""
+
+    array: Array
+    first: int
+    stop: int
+
+    @property
+    def n(self) -> int:
+        """Number of rows."""
+        return self.stop - self.first
+
+    @property
+    def is_increment(self) -> bool:
+        """True for steps or times that are stored as one number, their distance."""
+        return self.array.shape == ()
+
+    @property
+    def offset(self) -> Any:
+        """Step or time of the first row, where these are stored as an increment."""
+        offset = self.array.attrs.get("offset", 0)
+        if isinstance(offset, np.ndarray):
+            offset = offset.item()
+        return offset + self.first * self.array.read()
+
+    @property
+    def row_bytes(self) -> int:
+        """Number of bytes of a row."""
+        return math.prod(self.array.shape[1:]) * self.array.dtype.itemsize
+
+
+def write_frames(
+    runs: Sequence[FrameRun],
+    path: str | Path,
+    temporary: Path,
+    advance: Callable[[int], object] = lambda n_bytes: None,
+) -> None:
+    """Write runs of frames, one after another, to a file at `temporary`, which exists.
+
+    Metadata are those of the first run's file. `advance` gets the number of bytes that were copied.
+    Raises `UnsupportedError` if the steps of an increment do not go on from run to run.
+    """
+    with created_hdf5(path, temporary) as made:
+        first, *others = runs
+        with File(first.path) as file:
+            found = rows_of(file, first)
+            totals = {name: rows.n for name, rows in found.items()}
+            for run in others:
+                with File(run.path) as other:
+                    more = rows_of(other, run)
+                    _check_increments(found, totals, more)
+                    totals = {name: n + more[name].n for name, n in totals.items()}
+            created: dict[str, Create] = {
+                name: partial(_create, rows, totals[name]) for name, rows in found.items()
+            }
+            copy_tree(file, made.h5, created)
+        copies = {
+            name: _Copy(made.h5[name]) for name, rows in found.items() if not rows.is_increment
+        }
+        for run in runs:
+            with File(run.path) as file:
+                of_file = rows_of(file, run)
+                for name, copy in copies.items():
+                    copy.append(of_file[name], advance)
+                    made.check()
+        for copy in copies.values():
+            copy.finish()
+
+
+def bytes_of(run: FrameRun) -> int:
+    """Number of bytes of the rows of some frames, without compression."""
+    with File(run.path) as file:
+        found = rows_of(file, run).values()
+        return sum(rows.n * rows.row_bytes for rows in found if not rows.is_increment)
+
+
+def rows_of(file: File, run: FrameRun) -> dict[str, _Rows]:
+    """Find the rows of some frames in each dataset with samples, by its name.
+
+    Raises `UnsupportedError` if that is not known, or if a dataset has samples of two elements.
+    """
+    if file.full_size is not None:
+        raise damaged(file.path, "", f"{file.full_size} bytes", f"{file.size}: the file was cut")
+    frames = Particles(file).frames
+    found: dict[tuple[int, int], _Rows] = {}
+    for element in _sampled(file, frames):
+        first, stop = _rows_of_frames(element, frames, run)
+        axes = [element.time] if element.time is not None else []
+        axes += [step] if (step := _step_of(file, element)) is not None else []
+        for array in (element.values, *axes):
+            rows = _Rows(array, first, stop)
+            known = found.setdefault(array.identity, rows)
+            if (known.first, known.stop) != (first, stop):
+                raise UnsupportedError(
+                    f"{file.path}: {known.array.name} belongs to elements with other samples: "
+                    "which are of these frames cannot be known"
+                )
+    return {rows.array.name: rows for rows in found.values()}
+
+
+def _sampled(file: File, frames: SampledElement) -> Iterator[SampledElement]:
+    """Find all elements with samples."""
+    particles = Particles(file)
+    yield from (one for one in particles.vectors.values() if one.steps is not None)
+    if particles.edges is not None and particles.edges.steps is not None:
+        yield particles.edges
+    known = {frames.name, *(one.name for one in particles.vectors.values())}
+    for node in file.root.walk():
+        values = node.array("value") if isinstance(node, Group) else None
+        if isinstance(node, Group) and values is not None and node.name not in known:
+            step, time = node.array("step"), node.array("time")
+            if step is not None or (time is not None and time.shape[:1] == values.shape[:1]):
+                element = particles.elements.of(node, rank=len(values.shape) - 1)
+                if element.steps is not None:
+                    yield element
+
+
+def _step_of(file: File, element: SampledElement) -> Array | None:
+    """Dataset with the steps of an element."""
+    return file.root.array(f"{element.name}/step") if element.has_steps else None
+
+
+def _rows_of_frames(
+    element: SampledElement, frames: SampledElement, run: FrameRun
+) -> tuple[int, int]:
+    """Rows of an element that belong to some frames: the same ones, or those of their steps."""
+    steps, of_frames = element.steps, frames.steps
+    assert steps is not None
+    if of_frames is None:
+        return 0, len(steps)
+    same = np.array_equal(steps, of_frames)
+    if same or (len(steps) == len(of_frames) and not (element.has_steps and frames.has_steps)):
+        return run.first, run.stop
+    for one, other in ((element, frames), (frames, element)):
+        if not one.has_steps or first_not_rising(np.asarray(one.steps)) is not None:
+            raise UnsupportedError(
+                f"{one.values.file.path}: {one.name} has no rising steps, by which its samples "
+                f"belong to those of {other.name}: which are of these frames cannot be known"
+            )
+    # Samples between two frames belong to the earlier one, and those before all to the first.
+    first = 0 if run.first == 0 else int(np.searchsorted(steps, of_frames[run.first]))
+    last = run.stop == len(of_frames)
+    return first, len(steps) if last else int(np.searchsorted(steps, of_frames[run.stop]))
+
+
+# Datasets: creating and filling.
+
+
+def _create(rows: _Rows, n_rows: int, found: h5py.Dataset, group: h5py.Group, name: str) -> None:
+    """Create a dataset like another one, with a number of rows, or an increment."""
+    if rows.is_increment:
+        group.create_dataset(name, data=found[()], dtype=found.dtype)
+        copy_attributes(found, group[name])
+        if rows.first:
+            _set_offset(group[name], rows.offset)
+        return
+    created = found.id.get_create_plist()
+    layout, limit = created.get_layout(), None
+    if layout == h5py.h5d.CHUNKED:
+        most = found.maxshape
+        enough = most[0] is None or most[0] >= max(n_rows, found.chunks[0])
+        sizes = (most[0] if enough else None, *most[1:])
+        limit = tuple(h5py.h5s.UNLIMITED if n is None else n for n in sizes)
+        if rows.array.missing_filter is not None:
+            _make_filters_optional(created)
+    elif layout != h5py.h5d.CONTIGUOUS or created.get_external_count():
+        created = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    space = h5py.h5s.create_simple((n_rows, *found.shape[1:]), limit)
+    h5py.h5d.create(group.id, name.encode(), found.id.get_type(), space, dcpl=created)
+    copy_attributes(found, group[name])
+
+
+def _set_offset(increment: h5py.Dataset, offset: Any) -> None:
+    """Let an increment of steps or times begin with another number."""
+    shape: tuple[int, ...] = ()
+    kind = increment.dtype
+    if "offset" in increment.attrs:
+        known = increment.attrs.get_id("offset")
+        shape, kind = known.shape, known.dtype
+    increment.attrs.create("offset", np.full(shape, offset), dtype=kind)
+
+
+def _make_filters_optional(created: Any) -> None:
+    """Allow a dataset whose chunks went through a filter that HDF5 lacks."""
+    stages = [created.get_filter(k) for k in range(created.get_nfilters())]
+    for number, *_ in stages:
+        created.remove_filter(number)
+    for number, _, values, _ in stages:
+        created.set_filter(number, h5py.h5z.FLAG_OPTIONAL, tuple(values))
+
+
+def _check_increments(
+    found: Mapping[str, _Rows], n_before: Mapping[str, int], others: Mapping[str, _Rows]
+) -> None:
+    """Raise `UnsupportedError` where steps or times do not go on by their increment."""
+    for name, rows in found.items():
+        if not rows.is_increment:
+            continue
+        increment, other = rows.array.read(), others[name]
+        expected = rows.offset + n_before[name] * increment
+        if abs(other.offset - expected) > _ROUNDING * abs(increment):
+            raise UnsupportedError(
+                f"{other.array.file.path}: {name} is stored as an increment of {increment:g}, so "
+                f"frames that follow those before begin at {expected:g}; expected that, found "
+                f"{other.offset:g}: paceline convert writes each by itself"
+            )
+
+
+class _Copy:
+    """Dataset to which rows of others are appended."""
+
+    def __init__(self, dataset: h5py.Dataset):
+        self._dataset, self._n_rows = dataset, 0
+        self._unit = dataset.chunks[0] if dataset.chunks else 1
+        #: Rows of a chunk that is not full, where paceline encodes chunks.
+        self._waiting: list[np.ndarray] = []
+        self._encoder: WideEncoder | None = None
+
+    def append(self, rows: _Rows, advance: Callable[[int], object]) -> None:
+        """Copy rows behind those that are there."""
+        raw, read = self._has_same_chunks(rows.array), None
+        if self._may_encode(rows.array):
+            read = reader_of(rows.array)
+        else:
+            rows.array.check_filters()
+        at_once = max(self._unit, _PORTION // max(rows.row_bytes, 1) // self._unit * self._unit)
+        first = rows.first
+        while first < rows.stop:
+            behind = self._n_rows % self._unit
+            stop = min(rows.stop, first + at_once - behind)
+            whole = (stop - first) // self._unit * self._unit
+            if raw and whole and not behind and first % self._unit == 0:
+                stop = first + whole
+                self._copy_chunks(rows.array, first, stop)
+            elif read is not None:
+                self._encode(read(first, stop), rows.array)
+            else:
+                self._dataset[self._n_rows : self._n_rows + stop - first] = rows.array.part(
+                    slice(first, stop)
+                )
+            self._n_rows += stop - first
+            advance((stop - first) * rows.row_bytes)
+            first = stop
+
+    def finish(self) -> None:
+        """Write rows that do not fill a chunk."""
+        if self._waiting:
+            self._put(np.concatenate(self._waiting), self._n_rows)
+
+    def _may_encode(self, array: Array) -> bool:
+        """True for numbers of atoms in chunks that paceline encodes, also without HDF5's filter."""
+        chunk, copy = self._dataset.chunks, self._dataset
+        stages = [stage.number for stage in array.filters]
+        if chunk is None or copy.dtype.kind != "f" or len(chunk) != 3 or copy.shape[2:] != (3,):
+            return False
+        order = [SHUFFLE] * (SHUFFLE in stages) + [n for n in stages if n != SHUFFLE]
+        return chunk[2] == 3 and set(stages) <= _ENCODED and stages == order and len(stages) < 3
+
+    def _has_same_chunks(self, array: Array) -> bool:
+        copy = Array(array.file, array.name, self._dataset)
+        return (
+            array.chunk is not None
+            and (array.chunk, array.dtype) == (copy.chunk, copy.dtype)
+            and [(one.number, one.values) for one in array.filters]
+            == [(one.number, one.values) for one in copy.filters]
+            and not array.dtype.hasobject
+            and array.shape[1:] == copy.shape[1:]
+        )
+
+    def _copy_chunks(self, array: Array, first: int, stop: int) -> None:
+        """Copy whole chunks as bytes; those that were never written are left out."""
+        source, chunk = array.h5.id, array.chunk
+        assert chunk is not None
+        starts = [range(0, n, step) for n, step in zip(array.shape[1:], chunk[1:], strict=True)]
+        for row in range(first, stop, chunk[0]):
+            for corner in product(*starts):
+                where = (row, *corner)
+                with wrap_errors(array.file.path, array.name):
+                    if source.get_chunk_info_by_coord(where).byte_offset is None:
+                        continue
+                    mask, data = source.read_direct_chunk(where)
+                there = (self._n_rows + row - first, *corner)
+                self._dataset.id.write_direct_chunk(there, data, mask)
+
+    def _encode(self, values: np.ndarray, array: Array) -> None:
+        """Encode rows, with those that wait."""
+        if self._encoder is None:
+            layout = DatasetLayout(self._unit, self._dataset.chunks[1])
+            self._encoder = WideEncoder(self._dataset.dtype, layout, compression_of(array), None)
+        end = self._n_rows + len(values)
+        n_left = end % self._unit
+        rows = np.concatenate([*self._waiting, values])
+        self._waiting = [rows[len(rows) - n_left :].copy()] if n_left else []
+        if len(rows) > n_left:
+            self._put(rows[: len(rows) - n_left], end - n_left)
+
+    def _put(self, rows: np.ndarray, end: int) -> None:
+        """Write the chunks of rows that end at row `end`."""
+        assert self._encoder is not None
+        data, sizes = self._encoder.encode(rows)
+        n_columns = -(-self._dataset.shape[1] // self._dataset.chunks[1])
+        ends = np.cumsum(sizes, dtype=np.int64).tolist()
+        for k, (start, stop) in enumerate(pairwise([0, *ends])):
+            row, column = divmod(k, n_columns)
+            corner = end - len(rows) + row * self._unit, column * self._dataset.chunks[1], 0
+            self._dataset.id.write_direct_chunk(corner, data[start:stop])
+
+
+# Traits, which files that are joined must share.
+
+
+def traits_of(path: str) -> list[tuple[str, str]]:
+    """Describe all objects of a file but the rows of samples: name and value.
+
+    What describes the file itself, in which others may differ, is named `REMARK` and something.
+    """
+    with File(path) as file:
+        sampled = rows_of(file, FrameRun(path, 0, 0))
+        names = {rows.array.identity: name for name, rows in sampled.items()}
+        found = []
+        for node in (file.root, *file.root.walk()):
+            rows = sampled.get(names.get(node.identity, ""))
+            about = any(node.name == top or node.name.startswith(f"{top}/") for top in _ABOUT)
+            start = REMARK if about else ""
+            if isinstance(node, Array):
+                found.append((f"{start}{node.name}", _described(node, rows)))
+            for name, value in node.attrs.items():
+                if not (name == "offset" and rows is not None):
+                    found.append((f"{start}{name} of {node.name}", _text_of(value)))
+    return found
+
+
+def _described(array: Array, rows: _Rows | None) -> str:
+    """Type and shape of a dataset, and its value if it has no samples."""
+    if rows is None:
+        return f"{array.dtype} of {array.shape}, {_text_of(array.read())}"
+    if rows.is_increment:
+        return f"an increment of {array.read()}"
+    return f"samples of {array.dtype} and shape {array.shape[1:]}"
+
+
+def _text_of(value: Any) -> str:
+    """Few values as a text, many as a digest."""
+    values = np.asarray(value)
+    if values.size <= _FEW:
+        return str(value)
+    data = repr(values.tolist()).encode() if values.dtype.hasobject else values.tobytes()
+    return f"values with digest {hashlib.blake2b(data, digest_size=6).hexdigest()}"
