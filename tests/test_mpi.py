@@ -544,3 +544,41 @@ def test_ranks_read_hdf5_at_once(kind, tmp_path):
     write_simple(path, **numbers(22, 17)._asdict(), **({} if kind == "contiguous" else storage))
     status, out, err = mpirun(2, SCRIPTS / "collective.py", path)
     assert (status, out) == (0, "2 right, 2 refused\n"), err
+
+
+@pytest.mark.parametrize("n_ranks", [2, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 4))])
+def test_files_that_ranks_write_have_the_bytes_of_one_process(n_ranks, adk, tmp_path):
+    ca = paceline.Universe(*adk).select_atoms("name CA")
+    names = [f"md.{ending}" for ending in ("xtc", "trr", "dcd", "nc", "h5md")]
+    for name in names:
+        paceline.Write(ca, tmp_path / name).run(stop=40)
+    found = {}
+    for how in ("alone", "ranks"):
+        out = tmp_path / "out"
+        out.mkdir()
+        arguments = [SCRIPTS / "files.py", tmp_path, out, *names]
+        if how == "ranks":
+            status, _, err = mpirun(n_ranks, "-m", "paceline.mpi", *arguments)
+            assert status == 0, err
+        else:
+            command = [sys.executable, "-W", "ignore", *map(str, arguments)]
+            subprocess.run(command, check=True, capture_output=True)
+        files = [path for path in out.iterdir() if not path.name.startswith(".")]
+        found[how] = {path.name: path.read_bytes() for path in files}
+        shutil.rmtree(out)
+    assert len(found["alone"]) == 5 * len(names) + 1
+    for name, content in found["alone"].items():
+        assert found["ranks"][name] == content, name
+
+
+def test_an_error_of_one_rank_ends_a_copy(adk, tmp_path):
+    path = tmp_path / "md.dcd"
+    paceline.Write(paceline.Universe(*adk).select_atoms("name CA"), path).run(stop=40)
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1  # of the last frame, which the last rank copies
+    path.write_bytes(content)
+    status, out, err = mpirun(2, "-c", COMMAND, "split", path, "-n", 2)
+    assert (status, out) == (1, "")
+    assert "md.dcd: frame 39, byte" in err
+    assert "nothing was written" in err
+    assert [one.name for one in tmp_path.iterdir() if one.suffix != ".paceline-index"] == ["md.dcd"]

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from paceline._util.files import check_output, new_files
+from paceline._util.progress import Progress
+from paceline.backends.rank_calls import rank_calls
 from paceline.contract.source import FORMATS, REMARK, TrajectoryFile, extents_in
 from paceline.errors import DamagedFileError, UnsupportedError, warn
 from paceline.hdf5.trajectory import EXTENSIONS, Hdf5File
@@ -19,6 +21,8 @@ from paceline.trajectory.copy_frames import (
     Hdf5Copy,
     check_headers,
     copy_all,
+    copy_if_seen,
+    in_portions,
     write_head,
 )
 from paceline.trajectory.open import files_named, open_file
@@ -109,7 +113,7 @@ def split(
             pairwise(bounds), paths, temporaries, strict=True
         ):
             copies += _copies([(file, first, stop)], path, temporary)
-        copy_all(copies, n_workers, progress)
+        _copy(copies, n_workers, progress)
         file.verify()
     return paths
 
@@ -192,7 +196,7 @@ def join(
         _check_steps(runs, output)
     _warn_of_times(runs, output)
     with new_files([output], overwrite=overwrite) as [temporary]:
-        copy_all(_copies(runs, output, temporary), n_workers, progress)
+        _copy(_copies(runs, output, temporary), n_workers, progress)
         for file in files:
             file.verify()
     return output
@@ -244,6 +248,25 @@ def _copies(runs: Sequence[_Run], path: Path, temporary: Path) -> list[Copy]:
         copies.append(copy)
         at += copy.size
     return copies
+
+
+def _copy(copies: Sequence[Copy], n_workers: int | None, progress: bool | None) -> None:
+    """Copy frames in threads, or on the ranks of MPI that wait for runs of this one."""
+    # Each worker has its own share: two that wrote one file of HDF5 would damage it.
+    ranks = rank_calls(n_workers, static=True)
+    if ranks is None:
+        copy_all(copies, n_workers, progress)
+        return
+    portions = in_portions(copies, ranks.n_workers)
+    unseen = []
+    with Progress(sum(copy.size for copy in portions), unit="byte", show=progress) as bar:
+        for k, seen in ranks(copy_if_seen, portions, "copying"):
+            if seen:
+                bar.add(portions[k].size)
+            else:
+                unseen.append(portions[k])
+    if unseen:
+        copy_all(unseen, n_workers, progress)
 
 
 # Pieces: boundaries and file names.

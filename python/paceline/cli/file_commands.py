@@ -635,6 +635,7 @@ def add_repack(commands: Commands) -> CommandParser:
 def run_repack(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline._util.machine import available_cpus
+    from paceline.backends.rank_calls import rank_calls
     from paceline.hdf5.repack import repack
 
     file = Path(args.trajectory[0])
@@ -645,6 +646,7 @@ def run_repack(args: argparse.Namespace) -> None:
         precision=args.precision,
         overwrite=args.overwrite,
         n_workers=args.n_workers or available_cpus(),
+        calls=rank_calls(args.n_workers),
         **layout_options(args),
     )
     print("dataset", "access", "bytes read per byte used, before", "after", sep="\t")

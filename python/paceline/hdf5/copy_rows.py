@@ -222,6 +222,7 @@ def _create(rows: _Rows, n_rows: int, found: h5py.Dataset, group: h5py.Group, na
             _make_filters_optional(created)
     elif layout != h5py.h5d.CONTIGUOUS or created.get_external_count():
         created = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+    created.set_obj_track_times(False)  # the same frames give the same bytes
     space = h5py.h5s.create_simple((n_rows, *found.shape[1:]), limit)
     h5py.h5d.create(group.id, name.encode(), found.id.get_type(), space, dcpl=created)
     copy_attributes(found, group[name])

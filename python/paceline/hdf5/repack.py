@@ -5,9 +5,9 @@ import os
 import shlex
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -51,8 +51,10 @@ from paceline.hdf5.writer import (
     AppendedDataset,
     ChunkEncoder,
     EncodeQueue,
+    FrameDataset,
     NewFile,
     create_dataset,
+    naming_frame,
     new_hdf5,
 )
 
@@ -71,7 +73,11 @@ Create = Callable[[Any, Any, str], None]
 _Read = Callable[[int, int], np.ndarray]
 
 
-#: HDF5 object with attributes.
+#: Calls a function with each item; yields number and result of each, in any order. The name is for
+#: errors.
+Calls = Callable[[Callable[[Any], Any], Sequence[Any], str], Iterator[tuple[int, Any]]]
+
+#: Object that has attributes.
 H5Object: TypeAlias = h5py.Group | h5py.Dataset
 
 
@@ -96,16 +102,17 @@ def repack(
     overwrite: bool = False,
     n_workers: int = 1,
     progress: bool | None = None,
+    calls: Calls | None = None,
 ) -> list[Gain]:
     """Write positions, velocities and forces of an H5MD file in another layout; return the gains.
 
-    Everything else is copied unchanged. Without `output`, the complete new file replaces the old
-    one. `chunk`, `for_` and `align` are as for `choose_layout`, and `compress` as for
-    `parse_compression`. By default the compression method is kept; methods other than gzip, zstd
-    and lz4 become gzip. Positions are rounded to multiples of `precision`, Å; without it, no bit of
-    a number changes. Raises `UnsupportedError` for a file that is not H5MD, or if the values are
-    not floats of shape (frames, atoms, 3). Raises `UnwritableError` for a number that is not
-    finite.
+    Everything else is copied as it is. Without `output`, the new file takes the place of the old
+    one, once it is whole. `chunk`, `for_` and `align` are as for `choose_layout`, `compress` as for
+    `parse_compression`: by default as it was, with gzip in place of methods other than gzip, zstd
+    and lz4. Positions are rounded to multiples of `precision`, Å; without it all numbers stay the
+    same to the last bit. `calls` encodes chunks on ranks of MPI instead of in threads. Raises
+    `UnsupportedError` for a file that is no H5MD, or numbers that are no floats of (frames, atoms,
+    3), and `UnwritableError` for one that is not finite.
     """
     check_precision(precision)
     path = os.path.realpath(path)
@@ -131,12 +138,14 @@ def repack(
         ):
             if not os.path.exists(target):
                 shutil.copymode(path, made.path)
-            destination = _Destination(made, pool, n_workers, bar)
+            destination = _Destination(made, pool, n_workers, bar, calls)
             created: dict[str, Create] = dict.fromkeys(_series(file), join_chunks)
             created |= {
                 name: partial(rewrite.create, destination) for name, rewrite in rewrites.items()
             }
             copy_tree(file, made.h5, created)
+            for fill in destination.later:
+                fill()
             _note_repacked(made.h5)
     with File(target) as file:
         after = [_layout_and_costs(file.root[name]) for name in rewrites]
@@ -237,6 +246,9 @@ class _Destination:
     pool: ThreadPoolExecutor
     n_workers: int
     bar: Progress
+    calls: Calls | None
+    #: Fill the datasets, once all are there.
+    later: list[Callable[[], None]] = field(default_factory=list)
 
     def advance(self, n_bytes: int) -> None:
         """Count written bytes, after checking that the system accepted all writes."""
@@ -280,9 +292,8 @@ class _Rewrite:
         queue = EncodeQueue(destination.pool, destination.n_workers)
         kind = AllocatedDataset if self.layout.contiguous else AppendedDataset
         dataset = kind(destination.file.path, copy, self.layout, encoder, queue)
-        for first, stop in self._parts(found, destination.n_workers + 1):
-            dataset.add(first, stop - first, partial(read, first, stop), destination.advance)
-        queue.put_all()
+        parts = [*self._parts(found, destination.n_workers + 1)]
+        destination.later.append(partial(_fill, dataset, parts, read, destination))
         if core.step is not None:
             mark_rounded(copy, core.step)
 
@@ -304,6 +315,44 @@ class _Rewrite:
         n_frames = max(unit, PORTION // frame // unit * unit)
         for first in range(0, len(found), n_frames):
             yield first, min(first + n_frames, len(found))
+
+
+@dataclass(frozen=True)
+class _EncodePart:
+    """Encodes frames, from a first one to another; it can be pickled."""
+
+    read: _Read
+    encoder: ChunkEncoder
+
+    def __call__(self, part: tuple[int, int]) -> tuple[int, tuple[bytes, np.ndarray]]:
+        """Return the number of bytes of the numbers, and the chunks with their sizes."""
+        values = self.read(*part)
+        with naming_frame(part[0]):
+            return values.nbytes, self.encoder.encode(values)
+
+
+def _fill(
+    dataset: FrameDataset, parts: Sequence[tuple[int, int]], read: _Read, destination: _Destination
+) -> None:
+    """Fill a dataset with frames, from a first one to another, in threads or by `calls`."""
+    calls = destination.calls
+    is_appended = isinstance(dataset, AppendedDataset)
+    if calls is None or not is_appended or not isinstance(read, _CoreReader):
+        for first, stop in parts:
+            dataset.add(first, stop - first, partial(read, first, stop), destination.advance)
+        dataset.queue.put_all()
+        return
+    waiting: dict[int, tuple[int, tuple[bytes, np.ndarray]]] = {}
+    n_put = 0
+    for k, encoded in calls(_EncodePart(read, dataset.encoder), parts, "repack"):
+        waiting[k] = encoded
+        while n_put in waiting:
+            n_bytes, chunks = waiting.pop(n_put)
+            first, stop = parts[n_put]
+            assert isinstance(dataset, AppendedDataset)
+            dataset.put_chunks(first, stop - first, *chunks)
+            destination.advance(n_bytes)
+            n_put += 1
 
 
 @dataclass(frozen=True)
@@ -384,10 +433,13 @@ class _OfThread(threading.local):
 class _CoreReader:
     """Reads frames of one dataset with the core; chunks are decoded completely."""
 
-    def __init__(self, path: str, element: Element):
+    def __init__(self, path: str, element: Element, samples: bytes | None = None):
         self._path, self._element = path, element
-        self._samples = _core.samples_of(path)
+        self._samples = _core.samples_of(path) if samples is None else samples
         self._of_thread = _OfThread()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _CoreReader, (self._path, self._element, self._samples)
 
     def __call__(self, first: int, stop: int) -> np.ndarray:
         n_atoms = self._element.dataset.shape[1]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,8 +14,14 @@ from paceline._util.machine import available_cpus
 from paceline._util.os_calls import copy_in_kernel, read_at, write_at
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer
-from paceline.contract.source import Extents, FileReader, TrajectoryFile, extents_in
-from paceline.errors import DamagedFileError, FileChangedError, ReadError
+from paceline.contract.source import Extents, FileReader, FileSpec, TrajectoryFile, extents_in
+from paceline.errors import (
+    DamagedFileError,
+    FileChangedError,
+    PacelineError,
+    ReadError,
+    WorkerError,
+)
 
 #: Frames are checked after this many bytes have been copied, while the bytes are in memory.
 _BLOCK = 16 << 20
@@ -26,6 +32,8 @@ _CALL = 16 << 20
 _BUFFER = 256 << 10
 #: Unit of the page cache and of disk blocks, bytes; their sizes are multiples of it.
 _PAGE = 4096
+#: Multiples of bytes at which portions of different workers meet, and largest size of a portion.
+_ALIGNED, _PORTION = 1 << 20, 64 << 20
 #: Time between two progress updates, seconds.
 _INTERVAL = 0.1
 
@@ -102,6 +110,14 @@ class Copy(Protocol):
     """Copy of frames that one thread makes."""
 
     @property
+    def path(self) -> Path:
+        """Final name of the new file."""
+
+    @property
+    def temporary(self) -> Path:
+        """Present name of the new file."""
+
+    @property
     def size(self) -> int:
         """Number of bytes."""
 
@@ -131,6 +147,15 @@ class Hdf5Copy:
 
         runs = [FrameRun(*run) for run in self.runs]
         write_frames(runs, self.path, self.temporary, copier.count)
+
+
+class Segment(NamedTuple):
+    """Bytes of a file, and their offset in another."""
+
+    source: str
+    start: int
+    n: int
+    at: int
 
 
 @dataclass(frozen=True)
@@ -167,6 +192,18 @@ class FrameCopy:
                     check_headers(reader, extents)
                 at += n
 
+    def between(self, first: int, stop: int) -> tuple[Segment, Extents] | None:
+        """Bytes that are copied to offsets from `first` to `stop`, and frames that begin there."""
+        frames = np.arange(self.first, self.stop, dtype=np.uint64)
+        begin, end = max(first, self.at), min(stop, self.at + self.size)
+        if begin >= end:
+            return None
+        start = int(self.file.extents(frames[:1])[0][0])
+        offsets = self.file.extents(frames)[0] - np.uint64(start)
+        inside = slice(*np.searchsorted(offsets, np.array([begin, end], "u8") - np.uint64(self.at)))
+        segment = Segment(self.file.path, start + begin - self.at, end - begin, begin)
+        return segment, extents_in(0, self.file, frames[inside])
+
     def _blocks(self) -> Iterator[Extents]:
         """Extents of the frames, in groups."""
         frames = np.arange(self.first, self.stop, dtype=np.uint64)
@@ -174,6 +211,75 @@ class FrameCopy:
         borders = np.flatnonzero(np.diff((offsets - offsets[0]) // _BLOCK)) + 1
         for some in np.split(frames, borders):
             yield extents_in(0, self.file, some)
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Bytes of one new file, which one worker copies."""
+
+    path: Path
+    temporary: Path
+    segments: tuple[Segment, ...]
+    #: Frames whose headers are checked, with the descriptions of their files.
+    checks: tuple[tuple[FileSpec, Extents], ...]
+
+    @property
+    def size(self) -> int:
+        """Number of bytes."""
+        return sum(segment.n for segment in self.segments)
+
+    def copy(self, copier: Copier) -> None:
+        """Copy the bytes, then check the headers of frames that begin among them."""
+        with writing_to(self.path), open(self.temporary, "r+b", buffering=0) as target:
+            for path, start, n, at in self.segments:
+                with open(path, "rb", buffering=0) as source:
+                    copier.copy(path, source.fileno(), start, target.fileno(), at, n)
+        for spec, extents in self.checks:
+            check_headers(spec.open(None, 0), extents)
+
+
+def in_portions(copies: Sequence[Copy], n_workers: int) -> list[Copy]:
+    """Cut copies of frames into portions for workers of several hosts.
+
+    Portions of a file meet at multiples of `_ALIGNED` bytes: a network file system may lose what
+    two hosts write to one page at once.
+    """
+    whole = [copy for copy in copies if not isinstance(copy, FrameCopy)]
+    by_file: dict[Path, list[FrameCopy]] = {}
+    for copy in copies:
+        if isinstance(copy, FrameCopy):
+            by_file.setdefault(copy.temporary, []).append(copy)
+    size = sum(copy.size for some in by_file.values() for copy in some) // n_workers
+    step = max(min(size, _PORTION) // _ALIGNED, 1) * _ALIGNED
+    cut = (portion for some in by_file.values() for portion in _portions(some, step))
+    return [*whole, *cut]
+
+
+def _portions(copies: Sequence[FrameCopy], step: int) -> Iterator[Portion]:
+    """Cut copies to one file, in the order of their offsets, at multiples of `step` bytes."""
+    begin, end = copies[0].at, copies[-1].at + copies[-1].size
+    for border in range(begin // step * step, end, step):
+        segments, checks = [], []
+        for copy in copies:
+            found = copy.between(max(border, begin), min(border + step, end))
+            if found is not None:
+                segments.append(found[0])
+                if len(found[1]) and copy.file.index_origin == "computed":
+                    checks.append((copy.file.spec, found[1]))
+        yield Portion(copies[0].path, copies[0].temporary, tuple(segments), tuple(checks))
+
+
+def copy_if_seen(copy: Copy) -> bool:
+    """Make a copy on a worker of any host; False if it does not see the new file."""
+    if not copy.temporary.exists():
+        return False
+    try:
+        copy.copy(Copier())
+    except PacelineError:
+        raise
+    except OSError as error:
+        raise WorkerError(f"{copy.path}: {error.strerror or error}") from error
+    return True
 
 
 def copy_all(copies: Sequence[Copy], n_workers: int | None, progress: bool | None) -> None:

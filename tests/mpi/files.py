@@ -1,0 +1,24 @@
+"""Under paceline.mpi: files that ranks split, join, convert and repack."""
+
+import sys
+import warnings
+from pathlib import Path
+
+import paceline
+from paceline.backends.rank_calls import rank_calls
+from paceline.hdf5.repack import repack
+from paceline.trajectory import copy_frames
+
+_, folder, out, *names = sys.argv
+sys.argv = ["files.py"]  # which H5MD files quote
+# So that each rank copies some bytes of these small files.
+copy_frames._ALIGNED, copy_frames._PORTION = 4096, 32768
+warnings.simplefilter("ignore")
+for name in names:
+    source, target = Path(folder, name), Path(out)
+    pieces = paceline.split(source, 3, output=target)
+    paceline.join(pieces, target / f"all{source.suffix}")
+    paceline.Write(paceline.open(source), target / f"converted{source.suffix}").run(stop=24)
+    if source.suffix == ".h5md":
+        repacked = target / "repacked.h5md"
+        repack(source, repacked, compress="gzip:1", chunk="4x100", calls=rank_calls(None))
