@@ -341,6 +341,17 @@ def test_names_of_blocks_that_are_not_run_exist():
         assert any(part in code for _, code in blocks), (page, part)
 
 
+def test_experiments_of_the_papers_exist():
+    page = (ROOT / "docs" / "papers.md").read_text(encoding="utf-8")
+    known = {path.stem for path in (ROOT / "docs/developers/experiments").glob("*.tsv")}
+    rows = page[page.index("## Khoshlessan 2017") :].splitlines()
+    cells = [row.split("|")[3] for row in rows if row.startswith("|") and "ARGS" not in row]
+    named = {name for cell in cells for name in re.findall(r"`([a-z_0-9]+)`", cell)}
+    named |= {name for some in re.findall(r'ARGS="?([a-z_ 0-9]+)', page) for name in some.split()}
+    assert len(named) > 20
+    assert named <= known, named - known
+
+
 def measured() -> dict[str, dict[str, float]]:
     """Return the rows of benchmarks/measured.tsv, µs per frame by tool and case."""
     cases = read_warm(ROOT / "benchmarks" / "measured.tsv")
