@@ -77,6 +77,22 @@ def test_quantities_of_a_known_run():
     assert (report.bytes_read, report.calls, report.read_per_used) == (3000, 6, 0.25)
     assert report.read_rate == pytest.approx(3000 / 1.6)
     assert report.stragglers == []
+    # Worker a:2:2 waits 0.4 s before its block, which takes 1 s, and 0.2 s and t_after behind it.
+    means = {name: spread.mean for name, spread in report.published.items()}
+    assert means == pytest.approx(
+        {
+            "t_opening_trajectory": 0.05,
+            "t_IO": 0.45,
+            "t_comp": 0.75,
+            "t_all_frame": 1.25,
+            "t_Overhead1": 0.05,
+            "t_Overhead2": 0.0,
+            "t_RMSD": 1.3,
+            "t_comm": 1.1,
+            "t_N": 2.4,
+        }
+    )
+    assert report.published["t_N"].most == pytest.approx(2.6)  # of a:1:1: 1.6 s and t_after
 
 
 def test_what_is_not_known_or_infinite_is_null_in_json():

@@ -217,10 +217,18 @@ def test_thousands_of_blocks_of_one_worker_are_put_together():
     assert "the fractions of its components" in checked(text).text
 
 
+def test_workers_are_counted_by_their_blocks():
+    made = run_of(["a:1:1", "a:2:2", "a:3:3"], 8)  # 3, 3 and 2 blocks
+    (drawing,) = (one for one in drawings_of(made, report_of(made)) if "Tasks" in one.title)
+    (axes,) = drawing.figure().axes
+    bars = [(bar.get_x() + bar.get_width() / 2, bar.get_height()) for bar in axes.patches]
+    np.testing.assert_allclose(bars, [(2, 1), (3, 2)])
+
+
 def test_a_host_of_another_clock_makes_a_page():
     """Check unaligned clocks: a run aligns clocks, but timings made by hand may not."""
     other = run_of(workers_of(2, 4), 40, skew=5 * 10**17)
-    assert checked(page_of(other)).count("svg") == 4
+    assert checked(page_of(other)).count("svg") == 5
 
 
 def test_attempts_that_did_not_count_are_drawn_to_the_end_of_the_run():

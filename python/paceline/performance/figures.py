@@ -43,8 +43,10 @@ if TYPE_CHECKING:
 WIDTH = 8.5
 #: Maximum number of distinguishable bars; if there are more workers, a bar is a group of them.
 BARS = 200
-#: Minimum number of bars, and of rows, for which space is reserved, so that a single one is not
-#: too wide.
+#: Maximum number of bars of a histogram.
+BINS = 30
+#: Minimum number of bars, and of rows, for which space is reserved, so that a single one is not too
+#: wide.
 LEAST_BARS, LEAST_ROWS = 12, 4
 #: Maximum number of rows in a task stream. If there are more workers, the slowest, the middle and
 #: the fastest ones are drawn.
@@ -129,6 +131,14 @@ def _per_worker(report: Report) -> Iterator[Drawing]:
         partial(draw_components, report=report),
     )
 
+    if len(workers) > 1:
+        yield Drawing(
+            "Tasks of a worker",
+            "How many workers did how many blocks. Where blocks are dealt, slow workers do fewer.",
+            1.9,
+            partial(draw_histogram, workers=workers),
+        )
+
 
 def _over_time(timings: RunTimings) -> Iterator[Drawing]:
     timeline = timeline_of(timings)
@@ -210,6 +220,20 @@ def draw_bars(axes: "Axes", workers: Sequence[WorkerTiming], slow: Collection[st
     axes.set_xlabel("worker")
     axes.set_ylabel(f"time ({unit.name})")
     name_workers(axes.xaxis, [worker.worker for worker in workers])
+
+
+def draw_histogram(axes: "Axes", workers: Sequence[WorkerTiming]) -> None:
+    """Draw how many workers did how many blocks, as in Khoshlessan et al. 2017, Table 1."""
+    counts = np.array([worker.n_blocks for worker in workers])
+    width = max(1, -(-int(np.ptp(counts) + 1) // BINS))
+    edges = np.arange(counts.min(), counts.max() + width + 1, width) - 0.5
+    axes.hist(counts, edges, color=INK, alpha=0.6, rwidth=0.9)
+    spare = max(LEAST_BARS - len(edges) + 1, 0) * width / 2
+    axes.set_xlim(edges[0] - spare, edges[-1] + spare)
+    axes.locator_params(integer=True)
+    axes.grid(axis="y")
+    axes.set_xlabel("blocks of a worker")
+    axes.set_ylabel("workers")
 
 
 def draw_components(axes: "Axes", report: Report) -> None:

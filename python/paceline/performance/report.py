@@ -30,7 +30,7 @@ from paceline.performance.page import (
 )
 from paceline.performance.record import COMM, WALL_TIME, Component, RunTimings
 from paceline.performance.rules import advice_of
-from paceline.performance.summary import OF_RUN, Report, report_of
+from paceline.performance.summary import OF_RUN, PUBLISHED, Report, report_of
 
 #: File name extensions of a page, and of figures alone.
 PAGE, FIGURES = ".html", (".png", ".svg")
@@ -140,6 +140,7 @@ def _sections(timings: RunTimings, report: Report) -> Iterator[Html]:
     yield section("Where the time went", *map(_figure, drawings))
     yield section("Over workers", _over_workers(report))
     yield section("The whole run", _whole_run(report))
+    yield section("In the papers' names", _published(report))
     yield section("Each worker", _each_worker(report, numbers))
 
 
@@ -208,6 +209,19 @@ def _whole_run(report: Report) -> Html:
         text = _FORMS.get(name, number)(getattr(report, name)) + " s" * name.startswith("t_")
         rows.append((name, text, meaning))
     return html_table(("quantity", "value", "what it is"), rows, text=(2,))
+
+
+def _published(report: Report) -> Html:
+    rows = [
+        (name, number(report.published[name].mean), number(report.published[name].most), meaning)
+        for name, meaning in PUBLISHED.items()
+    ]
+    about = (
+        "Of a worker, as Khoshlessan et al. (2020) define them for an MPI rank in their Table 3; "
+        "t_total, the largest t_N, begins here when blocks were first assigned."
+    )
+    columns = ("quantity", "mean (s)", "maximum (s)", "sum of")
+    return html_table(columns, rows, about=about, text=(3,))
 
 
 def _each_worker(report: Report, numbers: dict[str, int]) -> Html:

@@ -273,6 +273,20 @@ OF_RUN = {
 }
 
 
+#: Quantities of a rank in Khoshlessan et al. 2020, Table 3, as sums of those of a worker.
+PUBLISHED = {
+    "t_opening_trajectory": "t_init_traj",
+    "t_IO": "t_io + t_decode",
+    "t_comp": "t_transform + t_compute",
+    "t_all_frame": "t_IO + t_comp + t_Overhead1",
+    "t_Overhead1": "t_overhead, with t_end_loop, which no block has by itself",
+    "t_Overhead2": "t_wait between blocks + t_abandoned",
+    "t_RMSD": "t_opening_trajectory + t_all_frame + t_Overhead2: from the first block to the last",
+    "t_comm": "t_wait_last + t_after: from the worker's last block until the results were there",
+    "t_N": "t_RMSD + t_comm",
+}
+
+
 @dataclass(frozen=True)
 class Spread:
     """Statistics of a quantity over the workers, s.
@@ -323,7 +337,10 @@ class Report:
         `t_overhead`, `t_abandoned` and `t_wait`, which add up to their wall time; and of
         `t_wait_first`, `t_wait_last`, `t_work` and `t_comm`.
     shares : dict of str to float
-        Fraction of each of these components in the workers' wall time, from 0 to 1.
+        Fraction of the workers' wall time of each component of that sum, from 0 to 1.
+    published : dict of str to Spread
+        Statistics over the workers of the quantities of Khoshlessan et al. 2020, Table 3, by their
+        names there: `PUBLISHED` has their definitions.
     R_comp_IO : float
         Ratio of computing to reading and decoding (equation 7); infinite without reading and
         decoding.
@@ -365,6 +382,7 @@ class Report:
     workers: list[WorkerTiming]
     over_workers: dict[str, Spread]
     shares: dict[str, float]
+    published: dict[str, Spread]
     R_comp_IO: float
     R_comp_comm: float
     imbalance: float
@@ -439,6 +457,7 @@ def report_of(timings: RunTimings) -> Report:
         workers=workers,
         over_workers=over_workers,
         shares={name: _ratio(over_workers[name].mean, wall) for name in PARTS},
+        published=_published(workers, (timings.end - last) / 1e9),
         R_comp_IO=_ratio(computing, over_workers["t_io"].mean + over_workers["t_decode"].mean),
         R_comp_comm=_ratio(computing, timings.t_comm),
         imbalance=_ratio(t_blocks, t_blocks - over_workers["t_wait_last"].mean),
@@ -450,6 +469,20 @@ def report_of(timings: RunTimings) -> Report:
         stragglers=find_stragglers(timings),
         abandoned=list(timings.abandoned),
     )
+
+
+def _published(workers: Sequence[WorkerTiming], t_after: float) -> dict[str, Spread]:
+    """Compute the quantities of `PUBLISHED`."""
+    found: dict[str, list[float]] = {name: [] for name in PUBLISHED}
+    for one in workers:
+        reading, computing = one.t_io + one.t_decode, one.t_transform + one.t_compute
+        between = one.t_wait - one.t_wait_first - one.t_wait_last + one.t_abandoned
+        in_blocks = reading + computing + one.t_overhead
+        whole, comm = one.t_init_traj + in_blocks + between, one.t_wait_last + t_after
+        values = one.t_init_traj, reading, computing, in_blocks, one.t_overhead, between, whole
+        for name, value in zip(PUBLISHED, (*values, comm, whole + comm), strict=True):
+            found[name].append(value)
+    return {name: _spread(values) for name, values in found.items()}
 
 
 def _spread(values: Iterable[float]) -> Spread:
