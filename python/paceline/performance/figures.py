@@ -227,7 +227,7 @@ def draw_histogram(axes: "Axes", workers: Sequence[WorkerTiming]) -> None:
     counts = np.array([worker.n_blocks for worker in workers])
     width = max(1, -(-int(np.ptp(counts) + 1) // BINS))
     edges = np.arange(counts.min(), counts.max() + width + 1, width) - 0.5
-    axes.hist(counts, edges, color=INK, alpha=0.6, rwidth=0.9)
+    axes.hist(counts, edges.tolist(), color=INK, alpha=0.6, rwidth=0.9)
     spare = max(LEAST_BARS - len(edges) + 1, 0) * width / 2
     axes.set_xlim(edges[0] - spare, edges[-1] + spare)
     axes.locator_params(integer=True)
