@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ import paceline
 import paceline.trajectory.h5md_file
 from paceline import cli
 from paceline.analysis.rms import RMSD
+from paceline.contract.kinds import Placements
 from paceline.errors import (
     DamagedFileError,
     MissingDataError,
@@ -31,6 +33,7 @@ from paceline.errors import (
 )
 from paceline.trajectory import h5md_file, write_frames
 from paceline.trajectory.open import open_file
+from paceline.trajectory.write_frames import PartlyWritten
 
 ENDINGS = [".xtc", ".trr", ".dcd", ".nc", ".h5md"]
 #: Maximum difference of a position, Å: half of XTC's 0.01 Å, or the rounding of a unit conversion.
@@ -459,3 +462,52 @@ def test_an_output_that_is_read_is_refused(adk, tmp_path):
         with pytest.raises(UnsupportedError, match="one file for two purposes"):
             paceline.TimeSeries(lambda block: block.times, atoms).run(checkpoint=path)
     assert trajectory.read_bytes() == before
+
+
+@pytest.mark.parametrize("other_host", [False, True])
+def test_bytes_that_ranks_keep_are_written_at_their_offsets(other_host, tmp_path, monkeypatch):
+    """A block may be kept by a rank, on this host or another, or be sent to the receiver."""
+    monkeypatch.setattr(write_frames, "_EDGE", 64)
+    random = np.random.default_rng(1)
+    blocks = [random.bytes(n) for n in (500, 37, 1000, 300, 257, 900)]
+    moments = np.zeros(1), np.zeros(1, int), np.zeros(1, "f4")
+    path = tmp_path / "all"
+    path.write_bytes(b"head")
+    placements = Placements()
+    host = "elsewhere" if other_host else socket.gethostname()
+    encode = write_frames._Encode("final", None, 0, "held", path, host, placements)
+    kept = {}
+    with open(path, "r+b") as file:
+        file.seek(4)
+        receiver = write_frames._PlacingReceiver(str(path), file, placements)
+        for number in (2, 0, 1, 5, 4, 3):
+            value = write_frames.EncodedBlock(number, blocks[number], *moments)
+            if number != 4:
+                value, kept[number] = encode.keep(value)
+            receiver.add(number, value)
+            for done, offset in placements.take():
+                encode.put(kept[done], offset)
+    assert path.read_bytes() == b"head" + b"".join(blocks)
+    assert receiver.end == 4 + sum(map(len, blocks))
+    # Blocks of few bytes are sent as they are to another host.
+    assert [k for k, one in kept.items() if one is None] == [1] * other_host
+
+
+def test_another_host_writes_what_shares_no_page(adk, tmp_path, monkeypatch):
+    """In DCD, whose frames have their offsets from the beginning."""
+    ca = paceline.Universe(*adk).select_atoms("name CA")
+    expected = paceline.Write(ca, tmp_path / "one.dcd")
+    expected.run(block_frames=16)
+    monkeypatch.setattr(write_frames, "_EDGE", 4096)
+    names = (f"host{k}" for k in itertools.count())
+    monkeypatch.setattr(write_frames.socket, "gethostname", lambda: next(names))
+    sent = []
+    write_ends = PartlyWritten.write_ends
+    monkeypatch.setattr(
+        PartlyWritten,
+        "write_ends",
+        lambda self, *place: sent.append(len(self.data)) or write_ends(self, *place),
+    )
+    paceline.Write(ca, tmp_path / "two.dcd").run(block_frames=16)
+    assert sent == [2 * 4096] * 6  # the last block has too few bytes
+    assert (tmp_path / "two.dcd").read_bytes() == (tmp_path / "one.dcd").read_bytes()

@@ -9,7 +9,7 @@ import h5py
 import MDAnalysis
 import numpy as np
 import pytest
-from helpers.h5md_files import numbers, write_gromacs, write_simple
+from helpers.h5md_files import numbers, write_gromacs, write_lammps, write_simple
 from helpers.netcdf_files import FORMATS, fill, values, write_netcdf4, write_scipy
 from MDAnalysisTests import datafiles
 from scipy.io import netcdf_file
@@ -285,6 +285,22 @@ def test_increments_go_on_in_the_pieces(tmp_path):
     assert contents(paceline.join([one, two, three], tmp_path / "all.h5md")) == contents(path)
     with pytest.raises(UnsupportedError, match=r"002.h5md: .*/time is .*at 2.5; .* found 5:"):
         paceline.join([one, three], tmp_path / "all.h5md", overwrite=True)
+
+
+def test_a_group_of_several_and_units_of_a_file_without_are_given(tmp_path, capsys):
+    path = write_lammps(tmp_path / "md.h5", numbers(N))
+    with h5py.File(path, "a") as file:
+        file.copy(file["particles/all"], file["particles"], "solvent")
+    assert cli.main(["split", str(path), "-n", "2"]) == 2
+    assert "choose one with --particles: 'all', 'solvent'" in capsys.readouterr().err
+    chosen = {"group": "solvent", "units": "nm, ps"}
+    options = ["--particles", "solvent", "--units", "nm, ps"]
+    assert cli.main(["split", str(path), "-n", "2", *options]) == 0
+    pieces = capsys.readouterr().out.split()
+    for name in ("all", "solvent"):
+        rows = [h5py.File(piece)[f"particles/{name}/charge/value"].shape[0] for piece in pieces]
+        assert rows == [3, 4]
+    assert contents(paceline.join(pieces, tmp_path / "all.h5", **chosen)) == contents(path)
 
 
 def test_h5md_parts_that_do_not_fit_are_refused_by_name(tmp_path):

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from paceline._util.progress import Progress
 from paceline.backends.rank_calls import rank_calls
 from paceline.contract.source import FORMATS, REMARK, TrajectoryFile, extents_in
 from paceline.errors import DamagedFileError, UnsupportedError, warn
-from paceline.hdf5.trajectory import EXTENSIONS, Hdf5File
+from paceline.hdf5.trajectory import EXTENSIONS, Hdf5File, Hdf5Options
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.copy_frames import (
     Copy,
@@ -45,6 +45,8 @@ def split(
     overwrite: bool = False,
     n_workers: int | None = None,
     progress: bool | None = None,
+    group: str | None = None,
+    units: str | Mapping[str, str] | None = None,
 ) -> list[Path]:
     """Split a trajectory into files of consecutive frames, without decoding them.
 
@@ -73,6 +75,10 @@ def split(
         may use.
     progress : bool, optional
         Show a progress bar.
+    group : str, optional
+        Of H5MD files: group of particles whose samples are the frames, if there are several.
+    units : str or mapping, optional
+        Units of files that state none, as for `paceline.Universe`; numbers are copied as they are.
 
     Returns
     -------
@@ -104,7 +110,7 @@ def split(
     adk.001.xtc 3
     adk.002.xtc 4
     """
-    file = _open(trajectory, progress)
+    file = _open(trajectory, progress, Hdf5Options(group=group, units=units))
     bounds = _bounds_of(file, n=n, frames=frames, size=size)
     paths = _names_of(file, trajectory if output is None else output, len(bounds) - 1)
     with new_files(paths, overwrite=overwrite) as temporaries:
@@ -126,6 +132,8 @@ def join(
     overwrite: bool = False,
     n_workers: int | None = None,
     progress: bool | None = None,
+    group: str | None = None,
+    units: str | Mapping[str, str] | None = None,
 ) -> Path:
     """Join trajectories one after another, without decoding them.
 
@@ -150,6 +158,10 @@ def join(
         may use.
     progress : bool, optional
         Show a progress bar.
+    group : str, optional
+        Of H5MD files: group of particles whose samples are the frames, if there are several.
+    units : str or mapping, optional
+        Units of files that state none, as for `paceline.Universe`; numbers are copied as they are.
 
     Returns
     -------
@@ -185,7 +197,8 @@ def join(
         raise ValueError("no trajectories to join")
     output = Path(output)
     check_output(output, overwrite=overwrite)
-    files = [_open(path, progress) for path in names]
+    options = Hdf5Options(group=group, units=units)
+    files = [_open(path, progress, options) for path in names]
     _check_traits(files)
     _check_ending(files[0], output)
     chain = Chain(
@@ -202,9 +215,9 @@ def join(
     return output
 
 
-def _open(path: str | os.PathLike, progress: bool | None) -> TrajectoryFile:
-    """Open a file whose frames can be copied, and check any frames that may be damaged."""
-    file = open_file(path, progress=progress)
+def _open(path: str | os.PathLike, progress: bool | None, options: Hdf5Options) -> TrajectoryFile:
+    """Open a file whose frames can be copied, and check the frames known to be damaged."""
+    file = open_file(path, options=options, progress=progress)
     if file.n_frames == 0:
         raise UnsupportedError(f"{file.path}: there is no whole frame in it")
     if isinstance(file, Hdf5File):
@@ -239,7 +252,8 @@ def _copies(runs: Sequence[_Run], path: Path, temporary: Path) -> list[Copy]:
     """Copies of frames to one new file, whose header is written."""
     file, first, _ = runs[0]
     if isinstance(file, Hdf5File):
-        return [Hdf5Copy([(one.path, first, stop) for one, first, stop in runs], path, temporary)]
+        parts = [(one.path, first, stop) for one, first, stop in runs]
+        return [Hdf5Copy(parts, file.group, path, temporary)]
     n_frames = sum(stop - first for _, first, stop in runs)
     at = write_head(file, first, n_frames, path, temporary)
     copies: list[Copy] = []

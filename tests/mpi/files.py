@@ -18,7 +18,7 @@ for name in names:
     source, target = Path(folder, name), Path(out)
     pieces = paceline.split(source, 3, output=target)
     paceline.join(pieces, target / f"all{source.suffix}")
-    paceline.Write(paceline.open(source), target / f"converted{source.suffix}").run(stop=24)
+    paceline.Write(paceline.open(source), target / f"converted{source.suffix}").run(block_frames=16)
     if source.suffix == ".h5md":
         repacked = target / "repacked.h5md"
         repack(source, repacked, compress="gzip:1", chunk="4x100", calls=rank_calls(None))

@@ -21,6 +21,7 @@ from paceline.cli.options import (
     above_zero,
     add_backend_arguments,
     add_frame_arguments,
+    add_group_and_units,
     add_hdf5_arguments,
     add_index_argument,
     add_json_argument,
@@ -442,6 +443,7 @@ def add_split(commands: Commands) -> CommandParser:
     add("--overwrite", action="store_true", help="replace files that exist")
     add_json_argument(parser.section("output"))
     add_thread_argument(parser, "files written at a time [the CPUs this process may use]")
+    add_group_and_units(parser)
     parser.set_defaults(run=run_split)
     return parser
 
@@ -458,6 +460,7 @@ def run_split(args: argparse.Namespace) -> None:
         output=args.output,
         overwrite=args.overwrite,
         n_workers=args.n_workers,
+        **given(args, "units", group="particles"),
     )
     if args.json:
         print_json("split", pieces=[str(piece) for piece in pieces])
@@ -481,6 +484,7 @@ def add_join(commands: Commands) -> CommandParser:
     parser.section("frames").add_argument("--continuous", action="store_true", help=CONTINUOUS)
     add("--overwrite", action="store_true", help="replace a file that exists")
     add_thread_argument(parser, "files copied at a time [the CPUs this process may use]")
+    add_group_and_units(parser)
     parser.set_defaults(run=run_join)
     return parser
 
@@ -490,6 +494,7 @@ def run_join(args: argparse.Namespace) -> None:
     from paceline.split_join import join
 
     options = {"continuous": args.continuous, "overwrite": args.overwrite}
+    options |= given(args, "units", group="particles")
     join(args.trajectory, args.output, **options, n_workers=args.n_workers)
 
 

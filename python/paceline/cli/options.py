@@ -442,6 +442,19 @@ def add_chain_arguments(parser: CommandParser) -> None:
 
 def add_hdf5_arguments(parser: CommandParser) -> None:
     """Add options for facts that some HDF5 files lack."""
+    add_group_and_units(parser)
+    add = parser.section("HDF5 files").add_argument
+    add(
+        "--dataset",
+        metavar="NAME",
+        help="dataset of positions, in an HDF5 file of unknown structure",
+    )
+    follow = "follow links of the file to other files"
+    add("--external", action="store_const", const=True, help=follow)
+
+
+def add_group_and_units(parser: CommandParser) -> None:
+    """Add options for the group of particles and the units of an H5MD file."""
     add = parser.section("HDF5 files").add_argument
     # The option is not called --group: in other commands, --group selects atoms.
     add("--particles", metavar="NAME", help="particles group of an H5MD file with several groups")
@@ -450,13 +463,6 @@ def add_hdf5_arguments(parser: CommandParser) -> None:
         metavar="TEXT",
         help='units of a file without units: "nm, ps"; for LAMMPS: real',
     )
-    add(
-        "--dataset",
-        metavar="NAME",
-        help="dataset of positions, in an HDF5 file of unknown structure",
-    )
-    follow = "follow links of the file to other files"
-    add("--external", action="store_const", const=True, help=follow)
 
 
 def add_transform_arguments(parser: CommandParser) -> None:

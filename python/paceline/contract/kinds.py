@@ -118,6 +118,45 @@ class PerBlock(WorkerPart, Generic[Result]):
         raise NotImplementedError
 
 
+class Placements:
+    """Offsets that a receiver has for blocks of which ranks keep a part; pickling drops them."""
+
+    def __init__(self) -> None:
+        self._new: list[tuple[int, int]] = []
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Placements, ()
+
+    def add(self, number: int, offset: int) -> None:
+        """Set the offset of block `number`."""
+        self._new.append((number, offset))
+
+    def take(self) -> list[tuple[int, int]]:
+        """Return the number and offset of blocks that were added since the last call."""
+        taken, self._new = self._new, []
+        return taken
+
+
+class KeptInPart(PerBlock[Result]):
+    """Worker part whose results ranks of MPI may keep in part, to write it themselves.
+
+    The receiver of its results, in the same process as the coordinator, sets the `placements`.
+    """
+
+    placements: Placements
+
+    def keep(self, value: Result) -> tuple[Result, Any]:
+        """Divide a result into the part that is sent to the receiver and the part that is kept.
+
+        The latter is None if nothing is kept.
+        """
+        raise NotImplementedError
+
+    def put(self, kept: Any, offset: int) -> None:
+        """Write the part that was kept, of a block at an offset."""
+        raise NotImplementedError
+
+
 class Ragged(WorkerPart):
     """Worker part of an analysis that computes any number of records for each frame."""
 

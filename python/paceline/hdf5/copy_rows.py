@@ -52,6 +52,8 @@ class FrameRun:
     path: str
     first: int
     stop: int
+    #: Group of particles whose samples are the frames, required if there are several.
+    group: str | None = None
 
 
 @dataclass(frozen=True)
@@ -138,9 +140,10 @@ def rows_of(file: File, run: FrameRun) -> dict[str, _Rows]:
     """
     if file.full_size is not None:
         raise damaged(file.path, "", f"{file.full_size} bytes", f"{file.size}: the file was cut")
-    frames = Particles(file).frames
+    particles = Particles(file, run.group)
+    frames = particles.frames
     found: dict[tuple[int, int], _Rows] = {}
-    for element in _sampled(file, frames):
+    for element in _sampled(particles):
         first, stop = _rows_of_frames(element, frames, run)
         axes = [element.time] if element.time is not None else []
         axes += [step] if (step := _step_of(file, element)) is not None else []
@@ -155,14 +158,13 @@ def rows_of(file: File, run: FrameRun) -> dict[str, _Rows]:
     return {rows.array.name: rows for rows in found.values()}
 
 
-def _sampled(file: File, frames: SampledElement) -> Iterator[SampledElement]:
-    """Find all elements with samples."""
-    particles = Particles(file)
+def _sampled(particles: Particles) -> Iterator[SampledElement]:
+    """Find all elements of a file with samples, those of some particles first."""
     yield from (one for one in particles.vectors.values() if one.steps is not None)
     if particles.edges is not None and particles.edges.steps is not None:
         yield particles.edges
-    known = {frames.name, *(one.name for one in particles.vectors.values())}
-    for node in file.root.walk():
+    known = {one.name for one in particles.vectors.values()}
+    for node in particles.file.root.walk():
         values = node.array("value") if isinstance(node, Group) else None
         if isinstance(node, Group) and values is not None and node.name not in known:
             step, time = node.array("step"), node.array("time")
@@ -367,13 +369,13 @@ class _Copy:
 # Traits, which files that are joined must share.
 
 
-def traits_of(path: str) -> list[tuple[str, str]]:
+def traits_of(path: str, group: str | None) -> list[tuple[str, str]]:
     """Describe all objects of a file but the rows of samples: name and value.
 
     What describes the file itself, in which others may differ, is named `REMARK` and something.
     """
     with File(path) as file:
-        sampled = rows_of(file, FrameRun(path, 0, 0))
+        sampled = rows_of(file, FrameRun(path, 0, 0, group))
         names = {rows.array.identity: name for name, rows in sampled.items()}
         found = []
         for node in (file.root, *file.root.walk()):

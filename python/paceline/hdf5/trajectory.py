@@ -287,6 +287,12 @@ class Hdf5File:
         """Bits of the fields that frames may contain."""
         return field_bits(list(self.chunk_index.elements))
 
+    @property
+    def group(self) -> str | None:
+        """Name of the group of particles of an H5MD file."""
+        group = self.chunk_index.facts.get("group")
+        return None if group is None else str(group)
+
     @cached_property
     def observables(self) -> "Quantities":
         """Observables by name, such as energies."""
@@ -299,8 +305,7 @@ class Hdf5File:
         """Properties of the particles by name, such as masses."""
         from paceline.hdf5.observables import find_properties
 
-        group = self.chunk_index.facts.get("group")
-        return run_in_sandbox(find_properties, self.path, group=group, external=self.external)
+        return run_in_sandbox(find_properties, self.path, group=self.group, external=self.external)
 
     @cached_property
     def spec(self) -> Hdf5FileSpec:
@@ -369,7 +374,7 @@ class Hdf5File:
         from paceline.hdf5.copy_rows import traits_of
 
         own = [("format", self.format), ("number of atoms", str(self.n_atoms))]
-        return own + (traits_of(self.path) if self.format == "H5MD" else [])
+        return own + (traits_of(self.path, self.group) if self.format == "H5MD" else [])
 
     def head(self, first: int, n_frames: int) -> bytes:
         """Raise `UnsupportedError`, because frames of HDF5 files cannot be copied as bytes."""

@@ -131,6 +131,8 @@ class Hdf5Copy:
 
     #: Path, first frame and end of each run.
     runs: Sequence[tuple[str, int, int]]
+    #: Group of particles whose samples are the frames.
+    group: str | None
     path: Path
     temporary: Path
 
@@ -139,13 +141,13 @@ class Hdf5Copy:
         """Size of the frames without compression, bytes."""
         from paceline.hdf5.copy_rows import FrameRun, bytes_of
 
-        return sum(bytes_of(FrameRun(*run)) for run in self.runs)
+        return sum(bytes_of(FrameRun(*run, self.group)) for run in self.runs)
 
     def copy(self, copier: Copier) -> None:
         """Copy the frames."""
         from paceline.hdf5.copy_rows import FrameRun, write_frames
 
-        runs = [FrameRun(*run) for run in self.runs]
+        runs = [FrameRun(*run, self.group) for run in self.runs]
         write_frames(runs, self.path, self.temporary, copier.count)
 
 

@@ -15,15 +15,18 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.files import new_file, temporary_name, writing_to
+from paceline._util.os_calls import write_at
 from paceline.block import FIELDS, Block, field_bits, fields_in, periodic_vectors
 from paceline.contract.atoms import Atoms
-from paceline.contract.kinds import PerBlock, Receiver
+from paceline.contract.kinds import KeptInPart, PerBlock, Placements, Receiver
 from paceline.contract.source import FORMATS
 from paceline.errors import UnsupportedError, UnwritableError, warn
 
 #: Maximum total size of blocks that wait in memory for an earlier block, bytes; further blocks wait
 #: in a temporary file.
 WAITING = 256 * 2**20
+#: Multiple of the pages of all systems, bytes: parts of a file that hosts write meet there.
+_EDGE = 64 * 2**10
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,48 @@ class EncodedBlock:
     lambdas: np.ndarray
 
 
+@dataclass(frozen=True)
+class PartlyWritten(EncodedBlock):
+    """Block of which a worker writes the bytes itself, except for some at both ends.
+
+    `data` has `edge` bytes of the beginning and as many of the end. A worker of another host leaves
+    to the receiver what shares a page with other blocks: a network file system may lose what two
+    hosts write to one page at once.
+    """
+
+    size: int
+    edge: int
+
+    @classmethod
+    def of(cls, value: EncodedBlock, host: str) -> "PartlyWritten | None":
+        """Leave out the bytes that this host can write, beside `host`; None for too few bytes."""
+        n, edge = len(value.data), 0 if socket.gethostname() == host else _EDGE
+        if n <= 4 * edge:
+            return None
+        ends = value.data[:edge] + value.data[n - edge :] if edge else b""
+        moments = value.times, value.steps, value.lambdas
+        return cls(value.first, ends, *moments, size=n, edge=edge)
+
+    def middle(self, offset: int) -> tuple[int, int]:
+        """Return the bytes that the worker writes, of a block at this offset: begin and end."""
+        if not self.edge:
+            return offset, offset + self.size
+        return -(-offset // self.edge) * self.edge, (offset + self.size) // self.edge * self.edge
+
+    def write_ends(self, file: IO[bytes], offset: int) -> None:
+        """Write the other bytes, of a block at this offset."""
+        begin, stop = self.middle(offset)
+        file.seek(offset)
+        file.write(self.data[: begin - offset])
+        file.seek(stop)
+        file.write(self.data[len(self.data) - (offset + self.size - stop) :])
+
+
 class BlockReceiver:
     """Writes blocks in order of arrival, and keeps the times, steps and λ of their frames."""
+
+    #: End of the last block, if it is known.
+    end = 0
 
     def __init__(self, path: str, write: Callable[[EncodedBlock], object]):
         self._path = path
@@ -119,6 +162,26 @@ class OrderedReceiver(BlockReceiver):
         assert self._spill is not None
         self._spill.seek(spilled.offset)
         return replace(value, data=self._spill.read(spilled.size))
+
+
+class _PlacingReceiver(OrderedReceiver):
+    """Writes blocks one after another, and sets the offsets of those that workers write."""
+
+    def __init__(self, path: str, file: IO[bytes], placements: Placements):
+        super().__init__(path, self._append)
+        self._file, self._placements = file, placements
+        self.end = file.tell()
+
+    def _append(self, value: EncodedBlock) -> None:
+        offset = self.end
+        if isinstance(value, PartlyWritten):
+            self._placements.add(self._next, offset)
+            value.write_ends(self._file, offset)
+            self.end += value.size
+            return
+        self._file.seek(offset)
+        self._file.write(value.data)
+        self.end += len(value.data)
 
 
 class _Spilled(NamedTuple):
@@ -233,10 +296,12 @@ class FrameFile(Target):
         self._temporary = temporary_name(self._path)
         # Frames of equal size have fixed file offsets if no frame is skipped.
         self._in_place = self._format.equal_frames and not frames.skip_damaged
+        made = self._path, self._encoder, fields, cells, self._temporary, socket.gethostname()
+        self._placements = Placements()
         if self._in_place:
-            host = socket.gethostname()
-            return _EncodeInPlace(self._path, self._encoder, fields, cells, self._temporary, host)
-        return _Encode(self._path, self._encoder, fields, cells)
+            start = len(self._encoder.head(0, 0.0, 0.0, 0, 0))
+            return _EncodeInPlace(*made, self._placements, start=start)
+        return _Encode(*made, self._placements)
 
     def _leaves_out_cells(self, frames: FramesToWrite) -> bool:
         """True if cells are omitted because the format cannot store them; then also warn."""
@@ -264,7 +329,7 @@ class FrameFile(Target):
             with self._blocks(file) as blocks:
                 yield blocks
                 times, steps, lambdas = blocks.time_axis()
-                self.n_bytes = file.seek(0, os.SEEK_END)
+                self.n_bytes = max(file.seek(0, os.SEEK_END), blocks.end)
                 file.seek(0)
                 file.write(encoder.head(*_series(times, steps)))
         if self._format.one_time_step:
@@ -276,11 +341,13 @@ class FrameFile(Target):
     def _blocks(self, file: IO[bytes]) -> BlockReceiver:
         """Create the receiver of blocks; the first block begins at the file's current position."""
         if not self._in_place:
-            return OrderedReceiver(self._path, lambda value: file.write(value.data))
+            return _PlacingReceiver(self._path, file, self._placements)
         start = file.tell()
 
         def put(value: EncodedBlock) -> None:
-            if value.data:
+            if isinstance(value, PartlyWritten):
+                value.write_ends(file, start + value.first * (value.size // len(value.times)))
+            elif value.data:
                 size = len(value.data) // len(value.times)
                 file.seek(start + value.first * size)
                 file.write(value.data)
@@ -315,8 +382,8 @@ def _series(times: np.ndarray, steps: np.ndarray) -> tuple[int, float, float, in
 
 
 @dataclass(frozen=True)
-class _Encode(PerBlock):
-    """Worker part that encodes a block's frames."""
+class _Encode(KeptInPart[EncodedBlock]):
+    """Worker part that encodes a block's frames; ranks that see the file write them themselves."""
 
     path: str
     encoder: "_core.Encoder"
@@ -324,6 +391,26 @@ class _Encode(PerBlock):
     #: "held" if the format stores the cells' vectors; "kept" if it stores lengths and angles; "left
     #: out" otherwise.
     cells: str
+    temporary: Path
+    #: Host of the receiver.
+    host: str
+    placements: Placements
+
+    def keep(self, value: EncodedBlock) -> tuple[EncodedBlock, EncodedBlock | None]:
+        """Keep the bytes of a block, if this host sees the file."""
+        part = PartlyWritten.of(value, self.host) if self.temporary.exists() else None
+        return (value, None) if part is None else (part, value)
+
+    def put(self, kept: EncodedBlock, offset: int) -> None:
+        """Write the bytes that were not sent."""
+        part = PartlyWritten.of(kept, self.host)
+        assert part is not None, "it was kept"
+        begin, stop = part.middle(offset)
+        left = memoryview(kept.data)[begin - offset : stop - offset]
+        with writing_to(self.path), open(self.temporary, "r+b", buffering=0) as file:
+            while left:
+                n = write_at(file.fileno(), left, begin)
+                left, begin = left[n:], begin + n
 
     def compute_block(self, block: Block, first: int) -> EncodedBlock:
         data = [self._encode(block[rows]) for rows in _alike(block.held)]
@@ -377,16 +464,24 @@ def _unheld(format: Any, cells: np.ndarray) -> str | None:
 class _EncodeInPlace(_Encode):
     """Worker part that writes a block's frames to the file at their fixed offsets.
 
-    Workers on other machines return the bytes instead. They may not see the file's folder, or a
-    network file system may lose concurrent writes to one page.
+    Workers on other machines return what shares a page with other blocks, or all bytes if they do
+    not see the file's folder.
     """
 
-    temporary: Path
-    host: str
+    #: Offset of the first frame.
+    start: int = 0
+
+    def keep(self, value: EncodedBlock) -> tuple[EncodedBlock, None]:
+        """Keep nothing: offsets were known."""
+        return value, None
 
     def compute_block(self, block: Block, first: int) -> EncodedBlock:
         if socket.gethostname() != self.host:
-            return super().compute_block(block, first)
+            whole = super().compute_block(block, first)
+            part, _ = super().keep(whole)
+            if isinstance(part, PartlyWritten):
+                self.put(whole, self.start + first * (part.size // len(block)))
+            return part
         arrays = self._arrays(block)
         with naming_block(self.path, block), writing_to(self.path):
             self.encoder.write(self.temporary, first, arrays)

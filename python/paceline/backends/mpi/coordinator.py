@@ -14,6 +14,7 @@ from paceline.backends.mpi.worker import (
     ThreadAddress,
     WorkerReport,
 )
+from paceline.contract.kinds import KeptInPart
 from paceline.engine.scheduler import PartitionedScheduler, late_attempts
 from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 from paceline.performance.record import DuplicateAttempt
@@ -47,6 +48,8 @@ class RankScheduler:
         self._requests: dict[ThreadAddress, int] = {}
         self._idle: dict[int, Sequence[int]] = {}
         self._replies: dict[int, Reply] = {rank: Reply() for rank in range(n_ranks)}
+        #: Rank of each block that counts, by job and number.
+        self._ranks: dict[tuple[int, int], int] = {}
 
     @property
     def finished(self) -> bool:
@@ -61,8 +64,19 @@ class RankScheduler:
         self._idle[rank] = report.idle
         recorded: list[BlockResult | DuplicateAttempt] = []
         for result, counts in zip(report.results, accepted, strict=True):
+            if counts and rank:
+                self._ranks[result.job, result.number] = rank
             recorded += [result] if counts else late_attempts(result)
         return recorded
+
+    def place(self, jobs: Sequence[AnyJob]) -> None:
+        """Add to replies the offsets that receivers have set for parts that ranks keep."""
+        for job, one in enumerate(jobs):
+            for k, analysis in enumerate(one.analyses):
+                if isinstance(analysis.computation, KeptInPart):
+                    for number, offset in analysis.computation.placements.take():
+                        place = job, number, k
+                        self._replies[self._ranks[job, number]].offsets.append((place, offset))
 
     def assign(self) -> dict[int, Reply]:
         """Assign blocks to threads that requested some; return the replies by rank."""
@@ -119,7 +133,8 @@ def coordinate(
     )
     failed = True
     try:
-        yield from _schedule(comm, scheduler, worker)
+        yield from _schedule(comm, jobs, scheduler, worker)
+        scheduler.place(jobs)
         failed = False
     finally:
         abandoned = worker.stop()
@@ -135,7 +150,7 @@ def coordinate(
 
 
 def _schedule(
-    comm: Comm, scheduler: RankScheduler, worker: RankWorker
+    comm: Comm, jobs: Sequence[AnyJob], scheduler: RankScheduler, worker: RankWorker
 ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
     """Reply to reports until all blocks are done."""
     backoff = Backoff(LONGEST_POLL)
@@ -150,6 +165,7 @@ def _schedule(
             if report.error is not None:
                 raise report.error
             recorded += scheduler.record(rank, report)
+        scheduler.place(jobs)
         for rank, reply in scheduler.assign().items():
             if rank == 0:
                 worker.accept(reply)

@@ -24,6 +24,7 @@ from mpi4py import MPI
 
 from paceline._util.os_calls import SharedFile, memory_file
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
+from paceline.contract.kinds import KeptInPart
 from paceline.engine.collect import RecordLog
 from paceline.engine.reduce import TreeReduction, joined
 from paceline.engine.result_arrays import allocate, are_unread, like_others
@@ -43,7 +44,9 @@ _ALIGNMENT = 64
 #: an analysis contains its rows, or its record counts.
 ColumnKey = tuple[int, int | None]
 Columns = dict[ColumnKey, np.ndarray | None]
-#: First row and number of rows of each range of adjacent rows, shape (n_ranges, 2), by job.
+#: Job, block and number of the analysis of a part that a rank keeps.
+Place = tuple[int, int, int]
+#: First row and number of rows of each run of neighbours, shape (n_runs, 2), of each job.
 RowRanges = dict[int, np.ndarray]
 
 
@@ -54,8 +57,18 @@ class LocalResults:
     sooner. `clock_offset` (ns) converts times of this host's clock to the coordinator's clock.
     """
 
-    def __init__(self, jobs: Sequence[AnyJob], n_blocks: Sequence[int], clock_offset: int = 0):
+    def __init__(
+        self,
+        jobs: Sequence[AnyJob],
+        n_blocks: Sequence[int],
+        clock_offset: int = 0,
+        *,
+        keeps: bool = False,
+    ):
         self._jobs = jobs
+        #: True if parts of results are kept that are written here.
+        self._keeps = keeps
+        self._kept: dict[Place, Any] = {}
         self._clock_offset = clock_offset
         self._held: deque[BlockResult] = deque()
         self.jobs = {
@@ -65,7 +78,9 @@ class LocalResults:
         }
 
     def hold(self, result: BlockResult) -> BlockResult:
-        """Hold back a result; return the part to send, with values that are needed immediately."""
+        """Hold a result; return what of it is sent, with values where they are wanted at once."""
+        if self._keeps and self._jobs[result.job].streamed:
+            result = self._keep_parts(result)
         self._held.append(result)
         timings = [moved(timing, self._clock_offset) for timing in result.timings]
         if self._jobs[result.job].streamed:
@@ -81,10 +96,31 @@ class LocalResults:
             result = self._held.popleft()
             if counts and result.job in self.jobs:
                 self.jobs[result.job].add(result)
+            if not counts:
+                for place in [one for one in self._kept if one[:2] == (result.job, result.number)]:
+                    del self._kept[place]
+
+    def _keep_parts(self, result: BlockResult) -> BlockResult:
+        """Keep parts of the values of a block, and return the rest."""
+        values = list(result.values or ())
+        for k, analysis in enumerate(self._jobs[result.job].analyses):
+            if isinstance(analysis.computation, KeptInPart):
+                sent, kept = analysis.computation.keep(values[k][result.number])
+                values[k] = {result.number: sent}
+                if kept is not None:
+                    self._kept[result.job, result.number, k] = kept
+        return replace(result, values=values)
+
+    def put(self, offsets: Sequence[tuple[Place, int]]) -> None:
+        """Write parts that were kept, of blocks at offsets."""
+        for place, offset in offsets:
+            job, _, k = place
+            self._jobs[job].analyses[k].computation.put(self._kept.pop(place), offset)
 
     def drop(self) -> None:
         """Drop all results."""
         self._held.clear()
+        self._kept.clear()
         self.jobs.clear()
 
 

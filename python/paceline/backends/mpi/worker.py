@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from paceline._util.compute_threads import start_thread
 from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, portable, quoted
-from paceline.backends.mpi.gather import LocalResults, gather
+from paceline.backends.mpi.gather import LocalResults, Place, gather
 from paceline.engine.scheduler import abandoned_attempt
 from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, Job
 from paceline.engine.worker import FrameCache, ThreadNames, Worker
@@ -86,6 +86,8 @@ class Reply:
     accepted: list[bool] = field(default_factory=list)
     #: Pairs of a thread number and a block for that thread.
     tasks: list[tuple[int, AnyTask]] = field(default_factory=list)
+    #: Offsets of parts of results that the rank keeps.
+    offsets: list[tuple[Place, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -244,8 +246,8 @@ class ComputeThreads:
 class RankWorker:
     """Threads and results of one rank in a run, also on the coordinator's rank.
 
-    Adding `clock_offset` (ns) converts times of this host's clock to the coordinator's clock. `run`
-    is the number of the run.
+    `clock_offset` (ns) is from this host's clock to the coordinator's; `run` is the number of the
+    run. With `keeps`, results of `KeptInPart` stay here in part.
     """
 
     #: Number of the last run, and names of its threads.
@@ -258,11 +260,13 @@ class RankWorker:
         n_threads: int,
         clock_offset: int = 0,
         run: int = 0,
+        *,
+        keeps: bool = False,
     ):
         if run != RankWorker._names[0]:
             RankWorker._names = run, ThreadNames()
-        #: Results that this rank keeps until the end of the run.
-        self.results = LocalResults(jobs, n_blocks, clock_offset)
+        #: Collected at the end.
+        self.results = LocalResults(jobs, n_blocks, clock_offset, keeps=keeps)
         self._clock_offset = clock_offset
         self._threads = ComputeThreads(n_threads, self._names[1], jobs.__getitem__)
         self._unreported: list[BlockResult] = []
@@ -300,6 +304,7 @@ class RankWorker:
         if self._error is None:
             try:
                 self.results.settle(reply.accepted)
+                self.results.put(reply.offsets)
             except Exception as error:
                 # The frames of the traceback would keep results and files until garbage collection.
                 self._error = error.with_traceback(None)
@@ -348,7 +353,8 @@ def _work_in_run(comm: Comm, request: RunRequest) -> None:
     FrameCache.drop_others({one.key for one in caches})
     FrameCache.open(caches)
     n_blocks = request.n_blocks if jobs else ()
-    worker = RankWorker(jobs, n_blocks, request.n_threads if jobs else 0, offset, request.run)
+    n_threads = request.n_threads if jobs else 0
+    worker = RankWorker(jobs, n_blocks, n_threads, offset, request.run, keeps=True)
     if error is not None:
         comm.send_message(0, WorkerReport(error=error))
     finished = _compute(comm, worker)
