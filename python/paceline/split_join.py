@@ -144,9 +144,9 @@ def join(
     Parameters
     ----------
     trajectories : path-like or sequence of path-like
-        XTC, TRR, DCD, NetCDF, HISTORY or H5MD files, all of one format and the same number of
-        atoms; or patterns such as "md.part*.xtc", whose files are taken in natural order (part2
-        before part10).
+        XTC, TRR, DCD, NetCDF, HISTORY or H5MD files of one format with equal numbers of atoms; or
+        patterns such as "md.part*.xtc", whose files are sorted in natural order (part2 before
+        part10).
     output : path-like
         Joined file.
     continuous : bool
@@ -216,14 +216,14 @@ def join(
 
 
 def _open(path: str | os.PathLike, progress: bool | None, options: Hdf5Options) -> TrajectoryFile:
-    """Open a file whose frames can be copied, and check the frames known to be damaged."""
+    """Open a file whose frames can be copied, and check any frames that may be damaged."""
     file = open_file(path, options=options, progress=progress)
     if file.n_frames == 0:
-        raise UnsupportedError(f"{file.path}: there is no whole frame in it")
+        raise UnsupportedError(f"{file.path}: it has no complete frame")
     if isinstance(file, Hdf5File):
         _check_copied(file)
         return file
-    file.head(0, 1)  # raises if frames cannot be copied into another file
+    file.head(0, 1)  # raises if frames cannot be copied
     reader = file.spec.open(None, 0)
     for frame in file.damaged:
         check_headers(reader, extents_in(0, file, np.array([frame], dtype=np.uint64)))
@@ -244,7 +244,7 @@ def _check_copied(file: Hdf5File) -> None:
         )
 
 
-#: Consecutive frames of a file: the file, the first frame, and the end.
+#: Range of frames in a file: the file, the first frame, and the end.
 _Run = tuple[TrajectoryFile, int, int]
 
 
@@ -306,7 +306,7 @@ def _bounds_of(
 
 
 def _bounds_by_size(file: TrajectoryFile, size: int) -> list[int]:
-    """Boundaries of pieces of at most `size` bytes."""
+    """Return the boundaries of pieces of at most `size` bytes."""
     if isinstance(file, Hdf5File):
         raise UnsupportedError(
             f"{file.path}: sizes of H5MD pieces depend on HDF5: give n (-n) or frames (--frames)"
@@ -329,7 +329,7 @@ def _bounds_by_size(file: TrajectoryFile, size: int) -> list[int]:
 
 
 def _names_of(file: TrajectoryFile, name: str | os.PathLike, n: int) -> list[Path]:
-    """Names of n pieces, in order, for ``parts/run.xtc`` or a folder that exists."""
+    """Return the names of n pieces, for ``parts/run.xtc`` or an existing folder."""
     ending = _endings_of(file)[0]
     path, whole = Path(name), Path(file.path)
     if path.is_dir():
@@ -345,8 +345,7 @@ def _names_of(file: TrajectoryFile, name: str | os.PathLike, n: int) -> list[Pat
         if alike.fullmatch(found) and found not in ours:
             raise FileExistsError(
                 f"{path.with_name(found)} would be mistaken for one of the {n} pieces; move it "
-                "away "
-                "or name another output"
+                "away or name another output"
             )
     return paths
 
@@ -359,12 +358,12 @@ def _endings_of(file: TrajectoryFile) -> list[str]:
 
 
 def _check_ending(file: TrajectoryFile, path: Path, instead: str = "") -> str:
-    """Return the extension of a name; raise for one of another format: programs rely on names."""
+    """Return the extension of a name; raise if it is that of another format."""
     endings = _endings_of(file)
     if path.suffix.lower() not in endings:
         raise ValueError(
             f"{path}: expected {instead}a name that ends in {' or '.join(endings)}: frames of "
-            f"{file.path} are copied as they are, in {file.format}"
+            f"{file.path} are copied unchanged, in the format {file.format}"
         )
     return path.suffix.lower()
 
@@ -373,7 +372,7 @@ def _check_ending(file: TrajectoryFile, path: Path, instead: str = "") -> str:
 
 
 def _check_traits(files: Sequence[TrajectoryFile]) -> None:
-    """Raise for files that differ in more than their frames; warn of other descriptions."""
+    """Raise if files differ in more than their frames; warn of other descriptions."""
     first, *others = files
     traits = dict(first.traits)
     for other in others:

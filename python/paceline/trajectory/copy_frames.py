@@ -1,4 +1,4 @@
-"""Copy frames into other files as bytes: the kernel copies where it can share blocks."""
+"""Copy frames into other files as bytes: the kernel copies where it can share disk blocks."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -23,14 +23,14 @@ from paceline.errors import (
     WorkerError,
 )
 
-#: Frames are checked after this many bytes have been copied, while the bytes are in memory.
+#: Frames are checked each time this many bytes were copied, while they are still in memory.
 _BLOCK = 16 << 20
-#: Maximum number of bytes per kernel call; it limits the delay when copying is stopped.
+#: Maximum number of bytes per kernel call, which limits the delay before copying stops.
 _CALL = 16 << 20
-#: Number of bytes that pass through this process's memory at a time. They stay in a processor's
-#: cache: 1 MiB at a time costs 1.6 times as much per byte.
+#: Number of bytes that are copied through this process's memory at a time. They fit into a CPU
+#: cache: copying 1 MiB at a time costs 1.6 times as much per byte.
 _BUFFER = 256 << 10
-#: Unit of the page cache and of disk blocks, bytes; their sizes are multiples of it.
+#: Bytes; the sizes of pages of the page cache and of disk blocks are multiples of it.
 _PAGE = 4096
 #: Multiples of bytes at which portions of different workers meet, and largest size of a portion.
 _ALIGNED, _PORTION = 1 << 20, 64 << 20
@@ -39,7 +39,7 @@ _INTERVAL = 0.1
 
 
 def check_headers(reader: FileReader, extents: Extents) -> None:
-    """Decode frames without their positions; this raises if a frame is damaged."""
+    """Decode frames without their positions, which raises if a frame is damaged."""
     headers = FrameBuffer.allocate(extents.frames, 0, ())
     try:
         reader.read(extents, headers, required=0, skip=False)
@@ -52,11 +52,11 @@ def check_headers(reader: FileReader, extents: Extents) -> None:
 
 
 class _Stopped(Exception):
-    """Signal: another thread has failed, or the user has stopped the copying."""
+    """Signal: another thread has failed, or the user has stopped copying."""
 
 
 class Copier:
-    """Copies bytes for several threads, counts the bytes, and can be stopped."""
+    """Copies bytes in several threads, counts the bytes, and can be stopped."""
 
     def __init__(self) -> None:
         self.copied = 0
@@ -64,17 +64,17 @@ class Copier:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """Stop every thread after its present call."""
+        """Stop every thread after its current call."""
         self._stopped.set()
 
     def copy(self, path: str, source: int, start: int, target: int, to: int, n: int) -> None:
-        """Copy n bytes at offset `start` of an open file (of this path) to offset `to` of another.
+        """Copy `n` bytes from offset `start` of file `source` to offset `to` of file `target`.
 
-        Raises `ReadError` and `FileChangedError` for the source, `OSError` (without a file name)
-        for the target, and `_Stopped`.
+        `path` is the source's path. Raises `ReadError` and `FileChangedError` for the source,
+        `OSError` (without a file name) for the target, and `_Stopped`.
         """
-        # The kernel can share a block between files if the block need not be shifted. Otherwise,
-        # copying through memory took 0.7 to 0.85 of the kernel's processor time.
+        # If offsets are aligned, the kernel can share blocks between files. Otherwise copying
+        # through memory is faster: 0.7 to 0.85 of the CPU time of a copy in the kernel.
         in_kernel = (start - to) % _PAGE == 0
         end = start + n
         while start < end:
@@ -96,7 +96,7 @@ class Copier:
 
 
 def _through_memory(path: str, source: int, start: int, target: int, to: int, n: int) -> int:
-    """Copy some bytes through this process."""
+    """Copy bytes through this process's memory; return the number of bytes."""
     try:
         data = read_at(source, min(n, _BUFFER), start)
     except OSError as error:
@@ -162,7 +162,7 @@ class Segment(NamedTuple):
 
 @dataclass(frozen=True)
 class FrameCopy:
-    """Consecutive frames of one file, and their offset in another; one thread copies them."""
+    """Consecutive frames of one file and their offset in another file; copied by one thread."""
 
     file: TrajectoryFile
     first: int
@@ -178,7 +178,7 @@ class FrameCopy:
         return int(offsets[1] + sizes[1] - offsets[0])
 
     def copy(self, copier: Copier) -> None:
-        """Copy the frames; check the header of each frame whose offset was only computed."""
+        """Copy the frames; check the header of each frame whose offset was computed, not read."""
         file, at = self.file, self.at
         reader = file.spec.open(None, 0)
         with (
@@ -207,7 +207,7 @@ class FrameCopy:
         return segment, extents_in(0, self.file, frames[inside])
 
     def _blocks(self) -> Iterator[Extents]:
-        """Extents of the frames, in groups."""
+        """Yield the extents of the frames in groups."""
         frames = np.arange(self.first, self.stop, dtype=np.uint64)
         offsets, _ = self.file.extents(frames)
         borders = np.flatnonzero(np.diff((offsets - offsets[0]) // _BLOCK)) + 1
@@ -285,7 +285,7 @@ def copy_if_seen(copy: Copy) -> bool:
 
 
 def copy_all(copies: Sequence[Copy], n_workers: int | None, progress: bool | None) -> None:
-    """Copy all frames in threads, or stop at the first failure."""
+    """Copy all frames in threads; stop at the first failure."""
     if n_workers is not None and n_workers < 1:
         raise ValueError(f"n_workers must be at least 1, not {n_workers}")
     total = sum(copy.size for copy in copies)
@@ -310,7 +310,7 @@ def copy_all(copies: Sequence[Copy], n_workers: int | None, progress: bool | Non
 
 
 def write_head(file: TrajectoryFile, first: int, n_frames: int, path: Path, temporary: Path) -> int:
-    """Write the header before the frames, and return its length."""
+    """Write the file header before the frames; return its length."""
     head = file.head(first, n_frames)
     with writing_to(path):
         return temporary.write_bytes(head)
