@@ -136,7 +136,7 @@ def test_netcdf_frames_that_are_no_records_are_refused(tmp_path):
     path = write_scipy(tmp_path / "fixed.nc", values(N), 2, frame=N)
     for work in (lambda: paceline.split(path, 2), lambda: paceline.join([path], tmp_path / "a.nc")):
         with pytest.raises(
-            UnsupportedError, match=r"fixed.nc: its frames are no records, but part"
+            UnsupportedError, match=r"fixed.nc: its frames are not records but part"
         ):
             work()
     assert visible(tmp_path) == ["fixed.nc"]

@@ -235,7 +235,7 @@ def _check_copied(file: Hdf5File) -> None:
     if file.format != "H5MD":
         raise UnsupportedError(
             f"{file.path}: frames of {file.format} in HDF5 files cannot be copied as they are, "
-            "only those of H5MD; paceline convert writes them anew"
+            "only those of H5MD; paceline convert writes them again"
         )
     if file.damaged:
         raise DamagedFileError(
@@ -408,7 +408,7 @@ def _check_steps(runs: Sequence[_Run], output: Path) -> None:
                 f"{output}: steps of H5MD rise from frame to frame, and frame {first} of "
                 f"{file.path} is of step {steps[0]}, where {source} ends with step {latest}: "
                 "continuous=True (--continuous) leaves out repeated frames, and paceline convert "
-                "counts steps anew"
+                "counts steps again"
             )
         latest, source = steps[-1], file.path
 

@@ -1,7 +1,7 @@
 """Copy frames of H5MD files into another: rows of datasets that have one for each sample.
 
 Everything else of the first file is copied as it is. Whole chunks are copied as bytes; rows of
-other chunks are encoded anew, with the same numbers to the last bit.
+other chunks are encoded again, with the same numbers to the last bit.
 """
 
 import hashlib

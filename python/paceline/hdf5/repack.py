@@ -77,7 +77,7 @@ _Read = Callable[[int, int], np.ndarray]
 #: errors.
 Calls = Callable[[Callable[[Any], Any], Sequence[Any], str], Iterator[tuple[int, Any]]]
 
-#: Object that has attributes.
+#: HDF5 object with attributes.
 H5Object: TypeAlias = h5py.Group | h5py.Dataset
 
 
@@ -106,13 +106,13 @@ def repack(
 ) -> list[Gain]:
     """Write positions, velocities and forces of an H5MD file in another layout; return the gains.
 
-    Everything else is copied as it is. Without `output`, the new file takes the place of the old
-    one, once it is whole. `chunk`, `for_` and `align` are as for `choose_layout`, `compress` as for
-    `parse_compression`: by default as it was, with gzip in place of methods other than gzip, zstd
-    and lz4. Positions are rounded to multiples of `precision`, Å; without it all numbers stay the
-    same to the last bit. `calls` encodes chunks on ranks of MPI instead of in threads. Raises
-    `UnsupportedError` for a file that is no H5MD, or numbers that are no floats of (frames, atoms,
-    3), and `UnwritableError` for one that is not finite.
+    Everything else is copied unchanged. Without `output`, the complete new file replaces the old
+    one. `chunk`, `for_` and `align` are as for `choose_layout`, and `compress` as for
+    `parse_compression`. By default the compression method is kept; methods other than gzip, zstd
+    and lz4 become gzip. Positions are rounded to multiples of `precision`, Å; without it, no bit of
+    a number changes. `calls` encodes chunks on ranks of MPI instead of in threads. Raises
+    `UnsupportedError` for a file that is not H5MD, or if the values are not floats of shape (frames,
+    atoms, 3). Raises `UnwritableError` for a number that is not finite.
     """
     check_precision(precision)
     path = os.path.realpath(path)
@@ -197,7 +197,7 @@ def _series(file: File) -> Iterator[str]:
 
 
 def compression_of(array: Array) -> Compression:
-    """Compression of a dataset, or gzip if paceline does not write its compression."""
+    """Return the compression of a dataset, or gzip if paceline cannot write its method."""
     stages = {stage.number: stage.values for stage in array.filters}
     shuffle = SHUFFLE in stages
     if DEFLATE in stages:
@@ -357,7 +357,7 @@ def _fill(
 
 @dataclass(frozen=True)
 class WideEncoder:
-    """Encodes chunks of numbers that are not of 32 bits, which the core's encoder takes none of."""
+    """Encoder for chunks of numbers other than 32-bit floats, which the core does not support."""
 
     dtype: np.dtype
     layout: DatasetLayout
@@ -412,7 +412,7 @@ def _through_hdf5(array: Array) -> _Read:
 
 
 def reader_of(array: Array) -> _Read:
-    """Choose the core's reader where it reads the same as HDF5, or HDF5 cannot, else HDF5."""
+    """Choose the core's reader if its values equal HDF5's, or if HDF5 fails; otherwise HDF5."""
     dataset = describe_dataset(array)
     if dataset.h5py_fallback:
         return _through_hdf5(array)

@@ -370,7 +370,7 @@ class Hdf5File:
 
     @property
     def traits(self) -> list[tuple[str, str]]:
-        """Traits that files must share to form one trajectory."""
+        """Properties (name, value) that must agree between the files of one trajectory."""
         from paceline.hdf5.copy_rows import traits_of
 
         own = [("format", self.format), ("number of atoms", str(self.n_atoms))]

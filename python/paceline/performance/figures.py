@@ -45,8 +45,8 @@ WIDTH = 8.5
 BARS = 200
 #: Maximum number of bars of a histogram.
 BINS = 30
-#: Minimum number of bars, and of rows, for which space is reserved, so that a single one is not too
-#: wide.
+#: Minimum number of bars, and of rows, for which space is reserved, so that a single one is not
+#: too wide.
 LEAST_BARS, LEAST_ROWS = 12, 4
 #: Maximum number of rows in a task stream. If there are more workers, the slowest, the middle and
 #: the fastest ones are drawn.

@@ -337,7 +337,7 @@ class Report:
         `t_overhead`, `t_abandoned` and `t_wait`, which add up to their wall time; and of
         `t_wait_first`, `t_wait_last`, `t_work` and `t_comm`.
     shares : dict of str to float
-        Fraction of the workers' wall time of each component of that sum, from 0 to 1.
+        Fraction of each of these components in the workers' wall time, from 0 to 1.
     published : dict of str to Spread
         Statistics over the workers of the quantities of Khoshlessan et al. 2020, Table 3, by their
         names there: `PUBLISHED` has their definitions.

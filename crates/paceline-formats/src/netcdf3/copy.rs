@@ -69,15 +69,15 @@ fn before_records(layout: &Layout, source: &dyn Source) -> Result<Vec<u8>> {
     let size = layout.start();
     if let Arrangement::Arrays { .. } = layout.arrangement() {
         return refused(
-            "its frames are no records, but parts of arrays, which cannot be copied frame by \
-             frame: paceline convert writes them anew"
+            "its frames are not records but parts of arrays, which cannot be copied frame by \
+             frame: paceline convert writes them again"
                 .to_owned(),
         );
     }
     if size > MAX_HEAD {
         return refused(format!(
             "its first record begins at byte {size}, and paceline copies headers of at most \
-             {MAX_HEAD} bytes: paceline convert writes it anew"
+             {MAX_HEAD} bytes: paceline convert writes it again"
         ));
     }
     let others = read_head(source, source.size()?, |head, size| {
@@ -89,7 +89,7 @@ fn before_records(layout: &Layout, source: &dyn Source) -> Result<Vec<u8>> {
     if let Some(name) = others {
         return refused(format!(
             "its variable \"{name}\" does not end before the first record: paceline convert \
-             writes it anew"
+             writes it again"
         ));
     }
     let mut head = vec![0; size as usize];

@@ -46,7 +46,7 @@ ColumnKey = tuple[int, int | None]
 Columns = dict[ColumnKey, np.ndarray | None]
 #: Job, block and number of the analysis of a part that a rank keeps.
 Place = tuple[int, int, int]
-#: First row and number of rows of each run of neighbours, shape (n_runs, 2), of each job.
+#: First row and number of rows of each range of adjacent rows, shape (n_ranges, 2), by job.
 RowRanges = dict[int, np.ndarray]
 
 
@@ -78,7 +78,7 @@ class LocalResults:
         }
 
     def hold(self, result: BlockResult) -> BlockResult:
-        """Hold a result; return what of it is sent, with values where they are wanted at once."""
+        """Hold back a result; return the part to send, with values that are needed immediately."""
         if self._keeps and self._jobs[result.job].streamed:
             result = self._keep_parts(result)
         self._held.append(result)

@@ -246,8 +246,8 @@ class ComputeThreads:
 class RankWorker:
     """Threads and results of one rank in a run, also on the coordinator's rank.
 
-    `clock_offset` (ns) is from this host's clock to the coordinator's; `run` is the number of the
-    run. With `keeps`, results of `KeptInPart` stay here in part.
+    Adding `clock_offset` (ns) converts times of this host's clock to the coordinator's clock. `run`
+    is the number of the run. With `keeps`, the rank keeps parts of results of `KeptInPart`.
     """
 
     #: Number of the last run, and names of its threads.
@@ -265,7 +265,7 @@ class RankWorker:
     ):
         if run != RankWorker._names[0]:
             RankWorker._names = run, ThreadNames()
-        #: Collected at the end.
+        #: Results that this rank keeps until the end of the run.
         self.results = LocalResults(jobs, n_blocks, clock_offset, keeps=keeps)
         self._clock_offset = clock_offset
         self._threads = ComputeThreads(n_threads, self._names[1], jobs.__getitem__)
