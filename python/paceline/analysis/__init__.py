@@ -90,7 +90,7 @@ def name_of_mdanalysis(module: str, name: str) -> object:
         found = getattr(import_module(_OURS + home), name)
     else:
         found = getattr(import_module(_THEIRS + within), name)
-        # One module of paceline may have all classes of a package of MDAnalysis.
+        # A package of MDAnalysis may correspond to one module of paceline with all its classes.
         package = sys.modules[module.rpartition(".")[0]]
         own = vars(package).get(name)
         is_own = getattr(own, "__module__", None) == package.__name__
