@@ -506,7 +506,7 @@ def test_terms_by_other_names(written):
         energies.select("potentail")
     energies = Energies({"LJ-14": np.zeros(3), "LJ (SR)": np.ones(3)}, {}, np.arange(3.0))
     assert [*energies.select("lj (").units] == ["LJ (SR)"]
-    with pytest.raises(UnsupportedError, match="'lj' may be LJ-14 and LJ"):
+    with pytest.raises(UnsupportedError, match="'lj' is ambiguous: LJ-14 and LJ"):
         energies.select("lj")
 
 
@@ -572,7 +572,7 @@ def test_edr_files_that_are_cut(path, tmp_path):
         n_rows = len(found.times)
         assert n_rows < len(whole.times)
         np.testing.assert_array_equal(found.times, whole.times[:n_rows])
-        if not any("is cut" in f"{one.message}" for one in said):
+        if not any("is truncated" in f"{one.message}" for one in said):
             # The file ends with a complete frame.
             assert size < len(data) - 1
 
@@ -659,7 +659,7 @@ def test_a_surface_of_energies_and_geometry(system, tmp_path, run):
     _, energies, rmsd, values = system
     table = tmp_path / "energy.csv"
     read_energies(energies).results.save(table)
-    with pytest.warns(PacelineWarning, match="10 times are in both tables, of 25 and 10"):
+    with pytest.warns(PacelineWarning, match="only 10 times are in both tables, of 25 and 10"):
         (x_title, x), (y_title, y) = series_of_tables([table, rmsd])
     assert (x_title, y_title) == ("Potential Energy (kJ/mole)", "RMSD (Å)")
     assert x.tolist() == [*range(0, 901, 100)]

@@ -123,7 +123,7 @@ def test_frames_of_both_tables_are_compared(tables, run):
     folder, rmsd, rg, _ = tables
     status, out, err = run("surface", folder / "rmsd.csv", folder / "late.csv", "--bins", 3)
     assert status == 0
-    assert err == "paceline: warning: 48 frames are in both tables, of 98 and 48\n"
+    assert err == "paceline: warning: only 48 frames are in both tables, of 98 and 48\n"
     wanted = free_energy_surface(rmsd[50:], rg[50:], bins=3).counts
     assert [int(row.split("\t")[3]) for row in out.splitlines()[1:]] == wanted.ravel().tolist()
 
