@@ -125,8 +125,8 @@ def test_help_of_a_toy_analysis_is_read_from_its_class(parser, capsys):
     with pytest.raises(SystemExit):
         parser.parse_args(["toy-extent", "--help"])
     text = " ".join(capsys.readouterr().out.split())
-    assert "--axis {x,y,z} axis along which the extent is measured [z]" in text
-    assert "--least Å least extent that counts, Å [0]" in text
+    assert "--axis {x,y,z} axis of the laboratory along which the extent is measured [z]" in text
+    assert "--least Å smallest extent that counts, Å [0]" in text
     assert "--factor N factor of all extents [1]" in text
     assert "--no-pbc use positions unchanged" in text
     assert "Extent of atoms along an axis." in text
