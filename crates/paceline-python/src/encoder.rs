@@ -153,8 +153,9 @@ impl Encoder {
         format.is_some_and(|format| format.abilities().mixed_fields)
     }
 
-    /// Return the numbers of a field. The field must be present exactly if it is written. In a
-    /// format whose frames may have different fields, a block may lack it.
+    /// Return the numbers of a field. A field that is written must be present, and other fields
+    /// must be None. If fields may differ from frame to frame in the format, a block may lack a
+    /// written field.
     fn numbers<'a>(
         &self,
         name: &str,

@@ -80,9 +80,9 @@ impl RoundedCell {
         self.per_length * f64::from(coordinate)
     }
 
-    /// Convert positions to fractional coordinates. `FUSED` selects fused multiply-add, if
-    /// `by_widest` found it (`WIDE`). It changes the last digits, but no image, and reduces the
-    /// time to 0.95.
+    /// Convert positions to fractional coordinates. `FUSED` selects fused multiply-add; it must be
+    /// false, or the constant `WIDE` of `by_widest`. It changes the last digits but no image, and
+    /// reduces the time to 0.95.
     #[inline(always)]
     pub(super) fn fractions<const FUSED: bool>(
         &self,

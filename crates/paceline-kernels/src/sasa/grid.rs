@@ -352,8 +352,7 @@ pub const BATCH: usize = LANES;
 /// Number of classes of neighbours, by the fraction of the sphere that they cover. The class that
 /// covers most is tested first.
 const CLASSES: usize = 3;
-/// Upper bounds of all classes but the last: distance of the plane of intersection from the centre,
-/// in diameters.
+/// Upper bounds of all classes but the last: distance of the plane of intersection, in diameters.
 const ENDS: [f32; CLASSES - 1] = [0.18, 0.32];
 /// Typical distance between the centres of intersecting spheres, Å.
 const USUAL: f32 = 4.0;
@@ -475,8 +474,7 @@ impl Neighbours {
     }
 
     /// Classify the neighbours in a group of eight whose bit in `some` is set. Return true if a
-    /// neighbour contains the sphere entirely, or is an earlier sphere with equal centre and
-    /// radius.
+    /// neighbour contains the sphere entirely, or has the same centre and radius.
     #[inline(always)]
     fn classify<const WIDE: bool>(&mut self, radius: f32, number: usize, some: u8) -> bool {
         let [x, y, z, its] = self.met.each_mut().map(|met| {
