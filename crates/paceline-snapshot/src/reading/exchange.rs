@@ -327,7 +327,7 @@ impl Owners for Grid {
             let Some(rank) = self.owner(position) else {
                 let [x, y, z] = position;
                 return Err(self.moment.unsupported(format!(
-                    "atom {id} at ({x}, {y}, {z}) is in no domain; read the frame without grid="
+                    "atom {id} is at ({x}, {y}, {z}), in no domain; read the frame without grid="
                 )));
             };
             ranks.push(rank.into());
@@ -450,8 +450,8 @@ mod tests {
     fn no_volume_and_no_domains_are_refused() {
         let flat = [[1.0, 0.0, 0.0], [2.0, 0.0, 0.0], [0.0, 0.0, 1.0]];
         let words = |made: Result<Grid>| made.unwrap_err().to_string();
-        assert!(words(grid([1, 1, 1], flat, true)).contains("spans no volume"));
-        assert!(words(grid([1, 1, 1], [[f64::NAN; 3]; 3], true)).contains("spans no volume"));
+        assert!(words(grid([1, 1, 1], flat, true)).contains("has no volume"));
+        assert!(words(grid([1, 1, 1], [[f64::NAN; 3]; 3], true)).contains("has no volume"));
         assert!(words(grid([1, 0, 1], CUBE, true)).contains("1 × 0 × 1"));
     }
 }
