@@ -91,7 +91,7 @@ def seconds(case: Case, constants: Constants) -> float:
 
 
 def fit(rows: Sequence[Case], terms: Sequence[str]) -> Constants:
-    """Minimise the squares of the logarithms of predicted / measured times."""
+    """Fit constants by least squares of log(predicted / measured time)."""
     begin = [TERMS[name].begin for name in terms if TERMS[name].begin is not None]
 
     def constants(scaled: Sequence[float]) -> Constants:

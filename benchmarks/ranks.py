@@ -14,8 +14,8 @@ from paceline.errors import UnsupportedError
 from paceline.performance.bench import find_launcher
 
 PROGRAMS = Path(__file__).with_name("on_ranks.py")
-#: Python options to run a program on every rank, where a failing rank ends all; on the first rank
-#: for all ranks; or on the first rank with a pool of the other ranks.
+#: Python options to run a program on every rank (a failing rank ends all ranks), on the first rank
+#: for all ranks, or on the first rank with a pool of the other ranks.
 EVERY_RANK, FIRST_RANK, POOL = ("-m", "mpi4py"), ("-m", "paceline.mpi"), ("-m", "mpi4py.futures")
 
 

@@ -257,7 +257,7 @@ def test_an_impossible_cell_is_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("options", "error", "words"),
     [
-        ({"select": ("name XYZ", BASIC)}, SelectionError, "holds no atoms"),
+        ({"select": ("name XYZ", BASIC)}, SelectionError, "contains no atoms"),
         ({"select": (ACIDIC, "name CA")}, SelectionError, "reference 0 has groups of"),
         ({"radius": 0.5}, SelectionError, "reference 0 has no contacts.* shortest distance is"),
         ({"method": "own"}, ValueError, "callable"),

@@ -281,7 +281,7 @@ def test_moments_of_water_are_correlated(tmp_path):
 def test_dipoles_that_are_not_correlated(tmp_path, universe):
     with pytest.raises(UnsupportedError, match="DipoleAutocorrelation needs neutral molecules"):
         DipoleAutocorrelation(universe.atoms)
-    with pytest.raises(SelectionError, match="DipoleAutocorrelation: atomgroup holds no atoms"):
+    with pytest.raises(SelectionError, match="DipoleAutocorrelation: atomgroup contains no atoms"):
         DipoleAutocorrelation(universe.atoms[:0])
     frames = [[[1, 1, 1], [2, 1, 1]]] * 3
     with pytest.raises(UnsupportedError, match="equal distances"):

@@ -250,7 +250,7 @@ def test_an_impossible_cell_is_an_error(tmp_path):
             UnsupportedError,
             "UpdatingAtomGroup",
         ),
-        (lambda u: Ramachandran(u.atoms[:0]), SelectionError, "holds no atoms"),
+        (lambda u: Ramachandran(u.atoms[:0]), SelectionError, "contains no atoms"),
         (lambda u: Ramachandran(u.residues[:1]), SelectionError, "no residue"),
         (lambda u: Ramachandran(ends(u), c_name="X"), SelectionError, "no residue"),
         (lambda u: Janin(u.select_atoms("resname GLY")), SelectionError, "no residue"),

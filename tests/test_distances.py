@@ -254,11 +254,11 @@ def test_what_makes_no_distance_is_refused(universe, adk):
         Angles(ca[:2], ca[:2], ca[:1])
     with pytest.raises(SelectionError, match="angle 1 has the atom with index 21 twice"):
         Angles(ca[2:4], ca[:2], ca[[5, 1]])
-    with pytest.raises(SelectionError, match="ag1 holds no atoms"):
+    with pytest.raises(SelectionError, match="ag1 contains no atoms"):
         AtomicDistances(ca[:0], ca[:0])
     with pytest.raises(TypeError, match="expected an AtomGroup or a Universe, found 'protein'"):
         DistanceMatrixSeries(ca, "protein")
-    with pytest.raises(SelectionError, match="ag2 holds no atoms"):
+    with pytest.raises(SelectionError, match="ag2 contains no atoms"):
         DistanceMatrixSeries(ca, ca[:0])
     with pytest.raises(SelectionError, match="one atom"):
         DistanceMatrixSeries(ca[:1])

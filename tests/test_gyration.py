@@ -165,7 +165,7 @@ def test_the_table_has_units(universe, tmp_path):
 
 def test_what_has_no_shape_is_refused(universe):
     ca = universe.select_atoms("name CA")
-    with pytest.raises(SelectionError, match="holds no atoms"):
+    with pytest.raises(SelectionError, match="contains no atoms"):
         Gyration(universe.select_atoms("name XYZ"))
     with pytest.raises(SelectionError, match=r"the group .* less than two atoms with a mass"):
         Gyration(ca[:1])

@@ -135,7 +135,7 @@ def test_bad_input_of_neighbors(universe, adk_in_water):
         NeighborList(atoms, exclude_same="molecule")
     with pytest.raises(UnsupportedError, match="exclude_same='chain' needs chainIDs"):
         NeighborList(atoms, exclude_same="chain")
-    with pytest.raises(SelectionError, match="ag2 holds no atoms"):
+    with pytest.raises(SelectionError, match="ag2 contains no atoms"):
         NeighborList(atoms, atoms[:0])
     with pytest.raises(ValueError, match="one value per atom, not 'positions'"):
         NeighborList(atoms).run(stop=1).count_by_type("positions")

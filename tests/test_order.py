@@ -227,7 +227,7 @@ def test_what_is_refused(tmp_path, universe):
     first, second = (lysines.select_atoms(f"name {name}") for name in ("CB", "CG"))
     with pytest.raises(SelectionError, match="ag1: 18, ag2: 17"):
         OrderParameter(first, second[:-1])
-    with pytest.raises(SelectionError, match="ag1 holds no atoms"):
+    with pytest.raises(SelectionError, match="ag1 contains no atoms"):
         OrderParameter(first[:0], second[:0])
     with pytest.raises(SelectionError, match=f"vector 0 is from atom {first.indices[0]} to itself"):
         OrderParameter(first, first)

@@ -219,7 +219,7 @@ def test_parameters_that_make_no_sense_are_refused(options, words, universe):
 
 def test_groups_that_cannot_be_followed_are_refused(universe, adk):
     ca = universe.select_atoms("name CA")
-    with pytest.raises(SelectionError, match="g2 holds no atoms"):
+    with pytest.raises(SelectionError, match="g2 contains no atoms"):
         InterRDF(ca, universe.atoms[:0])
     with pytest.raises(UnsupportedError, match="same Universe"):
         InterRDF(ca, paceline.Universe(*adk).atoms)
@@ -377,7 +377,7 @@ def test_scripts_with_sites_run_natively(adk_in_water):
     np.testing.assert_array_equal(ours.results.count, theirs.results.count)
     np.testing.assert_allclose(ours.results.rdf, theirs.results.rdf, rtol=1e-12)
     theirs.ags = [[universe.atoms[:0], universe.atoms]]
-    with pytest.raises(UnsupportedError, match="holds no atoms"):
+    with pytest.raises(UnsupportedError, match="contains no atoms"):
         InterRDF_s.like(theirs)
 
 
@@ -385,7 +385,7 @@ def test_sites_that_cannot_be_counted_are_refused(universe, adk, monkeypatch):
     ca = universe.select_atoms("name CA")
     for ags in ([], [(ca,)], [(ca, ca), (ca, ca[:0])]):
         with pytest.raises(
-            SelectionError, match=r"ags must contain at least one pair|ags\[1\] holds no atoms"
+            SelectionError, match=r"ags must contain at least one pair|ags\[1\] contains no atoms"
         ):
             InterRDF_s(universe, ags)
     other = paceline.Universe(*adk).atoms

@@ -250,7 +250,7 @@ def test_what_has_no_bridges_is_refused():
         WaterBridges(ligand, universe.select_atoms("resname SOL"))
     with pytest.raises(SelectionError, match="ag1: none of the 1 atoms is a donor"):
         WaterBridges(ligand[2:], residue).run()
-    with pytest.raises(SelectionError, match="ag2 holds no atoms"):
+    with pytest.raises(SelectionError, match="ag2 contains no atoms"):
         WaterBridges(ligand, universe.atoms[:0])
     with pytest.raises(UnsupportedError, match="ag2 must belong to the same Universe"):
         WaterBridges(ligand, dry.atoms)

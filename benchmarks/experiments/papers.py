@@ -1,6 +1,6 @@
-"""The papers' way: each worker has its own Universe, and reads its share frame by frame.
+"""Analysis as in the papers: each worker has its own Universe, and reads its share of frames.
 
-It follows Algorithm 1 of Khoshlessan et al. 2020, with the times of its Table 3.
+The analysis follows Algorithm 1 of Khoshlessan et al. 2020, with the times of its Table 3.
 """
 
 import time

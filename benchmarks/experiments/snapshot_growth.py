@@ -11,7 +11,7 @@ from benchmarks.experiments.style import panels, points, stacked
 from benchmarks.snapshot_cases import METHODS, Case, measure_cases
 from benchmarks.table import Table
 
-#: Unit cells along an edge of the report's two systems; "sorted" has two more in between.
+#: Unit cells along an edge of the report's two systems; "sorted" also measures two sizes between.
 BOTH = (nacl.SMALL, nacl.LARGE)
 SYSTEMS = (nacl.SMALL, 40, 50, nacl.LARGE)
 SYSTEMS_OF = {way: SYSTEMS if way == "sorted" else BOTH for way in METHODS}

@@ -1,4 +1,4 @@
-"""Cases of scripts and commands: what they set, name and request."""
+"""Cases that run scripts and commands."""
 
 import contextlib
 import io

@@ -183,7 +183,7 @@ class Block:
         decoded = self._decoded
         values = decoded.validity if field == "validity" else decoded.values_of(field)
         if values is None:
-            raise AttributeError(field)  # Python then calls `__getattr__`, which has the message
+            raise AttributeError(field)  # Python then calls `__getattr__`, which raises the message
         return values
 
     def values_of(self, field: str) -> np.ndarray:

@@ -315,7 +315,7 @@ def _check_resumable(runs: Sequence[FramePass]) -> None:
 
 
 class _Clock(NamedTuple):
-    """Times at which blocks were first assigned and the record was made, ns; collecting time, s."""
+    """Times of the first assignment of blocks and of this record, ns; collecting time, s."""
 
     dealt: int
     now: int

@@ -270,7 +270,7 @@ class PacelineWarning(UserWarning):
 _INTERNAL = ("paceline", "MDAnalysis", "contextlib")
 
 
-#: List that also receives warnings, to be saved with the results.
+#: List that collects warnings, to save them with the results.
 _KEPT: ContextVar[list[str] | None] = ContextVar("kept warnings", default=None)
 
 

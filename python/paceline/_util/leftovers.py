@@ -19,7 +19,7 @@ KINDS = ("attempts", "dask", "advice", "selftest", "script")
 _LOCK = ".lock"
 #: Folder of Linux's named semaphores, and name prefixes of loky's and multiprocessing's semaphores.
 _SEMAPHORES, _PREFIXES = Path("/dev/shm"), ("sem.loky-", "sem.mp-")
-#: Name of a loky semaphore, with the number of the process that created it.
+#: Name of a loky semaphore, which contains the number of the process that created it.
 _MAKER = re.compile(r"sem\.loky-(\d+)-")
 #: Age from which an unmapped semaphore is taken to belong to a killed process, seconds. A new
 #: semaphore is mapped soon after its creation.

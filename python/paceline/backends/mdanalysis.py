@@ -91,7 +91,7 @@ class RemoteCall:
         return _dumps(function(item), {id(one): one for one in self._large}, ())
 
     def receive(self, data: bytes) -> Any:
-        """Unpickle the result of a call; its Universes become those of the original function."""
+        """Unpickle a result, with the Universes of the original function instead of copies."""
         return _loads(data, self._large)
 
 

@@ -45,7 +45,7 @@ class Borders:
 
     @classmethod
     def of(cls, frames: np.ndarray, chunk_frames: int) -> Self:
-        """Find the chunk boundaries among frames; a boundary at every row if the step varies."""
+        """Find the chunk boundaries among frames; if the step varies, every row is a boundary."""
         step = _step(frames)
         if not 0 < step < chunk_frames:
             return cls()

@@ -104,8 +104,8 @@ class TimeAxis:
         return times + self.offset if self.offset else times
 
 
-#: Cost of reading: nanoseconds spent reading, nanoseconds spent decoding, bytes, calls; then the
-#: unreadable rows, each with the reason.
+#: Times of reading and of decoding, ns, bytes read, and read calls; then unreadable rows, each
+#: with the reason.
 FileReadStats = tuple[int, int, int, int, list[tuple[int, str]]]
 
 

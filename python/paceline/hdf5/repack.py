@@ -214,7 +214,7 @@ def compression_of(array: Array) -> Compression:
 
 
 def _in_its_unit(precision: float | None, array: Array) -> float | None:
-    """Convert a precision in Å to the unit of a dataset; None for datasets without positions."""
+    """Convert a precision in Å to a dataset's unit; return None if it contains no positions."""
     if precision is None or not array.name.endswith("/position/value"):
         return None
     unit = array.attrs.get("unit")

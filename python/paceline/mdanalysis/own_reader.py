@@ -1,4 +1,4 @@
-"""Time that MDAnalysis's own readers take for a frame, whether paceline is registered or not."""
+"""Measure the time per frame of MDAnalysis's own readers, even if paceline is registered."""
 
 from abc import ABCMeta
 from contextlib import suppress

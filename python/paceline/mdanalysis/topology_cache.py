@@ -68,7 +68,7 @@ _PARSERS = {
     *("MMCIFParser", "MOL2Parser", "PDBParser", "PDBQTParser", "PQRParser", "PSFParser"),
     *("TOPParser", "TPRParser", "TXYZParser", "XYZParser"),
 }
-#: Keywords of a Universe and its reader; all other keywords are passed to the topology parser.
+#: Keywords of `Universe` and of readers; other keywords are passed to the topology parser.
 _OF_UNIVERSE = {*inspect.signature(MDAnalysis.Universe.__init__).parameters, "atoms", "sub"}
 #: Attributes that MDAnalysis guesses by default from other attributes.
 _GUESSED = ["types", "masses"]

@@ -50,7 +50,7 @@ PREDICTED = {
 }
 #: Colours of compared curves: Okabe and Ito's palette, which colour-blind readers can distinguish.
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-#: Fraction of the total time below which, at every number of workers, components are left out.
+#: Components below this fraction of the total time, at every number of workers, are left out.
 NEGLIGIBLE = 0.01
 #: Width of a page, and height of one mode's panels, inches.
 WIDTH, HEIGHT = 7.2, 4.6

@@ -120,7 +120,7 @@ class Chain:
                 yield file, int(frames[0]), int(frames[-1]) + 1
 
     def _compare_times(self, *, continuous: bool) -> None:
-        """Warn of frames that restarts repeat, or leave them out with `continuous`."""
+        """Warn of frames repeated by restarts; with `continuous`, leave out repeated frames."""
         # Without `continuous`, the first and last time of each file suffice for the warning.
         found = order_by_time(self.files, within=continuous)
         report = _report_lost(found) if continuous else _report_overlaps(found, self.names)

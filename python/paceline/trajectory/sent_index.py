@@ -118,7 +118,7 @@ class _IndexPickler(cloudpickle.Pickler):
 
 
 def pickle_with_indexes(value: object) -> bytes:
-    """Pickle an object for processes that must not open the files of its trajectories."""
+    """Pickle an object for processes that must not open trajectory files."""
     file = io.BytesIO()
     _IndexPickler(file).dump(value)
     return file.getvalue()

@@ -209,7 +209,7 @@ class CoreSteps(WorkerScan):
         return centers[[0, -1]], steps[-1], steps[rows]
 
     def between(self, ends: np.ndarray, cells: np.ndarray) -> np.ndarray:
-        """Compute the steps between two frames from the centers in both."""
+        """Compute the steps of molecules between two frames from the centers in the two frames."""
         return _added(_core.molecule_steps(ends, _core.lattices(cells)))[1]
 
     def counted(self, steps: np.ndarray) -> np.ndarray:

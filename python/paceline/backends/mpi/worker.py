@@ -21,7 +21,7 @@ from paceline.engine.worker import FrameCache, ThreadNames, Worker
 from paceline.errors import WorkerError
 from paceline.performance.record import SENT_WITH_LATER, DuplicateAttempt
 
-#: Duration of an assigned batch, seconds: about ten messages per second and thread.
+#: Duration of a batch, seconds, so that each thread sends about ten messages per second.
 BATCH = 0.1
 #: A thread requests its next batch when its remaining work takes less than this, seconds. A reply
 #: takes less.
