@@ -66,7 +66,7 @@ def near_pairs(
 
 
 def widths(cell: np.ndarray) -> np.ndarray:
-    """Compute the distances between opposite faces of a cell, Å, shape (3,); infinite without one."""
+    """Compute the distances between opposite faces of a cell, Å, (3,); infinite without a cell."""
     vectors = vectors_of(_core.cells_without_noise(cell))[0]
     if not abs(np.linalg.det(vectors)) > 0:
         return np.full(3, np.inf)
