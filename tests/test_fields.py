@@ -49,7 +49,7 @@ def test_what_a_format_cannot_hold_is_missed_by_name(adk):
     for on_error in ("raise", "skip"):
         with pytest.raises(
             MissingDataError,
-            match=r"adk_dims\.dcd: .* asks for forces, but it holds positions only",
+            match=r"adk_dims\.dcd: .* needs forces, but this file contains only positions",
         ):
             series.run(on_error=on_error)
 

@@ -329,7 +329,7 @@ def test_a_frame_twice_is_found():
 
 def test_gaps_are_remarks():
     assert judged([*range(0, 200, 10), *range(300, 500, 10)]) == [
-        (20, False, "a gap: 300 ps after 190 ps, where frames are usually 10 ps apart")
+        (20, False, "a gap: 300 ps after 190 ps, but frames are usually 10 ps apart")
     ]
     assert judged(2.0 ** np.arange(20)) == [
         (-1, False, "the time between frames varies from 1 to 262144 ps")
