@@ -201,8 +201,8 @@ def kernels(options: Sequence[str]) -> Iterator[None]:
 def _kernel_folder() -> Path | None:
     """Return a Jupyter data folder whose kernel "python3" is this module; None without ipykernel.
 
-    The folder is not removed, because the program may be replaced by another one, as `jupyter`
-    does.
+    The folder is not removed: `jupyter` and others replace this process by another program, which
+    still needs it.
     """
     from paceline.trajectory.open import cache_folder
 

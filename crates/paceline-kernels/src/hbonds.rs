@@ -124,7 +124,7 @@ struct Probes {
     /// begin.
     pairs: Vec<u32>,
     begins: Vec<u32>,
-    /// Groups of atoms and of acceptors between which bonds are possible.
+    /// Pairs of groups: hydrogens or donors, and the acceptors that they may bond to.
     searches: Vec<[Vec<u32>; 2]>,
 }
 

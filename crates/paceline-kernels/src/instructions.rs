@@ -293,8 +293,8 @@ pub(crate) fn columns_of<const WIDE: bool, const N: usize>(rows: &[[f32; 3]; N])
         // numbers of a column.
         unsafe {
             let from = rows.as_ptr().cast::<f32>();
-            // Four atoms occupy twelve numbers. Each register contains four numbers of both halves:
-            // the first, second and last four.
+            // Four atoms occupy twelve numbers, and there are eight atoms. Each register contains
+            // four numbers of either half: the first four, the second four, or the last four.
             let first = _mm256_loadu2_m128(from.add(12), from);
             let second = _mm256_loadu2_m128(from.add(16), from.add(4));
             let last = _mm256_loadu2_m128(from.add(20), from.add(8));

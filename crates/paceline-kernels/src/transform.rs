@@ -126,7 +126,7 @@ pub fn turn_cells(cells: &mut [f64], turns: &[Turn]) {
     }
 }
 
-/// Rotate vectors of a block's atoms, such as velocities, together with their frames.
+/// Rotate a vector of each atom, such as its velocity, by the rotation of the frame.
 pub fn turn_vectors(vectors: &mut [f32], n_atoms: usize, turns: &[Turn]) {
     for turn in turns {
         let frame = &mut vectors[3 * n_atoms * turn.row..][..3 * n_atoms];

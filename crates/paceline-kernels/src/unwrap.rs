@@ -111,8 +111,8 @@ struct Images {
 }
 
 impl Unwrap {
-    /// Find the steps whose bond may be shorter with another image. Return true if all other bonds
-    /// are short.
+    /// Find the bonds on the way through a molecule that may be shorter with another periodic image.
+    /// Return true if all other bonds are short.
     fn find_broken(&self, atoms: &[[f32; 3]], cell: &Cell, broken: &mut Vec<usize>) -> bool {
         broken.clear();
         let (short, mut all_short) = (self.closing.short(cell), true);

@@ -27,7 +27,7 @@ _ESCAPED = "backslashreplace"
 _RANDOM_BYTES = 8
 #: Scheme of a URL: two letters or more, because one letter is a Windows drive.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-#: Length from which a file name has no space for a suffix, bytes.
+#: Maximum length of a file name to which a suffix can be added, bytes.
 _LONG_NAME = 200
 
 

@@ -605,7 +605,7 @@ class _NearResidues(CoreHalf, Reduction):
 
 
 def _counts(atoms: Atoms, scheme: str) -> np.ndarray:
-    """Choose the atoms of the scheme: mask, ndarray of bool, shape (n_atoms,)."""
+    """Return a mask, ndarray of bool, shape (n_atoms,), of the atoms that the scheme uses."""
     if scheme == "closest":
         return np.ones(len(atoms), dtype=bool)
     names = atoms.names.astype(str)

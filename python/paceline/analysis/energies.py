@@ -181,7 +181,7 @@ class Energies:
         return self._like(kept, [*self._terms], self._drawn)
 
     def _like(self, rows: Any, names: Sequence[str], drawn: Sequence[str] | None) -> Self:
-        """Make energies from some rows and terms."""
+        """Return an object of this class with some of the rows and terms."""
         return type(self)(
             {name: self._terms[name][rows] for name in names},
             self._units,

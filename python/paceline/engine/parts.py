@@ -210,7 +210,8 @@ class _SharedFile:
             return self._array
         try:
             copy = allocate(self._array.shape, self._array.dtype, 0)
-        except OSError:  # the parts are sent to the workers instead
+        except OSError:
+            # The array is then sent to the workers with each job.
             return None
         copy[:] = self._array
         return copy

@@ -256,7 +256,7 @@ def run_together(
         given.setdefault(id(trajectory), (trajectory.ts.frame, _values(trajectory.ts)))
         alone = isinstance(trajectory, _NOT_SENT) or not _forgets(trajectory)
         workers = _workers_for(analysis, backend, n_workers)
-        # If one analysis changes frames in memory or a transformation, the next analysis gets the
+        # If one analysis changes a transformation, or frames in memory, the next analysis sees the
         # changes, as in MDAnalysis.
         key = id(trajectory), workers is None, number if alone else -1
         passes.setdefault(key, ([], workers))[0].append(analysis)

@@ -260,7 +260,8 @@ fn by_arithmetic(
             return Ok(None);
         }
     }
-    // The first frame may be damaged without a change in size.
+    // A damaged first frame can have the right size: later frames must begin at the offsets that
+    // the size predicts.
     let has_lines = |frame: u64| has_lines(source, &head.layout, start + frame * stride);
     if n > 1 && !(has_lines(n - 1)? || has_lines(n / 2)?) {
         return Ok(None);

@@ -377,7 +377,8 @@ fn units_of(
     Ok((units, note))
 }
 
-/// Return the warning that the units of velocities or forces are unknown. Lengths are usually in Å.
+/// Return the warning that the units of velocities or forces are unknown. Lengths need no warning:
+/// they are in Å in most unit styles.
 fn unknown_units(fields: Fields) -> Option<String> {
     let (what, unit) = match (fields.velocities, fields.forces) {
         (false, false) => return None,

@@ -298,7 +298,8 @@ enum Alignment {
     Kept { cut_too: bool },
     /// Unknown, because neither times nor cells are informative.
     Unknown,
-    /// Shifted: bytes were lost or inserted in one of these frames, if the range is known.
+    /// Later frames are shifted, because bytes were lost or inserted. The range, if it is known,
+    /// contains the frame where this happened.
     Lost(Option<RangeInclusive<u64>>),
 }
 

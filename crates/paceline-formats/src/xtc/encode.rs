@@ -155,7 +155,7 @@ impl Start {
 /// Maximum number of atoms in a run; the format allows 10.
 const RUN_MAX: usize = 8;
 
-/// Maximum change of the small index in a frame.
+/// Maximum change, within a frame, of `smallidx`: XTC's number of the range of small differences.
 const SMALL_SPAN: usize = 8;
 
 /// Parameters of a small index.

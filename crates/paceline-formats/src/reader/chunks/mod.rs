@@ -391,7 +391,7 @@ impl ReadRequest<'_> {
 
 // Locations of the frames of a block in one dataset.
 
-/// Part of the chunk index of a dataset that one block needs.
+/// Entries of a dataset's chunk index that reading one block needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Slice<'a> {
     /// Row of each frame; −1 for a missing one.
