@@ -425,7 +425,7 @@ def test_an_array_is_a_trajectory(positions):
     np.testing.assert_array_equal(again.positions(), positions)
     one = paceline.open(positions[0], dt=1.0)
     assert (one.n_frames, one.n_atoms) == (1, N_ATOMS)
-    with pytest.raises(MissingDataError, match="velocities are asked for"):
+    with pytest.raises(MissingDataError, match="velocities were requested"):
         opened.velocities()
 
 
