@@ -21,6 +21,8 @@ SEED ?= $(shell date +%Y%m%d)
 # Files of the page "How do I …?", without what the package needs to run.
 TRAJECTORIES := prolif>=2.0
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) -rfEs --durations=15
+# Targets that run all tests in Python, so that `check` beside them runs none of these.
+ALL_PYTHON := test test-python test-all
 
 # Tests start hundreds of interpreters, each of which would compile the package anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -155,7 +157,8 @@ check-python: $(VENV)/built
 	cmp target/catalogue.json $(CATALOGUE) || { echo "$(CATALOGUE) is stale: the declaration, the signature \
 	or the docstring of an analysis has changed; write it with: make catalogue" >&2; exit 1; }
 	$(BIN)/numpydoc lint $$(find python -name '*.py')
-	$(BIN)/python -m pytest -q tests/test_import_order.py tests/test_light_import.py
+	$(if $(filter $(ALL_PYTHON),$(MAKECMDGOALS)),,\
+	  $(BIN)/python -m pytest -q tests/test_import_order.py tests/test_light_import.py)
 
 stubs: target/_core.pyi ## write python/paceline/_core.pyi, the types of the compiled module, from its bindings
 	cp $< $(STUB)
