@@ -98,11 +98,15 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.skip(reason="needs a rank of MPI"))
 
 
-def pytest_collection_finish():
-    """Exclude existing objects from garbage collection: 400,000 objects would be searched each
-    time.
-    """
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Exclude the 400,000 objects of the collected tests from garbage collection."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.fixture
