@@ -675,6 +675,8 @@ def test_hydrogens_that_were_made_heavier():
             if masses[hydrogen] < 1.1:
                 masses[[hydrogen, heavy]] += 2.016, -2.016
         universe.atoms.masses = masses
+        if kind is MDAnalysis.Universe:
+            universe = cells.near_protein(universe)
         bonds = analysis(universe, between=["protein", "resname SOL"]).run(stop=1)
         found.append(len(bonds.results.hbonds))
     theirs, ours, right = found

@@ -12,6 +12,7 @@ from MDAnalysisTests import datafiles
 
 import paceline
 from benchmarks.right_values.case import Found, RightValue
+from benchmarks.right_values.cells import near_protein
 from paceline.analysis.battery import Battery
 from paceline.analysis.dssp import DSSP
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
@@ -104,6 +105,8 @@ def bonds_of_heavy_hydrogens(folder: Path) -> Found:
             if masses[hydrogen] < 1.1:
                 masses[[hydrogen, heavy]] += 2.016, -2.016
         universe.atoms.masses = masses
+        if kind is MDAnalysis.Universe:
+            universe = near_protein(universe)
         found = analysis(universe, between=["protein", "resname SOL"]).run(stop=1)
         counts.append(float(len(found.results.hbonds)))
     return Found(*counts)
