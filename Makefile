@@ -138,8 +138,9 @@ check-rust: cargo lint-tools
 	cargo fmt --check --manifest-path packaging/stubs/Cargo.toml
 	cargo fmt --check --manifest-path tests/slowfs/Cargo.toml
 	cargo clippy --workspace --all-targets -- -D warnings
-	for one in "" $(CODECS); do cargo clippy --quiet -p paceline-formats --all-targets \
-	  --no-default-features --features "$$one" -- -D warnings || exit 1; done
+	cargo clippy --quiet -p paceline-formats --all-targets --no-default-features -- -D warnings
+	for one in $(CODECS); do cargo clippy --quiet -p paceline-formats --lib \
+	  --no-default-features --features $$one -- -D warnings || exit 1; done
 	RUSTDOCFLAGS='-D warnings' cargo doc --quiet --no-deps --workspace --exclude paceline-python
 	cargo clippy --manifest-path packaging/stubs/Cargo.toml --target-dir target/stubs -- -D warnings
 	[ "$$(uname)" != Linux ] || cargo clippy --manifest-path tests/slowfs/Cargo.toml \
