@@ -45,7 +45,7 @@ TOOLS = {
 }
 LAYOUTS = ("contiguous", "frame", "auto", "gzip1", "shuffle-gzip")
 COMPRESSED = LAYOUTS[-2:]
-#: Compressed layouts, of which all atoms of all frames are decoded.
+#: Compressed layouts. The benchmark decodes all atoms of all their frames.
 FILTERED = ("gzip1", "shuffle-gzip", "zstd", "shuffle-zstd", "lz4", "shuffle-lz4")
 #: Number of frames in a run of the other tools, some of which take milliseconds per frame.
 FEWER = 500

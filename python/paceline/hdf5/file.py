@@ -425,7 +425,7 @@ class Group(Node):
     def _follow_soft(
         self, link: h5py.SoftLink | h5py.ExternalLink, where: str, links: Iterator[int]
     ) -> "Group | Array | None":
-        """Follow a soft link, but not into other files as HDF5 itself would."""
+        """Follow a soft link within the file; HDF5 itself would also follow it into other files."""
         leads = "in a circle"
         if next(links, None) is not None:
             leads = "nowhere"

@@ -14,7 +14,7 @@ _ALONE = (
     *("Get_size", "Get_topology", "Is_inter", "Is_intra", "Is_revoked", "Set_errhandler"),
     *("group", "info", "is_inter", "is_intra", "is_topo", "name", "rank", "size", "topology"),
 )
-#: Members of the class rather than of a communicator, and the handle, which is null.
+#: Members that belong to the class and not to a communicator, and the handle, which is null.
 _OTHERS = (
     *("Attach_buffer", "Compare", "Create_errhandler", "Create_from_group", "Create_keyval"),
     *("Detach_buffer", "Flush_buffer", "Free_keyval", "Get_parent", "Iflush_buffer", "Join"),
