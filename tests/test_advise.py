@@ -282,7 +282,7 @@ def test_what_is_refused(ca, tmp_path):
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(UnsupportedError, match="RMSF reads the frames 2 times"):
         paceline.advise(RMSF(ca, align=True))
-    with pytest.raises(UnsupportedError, match="one Universe"):
+    with pytest.raises(UnsupportedError, match="a single Universe"):
         paceline.advise([RMSD(ca), RMSD(paceline.Universe(PDB, XTC), select="name CA")])
     with pytest.raises(ValueError, match="no frames to analyse"):
         paceline.advise(RMSD(ca), start=98)

@@ -530,7 +530,7 @@ def test_centers_that_are_not_known_are_refused(dimers, universe):
     topology, path = dimers
     atoms = paceline.Universe(topology._topology, path).atoms
     with pytest.raises(
-        SelectionError, match=r"no bonds connect .* \(index 2\) to the rest .* one of the segments"
+        SelectionError, match=r"no bonds connect .* \(index 2\) to the rest .*one of the segments"
     ):
         InterRDF(atoms, atoms, compound="segments")
     for options, words in (

@@ -201,7 +201,7 @@ def test_h5md_is_opened_while_its_writer_still_has_a_name(tmp_path: Path) -> Non
 
 def test_forces_of_dlpoly_keep_the_unit_of_mdanalysis() -> None:
     with paceline.register() as registration:
-        with pytest.warns(PacelineWarning, match="own unit"):
+        with pytest.warns(PacelineWarning, match="in the file.s unit"):
             universe = mda.Universe(DLP_CONFIG, topology_format="CONFIG", format="CONFIG")
         assert type(universe.trajectory) is not Reader
         assert len(registration.left) == 1

@@ -314,7 +314,7 @@ def test_cells_that_stand_for_none_are_left_out(tmp_path):
             writer.write(universe.atoms)
     dummy = paceline.Universe(datafiles.PSF, path)
     rmsd = RMSD(dummy, select="name CA")
-    with pytest.warns(PacelineWarning, match="cell of 1 × 1 × 1 Å stands for none"):
+    with pytest.warns(PacelineWarning, match="cell of 1 × 1 × 1 Å is the placeholder"):
         rmsd.run()
     found = RMSD(expected, select="name CA").run(stop=4).results.rmsd
     np.testing.assert_allclose(rmsd.results.rmsd[:, 2], found[:, 2], atol=5e-3)
@@ -328,4 +328,4 @@ def test_cells_that_stand_for_none_are_left_out(tmp_path):
 
 def test_a_density_of_what_turns_warns(turning):
     ca = paceline.Universe(*turning).select_atoms("name CA")
-    assert len(told(DensityAnalysis(ca, delta=5.0).run, "move or turn as a whole")) == 1
+    assert len(told(DensityAnalysis(ca, delta=5.0).run, "move or rotate as a whole")) == 1
