@@ -203,7 +203,7 @@ def test_ten_thousand_workers_are_put_together():
     page = checked(text)
     assert len(text) < 2_000_000
     assert "Each bar is the mean of 50 neighbouring workers of 10,000" in page.text
-    assert "Of 10,000 workers the 12 with the longest time per frame" in page.text
+    assert "Of 10,000 workers, the figure shows the 12 with the longest time per frame" in page.text
     assert (
         f"the {LINES} with the longest time per frame; saved timings (.csv) have all" in page.text
     )
