@@ -318,15 +318,15 @@ def test_a_bounded_part_of_a_long_file_is_read(long_xtc, short_sample, monkeypat
         for start, n_bytes in zip(extents.offsets.tolist(), extents.sizes.tolist(), strict=True):
             asked[start : start + n_bytes] = True
 
-    run, decoded, read = SampleRun.run, advising._decoded, sample_run._read
+    run, decode, read = SampleRun.run, advising.decode_sample, sample_run._read
 
     def noted_run(sample, backend, frames, block_frames=None):
         note(sample.trajectory.extents(np.unique(frames)))
         return run(sample, backend, frames, block_frames)
 
-    def noted_decoded(chain, source, extents):
-        note(extents)
-        return decoded(chain, source, extents)
+    def noted_decode(chain, source, frames):
+        note(chain.extents(frames))
+        return decode(chain, source, frames)
 
     def noted_read(path, start, n_bytes):
         done = read(path, start, n_bytes)
@@ -334,7 +334,7 @@ def test_a_bounded_part_of_a_long_file_is_read(long_xtc, short_sample, monkeypat
         return done
 
     monkeypatch.setattr(SampleRun, "run", noted_run)
-    monkeypatch.setattr(advising, "_decoded", noted_decoded)
+    monkeypatch.setattr(advising, "decode_sample", noted_decode)
     monkeypatch.setattr(sample_run, "_read", noted_read)
     monkeypatch.setattr(sample_run, "_CALL", 10_000)
     universe = paceline.Universe(PSF, path, opener=open_samples)
