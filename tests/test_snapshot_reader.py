@@ -144,6 +144,25 @@ def test_atoms_of_every_format_come_to_their_owners(n_ranks, binaries):
 
 
 @pytest.fixture(scope="module")
+def boxes(binaries, tmp_path_factory) -> list[Path]:
+    """Files of an orthorhombic and a triclinic cell, and of a slab."""
+    folder = tmp_path_factory.mktemp("boxes")
+    cube = Path(shutil.copy(datafiles.DLP_CONFIG, folder / "CONFIG"))
+    title, numbers, *rest = cube.read_text().splitlines(keepends=True)
+    slab = folder / "slab.CONFIG"
+    levcfg, _, *others = numbers.split()
+    slab.write_text(
+        "".join([title, "".join(f"{one:>10}" for one in (levcfg, 6, *others)), "\n", *rest])
+    )
+    return [cube, binaries[-1], slab]
+
+
+@pytest.mark.parametrize("n_ranks", [4, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 2))])
+def test_ghosts_are_all_images_near_a_domain(n_ranks, boxes):
+    assert mpirun(n_ranks, SCRIPTS / "snapshot_ghosts.py", *boxes) == (0, "read\n", "")
+
+
+@pytest.fixture(scope="module")
 def unreadable(adk, adk_in_water, damaged, tmp_path_factory) -> list[str]:
     """Files to refuse: a valid one, one without a cell, one with NaN, damaged and unusual ones."""
     folder = tmp_path_factory.mktemp("unreadable")

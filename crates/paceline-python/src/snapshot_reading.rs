@@ -19,7 +19,7 @@ use paceline_formats::registry::STANDARD;
 use paceline_formats::{Fields, Layout};
 use paceline_snapshot::Communicator;
 use paceline_snapshot::reading::{
-    AtomSource, AtomTable, ById, CHARGES, Grid, IDS, Known, MASSES, Moment, NAMES, Owners,
+    AtomSource, AtomTable, ById, CHARGES, Grid, Halo, IDS, Known, MASSES, Moment, NAMES, Owners,
     POSITIONS, ReadingCost, Settings, Text, distribute, widths,
 };
 
@@ -76,9 +76,10 @@ impl TextFrameLocation {
     }
 }
 
-/// Header of a frame: step, time (ps), cell vectors (Å), fields as bits, and whether there are
-/// masses and charges.
-type Head = (i64, f64, Option<[[f64; 3]; 3]>, u8, bool);
+/// Data before the atoms of a frame: its step, its time (ps), the vectors of its cell (Å), the
+/// fields that atoms hold, one bit a field, whether they have masses and charges, and the vectors
+/// along which the cell is periodic.
+type Head = (i64, f64, Option<[[f64; 3]; 3]>, u8, bool, [bool; 3]);
 
 /// Read the header of a text frame, which precedes the atoms.
 #[pyfunction]
@@ -92,7 +93,10 @@ pub(super) fn read_text_head(
     let text = py.detach(|| text.open(&moment))?;
     let head = text.head();
     let fields = head.fields.bits();
-    Ok((head.step, head.time, head.cell, fields, text.has_masses()))
+    let (has_masses, periodic) = (text.has_masses(), text.periodic());
+    Ok((
+        head.step, head.time, head.cell, fields, has_masses, periodic,
+    ))
 }
 
 /// Rule that determines the owner rank of an atom.
@@ -117,18 +121,26 @@ type Columns = Vec<Option<NewArray<u8, 1>>>;
 /// maximum memory (bytes).
 type Cost = (f64, f64, f64, u64, u64, u64, usize);
 
-/// Read one frame. Return the atoms of this rank, or None if another rank failed.
+/// Vectors added to each atom's position in the file, three numbers an atom, and the number of the
+/// rank's own atoms, which come first.
+type ImagesAndOwn = (NewArray<i32, 1>, usize);
+
+/// Read one frame: this rank's atoms, or None where another rank failed.
+///
+/// `ghosts` is the width of a halo (Å), and the vectors along which the cell is periodic.
 #[pyfunction]
-#[pyo3(signature = (comm, frame, whose, *, n_atoms, readers, buffer))]
+#[pyo3(signature = (comm, frame, whose, ghosts=None, *, n_atoms, readers, buffer))]
+#[allow(clippy::too_many_arguments, reason = "named in Python")]
 pub(super) fn read_snapshot(
     py: Python<'_>,
     comm: PyCommunicator,
     frame: Frame,
     whose: Option<Whose>,
+    ghosts: Option<(f64, [bool; 3])>,
     n_atoms: u64,
     readers: Vec<usize>,
     buffer: usize,
-) -> Result<Option<(Columns, Cost)>> {
+) -> Result<Option<(Columns, Cost, Option<ImagesAndOwn>)>> {
     let raised = Raised::default();
     let moment = Moment {
         path: frame.path.clone(),
@@ -161,19 +173,34 @@ pub(super) fn read_snapshot(
             text: None,
         };
         let supply = readers.contains(&comm.rank()).then_some(&mut hand as _);
-        distribute(&comm, settings, supply, &mut *owners)
+        let Some((own, cost)) = distribute(&comm, settings, supply, &mut *owners)? else {
+            return Ok(None);
+        };
+        let (Some((width, periodic)), Some(Whose::Grid(shape, vectors, centred))) =
+            (ghosts, &whose)
+        else {
+            return Ok(Some((own, cost, None)));
+        };
+        let grid = Grid::new(moment.clone(), *shape, *vectors, *centred)?;
+        let halo = Halo::new(grid, width, periodic)?;
+        let found = halo.add_ghosts(&comm, &settings, own, cost)?;
+        Ok(found.map(|(found, cost)| {
+            let images: Vec<i32> = found.images.into_iter().flatten().collect();
+            (found.atoms, cost, Some((images.into(), found.n_local)))
+        }))
     });
     let raised = raised.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(error) = raised.or_else(|| comm.raised()) {
         return Err(error.into());
     }
-    let Some((table, cost)) = read? else {
+    let read: error::Result<_> = read;
+    let Some((table, cost, images)) = read? else {
         return Ok(None);
     };
     let widths = *table.widths();
     let columns = table.into_columns().into_iter().zip(widths);
     let columns = columns.map(|(column, width)| (width > 0).then(|| column.into()));
-    Ok(Some((columns.collect(), cost_of(cost))))
+    Ok(Some((columns.collect(), cost_of(cost), images)))
 }
 
 fn cost_of(cost: ReadingCost) -> Cost {

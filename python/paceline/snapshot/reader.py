@@ -1,5 +1,6 @@
 """Read frames of a file so that each MPI rank gets the atoms that it owns."""
 
+import math
 import operator
 import os
 import platform
@@ -27,14 +28,18 @@ class Snapshot:
 
     The arrays belong to the rank, which may change them.
 
+    With ghosts, each array holds the rank's own atoms, then the ghosts.
+
     Attributes
     ----------
     ids : numpy.ndarray of int64, shape (n,)
-        Numbers of this rank's atoms, increasing. They count from 1, unless an H5MD file numbers its
-        particles differently.
+        Numbers of this rank's atoms, increasing. They count from 1, unless the file numbers its
+        particles differently (H5MD). Those of ghosts are increasing, too; atoms with several images
+        occur again.
     positions : numpy.ndarray of float64 or float32, shape (n, 3), or None
-        Positions in the file, not wrapped, Å. float64 from CONFIG, REVCON and HISTORY, float32 from
-        other formats. None if the frame has no positions.
+        Positions in the file, not wrapped, Å; with ghosts, of the images in the rank's domain and
+        near it. float64 from CONFIG, REVCON and HISTORY, float32 from other formats. None if the
+        frame has no positions.
     velocities : the same
         Velocities, Å/ps.
     forces : the same
@@ -55,6 +60,11 @@ class Snapshot:
         Step number of the simulation.
     time : float
         Time, ps.
+    n_local : int
+        Number of the rank's own atoms.
+    images : numpy.ndarray of int32, shape (n, 3), or None
+        Multiples of the cell's vectors that were added to positions in the file. None without
+        `ghosts`.
     """
 
     ids: np.ndarray
@@ -68,6 +78,8 @@ class Snapshot:
     vectors: np.ndarray | None
     step: int
     time: float
+    n_local: int
+    images: np.ndarray | None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -222,6 +234,7 @@ class Reader:
         *,
         grid: Sequence[int] | None = None,
         owner: Callable[[np.ndarray], Any] | None = None,
+        ghosts: float | None = None,
     ) -> Snapshot:
         """Read a frame. All ranks call it with the same arguments.
 
@@ -235,19 +248,30 @@ class Reader:
             REVCON and HISTORY the cell is centred on the origin; in other formats it begins at the
             origin. An atom outside the cell belongs to the domain of its image in the cell.
         owner : callable, optional
-            Function that takes read-only positions from the file, shape (n, 3), Å, and returns n
-            ranks. Each reading rank calls it for the atoms that it has read.
+            Function of read-only positions, shape (n, 3), Å, that returns n ranks. Each reading
+            rank calls it for the atoms that it has read, with the positions in the file.
+        ghosts : float, optional
+            Width of the halo of each domain of `grid`, Å: the rank also gets all images of atoms
+            behind its domain's faces that are at most so far behind each of them. These are all
+            within that distance of the domain, and at edges and corners some that are farther away,
+            as in DL_POLY. A halo may be wider than a domain or than the cell, up to 8 times, and
+            then contains several images of an atom, also of the rank's own. There are no images
+            along vectors that are not periodic.
 
         Returns
         -------
         Snapshot
-            Atoms of this rank; without `grid` and `owner`, an equal range of all atoms.
+            Atoms of this rank: without `grid` and `owner`, an equal range of all atoms. With
+            `ghosts`, the first `n_local` are its own, moved into its domain, and the others are
+            ghosts, ordered by id and image.
 
         Raises
         ------
         UnsupportedError
             The frame has no cell for a grid; a position is not finite; `owner` returns a rank that
-            does not exist; an atom is missing or duplicate; or ranks disagree about the arguments.
+            does not exist; an atom is missing or duplicate; ranks disagree about the arguments; or
+            `ghosts` is more than 8 times the cell, or an atom is outside of the cell along a vector
+            that is not periodic.
         MissingDataError
             The frame has no positions to determine owners.
         DamagedFileError
@@ -257,17 +281,28 @@ class Reader:
         AnalysisError
             `owner` raised an error, or did not return one whole number for each atom.
         ValueError
-            The frame does not exist, the grid does not have one domain for each rank, or the reader
-            is closed.
+            The frame does not exist, the grid does not have one domain for each rank, `ghosts` is
+            given without `grid` or is negative, or the reader is closed.
+
+        Examples
+        --------
+        >>> from mpi4py import MPI
+        >>> from MDAnalysisTests.datafiles import DLP_CONFIG
+        >>> with Reader(MPI.COMM_WORLD, DLP_CONFIG) as reader:
+        ...     snapshot = reader.read(grid=(1, 1, 1), ghosts=3.0)
+        >>> snapshot.n_local, len(snapshot) > snapshot.n_local, snapshot.images[:1].tolist()
+        (216, True, [[0, 0, 0]])
         """
         if not self._comm.is_open:
             raise ValueError("the reader is closed: no more frames can be read")
         with self._errors.abort_on_lone_error():
-            frame, shape, _ = self._same("what to read", lambda: self._checked(frame, grid, owner))
+            frame, shape, _, width = self._same(
+                "what to read", lambda: self._checked(frame, grid, owner, ghosts)
+            )
             info = self._errors.first(lambda: self._frame_info(frame))
-            columns, cost = self._on_all(lambda: self._read(info, shape, owner))
+            columns, cost, images = self._on_all(lambda: self._read(info, shape, owner, width))
             self.cost = ReadCost(*cost)
-            return _snapshot_of(info, columns)
+            return _snapshot_of(info, columns, images)
 
     def close(self) -> None:
         """Free the communicator. All ranks call it."""
@@ -291,20 +326,30 @@ class Reader:
         return self._file.frame_info(frame)
 
     def _checked(
-        self, frame: int, grid: Sequence[int] | None, owner: Callable[[np.ndarray], object] | None
-    ) -> tuple[int, tuple[int, int, int] | None, bool]:
+        self,
+        frame: int,
+        grid: Sequence[int] | None,
+        owner: Callable[[np.ndarray], object] | None,
+        ghosts: float | None,
+    ) -> tuple[int, tuple[int, int, int] | None, bool, float | None]:
         if grid is not None and owner is not None:
             raise ValueError("expected grid= or owner=, found both")
+        if grid is None and ghosts is not None:
+            raise ValueError("expected grid= with ghosts=, which are around the domains of a grid")
         shape = None if grid is None else grid_shape(grid, self._comm.size)
-        return operator.index(frame), shape, owner is not None
+        width = None if ghosts is None else float(ghosts)
+        if width is not None and not 0 <= width < math.inf:
+            raise ValueError(f"expected ghosts= of 0 Å or more, found {ghosts!r}")
+        return operator.index(frame), shape, owner is not None, width
 
     def _read(
         self,
         info: FrameInfo,
         shape: tuple[int, int, int] | None,
         owner: Callable[[np.ndarray], object] | None,
+        ghosts: float | None,
     ) -> Any:
-        """Read columns and their cost; return None if another rank has failed."""
+        """Read columns, their cost, and images; None if another rank has failed."""
         owners: Any = None
         if shape is not None:
             info.require_positions()
@@ -316,6 +361,7 @@ class Reader:
                 self._comm,
                 info,
                 owners,
+                None if ghosts is None else (ghosts, info.periodic),
                 n_atoms=self.n_atoms,
                 readers=self.readers,
                 buffer=self._buffer,
@@ -368,7 +414,11 @@ def grid_shape(grid: object, n_ranks: int) -> tuple[int, int, int]:
     return x, y, z
 
 
-def _snapshot_of(info: FrameInfo, columns: Sequence[np.ndarray | None]) -> Snapshot:
+def _snapshot_of(
+    info: FrameInfo,
+    columns: Sequence[np.ndarray | None],
+    images: tuple[np.ndarray, int] | None,
+) -> Snapshot:
     """View the compiled module's columns of bytes (owners, ids, vectors, names, …) as arrays."""
     _, ids, *vectors, names, masses, charges = columns
     positions, velocities, forces = (
@@ -390,6 +440,8 @@ def _snapshot_of(info: FrameInfo, columns: Sequence[np.ndarray | None]) -> Snaps
         vectors=info.vectors,
         step=info.step,
         time=info.time,
+        n_local=len(ids) if images is None else images[1],
+        images=None if images is None else images[0].reshape(-1, 3),
     )
 
 

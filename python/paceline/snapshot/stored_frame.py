@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from paceline import _core
-from paceline.block import FrameBuffer, field_bits, fields_in, vectors_of
+from paceline.block import PERIODIC, FrameBuffer, field_bits, fields_in, vectors_of
 from paceline.contract.source import (
     FORMATS,
     Extents,
@@ -164,6 +164,8 @@ class FrameInfo:
     rows: Mapping[str, "AtomRow"] = field(default_factory=dict)
     #: Numbers that belong to atoms, if the file has "ids".
     numbering: AtomNumbering | None = None
+    #: True for vectors along which the cell is periodic.
+    periodic: Sequence[bool] = (True, True, True)
 
     @property
     def path(self) -> str:
@@ -304,6 +306,7 @@ class SnapshotFile:
         has_cell = bool(head.dimensions[0].any())
         found = {name: column.of(number) for name, column in self._columns.items()}
         rows = {name: row for name, row in found.items() if row is not None}
+        periodic = int(head.cells[0, PERIODIC]) if has_cell else 0
         return FrameInfo(
             file.spec,
             extents,
@@ -316,19 +319,19 @@ class SnapshotFile:
             known=[name for name in rows if name != "ids"],
             rows=rows,
             numbering=self._numbering,
+            periodic=[bool(periodic >> axis & 1) for axis in range(3)],
         )
 
 
 def _text_frame_info(spec: IndexedFileSpec, extents: Extents, n_atoms: int) -> FrameInfo:
     frame, offset, size = (int(one[0]) for one in (extents.frames, extents.offsets, extents.sizes))
     text = TextFrameLocation(spec.layout, spec.samples, offset, size)
-    step, time, cell, fields, has_masses = _core.read_text_head(spec.path, frame, text)
+    step, time, cell, fields, has_masses, periodic = _core.read_text_head(spec.path, frame, text)
     vectors = dimensions = None
     if cell is not None:
         vectors = np.array(cell)
         lengths, cosines = lengths_and_cosines(vectors)
         dimensions = np.concatenate([lengths, angles_of(cosines)])
     known = ["names", *(["masses", "charges"] if has_masses else [])]
-    return FrameInfo(
-        spec, extents, fields_in(fields), dimensions, vectors, step, time, n_atoms, text, known
-    )
+    about = fields_in(fields), dimensions, vectors, step, time, n_atoms, text, known
+    return FrameInfo(spec, extents, *about, periodic=periodic)

@@ -169,6 +169,16 @@ impl AtomTable {
         }
     }
 
+    /// Set the position of an atom, Å.
+    pub fn set_position(&mut self, atom: usize, position: [f64; 3]) {
+        let width = self.widths[POSITIONS];
+        let bytes = &mut self.columns[POSITIONS][width * atom..][..width];
+        match width {
+            12 => bytes.copy_from_slice(bytemuck::bytes_of(&position.map(|x| x as f32))),
+            _ => bytes.copy_from_slice(bytemuck::bytes_of(&position)),
+        }
+    }
+
     /// View some atoms.
     pub fn view(&self, atoms: Range<usize>) -> View<'_> {
         View {
@@ -352,6 +362,11 @@ impl Text {
     /// Return the header of the frame, which precedes the atoms.
     pub fn head(&self) -> &FrameHead {
         &self.head
+    }
+
+    /// Vectors along which the cell is periodic.
+    pub fn periodic(&self) -> [bool; 3] {
+        self.layout.periodic()
     }
 
     /// True if atoms have masses and charges.

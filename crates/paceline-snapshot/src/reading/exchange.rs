@@ -259,9 +259,10 @@ impl Owners for ById {
 /// DL_POLY's order.
 #[derive(Debug, Clone)]
 pub struct Grid {
-    moment: Moment,
-    shape: [u32; 3],
-    /// Columns of the inverse cell matrix, which converts a position to fractional coordinates.
+    pub(super) moment: Moment,
+    pub(super) shape: [u32; 3],
+    vectors: [[f64; 3]; 3],
+    /// Columns of the inverse of the cell, which convert a position to fractional coordinates.
     inverse: [[f64; 3]; 3],
     /// Lower end of the cell in fractional coordinates: -1/2 if the cell is centred on the origin.
     start: f64,
@@ -296,6 +297,7 @@ impl Grid {
         Ok(Grid {
             moment,
             shape,
+            vectors,
             inverse,
             start: if centred { -0.5 } else { 0.0 },
         })
@@ -305,8 +307,7 @@ impl Grid {
     /// position is not finite.
     pub fn owner(&self, position: [f64; 3]) -> Option<u32> {
         let mut domain = [0; 3];
-        for (axis, domain) in domain.iter_mut().enumerate() {
-            let part = dot(position, self.inverse[axis]) - self.start;
+        for (axis, (domain, part)) in domain.iter_mut().zip(self.parts(position)).enumerate() {
             if !part.is_finite() {
                 return None;
             }
@@ -314,9 +315,36 @@ impl Grid {
             let n = self.shape[axis];
             *domain = (((part - part.floor()) * f64::from(n)) as u32).min(n - 1);
         }
+        Some(self.rank_of(domain))
+    }
+
+    /// Fractional coordinates of a position, from the start of the cell.
+    pub(super) fn parts(&self, position: [f64; 3]) -> [f64; 3] {
+        self.inverse.map(|axis| dot(position, axis) - self.start)
+    }
+
+    /// Rank that owns a domain.
+    pub(super) fn rank_of(&self, [x, y, z]: [u32; 3]) -> u32 {
         let [nx, ny, _] = self.shape;
-        let [x, y, z] = domain;
-        Some(x + nx * (y + ny * z))
+        x + nx * (y + ny * z)
+    }
+
+    /// Domain that a rank owns.
+    pub(super) fn domain_of(&self, rank: u32) -> [u32; 3] {
+        let [nx, ny, _] = self.shape;
+        [rank % nx, rank / nx % ny, rank / nx / ny]
+    }
+
+    /// Distances between opposite faces of the cell, Å.
+    pub(super) fn heights(&self) -> [f64; 3] {
+        self.inverse.map(|axis| 1.0 / dot(axis, axis).sqrt())
+    }
+
+    /// A position plus whole multiples of the cell's vectors, Å.
+    pub(super) fn moved(&self, position: [f64; 3], images: [i32; 3]) -> [f64; 3] {
+        let [a, b, c] = self.vectors;
+        let [i, j, k] = images.map(f64::from);
+        std::array::from_fn(|axis| position[axis] + (i * a[axis] + j * b[axis] + k * c[axis]))
     }
 }
 

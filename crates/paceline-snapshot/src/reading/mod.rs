@@ -6,6 +6,7 @@
 
 mod atom_table;
 mod exchange;
+mod ghosts;
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ use crate::{Communicator, Failure, Reduce};
 pub use self::atom_table::{AtomSource, Moment, Text};
 pub use self::atom_table::{AtomTable, CHARGES, IDS, Known, MASSES, NAMES, POSITIONS, widths};
 pub use self::exchange::{ById, Grid, Owners};
+pub use self::ghosts::{Halo, WithGhosts};
 
 #[cfg(test)]
 mod tests;
@@ -83,8 +85,15 @@ const TIMES_HELD: usize = 1 + 2 + 2;
 /// Memory that can be allocated on any machine, bytes.
 const ROOM: usize = 256 << 20;
 
-/// Read a frame. Return the atoms of this rank in the order of their ids, or `None` if another rank
-/// failed. The call is collective; readers pass a supply of atoms.
+/// Maximum number of atoms of a batch for a buffer, bytes.
+fn most_atoms(buffer: usize, travelling: &Widths) -> usize {
+    let size: usize = travelling.iter().sum();
+    let of_an_atom = TIMES_HELD * size + size_of::<i64>();
+    ((buffer - buffer / PART) / of_an_atom).max(1)
+}
+
+/// Read a frame; return this rank's atoms in the order of their ids, or `None` if another rank
+/// failed. The call is collective; readers give a supply.
 ///
 /// # Errors
 /// Any error of the supply and the owners of this rank. On all ranks, [`Error::Unsupported`] if an
@@ -143,10 +152,7 @@ impl<'a> Distribution<'a> {
         assert!(!settings.readers.is_empty(), "nobody reads");
         let mut travelling = settings.widths;
         travelling[OWNERS] = size_of::<u32>();
-        let size: usize = travelling.iter().sum();
-        let of_an_atom = TIMES_HELD * size + size_of::<i64>();
-        let for_atoms = settings.buffer - settings.buffer / PART;
-        let most = (for_atoms / of_an_atom).max(1);
+        let most = most_atoms(settings.buffer, &travelling);
         let (n_atoms, n_readers) = (settings.n_atoms, settings.readers.len());
         let rank = comm.rank();
         // Growing with each batch would copy the atoms of this rank repeatedly, and fragment
