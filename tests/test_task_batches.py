@@ -61,7 +61,7 @@ class Timing:
 class SimpleBlock(SimpleNamespace):
     """The part of a `Task` that scheduling needs."""
 
-    job, level, n_frames, what = 0, 0, 1, "a block"
+    job, level, n_frames, threads, what = 0, 0, 1, 1, "a block"
 
     def __init__(self, number):
         super().__init__(number=number)

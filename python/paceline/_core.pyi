@@ -45,6 +45,7 @@ __all__ = [
     "Voxels",
     "Whole",
     "accumulate_rows",
+    "allow_threads",
     "allow_wide",
     "amber_factor",
     "cells_of_dimensions",
@@ -79,6 +80,7 @@ __all__ = [
     "read_text_head",
     "samples_of",
     "upright_cells",
+    "used_threads",
     "verify",
     "write_snapshot",
 ]
@@ -1214,6 +1216,11 @@ def accumulate_rows(
 ) -> int:
     """Add the rows of a leaf to means and sums of squared deviations. Return the number of rows."""
 
+def allow_threads(n: SupportsIndex) -> None:
+    """Allow kernels that this thread calls to compute parts of a frame on so many threads, this one
+    included. Results are the same.
+    """
+
 def allow_wide(allowed: bool) -> bool:
     """Allow kernels to use instruction sets beyond those of the base build (default), or forbid it.
     Return whether kernels use them. For measurements: results do not change.
@@ -1407,23 +1414,39 @@ def read_snapshot(
     ]
     | Callable[[NDArray[int64], NDArray[uint8]], NDArray[int64]]
     | None,
+    ghosts: tuple[SupportsFloat | SupportsIndex, SupportsLenAndGetItem[bool]] | None = None,
     *,
     n_atoms: SupportsIndex,
     readers: SupportsGetItem[int, SupportsIndex],
     buffer: SupportsIndex,
-) -> tuple[list[NDArray[uint8] | None], tuple[float, float, float, int, int, int, int]] | None:
-    """Read one frame. Return the atoms of this rank, or None if another rank failed."""
+) -> (
+    tuple[
+        list[NDArray[uint8] | None],
+        tuple[float, float, float, int, int, int, int],
+        tuple[NDArray[int32], int] | None,
+    ]
+    | None
+):
+    """Read one frame: this rank's atoms, or None where another rank failed.
+
+    `ghosts` is the width of a halo (Å), and the vectors along which the cell is periodic.
+    """
 
 def read_text_head(
     path: str | PathLike[str], frame: SupportsIndex, text: _TextFrame
-) -> tuple[int, float, list[list[float]] | None, int, bool]:
-    """Read the header of a text frame, which precedes the atoms."""
+) -> tuple[int, float, list[list[float]] | None, int, bool, list[bool]]:
+    """Read the data before the atoms of a frame of text."""
 
 def samples_of(path: str | PathLike[str]) -> bytes:
     """Return samples of a whole file, by which the file can be verified later."""
 
 def upright_cells(cells: NDArray[float64]) -> NDArray[bool_]:
     """Return a mask of upright cells: apart from noise, lengths and angles determine their vectors."""
+
+def used_threads() -> int:
+    """Largest number of threads that kernels called by this thread have used for a frame since the last
+    call.
+    """
 
 def verify(path: str | PathLike[str], fingerprint: str) -> None:
     """Raise FileChangedError if a file does not begin with the bytes of its fingerprint."""

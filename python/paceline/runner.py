@@ -32,7 +32,8 @@ from paceline.contract.transform_interface import Transform
 from paceline.engine.parts import PartsRun
 from paceline.engine.passes import FramePass, first_pass
 from paceline.engine.result_arrays import limited
-from paceline.engine.tasks import AnyTask, CollectedResult, FrameCaching
+from paceline.engine.scheduler import with_frame_threads
+from paceline.engine.tasks import CollectedResult, FrameCaching
 from paceline.engine.trajectory_run import Facilities, TrajectoryRun, n_passes
 from paceline.engine.worker import FrameCache
 from paceline.errors import SelectionError, UnsupportedError, name_of_imported, warn
@@ -405,7 +406,7 @@ def _compute(
     # Called even if no block is left, because other ranks wait for the run.
     results = [_results(workers, shared, checkpoint)]
     if alone:
-        results.append(_results(Serial(), alone, None))
+        results.append(_results(Serial(workers.threads_in_frame), alone, None))
     bar.skip(sum(one.n_frames_done for one in runs))
     for n_frames in chain.from_iterable(results):
         bar.add(n_frames)
@@ -414,12 +415,18 @@ def _compute(
 def _results(
     backend: Backend, runs: Sequence[FramePass | PartsRun], checkpoint: Checkpoint | None
 ) -> Iterator[int]:
-    """Compute the blocks of some trajectories; yield numbers of frames as results are collected."""
-    tasks: Iterator[AnyTask] = chain.from_iterable(
-        one.tasks(number, backend.n_workers) for number, one in enumerate(runs)
+    """Compute the blocks of some trajectories; yield the frames of results that were collected."""
+    n_workers, n_tasks = backend.n_workers, sum(len(one.collected.missing()) for one in runs)
+    jobs = [one.job for one in runs]
+    tasks = with_frame_threads(
+        jobs,
+        chain.from_iterable(one.tasks(number, n_workers) for number, one in enumerate(runs)),
+        n_tasks,
+        n_workers,
+        backend.threads_in_frame,
     )
-    # Closed immediately, also after an error: a traceback would keep the workers running.
-    with closing(backend.run([one.job for one in runs], tasks)) as results:
+    # Closed at once, also by an error here: its traceback would keep the workers at work.
+    with closing(backend.run(jobs, tasks)) as results:
         received = time.monotonic_ns()
         for result in results:
             if isinstance(result, DuplicateAttempt):

@@ -227,6 +227,9 @@ def _last_line(timings: Timings) -> str:
     }
     parts = (f"{what} {t:.3f} s" for what, t in times.items() if not math.isnan(t))
     frames = f"{timings.n_frames} frame{'s' * (timings.n_frames != 1)}"
+    if timings.n_threads > 1:
+        each = "" if timings.n_frames == 1 else "up to "
+        frames += f" on {each}{timings.n_threads} threads" + (" each" if each else "")
     return "; ".join((f"{timings.backend}: {frames} in {timings.t_total:.3f} s", *parts))
 
 
@@ -265,7 +268,9 @@ def _slices(name: str, timing: BlockTiming, row: int, origin: int) -> Iterator[d
 #: First line of a file of timings; the names of its columns follow.
 _FIRST_LINE = "# paceline: block timings, 1"
 _CELLS = tuple(column.name for column in fields(BlockTiming))
-#: Facts of the run, written before the table, with their types; older files lack `n_chosen`.
+#: Last column, which older files lack.
+_NEW = "threads"
+#: Facts of the run, which come before the table, and their types; older files lack `n_chosen`.
 _FACTS = {
     one.name: type(one.default)
     for one in fields(RunTimings)
@@ -318,6 +323,7 @@ class _Reader:
         self._blocks: list[BlockTiming] = []
         self._abandoned: list[DuplicateAttempt] = []
         self._in_table = False
+        self._columns: tuple[str, ...] = ()
 
     def take(self, line: str) -> None:
         """Read the next line."""
@@ -325,9 +331,10 @@ class _Reader:
         if self.number == 1:
             _check(line == _FIRST_LINE)
         elif self._in_table:
-            self.expected = f"{len(_CELLS)} columns, whole numbers within range but for the worker"
+            n_columns = len(self._columns)
+            self.expected = f"{n_columns} columns, whole numbers within range but for the worker"
             (cells,) = csv.reader([line])
-            self._blocks.append(_block(dict(zip(_CELLS, cells, strict=True))))
+            self._blocks.append(_block(dict(zip(self._columns, cells, strict=True))))
         elif line.startswith("# "):
             self._take_fact(*line[2:].partition(": ")[::2])
         else:
@@ -335,7 +342,8 @@ class _Reader:
             self.expected = f"a line '# {min(missing, default='')}: ' before the table"
             _check(not missing)
             self.expected = "the names of the columns"
-            _check(line == ",".join(_CELLS))
+            self._columns = tuple(line.split(","))
+            _check(self._columns in (_CELLS, _CELLS[:-1]))
             self._in_table = True
 
     def _take_fact(self, name: str, text: str) -> None:
@@ -366,13 +374,13 @@ def _check(right: bool) -> None:
 
 
 def _block(cells: Mapping[str, Any]) -> BlockTiming:
-    """Create a block from its cells; `ValueError` if a cell is missing or out of range."""
-    _check(cells.keys() == set(_CELLS))
+    """Make a block of its cells; `ValueError` where one is missing or out of range."""
+    _check(cells.keys() | {_NEW} == set(_CELLS))
     values: dict[str, Any] = {
         name: str(cell) if name == "worker" else int(cell) for name, cell in cells.items()
     }
     for name, value in values.items():
-        least = -(2**63) if name in _SIGNED else int(name == "n_frames")
+        least = -(2**63) if name in _SIGNED else int(name in ("n_frames", _NEW))
         _check(name == "worker" or least <= value < 2**63)
     _check(values["start"] <= values["end"])
     return BlockTiming(**values)

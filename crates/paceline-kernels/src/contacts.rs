@@ -4,13 +4,18 @@
 //! Distances have the same bits as those of `MDAnalysis.lib.distances.distance_array`. This matters
 //! in files with a precision of 0.01 Å, in which a distance often equals the reference distance.
 
+use std::mem::take;
 use std::ops::Range;
 
-use super::cell::{ApplyPbc, nearest_in, nearest_of_27, square};
+use super::cell::{ApplyPbc, in_cell, nearest_in, nearest_of_27, square};
 use super::row_kernel::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
 use super::{Columns, check_len};
+use crate::frame_parts::{MANY, change, in_parts, part_len, ranges};
 use paceline_base::error::{Error, Result};
+
+/// Minimum number of groups of a part of a frame.
+const LEAST_GROUPS: usize = 16;
 
 /// Distances of pairs of atoms: one column per pair.
 #[derive(Debug, Clone)]
@@ -64,7 +69,7 @@ impl PairDistances {
 
 /// Computation that needs the positions of atoms, and a function for squared distances (Å²).
 trait OfDistances {
-    fn compute(self, positions: &[[f32; 3]], square: impl Fn([f64; 3]) -> f64);
+    fn compute(self, positions: &[[f32; 3]], square: impl Fn([f64; 3]) -> f64 + Sync);
 }
 
 /// Run a computation that needs distances. If `periodic`, use the cell of the frame, if it has one.
@@ -86,16 +91,18 @@ fn measure(
         }
         Some(cell) => {
             let pbc = ApplyPbc::new(cell.vectors());
-            let mut within = Vec::with_capacity(positions.len());
-            for &x in positions {
-                within.push(if x.iter().all(|x| x.is_finite()) {
-                    pbc.apply(x).ok_or_else(|| {
-                        format!("an atom at {x:?} Å is too far away to be wrapped into the cell")
-                    })?
-                } else {
-                    [f32::NAN; 3]
-                });
-            }
+            let mut within = positions.to_vec();
+            let put_into_cell = |_, some: &mut [[f32; 3]]| {
+                some.iter_mut().try_for_each(|x| {
+                    *x = match x.iter().all(|x| x.is_finite()) {
+                        true => in_cell(&pbc, *x)?,
+                        false => [f32::NAN; 3],
+                    };
+                    Ok(())
+                })
+            };
+            let done = change(&mut within, MANY, put_into_cell);
+            done.into_iter().collect::<Result<(), String>>()?;
             task.compute(&within, nearest_of_27(&cell));
         }
     }
@@ -113,10 +120,12 @@ struct Fill<'a> {
 }
 
 impl OfDistances for Fill<'_> {
-    fn compute(self, positions: &[[f32; 3]], square: impl Fn([f64; 3]) -> f64) {
-        for (&[i, j], out) in self.pairs.iter().zip(self.out) {
-            *out = square(difference(positions[i], positions[j])).sqrt();
-        }
+    fn compute(self, positions: &[[f32; 3]], square: impl Fn([f64; 3]) -> f64 + Sync) {
+        change(self.out, MANY, |first, out| {
+            for (&[i, j], out) in self.pairs[first..].iter().zip(out) {
+                *out = square(difference(positions[i], positions[j])).sqrt();
+            }
+        });
     }
 }
 
@@ -187,9 +196,15 @@ impl Contacts {
             // A NaN distance is neither within the limit nor beyond it.
             Switch::Hard if distances.iter().any(|r| r.is_nan()) => f64::NAN,
             Switch::Hard => pairs.filter(|(r, limit)| r <= limit).count() as f64,
-            Switch::Soft(beta) => pairs
-                .map(|(r, limit)| 1.0 / (1.0 + (beta * (r - limit)).exp()))
-                .sum(),
+            Switch::Soft(beta) => {
+                let mut soft = distances.to_vec();
+                change(&mut soft, MANY, |first, some| {
+                    for (r, limit) in some.iter_mut().zip(&limits[first..]) {
+                        *r = 1.0 / (1.0 + (beta * (*r - limit)).exp());
+                    }
+                });
+                soft.into_iter().sum()
+            }
         };
         sum / distances.len() as f64
     }
@@ -291,9 +306,8 @@ struct Count<'a> {
 }
 
 impl OfDistances for Count<'_> {
-    /// Count contacts. Spheres around the first atoms of two groups exclude groups that are too far
-    /// apart.
-    fn compute(self, positions: &[[f32; 3]], square: impl Fn([f64; 3]) -> f64) {
+    /// Groups whose atoms cannot be near are excluded by spheres around their first atoms.
+    fn compute(self, positions: &[[f32; 3]], square: impl Fn([f64; 3]) -> f64 + Sync) {
         let (groups, cutoff) = (&self.map.groups, self.map.cutoff);
         let between = |i: usize, j: usize| square(difference(positions[i], positions[j]));
         // Rounding may increase a distance by less than `slack`.
@@ -308,17 +322,32 @@ impl OfDistances for Count<'_> {
             let square = between(i, j);
             square <= about && square.sqrt() <= cutoff
         };
-        let mut counts = self.counts.iter_mut();
-        for (k, (first, radius)) in groups.iter().zip(&radii).enumerate() {
-            for ((second, other), count) in
-                groups[k + 1..].iter().zip(&radii[k + 1..]).zip(&mut counts)
-            {
-                let reach = cutoff + radius + other;
+        let count = |k: usize, counts: &mut [u64]| {
+            let (first, others) = (&groups[k], groups[k + 1..].iter().zip(&radii[k + 1..]));
+            for ((second, other), count) in others.zip(counts) {
+                let reach = cutoff + radii[k] + other;
                 let contact = between(first.start, second.start) <= reach * reach
                     && first.clone().any(|i| second.clone().any(|j| near(i, j)));
                 *count += u64::from(contact);
             }
-        }
+        };
+        let mut rest = self.counts;
+        let rows = ranges(groups.len(), part_len(groups.len(), LEAST_GROUPS));
+        let parts: Vec<_> = rows
+            .map(|rows| {
+                let n_pairs = rows.clone().map(|k| groups.len() - 1 - k).sum();
+                let (part, behind) = take(&mut rest).split_at_mut(n_pairs);
+                rest = behind;
+                (rows, part)
+            })
+            .collect();
+        in_parts(parts.into_iter(), |(rows, mut counts)| {
+            for k in rows {
+                let (row, behind) = counts.split_at_mut(groups.len() - 1 - k);
+                count(k, row);
+                counts = behind;
+            }
+        });
     }
 }
 

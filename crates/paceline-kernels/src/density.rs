@@ -1,10 +1,11 @@
 //! Densities: mass and charge density along the axes of the cell, and atom counts on a grid.
 
-use super::cell::{ApplyPbc, Cell};
+use super::cell::{ApplyPbc, Cell, in_cell};
 use super::histogram::Bins;
 use super::row_kernel::{Frames, RowKernel, Taken};
 use super::transform::Refused;
 use super::{Columns, check_len, frames};
+use crate::frame_parts::{MANY, change, in_parts, part_len};
 use crate::instructions::by_widest;
 use paceline_base::error::{Error, Result};
 
@@ -181,19 +182,38 @@ impl Voxels {
         self.columns.check(n_atoms)?;
         let frames = frames(positions, n_atoms)?;
         let mut found = Vec::with_capacity(frames.len() * self.columns.len());
-        let (mut scratch, mut tile) = (Vec::new(), Tile::default());
+        let mut scratch = Vec::new();
         for (row, frame) in frames.enumerate() {
             let atoms = self.columns.pick(frame, &mut scratch).as_chunks::<3>().0;
-            for atoms in atoms.chunks(TILE) {
-                if !self.find_few(atoms, &mut tile, &mut found) {
+            let len = part_len(atoms.len(), MANY);
+            if len >= atoms.len() {
+                if !self.find_some(atoms, &mut found) {
                     return Ok(Err((row, NOT_FINITE.to_string())));
+                }
+                continue;
+            }
+            let parts = in_parts(atoms.chunks(len), |atoms| {
+                let mut found = Vec::with_capacity(atoms.len());
+                self.find_some(atoms, &mut found).then_some(found)
+            });
+            for part in parts {
+                match part {
+                    Some(part) => found.extend(part),
+                    None => return Ok(Err((row, NOT_FINITE.to_string()))),
                 }
             }
         }
         Ok(Ok(found))
     }
 
-    /// Find the voxels of some atoms; return false if a position is not finite.
+    /// The voxels of some atoms; false where a position is not finite.
+    fn find_some(&self, atoms: &[[f32; 3]], found: &mut Vec<u32>) -> bool {
+        let mut tile = Tile::default();
+        let mut tiles = atoms.chunks(TILE);
+        tiles.all(|atoms| self.find_few(atoms, &mut tile, found))
+    }
+
+    /// The voxels of the atoms of a tile; false where a position is not finite.
     fn find_few(&self, atoms: &[[f32; 3]], tile: &mut Tile, found: &mut Vec<u32>) -> bool {
         assign(atoms, None, &self.rough, tile);
         let (n_y, n_z) = (self.bins[1].len() as u32, self.bins[2].len() as u32);
@@ -355,16 +375,44 @@ impl Brick {
     }
 
     fn add_atoms(&self, x: &[f32], weights: &[[f64; 2]], sums: &mut Sums) -> Result<(), String> {
+        let atoms = x.as_chunks::<3>().0;
+        if part_len(atoms.len(), MANY) >= atoms.len() {
+            return self.visit(atoms, |i, bins| sums.add(i % LANES, bins, &weights[i]));
+        }
+        // The numbers of a bin are added up in the order of atoms, those of each axis by one thread.
+        let mut bins = vec![[0; 3]; atoms.len()];
+        let found = change(&mut bins, MANY, |first, bins| {
+            let some = &atoms[first..first + bins.len()];
+            self.visit(some, |i, of_atom| bins[i] = of_atom.map(|bin| bin as u32))
+        });
+        found.into_iter().collect::<Result<(), String>>()?;
+        let axes = sums.of_bins.chunks_exact_mut(sums.n_bins).enumerate();
+        in_parts(axes, |(axis, sums)| {
+            for (i, (bins, [mass, charge])) in bins.iter().zip(weights).enumerate() {
+                let sums = &mut sums[bins[axis] as usize][i % LANES];
+                sums[0] += mass;
+                sums[1] += charge;
+            }
+        });
+        Ok(())
+    }
+
+    /// Pass the bins of each atom to `put`, with its index.
+    fn visit(
+        &self,
+        atoms: &[[f32; 3]],
+        mut put: impl FnMut(usize, [usize; 3]),
+    ) -> Result<(), String> {
         let mut tile = Tile::default();
-        for (x, weights) in x.as_chunks::<3>().0.chunks(TILE).zip(weights.chunks(TILE)) {
-            assign(x, Some(&self.into), &self.rough, &mut tile);
-            for (i, (&x, weight)) in x.iter().zip(weights).enumerate() {
+        for (atoms, first) in atoms.chunks(TILE).zip((0..).step_by(TILE)) {
+            assign(atoms, Some(&self.into), &self.rough, &mut tile);
+            for (i, &x) in atoms.iter().enumerate() {
                 let bins = if tile.doubts[i] == 0 {
                     std::array::from_fn(|axis| tile.bins[axis][i] as usize)
                 } else {
                     self.bins_of(x)?
                 };
-                sums.add(i % LANES, bins, weight);
+                put(first + i, bins);
             }
         }
         Ok(())
@@ -374,11 +422,7 @@ impl Brick {
         if !x.iter().all(|x| x.is_finite()) {
             return Err(NOT_FINITE.to_string());
         }
-        let home = self.into.apply(x);
-        let home = home.ok_or_else(|| {
-            format!("an atom at {x:?} Å is too far away to be wrapped into the cell")
-        })?;
-        Ok(home.map(|x| self.bins.nearest(x.into())))
+        Ok(in_cell(&self.into, x)?.map(|x| self.bins.nearest(x.into())))
     }
 
     fn add_centers(

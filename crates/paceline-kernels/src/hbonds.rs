@@ -12,13 +12,16 @@ use super::near_pairs::{Measure, Pair, Point, Search, cell_for, extent, finite};
 use super::rdf::FEW;
 use super::row_kernel::Frames;
 use super::transform::Refused;
+use crate::frame_parts::{in_parts, part_len};
 use paceline_base::error::{self, Error};
 
 /// Minimum distance between donor and acceptor, Å.
 const LEAST: f64 = 1.0;
 
-/// Number of donors whose hydrogens are always searched, so that enough pairs are found to
-/// determine the rounding.
+/// Minimum number of pairs of a part of a frame.
+const LEAST_PAIRS: usize = 4096;
+
+/// Donors whose hydrogens are found though no acceptor is near.
 const SOME: usize = 4 * FEW;
 
 /// Geometric criterion of a hydrogen bond: distances in Å, angles in degrees.
@@ -260,7 +263,15 @@ impl HydrogenBonds {
         let columns = [&donors[..], &self.acceptors[..]];
         for [from, to] in searches {
             let (search, found) = (&mut scratch.search, &mut scratch.found);
-            search.find(frame, &measure, Some(LEAST), columns, [from, to], found)?;
+            search.find(
+                frame,
+                &measure,
+                Some(LEAST),
+                columns,
+                [from, to],
+                found,
+                |_| (),
+            )?;
         }
         // The first `SOME` donors are added, so that enough pairs are found to determine the
         // rounding.
@@ -306,7 +317,7 @@ impl HydrogenBonds {
         let least = (!from_hydrogens).then_some(LEAST);
         for [from, to] in &probes.searches {
             let (search, found) = (&mut scratch.search, &mut scratch.found);
-            search.find(frame, &measure, least, lists, [from, to], found)?;
+            search.find(frame, &measure, least, lists, [from, to], found, |_| ())?;
         }
         Ok(measure)
     }
@@ -337,7 +348,15 @@ impl HydrogenBonds {
         all_hydrogens.extend(0..columns[1].len() as u32);
         near.clear();
         pairs.clear();
-        search.find(frame, &measure, None, columns, [some, all_hydrogens], near)?;
+        search.find(
+            frame,
+            &measure,
+            None,
+            columns,
+            [some, all_hydrogens],
+            near,
+            |_| (),
+        )?;
         let at = |list: &[u32], place: u32| frame[list[place as usize] as usize];
         in_order(near, places, |i, places| {
             measure.sort(at(columns[0], i), places, |j| at(columns[1], j))?;
@@ -381,22 +400,38 @@ impl HydrogenBonds {
         // The neighbour search checked the positions of the probes, but not of the atoms bonded to
         // them.
         let other = usize::from(!from_hydrogens);
-        for &Pair { i, j, distance } in found.iter() {
-            let acceptor = self.acceptors[j as usize];
-            let own = probes.begins[i as usize] as usize..probes.begins[i as usize + 1] as usize;
-            for &pair in &probes.pairs[own] {
-                let [donor, hydrogen] = pair_of(pair);
-                if acceptor == donor || acceptor == hydrogen || donor == hydrogen {
-                    continue;
+        let test = |found: &[Pair], hits: &mut Vec<Hit>| {
+            for &Pair { i, j, distance } in found {
+                let acceptor = self.acceptors[j as usize];
+                let own =
+                    probes.begins[i as usize] as usize..probes.begins[i as usize + 1] as usize;
+                for &pair in &probes.pairs[own] {
+                    let [donor, hydrogen] = pair_of(pair);
+                    if acceptor == donor || acceptor == hydrogen || donor == hydrogen {
+                        continue;
+                    }
+                    let atoms = [donor, hydrogen, acceptor].map(|atom| frame[atom as usize]);
+                    finite(atoms[other])?;
+                    if rule.excludes(atoms) {
+                        continue;
+                    }
+                    if let Some((distance, angle)) = rule.apply(measure, atoms, distance)? {
+                        hits.push((pair, j, distance, angle));
+                    }
                 }
-                let atoms = [donor, hydrogen, acceptor].map(|atom| frame[atom as usize]);
-                finite(atoms[other])?;
-                if rule.excludes(atoms) {
-                    continue;
-                }
-                if let Some((distance, angle)) = rule.apply(measure, atoms, distance)? {
-                    hits.push((pair, j, distance, angle));
-                }
+            }
+            Ok::<(), String>(())
+        };
+        let len = part_len(found.len(), LEAST_PAIRS);
+        if len >= found.len() {
+            test(found, hits)?;
+        } else {
+            let parts = in_parts(found.chunks(len), |found| {
+                let mut hits = Vec::new();
+                test(found, &mut hits).map(|()| hits)
+            });
+            for part in parts {
+                hits.append(&mut part?);
             }
         }
         // Bonds are grouped by hydrogen. Within a group they have the order of MDAnalysis.
@@ -488,6 +523,9 @@ impl HydrogenBonds {
     }
 }
 
+/// Number of the pair, place of the acceptor, Å, degrees.
+type Hit = (u32, u32, f64, f64);
+
 #[derive(Debug, Default)]
 struct Scratch {
     search: Search,
@@ -499,8 +537,7 @@ struct Scratch {
     /// Probes of the current frame, if pairs are found in each frame.
     probes: Probes,
     all_hydrogens: Vec<u32>,
-    /// Number of the pair, index of the acceptor, distance (Å) and angle (degrees).
-    hits: Vec<(u32, u32, f64, f64)>,
+    hits: Vec<Hit>,
     places: Vec<(u32, f64)>,
 }
 

@@ -2,6 +2,7 @@
 
 use std::ops::RangeInclusive;
 
+use crate::frame_parts::compute;
 use paceline_base::error::{Error, Result};
 
 /// Number of counters per bin, used in turn. Consecutive distances are often in the same bin; with
@@ -190,7 +191,30 @@ impl Histogram {
         }
     }
 
-    /// Add the counts to `counts` (one per bin), multiplied by `times`, and reset them.
+    /// Count what `add` finds in each part of a frame, on the threads that are allowed.
+    pub fn add_parts<P: Send>(
+        &mut self,
+        parts: impl ExactSizeIterator<Item = P> + Send,
+        add: impl Fn(P, &mut Histogram) + Sync,
+    ) {
+        let empty = Histogram {
+            bins: self.bins.clone(),
+            most: self.most,
+            counts: vec![0; self.counts.len()],
+            lanes: vec![[0; LANES]; self.lanes.len()],
+        };
+        let (_, others) = compute(
+            parts,
+            self,
+            || empty.clone(),
+            |found, part| add(part, found),
+        );
+        for mut other in others {
+            other.empty_into(&mut self.counts, 1);
+        }
+    }
+
+    /// Add the counts, multiplied by `times`, to `counts`, one per bin, and reset them.
     pub fn empty_into(&mut self, counts: &mut [u64], times: u64) {
         if let [_, within @ .., _] = &mut self.lanes[..] {
             for (count, lanes) in self.counts.iter_mut().zip(within) {

@@ -50,6 +50,7 @@ pub mod dipole;
 pub mod distances;
 pub mod dssp;
 pub mod fit_group;
+pub mod frame_parts;
 pub mod gyration;
 pub mod hbonds;
 mod histogram;

@@ -8,23 +8,27 @@
 
 use std::ops::Range;
 
-use super::cell::{Cell, NoCell, nearest_in, square};
+use super::cell::{Cell, NoCell, in_cell, nearest_in, square};
 use super::histogram::Histogram;
 use super::transform::Refused;
 use super::{Columns, check_len, frames};
 use crate::cell::ApplyPbc;
 use crate::cell_list::Grid;
 use crate::cell_list::Points;
+use crate::frame_parts::{MANY, change, in_parts, part_len, ranges};
 use paceline_base::error::{self, Error};
 
 /// Number of atoms below which MDAnalysis compares all pairs of a group.
 pub(crate) const FEW: usize = 10;
-/// Number of pairs above which MDAnalysis uses cell lists, as long as distances are less than half
-/// the cell.
-const MANY: usize = 100_000_000;
-/// MDAnalysis uses cell lists for fewer pairs if the distance is at most this fraction of each
-/// edge.
+/// So many pairs never are, as long as the distances are less than half the cell.
+const MOST_PAIRS: usize = 100_000_000;
+/// Nor are others, as long as the distances are within this part of each edge.
 const PART: f32 = 0.3;
+
+/// Minimum number of pairs that a part of a frame compares.
+const LEAST_PAIRS: usize = 1 << 17;
+
+type Point = [f32; 3];
 
 const NEEDED_BY: &str = "norm='rdf'";
 
@@ -164,7 +168,7 @@ impl Rdf {
         if pairs.groups().all(|group| !group.positions.is_empty()) {
             match &cell {
                 Some(cell) => pairs.count_in(cell, found)?,
-                None => pairs.count_without_cell(found),
+                None => pairs.count_without_cell(found)?,
             }
         }
         Ok(cell.map_or(0.0, |cell| cell.volume()))
@@ -173,11 +177,13 @@ impl Rdf {
 
 impl Members<'_> {
     fn are_finite(&self) -> bool {
-        self.positions.iter().flatten().all(|x| x.is_finite())
+        let parts = self.positions.chunks(part_len(self.positions.len(), MANY));
+        let are_finite = in_parts(parts, |part| part.iter().flatten().all(|x| x.is_finite()));
+        are_finite.into_iter().all(|finite| finite)
     }
 
     fn points(&self) -> Points {
-        Points::new(&self.positions, self.labels, 0..self.positions.len())
+        Points::new(&self.positions, self.labels, |place| place)
     }
 }
 
@@ -192,9 +198,22 @@ impl<'a> Pairs<'a> {
         std::iter::once(&self.first).chain(&self.second)
     }
 
-    fn all_positions(&mut self) -> impl Iterator<Item = &mut [f32; 3]> {
-        let groups = std::iter::once(&mut self.first).chain(&mut self.second);
-        groups.flat_map(|group| &mut group.positions)
+    /// Replace all positions; return the first error.
+    fn move_all(
+        &mut self,
+        moved: impl Fn(Point) -> Result<Point, String> + Sync,
+    ) -> Result<(), String> {
+        for group in std::iter::once(&mut self.first).chain(&mut self.second) {
+            let move_some = |_, some: &mut [Point]| {
+                some.iter_mut().try_for_each(|x| {
+                    *x = moved(*x)?;
+                    Ok(())
+                })
+            };
+            let done = change(&mut group.positions, MANY, move_some);
+            done.into_iter().collect::<Result<(), String>>()?;
+        }
+        Ok(())
     }
 
     fn n_atoms(&self) -> usize {
@@ -211,12 +230,7 @@ impl<'a> Pairs<'a> {
             return Ok(());
         }
         let pbc = ApplyPbc::new(cell.vectors());
-        for x in self.all_positions() {
-            let moved = pbc.apply(*x);
-            *x = moved.ok_or_else(|| {
-                format!("an atom at {x:?} Å is too far away to be wrapped into the cell")
-            })?;
-        }
+        self.move_all(|x| in_cell(&pbc, x))?;
         if in_one_image {
             self.count_by_cells(&Grid::of_cell(cell.vectors(), end, self.n_atoms()), found);
         } else {
@@ -226,7 +240,7 @@ impl<'a> Pairs<'a> {
         Ok(())
     }
 
-    fn count_without_cell(&mut self, found: &mut Histogram) {
+    fn count_without_cell(&mut self, found: &mut Histogram) -> Result<(), String> {
         let end = found.end();
         let extent = self.extent();
         let edges = extent.each_ref().map(|extent| extent.end - extent.start);
@@ -234,12 +248,12 @@ impl<'a> Pairs<'a> {
             // MDAnalysis moves the atoms into a box of its own, which rounds the positions.
             let margin = (0.1 * end) as f32;
             let origin = extent.each_ref().map(|extent| extent.start - margin);
-            for x in self.all_positions() {
-                *x = std::array::from_fn(|i| x[i] - origin[i]);
-            }
+            let from_origin = |x: Point| Ok(std::array::from_fn(|i| x[i] - origin[i]));
+            self.move_all(from_origin)?;
         }
         let extent = self.extent();
         self.count_by_cells(&Grid::of_extent(&extent, end, self.n_atoms()), found);
+        Ok(())
     }
 
     /// Return true if MDAnalysis uses cell lists, given the edges of the cell (Å).
@@ -269,15 +283,18 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Count every pair. `square` returns the squared distance (Å²) for a difference of positions.
-    fn count_all(&self, square: impl Fn([f64; 3]) -> f64, found: &mut Histogram) {
+    /// Every pair, given what makes a square (Å²) of a difference of positions.
+    fn count_all(&self, square: impl Fn([f64; 3]) -> f64 + Sync, found: &mut Histogram) {
         let first = self.first.points();
         let second = self.second.as_ref().map(Members::points);
         let to = second.as_ref().unwrap_or(&first);
-        for i in 0..first.len() {
-            let begin = if second.is_some() { 0 } else { i + 1 };
-            to.count(&first, i, begin..to.len(), &square, found);
-        }
+        let len = part_len(first.len(), LEAST_PAIRS.div_ceil(to.len()));
+        found.add_parts(ranges(first.len(), len), |rows, found| {
+            for i in rows {
+                let begin = if second.is_some() { 0 } else { i + 1 };
+                to.count(&first, i, begin..to.len(), &square, found);
+            }
+        });
     }
 }
 
@@ -291,7 +308,7 @@ pub(crate) fn are_searched_by_cells(
     if first.min(second) < FEW {
         return false;
     }
-    first.saturating_mul(second) >= MANY || edges.iter().all(|edge| end as f32 <= PART * edge)
+    first.saturating_mul(second) >= MOST_PAIRS || edges.iter().all(|edge| end as f32 <= PART * edge)
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@
 //! [`crate::near_pairs`] finds them: one search per frame finds the neighbours of all atoms in one
 //! group.
 
-use super::cell::{ApplyPbc, Cell, NoCell, nearest_in, square};
+use super::cell::{ApplyPbc, Cell, NoCell, in_cell, nearest_in, square};
 use super::cell_list::Points;
 use super::check_len;
 use super::histogram::largest_square;
-use super::near_pairs::{Measure, Pair, Point, Search, extent, finite, in_cell};
+use super::near_pairs::{Measure, Pair, Point, Search, extent, finite};
 use super::rdf::are_searched_by_cells;
 use super::row_kernel::Frames;
 use super::transform::Refused;
@@ -223,7 +223,15 @@ impl Searched {
             let extent = || extent(frame, [&first[group.clone()], second]);
             let measure = Measure::new(cell, sizes, end, extent);
             let places = [&places[group.clone()], &places[..second.len()]];
-            search.find(frame, &measure, None, [first, second], places, pairs)?;
+            search.find(
+                frame,
+                &measure,
+                None,
+                [first, second],
+                places,
+                pairs,
+                |_| (),
+            )?;
             begin = end_of_group;
         }
         Ok(())
@@ -245,7 +253,7 @@ impl Searched {
         };
         let place = |columns: &[u32]| columns.iter().map(placed).collect::<Result<Vec<_>, _>>();
         let (first, second) = (place(&self.columns[0])?, place(&self.columns[1])?);
-        let points = Points::new(&second, &[], 0..second.len());
+        let points = Points::new(&second, &[], |place| place);
         let all = 0..second.len();
         let most = largest_square(end);
         let edges = [0, 1, 2].map(|axis| cell.vectors()[axis][axis] as f32);

@@ -52,7 +52,7 @@ mod _core {
     #[pymodule_export]
     use super::record_kernels::{HydrogenBonds, NearPairs, SelectedAtoms};
     #[pymodule_export]
-    use super::row_kernels::{RowKernel, allow_wide};
+    use super::row_kernels::{RowKernel, allow_threads, allow_wide, used_threads};
     #[pymodule_export]
     use super::snapshot::{SnapshotCost, SnapshotFormat, check_snapshot, write_snapshot};
     #[pymodule_export]

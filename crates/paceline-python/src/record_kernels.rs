@@ -6,6 +6,7 @@ use super::arrays::{Array1, Array2, Array3, ArrayMut2, Columns, Indices, NewArra
 use super::errors::{Failure, Result};
 use super::kernels::{in_frames, kernels};
 use paceline_formats::error::Error;
+use paceline_kernels::frame_parts::{in_parts, part_len};
 use paceline_kernels::hbonds::{Criterion, Donors, HydrogenBonds as Task, Parts};
 use paceline_kernels::near_pairs::{Pair, PairList};
 use paceline_kernels::select::{Center, Comparison, Group, Node, Selected};
@@ -15,7 +16,10 @@ use paceline_kernels::transform::Refused;
 /// that cannot be computed, with the reason.
 type Found<T, const N: usize> = (NewArray<i64, 1>, NewArray<T, N>, Option<Refused>);
 
-/// Number of values in the record of a hydrogen bond.
+/// Minimum number of pairs of a part of a frame.
+const LEAST_PAIRS: usize = 4096;
+
+/// Numbers of a record of a hydrogen bond.
 const BOND: usize = 6;
 
 kernels! {
@@ -165,14 +169,16 @@ kernels! {
             let (mut counts, mut records) = (Vec::new(), Vec::new());
             let refused = task.list.find(block, |_, pairs| {
                 let before = records.len();
-                for &Pair { i, j, distance } in pairs {
-                    if task.makes_pair(i, j) {
-                        let [first, second] = task.ends(i, j).map(u32::to_ne_bytes);
-                        let mut atoms = [0; 8];
-                        atoms[..4].copy_from_slice(&first);
-                        atoms[4..].copy_from_slice(&second);
-                        records.extend([u64::from_ne_bytes(atoms), distance.to_bits()]);
-                    }
+                let len = part_len(pairs.len(), LEAST_PAIRS);
+                if len >= pairs.len() {
+                    task.add_records(pairs, &mut records);
+                } else {
+                    let parts = in_parts(pairs.chunks(len), |pairs| {
+                        let mut records = Vec::with_capacity(2 * pairs.len());
+                        task.add_records(pairs, &mut records);
+                        records
+                    });
+                    parts.iter().for_each(|part| records.extend_from_slice(part));
                 }
                 counts.push((records.len() - before) as i64 / 2);
             })?;
@@ -217,7 +223,20 @@ impl UnlikePairs {
         [self.indices[0][i as usize], self.indices[1][j as usize]]
     }
 
-    /// Return true if two atoms differ in their indices and in their labels.
+    /// Add the records of pairs: indices of both atoms, and distances.
+    fn add_records(&self, pairs: &[Pair], records: &mut Vec<u64>) {
+        for &Pair { i, j, distance } in pairs {
+            if self.makes_pair(i, j) {
+                let [first, second] = self.ends(i, j).map(u32::to_ne_bytes);
+                let mut atoms = [0; 8];
+                atoms[..4].copy_from_slice(&first);
+                atoms[4..].copy_from_slice(&second);
+                records.extend([u64::from_ne_bytes(atoms), distance.to_bits()]);
+            }
+        }
+    }
+
+    /// True for two atoms that are not the same, and have no label in common.
     fn makes_pair(&self, i: u32, j: u32) -> bool {
         let [first, second] = self.ends(i, j);
         let alike = |[one, other]: &[Vec<u32>; 2]| one[i as usize] == other[j as usize];

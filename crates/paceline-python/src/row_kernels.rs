@@ -18,7 +18,7 @@ use paceline_kernels::near_pairs::Components;
 use paceline_kernels::order::Order;
 use paceline_kernels::rmsd::{self, Group};
 use paceline_kernels::transform::Refused;
-use paceline_kernels::{dssp, gyration, projection, row_kernel, sasa};
+use paceline_kernels::{dssp, frame_parts, gyration, projection, row_kernel, sasa};
 
 /// Index and mass of each atom's compound.
 type Compounds<'py> = (Indices, Array1<'py, f64>);
@@ -271,8 +271,22 @@ kernels! {
     }
 }
 
-/// Allow kernels to use instruction sets beyond those of the base build (default), or forbid it.
-/// Return whether kernels use them. For measurements: results do not change.
+/// Allow kernels that this thread calls to compute parts of a frame on so many threads, this one
+/// included. Results are the same.
+#[pyfunction]
+pub(super) fn allow_threads(n: usize) {
+    frame_parts::allow_threads(n);
+}
+
+/// Largest number of threads that kernels called by this thread have used for a frame since the last
+/// call.
+#[pyfunction]
+pub(super) fn used_threads() -> usize {
+    frame_parts::used_threads()
+}
+
+/// Allow kernels instruction sets beyond the base build's, as by default, or not; whether they use
+/// them. Results are the same: this is for measurements.
 #[pyfunction]
 pub(super) fn allow_wide(allowed: bool) -> bool {
     let (base, all) = (Instructions::Base, Instructions::Avx512);

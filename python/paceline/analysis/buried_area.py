@@ -201,6 +201,8 @@ class _Surfaces(CoreHalf, PerFrame):
     and the number of parts.
     """
 
+    splits_frames = True
+
     def __init__(
         self,
         kernels: list[tuple[np.ndarray, np.ndarray, np.ndarray, int]],

@@ -586,6 +586,8 @@ class ContactMap(AnalysisBase):
 class _NearResidues(CoreHalf, Reduction):
     """Number of frames, and for each pair of residues the number of frames in contact."""
 
+    splits_frames = True
+
     def __init__(self, sizes: np.ndarray, cutoff: float, periodic: bool):
         self._sizes, self._cutoff, self._periodic = sizes, cutoff, periodic
 

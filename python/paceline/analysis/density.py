@@ -284,6 +284,8 @@ def _map_along_z(density: "MDAnalysis.analysis.density.Density") -> Table:
 class _Voxels(CoreHalf, Reduction):
     """Worker part: number of atoms in each voxel."""
 
+    splits_frames = True
+
     def __init__(self, edges: Sequence[np.ndarray], finder: GroupFinder | None):
         self._finder = finder
         self._edges = [np.ascontiguousarray(one, dtype=np.float64) for one in edges]

@@ -552,7 +552,7 @@ def _returns_by_transforms(
 class AtomRecords(Ragged):
     """Worker part: indices of the atoms of an updating group."""
 
-    returns_new = True
+    returns_new = splits_frames = True
 
     def __init__(self, finder: GroupFinder):
         self._finder = finder

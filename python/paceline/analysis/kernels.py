@@ -74,6 +74,10 @@ def fill_row(kernel: _core.RowKernel, block: Block, row: int, out: np.ndarray) -
     check_refused(block[only], kernel.compute(block.raw[0][only], block.cells[only], out))
 
 
+#: Kinds of rows whose kernels compute parts of a frame on several threads.
+_SPLIT = ("contacts", "density_profiles", "pair_distances", "sasa")
+
+
 class CoreRows(CoreHalf, PerFrame):
     """Worker part with a row kernel, `_core.RowKernel.kind(columns, *arguments)`.
 
@@ -89,6 +93,7 @@ class CoreRows(CoreHalf, PerFrame):
         dtype: "DTypeLike | None" = None,
     ):
         self._kind, self._arguments, self._shape, self._dtype = kind, arguments, shape, dtype
+        self.splits_frames = kind in _SPLIT
 
     @property
     def fills_rows(self) -> bool:
@@ -187,6 +192,7 @@ class RowMoments(Reduction):
 
     def __init__(self, rows: PerFrame, most: int | None = None):
         self._rows, self._most = rows, most
+        self.splits_frames = rows.splits_frames
 
     def compute(self, block: Block) -> Moments:
         """Compute the moments of a leaf: shape (1, n_columns)."""
@@ -301,6 +307,8 @@ class CoreRdf(CoreHalf, Reduction):
 
     With `centers`, centers of compounds replace the positions of atoms.
     """
+
+    splits_frames = True
 
     def __init__(
         self,
@@ -422,6 +430,8 @@ class ChangingRdf(Reduction):
     come first.
     """
 
+    splits_frames = True
+
     def __init__(
         self,
         edges: np.ndarray,
@@ -481,6 +491,8 @@ class ChangingRdf(Reduction):
 class CoreSitePairs(CoreHalf, Reduction):
     """Bins of distances between single atoms of groups, which follow one another in a block."""
 
+    splits_frames = True
+
     def __init__(
         self,
         sizes: np.ndarray,
@@ -517,6 +529,8 @@ class CoreSitePairs(CoreHalf, Reduction):
 class CoreBonds(CoreHalf, Ragged):
     """Records of hydrogen bonds: frame, indices of donor, hydrogen and acceptor, Å, degrees."""
 
+    splits_frames = True
+
     def __init__(self, indices: np.ndarray, arguments: tuple[Any, ...]):
         self._indices, self._arguments = indices, arguments
 
@@ -544,7 +558,7 @@ class ChangingBonds(Ragged):
     `within` is None, each atom that the finder of hydrogens reads has its own donor.
     """
 
-    returns_new = True
+    returns_new = splits_frames = True
 
     def __init__(
         self,

@@ -472,6 +472,8 @@ class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
 class _NearPairs(CoreHalf, Ragged):
     """Worker part of `NeighborList`: indices and labels of the atoms of each group."""
 
+    splits_frames = True
+
     def __init__(
         self,
         indices: list[np.ndarray],
@@ -511,7 +513,7 @@ def _ends(numbers: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 class _Neighbours(PerFrame):
     """Worker part of `CoordinationNumbers`, which uses the worker part of `NeighborList`."""
 
-    returns_new = True
+    returns_new = splits_frames = True
 
     def __init__(self, pairs: _NearPairs, n_atoms: int):
         self._pairs, self._n_atoms = pairs, n_atoms

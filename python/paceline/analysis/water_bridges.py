@@ -281,7 +281,7 @@ class BridgeRecords(Ragged):
     per group.
     """
 
-    returns_new = True
+    returns_new = splits_frames = True
 
     def __init__(self, bonds: Ragged, molecules: np.ndarray, sides: np.ndarray):
         self._bonds, self._molecules, self._sides = bonds, molecules, sides

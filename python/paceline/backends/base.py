@@ -73,7 +73,10 @@ class Backend:
     #: True if all workers are threads of this process that start tasks in order. A block may then
     #: wait for the state at the end of the previous block.
     pipelines: bool = False
-    #: True if the workers are processes of this machine that can open files of the caller.
+    #: Maximum number of threads on which a worker may compute parts of a frame, if other workers
+    #: have no task.
+    threads_in_frame: int = 1
+    #: True if workers are other processes of this machine that can open files of the caller.
     reads_files_of_caller: bool = False
 
     def run(

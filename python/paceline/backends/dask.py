@@ -82,7 +82,9 @@ class Dask(ForMDAnalysis):
                 )
                 advice = ", or wait for them with client.wait_for_workers(n)"
                 raise with_script_advice(error, advice)
-        self.n_workers = n_workers or available_cpus()
+        self.n_workers = self.threads_in_frame = n_workers or available_cpus()
+        if client is not None:
+            self.threads_in_frame = min(client.nthreads().values(), default=1)
 
     @classmethod
     def on_this_machine(cls, n_workers: int | None = None) -> "Dask":

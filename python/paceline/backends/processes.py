@@ -10,7 +10,15 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -69,7 +77,7 @@ class Processes(ForMDAnalysis):
     reads_files_of_caller = True
 
     def __init__(self, n_workers: int | None = None):
-        self.n_workers = worker_count(n_workers)
+        self.n_workers = self.threads_in_frame = worker_count(n_workers)
 
     def run(
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
@@ -235,6 +243,8 @@ class Pool(ForMDAnalysis):
         self._executor = executor
         self.name = type(executor).__name__.lstrip("_")
         self.n_workers = worker_count(n_workers or getattr(executor, "_max_workers", None))
+        if isinstance(executor, ThreadPoolExecutor | ProcessPoolExecutor):  # of this machine
+            self.threads_in_frame = self.n_workers
 
     def run(
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]

@@ -44,7 +44,7 @@ class Threads(ForMDAnalysis):
     pipelines = True
 
     def __init__(self, n_workers: int | None = None):
-        self.n_workers = worker_count(n_workers)
+        self.n_workers = self.threads_in_frame = worker_count(n_workers)
         self._names = ThreadNames()
 
     def run(

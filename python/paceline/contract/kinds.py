@@ -34,8 +34,8 @@ _METHOD_OF = {
 }
 
 
-#: Optional attributes of a user's worker part; they are fields of `WorkerDeclaration`.
-_FLAGS = ("returns_new", "fills_rows", "checks_validity")
+#: Attributes that a user's worker part may have; they are fields of `WorkerDeclaration`.
+_FLAGS = ("returns_new", "fills_rows", "checks_validity", "splits_frames")
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,8 @@ class WorkerDeclaration:
     fills_rows: bool = False
     #: Blocks contain `validity` and no coordinates: each frame is checked while it is decoded.
     checks_validity: bool = False
+    #: Kernels of the compiled module that it calls may compute parts of a frame on several threads.
+    splits_frames: bool = False
 
 
 class WorkerPart:
@@ -59,6 +61,7 @@ class WorkerPart:
     #: See `WorkerDeclaration`.
     returns_new: bool = False
     checks_validity: bool = False
+    splits_frames: bool = False
 
     @property
     def fills_rows(self) -> bool:
@@ -248,10 +251,12 @@ class Receiver(Protocol):
 def declaration_of(part: object) -> WorkerDeclaration:
     """Return the declaration of a worker part; derive it from the methods of a user's class."""
     if isinstance(part, WorkerPart):
-        return WorkerDeclaration(part.kind, part.returns_new, part.fills_rows, part.checks_validity)
+        flags = part.returns_new, part.fills_rows, part.checks_validity, part.splits_frames
+        return WorkerDeclaration(part.kind, *flags)
     found = (kind for kind, method in _METHOD_OF.items() if hasattr(part, method))
-    flags = (getattr(part, name, False) for name in _FLAGS)
-    return WorkerDeclaration(next(found, Kind.ROWS), *flags)
+    return WorkerDeclaration(
+        next(found, Kind.ROWS), *(getattr(part, name, False) for name in _FLAGS)
+    )
 
 
 def check_methods_of_scan(name: str, part: object) -> None:

@@ -137,6 +137,8 @@ class Scheduler(Generic[T]):
             # The lower of the two middle values: tasks of a slow worker do not determine it.
             usual = statistics.median_low(paces) * running.task.n_frames
             allowed = max(SHORTEST, OVERDUE * usual)
+        # Workers without a task are not idle if their threads compute frames of this task.
+        allowed *= running.task.threads
         return running.since + allowed * 2 ** (running.n_attempts - 1)
 
     def complete(self, result: BlockResult) -> bool:
@@ -195,6 +197,35 @@ def abandoned_attempt(
         **dict.fromkeys(("wait", *PARTS, "comm", "bytes", "calls"), 0),
     )
     return DuplicateAttempt(timing, came=False)
+
+
+def with_frame_threads(
+    jobs: Sequence[AnyJob], tasks: Iterable[AnyTask], n_tasks: int, n_workers: int, most: int
+) -> Iterator[AnyTask]:
+    """Yield tasks with the threads that compute their frames: workers that have no task otherwise.
+
+    As long as all of `n_workers` have a task, each has one thread. The last tasks share all
+    threads, at most `most` each, if an analysis of the job splits frames. Results do not depend on
+    the threads.
+
+    Examples
+    --------
+    >>> from types import SimpleNamespace
+    >>> analysis = SimpleNamespace(declared=SimpleNamespace(splits_frames=True))
+    >>> job, tasks = SimpleNamespace(analyses=[analysis]), [Task(0, 0, 0, [0], [], None)] * 5
+    >>> [task.threads for task in with_frame_threads([job], tasks, 5, n_workers=3, most=3)]
+    [1, 1, 1, 2, 1]
+    """
+    are_split = [any(one.declared.splits_frames for one in job.analyses) for job in jobs]
+    n_threads, n_early = max(n_workers, most), n_tasks - n_tasks % n_workers
+    for number, task in enumerate(tasks):
+        is_early = number < n_early
+        n_beside = n_workers if is_early else n_tasks - n_early
+        threads, rest = divmod(n_threads, n_beside)
+        threads += (number % n_workers if is_early else number - n_early) < rest
+        if isinstance(task, Task) and are_split[task.job] and min(threads, most) > 1:
+            task = replace(task, threads=min(threads, most))
+        yield task
 
 
 class TaskBatcher:

@@ -228,6 +228,8 @@ class Task:
     #: State before the block for each analysis. The state is None for an analysis without scan, and
     #: before the first frame. Empty if no analysis has states.
     states: Sequence[Any] = ()
+    #: Maximum number of threads that compute a frame together.
+    threads: int = 1
 
     #: Level of the subtree: a single block.
     level: ClassVar[int] = 0
@@ -275,6 +277,7 @@ class FunctionTask:
     """Call of the function of a `FunctionJob` with one item."""
 
     level: ClassVar[int] = 0
+    threads: ClassVar[int] = 1
 
     #: Number of the job in the run, and number of the call.
     job: int
@@ -311,6 +314,11 @@ class TaskBatch:
     def number(self) -> int:
         """Index of the subtree among the subtrees of its level."""
         return self.tasks[0].number >> self.level
+
+    @property
+    def threads(self) -> int:
+        """Maximum number of threads that compute a frame together."""
+        return max(task.threads for task in self.tasks)
 
     @property
     def n_frames(self) -> int:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 import cloudpickle
 import numpy as np
 
+from paceline import _core
 from paceline._util.machine import free_memory_fraction
 from paceline.block import DAMAGED_STEP, Block, FrameBuffer, without_placeholders
 from paceline.contract.source import ReadStats
@@ -156,6 +157,7 @@ class Worker:
         compute: Any = self._call if isinstance(task, FunctionTask) else self._compute_block
         values, times, damaged, long_bonds, parts = compute(task)
         parts["open"] += opened - start
+        threads = _core.used_threads()
         end = self._free_since = time.monotonic_ns()
         timing = BlockTiming(
             job=task.job,
@@ -166,6 +168,7 @@ class Worker:
             start=start,
             end=end,
             wait=start - free_since,
+            threads=threads,
             **parts,
         )
         return BlockResult(
@@ -326,10 +329,13 @@ class Worker:
     def _compute_all(self, task: Task, decoded: FrameBuffer) -> list[object]:
         """Compute all analyses of a block."""
         states = task.states or [None] * len(self._job.analyses)
-        return [
-            self._compute(analysis, task, decoded, state)
-            for analysis, state in zip(self._job.analyses, states, strict=True)
-        ]
+        try:
+            return [
+                self._compute(analysis, task, decoded, state)
+                for analysis, state in zip(self._job.analyses, states, strict=True)
+            ]
+        finally:
+            _core.allow_threads(1)
 
     def _compute(
         self, analysis: WorkerAnalysis, task: Task, decoded: FrameBuffer, state: object
@@ -341,6 +347,7 @@ class Worker:
         block = Block(decoded, analysis.columns, analysis.attributes)
         where = task.what
         computation: Any = analysis.computation
+        _core.allow_threads(task.threads if analysis.declared.splits_frames else 1)
         try:
             if analysis.per_block:
                 return {task.number: computation.compute_block(_readable(block), task.first)}

@@ -125,6 +125,8 @@ class BlockTiming:
         block. It is 0 if the results were sent together with those of a later block.
     bytes, calls : int
         Number of bytes read from the file, and number of calls.
+    threads : int
+        Largest number of threads that computed a frame together.
     """
 
     job: int
@@ -143,6 +145,7 @@ class BlockTiming:
     comm: int
     bytes: int
     calls: int
+    threads: int = 1
 
 
 def moved(block: BlockTiming, shift: int) -> BlockTiming:
@@ -295,6 +298,11 @@ class RunTimings:
         """Number of analysed frames; several passes over a frame count once."""
         done = sum(block.n_frames for block in self.blocks)
         return min(done, self.n_chosen or done)
+
+    @property
+    def n_threads(self) -> int:
+        """Largest number of threads that computed a frame together."""
+        return max((block.threads for block in self.blocks), default=1)
 
     @property
     def last(self) -> int:

@@ -111,11 +111,13 @@ def _title(report: Report) -> str:
 def _facts(timings: RunTimings, report: Report) -> Iterator[tuple[str, str]]:
     # If there are few blocks, some workers get none.
     asked = f" of {report.n_asked:,}" if report.n_asked > report.n_workers else ""
+    shared = report.n_threads > 1
     facts = {
         "backend": timings.backend,
         "schedule": timings.schedule,
         "workers": f"{report.n_workers:,}{asked} on {many(report.n_hosts, 'host')}",
         "frames": f"{report.n_frames:,}",
+        "threads": f"up to {report.n_threads:,} in a frame" * shared,
         "blocks": f"{report.n_blocks:,}",
         "total time": seconds(report.t_total),
         "read": f"{amount(report.bytes_read)}, {rate(report.read_rate)}" * bool(report.calls),

@@ -313,6 +313,9 @@ class Report:
         Number of workers that processed a block.
     n_asked : int
         Number of workers for which blocks were planned.
+    n_threads : int
+        Largest number of threads that computed a frame together: workers without a block of their
+        own share frames of others.
     n_hosts : int
         Number of hosts on which the workers ran.
     n_blocks, n_frames : int
@@ -369,6 +372,7 @@ class Report:
     trajectory: str
     n_workers: int
     n_asked: int
+    n_threads: int
     n_hosts: int
     n_blocks: int
     n_frames: int
@@ -444,6 +448,7 @@ def report_of(timings: RunTimings) -> Report:
         trajectory=timings.trajectory,
         n_workers=len(workers),
         n_asked=timings.n_workers,
+        n_threads=timings.n_threads,
         n_hosts=len({worker.host for worker in workers}),
         n_blocks=len(timings.blocks),
         n_frames=timings.n_frames,

@@ -11,6 +11,7 @@
 use super::grid::{FEW_CELLS, Grid, Lanes, PARTS, PLACED, ROWS, mark_around};
 use super::measure::Measure;
 use super::{Atoms, Point, extent_of, finite};
+use crate::frame_parts::{in_parts, part_len};
 use crate::instructions::{LANES, by_widest, low_bits, positive};
 
 /// Maximum number of bins per atom, if the two groups have similar sizes.
@@ -22,9 +23,11 @@ const BINS_OF_FEW: usize = 32;
 const MANY: usize = 2;
 /// Number of atoms whose rows of bins are looked up together.
 const SOME: usize = 64;
+/// Minimum number of atoms of a part of a frame.
+pub(super) const LEAST_ATOMS: usize = 2048;
 
-/// Position in the cell, and the part of a bin that contains the position, along each vector.
-#[derive(Debug, Clone, Copy)]
+/// Position in the cell, and the part of a bin that contains it along each vector.
+#[derive(Debug, Clone, Copy, Default)]
 struct Home {
     x: Point,
     part: [u16; 3],
@@ -59,7 +62,7 @@ pub(super) struct Bins {
 }
 
 impl Bins {
-    /// Sort atoms into bins, and collect the other atoms that may be near any of them.
+    /// Sort atoms into bins, and collect the other atoms that may be near any of them, in parts.
     ///
     /// # Errors
     /// A message if a position is not finite, or cannot be wrapped into the cell.
@@ -68,13 +71,13 @@ impl Bins {
         measure: &Measure,
         of: Atoms<'_>,
         others: Atoms<'_>,
-        near: &mut Vec<Near>,
+        near: &mut Vec<Vec<Near>>,
     ) -> Result<(), String> {
         // Rounding errors grow with the distance of the atoms from the cell.
         let mut largest = 0.0;
         loop {
             largest = self.put(measure, of, others.places.len(), largest)?;
-            let farthest = find_near(self, others, near)?;
+            let farthest = self.near(others, near)?;
             if farthest <= largest {
                 return Ok(());
             }
@@ -82,8 +85,19 @@ impl Bins {
         }
     }
 
-    /// Sort atoms into bins. Arguments include the number of atoms in the other group and their
-    /// largest coordinate (Å). Return the largest coordinate including these atoms.
+    /// Collect the atoms that may be near any atom in the bins, in parts; return the largest
+    /// coordinate of atoms that were far away.
+    fn near(&self, of: Atoms<'_>, near: &mut Vec<Vec<Near>>) -> Result<f32, String> {
+        let parts = of.places.chunks(part_len(of.places.len(), LEAST_ATOMS));
+        near.resize_with(parts.len(), Vec::new);
+        let farthest = in_parts(parts.zip(near), |(places, near)| {
+            find_near(self, Atoms { places, ..of }, near)
+        });
+        (farthest.into_iter()).try_fold(0.0, |most: f32, farthest| Ok(most.max(farthest?)))
+    }
+
+    /// Sort atoms into bins, given the number of other atoms, and the largest coordinate of the
+    /// others (Å); return the largest coordinate including these atoms.
     fn put(
         &mut self,
         measure: &Measure,
@@ -102,11 +116,11 @@ impl Bins {
             extent = extent_of(of.positions());
         }
         self.grid = Grid::new(measure, n_bins, extent, largest);
-        let farthest = bring_home(&self.grid, of, &mut self.homes)?;
+        let farthest = self.bring_home(of)?;
         if farthest > largest {
             largest = farthest;
             self.grid = Grid::new(measure, n_bins, extent, largest);
-            bring_home(&self.grid, of, &mut self.homes)?;
+            self.bring_home(of)?;
         }
         if are_few {
             self.mark();
@@ -118,6 +132,18 @@ impl Bins {
         self.marks.push(0);
         self.sort();
         Ok(largest)
+    }
+
+    /// Wrap all atoms of the bins into the cell. Returns the largest coordinate of atoms that were
+    /// far away.
+    fn bring_home(&mut self, of: Atoms<'_>) -> Result<f32, String> {
+        let len = part_len(of.places.len(), LEAST_ATOMS);
+        self.homes.resize(of.places.len(), Home::default());
+        let parts = of.places.chunks(len).zip(self.homes.chunks_mut(len));
+        let farthest = in_parts(parts, |(places, homes)| {
+            bring_home(&self.grid, Atoms { places, ..of }, homes)
+        });
+        (farthest.into_iter()).try_fold(0.0, |most: f32, farthest| Ok(most.max(farthest?)))
     }
 
     /// Mark the parts of bins within reach of a bin with atoms.
@@ -255,22 +281,20 @@ fn gaps(axes: &[&[f32]; 3], begin: usize, x: &Point, most: f32) -> [f32; LANES] 
 }
 
 by_widest! {
-    /// Wrap all atoms of the bins into the cell. Return the largest coordinate of atoms that were
-    /// far away.
-    fn bring_home(grid: &Grid, of: Atoms<'_>, homes: &mut Vec<Home>) -> Result<f32, String> {
-        homes.clear();
+    /// Wrap some atoms of the bins into the cell, as `Bins::bring_home` does.
+    fn bring_home(grid: &Grid, of: Atoms<'_>, homes: &mut [Home]) -> Result<f32, String> {
         let mut lanes = Lanes::default();
         let mut largest = 0.0_f32;
-        for some in of.places.chunks(PLACED) {
+        for (some, homes) in of.places.chunks(PLACED).zip(homes.chunks_mut(PLACED)) {
             lanes.gather(&of, some);
             if lanes.bring_home(grid) {
                 largest = largest.max(grid.bring_others_home(&of, some, &mut lanes)?);
             }
-            for lane in 0..some.len() {
-                homes.push(Home {
+            for (lane, home) in homes.iter_mut().enumerate() {
+                *home = Home {
                     x: [0, 1, 2].map(|axis: usize| lanes.x[axis][lane]),
                     part: [0, 1, 2].map(|axis: usize| lanes.part[axis][lane] as u16),
-                });
+                };
             }
         }
         Ok(largest)
@@ -278,8 +302,7 @@ by_widest! {
 }
 
 by_widest! {
-    /// Collect the atoms that may be near an atom in the bins. Return the largest coordinate of
-    /// atoms that were far away.
+    /// Collect the atoms that may be near any atom in the bins, as `Bins::near` does.
     ///
     /// # Errors
     /// As [`Bins::fill`].

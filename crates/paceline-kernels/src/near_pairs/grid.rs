@@ -3,9 +3,9 @@
 
 use std::array::from_fn;
 
-use super::measure::{Measure, in_cell};
+use super::measure::Measure;
 use super::{Atoms, Point, finite};
-use crate::cell::{ApplyPbc, SLACK, cross, dot, square};
+use crate::cell::{ApplyPbc, SLACK, cross, dot, in_cell, square};
 use crate::instructions::by_widest;
 use crate::qcp::Matrix3;
 

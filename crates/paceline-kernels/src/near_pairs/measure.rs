@@ -1,7 +1,9 @@
 //! Distances with the rounding of MDAnalysis, and the order in which MDAnalysis returns near atoms.
 
 use super::Point;
-use crate::cell::{ApplyPbc, Cell, is_placeholder, nearest_in, nearest_of_27, rounded, square};
+use crate::cell::{
+    ApplyPbc, Cell, in_cell, is_placeholder, nearest_in, nearest_of_27, rounded, square,
+};
 use crate::qcp::Matrix3;
 use crate::rdf::are_searched_by_cells;
 use crate::row_kernel::cell_or_none;
@@ -214,12 +216,7 @@ pub(crate) fn cell_for(
     }
 }
 
-pub(crate) fn in_cell(pbc: &ApplyPbc, x: Point) -> Result<Point, String> {
-    pbc.apply(x)
-        .ok_or_else(|| format!("an atom at {x:?} Å is too far away to be wrapped into the cell"))
-}
-
-/// Return the shortest of a difference and its 26 images, compared in the order of MDAnalysis.
+/// Return the shortest of a difference and its 26 images, in MDAnalysis's order.
 fn shortest_of_27(cell: &Cell, d: [f64; 3]) -> [f64; 3] {
     let [a, b, c] = *cell.vectors();
     let mut best = (f64::from(f32::MAX), d);

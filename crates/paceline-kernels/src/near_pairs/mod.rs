@@ -5,18 +5,21 @@
 //! Atoms of the larger group are compared only if they are near a bin with atoms. The distances of
 //! candidate pairs are then computed as in MDAnalysis.
 
+use std::mem::take;
+
 use super::row_kernel::{Frames, RowKernel};
 use super::transform::Refused;
 use super::unwrap::fragments;
+use crate::frame_parts::{change, compute};
 use paceline_base::error::{self, Error};
 
 mod bins;
 mod grid;
 mod measure;
 
-use bins::{Bins, Near, mark_near};
+use bins::{Bins, LEAST_ATOMS, Near, mark_near};
 pub use measure::Measure;
-pub(crate) use measure::{cell_for, in_cell};
+pub(crate) use measure::cell_for;
 
 /// Position, in single precision.
 pub type Point = [f32; 3];
@@ -148,13 +151,19 @@ impl<'a> Finder<'a> {
         let measure = Measure::new(cell, sizes, self.list.cutoff, || extent(frame, groups));
         self.found.clear();
         let all = self.all.each_ref().map(|all| &all[..]);
-        self.search
-            .find(frame, &measure, None, groups, all, &mut self.found)?;
-        if self.list.second.is_none() {
-            self.found.retain(|pair| pair.i < pair.j);
+        let is_one_group = self.list.second.is_none();
+        let (search, found) = (&mut self.search, &mut self.found);
+        search.find(frame, &measure, None, groups, all, found, |pairs| {
+            if is_one_group {
+                pairs.retain(|pair| pair.i < pair.j);
+            }
+            pairs.sort_unstable_by_key(|pair| (pair.i, pair.j));
+        })?;
+        // Parts of the larger group follow each other.
+        if search.near.len() > 1 && !found.is_sorted_by_key(|pair| (pair.i, pair.j)) {
+            found.sort_by_key(|pair| (pair.i, pair.j));
         }
-        self.found.sort_unstable_by_key(|pair| (pair.i, pair.j));
-        Ok(&self.found)
+        Ok(found)
     }
 }
 
@@ -222,18 +231,32 @@ pub(crate) fn extent_of(positions: impl Iterator<Item = Point>) -> [Point; 2] {
 #[derive(Debug, Clone, Default)]
 pub struct Search {
     bins: Bins,
-    near: Vec<Near>,
-    found: Vec<[u32; 2]>,
+    /// Atoms of the larger group that may be near any of the smaller one, in parts.
+    near: Vec<Vec<Near>>,
+    candidates: Vec<[u32; 2]>,
     placed: Vec<Point>,
 }
 
+/// Atoms between which pairs are searched, and the positions of the few that are used for distances.
+struct Searched<'a> {
+    few: Atoms<'a>,
+    many: Atoms<'a>,
+    placed: &'a [Point],
+    /// True if the few are the first group.
+    swapped: bool,
+    measure: &'a Measure,
+    /// Maximum distance that is left out, Å.
+    least: Option<f64>,
+}
+
 impl Search {
-    /// Search pairs between the atoms `first` and `second` of two groups, given by their columns.
-    /// Add pairs within the cutoff of the measure to `pairs`, in any order. If `least` is given,
-    /// distances must be larger than `least` (Å).
+    /// Add pairs within the measure's cutoff and farther than `least` (Å, if given) to `pairs`: of
+    /// the places `first` and `second` in two groups of such columns of the frame. Parts of the
+    /// pairs, which are in any order, are passed to `arrange`.
     ///
     /// # Errors
-    /// A message if a position is not finite, or cannot be wrapped into the cell.
+    /// One sentence for positions that are not finite, or cannot be put into the cell.
+    #[allow(clippy::too_many_arguments)]
     pub fn find(
         &mut self,
         frame: &[Point],
@@ -242,6 +265,7 @@ impl Search {
         columns: [&[u32]; 2],
         places: [&[u32]; 2],
         pairs: &mut Vec<Pair>,
+        arrange: impl Fn(&mut Vec<Pair>) + Sync,
     ) -> Result<(), String> {
         let swapped = places[0].len() < places[1].len();
         let [first, second] = [0, 1].map(|k| Atoms {
@@ -254,38 +278,49 @@ impl Search {
         } else {
             [second, first]
         };
-        self.search(measure, few, many)?;
-        self.placed.clear();
-        for x in few.positions() {
-            self.placed.push(measure.placed(x)?);
+        if few.places.is_empty() {
+            return Ok(());
         }
-        // Pairs are grouped by the first atom.
-        let mut last = (u32::MAX, [0.0; 3]);
-        for &[number, other] in &self.found {
-            let many_place = self.near[number as usize].place;
-            if last.0 != number {
-                last = (number, measure.placed(many.at(many_place))?);
+        self.bins.fill(measure, few, many, &mut self.near)?;
+        self.placed.resize(few.places.len(), [0.0; 3]);
+        let placed = change(&mut self.placed, LEAST_ATOMS, |first, placed| {
+            for (to, &place) in placed.iter_mut().zip(&few.places[first..]) {
+                *to = measure.placed(few.at(place))?;
             }
-            let (few_place, few_at) = (few.places[other as usize], self.placed[other as usize]);
-            let ([i, j], [a, b]) = match swapped {
-                true => ([few_place, many_place], [few_at, last.1]),
-                false => ([many_place, few_place], [last.1, few_at]),
-            };
-            if let Some(distance) = measure.within_placed(a, b)
-                && least.is_none_or(|least| distance > least)
-            {
-                pairs.push(Pair { i, j, distance });
-            }
+            Ok(())
+        });
+        placed.into_iter().collect::<Result<(), String>>()?;
+        let searched = Searched {
+            few,
+            many,
+            placed: &self.placed,
+            swapped,
+            measure,
+            least,
+        };
+        let (bins, candidates) = (&self.bins, &mut self.candidates);
+        let find = |candidates: &mut Vec<[u32; 2]>, near: &Vec<Near>, pairs: &mut Vec<Pair>| {
+            bins.pairs(near, candidates);
+            searched.add(near, candidates, pairs)?;
+            arrange(pairs);
+            Ok(())
+        };
+        if let [near] = &self.near[..]
+            && pairs.is_empty()
+        {
+            return find(candidates, near, pairs);
         }
-        Ok(())
-    }
-
-    /// Find pairs that may be near, as indices in `self.near` and in `few`.
-    fn search(&mut self, measure: &Measure, few: Atoms<'_>, many: Atoms<'_>) -> Result<(), String> {
-        self.found.clear();
-        if !few.places.is_empty() {
-            self.bins.fill(measure, few, many, &mut self.near)?;
-            self.bins.pairs(&self.near, &mut self.found);
+        let (parts, _) = compute(
+            self.near.iter(),
+            candidates,
+            Vec::new,
+            |candidates, near| {
+                let mut pairs = Vec::new();
+                find(candidates, near, &mut pairs).map(|()| pairs)
+            },
+        );
+        for part in parts {
+            pairs.append(&mut part?);
         }
         Ok(())
     }
@@ -299,25 +334,75 @@ impl Search {
         measure: &Measure,
         others: Atoms<'_>,
         atoms: Atoms<'_>,
-        marks: &mut [bool],
+        marks: &mut Vec<bool>,
     ) -> Result<(), String> {
-        let by_others = others.places.len() <= atoms.places.len();
-        if by_others {
-            self.bins.fill(measure, others, atoms, &mut self.near)?;
-            mark_near(&self.bins, &self.near, marks, &mut self.found);
-        } else {
-            self.search(measure, atoms, others)?;
+        if atoms.places.is_empty() {
+            return Ok(());
         }
-        for &[number, other] in &self.found {
-            let near = self.near[number as usize].place;
-            let (other, place) = if by_others {
-                (others.places[other as usize], near)
+        let by_others = others.places.len() <= atoms.places.len();
+        let (few, many) = if by_others {
+            (others, atoms)
+        } else {
+            (atoms, others)
+        };
+        self.bins.fill(measure, few, many, &mut self.near)?;
+        let (bins, n_marks) = (&self.bins, marks.len());
+        let mark = |(candidates, marks): &mut (Vec<[u32; 2]>, Vec<bool>), near: &Vec<Near>| {
+            if by_others {
+                mark_near(bins, near, marks, candidates);
             } else {
-                (near, atoms.places[other as usize])
+                bins.pairs(near, candidates);
+            }
+            for &[number, other] in &*candidates {
+                let (near, other) = (near[number as usize].place, few.places[other as usize]);
+                let (other, place) = if by_others {
+                    (other, near)
+                } else {
+                    (near, other)
+                };
+                if !marks[place as usize] {
+                    let distance = measure.within(others.at(other), atoms.at(place))?;
+                    marks[place as usize] = distance.is_some();
+                }
+            }
+            Ok(())
+        };
+        let mut own = (take(&mut self.candidates), take(marks));
+        let scratch = || (Vec::new(), vec![false; n_marks]);
+        let (done, scratches) = compute(self.near.iter(), &mut own, scratch, mark);
+        (self.candidates, *marks) = own;
+        for (_, others) in scratches {
+            (marks.iter_mut().zip(others)).for_each(|(mark, other)| *mark |= other);
+        }
+        done.into_iter().collect()
+    }
+}
+
+impl Searched<'_> {
+    /// Add the pairs among candidates, which are numbers in `near` and among the few.
+    fn add(
+        &self,
+        near: &[Near],
+        candidates: &[[u32; 2]],
+        pairs: &mut Vec<Pair>,
+    ) -> Result<(), String> {
+        // Those of one atom follow each other.
+        let mut last = (u32::MAX, [0.0; 3]);
+        for &[number, other] in candidates {
+            let many_place = near[number as usize].place;
+            if last.0 != number {
+                last = (number, self.measure.placed(self.many.at(many_place))?);
+            }
+            let other = other as usize;
+            let (few_place, few_at) = (self.few.places[other], self.placed[other]);
+            let ([i, j], [a, b]) = match self.swapped {
+                true => ([few_place, many_place], [few_at, last.1]),
+                false => ([many_place, few_place], [last.1, few_at]),
             };
-            if !marks[place as usize] {
-                let distance = measure.within(others.at(other), atoms.at(place))?;
-                marks[place as usize] = distance.is_some();
+            if let Some(distance) = self.measure.within_placed(a, b)
+                && self.least.is_none_or(|least| distance > least)
+            {
+                pairs.push(Pair { i, j, distance });
             }
         }
         Ok(())
@@ -495,6 +580,7 @@ mod tests {
                         [first, second],
                         lists,
                         &mut pairs,
+                        |_| (),
                     ))
                     .expect("positions");
                     let found = pairs.iter();
@@ -589,7 +675,8 @@ mod tests {
             }
             let lists = places.each_ref().map(|list| &list[..]);
             let mut pairs = Vec::new();
-            (search.find(&frame, &measure, None, groups, lists, &mut pairs)).expect("positions");
+            (search.find(&frame, &measure, None, groups, lists, &mut pairs, |_| ()))
+                .expect("positions");
             let mut found: Vec<_> = pairs.iter().map(|pair| (pair.i, pair.j)).collect();
             found.sort_unstable();
             assert_eq!(found, wanted, "{away} cells");

@@ -7,6 +7,7 @@
 use std::ops::Range;
 
 use crate::cell::{Cell, FAR, square};
+use crate::frame_parts::{MANY, change};
 use crate::instructions::{LANES, cut, low_bits, pack, positive, put_set};
 use crate::qcp::Matrix3;
 
@@ -72,23 +73,24 @@ impl Grid {
         cell: Option<&Cell>,
     ) -> Result<(), String> {
         let origin = self.place(positions, radii, cell)?;
-        self.boxes.clear();
         let inverse = [0, 1, 2].map(|axis| 1.0 / self.vectors[axis][axis]);
         let [_, b, c] = self.vectors;
-        for x in &self.home {
+        let (home, n) = (&self.home, self.n);
+        let box_of = |x: [f32; 3]| {
             let x: [f64; 3] = std::array::from_fn(|axis| f64::from(x[axis]) - origin[axis]);
             let along_c = x[2] * inverse[2];
             let along_b = (x[1] - along_c * c[1]) * inverse[1];
             let along_a = (x[0] - along_c * c[0] - along_b * b[0]) * inverse[0];
             let at = |part: f64, n: usize| ((part * n as f64) as usize).min(n - 1);
-            let [at_a, at_b, at_c] = [
-                at(along_a, self.n[0]),
-                at(along_b, self.n[1]),
-                at(along_c, self.n[2]),
-            ];
-            self.boxes
-                .push(((at_c * self.n[1] + at_b) * self.n[0] + at_a) as u32);
-        }
+            let [at_a, at_b, at_c] = [at(along_a, n[0]), at(along_b, n[1]), at(along_c, n[2])];
+            ((at_c * n[1] + at_b) * n[0] + at_a) as u32
+        };
+        self.boxes.resize(home.len(), 0);
+        change(&mut self.boxes, MANY, |first, boxes| {
+            for (to, &x) in boxes.iter_mut().zip(&home[first..]) {
+                *to = box_of(x);
+            }
+        });
         self.fill(radii);
         Ok(())
     }
@@ -113,15 +115,21 @@ impl Grid {
         let heights = match cell {
             Some(cell) => {
                 self.vectors = *cell.vectors();
-                for &x in positions {
-                    let (home, images) = cell.home(x);
-                    if images.iter().any(|number| number.abs() > FAR) {
-                        return Err(format!(
-                            "an atom at {x:?} Å is too far away to be wrapped into the cell"
-                        ));
-                    }
-                    self.home.push(home);
-                }
+                self.home.extend_from_slice(positions);
+                let put_into_cell = |_, some: &mut [[f32; 3]]| {
+                    some.iter_mut().try_for_each(|x| {
+                        let (home, images) = cell.home(*x);
+                        if images.iter().any(|number| number.abs() > FAR) {
+                            return Err(format!(
+                                "an atom at {x:?} Å is too far away to be put into the cell"
+                            ));
+                        }
+                        *x = home;
+                        Ok(())
+                    })
+                };
+                let done = change(&mut self.home, MANY, put_into_cell);
+                done.into_iter().collect::<Result<(), String>>()?;
                 heights(cell)
             }
             None => {

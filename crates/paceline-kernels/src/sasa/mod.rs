@@ -8,12 +8,15 @@ mod grid;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
+
 use self::grid::{BATCH, Batch};
 use super::cell::is_placeholder;
 use super::row_kernel::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
 use super::{Columns, check_len};
 use crate::cell::square;
+use crate::frame_parts::{compute, part_len, ranges};
 use crate::instructions::{LANES, by_widest, low_bits, positive};
 use grid::Neighbours;
 use grid::{Around, Grid};
@@ -21,6 +24,8 @@ use paceline_base::error;
 use paceline_base::error::Error;
 
 const NEEDED_BY: &str = "SASA";
+/// Minimum number of boxes of a part of a frame.
+const LEAST_BOXES: usize = 32;
 
 /// Spheres, the points on them, and the sums to compute.
 #[derive(Debug, Clone)]
@@ -33,6 +38,7 @@ pub struct Sasa {
     /// For each reported sphere, its index and the index of the value in the row to which its area
     /// is added.
     output: Vec<[u32; 2]>,
+    is_reported: Vec<bool>,
     n_parts: usize,
     points: Points,
 }
@@ -69,6 +75,10 @@ impl Sasa {
                 "a surface needs atoms with radii, a probe and 1 to 65,536 points".to_string(),
             ));
         }
+        let mut is_reported = vec![false; radii.len()];
+        for [atom, _] in output {
+            is_reported[*atom as usize] = true;
+        }
         let area = |radius: f64| 4.0 * std::f64::consts::PI * (radius + probe) * (radius + probe);
         Ok(Sasa {
             points: Points::new(n_points),
@@ -79,6 +89,7 @@ impl Sasa {
                 .map(|&radius| area(radius) / n_points as f64)
                 .collect(),
             output: output.to_vec(),
+            is_reported,
             n_parts,
         })
     }
@@ -119,32 +130,47 @@ impl Sasa {
 }
 
 by_widest! {
-    /// Count the exposed points of each sphere that is reported.
-    fn count(sasa: &Sasa, grid: &Grid, scratch: &mut Scratch) {
-        scratch.counts.clear();
-        scratch.counts.resize(sasa.radii.len(), 0);
-        let reported = &mut scratch.reported;
-        reported.clear();
-        reported.resize(sasa.radii.len(), false);
-        for [atom, _] in &sasa.output {
-            reported[*atom as usize] = true;
-        }
-        for at in 0..grid.begins.len() - 1 {
+    /// Count the exposed points of each sphere of some boxes that is reported, by places in the grid.
+    fn count(sasa: &Sasa, grid: &Grid, boxes: Range<usize>, scratch: &mut Scratch, counts: &mut [u32]) {
+        let first = grid.begins[boxes.start];
+        for at in boxes {
             let members = grid.begins[at]..grid.begins[at + 1];
             let mut is_copied = false;
             for place in members {
-                let atom = grid.atoms[place] as usize;
-                if scratch.reported[atom] {
+                if sasa.is_reported[grid.atoms[place] as usize] {
                     if !is_copied {
                         grid.copy_around(at, &mut scratch.around);
                         is_copied = true;
                     }
                     let own = scratch.around.own + (place - grid.begins[at]);
-                    scratch.counts[atom] = sasa.exposed::<WIDE>(place, own, grid, scratch);
+                    counts[place - first] = sasa.exposed::<WIDE>(place, own, grid, scratch);
                 }
             }
         }
     }
+}
+
+/// Count the exposed points of each sphere that is reported, by places in the grid.
+fn count_all(sasa: &Sasa, grid: &Grid, scratch: &mut Scratch, counts: &mut Vec<u32>) {
+    counts.clear();
+    counts.resize(grid.atoms.len(), 0);
+    let n_boxes = grid.begins.len() - 1;
+    let mut rest = &mut counts[..];
+    let mut parts = Vec::new();
+    for boxes in ranges(n_boxes, part_len(n_boxes, LEAST_BOXES)) {
+        let n_atoms = grid.begins[boxes.end] - grid.begins[boxes.start];
+        let (part, behind) = rest.split_at_mut(n_atoms);
+        parts.push((boxes, part));
+        rest = behind;
+    }
+    compute(
+        parts.into_iter(),
+        scratch,
+        Scratch::default,
+        |scratch, (boxes, counts)| {
+            count(sasa, grid, boxes, scratch, counts);
+        },
+    );
 }
 
 impl RowKernel for Sasa {
@@ -159,6 +185,7 @@ impl RowKernel for Sasa {
         let mut picked = Vec::new();
         let mut scratch = Scratch::default();
         let mut grid = Grid::default();
+        let (mut of_places, mut counts) = (Vec::new(), vec![0; self.radii.len()]);
         frames.fill_rows(out, self.n_parts, |frame, dimensions, row| {
             let (positions, _) = self.columns.pick(frame, &mut picked).as_chunks();
             if !positions.as_flattened().iter().all(|x| x.is_finite()) {
@@ -170,11 +197,14 @@ impl RowKernel for Sasa {
                 false => cell_or_none(dimensions, NEEDED_BY)?,
             };
             grid.sort(positions, &self.radii, cell.as_ref())?;
-            count(self, &grid, &mut scratch);
+            count_all(self, &grid, &mut scratch, &mut of_places);
+            for (&atom, &count) in grid.atoms.iter().zip(&of_places) {
+                counts[atom as usize] = count;
+            }
             row.fill(0.0);
             for &[atom, part] in &self.output {
                 let atom = atom as usize;
-                row[part as usize] += self.areas[atom] * f64::from(scratch.counts[atom]);
+                row[part as usize] += self.areas[atom] * f64::from(counts[atom]);
             }
             Ok(())
         })
@@ -183,8 +213,6 @@ impl RowKernel for Sasa {
 
 #[derive(Debug, Default)]
 struct Scratch {
-    counts: Vec<u32>,
-    reported: Vec<bool>,
     around: Around,
     neighbours: Neighbours,
     alive: Vec<Alive>,

@@ -10,6 +10,7 @@ use super::near_pairs::{Atoms, Measure, Point, Search, cell_for, extent_of, fini
 use super::placement::Placement;
 use super::row_kernel::{Frames, cell_or_none};
 use super::transform::Refused;
+use crate::frame_parts::{MANY, change};
 use paceline_base::error::{self, Error};
 
 /// Label of an atom that matches no other atom.
@@ -433,9 +434,7 @@ impl Selected {
                     copy_within(&mut found, &domain.mask, wanted);
                     let cell = cell.map(|cell| (cell, context.dimensions));
                     let is_in = cylinder(&self.nodes[number], center, cell)?;
-                    for (found, place) in found.iter_mut().zip(0..).filter(|(found, _)| **found) {
-                        *found = is_in(finite(context.at(place))?);
-                    }
+                    keep_where(&mut found, |place| Ok(is_in(finite(context.at(place))?)))?;
                 }
             }
             Node::Coordinate {
@@ -585,16 +584,31 @@ fn keep_in_sphere(
 ) -> Result<(), String> {
     let cell = context.cell(periodic, "a selection within a sphere")?;
     let measure = Measure::new(cell, [1, total], outer, || [[0.0; 3]; 2]);
-    for (is_in, place) in found.iter_mut().zip(0..).filter(|(is_in, _)| **is_in) {
-        *is_in = false;
+    keep_where(found, |place| {
         let x = finite(context.at(place))?;
-        if let Some(center) = center
-            && let Some(distance) = measure.within(center, x)?
-        {
-            *is_in = inner.is_none_or(|inner| distance > inner);
+        match center {
+            Some(center) => {
+                let distance = measure.within(center, x)?;
+                Ok(distance.is_some_and(|distance| inner.is_none_or(|inner| distance > inner)))
+            }
+            None => Ok(false),
         }
-    }
-    Ok(())
+    })
+}
+
+/// Keep the atoms of a mask that meet a condition on their places.
+fn keep_where(
+    found: &mut Mask,
+    holds: impl Fn(u32) -> Result<bool, String> + Sync,
+) -> Result<(), String> {
+    let done = change(found, MANY, |first, found| {
+        let places = first as u32..;
+        for (is_in, place) in found.iter_mut().zip(places).filter(|(is_in, _)| **is_in) {
+            *is_in = holds(place)?;
+        }
+        Ok(())
+    });
+    done.into_iter().collect()
 }
 
 /// Return a test whether a position is in a cylinder around a center, with nearest images if there
@@ -603,7 +617,7 @@ fn cylinder(
     node: &Node,
     center: [f64; 3],
     cell: Option<(Cell, [f32; 6])>,
-) -> Result<impl Fn(Point) -> bool + use<>, String> {
+) -> Result<impl Fn(Point) -> bool + Sync + use<>, String> {
     let Node::Cylinder {
         inner,
         outer,

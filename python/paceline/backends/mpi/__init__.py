@@ -96,7 +96,7 @@ class MPI(ForMDAnalysis):
         self._comm = world() if comm is None else comm
         self.schedule = schedule
         self._collect = collect
-        self._n_threads = n_workers or threads_a_rank()
+        self._n_threads = self.threads_in_frame = n_workers or threads_a_rank()
         self.n_workers = self._comm.Get_size() * self._n_threads
         self._collective: RankCollectiveRun | None = None
         self._number = next(_numbers)
