@@ -107,6 +107,11 @@ def test_radial_distribution(folder):
 
 
 @pytest.mark.full
+def test_one_frame(folder):
+    assert len(tools_of("one_frame", "rdf", folder)) == 1
+
+
+@pytest.mark.full
 def test_matrix_of_rmsds(folder):
     assert tools_of("matrix", "400", folder, only="5000") == {"matrix", "gromos"}
 
