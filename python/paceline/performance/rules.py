@@ -293,12 +293,12 @@ def _few_blocks(report: Report) -> Recommendation | None:
     if report.n_workers < report.n_asked:
         text += f", of which {report.n_asked - report.n_workers} came to none"
     text += f"; at the end workers waited {seconds(wait)} for the last block. "
-    if report.n_threads > 1:
-        text += f"Up to {report.n_threads} threads computed a frame together meanwhile. "
     block_frames = _suggested(report)
     # Each pass over the frames has its own blocks.
     if block_frames < sum(worker.n_frames for worker in report.workers) / report.n_blocks:
         text += f"Smaller blocks end closer together: block_frames={block_frames}."
+    elif report.n_threads > 1:
+        text += f"Up to {report.n_threads} threads computed a frame together meanwhile."
     else:
         text += "For so few frames, fewer workers are as fast."
     numbers = {"n_blocks": report.n_blocks, "n_asked": report.n_asked, "t_wait_last": wait}
