@@ -149,7 +149,7 @@ def _cells(times: np.ndarray, is_judged: bool) -> list[str]:
         *(f"{value:.2f}" for value in (speed_up.median, speed_up.low, speed_up.high)),
         *(f"{np.median(some):.3f}" for some in (cpu_one, cpu_two, own)),
         f"{by_work.median:.2f}",
-        f"{TARGET:g} times {judged(speed_up.median >= TARGET)}" if is_judged else "-",
+        f"{TARGET:g} times {judged(one / two >= TARGET)}" if is_judged else "-",
     ]
 
 
