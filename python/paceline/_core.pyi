@@ -1427,7 +1427,7 @@ def read_snapshot(
     ]
     | None
 ):
-    """Read one frame: this rank's atoms, or None where another rank failed.
+    """Read one frame. Return the atoms of this rank, or None if another rank failed.
 
     `ghosts` is the width of a halo (Å), and the vectors along which the cell is periodic.
     """
@@ -1435,7 +1435,7 @@ def read_snapshot(
 def read_text_head(
     path: str | PathLike[str], frame: SupportsIndex, text: _TextFrame
 ) -> tuple[int, float, list[list[float]] | None, int, bool, list[bool]]:
-    """Read the data before the atoms of a frame of text."""
+    """Read the header of a text frame, which precedes the atoms."""
 
 def samples_of(path: str | PathLike[str]) -> bytes:
     """Return samples of a whole file, by which the file can be verified later."""

@@ -415,7 +415,7 @@ def _compute(
 def _results(
     backend: Backend, runs: Sequence[FramePass | PartsRun], checkpoint: Checkpoint | None
 ) -> Iterator[int]:
-    """Compute the blocks of some trajectories; yield the frames of results that were collected."""
+    """Compute the blocks of some trajectories; yield numbers of frames as results are collected."""
     n_workers, n_tasks = backend.n_workers, sum(len(one.collected.missing()) for one in runs)
     jobs = [one.job for one in runs]
     tasks = with_frame_threads(
@@ -425,7 +425,7 @@ def _results(
         n_workers,
         backend.threads_in_frame,
     )
-    # Closed at once, also by an error here: its traceback would keep the workers at work.
+    # Closed immediately, also after an error: a traceback would keep the workers running.
     with closing(backend.run(jobs, tasks)) as results:
         received = time.monotonic_ns()
         for result in results:

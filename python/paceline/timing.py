@@ -270,7 +270,7 @@ _FIRST_LINE = "# paceline: block timings, 1"
 _CELLS = tuple(column.name for column in fields(BlockTiming))
 #: Last column, which older files lack.
 _NEW = "threads"
-#: Facts of the run, which come before the table, and their types; older files lack `n_chosen`.
+#: Facts of the run, written before the table, with their types; older files lack `n_chosen`.
 _FACTS = {
     one.name: type(one.default)
     for one in fields(RunTimings)
@@ -374,7 +374,7 @@ def _check(right: bool) -> None:
 
 
 def _block(cells: Mapping[str, Any]) -> BlockTiming:
-    """Make a block of its cells; `ValueError` where one is missing or out of range."""
+    """Create a block from its cells; `ValueError` if a cell is missing or out of range."""
     _check(cells.keys() | {_NEW} == set(_CELLS))
     values: dict[str, Any] = {
         name: str(cell) if name == "worker" else int(cell) for name, cell in cells.items()

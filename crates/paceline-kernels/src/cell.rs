@@ -433,11 +433,11 @@ pub fn nearest_in(edges: [f32; 3]) -> impl Fn([f64; 3]) -> f64 {
 /// Sentence about a position that is too far away.
 pub(crate) fn in_cell(pbc: &ApplyPbc, x: [f32; 3]) -> Result<[f32; 3], String> {
     pbc.apply(x)
-        .ok_or_else(|| format!("an atom at {x:?} Å is too far away to be put into the cell"))
+        .ok_or_else(|| format!("an atom at {x:?} Å is too far away to be wrapped into the cell"))
 }
 
-/// Squares of the shortest distances (Å²) in a triclinic cell, between positions within it, rounded
-/// as MDAnalysis does where it compares all pairs.
+/// Return a function for squared minimum-image distances (Å²) between positions within a triclinic
+/// cell, rounded as in MDAnalysis when it compares all pairs.
 pub fn nearest_of_27(cell: &Cell) -> impl Fn([f64; 3]) -> f64 {
     let ([a, b, c], near) = (cell.vectors, cell.near);
     move |d| {

@@ -232,7 +232,7 @@ impl Grid {
 
     /// Count each distance between two atoms of a group once.
     pub fn count_own(&self, of: &CellColumns, found: &mut Histogram) {
-        // Half of the offsets: the other half gives the same pairs.
+        // Only half of the offsets are used, because the other half gives the same pairs.
         let half = self.offsets.iter().filter(|offset| {
             let [j, k] = offset.columns;
             (k, j) >= (0, 0)
@@ -245,8 +245,8 @@ impl Grid {
         });
     }
 
-    /// Count the distances from some columns to those at one offset; `once` where these are the same,
-    /// and of the same atoms.
+    /// Count the distances from some columns to those at one offset. `once` is true if both lists are
+    /// the same and the offset is zero.
     fn count_at(
         &self,
         offset: &Offset,
@@ -430,13 +430,13 @@ pub struct Points {
 }
 
 impl Points {
-    /// Collect all atoms in an order; `labels` is empty or has one number an atom.
+    /// Collect all atoms in the order of `atom_at`. `labels` is empty, or has one number per atom.
     pub fn new(
         positions: &[[f32; 3]],
         labels: &[u32],
         atom_at: impl Fn(usize) -> usize + Sync,
     ) -> Self {
-        // A row is read in whole lanes, beyond its end.
+        // Rows are read in whole groups of lanes, which may extend beyond the end.
         let (len, padded) = (positions.len(), positions.len() + LANES);
         let mut axes = [const { Vec::new() }; 3];
         let part = part_len(len, MANY);

@@ -306,7 +306,8 @@ struct Count<'a> {
 }
 
 impl OfDistances for Count<'_> {
-    /// Groups whose atoms cannot be near are excluded by spheres around their first atoms.
+    /// Count contacts. Spheres around the first atoms of two groups exclude groups that are too far
+    /// apart.
     fn compute(self, positions: &[[f32; 3]], square: impl Fn([f64; 3]) -> f64 + Sync) {
         let (groups, cutoff) = (&self.map.groups, self.map.cutoff);
         let between = |i: usize, j: usize| square(difference(positions[i], positions[j]));

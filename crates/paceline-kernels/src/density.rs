@@ -206,14 +206,14 @@ impl Voxels {
         Ok(Ok(found))
     }
 
-    /// The voxels of some atoms; false where a position is not finite.
+    /// Find the voxels of some atoms; return false if a position is not finite.
     fn find_some(&self, atoms: &[[f32; 3]], found: &mut Vec<u32>) -> bool {
         let mut tile = Tile::default();
         let mut tiles = atoms.chunks(TILE);
         tiles.all(|atoms| self.find_few(atoms, &mut tile, found))
     }
 
-    /// The voxels of the atoms of a tile; false where a position is not finite.
+    /// Find the voxels of the atoms of a tile; return false if a position is not finite.
     fn find_few(&self, atoms: &[[f32; 3]], tile: &mut Tile, found: &mut Vec<u32>) -> bool {
         assign(atoms, None, &self.rough, tile);
         let (n_y, n_z) = (self.bins[1].len() as u32, self.bins[2].len() as u32);

@@ -21,7 +21,8 @@ const LEAST: f64 = 1.0;
 /// Minimum number of pairs of a part of a frame.
 const LEAST_PAIRS: usize = 4096;
 
-/// Donors whose hydrogens are found though no acceptor is near.
+/// Number of donors whose hydrogens are always searched, so that enough pairs are found to
+/// determine the rounding.
 const SOME: usize = 4 * FEW;
 
 /// Geometric criterion of a hydrogen bond: distances in Å, angles in degrees.
@@ -523,7 +524,7 @@ impl HydrogenBonds {
     }
 }
 
-/// Number of the pair, place of the acceptor, Å, degrees.
+/// Number of the pair, index of the acceptor, distance (Å) and angle (degrees).
 type Hit = (u32, u32, f64, f64);
 
 #[derive(Debug, Default)]

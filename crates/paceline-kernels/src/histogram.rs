@@ -214,7 +214,7 @@ impl Histogram {
         }
     }
 
-    /// Add the counts, multiplied by `times`, to `counts`, one per bin, and reset them.
+    /// Add the counts to `counts` (one per bin), multiplied by `times`, and reset them.
     pub fn empty_into(&mut self, counts: &mut [u64], times: u64) {
         if let [_, within @ .., _] = &mut self.lanes[..] {
             for (count, lanes) in self.counts.iter_mut().zip(within) {

@@ -20,9 +20,11 @@ use paceline_base::error::{self, Error};
 
 /// Number of atoms below which MDAnalysis compares all pairs of a group.
 pub(crate) const FEW: usize = 10;
-/// So many pairs never are, as long as the distances are less than half the cell.
+/// Number of pairs above which MDAnalysis uses cell lists, as long as distances are less than half
+/// the cell.
 const MOST_PAIRS: usize = 100_000_000;
-/// Nor are others, as long as the distances are within this part of each edge.
+/// MDAnalysis uses cell lists for fewer pairs if the distance is at most this fraction of each
+/// edge.
 const PART: f32 = 0.3;
 
 /// Minimum number of pairs that a part of a frame compares.
@@ -283,7 +285,7 @@ impl<'a> Pairs<'a> {
         }
     }
 
-    /// Every pair, given what makes a square (Å²) of a difference of positions.
+    /// Count every pair. `square` returns the squared distance (Å²) for a difference of positions.
     fn count_all(&self, square: impl Fn([f64; 3]) -> f64 + Sync, found: &mut Histogram) {
         let first = self.first.points();
         let second = self.second.as_ref().map(Members::points);

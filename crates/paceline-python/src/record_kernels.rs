@@ -19,7 +19,7 @@ type Found<T, const N: usize> = (NewArray<i64, 1>, NewArray<T, N>, Option<Refuse
 /// Minimum number of pairs of a part of a frame.
 const LEAST_PAIRS: usize = 4096;
 
-/// Numbers of a record of a hydrogen bond.
+/// Number of values in the record of a hydrogen bond.
 const BOND: usize = 6;
 
 kernels! {
@@ -236,7 +236,7 @@ impl UnlikePairs {
         }
     }
 
-    /// True for two atoms that are not the same, and have no label in common.
+    /// Return true if two atoms differ in their indices and in their labels.
     fn makes_pair(&self, i: u32, j: u32) -> bool {
         let [first, second] = self.ends(i, j);
         let alike = |[one, other]: &[Vec<u32>; 2]| one[i as usize] == other[j as usize];

@@ -285,8 +285,8 @@ pub(super) fn used_threads() -> usize {
     frame_parts::used_threads()
 }
 
-/// Allow kernels instruction sets beyond the base build's, as by default, or not; whether they use
-/// them. Results are the same: this is for measurements.
+/// Allow kernels to use instruction sets beyond those of the base build (default), or forbid it.
+/// Return whether kernels use them. For measurements: results do not change.
 #[pyfunction]
 pub(super) fn allow_wide(allowed: bool) -> bool {
     let (base, all) = (Instructions::Base, Instructions::Avx512);

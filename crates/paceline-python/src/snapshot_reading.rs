@@ -76,9 +76,8 @@ impl TextFrameLocation {
     }
 }
 
-/// Data before the atoms of a frame: its step, its time (ps), the vectors of its cell (Å), the
-/// fields that atoms hold, one bit a field, whether they have masses and charges, and the vectors
-/// along which the cell is periodic.
+/// Header of a frame: step, time (ps), cell vectors (Å), fields as bits, whether there are masses
+/// and charges, and the vectors along which the cell is periodic.
 type Head = (i64, f64, Option<[[f64; 3]; 3]>, u8, bool, [bool; 3]);
 
 /// Read the header of a text frame, which precedes the atoms.
@@ -125,7 +124,7 @@ type Cost = (f64, f64, f64, u64, u64, u64, usize);
 /// rank's own atoms, which come first.
 type ImagesAndOwn = (NewArray<i32, 1>, usize);
 
-/// Read one frame: this rank's atoms, or None where another rank failed.
+/// Read one frame. Return the atoms of this rank, or None if another rank failed.
 ///
 /// `ghosts` is the width of a halo (Å), and the vectors along which the cell is periodic.
 #[pyfunction]

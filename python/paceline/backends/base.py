@@ -76,7 +76,7 @@ class Backend:
     #: Maximum number of threads on which a worker may compute parts of a frame, if other workers
     #: have no task.
     threads_in_frame: int = 1
-    #: True if workers are other processes of this machine that can open files of the caller.
+    #: True if the workers are processes of this machine that can open files of the caller.
     reads_files_of_caller: bool = False
 
     def run(

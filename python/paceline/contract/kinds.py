@@ -34,7 +34,7 @@ _METHOD_OF = {
 }
 
 
-#: Attributes that a user's worker part may have; they are fields of `WorkerDeclaration`.
+#: Optional attributes of a user's worker part; they are fields of `WorkerDeclaration`.
 _FLAGS = ("returns_new", "fills_rows", "checks_validity", "splits_frames")
 
 

@@ -291,8 +291,8 @@ def _few_blocks(report: Report) -> Recommendation | None:
         return None
     text = f"There were {report.n_blocks} blocks for {report.n_asked} workers"
     if report.n_workers < report.n_asked:
-        text += f", of which {report.n_asked - report.n_workers} came to none"
-    text += f"; at the end workers waited {seconds(wait)} for the last block. "
+        text += f", of which {report.n_asked - report.n_workers} got none"
+    text += f"; at the end, workers waited {seconds(wait)} for the last block. "
     block_frames = _suggested(report)
     # Each pass over the frames has its own blocks.
     if block_frames < sum(worker.n_frames for worker in report.workers) / report.n_blocks:

@@ -33,8 +33,8 @@ class Snapshot:
     Attributes
     ----------
     ids : numpy.ndarray of int64, shape (n,)
-        Numbers of this rank's atoms, increasing. They count from 1, unless the file numbers its
-        particles differently (H5MD). Those of ghosts are increasing, too; atoms with several images
+        Numbers of this rank's atoms, increasing. They count from 1, unless an H5MD file numbers its
+        particles differently. Those of ghosts are increasing, too; atoms with several images
         occur again.
     positions : numpy.ndarray of float64 or float32, shape (n, 3), or None
         Positions in the file, not wrapped, Å; with ghosts, of the images in the rank's domain and
@@ -248,8 +248,8 @@ class Reader:
             REVCON and HISTORY the cell is centred on the origin; in other formats it begins at the
             origin. An atom outside the cell belongs to the domain of its image in the cell.
         owner : callable, optional
-            Function of read-only positions, shape (n, 3), Å, that returns n ranks. Each reading
-            rank calls it for the atoms that it has read, with the positions in the file.
+            Function that takes read-only positions from the file, shape (n, 3), Å, and returns n
+            ranks. Each reading rank calls it for the atoms that it has read.
         ghosts : float, optional
             Width of the halo of each domain of `grid`, Å: the rank also gets all images of atoms
             behind its domain's faces that are at most so far behind each of them. These are all
@@ -261,7 +261,7 @@ class Reader:
         Returns
         -------
         Snapshot
-            Atoms of this rank: without `grid` and `owner`, an equal range of all atoms. With
+            Atoms of this rank; without `grid` and `owner`, an equal range of all atoms. With
             `ghosts`, the first `n_local` are its own, moved into its domain, and the others are
             ghosts, ordered by id and image.
 
@@ -349,7 +349,7 @@ class Reader:
         owner: Callable[[np.ndarray], object] | None,
         ghosts: float | None,
     ) -> Any:
-        """Read columns, their cost, and images; None if another rank has failed."""
+        """Read columns, their cost, and images; return None if another rank has failed."""
         owners: Any = None
         if shape is not None:
             info.require_positions()

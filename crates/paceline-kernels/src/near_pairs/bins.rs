@@ -26,7 +26,7 @@ const SOME: usize = 64;
 /// Minimum number of atoms of a part of a frame.
 pub(super) const LEAST_ATOMS: usize = 2048;
 
-/// Position in the cell, and the part of a bin that contains it along each vector.
+/// Position in the cell, and the part of a bin that contains the position, along each vector.
 #[derive(Debug, Clone, Copy, Default)]
 struct Home {
     x: Point,
@@ -96,8 +96,8 @@ impl Bins {
         (farthest.into_iter()).try_fold(0.0, |most: f32, farthest| Ok(most.max(farthest?)))
     }
 
-    /// Sort atoms into bins, given the number of other atoms, and the largest coordinate of the
-    /// others (Å); return the largest coordinate including these atoms.
+    /// Sort atoms into bins. Arguments include the number of atoms in the other group and their
+    /// largest coordinate (Å). Return the largest coordinate including these atoms.
     fn put(
         &mut self,
         measure: &Measure,

@@ -216,7 +216,7 @@ pub(crate) fn cell_for(
     }
 }
 
-/// Return the shortest of a difference and its 26 images, in MDAnalysis's order.
+/// Return the shortest of a difference and its 26 images, compared in the order of MDAnalysis.
 fn shortest_of_27(cell: &Cell, d: [f64; 3]) -> [f64; 3] {
     let [a, b, c] = *cell.vectors();
     let mut best = (f64::from(f32::MAX), d);

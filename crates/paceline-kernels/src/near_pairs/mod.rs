@@ -250,12 +250,12 @@ struct Searched<'a> {
 }
 
 impl Search {
-    /// Add pairs within the measure's cutoff and farther than `least` (Å, if given) to `pairs`: of
-    /// the places `first` and `second` in two groups of such columns of the frame. Parts of the
-    /// pairs, which are in any order, are passed to `arrange`.
+    /// Search pairs between the atoms `first` and `second` of two groups, given by their columns.
+    /// Add pairs within the cutoff of the measure to `pairs`. If `least` is given, distances must be
+    /// larger than `least` (Å). Parts of the pairs, which are in any order, are passed to `arrange`.
     ///
     /// # Errors
-    /// One sentence for positions that are not finite, or cannot be put into the cell.
+    /// A message if a position is not finite, or cannot be wrapped into the cell.
     #[allow(clippy::too_many_arguments)]
     pub fn find(
         &mut self,
@@ -386,7 +386,7 @@ impl Searched<'_> {
         candidates: &[[u32; 2]],
         pairs: &mut Vec<Pair>,
     ) -> Result<(), String> {
-        // Those of one atom follow each other.
+        // Pairs are grouped by the first atom.
         let mut last = (u32::MAX, [0.0; 3]);
         for &[number, other] in candidates {
             let many_place = near[number as usize].place;

@@ -121,7 +121,7 @@ impl Grid {
                         let (home, images) = cell.home(*x);
                         if images.iter().any(|number| number.abs() > FAR) {
                             return Err(format!(
-                                "an atom at {x:?} Å is too far away to be put into the cell"
+                                "an atom at {x:?} Å is too far away to be wrapped into the cell"
                             ));
                         }
                         *x = home;

@@ -262,7 +262,7 @@ pub struct Grid {
     pub(super) moment: Moment,
     pub(super) shape: [u32; 3],
     vectors: [[f64; 3]; 3],
-    /// Columns of the inverse of the cell, which convert a position to fractional coordinates.
+    /// Columns of the inverse cell matrix, which converts a position to fractional coordinates.
     inverse: [[f64; 3]; 3],
     /// Lower end of the cell in fractional coordinates: -1/2 if the cell is centred on the origin.
     start: f64,

@@ -92,8 +92,8 @@ fn most_atoms(buffer: usize, travelling: &Widths) -> usize {
     ((buffer - buffer / PART) / of_an_atom).max(1)
 }
 
-/// Read a frame; return this rank's atoms in the order of their ids, or `None` if another rank
-/// failed. The call is collective; readers give a supply.
+/// Read a frame. Return the atoms of this rank in the order of their ids, or `None` if another rank
+/// failed. The call is collective; readers pass a supply of atoms.
 ///
 /// # Errors
 /// Any error of the supply and the owners of this rank. On all ranks, [`Error::Unsupported`] if an
