@@ -21,14 +21,10 @@ __all__ = [
     "ChunkReader",
     "ContactMap",
     "Correlation",
-    "DcdHeader",
     "Encoder",
     "FileFormat",
-    "HistoryHeader",
     "HydrogenBonds",
     "NearPairs",
-    "NetcdfHeader",
-    "NetcdfVariable",
     "NoJump",
     "NoJumpFollower",
     "PairRmsd",
@@ -38,6 +34,7 @@ __all__ = [
     "SelectedAtoms",
     "SitePairs",
     "SnapshotCost",
+    "SnapshotFile",
     "SnapshotFormat",
     "Superposed",
     "Trajectory",
@@ -48,15 +45,17 @@ __all__ = [
     "allow_threads",
     "allow_wide",
     "amber_factor",
+    "cell_dimensions",
     "cells_of_dimensions",
     "cells_of_vectors",
     "cells_without_noise",
     "centered",
     "centers",
     "check_snapshot",
+    "choose_readers",
+    "choose_writers",
     "copy_atoms",
     "count_indices",
-    "dcd_header",
     "detect_format",
     "dlpoly_config_head",
     "dlpoly_frame_head",
@@ -65,20 +64,19 @@ __all__ = [
     "fingerprint_of",
     "formats",
     "fragments",
-    "history_header",
     "lattices",
     "links",
     "merge_covariance",
     "merge_moments",
     "molecule_steps",
     "move_molecules",
-    "netcdf_header",
     "pack_chunk",
     "put_tile",
     "read_integers",
     "read_snapshot",
     "read_text_head",
     "samples_of",
+    "spread_ranks",
     "upright_cells",
     "used_threads",
     "verify",
@@ -225,29 +223,6 @@ class Correlation:
         """
 
 @final
-class DcdHeader:
-    """Header of a DCD file."""
-    @property
-    def big_endian(self, /) -> bool: ...
-    @property
-    def first_frame_size(self, /) -> int: ...
-    @property
-    def frame_size(self, /) -> int: ...
-    @property
-    def integers(self, /) -> list[int]:
-        """The 20 integers after "CORD"."""
-    @property
-    def marker_size(self, /) -> int:
-        """Size of a record marker, bytes."""
-    @property
-    def n_atoms(self, /) -> int: ...
-    @property
-    def n_fixed(self, /) -> int: ...
-    @property
-    def size(self, /) -> int:
-        """Size of the header, bytes."""
-
-@final
 class Encoder:
     """Encodes the frames of one file."""
     def __getnewargs__(self, /) -> tuple[str, int, float | None, bool, int]:
@@ -335,30 +310,6 @@ class FileFormat:
         """Fields that `Encoder` can write, as bits; 0 if it cannot write the format."""
 
 @final
-class HistoryHeader:
-    """Header of a HISTORY."""
-    @property
-    def frame_head_size(self, /) -> int | None:
-        """Bytes of a frame before its atoms, and bytes of the whole frame. None if lines vary in
-        length, or no frame was parsed.
-        """
-    @property
-    def frame_size(self, /) -> int | None: ...
-    @property
-    def imcon(self, /) -> int: ...
-    @property
-    def level(self, /) -> int:
-        """keytrj: 0 positions; 1 also velocities; 2 also forces; 3 compressed."""
-    @property
-    def n_atoms(self, /) -> int: ...
-    @property
-    def n_frames(self, /) -> int | None:
-        """Number of frames in the header; None if it is missing or 0."""
-    @property
-    def size(self, /) -> int:
-        """Size of the bytes before the first frame."""
-
-@final
 class HydrogenBonds:
     """Finds hydrogen bonds in the frames of a block.
 
@@ -419,49 +370,6 @@ class NearPairs:
         self, /, positions: NDArray[float32], cells: NDArray[float64]
     ) -> tuple[NDArray[int64], NDArray[uint64], tuple[int, str] | None]:
         """Return records of the pairs: indices of both atoms (int32), and distances (Å, float64)."""
-
-@final
-class NetcdfHeader:
-    """Header of a NetCDF file in a classic format."""
-    @property
-    def attributes(self, /) -> dict[str, bytes | tuple[float, ...]]: ...
-    @property
-    def dimensions(self, /) -> dict[str, int]:
-        """Lengths by name; 0 for the record dimension."""
-    @property
-    def n_records(self, /) -> int | None:
-        """Number of records; None if it follows from the size of the file."""
-    @property
-    def record_size(self, /) -> int: ...
-    @property
-    def size(self, /) -> int:
-        """Size of the header, bytes."""
-    @property
-    def variables(self, /) -> dict[str, NetcdfVariable]: ...
-    @property
-    def version(self, /) -> int:
-        """Version of the format: 1, 2 or 5."""
-
-@final
-class NetcdfVariable:
-    """Variable of a NetCDF file."""
-    @property
-    def attributes(self, /) -> dict[str, bytes | tuple[float, ...]]: ...
-    @property
-    def begin(self, /) -> int:
-        """Offset of the variable, or of its entry in the first record, bytes."""
-    @property
-    def dimensions(self, /) -> list[str]:
-        """Names of its dimensions."""
-    @property
-    def in_records(self, /) -> bool:
-        """True if each record contains an entry of the variable."""
-    @property
-    def kind(self, /) -> str:
-        """NumPy name of the type of its numbers."""
-    @property
-    def size(self, /) -> int:
-        """Size of an entry, or of the whole variable if it is not in records, bytes."""
 
 @final
 class NoJump:
@@ -823,6 +731,45 @@ class SnapshotCost:
     def write(self, /) -> float: ...
 
 @final
+class SnapshotFile:
+    """File that is being written, of a format whose frames are consecutive."""
+    def __new__(
+        cls,
+        /,
+        kind: str,
+        path: str | PathLike[str],
+        n_atoms: SupportsIndex,
+        *,
+        title: str,
+        append: bool,
+        overwrite: bool,
+        dt: SupportsFloat | SupportsIndex | None,
+        sync: bool,
+    ) -> SnapshotFile:
+        """Open a file for writing; `append` extends an existing one."""
+    def close(self, /) -> None:
+        """Close the file; one without a complete frame is removed."""
+    def commit(self, /) -> None:
+        """Count the frame, whose atoms were written."""
+    def cut_back(self, /) -> None:
+        """Truncate the file to the committed frames."""
+    @property
+    def n_frames(self, /) -> int:
+        """Number of complete frames; for a CONFIG, number of frames written."""
+    def place(
+        self,
+        /,
+        fields: SupportsIndex,
+        *,
+        step: SupportsIndex,
+        time: SupportsFloat | SupportsIndex,
+        cell: SupportsLenAndGetItem[SupportsLenAndGetItem[SupportsFloat | SupportsIndex]] | None,
+    ) -> tuple[Path, list[int], str | None]:
+        """Allocate the next frame."""
+    def stored_names(self, /, first: SupportsIndex, n_atoms: SupportsIndex) -> bytes | None:
+        """Return the names that an existing file holds of some atoms, 8 bytes each."""
+
+@final
 class SnapshotFormat:
     """Encoding of atoms in a format. It can be pickled."""
     def __getnewargs_ex__(self, /) -> tuple[tuple[str, int], dict]:
@@ -830,7 +777,7 @@ class SnapshotFormat:
     def __new__(
         cls,
         /,
-        kind: Literal["CONFIG", "HISTORY", "DCD", "arrays"],
+        kind: Literal["CONFIG", "REVCON", "HISTORY", "NetCDF", "DCD", "arrays"],
         fields: SupportsIndex,
         *,
         factors: tuple[
@@ -1231,6 +1178,11 @@ def amber_factor(unit: str, like: str) -> float | None:
     of this quantity.
     """
 
+def cell_dimensions(
+    cell: SupportsLenAndGetItem[SupportsLenAndGetItem[SupportsFloat | SupportsIndex]],
+) -> list[float]:
+    """Return lengths (Å) and angles (degrees) of a cell of vectors."""
+
 def cells_of_dimensions(dimensions: NDArray[float32]) -> NDArray[float64]:
     """Convert lengths (Å) and angles (degrees) to rows of `FrameBuffer.cells`, with vectors in double
     precision. Lengths and angles computed from these vectors are exactly the input. Rows are zero
@@ -1265,16 +1217,19 @@ def check_snapshot(
 ) -> None:
     """Refuse a frame that cannot be written. The call is collective."""
 
+def choose_readers(
+    nodes: SupportsGetItem[int, str], n_readers: SupportsIndex | None = None
+) -> list[int]:
+    """Choose the reading ranks."""
+
+def choose_writers(nodes: SupportsGetItem[int, str], n_bytes: SupportsIndex) -> list[int]:
+    """Choose the writing ranks of frames of `n_bytes` bytes."""
+
 def copy_atoms(positions: NDArray[float32], atoms: NDArray[int64], out: NDArray[float32]) -> None:
     """Copy atoms of each frame of a block to another block."""
 
 def count_indices(indices: NDArray[uint32], counts: NDArray[uint64]) -> None:
     """Add 1 to the count at each index."""
-
-def dcd_header(
-    path: str | PathLike[str], head: bytes, file_size: SupportsIndex | None = None
-) -> DcdHeader:
-    """Parse the header of a DCD file. If `file_size` is None, the file is assumed to be long enough."""
 
 def detect_format(path: str | PathLike[str]) -> str | None:
     """Return the format of a file, found by its first bytes; None if it is unknown."""
@@ -1326,11 +1281,6 @@ def formats() -> list[FileFormat]:
 def fragments(n_atoms: SupportsIndex, bonds: NDArray[int64]) -> NDArray[int64]:
     """Return the first atom of the fragment of each atom."""
 
-def history_header(
-    path: str | PathLike[str], head: bytes, file_size: SupportsIndex | None = None
-) -> HistoryHeader:
-    """Parse the header of a HISTORY, and the beginning of its first frame if there is one."""
-
 def lattices(cells: NDArray[float64]) -> NDArray[float64]:
     """Return cells without noise that are periodic along all vectors. Non-periodic vectors become
     longer than any displacement.
@@ -1376,11 +1326,6 @@ def move_molecules(
     """Translate molecules in some rows of a block (Å) by the sums that `molecule_steps` returns.
     `atoms` are sorted by molecule, with `sizes` atoms each.
     """
-
-def netcdf_header(
-    path: str | PathLike[str], head: bytes, file_size: SupportsIndex | None = None
-) -> NetcdfHeader:
-    """Parse the header of a NetCDF file in a classic format."""
 
 def pack_chunk(
     data: bytes,
@@ -1439,6 +1384,11 @@ def read_text_head(
 
 def samples_of(path: str | PathLike[str]) -> bytes:
     """Return samples of a whole file, by which the file can be verified later."""
+
+def spread_ranks(nodes: SupportsGetItem[int, str], n_ranks: SupportsIndex) -> list[int]:
+    """Distribute ranks evenly over nodes, and within each node over its ranks; `nodes` are host names
+    by rank.
+    """
 
 def upright_cells(cells: NDArray[float64]) -> NDArray[bool_]:
     """Return a mask of upright cells: apart from noise, lengths and angles determine their vectors."""

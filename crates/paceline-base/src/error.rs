@@ -186,6 +186,18 @@ impl Error {
         }
     }
 
+    /// Locate a fault in the header of a file, of which `len` bytes were read.
+    pub fn damaged_head(path: &Path, len: usize, fault: Fault) -> Self {
+        let fault = match fault {
+            Fault::Short { needed } => {
+                let expected = format!("a header of at least {needed} bytes");
+                Fault::bad(len, expected, format!("{len} bytes"))
+            }
+            fault => fault,
+        };
+        Error::damaged(path, None, 0, len as u64, fault)
+    }
+
     /// Create an [`Error::Io`] from an error of the system.
     pub fn io(path: &Path, action: impl Into<String>, source: io::Error) -> Self {
         Error::Io {

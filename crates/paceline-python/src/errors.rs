@@ -1,9 +1,13 @@
 //! Conversion of errors to the exceptions that `paceline.errors` declares.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use numpy::AsSliceError;
-use pyo3::exceptions::{PyKeyboardInterrupt, PyOSError, PyValueError};
+use pyo3::exceptions::{
+    PyFileExistsError, PyFileNotFoundError, PyIsADirectoryError, PyKeyboardInterrupt, PyOSError,
+    PyValueError,
+};
 use pyo3::prelude::*;
 
 use paceline_formats::error::Error;
@@ -15,6 +19,10 @@ pub(super) enum Failure {
     /// The format cannot represent the data: the row in its block, if it is one row, and the
     /// reason.
     Unwritable(Option<usize>, String),
+    /// Refuse what there cannot be.
+    Unsupported(String),
+    /// Number of atoms of a file of another system, and the message.
+    AtomCount(u64, String),
     Python(PyErr),
 }
 
@@ -79,6 +87,14 @@ impl From<Failure> for PyErr {
                 error.setattr("reason", reason)?;
                 Ok(PyErr::from_value(error))
             }
+            Failure::Unsupported(text) => {
+                Ok(PyErr::from_value(ours(py, "UnsupportedError", &text)?))
+            }
+            Failure::AtomCount(found, text) => {
+                let error = ours(py, "AtomCountError", &text)?;
+                error.setattr("found", found)?;
+                Ok(PyErr::from_value(error))
+            }
             Failure::Python(error) => Ok(error),
         });
         made.unwrap_or_else(|error| error)
@@ -139,7 +155,12 @@ fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
                     let reason = reason.replace(&format!(" (os error {number})"), "");
                     PyOSError::new_err((number, reason, path.into_os_string(), number))
                 }
-                None => PyOSError::new_err(text),
+                None => match source.kind() {
+                    ErrorKind::AlreadyExists => PyFileExistsError::new_err(text),
+                    ErrorKind::IsADirectory => PyIsADirectoryError::new_err(text),
+                    ErrorKind::NotFound => PyFileNotFoundError::new_err(text),
+                    _ => PyOSError::new_err(text),
+                },
             });
         }
         Error::Argument(reason) => return Ok(PyValueError::new_err(reason)),

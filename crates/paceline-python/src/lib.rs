@@ -16,6 +16,7 @@ mod reader;
 mod record_kernels;
 mod row_kernels;
 mod snapshot;
+mod snapshot_file;
 mod snapshot_reading;
 mod sum_kernels;
 mod trajectory;
@@ -41,9 +42,7 @@ mod _core {
     use super::file_format::{FileFormat, formats};
     #[pymodule_export]
     use super::headers::{
-        DcdHeader, HistoryHeader, NetcdfHeader, NetcdfVariable, amber_factor, dcd_header,
-        dlpoly_config_head, dlpoly_frame_head, dlpoly_history_head, dlpoly_imcon, history_header,
-        netcdf_header,
+        amber_factor, dlpoly_config_head, dlpoly_frame_head, dlpoly_history_head, dlpoly_imcon,
     };
     #[pymodule_export]
     use super::part_kernels::{Correlation, PairRmsd, copy_atoms, put_tile};
@@ -55,6 +54,10 @@ mod _core {
     use super::row_kernels::{RowKernel, allow_threads, allow_wide, used_threads};
     #[pymodule_export]
     use super::snapshot::{SnapshotCost, SnapshotFormat, check_snapshot, write_snapshot};
+    #[pymodule_export]
+    use super::snapshot_file::{
+        SnapshotFile, cell_dimensions, choose_readers, choose_writers, spread_ranks,
+    };
     #[pymodule_export]
     use super::snapshot_reading::{read_snapshot, read_text_head};
     #[pymodule_export]

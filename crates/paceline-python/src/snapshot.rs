@@ -10,12 +10,12 @@ use super::communicator::PyCommunicator;
 use super::errors::{Failure, Result};
 use super::hints::{alias, literal, narrowed};
 use paceline_formats::Fields;
-use paceline_snapshot::formats::{Arrays, Float, Text};
-use paceline_snapshot::{self as core, Atoms, Batch, Cost, Job, Method, Records, Vectors};
+use paceline_snapshot::formats::{Arrays, Float};
+use paceline_snapshot::{self as core, Atoms, Batch, Cost, Job, Method, Records, Vectors, file};
 
 narrowed! {
     /// Format of a snapshot.
-    struct Kind(String): literal!("CONFIG", "HISTORY", "DCD", "arrays")
+    struct Kind(String): literal!("CONFIG", "REVCON", "HISTORY", "NetCDF", "DCD", "arrays")
 }
 
 narrowed! {
@@ -36,20 +36,13 @@ impl SnapshotFormat {
     #[pyo3(signature = (kind, fields, *, factors=(1.0, 1.0, 1.0), dtype="<f4".into()))]
     fn new(kind: Kind, fields: u8, factors: (f64, f64, f64), dtype: String) -> Result<Self> {
         let (Kind(kind), held) = (kind, Fields::from_bits(fields));
-        let text = |history| -> Result<Box<dyn Records + Send>> {
-            let text = Text::new(history, held).map_err(Failure::unwritable)?;
-            Ok(Box::new(text))
-        };
         let float = Float::from_name(&dtype).ok_or_else(|| {
             Failure::argument(format!("dtype must be <f4, >f4, <f8 or >f8, not {dtype}"))
         })?;
-        let records = match &kind[..] {
-            "CONFIG" => text(false)?,
-            "HISTORY" => text(true)?,
-            "DCD" if held == Fields::POSITIONS => Box::new(Arrays::coordinates(float)),
-            "DCD" => return Err(Failure::unwritable("a DCD file can contain only positions")),
-            "arrays" => Box::new(Arrays::new(held, float, factors.into())),
-            _ => return Err(Failure::argument(format!("unknown format {kind}"))),
+        let records = match file::Kind::from_name(&kind) {
+            Some(known) => known.records(held).map_err(Failure::unwritable)?,
+            None if kind == "arrays" => Box::new(Arrays::new(held, float, factors.into())),
+            None => return Err(Failure::argument(format!("unknown format {kind}"))),
         };
         Ok(SnapshotFormat {
             made_of: (kind, fields, factors, dtype),
@@ -322,9 +315,18 @@ pub(super) fn write_snapshot(
 }
 
 fn failed(comm: PyCommunicator, failure: core::Failure) -> Failure {
-    match (comm.raised(), failure) {
-        (Some(raised), _) => Failure::Python(raised),
-        (None, core::Failure::Unwritable(reason)) => Failure::unwritable(reason),
-        (None, core::Failure::Error(error)) => Failure::Core(error),
+    match comm.raised() {
+        Some(raised) => Failure::Python(raised),
+        None => failure_of(failure),
+    }
+}
+
+pub(super) fn failure_of(failure: core::Failure) -> Failure {
+    let text = failure.to_string();
+    match failure {
+        core::Failure::Unwritable(reason) => Failure::unwritable(reason),
+        core::Failure::AtomCount { found, .. } => Failure::AtomCount(found, text),
+        core::Failure::Agreed { .. } => Failure::argument(text),
+        core::Failure::Error(error) => Failure::Core(error),
     }
 }

@@ -11,7 +11,7 @@ use std::cmp::Ordering;
 use std::fs::OpenOptions;
 use std::io;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{Atoms, Records};
 use paceline_formats::error::{self, Error};
@@ -210,9 +210,38 @@ pub enum Failure {
     /// The atoms cannot be written: id and reason.
     #[error("{0}")]
     Unwritable(String),
+    /// The file to be extended has another number of atoms.
+    #[error("{}: it belongs to another system: expected {expected} atoms, found {found}", path.display())]
+    AtomCount {
+        /// File that was opened.
+        path: PathBuf,
+        /// Number of atoms of the file.
+        found: u64,
+        /// Number of atoms of all ranks.
+        expected: u64,
+    },
+    /// An error of another rank, as all ranks have it.
+    #[error("{text}")]
+    Agreed {
+        /// Kind of the error.
+        kind: Kind,
+        /// Rank and reason.
+        text: String,
+    },
     /// Any other error.
     #[error(transparent)]
     Error(#[from] Error),
+}
+
+/// Kind of an error that ranks have agreed on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An argument is invalid.
+    Argument,
+    /// The format, or a feature of the file, is not supported.
+    Unsupported,
+    /// The file contradicts its format.
+    Damaged,
 }
 
 /// Result whose error is [`Failure`].
@@ -247,16 +276,33 @@ pub fn agree<T>(comm: &dyn Communicator, path: &Path, mine: Result<T>) -> Result
 const UNWRITABLE: u8 = 1;
 const IO: u8 = 2;
 const OTHER: u8 = 3;
+const UNSUPPORTED: u8 = 4;
+const DAMAGED: u8 = 5;
 
 /// Encode a failure as bytes: its kind, the error number of the system, and the message.
 fn encode(failure: &Failure) -> Vec<u8> {
     let (kind, errno, text) = match failure {
         Failure::Unwritable(reason) => (UNWRITABLE, 0, reason.clone()),
+        Failure::AtomCount { .. } => (UNSUPPORTED, 0, failure.to_string()),
+        Failure::Agreed { kind, text } => {
+            let kind = match kind {
+                Kind::Argument => OTHER,
+                Kind::Unsupported => UNSUPPORTED,
+                Kind::Damaged => DAMAGED,
+            };
+            (kind, 0, text.clone())
+        }
         Failure::Error(Error::Io { action, source, .. }) => match source.raw_os_error() {
             Some(errno) => (IO, errno, action.clone()),
             None => (IO, 0, format!("{action}: {source}")),
         },
-        Failure::Error(error) => (OTHER, 0, error.to_string()),
+        Failure::Error(error @ (Error::Argument(_) | Error::Interrupted)) => {
+            (OTHER, 0, error.to_string())
+        }
+        Failure::Error(error @ (Error::Damaged { .. } | Error::DamagedChunk { .. })) => {
+            (DAMAGED, 0, error.to_string())
+        }
+        Failure::Error(error) => (UNSUPPORTED, 0, error.to_string()),
     };
     let mut message = vec![kind];
     message.extend(errno.to_le_bytes());
@@ -273,7 +319,14 @@ fn decode(rank: usize, message: &[u8], path: &Path) -> Failure {
         (UNWRITABLE, _) => Failure::Unwritable(text),
         (IO, 0) => Error::io(path, "cannot write", io::Error::other(text)).into(),
         (IO, errno) => Error::io(path, text, io::Error::from_raw_os_error(errno)).into(),
-        _ => Error::Argument(text).into(),
+        (kind, _) => Failure::Agreed {
+            kind: match kind {
+                UNSUPPORTED => Kind::Unsupported,
+                DAMAGED => Kind::Damaged,
+                _ => Kind::Argument,
+            },
+            text,
+        },
     }
 }
 

@@ -5,7 +5,9 @@
 //! the sections.
 //!
 //! - [`write`](fn@write) writes the atoms of all ranks to their offsets, after [`check`](fn@check);
+//! - [`file`] writes the parts between the sections, and gives a complete file its name;
 //! - [`formats`] encodes atoms; [`reading`] distributes the atoms of a file to the ranks.
+//! - [`session`] does all of this for a file, with ranks that agree on options and errors;
 //! - [`Communicator`] transports bytes between ranks: MPI, threads, or [`SingleRank`].
 //!
 //! `examples/config.rs` writes a CONFIG of two atoms.
@@ -14,9 +16,12 @@
 
 mod atoms;
 mod check;
+pub mod file;
 pub mod formats;
+pub mod ranks;
 pub mod reading;
 mod send_schedule;
+pub mod session;
 #[cfg(test)]
 mod tests;
 mod writing;
@@ -32,7 +37,7 @@ use paceline_formats::error::Error;
 
 pub use crate::atoms::Batch;
 pub use crate::atoms::Records;
-pub use crate::check::{Failure, Result};
+pub use crate::check::{Failure, Kind, Result};
 pub use crate::send_schedule::Cost;
 pub use atoms::{Atoms, Vectors};
 pub use check::check;

@@ -74,19 +74,6 @@ def _vectors(a: float, b: float, c: float, alpha: float, beta: float, gamma: flo
     return np.array([[a, 0, 0], [b * cos_c, b * sin_c, 0], [c * cos_b, c * y, c * z]])
 
 
-def lengths_and_cosines(cell: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return lengths A, B, C (Å) of a cell's vectors, and the cosines of α, β, γ between them."""
-    lengths = np.linalg.norm(cell, axis=1)
-    pairs = np.array([[1, 2], [0, 2], [0, 1]])
-    dots = (cell[pairs[:, 0]] * cell[pairs[:, 1]]).sum(axis=1)
-    return lengths, dots / (lengths[pairs[:, 0]] * lengths[pairs[:, 1]])
-
-
-def angles_of(cosines: np.ndarray) -> np.ndarray:
-    """Convert cosines to angles in degrees; 0 becomes exactly 90."""
-    return 90 - np.degrees(np.arcsin(cosines.clip(-1, 1)))
-
-
 def names_as_bytes(names: object, ids: np.ndarray) -> np.ndarray:
     """Convert names of 1 to 8 printable ASCII characters to bytes, shape (n, 8), blank-padded.
 

@@ -1,12 +1,10 @@
 """Options of snapshots: formats, writing and reading ranks, and files that are being written."""
 
-import math
 import os
 import sys
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +13,7 @@ from paceline import _core
 from paceline._util.files import local_path, parse_size
 from paceline.block import FIELDS, field_bits
 from paceline.errors import UnsupportedError, UnwritableError
+from paceline.snapshot.frame_file import FrameFile
 from paceline.snapshot.output import Container, Contents, Settings
 
 if TYPE_CHECKING:
@@ -25,10 +24,6 @@ METHODS = ("sorted", "serial", "direct", "mpiio")
 OPTIONS: dict[str, object] = {"title": "", "dt": None, "n_frames": None, "double": False}
 #: Active writers by resolved file name; garbage-collected writers drop out.
 _OPEN_FILES: weakref.WeakValueDictionary[str, object] = weakref.WeakValueDictionary()
-#: Minimum number of bytes per frame and writer. Measured with 8 ranks on two cores, relative to one
-#: writer: 8 writers need 0.56 of the time for a CONFIG of 16 MiB, and 0.74 for 4 MiB, as do 4
-#: writers. For 1 MiB and less, the number of writers does not matter.
-WRITER_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -67,47 +62,42 @@ class FileFormat:
             raise UnwritableError(f"{path}: {self.name} contains a name for every atom: pass names")
 
 
-def _container(module: str, name: str) -> Callable[[Settings], Container]:
-    """Import a container class only when needed: on rank 0, and h5py only for H5MD."""
+def _h5md(settings: Settings) -> Container:
+    """Make the container of an H5MD file; only rank 0 imports HDF5."""
+    from paceline.snapshot.h5md import H5MD
 
-    def make(settings: Settings) -> Container:
-        container: Container = getattr(import_module(f"paceline.snapshot.{module}"), name)(settings)
-        return container
-
-    return make
-
-
-def _code(kind: Any, **options: Any) -> Callable[[tuple[str, ...], bool], "_core.SnapshotFormat"]:
-    return lambda fields, double: _core.SnapshotFormat(kind, field_bits(fields), **options)
+    return H5MD(settings)
 
 
 def _code_h5md(fields: tuple[str, ...], double: bool) -> "_core.SnapshotFormat":
     return _core.SnapshotFormat("arrays", field_bits(fields), dtype="<f8" if double else "<f4")
 
 
-#: Factors from Å, Å/ps and kJ/(mol·Å) to Amber's units: the time unit is 1/20.455 ps, and 1 kcal is
-#: 4.184 kJ.
-_AMBER = (1.0, 1 / 20.455, 1 / 4.184)
+def _frame_file(kind: Any, **options: Any) -> FileFormat:
+    """Describe a format whose files the compiled module writes."""
+
+    def code(fields: tuple[str, ...], double: bool) -> "_core.SnapshotFormat":
+        return _core.SnapshotFormat(kind, field_bits(fields))
+
+    return FileFormat(kind, lambda settings: FrameFile(kind, settings), code, **options)
+
+
 _TEXT: dict[str, Any] = {"in_lines": True, "options": ("title", "dt")}
 FORMATS = {
     one.name: one
     for one in (
-        FileFormat("CONFIG", _container("dlpoly", "Config"), _code("CONFIG"), **_TEXT),
-        FileFormat("REVCON", _container("dlpoly", "Config"), _code("CONFIG"), **_TEXT),
-        FileFormat("HISTORY", _container("dlpoly", "History"), _code("HISTORY"), **_TEXT),
+        _frame_file("CONFIG", **_TEXT),
+        _frame_file("REVCON", **_TEXT),
+        _frame_file("HISTORY", **_TEXT),
         FileFormat(
             "H5MD",
-            _container("h5md", "H5MD"),
+            _h5md,
             _code_h5md,
             static_properties=True,
             options=("title", "n_frames", "double"),
         ),
-        FileFormat(
-            "NetCDF",
-            _container("netcdf_dcd", "NetCDF"),
-            _code("arrays", factors=_AMBER, dtype=">f4"),
-        ),
-        FileFormat("DCD", _container("netcdf_dcd", "Dcd"), _code("DCD"), ("positions",)),
+        _frame_file("NetCDF"),
+        _frame_file("DCD", fields=("positions",)),
     )
 }
 #: File name extensions, and words that may be any dot-separated part of a file name.
@@ -266,83 +256,16 @@ def _check_threads() -> None:
         )
 
 
-def choose_writers(nodes: Sequence[str], n_bytes: int) -> list[int]:
-    """Choose the writing ranks by default.
-
-    For P ranks, their number is the largest power of two up to min(P, 8 √P). (In DL_POLY_5 it must
-    also divide P, because all writers serve equal numbers of ranks.) Small frames get fewer
-    writers, because many small pieces take longer to send and write than a few large ones. `nodes`
-    are host names by rank; `n_bytes` is the size of a frame.
-
-    Examples
-    --------
-    >>> choose_writers(["one"] * 4 + ["other"] * 4, 2 * WRITER_BYTES)
-    [0, 4]
-    >>> len(choose_writers(["one"] * 128, 1000 * WRITER_BYTES))
-    64
-    """
-    n_ranks = len(nodes)
-    most = min(n_ranks, 8 * math.sqrt(n_ranks), max(1, n_bytes // WRITER_BYTES))
-    return spread(nodes, 2 ** int(math.log2(most)))
-
-
-def spread(nodes: Sequence[str], n_writers: int) -> list[int]:
-    """Distribute writers evenly over nodes, and within each node over its ranks.
-
-    Examples
-    --------
-    >>> spread(["one"] * 6 + ["other"] * 2, 5)
-    [0, 2, 4, 6, 7]
-    """
-    by_node: dict[str, list[int]] = {}
-    for rank, node in enumerate(nodes):
-        by_node.setdefault(node, []).append(rank)
-    shares, left = dict.fromkeys(by_node, 0), n_writers
-    while left > 0:
-        for node, ranks in by_node.items():
-            if left > 0 and shares[node] < len(ranks):
-                shares[node] += 1
-                left -= 1
-    return sorted(
-        ranks[place]
-        for node, ranks in by_node.items()
-        for place in np.linspace(0, len(ranks), shares[node], endpoint=False, dtype=int)
-    )
-
-
 def given_writers(writers: int | Sequence[int], nodes: Sequence[str]) -> list[int]:
     """Choose writers from their number or ranks; raise `UnsupportedError` if invalid."""
     n_ranks = len(nodes)
     if isinstance(writers, int | np.integer):
         if not 1 <= writers <= n_ranks:
             raise UnsupportedError(f"expected from 1 to {n_ranks} writers, found {writers}")
-        return spread(nodes, int(writers))
+        return _core.spread_ranks(nodes, int(writers))
     ranks = sorted({int(rank) for rank in writers})
     if not ranks or len(ranks) < len(writers) or ranks[0] < 0 or ranks[-1] >= n_ranks:
         raise UnsupportedError(
             f"expected writers out of ranks 0 to {n_ranks - 1}, each once, found {list(writers)}"
         )
     return ranks
-
-
-def choose_readers(nodes: Sequence[str], n_readers: int | None = None) -> list[int]:
-    """Choose reading ranks, distributed over nodes; raise `UnsupportedError` for too few ranks.
-
-    As in DL_POLY_5, the default number is the largest power of two that divides the number of
-    ranks P and is at most 2 √P.
-
-    Examples
-    --------
-    >>> choose_readers(["one"] * 4 + ["other"] * 4)
-    [0, 2, 4, 6]
-    >>> [len(choose_readers(["one"] * n)) for n in (1, 2, 6, 16, 64, 1000)]
-    [1, 2, 2, 8, 16, 8]
-    """
-    n_ranks = len(nodes)
-    if n_readers is None:
-        n_readers = 1
-        while n_ranks % (2 * n_readers) == 0 and n_readers**2 <= n_ranks:
-            n_readers *= 2
-    if not 1 <= n_readers <= n_ranks:
-        raise UnsupportedError(f"expected from 1 to {n_ranks} readers, found {n_readers}")
-    return spread(nodes, n_readers)

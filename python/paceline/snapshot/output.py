@@ -7,7 +7,6 @@ import contextlib
 import errno
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -155,33 +154,9 @@ def check_atom_count(path: str, found: int, expected: int) -> None:
         raise error
 
 
-def check_cell_orientation(path: str, cell: np.ndarray | None) -> None:
-    """Raise `UnwritableError` if lengths and angles of a cell do not determine its vectors."""
-    if cell is not None and (np.triu(cell, 1).any() or not (np.diag(cell) > 0).all()):
-        raise UnwritableError(
-            f"{path}: expected a cell with its first vector along x and its second in the xy "
-            "plane, "
-            f"because the file stores lengths and angles only, found {cell.tolist()}"
-        )
-
-
 def _presence(there: bool) -> str:
     """Describe the presence of a cell for an error."""
     return "one" if there else "none"
-
-
-def spans(first: int, sizes: Sequence[int]) -> list[int]:
-    """Return offsets of consecutive parts with these sizes, and the end offset.
-
-    Examples
-    --------
-    >>> spans(100, [8, 20])
-    [100, 108, 128]
-    """
-    places = [first]
-    for size in sizes:
-        places.append(places[-1] + size)
-    return places
 
 
 class Output:
@@ -294,105 +269,3 @@ class Output:
 
 #: Offset, and bytes at this offset.
 Piece = tuple[int, bytes]
-
-
-class FrameOffsets(NamedTuple):
-    """Offsets of atom 1 in each section of a frame, framing bytes, and end of the frame.
-
-    Framing bytes are written after the atoms; without them, a frame is known to be incomplete.
-    """
-
-    starts: tuple[int, ...]
-    framing: list[Piece]
-    end: int
-
-
-class FrameSeries(Container):
-    """File of consecutive frames after a header that counts them."""
-
-    def __init__(self, settings: Settings):
-        super().__init__(settings)
-        self._contents: Contents | None = None
-        self._frame: FrameOffsets | None = None
-        self._end = 0
-        if settings.append and os.path.exists(settings.path):
-            output = Output.existing(settings.path)
-            try:
-                self._contents = self._open(output)
-            except BaseException:
-                output.close()
-                raise
-            self._output = output
-        else:
-            check_output(settings.path, overwrite=settings.overwrite)
-
-    @abstractmethod
-    def _open(self, output: Output) -> Contents:
-        """Inspect a file that is to be extended; sets `n_frames` and `_end`."""
-
-    @abstractmethod
-    def _head(self, contents: Contents, heading: Heading) -> bytes:
-        """Return the header of a new file."""
-
-    @abstractmethod
-    def _next(self, contents: Contents, heading: Heading) -> FrameOffsets:
-        """Return the layout of the frame that begins at `_end`."""
-
-    def _count(self, output: Output, size: int, counted: int) -> None:
-        """Count the frames, of `size` bytes each, from `_end` on, in a file to be extended.
-
-        If a program died, the header may count too few frames, and the last frame may be
-        incomplete, that is, without framing bytes.
-        """
-        present = max(output.size - self._end, 0) // size
-        self.n_frames = max(min(counted, present), 0)
-        while self.n_frames < present and self._is_whole(output, self._end + self.n_frames * size):
-            self.n_frames += 1
-        self._end += self.n_frames * size
-
-    def _is_whole(self, output: Output, start: int) -> bool:
-        """Check whether a frame has its framing bytes."""
-        return False
-
-    @abstractmethod
-    def _counts(self, n_frames: int) -> list[Piece]:
-        """Return the header bytes that count the frames, with their offsets."""
-
-    def place(self, contents: Contents, heading: Heading) -> Place:
-        """Allocate the next frame."""
-        if self._contents is not None:
-            check_contents(self._settings.path, contents, self._contents)
-        if self._output is None:
-            head = self._head(contents, heading)
-            output = self._output = Output.new(self._settings.path)
-            output.write(0, head)
-            self._end = len(head)
-        else:
-            self._output.check_not_replaced()
-        frame = self._frame = self._next(contents, heading)
-        self._contents = contents
-        # Remains of a killed job may extend beyond this frame, and would be read as more frames.
-        if self._output.size > self._end:
-            self._output.cut(self._end)
-        return Place(self._output.name, frame.starts)
-
-    def commit(self) -> None:
-        """Write the framing bytes, and count the frame."""
-        assert self._output is not None
-        assert self._frame is not None
-        for offset, data in (*self._frame.framing, *self._counts(self.n_frames + 1)):
-            self._output.write(offset, data)
-        self._publish()
-        self._end = self._frame.end
-
-    def cut_back(self) -> None:
-        """Truncate the file to the committed frames."""
-        if self._output is None:
-            return
-        if not self._output.is_published:
-            self._contents = None
-            self.close()
-            return
-        for offset, data in self._counts(self.n_frames):
-            self._output.write(offset, data)
-        self._output.cut(self._end)

@@ -13,7 +13,6 @@ import numpy as np
 from paceline import _core
 from paceline._util.files import local_path, parse_size
 from paceline.errors import AnalysisError, UnsupportedError
-from paceline.snapshot.options import choose_readers
 from paceline.snapshot.stored_frame import FrameInfo, SnapshotFile
 
 if TYPE_CHECKING:
@@ -222,7 +221,7 @@ class Reader:
                     "the file or how to read it", lambda: _settings(path, readers, buffer)
                 )
                 nodes = self._errors.share(platform.node)
-                self.readers = self._errors.first(lambda: choose_readers(nodes, n_readers))
+                self.readers = self._errors.first(lambda: _core.choose_readers(nodes, n_readers))
                 self.format, self.n_atoms, self.n_frames = self._errors.first(self._open)
         except Exception:
             self.close()

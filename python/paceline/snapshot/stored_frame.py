@@ -20,7 +20,7 @@ from paceline.contract.source import (
 from paceline.errors import MissingDataError, UnsupportedError
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.trajectory import Hdf5File
-from paceline.snapshot.local_atoms import BATCH, angles_of, lengths_and_cosines
+from paceline.snapshot.local_atoms import BATCH
 from paceline.trajectory.open import open_file
 
 if TYPE_CHECKING:
@@ -330,8 +330,7 @@ def _text_frame_info(spec: IndexedFileSpec, extents: Extents, n_atoms: int) -> F
     vectors = dimensions = None
     if cell is not None:
         vectors = np.array(cell)
-        lengths, cosines = lengths_and_cosines(vectors)
-        dimensions = np.concatenate([lengths, angles_of(cosines)])
+        dimensions = np.array(_core.cell_dimensions(cell))
     known = ["names", *(["masses", "charges"] if has_masses else [])]
     about = fields_in(fields), dimensions, vectors, step, time, n_atoms, text, known
     return FrameInfo(spec, extents, *about, periodic=periodic)

@@ -21,7 +21,6 @@ from paceline.snapshot.local_atoms import (
 )
 from paceline.snapshot.options import (
     WriterOptions,
-    choose_writers,
     given_writers,
     options_of,
     register_open_file,
@@ -190,7 +189,7 @@ class WriteSession:
             self._write_static_properties(atoms)
         self._check_same_system(atoms)
         if not self.writers:
-            self.writers = choose_writers(self._nodes, n_atoms * sum(coding.sections))
+            self.writers = _core.choose_writers(self._nodes, n_atoms * sum(coding.sections))
         with errors.same_on_all(), writing_to(self.path):
             cost = _core.write_snapshot(
                 errors.comm,
@@ -296,7 +295,8 @@ class Writer:
         "direct": each rank writes its own records. "mpiio": as "direct", but through MPI-IO. All
         methods write equal bytes.
     writers : int or sequence of int, optional
-        Writing ranks, or their number, for `method="sorted"`; see `choose_writers`.
+        Number of writing ranks, or the ranks, for `method="sorted"`. By default, for P ranks, the
+        largest power of two up to min(P, 8 √P), or a rank for each MiB of a frame.
     buffer : str or int
         Memory of a writing rank in addition to its own atoms, independent of `n_atoms`: bytes, or
         "64 MiB".

@@ -6,6 +6,7 @@
 
 mod atom_table;
 mod exchange;
+pub mod frames;
 mod ghosts;
 
 use std::ops::Range;
@@ -21,7 +22,9 @@ use crate::check::check_ids;
 use crate::{Communicator, Failure, Reduce};
 
 pub use self::atom_table::{AtomSource, Moment, Text};
-pub use self::atom_table::{AtomTable, CHARGES, IDS, Known, MASSES, NAMES, POSITIONS, widths};
+pub use self::atom_table::{
+    AtomTable, CHARGES, FORCES, IDS, Known, MASSES, NAMES, POSITIONS, VELOCITIES, widths,
+};
 pub use self::exchange::{ById, Grid, Owners};
 pub use self::ghosts::{Halo, WithGhosts};
 
@@ -125,8 +128,8 @@ pub fn distribute(
     own.sort();
     match check_ids(comm, settings.n_atoms, &own.id_slice()) {
         Ok(()) => Ok(Some((own, cost))),
-        Err(Failure::Unwritable(reason)) => Err(settings.moment.unsupported(reason)),
         Err(Failure::Error(error)) => Err(error),
+        Err(failure) => Err(settings.moment.unsupported(failure.to_string())),
     }
 }
 

@@ -43,7 +43,7 @@ fn refused(name: &str, ranks: &[Own]) -> String {
         .into_iter()
         .map(|failure| match failure {
             Failure::Unwritable(reason) => reason,
-            Failure::Error(error) => panic!("{error}"),
+            failure => panic!("{failure}"),
         });
     let reasons: Vec<String> = reasons.collect();
     assert!(
@@ -106,7 +106,7 @@ fn far_too_large_a_number_of_atoms_is_refused_at_once() {
         for failure in found {
             match failure {
                 Failure::Unwritable(reason) => assert!(reason.ends_with(says), "{reason}"),
-                Failure::Error(error) => panic!("{error}"),
+                failure => panic!("{failure}"),
             }
         }
     }

@@ -1,0 +1,494 @@
+//! Files that ranks write together: the first rank writes all parts except the atoms.
+//!
+//! An existing file grows in place; a new file appears under its name when its first frame is
+//! complete. A program that is killed leaves the complete frames.
+
+mod cell;
+mod dcd;
+mod dlpoly;
+mod netcdf;
+mod output;
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use paceline_formats::Fields;
+use paceline_formats::dlpoly::encode::Cell;
+use paceline_formats::error::{Error, Fault};
+
+use crate::formats::{Arrays, Float, Text};
+use crate::{Failure, Records, Result};
+
+pub use cell::{angles, lengths_and_cosines};
+pub use output::check_output;
+
+use output::Output;
+
+/// Maximum size of a header, bytes.
+const LONGEST_HEADER: usize = 1 << 20;
+
+/// Format of a snapshot file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// CONFIG or REVCON of DL_POLY: one configuration, which every frame replaces.
+    Config,
+    /// HISTORY of DL_POLY, in records of 73 bytes.
+    History,
+    /// Amber's NetCDF; a new file is in CDF-5 format.
+    Netcdf,
+    /// DCD, little-endian, with markers of 4 bytes.
+    Dcd,
+}
+
+impl Kind {
+    /// All formats with their names.
+    pub const ALL: [(&'static str, Kind); 5] = [
+        ("CONFIG", Kind::Config),
+        ("REVCON", Kind::Config),
+        ("HISTORY", Kind::History),
+        ("NetCDF", Kind::Netcdf),
+        ("DCD", Kind::Dcd),
+    ];
+
+    /// Return the format of this name, in letters of any case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        let mut all = Kind::ALL.iter();
+        let found = all.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|&(_, kind)| kind)
+    }
+
+    /// Return the format that a file name determines: its extension, or CONFIG, REVCON or HISTORY
+    /// between dots.
+    pub fn from_path(path: &Path) -> Option<Self> {
+        let name = path.file_name()?.to_str()?.to_ascii_uppercase();
+        match name.rsplit_once('.').map(|(_, extension)| extension) {
+            Some("NC" | "NCDF") => Some(Kind::Netcdf),
+            Some("DCD") => Some(Kind::Dcd),
+            _ => name.split('.').find_map(Kind::from_name),
+        }
+    }
+
+    /// Usual name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Config => "CONFIG",
+            Kind::History => "HISTORY",
+            Kind::Netcdf => "NetCDF",
+            Kind::Dcd => "DCD",
+        }
+    }
+
+    /// Make the encoder of atoms.
+    ///
+    /// # Errors
+    /// Sentence about fields that the format does not hold together.
+    pub fn records(self, fields: Fields) -> std::result::Result<Box<dyn Records + Send>, String> {
+        let big = Float::F4 { big_endian: true };
+        let little = Float::F4 { big_endian: false };
+        Ok(match self {
+            Kind::Config => Box::new(Text::new(false, fields)?),
+            Kind::History => Box::new(Text::new(true, fields)?),
+            Kind::Netcdf => Box::new(Arrays::new(fields, big, AMBER)),
+            Kind::Dcd if fields == Fields::POSITIONS => Box::new(Arrays::coordinates(little)),
+            Kind::Dcd => return Err("a DCD file can contain only positions".into()),
+        })
+    }
+}
+
+/// Factors from Å, Å/ps and kJ/(mol·Å) to Amber's units: its unit of time is 1/20.455 ps, 1 kcal is
+/// 4.184 kJ.
+const AMBER: [f64; 3] = [1.0, 1.0 / 20.455, 1.0 / 4.184];
+
+/// Options of a file.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// File.
+    pub path: PathBuf,
+    /// Number of atoms of all ranks.
+    pub n_atoms: u64,
+    /// Title, for CONFIG and HISTORY.
+    pub title: String,
+    /// True if an existing file grows.
+    pub append: bool,
+    /// True if an existing file may be replaced.
+    pub overwrite: bool,
+    /// Length of a step (ps), for CONFIG and HISTORY; by default time divided by step.
+    pub dt: Option<f64>,
+    /// True if each frame must be on the disk before the next frame.
+    pub sync: bool,
+}
+
+/// Content of all frames of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Contents {
+    /// Vectors of atoms.
+    pub fields: Fields,
+    /// True if frames have a cell.
+    pub has_cell: bool,
+}
+
+/// Data that all atoms of a frame share.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Heading {
+    /// Step of the simulation.
+    pub step: i64,
+    /// Time, ps.
+    pub time: f64,
+    /// Cell vectors, Å; `None` if the system is not periodic.
+    pub cell: Option<Cell>,
+}
+
+/// Destination of the atoms of a frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Present name of the file.
+    pub path: PathBuf,
+    /// Offset of atom 1 in each section.
+    pub starts: Vec<u64>,
+    /// Sentence about what readers will not find as it was given.
+    pub warning: Option<String>,
+}
+
+/// Offset, and bytes at this offset.
+type Piece = (u64, Vec<u8>);
+
+/// Layout of one frame. Framing bytes are written after the atoms, so that an incomplete frame
+/// lacks them.
+#[derive(Debug, Default)]
+struct FrameOffsets {
+    /// Offset of atom 1 in each section.
+    starts: Vec<u64>,
+    framing: Vec<Piece>,
+    end: u64,
+    warning: Option<String>,
+}
+
+/// Frames of a file that is to be extended.
+struct Existing {
+    contents: Contents,
+    /// Offset of the first frame.
+    first: u64,
+    frame_size: u64,
+    /// Number of frames in the header.
+    counted: u64,
+}
+
+/// Layout of the files of one format.
+trait Layout: Send {
+    /// True if every frame replaces the file.
+    fn holds_one_frame(&self) -> bool {
+        false
+    }
+
+    /// Make the header of a new file.
+    fn head(
+        &mut self,
+        settings: &Settings,
+        contents: &Contents,
+        heading: &Heading,
+    ) -> Result<Vec<u8>>;
+
+    /// Inspect a file that is to be extended.
+    fn open(&mut self, settings: &Settings, output: &Output) -> Result<Existing>;
+
+    /// True if a frame has its framing bytes.
+    fn is_whole(&self, settings: &Settings, output: &Output, start: u64) -> Result<bool>;
+
+    /// Refuse an existing file whose frames are not where they are expected.
+    fn check_frame(
+        &self,
+        _settings: &Settings,
+        _frame: u64,
+        _start: u64,
+        _whole: bool,
+    ) -> Result<()> {
+        Ok(())
+    }
+
+    /// Lay out frame `n_frames`, which begins at `start`.
+    fn next(
+        &mut self,
+        settings: &Settings,
+        contents: &Contents,
+        heading: &Heading,
+        n_frames: u64,
+        start: u64,
+    ) -> Result<FrameOffsets>;
+
+    /// Make the bytes of the header that count the frames.
+    fn counts(
+        &mut self,
+        settings: &Settings,
+        contents: &Contents,
+        n_frames: u64,
+    ) -> Result<Vec<Piece>>;
+
+    /// Return the names, 8 bytes each, of atoms in the first frame, counted from 0.
+    fn names(
+        &self,
+        _settings: &Settings,
+        _output: &Output,
+        _atoms: std::ops::Range<u64>,
+    ) -> Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+}
+
+/// File that is being written, as the first rank holds it.
+///
+/// For every frame, `place` is called, then ranks write their atoms, then `commit` is called. After
+/// an error in between, `cut_back` is called. A frame counts from `commit` on: if the job is killed
+/// before, the file has the previous `n_frames` frames.
+pub struct SnapshotFile {
+    settings: Settings,
+    layout: Box<dyn Layout>,
+    output: Option<Output>,
+    contents: Option<Contents>,
+    frame: FrameOffsets,
+    /// End of the committed frames.
+    end: u64,
+    n_frames: u64,
+}
+
+impl SnapshotFile {
+    /// Open a file for writing.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the file exists and may not be changed; [`Failure::AtomCount`],
+    /// [`Error::Unsupported`] or [`Error::Damaged`] if it cannot be extended.
+    pub fn open(kind: Kind, settings: Settings) -> Result<Self> {
+        let layout: Box<dyn Layout> = match kind {
+            Kind::Config => Box::new(dlpoly::Config),
+            Kind::History => Box::<dlpoly::History>::default(),
+            Kind::Netcdf => Box::<netcdf::Netcdf>::default(),
+            Kind::Dcd => Box::<dcd::Dcd>::default(),
+        };
+        let mut file = SnapshotFile {
+            settings,
+            layout,
+            output: None,
+            contents: None,
+            frame: FrameOffsets::default(),
+            end: 0,
+            n_frames: 0,
+        };
+        if file.layout.holds_one_frame() && file.settings.append {
+            let what = "it contains one configuration, and no frame can be added; overwrite it";
+            return Err(unsupported(&file.settings.path, what));
+        }
+        match file.settings.append && file.settings.path.exists() {
+            true => file.extend()?,
+            false => check_output(&file.settings.path, file.settings.overwrite)?,
+        }
+        Ok(file)
+    }
+
+    /// Number of complete frames; for a CONFIG, number of frames written.
+    pub fn n_frames(&self) -> u64 {
+        self.n_frames
+    }
+
+    /// Open an existing file. If a program died, the header may count too few frames, and the last
+    /// frame may be incomplete.
+    fn extend(&mut self) -> Result<()> {
+        let settings = &self.settings;
+        if settings.path.is_dir() {
+            check_output(&settings.path, true)?;
+        }
+        let output = Output::existing(&settings.path)?;
+        let found = self.layout.open(settings, &output)?;
+        let size = found.frame_size.max(1);
+        let present = output.size()?.saturating_sub(found.first) / size;
+        let is_whole = |layout: &dyn Layout, frame: u64| {
+            layout.is_whole(settings, &output, found.first + frame * size)
+        };
+        let mut n_frames = found.counted.min(present);
+        while n_frames < present && is_whole(&*self.layout, n_frames)? {
+            n_frames += 1;
+        }
+        for frame in [Some(0), n_frames.checked_sub(1)].into_iter().flatten() {
+            if n_frames > 0 {
+                let whole = is_whole(&*self.layout, frame)?;
+                let start = found.first + frame * size;
+                self.layout.check_frame(settings, frame, start, whole)?;
+            }
+        }
+        self.n_frames = n_frames;
+        self.end = found.first + n_frames * size;
+        self.contents = Some(found.contents);
+        self.output = Some(output);
+        Ok(())
+    }
+
+    /// Allocate the next frame.
+    ///
+    /// # Errors
+    /// [`Failure::Unwritable`] if the file cannot hold the frame, [`Error::Changed`] if the file was
+    /// replaced, and [`Error::Io`].
+    pub fn place(&mut self, contents: Contents, heading: &Heading) -> Result<Place> {
+        if let Some(expected) = self.contents {
+            check_contents(&self.settings.path, &contents, &expected)?;
+        }
+        match &self.output {
+            Some(output) => output.check_not_replaced()?,
+            None => {
+                let head = self.layout.head(&self.settings, &contents, heading)?;
+                let output = Output::new(&self.settings.path)?;
+                output.write(0, &head)?;
+                self.end = head.len() as u64;
+                self.output = Some(output);
+            }
+        }
+        self.contents = Some(contents);
+        let (n_frames, end) = (self.n_frames, self.end);
+        self.frame = self
+            .layout
+            .next(&self.settings, &contents, heading, n_frames, end)?;
+        let output = self.opened()?;
+        // Leftovers of a killed job may be longer than this frame, and be read as further frames.
+        if output.size()? > end {
+            output.cut(end)?;
+        }
+        Ok(Place {
+            path: output.name().to_owned(),
+            starts: self.frame.starts.clone(),
+            warning: self.frame.warning.take(),
+        })
+    }
+
+    /// Write the framing bytes, and count the frame, whose atoms were written.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn commit(&mut self) -> Result<()> {
+        let counts = self.counts(self.n_frames + 1)?;
+        let framing = std::mem::take(&mut self.frame.framing);
+        for (offset, bytes) in framing.iter().chain(&counts) {
+            self.opened()?.write(*offset, bytes)?;
+        }
+        let overwrite = self.settings.overwrite || self.n_frames > 0;
+        let sync = self.settings.sync;
+        let output = self.output.as_mut().ok_or_else(not_placed)?;
+        if sync {
+            output.sync()?;
+        }
+        output.publish(overwrite)?;
+        self.n_frames += 1;
+        self.end = self.frame.end;
+        if self.layout.holds_one_frame() {
+            self.close()?;
+        }
+        Ok(())
+    }
+
+    /// Truncate the file to the committed frames.
+    ///
+    /// # Errors
+    /// [`Error::Io`]; the header then holds the number of complete frames.
+    pub fn cut_back(&mut self) -> Result<()> {
+        let Some(output) = &self.output else {
+            return Ok(());
+        };
+        if !output.is_published() {
+            return self.close();
+        }
+        for (offset, bytes) in self.counts(self.n_frames)? {
+            self.opened()?.write(offset, &bytes)?;
+        }
+        self.opened()?.cut(self.end)
+    }
+
+    /// Return the names, 8 bytes each, that an existing file holds of some atoms, counted from 0.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn stored_names(&self, atoms: std::ops::Range<u64>) -> Result<Option<Vec<u8>>> {
+        match &self.output {
+            Some(output) if self.n_frames > 0 => self.layout.names(&self.settings, output, atoms),
+            _ => Ok(None),
+        }
+    }
+
+    /// Close the file; one without a complete frame is removed.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the system could not write.
+    pub fn close(&mut self) -> Result<()> {
+        self.contents = None;
+        self.output.take().map_or(Ok(()), Output::close)
+    }
+
+    fn counts(&mut self, n_frames: u64) -> Result<Vec<Piece>> {
+        let contents = self.contents.ok_or_else(not_placed)?;
+        self.layout.counts(&self.settings, &contents, n_frames)
+    }
+
+    fn opened(&self) -> Result<&Output> {
+        self.output.as_ref().ok_or_else(not_placed)
+    }
+}
+
+fn not_placed() -> Failure {
+    Error::Argument("no frame has a place in the file".into()).into()
+}
+
+fn unsupported(path: &Path, what: impl Into<String>) -> Failure {
+    Error::Unsupported {
+        path: path.to_owned(),
+        what: what.into(),
+    }
+    .into()
+}
+
+/// Make an encoder's refusal name the file.
+fn unwritable(path: &Path) -> impl Fn(String) -> Failure {
+    move |reason| Failure::Unwritable(format!("{}: {reason}", path.display()))
+}
+
+fn damaged(path: &Path, len: usize, fault: Fault) -> Failure {
+    Error::damaged_head(path, len, fault).into()
+}
+
+fn check_atom_count(settings: &Settings, found: u64) -> Result<()> {
+    match found == settings.n_atoms {
+        true => Ok(()),
+        false => Err(Failure::AtomCount {
+            path: settings.path.clone(),
+            found,
+            expected: settings.n_atoms,
+        }),
+    }
+}
+
+/// Refuse a frame whose content differs from that of the file's frames.
+fn check_contents(path: &Path, found: &Contents, expected: &Contents) -> Result<()> {
+    let cell = |there| if there { "one" } else { "none" }.to_owned();
+    let pairs = [
+        ("", field_names(found.fields), field_names(expected.fields)),
+        ("a cell: ", cell(found.has_cell), cell(expected.has_cell)),
+    ];
+    for (what, found, expected) in pairs {
+        if found != expected {
+            return Err(unwritable(path)(format!(
+                "expected {what}{expected}, as its frames have, found {found}; all frames of a \
+                 file contain the same"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn field_names(fields: Fields) -> String {
+    let names = [
+        (fields.positions, "positions"),
+        (fields.velocities, "velocities"),
+        (fields.forces, "forces"),
+    ];
+    let there: Vec<_> = names
+        .iter()
+        .filter(|(there, _)| *there)
+        .map(|&(_, name)| name)
+        .collect();
+    there.join(", ")
+}

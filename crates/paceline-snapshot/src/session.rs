@@ -1,0 +1,403 @@
+//! Collective writing of one file: what ranks agree on, and the order of their calls.
+
+use std::path::{Path, PathBuf};
+
+use paceline_formats::Fields;
+use paceline_formats::error::Error;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::check::agree;
+use crate::file::{Contents, Heading, Kind, Place, Settings, SnapshotFile};
+use crate::ranks::{choose_writers, spread};
+use crate::{
+    Atoms, Communicator, Cost, Failure, Job, Method, Records, Reduce, Result, check, write,
+};
+
+/// Number of atoms whose names are compared together.
+const BATCH: u64 = 1 << 16;
+
+/// Options of a writer, the same on all ranks; only rank 0's path is used.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Format of the file.
+    pub kind: Kind,
+    /// Options of the file.
+    pub settings: Settings,
+    /// Method of writing atoms.
+    pub method: Method,
+    /// Number of writing ranks for the sorted method; by default, see [`choose_writers`].
+    pub n_writers: Option<usize>,
+    /// Maximum memory of a rank in addition to its atoms, bytes.
+    pub buffer: usize,
+}
+
+impl Options {
+    fn agreed(&self) -> Vec<(&'static str, String)> {
+        let settings = &self.settings;
+        vec![
+            ("format", self.kind.name().into()),
+            ("n_atoms", settings.n_atoms.to_string()),
+            ("append", settings.append.to_string()),
+            ("overwrite", settings.overwrite.to_string()),
+            ("sync", settings.sync.to_string()),
+            ("title", settings.title.clone()),
+            ("dt", format!("{:?}", settings.dt)),
+            ("method", format!("{:?}", self.method)),
+            ("n_writers", format!("{:?}", self.n_writers)),
+            ("buffer", self.buffer.to_string()),
+        ]
+    }
+}
+
+/// Call that ranks make together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    Write = 1,
+    Close = 2,
+}
+
+/// Writer of one file. All ranks call its methods together; each method fails on all ranks or on
+/// none.
+pub struct Writer {
+    options: Options,
+    /// File, on rank 0.
+    file: Option<SnapshotFile>,
+    /// Node of each rank.
+    nodes: Vec<u64>,
+    writers: Vec<usize>,
+    n_frames: u64,
+    /// True until names were compared with those of an existing file.
+    compares_names: bool,
+    is_open: bool,
+}
+
+impl Writer {
+    /// Open a file; `options` may be an error of this rank, and `node` identifies its node.
+    ///
+    /// # Errors
+    /// The same on all ranks: an error of any rank's options, ranks that disagree, or an error of
+    /// [`SnapshotFile::open`].
+    pub fn open(comm: &dyn Communicator, options: Result<Options>, node: u64) -> Result<Self> {
+        let options = options.and_then(|mut options| {
+            let path = &mut options.settings.path;
+            *path = absolute(path)?;
+            Ok(options)
+        });
+        let options = agree(comm, Path::new(""), options)?;
+        check_same(comm, &options.agreed())?;
+        let nodes = comm.all_to_all(&vec![node; comm.size()])?;
+        let writers = match options.n_writers {
+            Some(n) if !(1..=comm.size()).contains(&n) => {
+                return Err(Error::Argument(format!(
+                    "expected from 1 to {} writers, found {n}",
+                    comm.size()
+                ))
+                .into());
+            }
+            Some(n) => spread(&nodes, n),
+            None => Vec::new(),
+        };
+        let opened = match comm.rank() {
+            0 => SnapshotFile::open(options.kind, options.settings.clone()).map(Some),
+            _ => Ok(None),
+        };
+        let file = agree(comm, &options.settings.path, opened)?;
+        let mut n_frames = [file.as_ref().map_or(0, SnapshotFile::n_frames)];
+        comm.all_reduce(&mut n_frames, Reduce::Sum)?;
+        Ok(Writer {
+            compares_names: n_frames[0] > 0 && options.kind == Kind::History,
+            options,
+            file,
+            nodes,
+            writers,
+            n_frames: n_frames[0],
+            is_open: true,
+        })
+    }
+
+    /// Number of frames in the file; for a CONFIG, number of frames written.
+    pub fn n_frames(&self) -> u64 {
+        self.n_frames
+    }
+
+    /// Write a frame: this rank contributes some atoms, or an error. Returns the cost on this rank,
+    /// and a warning on rank 0.
+    ///
+    /// # Errors
+    /// The same on all ranks. The file keeps the earlier frames, and the next frame may follow.
+    pub fn write(
+        &mut self,
+        comm: &dyn Communicator,
+        atoms: Result<(Atoms<'_>, Heading)>,
+    ) -> Result<(Cost, Option<String>)> {
+        let path = self.options.settings.path.clone();
+        self.check_call(comm, Call::Write)?;
+        let (atoms, heading) = agree(comm, &path, atoms)?;
+        let contents = agree_on_frame(comm, &path, &atoms, &heading)?;
+        let records = self.options.kind.records(contents.fields);
+        let records = records.map_err(|reason| refused(&path, &reason))?;
+        check(comm, &*records, self.options.settings.n_atoms, &atoms)
+            .map_err(|failure| naming(&path, failure))?;
+        let written = self.write_checked(comm, &atoms, &contents, &heading, &*records);
+        if written.is_err()
+            && let Some(file) = &mut self.file
+        {
+            // If that fails too, the file's header holds the number of complete frames.
+            let _ = file.cut_back();
+        }
+        written
+    }
+
+    fn write_checked(
+        &mut self,
+        comm: &dyn Communicator,
+        atoms: &Atoms<'_>,
+        contents: &Contents,
+        heading: &Heading,
+        records: &dyn Records,
+    ) -> Result<(Cost, Option<String>)> {
+        let path = &self.options.settings.path;
+        let placed = self
+            .file
+            .as_mut()
+            .map(|file| file.place(*contents, heading));
+        let placed = agree(comm, path, placed.transpose())?;
+        let warning = placed.as_ref().and_then(|place| place.warning.clone());
+        let (name, starts) = broadcast(comm, placed, records.sections().len())?;
+        if self.compares_names {
+            compare_names(
+                comm,
+                path,
+                self.file.as_ref(),
+                self.options.settings.n_atoms,
+                atoms,
+            )?;
+            self.compares_names = false;
+        }
+        if self.writers.is_empty() {
+            let size: usize = records.sections().iter().sum();
+            let n_bytes = self.options.settings.n_atoms.saturating_mul(size as u64);
+            self.writers = choose_writers(&self.nodes, n_bytes);
+        }
+        let job = Job {
+            path: &name,
+            records,
+            starts: &starts,
+            n_atoms: self.options.settings.n_atoms,
+            atoms,
+            method: self.options.method,
+            writers: &self.writers,
+            buffer: self.options.buffer,
+            sync: self.options.settings.sync,
+        };
+        let cost = write(comm, &job)?;
+        let committed = self.file.as_mut().map_or(Ok(()), SnapshotFile::commit);
+        agree(comm, path, committed)?;
+        self.n_frames += 1;
+        Ok((cost, warning))
+    }
+
+    /// Finish the file.
+    ///
+    /// # Errors
+    /// The same on all ranks: [`Error::Io`] if the system could not write; the file is closed
+    /// nevertheless.
+    pub fn close(&mut self, comm: &dyn Communicator) -> Result<()> {
+        self.check_call(comm, Call::Close)?;
+        self.is_open = false;
+        let closed = self.file.take().map_or(Ok(()), |mut file| file.close());
+        agree(comm, &self.options.settings.path, closed)
+    }
+
+    /// True until all ranks have closed the file together.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Refuse calls in another order than on other ranks.
+    fn check_call(&self, comm: &dyn Communicator, call: Call) -> Result<()> {
+        let mark = (call as u64) | u64::from(self.is_open) << 8;
+        let mut most = [mark, !mark];
+        comm.all_reduce(&mut most, Reduce::Max)?;
+        match (most[0] == !most[1], self.is_open) {
+            (true, true) => Ok(()),
+            (true, false) => Err(Error::Argument("the writer is closed".into()).into()),
+            (false, _) => Err(Error::Argument(
+                "ranks call in another order: some write a frame, others close the file".into(),
+            )
+            .into()),
+        }
+    }
+}
+
+/// Make a path absolute: other ranks may have another working directory.
+pub(crate) fn absolute(path: &Path) -> Result<PathBuf> {
+    let found = std::path::absolute(path);
+    Ok(found.map_err(|source| Error::io(path, "cannot find", source))?)
+}
+
+fn refused(path: &Path, reason: &str) -> Failure {
+    Failure::Unwritable(format!("{}: {reason}", path.display()))
+}
+
+fn naming(path: &Path, failure: Failure) -> Failure {
+    match failure {
+        Failure::Unwritable(reason) => refused(path, &reason),
+        failure => failure,
+    }
+}
+
+/// Refuse options that differ between ranks.
+pub(crate) fn check_same(comm: &dyn Communicator, own: &[(&str, String)]) -> Result<()> {
+    let text: Vec<_> = own.iter().map(|(_, value)| value.as_str()).collect();
+    let text = text.join("\0");
+    let digest = xxh3_64(text.as_bytes());
+    let mut most = [digest, !digest];
+    comm.all_reduce(&mut most, Reduce::Max)?;
+    if most[0] == !most[1] {
+        return Ok(());
+    }
+    let all = comm.all_gather(text.as_bytes())?;
+    let all: Vec<Vec<_>> = all
+        .iter()
+        .map(|one| one.split(|&byte| byte == 0).collect())
+        .collect();
+    for (k, (name, _)) in own.iter().enumerate() {
+        let value = |rank: usize| all[rank].get(k).copied().unwrap_or_default();
+        if let Some(rank) = (1..all.len()).find(|&rank| value(rank) != value(0)) {
+            return Err(Error::Argument(format!(
+                "ranks disagree about {name}: {} on rank 0, {} on rank {rank}",
+                value(0).escape_ascii(),
+                value(rank).escape_ascii()
+            ))
+            .into());
+        }
+    }
+    Err(Error::Argument("ranks disagree about the options".into()).into())
+}
+
+/// Refuse frames that differ between ranks; return their content. Ranks without atoms may lack
+/// fields.
+fn agree_on_frame(
+    comm: &dyn Communicator,
+    path: &Path,
+    atoms: &Atoms<'_>,
+    heading: &Heading,
+) -> Result<Contents> {
+    let cell = heading.cell.as_ref().map_or(0, |cell| {
+        // Not the digest of a missing cell.
+        xxh3_64(bytemuck::cast_slice(cell.as_flattened())) | 1
+    });
+    let given = u64::from(atoms.fields().bits()) | u64::from(atoms.names.is_some()) << 8;
+    let of_atoms = (!atoms.is_empty()).then_some(given);
+    let marks = [
+        Some(heading.step as u64),
+        Some(heading.time.to_bits()),
+        Some(cell),
+        of_atoms,
+    ];
+    let mut most: Vec<u64> = marks
+        .iter()
+        .flat_map(|mark| mark.map_or([0, 0], |mark| [mark, !mark]))
+        .collect();
+    comm.all_reduce(&mut most, Reduce::Max)?;
+    let (pairs, _) = most.as_chunks::<2>();
+    for (what, &[most, left]) in ["step", "time", "cell", "fields or names"]
+        .iter()
+        .zip(pairs)
+    {
+        if most != !left && [most, left] != [0, 0] {
+            return Err(Error::Argument(format!(
+                "{}: ranks disagree about the {what} of a frame",
+                path.display()
+            ))
+            .into());
+        }
+    }
+    let fields = Fields::from_bits((pairs[3][0] & 0xff) as u8);
+    Ok(Contents {
+        fields: Fields {
+            positions: true,
+            ..fields
+        },
+        has_cell: heading.cell.is_some(),
+    })
+}
+
+/// Give all ranks the place of a frame, which rank 0 has.
+fn broadcast(
+    comm: &dyn Communicator,
+    place: Option<Place>,
+    n_sections: usize,
+) -> Result<(PathBuf, Vec<u64>)> {
+    let mut words = vec![0; n_sections];
+    let mut name = Vec::new();
+    if let Some(place) = place {
+        words.copy_from_slice(&place.starts);
+        name = place.path.into_os_string().into_encoded_bytes();
+    }
+    comm.all_reduce(&mut words, Reduce::Sum)?;
+    let names = comm.all_gather(&name)?;
+    Ok((path_of(&names[0]), words))
+}
+
+#[cfg(unix)]
+pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    std::ffi::OsStr::from_bytes(bytes).into()
+}
+
+#[cfg(not(unix))]
+pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
+    String::from_utf8_lossy(bytes).into_owned().into()
+}
+
+/// Refuse atoms whose names differ from those of an existing file.
+fn compare_names(
+    comm: &dyn Communicator,
+    path: &Path,
+    file: Option<&SnapshotFile>,
+    n_atoms: u64,
+    atoms: &Atoms<'_>,
+) -> Result<()> {
+    for first in (0..n_atoms).step_by(BATCH as usize) {
+        let range = first..n_atoms.min(first + BATCH);
+        let stored = file.map(|file| file.stored_names(range.clone()));
+        let stored = agree(comm, path, stored.transpose())?
+            .flatten()
+            .unwrap_or_default();
+        // A name has as many bytes as a number: their sum over ranks is that of rank 0.
+        let mut words = vec![0_u64; (range.end - range.start) as usize];
+        for (word, name) in words.iter_mut().zip(stored.as_chunks().0) {
+            *word = u64::from_ne_bytes(*name);
+        }
+        comm.all_reduce(&mut words, Reduce::Sum)?;
+        let names: Vec<[u8; 8]> = words.into_iter().map(u64::to_ne_bytes).collect();
+        let wrong = atoms
+            .ids
+            .iter()
+            .zip(atoms.names.unwrap_or_default())
+            .find(|(id, name)| {
+                let place = (**id as u64).wrapping_sub(1 + first) as usize;
+                names
+                    .get(place)
+                    .is_some_and(|stored| trimmed(stored) != trimmed(name))
+            });
+        let own = wrong.map_or(Ok(()), |(id, name)| {
+            let stored = &names[(*id as u64 - 1 - first) as usize];
+            Err(Failure::Unwritable(format!(
+                "{} belongs to another system: expected atom {id} to be '{}', found '{}'",
+                path.display(),
+                trimmed(stored).escape_ascii(),
+                trimmed(name).escape_ascii()
+            )))
+        });
+        agree(comm, path, own)?;
+    }
+    Ok(())
+}
+
+fn trimmed(name: &[u8; 8]) -> &[u8] {
+    let end = name.iter().rposition(|&byte| byte != 0 && byte != b' ');
+    &name[..end.map_or(0, |end| end + 1)]
+}
