@@ -60,6 +60,10 @@ DEVELOP ?= 'git+$(MDANALYSIS)\#subdirectory=package' 'git+$(MDANALYSIS)\#subdire
 OLD ?= $(shell git describe --tags --match 'v*' --abbrev=0 2> /dev/null)
 # Of `publish-docs`: nothing, to look at the branch first with `mike serve`.
 PUSH ?= --push
+# Of `install-c`: where it goes, and the compiler of the MPI that programs use.
+PREFIX ?= /usr/local
+MPICC ?= mpicc
+C_CRATE := crates/paceline-c
 # Of `wheel`: another platform, for which `rustup target add` has brought the standard library.
 TARGET ?=
 # What is tested and shown takes less time to build than what is measured and published.
@@ -71,7 +75,7 @@ QUICK_INSTALL = rm -f $(VENV)/with-bench && $(QUICK_BUILD) $(PIP)
 .DELETE_ON_ERROR:
 .PHONY: help demo live test test-rust test-python test-all test-older test-develop with-develop suite compare hunt
 .PHONY: check check-rust check-python check-targets stubs target/_core.pyi catalogue target/catalogue.json bench bench-release experiments docs
-.PHONY: wheel test-wheel sdist test-sdist licences check-packaging audit fuzz publish-docs
+.PHONY: wheel install-c test-wheel sdist test-sdist licences check-packaging audit fuzz publish-docs
 .PHONY: clean cargo lint-tools version-named
 
 help: ## list the targets
@@ -220,6 +224,21 @@ wheel: cargo $(VENV)/wheel-tools ## build a wheel for this platform into dist/; 
 test-wheel: ## install the wheel of dist/ without Rust or these sources, test it, time a first figure
 	[ -n "$$(ls dist/paceline-*.whl 2> /dev/null)" ] || $(MAKE) wheel
 	$(PYTHON) packaging/test_wheel.py dist/paceline-*.whl
+
+# Rust's linker gives the library no name of its own on Linux; on macOS it names the build folder.
+install-c: cargo ## install the interface for C and Fortran into PREFIX, for the MPI of MPICC
+	cargo build --release --locked -p paceline-c
+	mkdir -p $(PREFIX)/lib/pkgconfig $(PREFIX)/include $(PREFIX)/share/paceline
+	rm -f $(PREFIX)/lib/libpaceline.*
+	cp target/release/libpaceline.a $$(ls target/release/libpaceline.so target/release/libpaceline.dylib 2> /dev/null) $(PREFIX)/lib
+	[ "$$(uname)" != Darwin ] || install_name_tool -id "$(abspath $(PREFIX))/lib/libpaceline.dylib" $(PREFIX)/lib/libpaceline.dylib
+	cp $(C_CRATE)/include/*.h $(C_CRATE)/fortran/paceline.f90 $(PREFIX)/include
+	cp $(C_CRATE)/src/paceline_mpi.c $(C_CRATE)/examples/* $(PREFIX)/share/paceline
+	$(MPICC) -O2 -fPIC -I$(PREFIX)/include -c $(C_CRATE)/src/paceline_mpi.c -o $(PREFIX)/lib/paceline_mpi.o
+	ar rcs $(PREFIX)/lib/libpaceline_mpi.a $(PREFIX)/lib/paceline_mpi.o && rm $(PREFIX)/lib/paceline_mpi.o
+	for one in paceline paceline-mpi; do sed -e 's|@PREFIX@|$(abspath $(PREFIX))|' \
+	  -e "s|@VERSION@|$$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)|" \
+	  $(C_CRATE)/$$one.pc.in > $(PREFIX)/lib/pkgconfig/$$one.pc; done
 
 sdist: cargo $(VENV)/wheel-tools ## build a source distribution into dist/
 	rm -f dist/paceline-*.tar.gz

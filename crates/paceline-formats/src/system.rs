@@ -3,19 +3,21 @@
 #[cfg(unix)]
 pub use unix::{close, create_new, open_unless_link, open_without_waiting, read_at};
 #[cfg(unix)]
-pub use unix::{will_need, write_all_at};
+pub use unix::{host_name, is_same_file, path_of_bytes, will_need, write_all_at};
 #[cfg(windows)]
 pub use windows::{close, create_new, open_unless_link, open_without_waiting, read_at};
 #[cfg(windows)]
-pub use windows::{will_need, write_all_at};
+pub use windows::{host_name, is_same_file, path_of_bytes, will_need, write_all_at};
 
 #[cfg(unix)]
 mod unix {
-    use std::fs::{File, OpenOptions};
+    use std::ffi::OsStr;
+    use std::fs::{File, Metadata, OpenOptions};
     use std::io;
     use std::os::fd::{AsRawFd, IntoRawFd};
-    use std::os::unix::fs::{FileExt, OpenOptionsExt};
-    use std::path::Path;
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+    use std::path::{Path, PathBuf};
 
     /// Open a file for reading; a pipe is opened without waiting for a writer.
     pub fn open_without_waiting(path: &Path) -> io::Result<File> {
@@ -87,6 +89,27 @@ mod unix {
     #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
     pub fn will_need(_file: &File, _offset: u64, _len: u64) {}
 
+    /// True if two files are the same.
+    pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+        (one.dev(), one.ino()) == (other.dev(), other.ino())
+    }
+
+    /// Make a path of the bytes that the system, or `OsStr::as_encoded_bytes`, has for it.
+    pub fn path_of_bytes(bytes: &[u8]) -> PathBuf {
+        OsStr::from_bytes(bytes).into()
+    }
+
+    /// Name of this host; empty if it is unknown.
+    pub fn host_name() -> Vec<u8> {
+        let mut name = vec![0; 256];
+        // SAFETY: `gethostname` writes at most the given number of bytes to `name`; the last byte
+        // stays zero.
+        let status = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
+        let len = name.iter().position(|&byte| byte == 0);
+        name.truncate(if status == 0 { len.unwrap_or(0) } else { 0 });
+        name
+    }
+
     /// Close a file and return the result. With delayed writes, as in NFS, some write errors are
     /// reported only here.
     pub fn close(file: File) -> io::Result<()> {
@@ -108,10 +131,10 @@ mod unix {
 /// that several programs can open, rename and delete a file.
 #[cfg(windows)]
 mod windows {
-    use std::fs::{File, OpenOptions};
+    use std::fs::{File, Metadata, OpenOptions};
     use std::io;
-    use std::os::windows::fs::{FileExt, OpenOptionsExt};
-    use std::path::Path;
+    use std::os::windows::fs::{FileExt, MetadataExt, OpenOptionsExt};
+    use std::path::{Path, PathBuf};
 
     /// Flag that allows opening folders, so that they can be refused with a clear message.
     const FILE_FLAG_BACKUP_SEMANTICS: u32 = 0x0200_0000;
@@ -175,6 +198,21 @@ mod windows {
     }
 
     pub fn will_need(_file: &File, _offset: u64, _len: u64) {}
+
+    /// Stable Rust has no number of a file here.
+    pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
+        one.creation_time() == other.creation_time()
+    }
+
+    pub fn path_of_bytes(bytes: &[u8]) -> PathBuf {
+        String::from_utf8_lossy(bytes).into_owned().into()
+    }
+
+    pub fn host_name() -> Vec<u8> {
+        std::env::var_os("COMPUTERNAME")
+            .unwrap_or_default()
+            .into_encoded_bytes()
+    }
 
     /// Close a file. Windows reports no write errors here.
     pub fn close(_file: File) -> io::Result<()> {

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use paceline_formats::Fields;
 use paceline_formats::error::Error;
+use paceline_formats::system::path_of_bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::check::agree;
@@ -338,18 +339,7 @@ fn broadcast(
     }
     comm.all_reduce(&mut words, Reduce::Sum)?;
     let names = comm.all_gather(&name)?;
-    Ok((path_of(&names[0]), words))
-}
-
-#[cfg(unix)]
-pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt;
-    std::ffi::OsStr::from_bytes(bytes).into()
-}
-
-#[cfg(not(unix))]
-pub(crate) fn path_of(bytes: &[u8]) -> PathBuf {
-    String::from_utf8_lossy(bytes).into_owned().into()
+    Ok((path_of_bytes(&names[0]), words))
 }
 
 /// Refuse atoms whose names differ from those of an existing file.

@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use paceline_formats::error::Error;
-use paceline_formats::system::{close, create_new, read_at, write_all_at};
+use paceline_formats::system::{close, create_new, is_same_file, read_at, write_all_at};
 
 use crate::{Failure, Result};
 
@@ -117,7 +117,7 @@ impl Output {
     /// Raise [`Error::Changed`] if the name no longer belongs to this file.
     pub fn check_not_replaced(&self) -> Result<()> {
         let same = match (fs::metadata(self.name()), self.file.metadata()) {
-            (Ok(named), Ok(open)) => is_same(&named, &open),
+            (Ok(named), Ok(open)) => is_same_file(&named, &open),
             _ => false,
         };
         match same {
@@ -157,19 +157,6 @@ impl Output {
     fn error(&self, action: &str, source: io::Error) -> Failure {
         Error::io(&self.path, action, source).into()
     }
-}
-
-#[cfg(unix)]
-fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-/// Windows lets no other program replace an open file.
-#[cfg(windows)]
-fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
-    use std::os::windows::fs::MetadataExt;
-    one.creation_time() == other.creation_time()
 }
 
 /// Refuse a file that cannot be created, before hours of work rather than afterwards.

@@ -10,6 +10,7 @@ use paceline_formats::fingerprint::Samples;
 use paceline_formats::reader::{BlockOut, BlockReader, Extents, Numbers};
 use paceline_formats::registry::STANDARD;
 use paceline_formats::source::FileSource;
+use paceline_formats::system::path_of_bytes;
 use paceline_formats::trajectory::Trajectory;
 use paceline_formats::{Fields, Layout, UnitCell, dlpoly};
 
@@ -400,7 +401,7 @@ impl Frame {
         };
         Some(Frame {
             moment: Moment {
-                path: crate::session::path_of(part()?),
+                path: path_of_bytes(part()?),
                 frame: number,
             },
             layout: STANDARD.layout(part()?)?,

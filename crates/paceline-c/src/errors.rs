@@ -1,0 +1,100 @@
+//! Codes and messages of errors, and the border that no panic crosses.
+
+use std::cell::RefCell;
+use std::ffi::{CString, c_char, c_int};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use paceline_formats::error::Error;
+use paceline_snapshot::{Failure, Kind};
+
+use crate::comm::Comm;
+
+pub const OK: c_int = 0;
+pub const ARGUMENT: c_int = 1;
+pub const UNWRITABLE: c_int = 2;
+pub const IO: c_int = 3;
+pub const UNSUPPORTED: c_int = 4;
+pub const DAMAGED: c_int = 5;
+pub const MPI: c_int = 6;
+pub const INTERNAL: c_int = 7;
+
+thread_local! {
+    static MESSAGE: RefCell<CString> = RefCell::default();
+}
+
+/// Return the reason of the last error in this thread, or a warning.
+#[unsafe(no_mangle)]
+pub extern "C" fn paceline_message() -> *const c_char {
+    MESSAGE.with_borrow(|message| message.as_ptr())
+}
+
+fn set_message(text: &str) {
+    let text = CString::new(text.replace('\0', "\\0")).unwrap_or_default();
+    MESSAGE.set(text);
+}
+
+/// Make the error of an invalid argument.
+pub fn argument(reason: impl Into<String>) -> Failure {
+    Failure::Error(Error::Argument(reason.into()))
+}
+
+fn code_of(failure: &Failure) -> c_int {
+    match failure {
+        Failure::Unwritable(_) => UNWRITABLE,
+        Failure::AtomCount { .. } => UNSUPPORTED,
+        Failure::Agreed { kind, .. } => match kind {
+            Kind::Argument => ARGUMENT,
+            Kind::Unsupported => UNSUPPORTED,
+            Kind::Damaged => DAMAGED,
+        },
+        Failure::Error(error) => match error {
+            Error::Argument(_) => ARGUMENT,
+            Error::Io { .. } => IO,
+            Error::Damaged { .. } | Error::DamagedChunk { .. } => DAMAGED,
+            Error::Interrupted => INTERNAL,
+            _ => UNSUPPORTED,
+        },
+    }
+}
+
+/// Call a function that may fail and, if it has a defect, panic; return the code.
+///
+/// If this rank alone cannot go on, since it panicked or its communicator failed, the program ends on
+/// all ranks, which would wait for it.
+pub fn guard(
+    comm: Option<&Comm>,
+    function: impl FnOnce() -> Result<Option<String>, Failure>,
+) -> c_int {
+    set_message("");
+    // What a function had changed when it panicked is not used again: the program ends, or its
+    // caller is told to end it.
+    let result = catch_unwind(AssertUnwindSafe(function));
+    let failed = comm.and_then(Comm::failure);
+    match (result, failed) {
+        (Err(_), _) => {
+            set_message("a defect of the library; standard error has its place");
+            end(comm);
+            INTERNAL
+        }
+        (_, Some(reason)) => {
+            set_message(&reason);
+            end(comm);
+            MPI
+        }
+        (Ok(Err(failure)), None) => {
+            set_message(&failure.to_string());
+            code_of(&failure)
+        }
+        (Ok(Ok(warning)), None) => {
+            set_message(&warning.unwrap_or_default());
+            OK
+        }
+    }
+}
+
+fn end(comm: Option<&Comm>) {
+    if let Some(comm) = comm {
+        MESSAGE.with_borrow(|message| eprintln!("paceline: error: {}", message.to_string_lossy()));
+        comm.abort();
+    }
+}

@@ -1,0 +1,64 @@
+//! C interface of paceline's snapshots: `include/paceline.h` describes it.
+//!
+//! Each function catches panics, checks every pointer for null and alignment, and turns errors into
+//! codes and a message of the thread.
+
+#![deny(missing_docs)]
+
+mod comm;
+mod errors;
+mod pointers;
+mod reader;
+mod writer;
+
+use std::ffi::c_char;
+
+pub use comm::CComm;
+pub use errors::paceline_message;
+pub use reader::{
+    CReaderOptions, CSnapshot, ReaderHandle, paceline_read, paceline_reader_atoms,
+    paceline_reader_close, paceline_reader_frames, paceline_reader_open,
+};
+pub use writer::{
+    CAtoms, CWriterOptions, WriterHandle, paceline_write, paceline_writer_close,
+    paceline_writer_frames, paceline_writer_open,
+};
+
+/// Memory of a rank by default, bytes.
+const BUFFER: usize = 64 << 20;
+/// Maximum: a message of an MPI counts to 2³¹.
+const MOST_BUFFER: i64 = 1 << 30;
+
+/// Return the version of the library.
+#[unsafe(no_mangle)]
+pub extern "C" fn paceline_version() -> *const c_char {
+    concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
+}
+
+/// Check a size of memory; 0 is the default.
+fn buffer_of(n_bytes: i64) -> Result<usize, paceline_snapshot::Failure> {
+    match n_bytes {
+        0 => Ok(BUFFER),
+        1..=MOST_BUFFER => Ok(n_bytes as usize),
+        _ => Err(errors::argument(format!(
+            "expected a buffer of up to {MOST_BUFFER} bytes, found {n_bytes}"
+        ))),
+    }
+}
+
+/// Check a number of ranks; 0 is the default.
+fn number_of(what: &str, n: i32) -> Result<Option<usize>, paceline_snapshot::Failure> {
+    match usize::try_from(n) {
+        Ok(0) => Ok(None),
+        Ok(n) => Ok(Some(n)),
+        Err(_) => Err(errors::argument(format!(
+            "expected a number of {what}, found {n}"
+        ))),
+    }
+}
+
+/// Identify this rank's node. If its name is unknown, all ranks count as ranks of one node, which
+/// only affects speed.
+fn node() -> u64 {
+    xxhash_rust::xxh3::xxh3_64(&paceline_formats::system::host_name())
+}
