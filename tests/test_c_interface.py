@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers.mpi import MPIEXEC, SCRIPTS, environment, mpirun, needs_mpi
+from helpers.mpi import MPIEXEC, SCRIPTS, environment, needs_mpi
 from helpers.programs import needs_program
 
 pytestmark = [needs_mpi, needs_program("cargo"), needs_program("cc")]
@@ -16,6 +16,7 @@ CRATE = ROOT / "crates" / "paceline-c"
 #: Compiler of the MPI whose mpiexec starts the tests.
 MPICC = str(Path(shutil.which(MPIEXEC[0]) or MPIEXEC[0]).with_name("mpicc"))
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-O1", "-ffp-contract=off")
+MPIFORT = str(Path(MPICC).with_name("mpifort"))
 needs_mpicc = pytest.mark.skipif(not os.access(MPICC, os.X_OK), reason="mpicc is not installed")
 
 
@@ -54,7 +55,7 @@ def programs(library, tmp_path_factory):
 def expected(tmp_path_factory):
     """Files that Python wrote."""
     folder = tmp_path_factory.mktemp("python")
-    assert mpirun(1, SCRIPTS / "c_interface.py", folder) == (0, "", "")
+    assert run(sys.executable, SCRIPTS / "c_interface.py", folder) == ""
     return folder
 
 
@@ -103,6 +104,22 @@ def test_the_example_gives_the_same_text_on_any_ranks(programs, tmp_path):
         assert said == "1200 atoms, -7839.6506 kJ/mol, read 1200 at step 20\n"
     for name in ("HISTORY", "CONFIG"):
         one, two = ((folder / name).read_bytes() for folder in folders)
+        assert one == two
+
+
+@needs_mpicc
+@pytest.mark.skipif(not os.access(MPIFORT, os.X_OK), reason="mpifort is not installed")
+def test_the_examples_in_c_and_fortran_agree(library, programs, tmp_path):
+    calls = tmp_path / "paceline_mpi.o"
+    run(MPICC, "-c", CRATE / "src" / "paceline_mpi.c", f"-I{CRATE / 'include'}", "-o", calls)
+    sources = CRATE / "fortran" / "paceline.f90", CRATE / "examples" / "lennard_jones.f90"
+    run(MPIFORT, *sources, calls, "-o", "program", *links(library), cwd=tmp_path)
+    for program in (programs / "lennard_jones", tmp_path / "program"):
+        folder = tmp_path / program.name.replace("program", "fortran")
+        folder.mkdir()
+        assert on_ranks(2, program, folder).startswith("1200 atoms, -7839.6506 kJ/mol, read 1200")
+    for name in ("HISTORY", "CONFIG"):
+        one, two = ((tmp_path / kind / name).read_bytes() for kind in ("lennard_jones", "fortran"))
         assert one == two
 
 

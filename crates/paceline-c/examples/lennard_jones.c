@@ -35,11 +35,10 @@ static void check(int status, const char *what)
     exit(1);
 }
 
-/* Slab of a position. */
+/* Slab of a position in the box. */
 static int owner(double z)
 {
-    int slab = (int)floor(z / box[2] * size);
-    return slab < 0 ? 0 : slab >= size ? size - 1 : slab;
+    return (int)fmin(z / box[2] * size, size - 1);
 }
 
 /* A face-centred lattice; atoms are numbered at random, as after a long run. */
@@ -78,17 +77,15 @@ static int shift(const atom *leaving, int n, int up, int end)
 static void migrate(void)
 {
     static atom leaving[2][N_ATOMS];
-    int n[2] = {0, 0};
-    for (int i = 0; i < n_own;) {
-        int slab = owner(atoms[i].x[2]);
-        if (slab == rank) {
-            i++;
-            continue;
-        }
-        int up = slab == (rank + 1) % size;
-        leaving[up][n[up]++] = atoms[i];
-        atoms[i] = atoms[--n_own];
+    int n[2] = {0, 0}, n_left = 0;
+    for (int i = 0; i < n_own; i++) {
+        int slab = owner(atoms[i].x[2]), up = slab == (rank + 1) % size;
+        if (slab == rank)
+            atoms[n_left++] = atoms[i];
+        else
+            leaving[up][n[up]++] = atoms[i];
     }
+    n_own = n_left;
     n_own += shift(leaving[1], n[1], 1, n_own);
     n_own += shift(leaving[0], n[0], 0, n_own);
 }
@@ -139,25 +136,26 @@ static double forces(void)
     return energy;
 }
 
-static void kick(void)
+/* Half a step of velocities, and if `move`, a step of positions. */
+static void kick(int move)
 {
     for (int i = 0; i < n_own; i++)
-        for (int k = 0; k < 3; k++)
+        for (int k = 0; k < 3; k++) {
             atoms[i].v[k] += 0.5 * DT * ACCELERATION * atoms[i].f[k] / MASS;
+            if (!move)
+                continue;
+            double x = atoms[i].x[k] + DT * atoms[i].v[k];
+            atoms[i].x[k] = x - box[k] * floor(x / box[k]);
+        }
 }
 
 static double step(void)
 {
-    kick();
-    for (int i = 0; i < n_own; i++)
-        for (int k = 0; k < 3; k++) {
-            double x = atoms[i].x[k] + DT * atoms[i].v[k];
-            atoms[i].x[k] = x - box[k] * floor(x / box[k]);
-        }
+    kick(1);
     migrate();
     copy_borders();
     double energy = forces();
-    kick();
+    kick(0);
     return energy;
 }
 
@@ -223,8 +221,8 @@ int main(int argc, char **argv)
     int64_t n_read = read.n;
     MPI_Allreduce(MPI_IN_PLACE, &n_read, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
     if (rank == 0)
-        printf("%d atoms, %.4f kJ/mol, read %lld at step %lld\n", N_ATOMS, energy,
-               (long long)n_read, (long long)read.step);
+        printf("%d atoms, %.4f kJ/mol, read %ld at step %ld\n", N_ATOMS, energy, (long)n_read,
+               (long)read.step);
     check(paceline_reader_close(&reader), path);
     check(paceline_comm_free(&comm), "communicator");
     MPI_Finalize();

@@ -127,27 +127,16 @@ contains
 
   ! Atoms that left this slab go to its neighbours.
   subroutine migrate()
-    real(c_double) :: up(10, n_own), down(10, n_own)
-    integer :: slabs(n_own), i, n_up, n_down, n_left
+    real(c_double), allocatable :: up(:, :), down(:, :)
+    integer :: slabs(n_own), above, i
+    above = modulo(rank + 1, size)
     slabs = [(owner(atoms(z, i)), i=1, n_own)]
-    n_up = 0
-    n_down = 0
-    n_left = 0
-    do i = 1, n_own
-      if (slabs(i) == rank) then
-        n_left = n_left + 1
-        atoms(:, n_left) = atoms(:, i)
-      else if (slabs(i) == modulo(rank + 1, size)) then
-        n_up = n_up + 1
-        up(:, n_up) = atoms(:, i)
-      else
-        n_down = n_down + 1
-        down(:, n_down) = atoms(:, i)
-      end if
-    end do
-    n_own = n_left
-    call shift(up(:, :n_up), .true., n_own)
-    call shift(down(:, :n_down), .false., n_own)
+    up = atoms(:, pack([(i, i=1, n_own)], slabs == above .and. slabs /= rank))
+    down = atoms(:, pack([(i, i=1, n_own)], slabs /= above .and. slabs /= rank))
+    atoms(:, :count(slabs == rank)) = atoms(:, pack([(i, i=1, n_own)], slabs == rank))
+    n_own = count(slabs == rank)
+    call shift(up, .true., n_own)
+    call shift(down, .false., n_own)
   end subroutine
 
   ! Copy atoms near the borders of this slab to its neighbours.

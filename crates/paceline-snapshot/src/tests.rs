@@ -2,6 +2,7 @@
 
 mod errors;
 mod methods;
+mod session;
 pub(super) mod thread_ranks;
 
 use std::path::{Path, PathBuf};
