@@ -64,9 +64,10 @@ def on_ranks(n_ranks, *command):
 
 
 @needs_mpicc
-@pytest.mark.parametrize("n_ranks", [2, 4, pytest.param(8, marks=pytest.mark.full)])
+@pytest.mark.parametrize("n_ranks", [2, *(pytest.param(n, marks=pytest.mark.full) for n in (4, 8))])
 def test_files_of_c_are_python_s(n_ranks, programs, expected, tmp_path):
     (tmp_path / "text").write_text("no trajectory")
+    (tmp_path / "md.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
     (tmp_path / "cut.dcd").write_bytes((expected / "python.dcd").read_bytes()[:90])
     assert on_ranks(n_ranks, programs / "c_interface", tmp_path) == "done\n"
     for name in ("CONFIG", "HISTORY", "nc", "dcd"):

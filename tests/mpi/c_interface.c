@@ -124,6 +124,7 @@ static void write_bad(const char *folder)
     BAD(paceline_writer_open(&comm, path, 0, NULL, &writer), ARGUMENT, "at least 1 atom");
     BAD(paceline_writer_open(&comm, path, N, &options, &writer), UNSUPPORTED, "a format out of");
     BAD(paceline_writer_open(&comm, "md.xyz", N, NULL, &writer), UNSUPPORTED, "a name that ends");
+    BAD(paceline_writer_open(&comm, "md.h5md", N, NULL, &writer), UNSUPPORTED, "(H5MD is written by");
     BAD(paceline_writer_open(&comm, "md.dcd", N, &dt, &writer), ARGUMENT, "no dt to choose");
     BAD(paceline_writer_open(&comm, path, N, &minus, &writer), ARGUMENT, "a dt of more than 0");
     BAD(paceline_writer_open(&comm, path, N, &both, &writer), ARGUMENT, "append or overwrite");
@@ -245,6 +246,8 @@ static void read_back(const char *folder)
     BAD(paceline_reader_open(&comm, path, NULL, &reader), IO, "nowhere");
     snprintf(path, sizeof path, "%s/text", folder);
     BAD(paceline_reader_open(&comm, path, NULL, &reader), UNSUPPORTED, "text");
+    snprintf(path, sizeof path, "%s/md.h5", folder);
+    BAD(paceline_reader_open(&comm, path, NULL, &reader), UNSUPPORTED, "Python package alone");
     snprintf(path, sizeof path, "%s/cut.dcd", folder);
     BAD(paceline_reader_open(&comm, path, NULL, &reader), DAMAGED, "cut.dcd");
 }

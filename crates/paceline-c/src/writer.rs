@@ -138,7 +138,7 @@ unsafe fn options_of(
         })?,
         None => Kind::from_path(&path).ok_or_else(|| {
             let what = "expected a name that ends in .nc, .ncdf or .dcd, or is CONFIG, REVCON or \
-                        HISTORY; or give the format";
+                        HISTORY; or give the format (H5MD is written by the Python package alone)";
             unsupported(&path, what.into())
         })?,
     };

@@ -9,7 +9,7 @@ use paceline_formats::error::{self, Error};
 use paceline_formats::fingerprint::Samples;
 use paceline_formats::reader::{BlockOut, BlockReader, Extents, Numbers};
 use paceline_formats::registry::STANDARD;
-use paceline_formats::source::FileSource;
+use paceline_formats::source::{FileSource, Source};
 use paceline_formats::system::path_of_bytes;
 use paceline_formats::trajectory::Trajectory;
 use paceline_formats::{Fields, Layout, UnitCell, dlpoly};
@@ -23,6 +23,9 @@ use crate::file::Heading;
 use crate::ranks::choose_readers;
 use crate::session::{absolute, check_same};
 use crate::{Communicator, Reduce, Result};
+
+/// First bytes of an HDF5 file.
+const HDF5: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 
 /// Options of a reader, the same on all ranks; only rank 0's path is used.
 #[derive(Debug, Clone)]
@@ -86,7 +89,7 @@ impl Reader {
         let nodes = comm.all_to_all(&vec![node; comm.size()])?;
         let readers = choose_readers(&nodes, options.n_readers).map_err(Error::Argument)?;
         let opened = match comm.rank() {
-            0 => Trajectory::open(&options.path).map(Some),
+            0 => open(&options.path).map(Some),
             _ => Ok(None),
         };
         let file = agree(comm, &options.path, opened.map_err(Into::into))?;
@@ -213,6 +216,22 @@ impl Reader {
             .as_mut()
             .map(|supply| &mut **supply as &mut dyn AtomSource);
         Ok(distribute(comm, settings, supply, &mut *owners)?.map(|(atoms, _)| atoms))
+    }
+}
+
+/// Open a file, but not HDF5, whose metadata only the Python package reads.
+fn open(path: &Path) -> error::Result<Trajectory> {
+    let source = FileSource::open(path)?;
+    let mut head = [0; HDF5.len()];
+    if source.size()? >= head.len() as u64 {
+        source.read_at(0, &mut head)?;
+    }
+    match head == *HDF5 {
+        true => Err(Error::Unsupported {
+            path: path.to_owned(),
+            what: "HDF5 files are read by the Python package alone; convert it to NetCDF".into(),
+        }),
+        false => Trajectory::open(path),
     }
 }
 
