@@ -8,7 +8,7 @@ use paceline_snapshot::session::{Options, Writer};
 use paceline_snapshot::{Atoms, Failure, Method, Result, Vectors};
 
 use crate::comm::{CComm, Comm};
-use crate::errors::{ARGUMENT, argument, guard};
+use crate::errors::{argument, guard};
 use crate::pointers::{array, object, path, text};
 use crate::{buffer_of, node, number_of};
 
@@ -319,9 +319,9 @@ pub unsafe extern "C" fn paceline_writer_close(writer: *mut *mut WriterHandle) -
     // SAFETY: neither NULL nor unaligned, and the rest is this function's condition.
     let handle = unsafe { writer.read() };
     if handle.is_null() {
-        return ARGUMENT.max(guard(None, || {
+        return guard(None, || {
             Err(argument("the writer is closed, or was never open"))
-        }));
+        });
     }
     // SAFETY: a writer of `paceline_writer_open` that is open, used by this thread alone.
     let WriterHandle { comm, writer: open } = unsafe { &mut *handle };
