@@ -1270,7 +1270,7 @@ def dlpoly_history_head(
 def dlpoly_imcon(
     cell: SupportsLenAndGetItem[SupportsLenAndGetItem[SupportsFloat | SupportsIndex]] | None,
 ) -> int:
-    """Return the key of DL_POLY's periodic boundary (imcon) for a cell (Å)."""
+    """DL_POLY's periodic boundary of a cell (Å)."""
 
 def fingerprint_of(samples: bytes) -> str:
     """Return the fingerprint of the file with these samples."""

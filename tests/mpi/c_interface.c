@@ -193,7 +193,7 @@ static void write_bad(const char *folder)
         "expected 501 atoms, found 500");
     /* Names of another system. */
     GOOD(paceline_writer_open(&comm, path, N, &append, &writer));
-    WRONG(memcpy(names[0], "K+      ", 8), UNWRITABLE, "is of another system");
+    WRONG(memcpy(names[0], "K+      ", 8), UNWRITABLE, "belongs to another system");
     GOOD(paceline_writer_close(&writer));
 }
 

@@ -150,7 +150,7 @@ for words, options in (
     ("disagree about n_atoms", {"append": True, "n_atoms": 500 + (rank == 1)}),
     ("expected a method", {"append": True, "method": "quick"}),
     ("expected from 1 to", {"append": True, "writers": 99}),
-    ("has no dt to choose", {"format": "DCD", "dt": 0.1}),
+    ("has no option dt", {"format": "DCD", "dt": 0.1}),
     ("expected a dt of more than 0 ps", {"append": True, "dt": -0.001}),
     ("expected a dt of more than 0 ps", {"append": True, "dt": "short"}),
     ("found 'a lot'", {"append": True, "buffer": "a lot"}),
@@ -190,7 +190,7 @@ assert content(HISTORY) == before
 # Too much space.
 with Writer(world, folder / "much.h5md", N_ATOMS, n_frames=2**62) as writer:
     found = error_of(lambda: writer.write(**good))
-    assert "no room for 4611686018427387904 frames" in found, found
+    assert "no space for 4611686018427387904 frames" in found, found
 
 # After an error of all ranks, shared resources are released.
 try:
@@ -270,7 +270,7 @@ for name in ("masses", "charges", "names"):
     with Writer(world, H5MD, N_ATOMS, append=True) as writer:
         assert error_of(lambda: writer.write(**own_frame(world, 3, FIELDS["H5MD"]))) == "none"
         found = error_of(lambda changed=changed: writer.write(**changed))
-        assert f"expected the {name} of the frames before" in found, found
+        assert f"expected the {name} of earlier frames" in found, found
         assert error_of(lambda: writer.write(**own_frame(world, 4, FIELDS["H5MD"]))) == "none"
     if rank == 0:
         H5MD.write_bytes(before)
