@@ -214,6 +214,17 @@ def test_every_rank_of_a_plain_script_opens_together(adk, tmp_path):
     assert err.count("its reader opened 1 trajectory") == 3
 
 
+@pytest.mark.parametrize("n_ranks", [2, 4])
+def test_ranks_write_one_h5md_file(n_ranks, adk, tmp_path):
+    found = mpirun(n_ranks, "-m", "mpi4py", SCRIPTS / "h5md_writing.py", tmp_path, *adk)
+    assert found == (0, "one file\n", "")
+
+
+def test_an_error_of_a_rank_that_writes_h5md_is_raised_on_all(adk, tmp_path):
+    found = mpirun(2, "-m", "mpi4py", SCRIPTS / "h5md_writing_errors.py", tmp_path, *adk)
+    assert found == (0, "errors on all\n", "")
+
+
 def test_no_rank_sends_for_longer_than_the_run_takes(adk):
     assert mpirun(3, SCRIPTS / "late_results.py", *adk) == (0, "counted once\n", "")
 

@@ -1,7 +1,7 @@
 """Write an H5MD file frame by frame; the number of frames need not be known."""
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -34,6 +34,80 @@ class FrameData(NamedTuple):
     observables: Mapping[str, Any]
 
 
+class FrameRows:
+    """Steps, times, cells and observables of frames that are alike, in their order."""
+
+    def __init__(self, first: FrameData):
+        self._first = first
+        self.steps: list[int] = []
+        self._times: list[float] = []
+        self._cells: list[np.ndarray] = []
+        self._observed: dict[str, list[Any]] = {name: [] for name in first.observables}
+
+    @property
+    def contents(self) -> dict[str, list[str]]:
+        """Fields, cell and observables of each frame, by the words for them in an error."""
+        return _contents(self._first)
+
+    def add(self, frame: FrameData) -> None:
+        """Take a frame; raise `UnwritableError` if it is not alike, or steps do not rise."""
+        number = len(self.steps)
+        check_alike(f"frame {number}", _contents(frame), "in the first frame", self.contents)
+        check_step(f"frame {number}", frame.step, self.steps[-1] if self.steps else None)
+        self.steps.append(frame.step)
+        self._times.append(frame.time)
+        if frame.dimensions is not None:
+            self._cells.append(np.array(frame.dimensions, dtype=np.float32))
+        for name, values in self._observed.items():
+            values.append(np.array(frame.observables[name]))
+
+    def values(self) -> dict[str, Any]:
+        """Times, cells and observables, to be joined with those of others."""
+        cells = np.reshape(self._cells, (-1, 6)).astype(np.float32)
+        return {"times": self._times, "cells": cells, "observed": self._observed}
+
+    def columns(self) -> FrameColumns:
+        """Columns of the file."""
+        return frame_columns(np.array(self.steps, np.int64), [self.values()])
+
+
+def frame_columns(
+    steps: np.ndarray, parts: Sequence[Mapping[str, Any]], order: np.ndarray | None = None
+) -> FrameColumns:
+    """Join `FrameRows.values` of parts of a file, in an order of all frames."""
+    rows = np.arange(len(steps)) if order is None else order
+    times = np.concatenate([part["times"] for part in parts]).astype(np.float64)
+    cells = np.concatenate([part["cells"] for part in parts])
+    vectors = vectors_of(_core.cells_of_dimensions(cells))
+    observed: dict[str, list[Any]] = {}
+    for part in parts:
+        for name, values in part["observed"].items():
+            observed.setdefault(name, []).extend(values)
+    return FrameColumns(
+        steps[rows],
+        times[rows],
+        vectors[rows] if len(vectors) else vectors,
+        {name: [values[row] for row in rows] for name, values in observed.items()},
+    )
+
+
+def check_alike(
+    what: str, found: dict[str, list[str]], where: str, expected: dict[str, list[str]]
+) -> None:
+    """Raise `UnwritableError` where `what` has other contents than those `where`."""
+    for kind, names in expected.items():
+        if set(found[kind]) != set(names):
+            raise UnwritableError(
+                f"{what}: expected {kind}{', '.join(names) or 'none'} as {where}, found "
+                f"{', '.join(found[kind]) or 'none'}"
+            )
+
+
+def _contents(frame: FrameData) -> dict[str, list[str]]:
+    cell = [] if frame.dimensions is None else ["one"]
+    return {"": [*frame.values], "a cell: ": cell, "observables: ": [*frame.observables]}
+
+
 class StreamingWriter:
     """H5MD file to which frames are added one by one; it appears when it is closed.
 
@@ -55,10 +129,7 @@ class StreamingWriter:
         if n_frames is not None:
             storage = replace(storage, layout=storage.layout.within(n_frames))
         self._storage, self._first, self._n_frames = storage, first, n_frames
-        self._times: list[float] = []
-        self._steps: list[int] = []
-        self._cells: list[np.ndarray] = []
-        self._observed: dict[str, list[Any]] = {name: [] for name in first.observables}
+        self._rows = FrameRows(first)
         self._gathered = self._new_arrays()
         self._n_gathered = self._n_written = 0
         self._queue = EncodeQueue()
@@ -92,13 +163,12 @@ class StreamingWriter:
         is not finite, or if the step does not exceed the previous step.
         """
         with self._removing_on_error():
-            self._check_alike(frame)
-            self._steps.append(frame.step)
-            self._times.append(frame.time)
-            if frame.dimensions is not None:
-                self._cells.append(np.array(frame.dimensions, dtype=np.float32))
-            for name, values in self._observed.items():
-                values.append(np.array(frame.observables[name]))
+            number = len(self._rows.steps)
+            if self._storage.layout.contiguous and number == self._n_frames:
+                raise UnwritableError(
+                    f"frame {number}: expected at most {number} frames: see n_frames"
+                )
+            self._rows.add(frame)
             for field, array in self._gathered.items():
                 array[self._n_gathered] = frame.values[field]
             self._n_gathered += 1
@@ -116,23 +186,6 @@ class StreamingWriter:
         except BaseException:
             with self._stack:
                 raise
-
-    def _check_alike(self, frame: FrameData) -> None:
-        """Raise if a frame has other contents than the first frame, or steps do not increase."""
-        number = len(self._steps)
-        for kind, found, expected in (
-            ("", frame.values, self._first.values),
-            ("a cell: ", _cells(frame), _cells(self._first)),
-            ("observables: ", frame.observables, self._first.observables),
-        ):
-            if set(found) != set(expected):
-                raise UnwritableError(
-                    f"frame {number}: expected {kind}{', '.join(expected) or 'none'} as in the "
-                    f"first frame, found {', '.join(found) or 'none'}"
-                )
-        if self._storage.layout.contiguous and number == self._n_frames:
-            raise UnwritableError(f"frame {number}: expected at most {number} frames: see n_frames")
-        check_step(f"frame {number}", frame.step, self._steps[-1] if self._steps else None)
 
     def _write(self) -> None:
         """Write the gathered frames, or queue them for encoding."""
@@ -170,10 +223,7 @@ class StreamingWriter:
                 self._write()
             assert self._h5md is not None
             self._queue.put_all()
-            steps, times = np.array(self._steps, np.int64), np.array(self._times, np.float64)
-            cells = np.reshape(self._cells, (-1, 6)).astype(np.float32)
-            vectors = vectors_of(_core.cells_of_dimensions(cells))
-            self._h5md.finish(FrameColumns(steps, times, vectors, self._observed), description)
+            self._h5md.finish(self._rows.columns(), description)
         self._stack.close()
 
     def abandon(self) -> None:
@@ -183,9 +233,4 @@ class StreamingWriter:
 
 
 class _Abandoned(Exception):
-    """Signal that ends an unfinished file, so that the file is removed."""
-
-
-def _cells(frame: FrameData) -> list[str]:
-    """Return the name of a frame's cell in an error message; empty without a cell."""
-    return [] if frame.dimensions is None else ["one"]
+    """Ends an unfinished file, so that it is removed."""

@@ -42,6 +42,8 @@ _TIME_MAX, _EDGE_MAX = 1e15, 1e9
 EXTENSIONS = ("h5md", "h5", "hdf5")
 #: h5py drivers for a single ordinary file.
 ONE_FILE_DRIVERS = ("sec2", "stdio", "core")
+#: Drivers of h5py that a note reports as unused.
+UNUSED_DRIVERS = ("mpio", "stdio", "core")
 #: Names of the command-line options.
 _OPTIONS = {
     "group": "--particles",

@@ -92,11 +92,32 @@ class NewFile:
         """
         self._disk.check()
 
+    def reserve(self, dataset: h5py.Dataset, corner: tuple[int, ...], n_bytes: int) -> int:
+        """Make space for an encoded chunk that another process writes; return its offset."""
+        dataset.id.write_direct_chunk(corner, self._disk.placeholder(n_bytes))
+        [offset] = self._disk.reserved
+        return offset
+
 
 class _ErrorKeepingFile(io.FileIO):
-    """File that accepts every write, and stores the first system error."""
+    """File that takes everything but placeholders, and keeps the system's first error."""
 
     _refusal: OSError | None = None
+    #: Beginning of placeholders of chunks, which are not written.
+    _mark = os.urandom(16)
+    _placeholder = bytearray()
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        #: Offset of the last placeholder.
+        self.reserved: list[int] = []
+
+    def placeholder(self, n_bytes: int) -> memoryview:
+        """Make bytes that HDF5 writes in the place of a chunk."""
+        if len(self._placeholder) < n_bytes:
+            self._placeholder = bytearray(self._mark).ljust(n_bytes, b"\0")
+        self.reserved.clear()
+        return memoryview(self._placeholder)[:n_bytes]
 
     def check(self) -> None:
         """Raise the stored error, if any."""
@@ -106,6 +127,9 @@ class _ErrorKeepingFile(io.FileIO):
     def write(self, data: Any) -> int:
         """Write all bytes, unless an earlier write has failed."""
         left = memoryview(data)
+        if self._placeholder and bytes(left[: len(self._mark)]) == self._mark[: len(left)]:
+            self.reserved.append(self.tell())
+            return len(data)
         try:
             while left and self._refusal is None:
                 left = left[super().write(left) :]

@@ -6,7 +6,6 @@ would then register it as soon as this module is imported.
 
 import weakref
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import MDAnalysis
@@ -15,6 +14,7 @@ from MDAnalysis.coordinates.base import ProtoReader, WriterBase
 from MDAnalysis.units import get_conversion_factor
 
 from paceline._core import __version__
+from paceline._util.digest import digest
 from paceline._util.files import check_output, local_path
 from paceline._util.machine import available_cpus, current_command
 from paceline.contract.atoms import Atoms, attribute_of, fields_of, values_of
@@ -29,8 +29,9 @@ from paceline.hdf5.storage_layout import (
     compression_like_h5py,
     parse_compression,
 )
-from paceline.hdf5.trajectory import ONE_FILE_DRIVERS, note_on_driver
+from paceline.hdf5.trajectory import ONE_FILE_DRIVERS, UNUSED_DRIVERS, note_on_driver
 from paceline.hdf5.units import OUR_UNITS, factor_of, h5md_spelling
+from paceline.mdanalysis.h5md_on_ranks import RankFile, alike_on_ranks, writing_ranks
 from paceline.mdanalysis.reader import Reader
 
 #: MDAnalysis's kinds of units: name in the conversion, and MDAnalysis's own unit.
@@ -98,10 +99,13 @@ class H5MDWriter(WriterBase):
         Zstandard (32015) or LZ4 (32004), as in `hdf5plugin.Zstd` and `hdf5plugin.LZ4`.
     compression_opts : int or tuple of int, optional
         Level of `compression="gzip"`, by default 4, or options of Zstandard or LZ4.
-    driver : {"sec2", "stdio", "core"}, optional
-        Accepted without effect.
-    comm : None
-        Not supported: use `paceline.snapshot.Writer` to write one file from several ranks.
+    driver : {"sec2", "stdio", "core", "mpio"}, optional
+        Accepted without effect: the file is the same. "mpio" needs `comm`.
+    comm : mpi4py.MPI.Intracomm, optional
+        Ranks that write one file; h5py needs no MPI. Each rank writes frames of its own, and the
+        file has all of them by rising step. All ranks make the writer and close it. Frames wait in
+        memory, above 64 MiB in a temporary file, until all have closed it. An error of one rank is
+        raised on all. `n_frames` is not needed.
     convert_units : bool
         Must be True: numbers are in the units that the file states.
 
@@ -134,6 +138,7 @@ class H5MDWriter(WriterBase):
 
     units = {"time": "ps", "length": "Angstrom"}  # noqa: RUF012
     _finish: Any = None
+    _file: StreamingWriter | RankFile | None = None
 
     def __init__(
         self,
@@ -166,36 +171,48 @@ class H5MDWriter(WriterBase):
         convert_units: bool = True,
     ):
         self.filename = local_path(filename)
-        _check_one_process(driver, comm)
-        if not convert_units:
-            raise UnsupportedError(
-                "convert_units=False: numbers are written in the units that the file states; name "
-                "these by lengthunit=, timeunit=, velocityunit= and forceunit="
+        self.n_atoms, self._n_frames, self._overwrite = n_atoms, n_frames, overwrite
+        ranks = writing_ranks(_checked(driver, comm))
+        is_first = ranks is None or ranks.is_coordinator
+        if driver in UNUSED_DRIVERS and is_first:
+            warn(note_on_driver(driver))
+        with alike_on_ranks(ranks) as settings:
+            if not convert_units:
+                raise UnsupportedError(
+                    "convert_units=False: numbers are written in the units that the file states; "
+                    "name these by lengthunit=, timeunit=, velocityunit= and forceunit="
+                )
+            chunk, compress = _layout_words(chunk, chunks, compress, compression, compression_opts)
+            if is_first:
+                check_output(self.filename, overwrite=overwrite)
+            wanted = {"positions": positions, "velocities": velocities, "forces": forces}
+            self._fields = [field for field, is_wanted in wanted.items() if is_wanted]
+            if not self._fields:
+                raise UnsupportedError(f"expected at least one of {', '.join(wanted)}, found none")
+            if n_atoms < 1:
+                raise UnsupportedError(f"expected at least 1 atom, found {n_atoms}")
+            layout = choose_layout(chunk, n_atoms, for_=for_, align=align)
+            if layout.contiguous and n_frames is None and ranks is None:
+                raise UnsupportedError(
+                    f"chunk={chunk!r} needs n_frames, the maximum number of frames"
+                )
+            units = _file_units(
+                time=timeunit, length=lengthunit, velocity=velocityunit, force=forceunit
             )
-        chunk, compress = _layout_words(chunk, chunks, compress, compression, compression_opts)
-        check_output(self.filename, overwrite=overwrite)
-        self.n_atoms = n_atoms
-        wanted = {"positions": positions, "velocities": velocities, "forces": forces}
-        self._fields = [field for field, is_wanted in wanted.items() if is_wanted]
-        if not self._fields:
-            raise UnsupportedError(f"expected at least one of {', '.join(wanted)}, found none")
-        if n_atoms < 1:
-            raise UnsupportedError(f"expected at least 1 atom, found {n_atoms}")
-        layout = choose_layout(chunk, n_atoms, for_=for_, align=align)
-        if layout.contiguous and n_frames is None:
-            raise UnsupportedError(f"chunk={chunk!r} needs n_frames, the maximum number of frames")
-        units = _file_units(
-            time=timeunit, length=lengthunit, velocity=velocityunit, force=forceunit
-        )
-        self._storage = Storage(layout, parse_compression(compress), precision, units)
-        self._n_frames = n_frames
-        self._storage.encoder("positions")  # raises for an unsupported precision
-        self._overwrite, self._author = overwrite, _given(name=author, email=author_email)
+            self._storage = Storage(layout, parse_compression(compress), precision, units)
+            self._storage.encoder("positions")  # raises for an unsupported precision
+            settings += self.filename, n_atoms, repr((self._storage, self._fields))
         version = creator_version or (creator and "unknown")
-        self._creator = _given(name=creator, version=version)
+        self._makers = {
+            "author": _given(name=author, email=author_email),
+            "creator": _given(name=creator, version=version),
+        }
         self._source: _FrameSource | None = None
-        self._file: StreamingWriter | None = None
         self._ended = False
+        if ranks is not None:
+            self._file = RankFile(self.filename, n_atoms, self._storage, ranks, overwrite=overwrite)
+            # A script that ends without closing the file: other ranks wait for this one.
+            self._finish = weakref.finalize(self, self._file.end)
 
     def _write_next_frame(self, obj: Any) -> None:
         """Write the current frame of a group's atoms; called by `write`."""
@@ -215,21 +232,23 @@ class H5MDWriter(WriterBase):
             error.found = len(atoms)
             raise error
         if self._source is None:
-            self._source = _FrameSource(atoms)
+            self._source = _FrameSource(atoms, self._makers)
         frame = _frame_of(self._source.columns(atoms), atoms.universe.trajectory, self._fields)
         try:
+            if not frame.values:
+                raise UnwritableError(
+                    f"{self.filename}: the first frame has none of {', '.join(self._fields)}"
+                )
             if self._file is None:
                 self._file = self._begin(frame, self._source)
+            if isinstance(self._file, RankFile):
+                self._file.source = self._source
             self._file.add(frame)
-        except BaseException:
-            self._end()
+        except BaseException as error:
+            self._end(error)
             raise
 
     def _begin(self, first: FrameData, source: "_FrameSource") -> StreamingWriter:
-        if not first.values:
-            raise UnwritableError(
-                f"{self.filename}: the first frame has none of {', '.join(self._fields)}"
-            )
         file = StreamingWriter(
             self.filename,
             self._storage,
@@ -238,57 +257,57 @@ class H5MDWriter(WriterBase):
             n_threads=available_cpus(),
             overwrite=self._overwrite,
         )
-        # This closes the file if a script does not, while h5py still works.
-        self._finish = weakref.finalize(self, _finish, file, source, self._author, self._creator)
+        # Also at the end of a script that does not close the file, while h5py still works.
+        self._finish = weakref.finalize(self, _finish, file, source)
         return file
 
-    def _end(self) -> None:
-        """Accept no more frames, and cancel the finalizer."""
+    def _end(self, error: BaseException) -> None:
+        """Take no more frames, and write nothing at the end."""
         self._ended = True
-        if self._finish is not None:
+        if isinstance(self._file, RankFile):
+            self._file.fail(error)
+        elif self._finish is not None:
             self._finish.detach()
 
     def close(self) -> None:
-        """Write the frames that are still in memory; without any frame, no file is created."""
+        """Write frames that are still in memory: the file appears; without frames, none does.
+
+        All ranks of `comm` call it.
+        """
         self._ended = True
-        if self._finish is not None:
+        if isinstance(self._file, RankFile):
+            if self._finish.detach() is not None:
+                self._file.close()
+        elif self._finish is not None:
             self._finish()
 
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Close the file; after an error, remove it."""
-        if kind is None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Close the file, or, after an error, leave none."""
+        if error is None:
+            self.close()
+        elif isinstance(self._file, RankFile):
+            self._end(error)
             self.close()
         elif not self._ended:
-            self._end()
+            self._end(error)
             if self._file is not None:
                 self._file.abandon()
 
 
-def _finish(
-    file: StreamingWriter,
-    source: "_FrameSource",
-    author: Mapping[str, str],
-    creator: Mapping[str, str],
-) -> None:
-    file.close(replace(source.description(), author=author, creator=creator))
+def _finish(file: StreamingWriter, source: "_FrameSource") -> None:
+    file.close(source.description())
 
 
-def _check_one_process(driver: str | None, comm: object) -> None:
-    """Raise `UnsupportedError` for MPI, and for drivers that create other kinds of files."""
-    if driver == "mpio" or comm is not None:
+def _checked(driver: str | None, comm: Any) -> Any:
+    """Return the communicator; raise `UnsupportedError` for drivers of another kind of file."""
+    if driver not in (None, "mpio", *ONE_FILE_DRIVERS):
         raise UnsupportedError(
-            f"{'driver: mpio' if driver else 'comm'}: this writer runs in one process. If MPI "
-            "ranks "
-            "have parts of the atoms, paceline.snapshot.Writer writes one file; "
-            "paceline.Write writes the frames of a trajectory on all ranks, with backend='mpi'"
-        )
-    if driver not in (None, *ONE_FILE_DRIVERS):
-        raise UnsupportedError(
-            f"driver: expected none, or one of {', '.join(ONE_FILE_DRIVERS)}, found "
+            f"driver: expected none, mpio, or one of {', '.join(ONE_FILE_DRIVERS)}, found "
             f"{driver!r}: an H5MD file is a single ordinary file"
         )
-    if driver in ("stdio", "core"):
-        warn(note_on_driver(driver))
+    if driver == "mpio" and comm is None:
+        raise UnsupportedError('driver="mpio": expected the ranks that write the file as comm=')
+    return comm
 
 
 def _layout_words(
@@ -330,8 +349,8 @@ def _given(**attributes: str | None) -> dict[str, str]:
 class _FrameSource:
     """Atoms whose frames are written, with a check whether they are the same in all frames."""
 
-    def __init__(self, atoms: Atoms):
-        self._atoms = atoms
+    def __init__(self, atoms: Atoms, makers: Mapping[str, Mapping[str, str]]):
+        self._atoms, self._makers = atoms, makers
         self._is_one = True
         self._ix = np.empty(0, dtype=np.int64)
         self._columns: np.ndarray | slice = slice(0)
@@ -347,18 +366,22 @@ class _FrameSource:
             self._columns = slice(None) if all_in_order else atoms.ix
         return self._columns
 
-    def description(self) -> Description:
-        """Return the description of atoms and source for the file."""
+    def key(self) -> str:
+        """Digest of the atoms; empty if they are not the same in all frames."""
+        return digest([self._atoms.ix, len(self._atoms.universe.atoms)]) if self._is_one else ""
+
+    def description(self, *, is_one: bool = True) -> Description:
+        """Describe atoms and origin for the file; `is_one` if other ranks have the same atoms."""
         atoms = self._atoms
         origin = {
             "program": f"paceline {__version__}, MDAnalysis {MDAnalysis.__version__}",
             "command": current_command(),
             "call": "paceline.H5MDWriter",
         }
-        if not self._is_one:
-            # Names and masses of the first frame's atoms would be wrong for other frames.
+        if not (self._is_one and is_one):
+            # Names and masses of the first frame's atoms would be wrong for the others.
             origin["atoms"] = "not the same in all frames"
-            return Description(AtomProperties(len(atoms)), origin)
+            return Description(AtomProperties(len(atoms)), origin, **self._makers)
         trajectory = atoms.universe.trajectory
         origin |= {
             "topology": str(atoms.universe.filename),
@@ -366,7 +389,7 @@ class _FrameSource:
             "fingerprint": _fingerprint(trajectory),
             "atoms": describe_atoms(atoms),
         }
-        return Description(AtomProperties.of(atoms), origin)
+        return Description(AtomProperties.of(atoms), origin, **self._makers)
 
 
 def _fingerprint(trajectory: ProtoReader) -> str:

@@ -23,7 +23,7 @@ from MDAnalysis.coordinates.base import ProtoReader, WriterBase
 from MDAnalysis.coordinates.chain import ChainReader
 from MDAnalysis.coordinates.DCD import DCDReader
 from MDAnalysis.coordinates.DLPoly import ConfigReader, HistoryReader
-from MDAnalysis.coordinates.H5MD import H5MDReader
+from MDAnalysis.coordinates.H5MD import H5MDReader, H5MDWriter
 from MDAnalysis.coordinates.LAMMPS import DumpReader
 from MDAnalysis.coordinates.TRJ import NCDFReader
 from MDAnalysis.coordinates.TRR import TRRReader
@@ -390,9 +390,28 @@ def _make_writer(cls: type, *args: object, **kwargs: object) -> object:
     """Create an MDAnalysis writer, or the subclass for which paceline encodes frames."""
     if not _active:
         return type.__call__(cls, *args, **kwargs)
+    if cls is H5MDWriter and kwargs.get("comm") is not None:
+        return _make_rank_writer(_active[-1], args, kwargs)
     writer = type.__call__(WRITERS.get(cls, cls), *args, **kwargs)
     if cls in WRITERS:
         writer.log = _active[-1]
+    return writer
+
+
+def _make_rank_writer(
+    registration: Registration, args: tuple[object, ...], kwargs: dict[str, object]
+) -> WriterBase:
+    """Make paceline's writer of H5MD, with which ranks of MPI write one file."""
+    # Imported here: workers of a script seldom write.
+    from paceline.mdanalysis import h5md_writer
+
+    known = inspect.signature(h5md_writer.H5MDWriter.__init__).parameters
+    given = _bind(H5MDWriter, args, kwargs) or kwargs
+    # MDAnalysis replaces files.
+    options: dict[str, Any] = {"overwrite": True}
+    options |= {name: value for name, value in given.items() if name in known}
+    writer = h5md_writer.H5MDWriter(**options)
+    registration.add_written(str(writer.filename))
     return writer
 
 

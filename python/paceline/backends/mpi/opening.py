@@ -42,18 +42,18 @@ class OpeningRanks:
                     f"the same{_REMEDY}"
                 )
             time.sleep(backoff.next())
-        self._comm = Comm(duplicate)
+        self.comm = Comm(duplicate)
         self._are_together = True
 
     @property
     def is_first(self) -> bool:
         """True on the rank that reads the files."""
-        return self._comm.is_coordinator
+        return self.comm.is_coordinator
 
     def free(self) -> None:
         """Free the communicator; all ranks call this method after they have opened together."""
         if self._are_together:
-            self._comm.free()
+            self.comm.free()
 
     def open(self, name: str, options: str, make: Callable[[], bytes]) -> bytes | None:
         """Call a function on the first rank, and return its bytes on the other ranks.
@@ -64,24 +64,24 @@ class OpeningRanks:
         if not self._meet(name, digest([name, options])):
             return None
         if not self.is_first:
-            with self._comm.abort_on_error():
-                packed = self._comm.broadcast(None)
+            with self.comm.abort_on_error():
+                packed = self.comm.broadcast(None)
             received: bytes = unpack(packed)
             return received
         data, failure = b"", None
-        with self._comm.abort_on_error():
+        with self.comm.abort_on_error():
             try:
                 data = make()
             except Exception as error:
                 failure = error
-            self._comm.broadcast(pack(data, failure))
+            self.comm.broadcast(pack(data, failure))
         if failure is not None:
             raise failure
         return b""
 
     def _meet(self, name: str, key: str) -> bool:
         """Wait for the other ranks; True if all ranks open the same file now."""
-        if self._comm.size == 1 or not self._are_together:
+        if self.comm.size == 1 or not self._are_together:
             return False
         reason = self._invite(name, key) if self.is_first else self._join(name, key)
         if reason and self._required:
@@ -91,13 +91,13 @@ class OpeningRanks:
     def _invite(self, name: str, key: str) -> str:
         """Wait on the first rank; return the reason if ranks cannot open together, else ""."""
         here = self._answers(_HERE)
-        missing = [rank for rank in self._comm.workers if rank not in here]
+        missing = [rank for rank in self.comm.workers if rank not in here]
         if missing:
             return self._part(
                 f"rank {missing[0]} has not opened {name} within {self._limit:g} s, while rank 0 "
                 f"waited{_REMEDY}"
             )
-        for rank in self._comm.workers:
+        for rank in self.comm.workers:
             other, its_key = here[rank]
             if its_key != key:
                 how = f"{other}" if other != name else f"{name} with other options"
@@ -105,34 +105,34 @@ class OpeningRanks:
                 self._tell(_BEGIN, reason)
                 return reason
         self._tell(_READY)
-        if len(self._answers(_READY)) < len(self._comm.workers):
+        if len(self._answers(_READY)) < len(self.comm.workers):
             return self._part(f"a rank no longer waits for rank 0 to open {name}")
         self._tell(_BEGIN, "")
-        self._comm.finish_sending()
+        self.comm.finish_sending()
         return ""
 
     def _join(self, name: str, key: str) -> str:
         """Wait on another rank; return the reason if ranks cannot open together, else ""."""
-        self._comm.send_message(0, (_HERE, (name, key)))
+        self.comm.send_message(0, (_HERE, (name, key)))
         # The first rank waits up to its own limit before it answers.
         limit = 2 * self._limit
         while (message := self._receive(limit)) is not None:
             kind, reason = message
             if kind == _READY:
-                self._comm.send_message(0, (_READY, None))
+                self.comm.send_message(0, (_READY, None))
                 limit = 2 * self._limit
                 continue
             self._are_together = kind != _ALONE
             return str(reason)
         self._are_together = False
-        self._comm.send_message(0, (_LEFT, None))
-        return f"rank {self._comm.rank} waited {limit:g} s for rank 0 to open {name}{_REMEDY}"
+        self.comm.send_message(0, (_LEFT, None))
+        return f"rank {self.comm.rank} waited {limit:g} s for rank 0 to open {name}{_REMEDY}"
 
     def _answers(self, wanted: str) -> dict[int, Any]:
         """Return messages of one kind by rank; stop after all, or at one of another kind."""
         found: dict[int, Any] = {}
         deadline = time.monotonic() + self._limit
-        while len(found) < len(self._comm.workers):
+        while len(found) < len(self.comm.workers):
             message = self._receive_from_any(deadline - time.monotonic())
             if message is None:
                 break
@@ -151,8 +151,8 @@ class OpeningRanks:
         return reason
 
     def _tell(self, kind: str, reason: str = "") -> None:
-        for rank in self._comm.workers:
-            self._comm.send_message(rank, (kind, reason))
+        for rank in self.comm.workers:
+            self.comm.send_message(rank, (kind, reason))
 
     def _receive(self, seconds: float) -> Any:
         found = self._receive_from_any(seconds)
@@ -161,8 +161,8 @@ class OpeningRanks:
     def _receive_from_any(self, seconds: float) -> tuple[int, Any] | None:
         """Return the next message and its sender; None if none arrives within `seconds`."""
         backoff, deadline = Backoff(_POLL), time.monotonic() + seconds
-        while (received := self._comm.receive_message()) is None:
+        while (received := self.comm.receive_message()) is None:
             if time.monotonic() > deadline:
                 return None
-            time.sleep(SHORTEST if self._comm.sending else backoff.next())
+            time.sleep(SHORTEST if self.comm.sending else backoff.next())
         return received
