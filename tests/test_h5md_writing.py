@@ -38,6 +38,8 @@ STORED = [
     ("1000x20", "gzip:9"),
     ("10x100", "shuffle+zstd:3"),
     ("frame", "lz4"),
+    ("frame", "lzf"),
+    ("10x100", "shuffle+lzf"),
 ]
 
 
@@ -305,6 +307,7 @@ def test_compressions_are_read():
         ("gzip", 2, {"compression": 2}),
         ("zstd", 2, {"compression": 32015, "compression_opts": (2,)}),
         ("lz4", None, {"compression": 32004, "compression_opts": ()}),
+        ("lzf", None, {"compression": "lzf"}),
     ],
 )
 def test_encoders_travel(method, level, by_h5py, tmp_path):

@@ -79,6 +79,9 @@ FALLBACKS = {
     "scale and offset": ({"chunks": (5, 17, 3), "scaleoffset": 3}, r"its filter .*\(6\)"),
     "external": ({"external": "numbers.bin"}, "external file"),
 }
+if h5py.h5z.filter_avail(h5py.h5z.FILTER_SZIP):
+    szip = {"chunks": (5, 17, 3), "compression": "szip", "compression_opts": ("nn", 8)}
+    FALLBACKS["szip"] = szip, r"its filter szip \(4\)"
 
 
 def written(path, layout, **changes):

@@ -71,6 +71,7 @@ impl ChunkEncoder {
             Some(Compression::Gzip(level)) => (Some("gzip"), Some(level)),
             Some(Compression::Zstd(level)) => (Some("zstd"), Some(level)),
             Some(Compression::Lz4) => (Some("lz4"), None),
+            Some(Compression::Lzf) => (Some("lzf"), None),
         };
         named.set_item("method", method)?;
         named.set_item("level", level)?;
@@ -132,8 +133,9 @@ fn compression(method: &str, level: Option<i32>) -> Result<Compression> {
         ("gzip", Some(level)) => Ok(Compression::Gzip(level)),
         ("zstd", Some(level)) => Ok(Compression::Zstd(level)),
         ("lz4", None) => Ok(Compression::Lz4),
+        ("lzf", None) => Ok(Compression::Lzf),
         _ => Err(Failure::argument(format!(
-            "expected gzip or zstd with a level, or lz4 without, found {method} with {level:?}"
+            "expected gzip or zstd with a level, or lz4 or lzf without, found {method} with {level:?}"
         ))),
     }
 }

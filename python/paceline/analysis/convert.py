@@ -81,8 +81,8 @@ class Write(AnalysisBase):
     align : int, optional
         H5MD: size of a stripe of the file system, bytes; large chunks start at its multiples.
     compress : str, optional
-        H5MD: "none" (default), "gzip:1" to "gzip:9", "zstd:1" to "zstd:19", "lz4", or one of
-        these after shuffling, such as "shuffle+zstd:3".
+        H5MD: "none" (default), "gzip:1" to "gzip:9", "zstd:1" to "zstd:19", "lz4", "lzf",
+        or one of these after shuffling, such as "shuffle+zstd:3".
     keep_cell : bool
         Write lengths and angles of cells that the format cannot store completely. DCD and NetCDF
         cannot store a rotated cell, for example after a fit. DCD, NetCDF, XTC and TRR cannot store

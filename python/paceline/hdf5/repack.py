@@ -27,6 +27,7 @@ from paceline.hdf5.chunk_index import (
     DEFLATE,
     FLETCHER32,
     LZ4,
+    LZF,
     SHUFFLE,
     ZSTD,
     Element,
@@ -108,9 +109,9 @@ def repack(
 
     Everything else is copied unchanged. Without `output`, the complete new file replaces the old
     one. `chunk`, `for_` and `align` are as for `choose_layout`, and `compress` as for
-    `parse_compression`. By default the compression method is kept; methods other than gzip, zstd
-    and lz4 become gzip. Positions are rounded to multiples of `precision`, Å; without it, no bit of
-    a number changes. `calls` encodes chunks on ranks of MPI instead of in threads. Raises
+    `parse_compression`. By default the compression method is kept; methods that paceline does
+    not write, such as szip, become gzip. Positions are rounded to multiples of `precision`, Å;
+    without it, no bit of a number changes. `calls` encodes chunks on ranks of MPI instead of in threads. Raises
     `UnsupportedError` for a file that is not H5MD, or if the values are not floats of shape
     (frames, atoms, 3). Raises `UnwritableError` for a number that is not finite.
     """
@@ -207,8 +208,9 @@ def compression_of(array: Array) -> Compression:
         # Other programs may have written levels that are negative or above paceline's range.
         level = np.int32(np.uint32([*stages[ZSTD], 3][0])).item()
         return Compression(shuffle, "zstd", min(max(level, 1), 19))
-    if LZ4 in stages:
-        return Compression(shuffle, "lz4")
+    for number, method in ((LZ4, "lz4"), (LZF, "lzf")):
+        if number in stages:
+            return Compression(shuffle, method)
     compressed = [number for number in stages if number not in (SHUFFLE, FLETCHER32)]
     return Compression(shuffle, "gzip", 1) if compressed else Compression()
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.hdf5.chunk_index import LZ4, ZSTD
+from paceline.hdf5.chunk_index import LZ4, LZF, ZSTD
 from paceline.hdf5.h5md_tree import ELEMENTS, QUANTITIES
 from paceline.hdf5.units import OUR_UNITS, factor_of
 
@@ -47,9 +47,12 @@ _COARSEST = 1.0
 
 
 #: Range of levels of each compression method; None for a method without levels.
-LEVELS: Mapping[str, tuple[int, int] | None] = {"gzip": (1, 9), "zstd": (1, 19), "lz4": None}
+LEVELS: Mapping[str, tuple[int, int] | None] = {
+    **{"gzip": (1, 9), "zstd": (1, 19)},
+    **dict.fromkeys(("lz4", "lzf")),
+}
 #: Numbers of the filters that an HDF5 library may lack.
-REGISTERED = {"zstd": ZSTD, "lz4": LZ4}
+REGISTERED = {"zstd": ZSTD, "lz4": LZ4, "lzf": LZF}
 
 
 @dataclass(frozen=True)
@@ -185,8 +188,8 @@ def parse_compression(text: str) -> Compression:
         if level is None if levels is None else level in range(levels[0], levels[1] + 1):
             return Compression(match[1] is not None, match[2], level)
     raise UnsupportedError(
-        "expected a compression: none, gzip:1 to gzip:9, zstd:1 to zstd:19, lz4, or one of these "
-        f"with shuffle, such as shuffle+zstd:3, found {text!r}"
+        "expected a compression: none, gzip:1 to gzip:9, zstd:1 to zstd:19, lz4, lzf, or one of "
+        f"these with shuffle, such as shuffle+zstd:3, found {text!r}"
     )
 
 
@@ -230,6 +233,8 @@ def compression_like_h5py(compression: Any, options: Any) -> str:
         if options is not None:
             raise UnsupportedError(f"compression_opts: expected compression= in addition, {found}")
         return "none"
+    if compression == "lzf" and options is None:
+        return "lzf"
     if not isinstance(compression, bool) and compression in REGISTERED.values():
         return _registered(compression, options, found)
     level = None if options is not None else compression
@@ -237,8 +242,9 @@ def compression_like_h5py(compression: Any, options: Any) -> str:
         level = 4 if options is None else options
     if isinstance(level, bool) or level not in range(10):
         raise UnsupportedError(
-            'compression: expected "gzip" with compression_opts=0 to 9, a level alone, or a filter '
-            f'of hdf5plugin, Zstd or LZ4, {found}; compress="shuffle+gzip:4" needs no other package'
+            'compression: expected "gzip" with compression_opts=0 to 9, a level alone, "lzf", or a '
+            f"filter of hdf5plugin, Zstd or LZ4, {found}; szip is read, not written: "
+            'compress="shuffle+gzip:4" makes smaller files, and needs no other package'
         )
     return f"gzip:{level}" if level else "none"
 
@@ -249,6 +255,8 @@ def _registered(number: int, options: object, found: str) -> str:
     if isinstance(values, tuple | list):
         if number == LZ4 and list(values) in ([], [0]):
             return "lz4"
+        if number == LZF and not values:
+            return "lzf"
         if number == ZSTD and len(values) < 2:
             text = f"zstd:{values[0] if values else 3}"
             parse_compression(text)  # raises an error for invalid levels

@@ -70,8 +70,8 @@ class H5MDWriter(WriterBase):
     for_ : {"frames", "atoms", "both"}
         Access pattern for `chunk="auto"`: whole frames, a few atoms through all frames, or both.
     compress : str
-        "none", "gzip:1" to "gzip:9", "zstd:1" to "zstd:19", "lz4", or one of these with shuffle,
-        such as "shuffle+zstd:3".
+        "none", "gzip:1" to "gzip:9", "zstd:1" to "zstd:19", "lz4", "lzf", or one of these with
+        shuffle, such as "shuffle+zstd:3".
     precision : float, optional
         Å. Positions are rounded to multiples of the largest power of two up to this value, so that
         they compress better.
@@ -94,7 +94,7 @@ class H5MDWriter(WriterBase):
     chunks : tuple of int or bool, optional
         As in h5py, instead of `chunk`: frames, atoms and 3; False for "contiguous"; True for
         "auto".
-    compression : {"gzip"} or int, optional
+    compression : {"gzip", "lzf"} or int, optional
         As in h5py, instead of `compress`. An integer is a gzip level (0 for none), or the number of
         Zstandard (32015) or LZ4 (32004), as in `hdf5plugin.Zstd` and `hdf5plugin.LZ4`.
     compression_opts : int or tuple of int, optional

@@ -7,6 +7,8 @@ use zlib_rs::{Inflate, InflateError, InflateFlush, Status};
 #[cfg(feature = "zstd")]
 use zstd_safe::DCtx;
 
+use super::lzf;
+
 /// Compression of chunks. Each method except LZF needs a feature of this crate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
@@ -49,7 +51,7 @@ impl Method {
     pub fn most(self) -> usize {
         match self {
             Method::Deflate => DEFLATE_MOST,
-            Method::Lzf => LZF_MOST,
+            Method::Lzf => lzf::MOST,
             Method::Lz4 => LZ4_MOST,
             Method::Zstd => ZSTD_MOST,
         }
@@ -90,7 +92,7 @@ impl Decompressors {
     /// A description of what was found instead of a stream of `out.len()` bytes.
     pub fn undo(&mut self, method: Method, stream: &[u8], out: &mut [u8]) -> Result<(), String> {
         match method {
-            Method::Lzf => inflate_lzf(stream, out),
+            Method::Lzf => lzf::inflate(stream, out),
             #[cfg(feature = "deflate")]
             Method::Deflate => self.inflate(stream, out),
             #[cfg(feature = "lz4")]
@@ -227,70 +229,6 @@ impl Decompressors {
     }
 }
 
-// LZF, in the form of h5py.
-//
-// ```text
-// 000nnnnn                       the next n + 1 bytes as they are
-// nnnooooo oooooooo              n + 2 bytes from o + 1 bytes back; n is 1 to 6
-// 111ooooo nnnnnnnn oooooooo     n + 9 bytes from o + 1 bytes back
-// ```
-
-/// Maximum expansion of one byte.
-const LZF_MOST: usize = 88;
-
-/// Decompress a whole stream into `out`.
-///
-/// # Errors
-/// A description of what was found instead of a stream of `out.len()` bytes.
-fn inflate_lzf(mut stream: &[u8], out: &mut [u8]) -> Result<(), String> {
-    let mut done = 0;
-    while let Some((&control, rest)) = stream.split_first() {
-        stream = rest;
-        let cut = || format!("a stream that ends after {done} bytes");
-        if control < 32 {
-            let len = usize::from(control) + 1;
-            let (literal, rest) = stream.split_at_checked(len).ok_or_else(cut)?;
-            let room = out.get_mut(done..done + len).ok_or("a longer stream")?;
-            room.copy_from_slice(literal);
-            (stream, done) = (rest, done + len);
-            continue;
-        }
-        let mut len = usize::from(control >> 5) + 2;
-        if len == 9 {
-            let (&more, rest) = stream.split_first().ok_or_else(cut)?;
-            (len, stream) = (len + usize::from(more), rest);
-        }
-        let (&low, rest) = stream.split_first().ok_or_else(cut)?;
-        stream = rest;
-        let back = (usize::from(control & 31) << 8 | usize::from(low)) + 1;
-        if back > done {
-            return Err(format!(
-                "a reference to {back} bytes back after {done} bytes"
-            ));
-        }
-        if out.len() - done < len {
-            return Err("a longer stream".into());
-        }
-        repeat(out, done, back, len);
-        done += len;
-    }
-    match done == out.len() {
-        true => Ok(()),
-        false => Err(format!("a stream of {done} bytes")),
-    }
-}
-
-/// Copy bytes from `back` bytes before `at` to `at`. The source may overlap the copy.
-fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) {
-    if back >= len {
-        out.copy_within(at - back..at - back + len, at);
-    } else {
-        for k in at..at + len {
-            out[k] = out[k - back];
-        }
-    }
-}
-
 // LZ4, in the form of HDF5's registered filter. All numbers are big-endian.
 //
 // ```text
@@ -421,30 +359,6 @@ mod tests {
         stream[..100].fill(0xff);
         inflater.begin();
         assert!(inflater.go_on(&stream, &mut vec![0; 50_000]).is_err());
-    }
-
-    #[test]
-    fn literals_and_references_come_out() {
-        // "abc", then 4 bytes copied from 3 bytes back, then 10 copied from 1 byte back.
-        let stream = [2, b'a', b'b', b'c', 2 << 5, 2, 7 << 5, 1, 0];
-        let mut out = [0; 17];
-        assert_eq!(inflate_lzf(&stream, &mut out), Ok(()));
-        assert_eq!(&out, b"abcabcaaaaaaaaaaa");
-    }
-
-    #[test]
-    fn what_breaks_off_or_points_before_the_start_is_refused() {
-        let refused = |stream: &[u8]| inflate_lzf(stream, &mut [0; 4]).unwrap_err();
-        assert_eq!(refused(&[0, 1]), "a stream of 1 bytes");
-        assert_eq!(refused(&[1, 1]), "a stream that ends after 0 bytes");
-        assert_eq!(refused(&[0, 1, 224]), "a stream that ends after 1 bytes");
-        assert_eq!(refused(&[0, 1, 32]), "a stream that ends after 1 bytes");
-        assert_eq!(
-            refused(&[0, 1, 32, 1]),
-            "a reference to 2 bytes back after 1 bytes"
-        );
-        assert_eq!(refused(&[0, 1, 64, 0]), "a longer stream");
-        assert_eq!(refused(&[4, 1, 2, 3, 4, 5]), "a longer stream");
     }
 
     /// Return a stream of uncompressed blocks.

@@ -4,7 +4,7 @@
 //! A chunk contains `frames` × `atoms` × 3 little-endian numbers in C order. A chunk that extends
 //! beyond the last frame or atom is padded with zeros, as in HDF5. Shuffling stores the first bytes
 //! of all numbers, then all second bytes, and so on. Compressed chunks are whole streams: zlib, a
-//! Zstandard frame with its size and a checksum, or LZ4 blocks with a header.
+//! Zstandard frame with its size and a checksum, LZ4 blocks with a header, or LZF.
 //!
 //! Numbers are rounded to multiples of the largest power of two that does not exceed the requested
 //! precision. The error is at most half of the precision, as for multiples of the precision itself.
@@ -13,6 +13,7 @@
 use std::ops::Range;
 
 use super::decompress::Method;
+use super::lzf;
 use crate::codec::check_finite;
 
 /// Number of components of an atom.
@@ -54,6 +55,8 @@ pub enum Compression {
     Zstd(i32),
     /// LZ4, in HDF5's blocks; it has no levels.
     Lz4,
+    /// LZF, which h5py brings; it has no levels.
+    Lzf,
 }
 
 impl Compression {
@@ -64,11 +67,12 @@ impl Compression {
             Compression::Gzip(_) => ("gzip", Method::Deflate),
             Compression::Zstd(_) => ("zstd", Method::Zstd),
             Compression::Lz4 => ("LZ4", Method::Lz4),
+            Compression::Lzf => ("LZF", Method::Lzf),
         };
         let built = method.check_built();
         built.map_err(|why| format!("cannot compress with {name}: {why}"))?;
         match self {
-            Compression::Gzip(1..=9) | Compression::Zstd(1..=19) => Ok(()),
+            Compression::Gzip(1..=9) | Compression::Zstd(1..=19) | Compression::Lzf => Ok(()),
             Compression::Gzip(level) => Err(format!("gzip has levels 1 to 9, not {level}")),
             Compression::Zstd(level) => Err(format!("zstd has levels 1 to 19, not {level}")),
             Compression::Lz4 if bytes <= LZ4_CHUNK => Ok(()),
@@ -376,6 +380,7 @@ fn compressor(compression: Compression) -> Box<dyn Compressor> {
         }
         #[cfg(feature = "lz4")]
         Compression::Lz4 => Box::new(Lz4),
+        Compression::Lzf => Box::new(lzf::Deflater::default()),
         #[cfg(not(all(feature = "deflate", feature = "lz4", feature = "zstd")))]
         left_out => unreachable!("{left_out:?} is refused by its check"),
     }
@@ -399,6 +404,12 @@ impl Compressor for zstd_safe::CCtx<'static> {
         let size = self.compress2(&mut out[before..], bytes);
         let size = size.map_err(zstd_safe::get_error_name);
         out.truncate(before + size.expect("memory, and room for what does not compress"));
+    }
+}
+
+impl Compressor for lzf::Deflater {
+    fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        lzf::Deflater::append(self, bytes, out);
     }
 }
 

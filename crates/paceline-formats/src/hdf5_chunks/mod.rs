@@ -5,6 +5,7 @@
 mod decompress;
 pub mod encode;
 mod filters;
+mod lzf;
 
 use std::ops::Range;
 

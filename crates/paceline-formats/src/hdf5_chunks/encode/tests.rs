@@ -37,6 +37,7 @@ fn unpack(compression: Compression, bytes: &[u8], size: usize) -> Vec<u8> {
             .unwrap(),
         Compression::Zstd(_) => zstd_safe::decompress(&mut out[..], bytes).unwrap(),
         Compression::Lz4 => unpack_lz4(bytes, &mut out),
+        Compression::Lzf => lzf::inflate(bytes, &mut out).map(|()| size).unwrap(),
     };
     assert_eq!(n, size);
     out
@@ -55,12 +56,13 @@ fn unpack_lz4(bytes: &[u8], out: &mut [u8]) -> usize {
     out.len()
 }
 
-const COMPRESSIONS: [Compression; 5] = [
+const COMPRESSIONS: [Compression; 6] = [
     Compression::Gzip(1),
     Compression::Zstd(1),
     Compression::Zstd(3),
     Compression::Zstd(19),
     Compression::Lz4,
+    Compression::Lzf,
 ];
 
 /// Return the chunks directly by the specification, number by number.
