@@ -14,6 +14,7 @@ from typing import Any, Protocol, Self, cast
 
 import numpy as np
 from MDAnalysis.coordinates import DCD, H5MD, TRJ, TRR, XDR, XTC
+from MDAnalysis.coordinates import timestep as mdanalysis_timestep
 from MDAnalysis.core.groups import AtomGroup
 from MDAnalysis.core.universe import Universe
 from MDAnalysis.lib.mdamath import triclinic_vectors
@@ -172,6 +173,9 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
     _end: _FileEnd | None = None
     _is_first = True
     _encoder: _core.Encoder | None = None
+    _moment: tuple[np.ndarray, np.ndarray, np.ndarray]
+    _cell_key: bytes | None = None
+    _cell: np.ndarray
     _format: str
     _fields: tuple[str, ...]
     _convert_units: bool
@@ -252,17 +256,30 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
             fields = field_bits(self._fields)
             n_atoms = self._xdr.n_atoms
             self._encoder = _core.Encoder(self._format, n_atoms, self._per_nm(), True, fields)
-        time = frame.time if self._dt is None else self._dt * frame.frame
-        positions, velocities, forces = (self._values(frame, field) for field in FIELDS)
-        moment = np.array([time], np.float64), np.array([step], np.int64)
-        lambdas = np.array([self._lambda(frame)], np.float32)
-        cells = _cells(frame.dimensions)
-        return self._encoder.encode((positions, velocities, forces, cells, *moment, lambdas))
+            self._moment = np.zeros(1, np.float64), np.zeros(1, np.int64), np.zeros(1, np.float32)
+        times, steps, lambdas = self._moment
+        times[0] = frame.time if self._dt is None else self._dt * frame.frame
+        steps[0] = step
+        lambdas[0] = self._lambda(frame)
+        held = fields_of(frame)
+        positions, velocities, forces = (
+            np.ascontiguousarray(values_of(frame, field), np.float32)[None]
+            if field in held and field in self._fields
+            else None
+            for field in FIELDS
+        )
+        cell = self._cell_of(frame)
+        return self._encoder.encode((positions, velocities, forces, cell, times, steps, lambdas))
 
-    def _values(self, frame: _WrittenFrame, field: str) -> np.ndarray | None:
-        if field not in self._fields or field not in fields_of(frame):
-            return None
-        return np.ascontiguousarray(values_of(frame, field), np.float32)[None]
+    def _cell_of(self, frame: _WrittenFrame) -> np.ndarray:
+        """Make the cell of a frame, or return that of the last one, if it is the same."""
+        # The property of MDAnalysis's Timestep takes longer than the comparison.
+        is_plain = type(frame) is mdanalysis_timestep.Timestep
+        stored = getattr(frame, "_unitcell", None) if is_plain else None
+        key = None if stored is None else stored.tobytes()
+        if key is None or key != self._cell_key:
+            self._cell_key, self._cell = key, _cells(frame.dimensions)
+        return self._cell
 
     def _per_nm(self) -> float | None:
         """Precision in integers per nm, for formats that have one."""
