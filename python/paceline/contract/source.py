@@ -67,7 +67,7 @@ class Extents:
 
 def runs_by_file(files: np.ndarray) -> Iterator[tuple[int, slice]]:
     """Split rows into runs of the same file, given each row's file index; yield (file, rows)."""
-    borders = np.flatnonzero(np.diff(files)) + 1
+    borders = np.flatnonzero(files[1:] != files[:-1]) + 1
     for first, stop in pairwise([0, *borders.tolist(), len(files)]):
         if stop > first:
             yield int(files[first]), slice(first, stop)

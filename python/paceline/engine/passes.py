@@ -90,7 +90,7 @@ class FramePass:
             task = coming.popleft()
             coming.extend(islice(tasks, 1))
             has_next = len(coming) == n_workers and not trajectory.in_memory
-            yield replace(task, ahead=coming[-1].extents if has_next else None)
+            yield replace(task, ahead=coming[-1].extents) if has_next else task
 
     def _window(self, rows: slice) -> tuple[np.ndarray, dict[str, Any]]:
         """Return the frames to read for the rows of a block, and the task's window attributes."""

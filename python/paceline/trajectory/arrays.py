@@ -320,7 +320,7 @@ class ArrayFile:
 def _rows_of(frames: np.ndarray) -> slice | np.ndarray:
     """Return increasing, equally spaced frames as a slice, for which indexing returns a view."""
     step = int(frames[1] - frames[0]) if len(frames) > 1 else 1
-    if step < 1 or (np.diff(frames) != step).any():
+    if step < 1 or (frames[1:] - frames[:-1] != step).any():
         return frames
     return slice(int(frames[0]), int(frames[-1]) + 1, step)
 
