@@ -460,6 +460,15 @@ def test_arrays_that_are_not_positions_are_refused(change, said, positions):
         universe.load_new(array)
 
 
+@pytest.mark.parametrize("given", [lambda a: a[:2].tolist(), lambda a: 5, lambda a: 2.5])
+def test_numbers_that_are_no_array_are_refused(given, positions):
+    said = "expected names of files or a NumPy array, found an object of "
+    with pytest.raises(TypeError, match=said):
+        paceline.open(given(positions))
+    with pytest.raises(TypeError, match=said):
+        paceline.Universe.empty(N_ATOMS).load_new(given(positions))
+
+
 def test_options_that_do_not_fit_an_array_are_refused(positions):
     with pytest.raises(AtomCountError, match="the trajectory 150"):
         paceline.open(positions, n_atoms=7, dt=1.0)

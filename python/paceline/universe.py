@@ -28,7 +28,7 @@ from paceline.hdf5.trajectory import is_hdf5
 from paceline.mdanalysis import topology_cache
 from paceline.mdanalysis.reader import Reader, is_name, is_ours
 from paceline.mdanalysis.shared_opening import load_trajectory, open_universe
-from paceline.trajectory.arrays import check_positions
+from paceline.trajectory.arrays import check_positions, refuse_numbers
 from paceline.trajectory.atom_names import names_in
 from paceline.trajectory.open import files_named
 from paceline.transform.bond_lists import give_bonds
@@ -166,6 +166,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         """Replace the trajectory."""
         files = _one_by_one(filename)
         for file in files:
+            if file is not None and not isinstance(file, tuple):
+                refuse_numbers(file)
             if isinstance(file, np.ndarray):
                 check_positions(file, str(kwargs.get("order", "fac")))
         ours = [is_ours(*_name_and_format(file, format)) for file in files]

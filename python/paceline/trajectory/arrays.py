@@ -23,6 +23,16 @@ UNNAMED = "an array in memory"
 NO_TIMES = "an array holds none, and frames are counted as 1 ps apart"
 
 
+def refuse_numbers(given: object) -> None:
+    """Raise `TypeError` for numbers, or lists of them, in the place of a file or an array."""
+    if given is None or isinstance(given, list | tuple | int | float | complex | np.number):
+        raise TypeError(
+            "expected names of files or a NumPy array, found "
+            f"{'None' if given is None else f'an object of {type(given).__name__}'}: "
+            "numpy.asarray makes an array of lists"
+        )
+
+
 def check_positions(array: np.ndarray, order: str = "fac") -> np.ndarray:
     """Return a view of positions with the shape (n_frames, n_atoms, 3).
 

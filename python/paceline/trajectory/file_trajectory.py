@@ -22,7 +22,14 @@ from paceline.contract.source import Extents, FrameSource, TimeAxis, time_axis_o
 from paceline.errors import MissingDataError, UnsupportedError, warn
 from paceline.hdf5.trajectory import Hdf5Options
 from paceline.performance.number_format import amount, many
-from paceline.trajectory.arrays import NO_TIMES, UNNAMED, ArrayChain, ArrayFile, check_positions
+from paceline.trajectory.arrays import (
+    NO_TIMES,
+    UNNAMED,
+    ArrayChain,
+    ArrayFile,
+    check_positions,
+    refuse_numbers,
+)
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.frames import FileAtoms, Frame, FrameSequence
 from paceline.trajectory.open import files_named
@@ -103,7 +110,11 @@ def open(
     options = Hdf5Options(group, units, dataset, external=external)
     if isinstance(files, np.ndarray):
         return _open_array(files, options, continuous=continuous, dt=dt, n_atoms=n_atoms)
-    given = [files] if isinstance(files, str | os.PathLike) else files
+    if not isinstance(files, list | tuple):
+        refuse_numbers(files)
+    given = [files] if isinstance(files, str | os.PathLike) else list(files)
+    for one in given:
+        refuse_numbers(one)
     chain = Chain(
         [name for one in given for name in files_named(one)],
         n_atoms=n_atoms,
