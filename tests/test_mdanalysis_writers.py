@@ -134,6 +134,8 @@ def test_files_of_real_systems_are_those_of_mdanalysis(name, select, ending, tmp
         ("h5md", {"velocities": False, "lengthunit": "pm", "timeunit": "fs"}),
         ("h5md", {"positions": False, "forceunit": "kcal/(mol*A)"}),
         ("h5md", {"convert_units": False}),
+        ("h5md", {"driver": "core"}),
+        ("h5md", {"driver": "stdio"}),
     ],
 )
 def test_options_are_those_of_mdanalysis(ending, options, tmp_path) -> None:
