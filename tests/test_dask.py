@@ -231,7 +231,7 @@ def test_what_cannot_be_sent_back_is_reported(dask_client, atoms):
         def prepare(self):
             return Locks()
 
-    message = r"gave of frames \d+ to \d+ cannot be sent back: TypeError: cannot pickle"
+    message = r"for frames \d+ to \d+ cannot be sent back: TypeError: cannot pickle"
     with pytest.raises(WorkerError, match=message):
         Analysis(atoms).run(backend=dask_client)
 

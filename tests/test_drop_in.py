@@ -396,7 +396,7 @@ def test_a_kit_that_changes_mdanalysis(monkeypatch, expected) -> None:
         monkeypatch.setattr(AnalysisBase, "_prepare_sliced_trajectory", inner)
         assert Distances(atoms).run().results.found == expected
     # Processes would not have this change.
-    assert f"in this process: {__name__} changes MDAnalysis" in registration.runs[1][1]
+    assert f"in this process: {__name__} patches MDAnalysis" in registration.runs[1][1]
     assert registration.runs[2][1] == "on 2 processes"
 
 
