@@ -11,6 +11,8 @@ from helpers.mpi import LONGEST, MPIEXEC, SCRIPTS, environment, needs_mpi
 from helpers.programs import needs_program
 from helpers.waiting import until
 
+import paceline
+
 pytestmark = [needs_mpi, needs_program("ip")]
 HYDRA = Path(shutil.which(MPIEXEC[0]) or "mpiexec").resolve().with_name("mpiexec.hydra")
 
@@ -83,3 +85,27 @@ def test_snapshots_of_two_hosts(hosts, tmp_path):
     assert (done.returncode, done.stderr) == (0, "")
     assert f"{hosts}-2" in done.stdout.split()
     assert len(done.stdout.split()) == 2
+
+
+@pytest.mark.full
+@pytest.mark.filterwarnings("ignore:.*frames:")
+def test_files_that_two_hosts_write_have_the_bytes_of_one_process(hosts, adk_in_water, tmp_path):
+    """Ranks of the other host leave to rank 0 what shares a page with other blocks."""
+    content = Path(adk_in_water.trajectory).read_bytes()
+    (tmp_path / "md.xtc").write_bytes(content * 6)
+    paceline.Write(paceline.open(tmp_path / "md.xtc"), tmp_path / "md.trr").run()
+    paceline.Write(paceline.open(tmp_path / "md.xtc"), tmp_path / "md.dcd").run()
+    arguments = [SCRIPTS / "files.py", tmp_path, tmp_path / "out", "md.xtc", "md.trr", "md.dcd"]
+    found = []
+    for on_hosts in (False, True):
+        (tmp_path / "out").mkdir()
+        if on_hosts:
+            done = on_both(hosts, "-m", "paceline.mpi", *arguments)
+            assert (done.returncode, done.stderr) == (0, "")
+        else:
+            subprocess.run([sys.executable, "-W", "ignore", *map(str, arguments)], check=True)
+        files = (path for path in (tmp_path / "out").iterdir() if path.name[0] != ".")
+        found.append({path.name: path.read_bytes() for path in files})
+        shutil.rmtree(tmp_path / "out")
+    assert found[0].keys() == found[1].keys()
+    assert [name for name in found[0] if found[0][name] != found[1][name]] == []
