@@ -592,7 +592,7 @@ def add_layout_arguments(parser: CommandParser, *, compress: str = "none") -> No
         "--compress",
         type=compression,
         metavar="HOW",
-        help="none, gzip:1 to gzip:9, lzf, zstd:1 to zstd:19 or lz4; other programs need hdf5plugin "
-        "to read zstd and lz4; shuffle+gzip:4 and so on are smaller, but slower to read for few atoms "
-        f"[{compress}]",
+        help="none, gzip:1 to gzip:9, lzf, zstd:1 to zstd:19 or lz4; other programs need "
+        "hdf5plugin to read zstd and lz4; shuffle+gzip:4 and so on are smaller, but slower to read "
+        f"for few atoms [{compress}]",
     )

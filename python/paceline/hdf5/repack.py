@@ -111,9 +111,9 @@ def repack(
     one. `chunk`, `for_` and `align` are as for `choose_layout`, and `compress` as for
     `parse_compression`. By default the compression method is kept; methods that paceline does
     not write, such as szip, become gzip. Positions are rounded to multiples of `precision`, Å;
-    without it, no bit of a number changes. `calls` encodes chunks on ranks of MPI instead of in threads. Raises
-    `UnsupportedError` for a file that is not H5MD, or if the values are not floats of shape
-    (frames, atoms, 3). Raises `UnwritableError` for a number that is not finite.
+    without it, no bit of a number changes. `calls` encodes chunks on ranks of MPI instead of in
+    threads. Raises `UnsupportedError` for a file that is not H5MD, or if the values are not floats
+    of shape (frames, atoms, 3). Raises `UnwritableError` for a number that is not finite.
     """
     check_precision(precision)
     path = os.path.realpath(path)
