@@ -66,9 +66,15 @@ static int all_to_all(void *context, const void *send, const uint64_t *send_coun
         if (received[rank] > 0)
             to = receive;
     }
-    int status = MPI_Ialltoallv((void *)from, sent, sent + own->size, MPI_BYTE, to, received,
-                                received + own->size, MPI_BYTE, own->comm, &request);
-    return status == MPI_SUCCESS ? wait_for(&request) : status;
+    /* Ranks wait for each other here, since MPI_Ialltoallv of Open MPI 4.1 never completes after a
+     * call in which some rank neither sent nor received. */
+    int status = MPI_Ibarrier(own->comm, &request);
+    if (status == MPI_SUCCESS)
+        status = wait_for(&request);
+    if (status != MPI_SUCCESS)
+        return status;
+    return MPI_Alltoallv((void *)from, sent, sent + own->size, MPI_BYTE, to, received,
+                         received + own->size, MPI_BYTE, own->comm);
 }
 
 static int all_reduce(void *context, uint64_t *values, int n, int operation)
