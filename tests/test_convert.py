@@ -214,7 +214,7 @@ def test_what_is_too_far_out_for_the_precision_is_refused(adk, tmp_path):
 
 def test_outputs_are_refused_before_the_work(adk, tmp_path):
     atoms = paceline.Universe(*adk).atoms
-    with pytest.raises(UnsupportedError, match=r"ends in .*, found '\.pqr', of a structure: MDAn"):
+    with pytest.raises(UnsupportedError, match=r"ends in .*, found '\.pqr', a structure file; MDAn"):
         paceline.Write(atoms, tmp_path / "out.pqr")
     with pytest.raises(UnsupportedError, match="no precision"):
         paceline.Write(atoms, tmp_path / "out.dcd", precision=100)
@@ -413,9 +413,9 @@ def test_the_command_needs_no_topology_for_all_atoms(adk_in_water, tmp_path, cap
     [
         (["--chunk", "0x5"], "out.h5md", "expected a chunk: frame, contiguous, auto or"),
         (["--compress", "gzip:10"], "out.h5md", "expected a compression: none, gzip:1"),
-        (["--compress", "zstd:20"], "out.h5md", "zstd:1 to zstd:19, lz4, or one of these"),
+        (["--compress", "zstd:20"], "out.h5md", "zstd:1 to zstd:19, lz4, lzf, or one of these"),
         (["--chunk", "contiguous", "--compress", "gzip:1"], "out.h5md", "cannot be compressed"),
-        (["--chunk", "frame"], "out.xtc", "XTC has no --chunk to choose"),
+        (["--chunk", "frame"], "out.xtc", "XTC files have no option --chunk"),
         ([], "out.txt", "expected a name that ends in"),
         (["--dt", "2"], "out.xtc", "expected a time with its unit such as 2ps, found 2"),
     ],

@@ -192,7 +192,7 @@ def test_units_reach_workers_and_what_is_written(tmp_path, capsys):
         (None, "id x y z fx fy fz", {}, r"unit of forces is not stated.* kJ/\(mol·Å\), as MDAn"),
         (None, ALL, {}, r'velocities and forces is not stated.*units="real" \(--units real\)'),
         ("lj", "id x y z", {}, "numbers have no unit .units lj.: they are not converted"),
-        ("metal", ALL, {"units": "real"}, "in units real, as units= .* says, not in metal"),
+        ("metal", ALL, {"units": "real"}, "in units real, as units= .* says, and not in metal"),
     ],
 )
 def test_units_that_are_not_known_give_a_warning(units, columns, options, words, tmp_path):

@@ -33,8 +33,8 @@ def protein():
         (("gyration", PSF, DCD, "--group", "protein"), "for each group with --select; 'paceline"),
         (("rmsd", PSF, DCD, "--skip", "2"), "no option --skip: --step N takes every Nth frame"),
         (("rmsd", PSF, DCD, "--skip=2"), "--step N takes every Nth frame"),
-        (("rmsd", PSF, DCD, "--unwrap"), "leave unwrap (--unwrap) out"),
-        (("gyration", PSF, DCD, "--unwrap"), "leave unwrap (--unwrap) out"),
+        (("rmsd", PSF, DCD, "--unwrap"), "omit unwrap (--unwrap)"),
+        (("gyration", PSF, DCD, "--unwrap"), "omit unwrap (--unwrap)"),
         (("order", GRO, "--select", "name OW"), "--guess-bonds"),
     ],
 )

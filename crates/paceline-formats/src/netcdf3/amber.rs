@@ -121,7 +121,7 @@ impl<'h> Reading<'h> {
             Arrangement::Arrays { n, .. } => n == 0,
         };
         if is_empty {
-            return Err("expected a whole frame at least, found none".into());
+            return Err("expected at least one complete frame, found none".into());
         }
         if !layout.is_sound() {
             return Err("its variables overlap or lie outside of their record".into());

@@ -159,7 +159,7 @@ fn times_are_read_from_the_records() {
         let index = open_path(&folder.write("a.nc", &bytes));
         if n_frames == 0 {
             let message = index.err().unwrap().to_string();
-            assert!(message.ends_with("a.nc: expected a whole frame at least, found none"));
+            assert!(message.ends_with("a.nc: expected at least one complete frame, found none"));
             continue;
         }
         let index = index.unwrap();
