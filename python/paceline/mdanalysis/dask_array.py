@@ -108,7 +108,9 @@ class _Frames:
             )
         if field not in self._trajectory.fields:
             held = " and ".join(self._trajectory.fields)
-            raise MissingDataError(f"{path}: {field} were requested, but it contains {held} only")
+            raise MissingDataError(
+                f"{path}: {field} were requested, but the trajectory contains {held} only"
+            )
         numbers = np.arange(self._trajectory.n_frames)[frames]
         if len(numbers) == 0:
             raise ValueError(
