@@ -19,9 +19,6 @@ import loky
 import MDAnalysis
 import numpy as np
 import pytest
-from helpers.topologies import guess_once, parse_once
-from MDAnalysis.core import universe as mdanalysis_universe
-from MDAnalysis.guesser.default_guesser import DefaultGuesser
 from MDAnalysisTests import datafiles
 
 import paceline
@@ -150,18 +147,6 @@ def private_cache(tmp_path_factory):
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def topologies_parsed_once():
-    """Give each Universe of these tests a copy of the topology that MDAnalysis parsed before."""
-    with pytest.MonkeyPatch.context() as patch:
-        for owner, name, wrapped in (
-            (mdanalysis_universe, "_topology_from_file_like", parse_once),
-            (DefaultGuesser, "guess_atom_element", guess_once),
-        ):
-            patch.setattr(owner, name, wrapped(getattr(owner, name)))
         yield
 
 
