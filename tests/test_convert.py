@@ -216,7 +216,7 @@ def test_outputs_are_refused_before_the_work(adk, tmp_path):
     atoms = paceline.Universe(*adk).atoms
     with pytest.raises(UnsupportedError, match=r"ends in .*, found '\.pqr', a structure file; MDAn"):
         paceline.Write(atoms, tmp_path / "out.pqr")
-    with pytest.raises(UnsupportedError, match="no precision"):
+    with pytest.raises(UnsupportedError, match="no option precision="):
         paceline.Write(atoms, tmp_path / "out.dcd", precision=100)
     with pytest.raises(FileNotFoundError, match="does not exist"):
         paceline.Write(atoms, tmp_path / "missing" / "out.dcd")
