@@ -127,5 +127,5 @@ def test_frames_may_be_chosen_in_each_member(ensemble):
 def test_mdanalysis_has_no_function_as_frames(adk):
     universe = MDAnalysis.Universe(*adk)
     theirs = MDAnalysis.analysis.rms.RMSF(universe.select_atoms("name CA"))
-    with pytest.raises(paceline.errors.UnsupportedError, match="no function as frames"):
+    with pytest.raises(paceline.errors.UnsupportedError, match="not support function as frames="):
         paceline.run(theirs, frames=lambda trajectory: [0])

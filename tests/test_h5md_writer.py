@@ -286,7 +286,7 @@ def test_what_cannot_be_made_is_refused_at_once(tmp_path):
     fails(UnsupportedError, "expected a compression", compress="zip")
     fails(UnsupportedError, "expected a chunk", chunk="8")
     fails(UnwritableError, "a precision must be", precision=-1.0)
-    fails(UnwritableError, "at most 1 Å such as 0.001, found 1000; .* of XTC", precision=1000)
+    fails(UnwritableError, "at most 1 Å such as 0.001, found 1000; XTC", precision=1000)
     with pytest.raises(UnsupportedError, match="at least 1 atom"):
         paceline.H5MDWriter(tmp_path / "out.h5md", 0)
     (tmp_path / "out.h5md").touch()

@@ -306,7 +306,7 @@ def test_chunks_that_memory_should_not_hold_are_read_again_and_that_is_said(tmp_
     monkeypatch.setattr(plan, "LARGEST_LEAF_BYTES", 2000)
     advice = re.escape(f"paceline repack {path} NEW.h5md --for frames writes")
     told = (
-        f"23 frames are stored as one chunk.* each block of 16 frames .* up to 3 times .*{advice}"
+        f"23 frames are stored as one chunk.* Each block of 16 frames .* up to 3 times.*{advice}"
     )
     with pytest.warns(PacelineWarning, match=told):
         analysis = RMSF(universe.atoms).run(n_workers=2)
@@ -627,7 +627,7 @@ sys.stdin.read()
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([sys.executable, "-c", code], **pipes) as other:
         other.stdout.readline()
-        with pytest.raises(UnsupportedError, match=r"another program(,| writes it)"):
+        with pytest.raises(UnsupportedError, match=r"another program(,| is writing it)"):
             open_file(path)
         other.stdin.close()
     with h5py.File(path, "a"), pytest.raises(UnsupportedError, match="this program has it open"):

@@ -287,7 +287,7 @@ def test_without_charges_there_are_densities_of_mass():
 
 def test_unknown_masses_are_refused():
     universe = paceline.Universe(Martini_membrane_gro)
-    with pytest.raises(UnsupportedError, match="LinearDensity needs masses, but those of this"):
+    with pytest.raises(UnsupportedError, match="LinearDensity needs masses, and those of this"):
         LinearDensity(universe.select_atoms("resname DPPC"), binsize=5)
 
 
@@ -327,7 +327,7 @@ def test_what_has_no_density_is_refused(universe):
     with pytest.raises(UnsupportedError, match="'bonded' of atoms that change"):
         LinearDensity(wet.select_atoms("bonded around 3 index 0", updating=True))
     bare = MDAnalysis.Universe.empty(3, trajectory=True)
-    with pytest.raises(UnsupportedError, match="needs masses, which the topology lacks"):
+    with pytest.raises(UnsupportedError, match="needs masses, but the topology lacks them"):
         LinearDensity(bare.atoms)
     bare.add_TopologyAttr("masses", [0.0] * 3)
     with pytest.raises(UnsupportedError, match="needs bonds"):

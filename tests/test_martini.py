@@ -139,7 +139,7 @@ def test_the_battery_has_what_makes_sense_for_beads(system, tmp_path):
 def test_masses_guessed_from_names_of_beads_are_not_used(system):
     universe = paceline.Universe(*system)
     lipids = universe.select_atoms("resname DPPC")
-    lack = "needs masses, but those of this coarse-grained system are not known: NC3 would have 14"
+    lack = "needs masses, and those of this coarse-grained system are not known: NC3 would have 14"
     for make in (
         lambda: Gyration(lipids),
         lambda: LinearDensity(lipids),

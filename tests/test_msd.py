@@ -129,7 +129,7 @@ def test_unknown_masses_are_refused():
     from MDAnalysisTests.datafiles import Martini_membrane_gro
 
     universe = paceline.Universe(Martini_membrane_gro)
-    with pytest.raises(UnsupportedError, match=r"compound='residues' needs masses, but those of"):
+    with pytest.raises(UnsupportedError, match=r"compound='residues' needs masses, and those of"):
         EinsteinMSD(universe, "resname DPPC", compound="residues").run()
 
 
@@ -623,9 +623,9 @@ def test_a_fit_leaves_out_times_without_a_pair(damaged):
 
 
 def test_what_is_refused(ca, tmp_path):
-    with pytest.raises(UnsupportedError, match="equal distances"):
+    with pytest.raises(UnsupportedError, match="not equally spaced|equal intervals"):
         EinsteinMSD(ca).run(frames=[0, 1, 3])
-    with pytest.raises(UnsupportedError, match="equal distances"):
+    with pytest.raises(UnsupportedError, match="not equally spaced|equal intervals"):
         EinsteinMSD(ca).run(frames=[5, 5])
     with pytest.raises(ValueError, match="Invalid msd_type"):
         EinsteinMSD(ca, msd_type="yx")

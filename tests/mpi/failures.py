@@ -92,7 +92,7 @@ gc.disable()
 error = raised(many, kind=paceline.RaggedTimeSeries, max_memory=0)
 result_arrays.reserve = reserve
 assert isinstance(error, OSError), error
-assert "results take" in str(error)
+assert "results need" in str(error)
 error = None
 assert unnamed_files() == before
 gc.enable()
