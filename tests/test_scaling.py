@@ -381,7 +381,7 @@ def test_too_few_frames_and_foreign_files_are_refused(adk, run, pretended):
     pretended.answer = {len(pretended.asked) + 1: {"backend": "serial"}}
     status, _, err = run("rmsd", *adk)
     assert status == 2
-    assert "read by MDAnalysis, in one process" in err
+    assert "read by MDAnalysis in one process" in err
 
 
 def test_a_launcher_is_looked_for(monkeypatch):
