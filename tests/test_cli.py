@@ -185,7 +185,7 @@ def test_rdf_of_the_same_atoms_has_no_pairs_of_an_atom_with_itself(adk, universe
     assert run("rdf", *adk, *ca, "--select-2", "resid 1-20 and name CA", *options)[1:] == alone
     more = ["--select-2", "name CA and resid 10-30"]
     _, out, err = run("rdf", *adk, *ca, *more, *options)
-    assert "--select and --select-2 share 11 atoms, and pairs of an atom with itself" in err
+    assert "--select and --select-2 share 11 atoms, and each of them is counted with itself" in err
     assert table(out)[0, 2] == 2 * 11
     for remedy in (["--range", 0.1, 15], ["--exclude-same", "residue"]):
         _, out, err = run("rdf", *adk, *ca, *more, *options, *remedy)

@@ -202,7 +202,7 @@ def with_count(content: bytes, n: int) -> bytes:
 @pytest.mark.parametrize("claimed", [N_FRAMES, 17, 3, 0, -1])
 @pytest.mark.parametrize("kind", ["NETCDF3_64BIT_OFFSET", "without times", "without cells"])
 @pytest.mark.parametrize("left", [1, 3, 200, -1])
-@pytest.mark.filterwarnings("ignore:.*holds no times")
+@pytest.mark.filterwarnings("ignore:.*contains no times")
 def test_a_file_that_is_cut_or_being_written_is_no_more_than_cut(tmp_path, kind, claimed, left):
     path = written(tmp_path, kind)
     whole, (start, size) = path.read_bytes(), record_size(path)

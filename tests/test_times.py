@@ -297,7 +297,7 @@ def test_every_function_of_time_says_that_times_are_not_known(tmp_path):
     path = str(write_scipy(tmp_path / "a.nc", arrays))
     n_atoms = arrays["coordinates"].shape[1]
     universe = MDAnalysis.Universe.empty(n_atoms)
-    with pytest.warns(PacelineWarning, match="holds no times"):
+    with pytest.warns(PacelineWarning, match="contains no times"):
         universe.load_new(path, format=Reader)
     universe.add_TopologyAttr("charges", np.resize([1.0, -1.0], n_atoms))
     universe.add_TopologyAttr("masses", np.ones(n_atoms))

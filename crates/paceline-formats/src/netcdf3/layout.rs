@@ -162,7 +162,7 @@ impl Layout {
         const COUNTED: &str = "its frames count as 1 ps apart";
         Clock::Counted(match self.times {
             TimesState::Stated => return Clock::Known,
-            TimesState::Absent => format!("the file holds no times; {COUNTED}"),
+            TimesState::Absent => format!("the file contains no times; {COUNTED}"),
             TimesState::Unreadable => format!("those of the file cannot be read; {COUNTED}"),
             TimesState::Unwritten => {
                 format!("the file has a variable for times, but no time was written; {COUNTED}")
