@@ -1,5 +1,6 @@
 """NetCDF and H5MD trajectories cut and joined: whole files, with all metadata."""
 
+import itertools
 import os
 import shutil
 import warnings
@@ -229,6 +230,35 @@ def test_h5md_pieces_have_all_metadata_and_give_the_original(storage, dtype, tmp
         frames = [(ts.positions.copy(), ts.time) for ts in reader(str(path))]
         found = [(ts.positions.copy(), ts.time) for one in pieces for ts in reader(str(one))]
         np.testing.assert_equal(found, frames)
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("n_frames", [6, 7])  # with whole chunks, and with one that is not full
+def test_parts_of_other_compressions_are_joined(n_frames, tmp_path):
+    kinds = [
+        {},
+        {"compression": "gzip"},
+        {"compression": "gzip", "compression_opts": 0},
+        {"compression": "gzip", "shuffle": True},
+        {"compression": "lzf"},
+        {"shuffle": True},
+    ]
+    first, second = numbers(n_frames)._asdict(), numbers(5, seed=4)._asdict()
+    for name in ("step", "time"):
+        second[name] = second[name] + first[name][-1] + first[name][1]
+    expected = np.concatenate([one["position"] for one in (first, second)]).astype(np.float32)
+    parts = tmp_path / "a.h5md", tmp_path / "b.h5md"
+    for one, other in itertools.product(kinds, kinds):
+        for path, held, kind in zip(parts, (first, second), (one, other), strict=True):
+            write_simple(path, **held, chunks=(3, 9, 3), maxshape=(None, 9, 3), **kind)
+        whole = paceline.join(parts, tmp_path / "whole.h5md", overwrite=True)
+        with h5py.File(whole) as file:
+            found = file["particles/atoms/position/value"]
+            np.testing.assert_array_equal(found[()], expected, err_msg=f"{one}, {other}")
+            assert (found.compression, found.shuffle) == (
+                one.get("compression"),
+                one.get("shuffle", False),
+            )
 
 
 @pytest.mark.filterwarnings("ignore:.*was sampled at other steps")

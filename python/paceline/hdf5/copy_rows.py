@@ -30,7 +30,7 @@ from paceline.hdf5.repack import (
     copy_tree,
     reader_of,
 )
-from paceline.hdf5.storage_layout import DatasetLayout
+from paceline.hdf5.storage_layout import Compression, DatasetLayout
 from paceline.hdf5.writer import created_hdf5
 
 #: Maximum number of bytes that are copied at a time, if a chunk is not larger.
@@ -113,9 +113,11 @@ def write_frames(
                 name: partial(_create, rows, totals[name]) for name, rows in found.items()
             }
             copy_tree(file, made.h5, created)
-        copies = {
-            name: _Copy(made.h5[name]) for name, rows in found.items() if not rows.is_increment
-        }
+            copies = {
+                name: _Copy(made.h5[name], rows.array)
+                for name, rows in found.items()
+                if not rows.is_increment
+            }
         for run in runs:
             with File(run.path) as file:
                 of_file = rows_of(file, run)
@@ -266,23 +268,43 @@ def _check_increments(
             )
 
 
+def _is_encoded(array: Array) -> bool:
+    """True for numbers of atoms in chunks that paceline encodes, also without HDF5's filter."""
+    chunk, stages = array.chunk, [stage.number for stage in array.filters]
+    if chunk is None or array.dtype.kind != "f" or len(chunk) != 3 or array.shape[2:] != (3,):
+        return False
+    compressed = [number for number in stages if number != SHUFFLE]
+    # Shuffling alone, and gzip of level 0, are no compression of paceline.
+    plain = compression_of(array).method is None
+    order = [SHUFFLE] * (SHUFFLE in stages) + compressed
+    known = set(stages) <= _ENCODED and stages == order and len(compressed) < 2
+    return chunk[2] == 3 and known and plain == (not stages)
+
+
+def _reader_of(array: Array) -> Callable[[int, int], np.ndarray]:
+    """Return a function that reads rows, also without HDF5's filter where paceline decodes."""
+    if _is_encoded(array):
+        return reader_of(array)
+    array.check_filters()
+    return lambda first, stop: array.part(slice(first, stop))
+
+
 class _Copy:
     """Dataset to which rows of others are appended."""
 
-    def __init__(self, dataset: h5py.Dataset):
+    def __init__(self, dataset: h5py.Dataset, first: Array):
         self._dataset, self._n_rows = dataset, 0
         self._unit = dataset.chunks[0] if dataset.chunks else 1
+        copy = Array(first.file, first.name, dataset)
+        #: Compression of the chunks, where paceline encodes them; None where HDF5 does.
+        self._compression = compression_of(copy) if _is_encoded(copy) else None
         #: Rows of a chunk that is not full, where paceline encodes chunks.
         self._waiting: list[np.ndarray] = []
         self._encoder: WideEncoder | None = None
 
     def append(self, rows: _Rows, advance: Callable[[int], object]) -> None:
         """Copy rows behind those that are there."""
-        raw, read = self._has_same_chunks(rows.array), None
-        if self._may_encode(rows.array):
-            read = reader_of(rows.array)
-        else:
-            rows.array.check_filters()
+        raw, read = self._has_same_chunks(rows.array), _reader_of(rows.array)
         at_once = max(self._unit, _PORTION // max(rows.row_bytes, 1) // self._unit * self._unit)
         first = rows.first
         while first < rows.stop:
@@ -292,12 +314,10 @@ class _Copy:
             if raw and whole and not behind and first % self._unit == 0:
                 stop = first + whole
                 self._copy_chunks(rows.array, first, stop)
-            elif read is not None:
-                self._encode(read(first, stop), rows.array)
+            elif self._compression is not None:
+                self._encode(read(first, stop), self._compression)
             else:
-                self._dataset[self._n_rows : self._n_rows + stop - first] = rows.array.part(
-                    slice(first, stop)
-                )
+                self._dataset[self._n_rows : self._n_rows + stop - first] = read(first, stop)
             self._n_rows += stop - first
             advance((stop - first) * rows.row_bytes)
             first = stop
@@ -306,15 +326,6 @@ class _Copy:
         """Write rows that do not fill a chunk."""
         if self._waiting:
             self._put(np.concatenate(self._waiting), self._n_rows)
-
-    def _may_encode(self, array: Array) -> bool:
-        """True for numbers of atoms in chunks that paceline encodes, also without HDF5's filter."""
-        chunk, copy = self._dataset.chunks, self._dataset
-        stages = [stage.number for stage in array.filters]
-        if chunk is None or copy.dtype.kind != "f" or len(chunk) != 3 or copy.shape[2:] != (3,):
-            return False
-        order = [SHUFFLE] * (SHUFFLE in stages) + [n for n in stages if n != SHUFFLE]
-        return chunk[2] == 3 and set(stages) <= _ENCODED and stages == order and len(stages) < 3
 
     def _has_same_chunks(self, array: Array) -> bool:
         copy = Array(array.file, array.name, self._dataset)
@@ -342,11 +353,11 @@ class _Copy:
                 there = (self._n_rows + row - first, *corner)
                 self._dataset.id.write_direct_chunk(there, data, mask)
 
-    def _encode(self, values: np.ndarray, array: Array) -> None:
+    def _encode(self, values: np.ndarray, compression: Compression) -> None:
         """Encode rows, with those that wait."""
         if self._encoder is None:
             layout = DatasetLayout(self._unit, self._dataset.chunks[1])
-            self._encoder = WideEncoder(self._dataset.dtype, layout, compression_of(array), None)
+            self._encoder = WideEncoder(self._dataset.dtype, layout, compression, None)
         end = self._n_rows + len(values)
         n_left = end % self._unit
         rows = np.concatenate([*self._waiting, values])
