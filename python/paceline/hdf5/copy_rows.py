@@ -304,6 +304,8 @@ class _Copy:
 
     def append(self, rows: _Rows, advance: Callable[[int], object]) -> None:
         """Copy rows behind those that are there."""
+        if rows.n == 0:
+            return
         raw, read = self._has_same_chunks(rows.array), _reader_of(rows.array)
         at_once = max(self._unit, _PORTION // max(rows.row_bytes, 1) // self._unit * self._unit)
         first = rows.first
