@@ -10,6 +10,7 @@ import numpy as np
 from mpi4py import MPI
 
 import paceline
+from paceline.mdanalysis import h5md_on_ranks
 
 world = MPI.COMM_WORLD
 folder = Path(sys.argv[1])
@@ -74,6 +75,20 @@ def unclosed() -> None:
     writer.close()
 
 
+def unreadable() -> None:
+    """Write chunks of several ranks, while the frames of the last one cannot be read again."""
+
+    def read(*_: object) -> None:
+        raise OSError(5, "the disk is broken")
+
+    store, whole = h5md_on_ranks._FrameStore, h5md_on_ranks._FrameStore.read
+    store.read = read if last else whole
+    try:
+        written(chunk="7x100", compress="gzip:1")
+    finally:
+        store.read = whole
+
+
 warnings.simplefilter("ignore")
 CASES = [
     ("a script's error", 'KeyError: "the script\'s own"', lambda: written(fail)),
@@ -89,6 +104,7 @@ CASES = [
     ("other options", "it with other options", lambda: written(chunk="auto" if last else "frame")),
     ("a bad option", "expected a compression", lambda: written(compress="zip" if last else "none")),
     ("no folder", "FileNotFoundError", lambda: written(path=folder / "none" / "a.h5md")),
+    ("unreadable frames", "the disk is broken", unreadable),
     ("a field", "found positions, velocities", lambda: written(velocities)),
 ]
 for case in CASES:

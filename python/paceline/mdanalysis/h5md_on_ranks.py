@@ -301,19 +301,23 @@ class RankFile:
     ) -> np.ndarray:
         """Values of rows that several ranks hold; shape (n, n_fields, n_atoms, 3)."""
         rank = self._comm.rank
-        values = np.empty((len(rows), n_fields, self._n_atoms, 3), np.float32)
         own = order.ranks[rows] == rank
-        if own.any():
-            values[own] = self._frames.read(order.frames[rows[own]])
+        sent, n_sent = [], np.zeros(self._comm.size, np.uint64)
+
+        def read() -> None:
+            if own.any():
+                values[own] = self._frames.read(order.frames[rows[own]])
+            for other, theirs in enumerate(chunks):
+                asked = order.rows_in(theirs, frames)
+                asked = asked[order.ranks[asked] == rank]
+                if other != rank and len(asked):
+                    sent.append(self._frames.read(order.frames[asked]).tobytes())
+                    n_sent[other] = len(sent[-1])
+
+        values = np.empty((len(rows), n_fields, self._n_atoms, 3), np.float32)
+        self._errors.share(read)
         if not order.is_shared(frames):
             return values
-        sent, n_sent = [], np.zeros(self._comm.size, np.uint64)
-        for other, theirs in enumerate(chunks):
-            asked = order.rows_in(theirs, frames)
-            asked = asked[order.ranks[asked] == rank]
-            if other != rank and len(asked):
-                sent.append(self._frames.read(order.frames[asked]).tobytes())
-                n_sent[other] = len(sent[-1])
         n_received = np.bincount(order.ranks[rows], minlength=self._comm.size).astype(np.uint64)
         n_received[rank] = 0
         n_received *= np.uint64(n_fields * self._n_atoms * ATOM_BYTES)
