@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from helpers.lammps_files import dump as lammps_dump
 from helpers.mpi import MPIEXEC, SCRIPTS, environment, needs_mpi
 from helpers.programs import needs_program
 
@@ -69,6 +70,7 @@ def test_files_of_c_are_python_s(n_ranks, programs, expected, tmp_path):
     (tmp_path / "text").write_text("no trajectory")
     (tmp_path / "md.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
     (tmp_path / "cut.dcd").write_bytes((expected / "python.dcd").read_bytes()[:90])
+    (tmp_path / "md.dump").write_text(lammps_dump())
     assert on_ranks(n_ranks, programs / "c_interface", tmp_path) == "done\n"
     for name in ("CONFIG", "HISTORY", "nc", "dcd"):
         for method in (0, 1):

@@ -9,6 +9,7 @@ import MDAnalysis
 import numpy as np
 import pytest
 from helpers.h5md_files import OUR_UNITS, numbers, write_espresso
+from helpers.lammps_files import dump as lammps_dump
 from helpers.mpi import SCRIPTS, mpirun, needs_mpi
 from MDAnalysisTests import datafiles
 
@@ -185,7 +186,9 @@ def unreadable(adk, adk_in_water, damaged, tmp_path_factory) -> list[str]:
     gaps = _shuffled(folder, "many_gaps.h5")
     with h5py.File(gaps, "r+") as file:
         file["particles/atoms/id/value"][:] *= 2
-    return [adk_in_water.trajectory, adk.trajectory, nan, cut, twice, gaps]
+    dump = folder / "md.dump"
+    dump.write_text(lammps_dump())
+    return [adk_in_water.trajectory, adk.trajectory, nan, cut, twice, gaps, dump]
 
 
 @pytest.mark.parametrize("n_ranks", [1, 3])

@@ -248,6 +248,8 @@ static void read_back(const char *folder)
     BAD(paceline_reader_open(&comm, path, NULL, &reader), UNSUPPORTED, "text");
     snprintf(path, sizeof path, "%s/md.h5", folder);
     BAD(paceline_reader_open(&comm, path, NULL, &reader), UNSUPPORTED, "Python package alone");
+    snprintf(path, sizeof path, "%s/md.dump", folder);
+    BAD(paceline_reader_open(&comm, path, NULL, &reader), UNSUPPORTED, "dumps of LAMMPS");
     snprintf(path, sizeof path, "%s/cut.dcd", folder);
     BAD(paceline_reader_open(&comm, path, NULL, &reader), DAMAGED, "cut.dcd");
 }

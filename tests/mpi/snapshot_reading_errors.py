@@ -10,7 +10,7 @@ from paceline.snapshot import Reader
 
 world = MPI.COMM_WORLD
 rank, size = world.Get_rank(), world.Get_size()
-xtc, no_cell, odd, damaged, twice, gaps = sys.argv[1:]
+xtc, no_cell, odd, damaged, twice, gaps, dump = sys.argv[1:]
 
 
 def refused(kind, words, act, *arguments, **options):
@@ -29,6 +29,7 @@ def refused(kind, words, act, *arguments, **options):
 
 refused("FileNotFoundError", "nowhere.xtc", Reader, world, "nowhere.xtc")
 refused("UnsupportedError", "found a file that begins with", Reader, world, __file__)
+refused("UnsupportedError", "dumps of LAMMPS", Reader, world, dump)
 refused("UnsupportedError", f"from 1 to {size} readers", Reader, world, xtc, readers=size + 1)
 refused("ValueError", "at least 1 byte", Reader, world, xtc, buffer=0)
 refused("ValueError", "number of bytes", Reader, world, xtc, buffer="much")

@@ -161,7 +161,7 @@ class Reader:
         Ranks of the simulation. The communicator is duplicated, so that messages of the program and
         of the reader do not mix.
     path : path-like
-        File of any format that paceline reads.
+        File of any format that paceline reads, except LAMMPS dumps.
     readers : int, optional
         Number of ranks that read. The default, as in DL_POLY, is the largest power of two that
         divides the number of ranks P and is at most 2 √P.

@@ -259,6 +259,11 @@ class SnapshotFile:
 
     def __init__(self, path: str, buffer: int):
         file: TrajectoryFile = open_file(path)
+        if file.format == "LAMMPSDUMP":
+            raise UnsupportedError(
+                f"{path}: dumps of LAMMPS are not read as snapshots: paceline convert makes it "
+                "another format"
+            )
         self.format, self.n_atoms, self.n_frames = file.format, file.n_atoms, file.n_frames
         self._columns: dict[str, AtomColumn] = {}
         self._numbering: AtomNumbering | None = None

@@ -27,10 +27,13 @@ use crate::{Communicator, Reduce, Result};
 /// First bytes of an HDF5 file.
 const HDF5: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 
+/// Name of the format of LAMMPS dumps.
+const LAMMPS: &str = "LAMMPSDUMP";
+
 /// Options of a reader, the same on all ranks; only rank 0's path is used.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// File of any format of this crate's registry.
+    /// CONFIG, REVCON, HISTORY, NetCDF, DCD, XTC or TRR.
     pub path: PathBuf,
     /// Number of reading ranks; by default, see [`choose_readers`].
     pub n_readers: Option<usize>,
@@ -219,19 +222,29 @@ impl Reader {
     }
 }
 
-/// Open a file, but not HDF5, whose metadata only the Python package reads.
+/// Open a file, but neither HDF5, whose metadata only the Python package reads, nor a LAMMPS dump.
 fn open(path: &Path) -> error::Result<Trajectory> {
     let source = FileSource::open(path)?;
     let mut head = [0; HDF5.len()];
     if source.size()? >= head.len() as u64 {
         source.read_at(0, &mut head)?;
     }
-    match head == *HDF5 {
-        true => Err(Error::Unsupported {
+    let unsupported = |what: &str| {
+        Err(Error::Unsupported {
             path: path.to_owned(),
-            what: "HDF5 files are read by the Python package alone; convert it to NetCDF".into(),
-        }),
-        false => Trajectory::open(path),
+            what: what.into(),
+        })
+    };
+    if head == *HDF5 {
+        return unsupported(
+            "HDF5 files are read by the Python package alone; convert it to NetCDF",
+        );
+    }
+    let file = Trajectory::open(path)?;
+    // Its atoms have ids of their own, and its cell another origin.
+    match file.format().name() == LAMMPS {
+        true => unsupported("dumps of LAMMPS are not read as snapshots; convert it to NetCDF"),
+        false => Ok(file),
     }
 }
 
