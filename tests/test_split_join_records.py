@@ -260,6 +260,24 @@ def test_parts_of_other_compressions_are_joined(n_frames, tmp_path):
             )
 
 
+@pytest.mark.filterwarnings("ignore:.*were never written")
+def test_chunks_never_written_keep_their_number(tmp_path):
+    parts = tmp_path / "a.h5md", tmp_path / "b.h5md"
+    for k, path in enumerate(parts):
+        held = numbers(4)._asdict()
+        write_simple(path, **held | {"step": held["step"] + 2000 * k, "time": held["time"] + 4 * k})
+        with h5py.File(path, "a") as file:
+            position = file["particles/atoms/position"]
+            written, attrs = position["value"][:2], dict(position["value"].attrs)
+            del position["value"]
+            layout = {"chunks": (2, 9, 3), "maxshape": (None, 9, 3), "fillvalue": k}
+            position.create_dataset("value", (4, 9, 3), "f4", **layout)[:2] = written
+            position["value"].attrs.update(attrs)
+    with h5py.File(paceline.join(parts, tmp_path / "all.h5md")) as file:
+        found = file["particles/atoms/position/value"]
+        np.testing.assert_array_equal(found[[2, 3, 6, 7], 0, 0], [0, 0, 1, 1])
+
+
 @pytest.mark.filterwarnings("ignore:.*was sampled at other steps")
 @pytest.mark.parametrize("kind", [{}, {"compression": "gzip"}])
 def test_pieces_without_samples_of_an_element_are_joined(kind, tmp_path):

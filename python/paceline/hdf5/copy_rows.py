@@ -338,6 +338,8 @@ class _Copy:
             == [(one.number, one.values) for one in copy.filters]
             and not array.dtype.hasobject
             and array.shape[1:] == copy.shape[1:]
+            # Chunks that were never written hold it.
+            and np.array_equal(array.h5.fillvalue, copy.h5.fillvalue)
         )
 
     def _copy_chunks(self, array: Array, first: int, stop: int) -> None:
