@@ -82,7 +82,8 @@ impl Dcd {
         let expected = self.time_of(n_frames);
         let between = (self.time_of(1) - self.time_of(0)).abs();
         let off = (heading.time - expected).abs();
-        if self.warned || !(off > 0.01 * between && between > 0.0) {
+        // A time between frames that does not fit into the header gives no number.
+        if self.warned || off <= 0.01 * between || between == 0.0 {
             return Ok(None);
         }
         self.warned = true;

@@ -175,6 +175,22 @@ fn other_frames_and_files_are_refused() {
 }
 
 #[test]
+fn times_beyond_a_dcd_header_are_reported() {
+    let folder = folder("times");
+    let mut file = SnapshotFile::open(Kind::Dcd, settings(folder.join("md.dcd"))).unwrap();
+    let mut warnings = Vec::new();
+    for time in [0.0, 1e300, 2e300] {
+        let heading = Heading { time, ..heading(0) };
+        let place = file.place(CONTENTS, &heading).unwrap();
+        put(Kind::Dcd, &place);
+        file.commit().unwrap();
+        warnings.push(place.warning.is_some());
+    }
+    assert_eq!(warnings, [false, true, false]);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
 fn names_determine_formats() {
     for (name, kind) in [
         ("a/REVCON", Some(Kind::Config)),
