@@ -98,6 +98,28 @@ def test_a_rank_that_fails_ends_all(programs, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+#: A program whose communicator fails; it prints the status of a call.
+FAILING = """
+import ctypes as c, sys
+Reduce = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_int, c.c_int)
+names = ("context", c.c_void_p), ("rank", c.c_int), ("size", c.c_int), ("all_to_all", c.c_void_p)
+class Comm(c.Structure):
+    _fields_ = [*names, ("all_reduce", Reduce), ("abort", c.c_void_p)]
+comm, writer = Comm(size=1, all_reduce=Reduce(lambda *_: 1)), c.c_void_p()
+call = c.CDLL(sys.argv[1]).paceline_writer_open
+print(call(c.byref(comm), b"HISTORY", c.c_int64(3), None, c.byref(writer)))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
+def test_a_failure_is_a_status_where_standard_error_is_full(library):
+    [built] = library.glob("libpaceline.so")
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-c", FAILING, built]
+        made = subprocess.run(command, stdout=subprocess.PIPE, stderr=full, check=False)
+    assert (made.returncode, made.stdout) == (0, b"6\n")
+
+
 @needs_mpicc
 def test_the_example_gives_the_same_text_on_any_ranks(programs, tmp_path):
     folders = [tmp_path / str(n_ranks) for n_ranks in (1, 2)]

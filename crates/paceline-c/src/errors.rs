@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use paceline_formats::error::Error;
@@ -94,7 +95,11 @@ pub fn guard(
 
 fn end(comm: Option<&Comm>) {
     if let Some(comm) = comm {
-        MESSAGE.with_borrow(|message| eprintln!("paceline: error: {}", message.to_string_lossy()));
+        // No panic where standard error is full or closed: the other ranks would wait.
+        MESSAGE.with_borrow(|message| {
+            let text = message.to_string_lossy();
+            let _ = writeln!(std::io::stderr(), "paceline: error: {text}");
+        });
         comm.abort();
     }
 }
