@@ -102,7 +102,7 @@ typedef struct paceline_atoms {
 typedef struct paceline_writer paceline_writer;
 
 /* Open a file for frames of n_atoms atoms. A new file appears under its name when the first frame
- * is complete. Only rank 0's path is used, but no rank may give NULL. */
+ * is complete. Rank 0's path is used; those of other ranks must name the same format. */
 int paceline_writer_open(const paceline_comm *comm, const char *path, int64_t n_atoms,
                          const paceline_options *options, paceline_writer **writer);
 
