@@ -302,7 +302,8 @@ class RankFile:
         """Values of rows that several ranks hold; shape (n, n_fields, n_atoms, 3)."""
         rank = self._comm.rank
         own = order.ranks[rows] == rank
-        sent, n_sent = [], np.zeros(self._comm.size, np.uint64)
+        sent: list[bytes] = []
+        n_sent = np.zeros(self._comm.size, np.uint64)
 
         def read() -> None:
             if own.any():
