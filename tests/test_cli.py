@@ -1150,7 +1150,7 @@ def test_messages_name_options_and_no_keywords(adk, adk_in_water, tmp_path, run)
             "load a topology that has them",
             "set --donors-sel, use a topology with bonds, or --guess-bonds",
             "--exclude-same fragment needs bonds",
-            "by --hydrogens, or",
+            "set --hydrogens, or",
             "Exclude such pairs with --residues-apart 1, or also",
         ),
         strict=True,
@@ -1166,7 +1166,7 @@ def test_no_option_of_another_meaning_is_advised(tmp_path, run):
     sites = tmp_path / "sites.gro"
     atoms = (f"{k:5}SIT     XX{k:5}{k:8.3f}{0:8.3f}{0:8.3f}\n" for k in (1, 2))
     sites.write_text(f"two sites\n 2\n{''.join(atoms)}   5.0   5.0   5.0\n")
-    assert "take --geometry" in run("rdf", sites, "--select", "all", "--compound", "residues")[2]
+    assert "use --geometry" in run("rdf", sites, "--select", "all", "--compound", "residues")[2]
     bare = tmp_path / "bare.pdb"
     bonded = (
         f"HETATM{k:5}  C{k}  LIG A{(k + 1) // 2:4}    {k:8.3f}{0:8.3f}{0:8.3f}  1.00  0.00\n"

@@ -214,7 +214,7 @@ def test_what_is_too_far_out_for_the_precision_is_refused(adk, tmp_path):
 
 def test_outputs_are_refused_before_the_work(adk, tmp_path):
     atoms = paceline.Universe(*adk).atoms
-    with pytest.raises(UnsupportedError, match=r"ends in .*, found '\.pqr', a structure file; MDAn"):
+    with pytest.raises(UnsupportedError, match=r"ends in .*, found '\.pqr', a structure file"):
         paceline.Write(atoms, tmp_path / "out.pqr")
     with pytest.raises(UnsupportedError, match="no option precision="):
         paceline.Write(atoms, tmp_path / "out.dcd", precision=100)

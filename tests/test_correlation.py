@@ -103,7 +103,7 @@ def test_what_is_refused(ca):
     for function in (texts, tensors, nothing):
         with pytest.raises(UnsupportedError, match=f"Correlation of {function.__name__}: expected"):
             paceline.Correlation(function, ca).run()
-    with pytest.raises(UnsupportedError, match="not equally spaced|equal intervals"):
+    with pytest.raises(UnsupportedError, match="equal intervals"):
         paceline.Correlation(width, ca).run(frames=[1, 2, 4])
     with pytest.raises(MissingDataError, match="velocities"):
         VelocityAutocorrelation(ca).run()

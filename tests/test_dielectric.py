@@ -284,7 +284,7 @@ def test_dipoles_that_are_not_correlated(tmp_path, universe):
     with pytest.raises(SelectionError, match="DipoleAutocorrelation: atomgroup contains no atoms"):
         DipoleAutocorrelation(universe.atoms[:0])
     frames = [[[1, 1, 1], [2, 1, 1]]] * 3
-    with pytest.raises(UnsupportedError, match="not equally spaced|equal intervals"):
+    with pytest.raises(UnsupportedError, match="equal intervals"):
         DipoleAutocorrelation(made(tmp_path, frames).atoms).run(frames=[0, 2, 1])
     in_vacuum = made(tmp_path, frames, cell=None).atoms
     found = DipoleAutocorrelation(in_vacuum, make_whole=False).run().results

@@ -507,7 +507,7 @@ def test_what_cannot_be_sent_to_processes_is_named(atoms):
 
     lock = threading.Lock()
     analysis = paceline.TimeSeries(lambda block: block.times if lock else None, atoms)
-    with pytest.raises(WorkerError, match=r"cannot be sent .* backend='threads', which sends nothing"):
+    with pytest.raises(WorkerError, match=r"cannot be sent .*'threads', which sends nothing"):
         analysis.run(backend="processes", n_workers=2)
 
 

@@ -706,7 +706,14 @@ def test_gyration_of_a_single_atom_is_that_of_a_point(wet):
 # All analyses
 
 #: Base classes, and classes whose arguments are descriptions of analyses.
-NO_ANALYSES = {"AnalysisBase", "ChainAnalysis", "GroupsAnalysis", "SingleFrameAnalysis", "Battery", "Replicas"}
+NO_ANALYSES = {
+    "AnalysisBase",
+    "ChainAnalysis",
+    "GroupsAnalysis",
+    "SingleFrameAnalysis",
+    "Battery",
+    "Replicas",
+}
 #: Parameters that are Universes from which no atoms are taken, or a reference in the current frame.
 NO_GROUPS = {("InterRDF_s", "u"), ("Contacts", "u"), ("Contacts", "refgroup")}
 #: Other required parameters.

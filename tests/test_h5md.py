@@ -688,7 +688,7 @@ class TestUnits:
 
     @pytest.mark.parametrize("unit", ["kJ mol-5 nm-1", "kJ mol nm-1", "kJ/(mol*nm)/mol"])
     def test_powers_of_a_mole(self, unit):
-        with pytest.raises(UnsupportedError, match="no unit of force"):
+        with pytest.raises(UnsupportedError, match="is not a unit of force"):
             factor_of(unit, "force")
 
     def test_as_users_name_them(self):
@@ -834,7 +834,7 @@ class TestAtomsThatMove:
     def test_a_varying_number_without_placeholder(self, tmp_path):
         there = [np.arange(5), *[np.arange(9)] * 5]
         path = write_espresso(tmp_path / "varying.h5", numbers(), there, OUR_UNITS)
-        assert "row 0 holds 0 5 times: the number of atoms varies" in refused(path)
+        assert "row 0 contains 0 5 times: the number of atoms varies" in refused(path)
 
     def test_numbers_at_other_steps(self, tmp_path):
         path = write_simple(tmp_path / "sparse.h5")

@@ -220,7 +220,7 @@ def test_observables_come_in_any_order(moving, tmp_path):
 def test_frames_that_do_not_come_leave_no_room(moving, tmp_path):
     write(moving.atoms, tmp_path / "out.h5md", chunk="contiguous", n_frames=30)
     assert len(read(tmp_path / "out.h5md", 60).trajectory) == 9
-    with pytest.raises(UnwritableError, match="frame 5: expected 5 at the most"):
+    with pytest.raises(UnwritableError, match="frame 5: expected at most 5 frames"):
         write(moving.atoms, tmp_path / "few.h5md", chunk="contiguous", n_frames=5)
     assert os.listdir(tmp_path) == ["out.h5md"]
 
@@ -442,7 +442,7 @@ def test_other_units_round_in_angstroms_and_are_read(moving, tmp_path):
             {"driver": "split"},
         ),
         ("convert_units=False: .*lengthunit=", {"convert_units": False}),
-        (r"chunks: expected frames, atoms and 3 .*found \(1, 10, 1\)", {"chunks": (1, 10, 1)}),
+        (r"chunks: expected frames, atoms and 3, .*found \(1, 10, 1\)", {"chunks": (1, 10, 1)}),
         ("chunks: expected .*found 'a'", {"chunks": "a"}),
         ("a chunk cannot contain 11 atoms: there are 10", {"chunks": (1, 11, 3)}),
         ("expected one of chunks= and chunk=", {"chunks": (1, 10, 3), "chunk": "auto"}),

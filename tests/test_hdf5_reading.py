@@ -305,9 +305,7 @@ def test_chunks_that_memory_should_not_hold_are_read_again_and_that_is_said(tmp_
     monkeypatch.setattr(plan, "LARGEST_BLOCK_BYTES", 2000)
     monkeypatch.setattr(plan, "LARGEST_LEAF_BYTES", 2000)
     advice = re.escape(f"paceline repack {path} NEW.h5md --for frames writes")
-    told = (
-        f"23 frames are stored as one chunk.* Each block of 16 frames .* up to 3 times.*{advice}"
-    )
+    told = f"23 frames are stored as one chunk.* Each block of 16 frames .* up to 3 times.*{advice}"
     with pytest.warns(PacelineWarning, match=told):
         analysis = RMSF(universe.atoms).run(n_workers=2)
     np.testing.assert_allclose(analysis.results.rmsf, wanted, rtol=1e-12)

@@ -346,7 +346,7 @@ def test_appended_to_fixed_space(tmp_path, n):
     content = path.read_bytes()
     path.write_bytes(content + b"\0" * n)
     told, _ = read_frames(path)
-    assert f"{len(content) + n} bytes, expected {len(content)}" in told[0]
+    assert f"{len(content) + n} bytes, where there should be {len(content)}" in told[0]
     assert told[0].split(": ", 1)[1].startswith("the size of the file contradicts its header")
 
 

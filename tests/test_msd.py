@@ -623,9 +623,9 @@ def test_a_fit_leaves_out_times_without_a_pair(damaged):
 
 
 def test_what_is_refused(ca, tmp_path):
-    with pytest.raises(UnsupportedError, match="not equally spaced|equal intervals"):
+    with pytest.raises(UnsupportedError, match="equal intervals"):
         EinsteinMSD(ca).run(frames=[0, 1, 3])
-    with pytest.raises(UnsupportedError, match="not equally spaced|equal intervals"):
+    with pytest.raises(UnsupportedError, match="equal intervals"):
         EinsteinMSD(ca).run(frames=[5, 5])
     with pytest.raises(ValueError, match="Invalid msd_type"):
         EinsteinMSD(ca, msd_type="yx")

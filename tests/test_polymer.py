@@ -226,7 +226,7 @@ def test_the_autocorrelation_of_vectors_by_brute_force(tmp_path):
     edges = np.diff(histogram["end-to-end distance (Å)"])[0]
     assert (histogram["probability density (Å⁻¹)"] * edges).sum() == pytest.approx(1)
     unordered = Polymer(run.atomgroup).run(frames=[0, 1, 5])
-    with pytest.raises(UnsupportedError, match="not equally spaced|equal intervals"):
+    with pytest.raises(UnsupportedError, match="equal intervals"):
         unordered.autocorrelation()
 
 

@@ -409,7 +409,7 @@ def test_a_file_without_a_whole_frame(path):
     offsets, sizes = Reader(path).file.extents(np.array([0], dtype=np.uint64))
     with open(path, "r+b") as file:
         file.truncate(int(offsets[0] + sizes[0]) - 10)
-    found = r"expected a (whole|first) frame"
+    found = r"expected (at least one complete|a first) frame"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PacelineWarning)
         with pytest.raises((UnsupportedError, DamagedFileError), match=rf"{path.name}.*{found}"):

@@ -569,7 +569,7 @@ def test_a_cut_file_that_mdanalysis_counts_otherwise_is_refused(adk_in_water, tm
     ordinary = MDAnalysis.Universe(adk_in_water.topology, path)
     with (
         pytest.warns(PacelineWarning, match="is cut"),
-        pytest.raises(FileChangedError, match=r"10 frames .* 9 whole frames"),
+        pytest.raises(FileChangedError, match=r"10 frames .* 9 complete frames"),
     ):
         RMSF(ordinary.select_atoms("name CA")).run()
 

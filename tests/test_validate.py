@@ -33,7 +33,10 @@ NOT_CLEAN = {
     # cpptraj writes zeros, or no variable, if it has no times.
     "bala.ncdf": (False, "all frames have the same time, 0 ps"),
     "tz2.truncoct.nc": (False, "all frames have the same time, 0 ps"),
-    "cpptraj_traj.nc": (False, "the file contains no times; its frames count as 1 ps apart; give dt="),
+    "cpptraj_traj.nc": (
+        False,
+        "the file contains no times; its frames count as 1 ps apart",
+    ),
     "ifabp_apo_100mM.dcd": (False, "LAMMPS wrote it, and its header has steps in the units"),
 }
 

@@ -57,7 +57,7 @@ def bonds_of(universe: System, name: str) -> np.ndarray:
     if not len(found.bonds):
         raise UnsupportedError(
             f"{name} needs bonds, but the topology has none; load a topology that has them (TPR, "
-            "PSF, PRMTOP, MOL2, …), or guess bonds by distance: guess_bonds=True "
+            "PSF, PRMTOP, MOL2, …), or have them guessed by distance: guess_bonds=True "
             "(--guess-bonds)"
         )
     found.used = True

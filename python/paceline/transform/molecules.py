@@ -183,7 +183,7 @@ def _check_residues(universe: System, fragments: np.ndarray, atoms: np.ndarray) 
         raise with_script_advice(
             UnsupportedError(
                 f"unwrap: the topology has no bonds for {_names(universe, unbonded)}; load a "
-                "topology that has them, or guess bonds by distance: guess_bonds=True "
+                "topology that has them, or have them guessed by distance: guess_bonds=True "
                 "(--guess-bonds)"
             ),
             ", or name the molecules that have bonds: unwrap(atomgroup)",
