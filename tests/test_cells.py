@@ -167,7 +167,7 @@ def test_a_box_is_copied_as_it_is(tmp_path):
 def test_a_turned_cell_is_left_out_where_a_format_cannot_hold_it(tmp_path, ending):
     atoms = two_atoms(write_xdr(tmp_path / "fcc.trr", [APART], FCC)).atoms
     path = tmp_path / f"without{ending}"
-    with pytest.warns(PacelineWarning, match="cannot hold a cell that is turned: cells are left"):
+    with pytest.warns(PacelineWarning, match="cannot store a cell that is turned: cells are left"):
         paceline.Write(atoms, path).run()
     assert two_atoms(path).dimensions is None
     kept = tmp_path / f"kept{ending}"

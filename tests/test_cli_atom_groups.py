@@ -174,7 +174,7 @@ def test_a_reference_has_the_same_groups(index_file, run, adk, tmp_path):
     paceline.Universe(*adk).select_atoms("name CA").write(structure)
     status, _, err = run("rmsd", *chosen, "-n", index_file, "--select", "Core")
     assert status == 2
-    assert f"which numbers 3341 atoms: {structure} has 214" in err
+    assert f"which is for 3341 atoms, but {structure} has 214" in err
 
 
 @pytest.mark.parametrize(

@@ -433,6 +433,6 @@ def test_clusters_that_cannot_be(ca):
     one = Clustering(ca, cutoff=1.5)
     with pytest.raises(ValueError, match=r"call run\(\) first"):
         one.members(0)
-    with pytest.raises(ValueError, match="no cluster 7: they are 0 to"):
+    with pytest.raises(ValueError, match="no cluster 7: clusters are 0 to"):
         one.run(stop=5).members(7)
     assert one.run(stop=1).results.labels.tolist() == [0]

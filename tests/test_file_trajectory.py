@@ -313,7 +313,7 @@ def test_closing_ends_loops_and_analyses(adk_xtc, tmp_path):
 def test_too_much_for_memory_is_refused(adk_xtc, monkeypatch):
     trajectory = paceline.open(adk_xtc.trajectory)
     monkeypatch.setattr("paceline.trajectory.file_trajectory.free_memory", lambda: 10**6)
-    with pytest.raises(UnsupportedError, match=r"3,341 atoms take 3\.93 MB.*by blocks"):
+    with pytest.raises(UnsupportedError, match=r"3,341 atoms need 3\.93 MB.*by blocks"):
         trajectory.positions()
     assert trajectory.positions(atoms=[1]).shape == (98, 1, 3)
 

@@ -468,7 +468,7 @@ def test_sites_of_a_group_that_changes(tmp_path):
     ascribed, count = found.indices[0][0], found.count[0].sum()
     assert len(ascribed) == 1
     theirs = f"the {['first', 'second'][ascribed[0]]} {'twice' if count == 2 else count}"
-    with pytest.raises(UnsupportedError, match="use InterRDF, which finds its atoms anew"):
+    with pytest.raises(UnsupportedError, match="use InterRDF, which finds its atoms in each frame"):
         paceline.analysis.rdf.InterRDF_s(ours, [(above[1], ours.atoms[2:])], **how)
     check_row("`InterRDF_s` of an updating group", theirs, "refused", "paceline")
 

@@ -159,7 +159,7 @@ CASES = [
     RightValue(
         "RMSF of a protein that turns",
         "",
-        "the atoms of RMSF move or turn as a whole",
+        "the atoms of RMSF move or rotate as a whole",
         "each frame is turned by 7° more",
         warning_of_turning,
     ),
@@ -180,7 +180,7 @@ CASES = [
     RightValue(
         "a cell of 1 × 1 × 1 Å",
         "",
-        "stands for none",
+        "is the placeholder in structure files without a cell",
         "the convention of structure files",
         warning_of_a_dummy_cell,
     ),

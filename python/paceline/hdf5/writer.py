@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from pathlib import Path
 from typing import Any, Protocol
+from uuid import uuid4
 
 import h5py
 import numpy as np
@@ -104,7 +105,7 @@ class _ErrorKeepingFile(io.FileIO):
 
     _refusal: OSError | None = None
     #: Beginning of placeholders of chunks, which are not written.
-    _mark = os.urandom(16)
+    _mark = uuid4().bytes
     _placeholder = bytearray()
 
     def __init__(self, *args: Any):
