@@ -487,7 +487,9 @@ class TestCutFiles:
             file.create_group("h5md").attrs["version"] = np.array([1, 1])
         size = path.stat().st_size
         os.truncate(path, size // 2)
-        words = f"expected {size} bytes, found {size // 2}: the file was cut, .* copy the file again"
+        words = (
+            f"expected {size} bytes, found {size // 2}: the file was cut, .* copy the file again"
+        )
         refused(path, DamagedFileError, words)
 
     def test_netcdf_4_cut_at_any_place(self, tmp_path):

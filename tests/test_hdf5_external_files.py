@@ -167,7 +167,7 @@ def test_searched_files_are_reported(fifo, tmp_path):
     observables = find_observables(path)
     assert observables["energy"].values == 7
     assert observables.at(0) == {"energy": 7}
-    with pytest.raises(UnsupportedError, match="leads into pipe"):
+    with pytest.raises(UnsupportedError, match="refers to pipe"):
         observables["inner/particles/all/position"]
     with File(path) as file:
         assert VALUE in [node.name.strip("/") for node in file.root.walk()]

@@ -73,7 +73,7 @@ def test_atoms_are_described_by_names(protein):
 
 
 def test_a_frame_without_a_cell(protein):
-    with pytest.raises(Exception, match=r"leave unwrap \(--unwrap\) out"):
+    with pytest.raises(Exception, match=r"omit unwrap \(--unwrap\)"):
         RMSD(protein).run(stop=2, transforms=[unwrap()])
 
 

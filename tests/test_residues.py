@@ -79,7 +79,7 @@ def test_the_number_of_atoms_that_are_there_again(located):
     keys = [(atom.resindex, atom.name) for atom in located]
     with pytest.warns(PacelineWarning, match="alternate") as caught:
         Gyration(located).run()
-    assert f": {len(keys) - len(set(keys))} atoms are there again" in str(caught[0].message)
+    assert f": {len(keys) - len(set(keys))} atoms occur again" in str(caught[0].message)
 
 
 def test_residues_with_insertion_codes_have_their_own_neighbours(inserted):

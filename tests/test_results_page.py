@@ -334,7 +334,7 @@ def test_systems_in_words():
 
 
 def test_spans_without_times():
-    assert describe_span(np.array([3, 9]), None) == ("2 frames, 3 to 9, whose times are not known")
+    assert describe_span(np.array([3, 9]), None) == ("2 frames, 3 to 9, whose times are unknown")
     assert describe_span(np.array([3]), np.array([2.5])) == "1 frame at 2.5 ps"
     times = np.array([0.0, np.nan, 4e4])
     assert describe_span(np.arange(3), times) == "3 frames from 0 to 40 ns, 40 ns apart"

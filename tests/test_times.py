@@ -302,7 +302,7 @@ def test_every_function_of_time_says_that_times_are_not_known(tmp_path):
     universe.add_TopologyAttr("charges", np.resize([1.0, -1.0], n_atoms))
     universe.add_TopologyAttr("masses", np.ones(n_atoms))
     universe.add_TopologyAttr("names", ["C"] * n_atoms)
-    words = "the times of frames are unknown .*: times between frames are counted in frames"
+    words = "the times of frames are not known .*: times between frames are counted in frames"
 
     def ran(analysis):
         with pytest.warns(PacelineWarning, match=rf"{type(analysis).__name__}: {words}"):

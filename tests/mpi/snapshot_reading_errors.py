@@ -71,8 +71,8 @@ with Reader(world, no_cell) as reader:
     assert world.allreduce(len(reader.read(2))) == reader.n_atoms
 
 with Reader(world, odd) as reader:
-    words = "atom 3 is at ("
-    refused("UnsupportedError", words, reader.read, grid=(1, 1, size))
+    refused("UnsupportedError", "atom 3 is at (", reader.read, grid=(1, 1, size))
+    words = "atom 3 has the invalid position ("
     refused("UnsupportedError", words, reader.read, owner=lambda x: np.zeros(len(x), int))
     ids = reader.read(0).ids
     assert world.allreduce(len(ids)) == reader.n_atoms

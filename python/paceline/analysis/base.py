@@ -555,7 +555,7 @@ def warn_of_unknown_times(analysis: AnalysisBase) -> None:
     """Warn that times between frames are counted in frames if times are unknown."""
     if not analysis.times_known:
         warn(
-            f"{analysis.name}: the times of frames are unknown "
+            f"{analysis.name}: the times of frames are not known "
             f"({analysis.provenance[UNKNOWN_TIMES]}): times between frames are counted in frames, "
             f"and results are per frame; {TIMES_REMEDY}"
         )
