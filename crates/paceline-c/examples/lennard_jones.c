@@ -1,7 +1,8 @@
 /* Liquid argon on slabs of a box, one for each rank: writes HISTORY, CONFIG and NetCDF, and reads
  * the CONFIG back by domains.
  *
- *     mpicc lennard_jones.c $(pkg-config --cflags --libs paceline-mpi) -lm -o lennard_jones
+ *     mpicc lennard_jones.c $(pkg-config --cflags --libs paceline-mpi) -lm \
+ *         -Wl,-rpath,$(pkg-config --variable=libdir paceline) -o lennard_jones
  *     mpirun -n 4 ./lennard_jones FOLDER
  */
 #include <math.h>

@@ -19,7 +19,7 @@ from paceline.contract.atoms import Atoms, System, attribute_of, has_attribute
 from paceline.contract.declaration import PBC, REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
-from paceline.errors import SelectionError, UnsupportedError, warn
+from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.atom_choice import check_not_empty, check_positions, check_static
 from paceline.transform.broken_reference import warn_of_broken_reference
 from paceline.transform.matching import other_order
@@ -235,10 +235,11 @@ class Contacts(AnalysisBase):
         _, *places = np.intersect1d(self.grA.indices, self.grB.indices, return_indices=True)
         n_same = int(self.initial_contacts[0][tuple(places)].sum())
         if n_same:
-            warn(
+            self.remark(
+                "same atoms",
                 f"Contacts: {n_same} of the {self.n_initial_contacts} contacts are of an atom with "
                 "itself, and others may be within a residue. Exclude such pairs with "
-                "residues_apart=1, or also neighbours in the chain with residues_apart=4"
+                "residues_apart=1, or also neighbours in the chain with residues_apart=4",
             )
 
     def _check_groups(self) -> None:

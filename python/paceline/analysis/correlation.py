@@ -21,7 +21,7 @@ from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.engine.parts import allocate_results
 from paceline.engine.result_arrays import put_rows
-from paceline.errors import UnsupportedError, warn
+from paceline.errors import UnsupportedError
 from paceline.transform.atom_choice import check_not_empty
 from paceline.transform.jumps import unwrapped
 
@@ -664,10 +664,11 @@ def _warn_of_long_steps(
     """Warn if an autocorrelation decreases by more than half between two frames."""
     if len(values) > 1 and values[1] < 0.5 * values[0]:
         apart = f"{times[1]:.4g} {analysis.time_unit} apart"
-        warn(
+        analysis.remark(
+            "long steps",
             f"{analysis.name}: frames are {apart}, and the autocorrelation decreases by more than "
             f"half in this time: the {of}, its integral, is meaningless; save velocities every "
-            "few femtoseconds"
+            "few femtoseconds",
         )
 
 

@@ -18,7 +18,7 @@ from paceline.contract.atoms import Atoms, Selected, attribute_of
 from paceline.contract.declaration import Declaration, Option
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
-from paceline.errors import SelectionError, UnsupportedError, warn
+from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many, percent
 from paceline.transform.atom_choice import (
     check_not_empty,
@@ -223,7 +223,8 @@ class DensityProfile(AnalysisBase):
         if self.origin is not None:
             masses = attribute_of(self.origin, "masses")
             if lack := lack_of_masses(self.origin):
-                warn(f"DensityProfile: all atoms of the origin have equal weights: {lack}")
+                text = f"DensityProfile: all atoms of the origin have equal weights: {lack}"
+                self.remark("masses", text)
                 masses = None
             if masses is None or not (masses > 0).any():
                 masses = np.ones(len(self.origin))

@@ -13,7 +13,7 @@ from paceline.contract.atoms import (
     has_attribute,
     topology_attribute_of,
 )
-from paceline.errors import SelectionError, UnsupportedError, warn
+from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.atom_choice import lack_of_masses
 from paceline.transform.bond_lists import bond_list
 from paceline.transform.compounds import bonds_of
@@ -131,30 +131,31 @@ def donors_of(universe: System, hydrogens: Atoms) -> Atoms:
     return universe.atoms[found]
 
 
-def warn_of_missed_hydrogens(atomgroup: Atoms, guessed: str) -> None:
-    """Warn of hydrogens that are bonded to N or O but not guessed by charge."""
+def missed_hydrogens(atomgroup: Atoms, guessed: str) -> str | None:
+    """Describe hydrogens that are bonded to N or O but not guessed by charge, if there are any."""
     bonds, atoms = _bonds_by_name(atomgroup.universe), atomgroup.universe.atoms
     if bonds is None:
-        return
+        return None
     has_polar = np.zeros(len(atoms), bool)
     has_polar[bonds[_named(atoms, "N*", "O*")[bonds[:, 1]], 0]] = True
     polar = atomgroup[(has_polar & _named(atoms, "H*", "[1-4]H*"))[atomgroup.indices]]
     missed = _missed(polar, atomgroup, guessed, polar.charges > 0.3)
-    if len(missed):
-        one, charge = missed[0], max(missed.charges)
-        warn(
-            f"HydrogenBondAnalysis: {len(missed):,} of {len(polar):,} hydrogens bonded to N or "
-            f"O, such as {one.name} of {one.resname} {one.resid}, have charges of at most "
-            f"{charge:.2f} e, as in Amber's force fields, and are not guessed (above 0.3 e): "
-            f"their bonds are missed. Select hydrogens by {POLAR_HYDROGENS!r}"
-        )
+    if len(missed) == 0:
+        return None
+    one, charge = missed[0], max(missed.charges)
+    return (
+        f"HydrogenBondAnalysis: {len(missed):,} of {len(polar):,} hydrogens bonded to N or "
+        f"O, such as {one.name} of {one.resname} {one.resid}, have charges of at most "
+        f"{charge:.2f} e, as in Amber's force fields, and are not guessed (above 0.3 e): "
+        f"their bonds are missed. Select hydrogens by {POLAR_HYDROGENS!r}"
+    )
 
 
-def warn_of_missed_acceptors(atomgroup: Atoms, guessed: str) -> None:
-    """Warn of oxygens, except those of ethers, that are not guessed by charge."""
+def missed_acceptors(atomgroup: Atoms, guessed: str) -> str | None:
+    """Describe oxygens that are not guessed by charge, except those of ethers, if there are any."""
     bonds, atoms = _bonds_by_name(atomgroup.universe), atomgroup.universe.atoms
     if bonds is None:
-        return
+        return None
     is_heavy = unrepartitioned_masses(atoms) > LIGHT[1]
     n_heavy = np.bincount(bonds[is_heavy[bonds[:, 1]], 0], minlength=len(atoms))
     is_bonded = np.zeros(len(atoms), bool)
@@ -162,15 +163,16 @@ def warn_of_missed_acceptors(atomgroup: Atoms, guessed: str) -> None:
     is_acceptor = _named(atoms, "O*") & is_bonded & (n_heavy < 2)
     oxygens = atomgroup[is_acceptor[atomgroup.indices]]
     missed = _missed(oxygens, atomgroup, guessed, oxygens.charges < -0.5)
-    if len(missed):
-        one, charge = missed[0], min(missed.charges)
-        warn(
-            f"HydrogenBondAnalysis: {len(missed):,} of {len(oxygens):,} oxygens, such as "
-            f"{one.name} of {one.resname} {one.resid}, have charges of at least {charge:.2f} "
-            "e, as in OPLS's force fields and in four-site water, and are not guessed as "
-            "acceptors (below -0.5 e): their bonds are missed. Select acceptors by "
-            f"acceptors_sel={POLAR_ACCEPTORS!r}"
-        )
+    if len(missed) == 0:
+        return None
+    one, charge = missed[0], min(missed.charges)
+    return (
+        f"HydrogenBondAnalysis: {len(missed):,} of {len(oxygens):,} oxygens, such as "
+        f"{one.name} of {one.resname} {one.resid}, have charges of at least {charge:.2f} "
+        "e, as in OPLS's force fields and in four-site water, and are not guessed as "
+        "acceptors (below -0.5 e): their bonds are missed. Select acceptors by "
+        f"acceptors_sel={POLAR_ACCEPTORS!r}"
+    )
 
 
 def _both_ways(universe: System) -> np.ndarray | None:

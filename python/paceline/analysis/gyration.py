@@ -16,7 +16,7 @@ from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
-from paceline.errors import SelectionError, warn
+from paceline.errors import SelectionError
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_not_empty, known_weights, masses_of
 from paceline.transform.compounds import compound_of_atoms
@@ -229,9 +229,10 @@ class Gyration(AnalysisBase):
         """Warn of frames in which no atom of the group has a mass."""
         if without.any():
             what = "atom" if self.weights is None else "atom with a mass"
-            warn(
+            self.remark(
+                "without atoms",
                 f"Gyration: {self._described} has no {what} in {many(int(without.sum()), 'frame')},"
-                f" the first is {self.frames[without][0]}: values are NaN in these frames"
+                f" the first is {self.frames[without][0]}: values are NaN in these frames",
             )
 
     def _compound_of_atoms(self) -> np.ndarray:

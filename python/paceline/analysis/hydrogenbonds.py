@@ -24,8 +24,8 @@ from paceline.analysis.guess import (
     POLAR_HYDROGENS,
     donors_of,
     heaviest_hydrogen,
-    warn_of_missed_acceptors,
-    warn_of_missed_hydrogens,
+    missed_acceptors,
+    missed_hydrogens,
 )
 from paceline.analysis.kernels import ChangingBonds, CoreBonds
 from paceline.analysis.results import Results
@@ -42,7 +42,7 @@ from paceline.contract.atoms import Atoms, System, UpdatingAtoms, has_attribute
 from paceline.contract.declaration import CORRELATION, LAGS, Declaration, Member, Option
 from paceline.contract.kinds import Ragged
 from paceline.contract.run_info import describe_atoms
-from paceline.errors import SelectionError, UnsupportedError, warn
+from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import naming_lacks, updates_itself
 from paceline.transform.bond_lists import bond_list, give_bonds_to_select
@@ -311,9 +311,10 @@ class HydrogenBondAnalysis(AnalysisBase):
             found = bond_list(self.u)
             n_lacking = int(np.isin(self.atomgroup.indices, found.lacking).sum())
             if n_lacking:
-                warn(
+                self.remark(
+                    "bonds",
                     f"HydrogenBondAnalysis: {many(n_lacking, 'analysed atom')} have no "
-                    f"bonds, and therefore no hydrogen bonds; bonds: {found.note}"
+                    f"bonds, and therefore no hydrogen bonds; bonds: {found.note}",
                 )
 
     @property
@@ -327,10 +328,11 @@ class HydrogenBondAnalysis(AnalysisBase):
         """Warn of a group of `between` without analysed atoms."""
         for group in (group for pair in self.between_ags or () for group in pair):
             if not np.isin(group.indices, self.atomgroup.indices).any():
-                warn(
+                self.remark(
+                    "between",
                     "HydrogenBondAnalysis: a group of between= contains none of the "
                     f"{len(self.atomgroup):,} analysed atoms, so it has no bonds; "
-                    "analyse more atoms, or use another group"
+                    "analyse more atoms, or use another group",
                 )
 
     def _select(self) -> None:
@@ -429,7 +431,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         if self._guesses_by_name:
             return POLAR_HYDROGENS
         guessed = self._hydrogens_by_charge()
-        warn_of_missed_hydrogens(self.atomgroup, guessed)
+        self.remark("hydrogens", missed_hydrogens(self.atomgroup, guessed))
         return guessed
 
     def _hydrogens_by_charge(self) -> str:
@@ -475,7 +477,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         if self._guesses_by_name:
             return POLAR_ACCEPTORS
         guessed = self.guess_acceptors()
-        warn_of_missed_acceptors(self.atomgroup, guessed)
+        self.remark("acceptors", missed_acceptors(self.atomgroup, guessed))
         return guessed
 
     @staticmethod
@@ -593,10 +595,11 @@ class HydrogenBondAnalysis(AnalysisBase):
                 f"d_h_a_angle_cutoff must be from 0 to 180 degrees, not {self.d_h_a_angle!r}"
             )
         if 0 < self.d_h_a_angle < 60:
-            warn(
+            self.remark(
+                "angle",
                 f"d_h_a_angle_cutoff={self.d_h_a_angle:g} is the minimum angle at the hydrogen, "
                 "where a straight bond has 180°; for a maximum angle at the donor, as in GROMACS, "
-                "use criterion='gromacs'"
+                "use criterion='gromacs'",
             )
         given = self.d_a_cutoff, self.d_h_a_angle
         if self.criterion != "mdanalysis" and given != (D_A_CUTOFF, D_H_A_ANGLE_CUTOFF):

@@ -17,7 +17,6 @@ from paceline.block import Block
 from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import PBC, Declaration, Member
 from paceline.contract.kinds import PerFrame
-from paceline.errors import warn
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import choose_atoms
 
@@ -153,16 +152,18 @@ class LeafletSeries(AnalysisBase):
         for k, title in enumerate(titles):
             columns[title] = with_gaps((leaflets == k).sum(axis=1), in_none)
         if in_none.all():
-            warn(
+            self.remark(
+                "leaflets",
                 f"LeafletSeries: no frame has two leaflets: within {self.cutoff:g} Å all "
-                "headgroups are connected; use a smaller cutoff, or other headgroups"
+                "headgroups are connected; use a smaller cutoff, or other headgroups",
             )
         in_leaflets = int(np.sort(sizes, axis=1)[:, -2:].sum(axis=1).max())
         if in_leaflets < len(self.atomgroup) / 2:
-            warn(
+            self.remark(
+                "headgroups",
                 f"LeafletSeries: both leaflets have at most {in_leaflets:,} of "
                 f"{len(self.atomgroup):,} headgroups: few are within {self.cutoff:g} Å of another; "
-                "use a larger cutoff, or other headgroups"
+                "use a larger cutoff, or other headgroups",
             )
         table = table_in_time(
             *(self, columns, titles, "atoms of a leaflet"), partial=True, counts=[*columns]

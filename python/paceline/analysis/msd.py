@@ -332,10 +332,11 @@ class EinsteinMSD(AnalysisBase):
         by_cell = self._by_cell()
         found = None if by_cell is None else self._find_jumps(positions, gaps, by_cell)
         if found is not None:
-            warn(
+            self.remark(
+                "jumps",
                 f"{self.name}: {found}: unless particles were unwrapped before, they jump across "
                 "the faces of the cell, and displacements are wrong; remove jumps with "
-                "unwrap='tor' (--unwrap-particles tor)"
+                "unwrap='tor' (--unwrap-particles tor)",
             )
 
     def _warn_of_unwrapped(self, positions: np.ndarray, gaps: np.ndarray) -> bool:
@@ -346,10 +347,11 @@ class EinsteinMSD(AnalysisBase):
             return False
         found = self._find_jumps(positions, gaps, by_cell)
         if found is not None:
-            warn(
+            self.remark(
+                "jumps",
                 f"{self.name}: {found}, which counts as a jump across its faces; but particles are "
                 "more than two cells apart, so perhaps they are already unwrapped: then leave "
-                "positions unchanged with unwrap=None (--unwrap-particles none)"
+                "positions unchanged with unwrap=None (--unwrap-particles none)",
             )
         return found is not None
 
@@ -391,12 +393,13 @@ class EinsteinMSD(AnalysisBase):
                 long = long[shortest > 0.5 * NEARLY * np.linalg.norm(cell, axis=1).min()]
             n_long += len(long)
             if n_long > most:
-                warn(
+                self.remark(
+                    "long steps",
                     f"{self.name}: in more than {MOST_LONG:.0%} of the steps from frame to frame, "
                     f"particles move by more than {0.5 * NEARLY:g} of the cell. A step of more "
                     "than half the cell is taken for a shorter one, so displacements are wrong; "
                     "analyse frames that are closer in time, or, where a "
-                    "step skips frames, follow particles in each frame by nojump (--nojump)"
+                    "step skips frames, follow particles in each frame by nojump (--nojump)",
                 )
                 return
 

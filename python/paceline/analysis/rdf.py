@@ -31,7 +31,7 @@ from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import Declaration, Member
 from paceline.contract.kinds import Reduction
 from paceline.contract.run_info import describe_atoms
-from paceline.errors import MissingDataError, SelectionError, UnsupportedError, warn
+from paceline.errors import MissingDataError, SelectionError, UnsupportedError
 from paceline.performance.number_format import amount
 from paceline.transform.atom_choice import check_not_empty, check_static, updates_itself
 from paceline.transform.compounds import CompoundCenters, Compounds, compound_of_atoms, compounds_of
@@ -318,7 +318,8 @@ class InterRDF(AnalysisBase):
         bins = 0.5 * (edges[:-1] + edges[1:])
         count = value.counts.astype(np.float64)
         if value.n_frames and not count.any():
-            warn(f"InterRDF: no pair of atoms is from {edges[0]:g} to {edges[-1]:g} Å apart")
+            distances = f"from {edges[0]:g} to {edges[-1]:g} Å apart"
+            self.remark("pairs", f"InterRDF: no pair of atoms is {distances}")
         self.remark("images", _missing_pairs(self, edges, value.width))
         rdf = count / self._norms(value)
         title = TITLES[self.norm]
@@ -368,7 +369,8 @@ class InterRDF(AnalysisBase):
                 return norms * math.nan
             n_pairs = value.n_pairs / value.n_frames
             if n_pairs == 0:
-                warn("InterRDF: in no frame do both g1 and g2 contain atoms: g(r) is NaN")
+                text = "InterRDF: in no frame do both g1 and g2 contain atoms: g(r) is NaN"
+                self.remark("groups", text)
                 return norms * math.nan
             if self.exclusion_block is not None:
                 n_pairs -= self._n_sites[0] * self.exclusion_block[1]

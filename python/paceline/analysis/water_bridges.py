@@ -175,6 +175,7 @@ class WaterBridges(GroupsAnalysis):  # numpydoc ignore=PR02
             d_h_a_angle_cutoff=d_h_a_angle_cutoff,
             criterion=criterion,
         )
+        self.remarks = self._bonds.remarks
         self._bonds.between_ags = [[group, self._water] for group in (first, second)]
         self._bonds.which_atoms = "of the groups and water"
 
