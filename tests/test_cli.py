@@ -471,11 +471,13 @@ def test_what_a_topology_does_not_tell_cannot_be_selected(run):
 
 
 def test_missing_files_end_with_status_2(adk, run):
-    for command in (["info"], ["index"], ["rmsd", adk.topology]):
-        status, _, err = run(*command, "nowhere.xtc")
+    for *command, name in (
+        *(["info", "nowhere.xtc"], ["index", "nowhere.xtc"]),
+        *(["rmsd", adk.topology, "nowhere.xtc"], ["rmsd", adk.topology, "nowhere"]),
+    ):
+        status, _, err = run(*command, name)
         assert status == 2
-        assert "nowhere.xtc: " in err
-        assert "No such file" in err
+        assert f"{name}: No such file" in err
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 import argparse
 import contextlib
+import errno
+import glob
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -85,6 +88,10 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
 
     if vars(args).get("guess_bonds"):
         options["guess_bonds"] = True
+    for path in (args.topology, *args.trajectory):
+        # MDAnalysis reports a missing file of unknown extension as an unknown format.
+        if not glob.has_magic(str(path)) and not os.path.exists(path):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     universe = GroupUniverse(args.topology, *args.trajectory, **chain_options(args), **options)
     if args.dt is not None and type(universe.trajectory).__name__ == "DumpReader":
         raise UnsupportedError(
