@@ -67,8 +67,8 @@ pub fn guard(
     function: impl FnOnce() -> Result<Option<String>, Failure>,
 ) -> c_int {
     set_message("");
-    // What a function had changed when it panicked is not used again: the program ends, or its
-    // caller is told to end it.
+    // What a function had changed when it panicked is not used again: the program ends, or the
+    // error asks its caller to end it.
     let result = catch_unwind(AssertUnwindSafe(function));
     let failed = comm.and_then(Comm::failure);
     match (result, failed) {

@@ -12,7 +12,7 @@ from paceline.errors import PacelineWarning
 from paceline.snapshot.output import Container, Contents, Heading, Place, Settings
 
 
-class FrameFile(Container):
+class ContainerFile(Container):
     """File whose frames follow each other after a header that counts them, or are one frame."""
 
     def __init__(self, kind: str, settings: Settings):
@@ -20,7 +20,7 @@ class FrameFile(Container):
         path = settings.path
         if not settings.append or not os.path.exists(path):
             check_output(path, overwrite=settings.overwrite)
-        self._file = _core.SnapshotFile(
+        self._file = _core.ContainerFile(
             kind,
             path,
             settings.n_atoms,

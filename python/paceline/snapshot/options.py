@@ -13,7 +13,7 @@ from paceline import _core
 from paceline._util.files import local_path, parse_size
 from paceline.block import FIELDS, field_bits
 from paceline.errors import UnsupportedError, UnwritableError
-from paceline.snapshot.frame_file import FrameFile
+from paceline.snapshot.frame_file import ContainerFile
 from paceline.snapshot.output import Container, Contents, Settings
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _frame_file(kind: Any, **options: Any) -> FileFormat:
     def code(fields: tuple[str, ...], double: bool) -> "_core.SnapshotFormat":
         return _core.SnapshotFormat(kind, field_bits(fields))
 
-    return FileFormat(kind, lambda settings: FrameFile(kind, settings), code, **options)
+    return FileFormat(kind, lambda settings: ContainerFile(kind, settings), code, **options)
 
 
 _TEXT: dict[str, Any] = {"in_lines": True, "options": ("title", "dt")}
