@@ -20,7 +20,7 @@ class ContainerFile(Container):
         path = settings.path
         if not settings.append or not os.path.exists(path):
             check_output(path, overwrite=settings.overwrite)
-        self._file = _core.ContainerFile(
+        self._file = _core.SnapshotFile(
             kind,
             path,
             settings.n_atoms,
