@@ -219,8 +219,10 @@ def test_each_worker_receives_the_atoms_of_its_blocks_only(
     if kind == "processes":
         assert sum(sizes) < 20_000 + 40 * N_FRAMES  # positions are in a shared file
     else:
-        # 12 bytes for each atom; and for each frame its cell, time and number.
-        assert positions.nbytes <= sum(sizes) < 1.5 * positions.nbytes
+        # 12 bytes for each atom; and for each frame its cell, time and number. A block may be
+        # sent again where a worker is late.
+        assert positions.nbytes <= sum(sizes)
+        assert max(sizes) < 1.5 * 32 * positions[0].nbytes
     assert all(len(job.data) < 50_000 for job in jobs)
 
 

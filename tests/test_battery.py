@@ -401,6 +401,7 @@ NEEDED = {
     "rdf-sites": {"ags": [["resid 9 and name CA", "name OW"], ["resid 9", "resid 30"]]},
     "survival": {"select": "name OW and around 3 resid 9", "tau_max": 1},
     "cluster": {"select": "name CA", "cutoff": 1.0},
+    "water-bridges": {"ag1": "resid 122-159", "ag2": "protein and not resid 122-159"},
 }
 
 

@@ -664,7 +664,10 @@ def test_what_is_no_dask_array_is_refused(universe, theirs, adk):
         paceline.dask_array(universe.atoms[:0])
     moved = paceline.Universe(*adk)
     moved.trajectory.add_transformations(translate([1, 2, 3]))
-    with pytest.warns(match="one at a time"), pytest.raises(UnsupportedError, match="one thread"):
+    with (
+        pytest.warns(match="one at a time"),
+        pytest.raises(UnsupportedError, match="single thread"),
+    ):
         paceline.dask_array(moved.atoms)
 
 
