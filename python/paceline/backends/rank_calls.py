@@ -1,4 +1,4 @@
-"""Call a function with each of some items on the ranks of MPI that wait for runs of this one."""
+"""Call a function for each item of a list on ranks of MPI that wait for work from this rank."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -10,7 +10,7 @@ from paceline._util.launcher import launched
 
 
 class RankCalls:
-    """Ranks that call functions; with `static`, each has its own share of the items."""
+    """Ranks that call functions; with `static`, each rank gets its own fixed share of the items."""
 
     def __init__(self, n_workers: int | None, *, static: bool):
         from paceline.backends.mpi import MPI
@@ -25,9 +25,9 @@ class RankCalls:
     def __call__(
         self, function: Callable[[Any], Any], items: Sequence[Any], name: str
     ) -> Iterator[tuple[int, Any]]:
-        """Yield the number of each item and the function's result, as they come.
+        """Yield the number of each item, and the function's result, in the order of completion.
 
-        Errors of the function other than paceline's give `name` and the number of the item.
+        An error of the function names `name` and the item's number, unless it is one of paceline's.
         """
         from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
 
@@ -40,7 +40,7 @@ class RankCalls:
 
 
 def rank_calls(n_workers: int | None, *, static: bool = False) -> RankCalls | None:
-    """Return the ranks that wait for runs of this one; None if there are none."""
+    """Return the ranks that wait for work from this rank; None if there are none."""
     if launched()[0] == 1:
         return None
     from paceline.backends.mpi import active_session

@@ -1,4 +1,4 @@
-"""Measure how long the same frames take to read from files of other formats and layouts."""
+"""Measure how long the same frames take to read from files of other formats and compressions."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -38,8 +38,8 @@ _OF_POSITIONS = [name for name, one in FORMATS.items() if fields_in(one.writes) 
 _OF_MOTION = [
     name for name, one in FORMATS.items() if one.equal_frames and fields_in(one.writes) == FIELDS
 ]
-#: Layouts of H5MD: name in tables, and value of `--compress`.
-_LAYOUTS = {"": "none", "shuffle+zstd:3": "shuffle+zstd:3"}
+#: Compressions of H5MD files, as of `--compress`; "" for none.
+_COMPRESSIONS = ("", "shuffle+zstd:3")
 
 
 class SampleFrames(NamedTuple):
@@ -58,10 +58,10 @@ class SampleFrames(NamedTuple):
 
 @dataclass(frozen=True)
 class _Kind:
-    """Kind of file: format, layout of H5MD, and whether it contains only the wanted atoms."""
+    """Kind of file: format, compression of H5MD, and whether it contains only the wanted atoms."""
 
     format: str
-    layout: str = ""
+    compression: str = ""
     selected: bool = False
 
 
@@ -80,13 +80,13 @@ def decode_sample(chain: Chain, source: FrameSource, frames: np.ndarray) -> Samp
 
 
 def measure_other_files(found: SampleFrames, own_format: str) -> list[Recoded]:
-    """Write frames in other formats and layouts, and measure the time to read them.
+    """Write frames in other formats and compressions, and measure the time to read them.
 
     The present format is left out, and so are formats that cannot store these frames.
     """
     only_positions = set(found.fields) <= {"positions"}
     kinds = [_Kind(format) for format in (_OF_POSITIONS if only_positions else _OF_MOTION)]
-    kinds += [_Kind("H5MD", layout) for layout in _LAYOUTS]
+    kinds += [_Kind("H5MD", compression) for compression in _COMPRESSIONS]
     kinds = [replace(one, selected=selected) for one in kinds for selected in (False, True)]
     others = []
     for kind in kinds:
@@ -104,7 +104,7 @@ def _measure(frames: SampleFrames, kind: _Kind, path: str) -> Recoded:
     """Write a file, and measure the time in which one and two workers read it."""
     columns = frames.wanted if kind.selected else np.arange(frames.n_atoms)
     size, encoding = write_frames(
-        path, frames.values, frames.fields, kind.format, columns, kind.layout
+        path, frames.values, frames.fields, kind.format, columns, kind.compression
     )
     n_frames = len(frames.values.frames)
     chain = Chain([path], quiet=True, times_given=True)
@@ -118,7 +118,7 @@ def _measure(frames: SampleFrames, kind: _Kind, path: str) -> Recoded:
     beside, _ = _reading(source, extents, 2)
     return Recoded(
         *(kind.format, kind.selected, size / n_frames, n_bytes, (alone, beside)),
-        *(frames.decoding + encoding / n_frames, kind.layout),
+        *(frames.decoding + encoding / n_frames, kind.compression),
     )
 
 
@@ -128,12 +128,12 @@ def write_frames(
     fields: Sequence[str],
     format: str,
     columns: np.ndarray,
-    layout: str = "",
+    compression: str = "",
 ) -> tuple[int, float]:
     """Write atoms of frames to a file; return the size of the frames, and the encoding time, s."""
     values = {field: np.ascontiguousarray(frames.array_of(field)[:, columns]) for field in fields}
     if format == "H5MD":
-        return _write_h5md(path, frames, values, layout)
+        return _write_h5md(path, frames, values, compression)
     begun = perf_counter()
     has_cell = bool(frames.dimensions.any())
     encoder = _core.Encoder(format, len(columns), None, has_cell, field_bits(fields))
@@ -147,10 +147,10 @@ def write_frames(
 
 
 def _write_h5md(
-    path: str, frames: FrameBuffer, values: Mapping[str, np.ndarray], layout: str
+    path: str, frames: FrameBuffer, values: Mapping[str, np.ndarray], compression: str
 ) -> tuple[int, float]:
     n_frames, n_atoms, _ = next(iter(values.values())).shape
-    storage = Storage(choose_layout("auto", n_atoms), parse_compression(_LAYOUTS[layout]))
+    storage = Storage(choose_layout("auto", n_atoms), parse_compression(compression or "none"))
     storage = replace(storage, layout=storage.layout.within(n_frames))
     begun = perf_counter()
     encoded = {field: storage.encoder(field).encode(some) for field, some in values.items()}

@@ -400,7 +400,7 @@ def _lock(advice: Advice) -> Iterator[str]:
 
 
 def _other_files(advice: Advice) -> Iterator[str]:
-    """Table of costs of other formats and layouts."""
+    """Table of costs of other formats and compressions."""
     if not advice.others:
         return
     best = advice.n_workers
@@ -486,7 +486,7 @@ def _elsewhere(advice: Advice) -> Iterator[str]:
 
 def _name(file: Recoded) -> str:
     atoms = f"{'selected' if file.selected else 'all'} atoms"
-    return ", ".join(filter(None, (file.format, file.layout, atoms)))
+    return ", ".join(filter(None, (file.format, file.compression, atoms)))
 
 
 def _given(value: float) -> str:

@@ -79,7 +79,7 @@ Pair = tuple[SampleTimes, SampleTimes]
 
 @dataclass(frozen=True)
 class Recoded:
-    """Frame in a file of another format or layout.
+    """Frame in a file of another format or compression.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ class Recoded:
         workers.
     writing : float
         Time to decode a complete frame of the present file and encode it in this format, s.
-    layout : str
+    compression : str
         Compression of an H5MD file; "" for none, and for other formats.
     """
 
@@ -106,7 +106,7 @@ class Recoded:
     n_bytes: float
     reading: tuple[float, float]
     writing: float
-    layout: str = ""
+    compression: str = ""
 
 
 @dataclass(frozen=True)
