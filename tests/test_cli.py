@@ -19,7 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from MDAnalysis.auxiliary.XVG import XVGReader
-from MDAnalysisTests.datafiles import waterDCD, waterPSF
+from MDAnalysisTests.datafiles import PDB_small, waterDCD, waterPSF
 
 import paceline
 from paceline import transform
@@ -1383,3 +1383,14 @@ def test_other_shells_show_what_options_are_for(shell, tmp_path):
     assert all(len(one.partition(between)[2]) > 10 for one in commands)
     (file,) = completed("paceline rmsd md.x", tmp_path, **asked)
     assert file.rstrip(":\t ") == "md.xtc"
+
+
+@pytest.mark.filterwarnings("always:1 A")
+def test_the_placeholder_of_a_cell_is_reported(tmp_path, run):
+    path = tmp_path / "one.pdb"
+    paceline.Universe(PDB_small).atoms.write(str(path))
+    text = re.sub(r"(?m)^CRYST1.*\n", "", path.read_text())
+    cell = "CRYST1    1.000    1.000    1.000  90.00  90.00  90.00 P 1           1\n"
+    path.write_text(cell + text)
+    status, _, err = run("gyration", path, "-o", tmp_path / "a.csv")
+    assert (status, err.count("a cell of 1 × 1 × 1 Å is the placeholder")) == (0, 1)

@@ -107,10 +107,10 @@ def test_the_rmsd_of_a_ligand_is_the_headline(protein, tmp_path):
     battery = Battery({"ligand-rmsd": given}, protein).run(stop=20)
     battery.save(tmp_path)
     page = (tmp_path / "index.html").read_text(encoding="utf-8")
-    title = "ligand-rmsd: RMSD of resid 30-59 after superposition of backbone"
+    title = "Ligand: RMSD of resid 30-59 after superposition of backbone"
     assert re.findall(r"<h2>(.*)</h2>", page)[0] == title
     [means] = re.findall(r"Means with 95 % intervals: ([^<]*)", page)
-    assert means.startswith(f"{title} (RMSD of resid 30-59 ")
+    assert means.startswith(f"{title.lower()[0]}{title[1:]} (RMSD of resid 30-59 ")
     assert battery.analyses["ligand-rmsd"].results.summary()[0].startswith("RMSD of resid 30-59: ")
     assert "RMSD of resid 30-59" in battery.summary()[0]
     assert list(battery.analyses["ligand-rmsd"].results.means) == [

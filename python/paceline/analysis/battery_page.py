@@ -24,6 +24,9 @@ from paceline.performance.results_page import Overview, ResultDrawing, ResultSec
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase
 
+#: Words for the part of a system that entries of default batteries analyse, if their atoms are not
+#: in the heading.
+OF_SYSTEMS = {"ligand": "Ligand", "ligand in water": "Ligand", "liquid": "Water"}
 #: Words for common selections in headings.
 OF_ATOMS = {
     **{"backbone": "backbone", "protein": "protein", "nucleic": "nucleic acid"},
@@ -68,7 +71,10 @@ class ShownBattery(Protocol):
 def heading(
     name: str, analysis: "AnalysisBase | Energies", description: Mapping[str, object]
 ) -> str:
-    """Make the heading of an analysis, such as "Backbone RMSD", after a name set by the user."""
+    """Make the heading of an analysis, such as "Backbone RMSD", after a name set by the user.
+
+    After the name of an entry of default batteries, the heading says what part is analysed.
+    """
     if isinstance(analysis, Energies):
         return "Energies"
     declared = {one["class"].partition(".")[2]: one for one in catalogue().values()}
@@ -84,8 +90,11 @@ def heading(
     elif isinstance(select, str) and select != "all" and len(select) <= LONGEST:
         title = f"{title} of {select}"
     title = title[0].upper() + title[1:]
-    is_own = name not in (entry["name"], description.get("analysis"))
-    return f"{name}: {title}" if is_own else title
+    if name in (entry["name"], description.get("analysis")):
+        return title
+    systems = {one["name"]: one["system"] for one in entry.get("batteries", ())}
+    part = OF_SYSTEMS.get(systems[name]) if name in systems else name
+    return f"{part}: {in_sentence(title)}" if part else title
 
 
 def page_of_battery(

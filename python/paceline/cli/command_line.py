@@ -300,6 +300,11 @@ class _Warnings:
     def show(
         self, message: Warning | str, category: type[Warning], *place: object, **more: object
     ) -> None:
-        if issubclass(category, PacelineWarning) and str(message) not in self._said:
-            self._said.add(str(message))
-            print(f"paceline: warning: {in_options(str(message), self._options)}", file=sys.stderr)
+        text = str(message)
+        if text.startswith("1 A^3 CRYST1 record"):  # MDAnalysis's reader of PDB drops the cell
+            text = "a cell of 1 × 1 × 1 Å is the placeholder in PDB files without a cell: left out"
+        elif not issubclass(category, PacelineWarning):
+            return
+        if text not in self._said:
+            self._said.add(text)
+            print(f"paceline: warning: {in_options(text, self._options)}", file=sys.stderr)
