@@ -185,7 +185,7 @@ def _made(base: Path, edge: int) -> Path:
 
 
 def draw(source: Path, target: Path) -> None:
-    """Draw the figure of the manual from a table of tab-separated columns, by CPU times."""
+    """Draw the figure of the manual from a table of tab-separated columns."""
     from matplotlib.figure import Figure
 
     text = source.read_text(encoding="utf-8").split("# One frame")[1]
@@ -194,17 +194,17 @@ def draw(source: Path, target: Path) -> None:
     axes = figure.subplots()
     at = np.arange(len(rows))
     bars = {
-        "one thread": ("1 worker CPU s", "#b8c4cc"),
-        "two threads: the first": ("first thread CPU s", "#c8442d"),
+        "1 worker": ("1 worker s", "#b8c4cc"),
+        "2 workers": ("2 workers s", "#c8442d"),
     }
     for k, (label, (column, colour)) in enumerate(bars.items()):
         values = [float(row[column]) for row in rows]
         axes.barh(at + 0.4 * k, values, 0.38, color=colour, label=label)
     for place, row in zip(at, rows, strict=True):
         longest = max(float(row[column]) for column, _ in bars.values())
-        axes.text(longest + 0.08, place + 0.2, f"{row['by work']} ×", va="center", fontsize=8)
+        axes.text(longest + 0.08, place + 0.2, f"{row['speed-up']} ×", va="center", fontsize=8)
     axes.set_yticks(at + 0.2, [row["analysis"] for row in rows])
-    axes.set_xlabel("CPU seconds for one frame of a million atoms, with reading it")
+    axes.set_xlabel("time for one frame of a million atoms, reading included (s)")
     axes.invert_yaxis()
     axes.legend(frameon=False, fontsize=8)
     axes.spines[["top", "right"]].set_visible(False)

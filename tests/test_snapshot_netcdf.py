@@ -7,7 +7,7 @@ import pytest
 from scipy.io import netcdf_file
 
 from paceline.errors import UnsupportedError
-from paceline.snapshot.frame_file import FrameFile
+from paceline.snapshot.frame_file import ContainerFile
 from paceline.snapshot.output import Contents, Heading, Settings
 
 N_ATOMS = 4
@@ -54,7 +54,7 @@ def write(path, n_spatial=3, **changed):
 )
 def test_a_frame_follows_in_the_file_s_units(tmp_path, changed):
     path = write(tmp_path / "other.nc", **changed)
-    series = FrameFile("NetCDF", settings_of(path))
+    series = ContainerFile("NetCDF", settings_of(path))
     assert series.n_frames == 1
     contents = Contents(("positions", "velocities"), True)
     series.place(contents, Heading(7, 2.5, np.diag([10.0, 11.0, 12.0])))
@@ -101,7 +101,7 @@ def test_a_file_of_other_numbers_is_refused(tmp_path, name, definition, words):
     path = write(tmp_path / "other.nc", **{name: given})
     before = path.read_bytes()
     with pytest.raises(UnsupportedError, match=re.escape(words)) as caught:
-        FrameFile("NetCDF", settings_of(path))
+        ContainerFile("NetCDF", settings_of(path))
     assert str(caught.value).startswith(f"{path}: frames cannot be appended: expected {name} ")
     assert str(caught.value).endswith("; write to a new file")
     assert path.read_bytes() == before
@@ -110,13 +110,13 @@ def test_a_file_of_other_numbers_is_refused(tmp_path, name, definition, words):
 def test_other_variables_and_dimensions_are_refused(tmp_path):
     path = write(tmp_path / "two.nc", n_spatial=2)
     with pytest.raises(UnsupportedError, match=r"values per frame: 12, found .* frame: 8;"):
-        FrameFile("NetCDF", settings_of(path))
+        ContainerFile("NetCDF", settings_of(path))
     path = write(tmp_path / "more.nc", temp0=("d", ("frame",), "kelvin", None))
     with pytest.raises(UnsupportedError, match="expected no variable 'temp0', found one"):
-        FrameFile("NetCDF", settings_of(path))
+        ContainerFile("NetCDF", settings_of(path))
     with netcdf_file(tmp_path / "less.nc", "w") as file:
         file.createDimension("frame", None)
         file.createDimension("atom", N_ATOMS)
         file.createVariable("time", "f", ("frame",))[0] = 1.0
     with pytest.raises(UnsupportedError, match="expected a variable 'coordinates', found none"):
-        FrameFile("NetCDF", settings_of(tmp_path / "less.nc"))
+        ContainerFile("NetCDF", settings_of(tmp_path / "less.nc"))
