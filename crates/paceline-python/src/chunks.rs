@@ -9,6 +9,7 @@ use super::arrays::{self, Array1, Indices, NewArray};
 use super::errors::{Failure, Result};
 use super::hints::{attribute, attributes, from_python, protocol};
 use super::reader::{BlockArrays, Cost, open_verified};
+use super::sources;
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::{self, Error};
@@ -16,7 +17,6 @@ use paceline_formats::hdf5_chunks::{Dataset, Filter, Number, Units};
 use paceline_formats::reader::chunks::{
     self, ChunkReader as Chunks, Element, Identity, ReadRequest, Slice,
 };
-use paceline_formats::source::FileSource;
 
 /// Per-worker reader of datasets of an HDF5 file.
 #[pyclass(frozen, module = "paceline._core")]
@@ -138,7 +138,7 @@ pub(super) fn read_integers(
     slice: SliceArrays<'_>,
 ) -> Result<NewArray<i64, 1>> {
     let (dataset, slice) = (dataset.into_dataset()?, slice.as_slices());
-    let read = || chunks::read_integers(Arc::new(FileSource::open(&path)?), dataset, slice);
+    let read = || chunks::read_integers(sources::open(&path)?, dataset, slice);
     Ok(py.detach(read)?.into())
 }
 

@@ -18,6 +18,7 @@ mod row_kernels;
 mod snapshot;
 mod snapshot_file;
 mod snapshot_reading;
+mod sources;
 mod sum_kernels;
 mod trajectory;
 mod transforms;

@@ -9,13 +9,14 @@ use pyo3::prelude::*;
 use super::arrays::{Array1, ArrayMut1, ArrayMut2, ArrayMut3, Indices, Number};
 use super::errors::{Failure, Result};
 use super::hints::attributes;
+use super::sources;
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::{self, Error};
 use paceline_formats::fingerprint::{Samples, VerifiedSource};
 use paceline_formats::reader::{BlockOut, BlockReader, BlockReport, Extents, Numbers};
 use paceline_formats::registry::STANDARD;
-use paceline_formats::source::FileSource;
+use paceline_formats::source::Source;
 use paceline_kernels::validity;
 
 /// Per-worker reader of a trajectory file.
@@ -204,6 +205,6 @@ pub(super) fn samples_from(samples: &[u8]) -> error::Result<Samples> {
 pub(super) fn open_verified(
     path: &Path,
     samples: &[u8],
-) -> error::Result<VerifiedSource<FileSource>> {
-    STANDARD.verified(FileSource::open(path)?, samples_from(samples)?)
+) -> error::Result<VerifiedSource<Arc<dyn Source>>> {
+    STANDARD.verified(sources::open(path)?, samples_from(samples)?)
 }

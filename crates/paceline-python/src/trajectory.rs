@@ -12,11 +12,12 @@ use super::arrays::{Array1, NewArray};
 use super::errors::{Failure, Result};
 use super::hints::{INT, OBJECT, callable, narrowed};
 use super::reader::samples_from;
+use super::sources;
 use paceline_formats::fingerprint::Fingerprint;
 use paceline_formats::format::Clock;
 use paceline_formats::index::{self, Index, OpenOptions, Origin};
 use paceline_formats::registry::STANDARD;
-use paceline_formats::source::{FileSource, Source};
+use paceline_formats::source::Source;
 use paceline_formats::{Format, error};
 
 /// Offsets and sizes of frames.
@@ -86,7 +87,7 @@ impl Trajectory {
             options.n_atoms = n_atoms;
             options.n_threads = n_threads;
             options.progress = &report;
-            index::open(&FileSource::open(&path)?, &options)
+            index::open(&sources::open(&path)?, &options)
         });
         if let Some(error) = refused
             .into_inner()
@@ -131,7 +132,7 @@ impl Trajectory {
     /// Return the layout of one frame, as bytes, and its number of atoms.
     fn layout_of<'py>(&self, py: Python<'py>, frame: u64) -> Result<(Bound<'py, PyBytes>, usize)> {
         self.check_frames(&[frame])?;
-        let layout = py.detach(|| self.index.layout_of(&FileSource::open(&self.path)?, frame))?;
+        let layout = py.detach(|| self.index.layout_of(&sources::open(&self.path)?, frame))?;
         Ok((PyBytes::new(py, &layout.to_bytes()), layout.n_atoms()))
     }
 
@@ -239,14 +240,14 @@ impl Trajectory {
 
     /// Time (ps) and step of every frame.
     fn times(&self, py: Python<'_>) -> Result<TimeArrays> {
-        let times = py.detach(|| self.index.times(&FileSource::open(&self.path)?))?;
+        let times = py.detach(|| self.index.times(&sources::open(&self.path)?))?;
         Ok((times.times.into(), times.steps.into()))
     }
 
     /// Return the traits that two files must share to be parts of one trajectory: name and value.
     #[getter]
     fn traits(&self, py: Python<'_>) -> Result<Vec<(String, String)>> {
-        let traits = py.detach(|| self.index.layout().traits(&FileSource::open(&self.path)?));
+        let traits = py.detach(|| self.index.layout().traits(&sources::open(&self.path)?));
         Ok(traits?)
     }
 
@@ -254,7 +255,7 @@ impl Trajectory {
     fn head<'py>(&self, py: Python<'py>, first: u64, n_frames: u64) -> Result<Bound<'py, PyBytes>> {
         let head = py.detach(|| {
             self.index
-                .head(&FileSource::open(&self.path)?, first, n_frames)
+                .head(&sources::open(&self.path)?, first, n_frames)
         });
         Ok(PyBytes::new(py, &head?))
     }
@@ -262,7 +263,7 @@ impl Trajectory {
     /// Raise FileChangedError if the file at this path is not the file that was opened.
     fn verify(&self, py: Python<'_>) -> Result<()> {
         Ok(py.detach(|| {
-            let source = FileSource::open(&self.path)?;
+            let source = sources::open(&self.path)?;
             self.index.verify(&source)
         })?)
     }
@@ -284,7 +285,7 @@ impl Trajectory {
 #[pyfunction]
 pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> Result<Option<&'static str>> {
     Ok(py.detach(|| -> error::Result<_> {
-        let source = FileSource::open(&path)?;
+        let source = sources::open(&path)?;
         Ok(index::detect(&source, &STANDARD)?.map(Format::name))
     })?)
 }
@@ -293,7 +294,7 @@ pub(super) fn detect_format(py: Python<'_>, path: PathBuf) -> Result<Option<&'st
 #[pyfunction]
 pub(super) fn samples_of(py: Python<'_>, path: PathBuf) -> Result<Bound<'_, PyBytes>> {
     let samples = py.detach(|| {
-        let source = FileSource::open(&path)?;
+        let source = sources::open(&path)?;
         STANDARD.samples(&source, source.size()?)
     });
     Ok(PyBytes::new(py, &samples?.to_bytes()))
@@ -311,5 +312,5 @@ pub(super) fn verify(py: Python<'_>, path: PathBuf, fingerprint: &str) -> Result
     let Ok(fingerprint) = fingerprint.parse::<Fingerprint>() else {
         return Err(Failure::argument("this text is not a fingerprint"));
     };
-    Ok(py.detach(|| STANDARD.verify(&FileSource::open(&path)?, &fingerprint))?)
+    Ok(py.detach(|| STANDARD.verify(&sources::open(&path)?, &fingerprint))?)
 }

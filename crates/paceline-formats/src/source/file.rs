@@ -1,47 +1,13 @@
-//! Reading of byte ranges of a file. Only this module reads trajectories.
+//! Source of the bytes of a local file.
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::{Source, Traffic};
 use crate::error::{Error, Result};
 use crate::system;
-
-/// Maximum gap between two wanted ranges that are read together, bytes. Copying the gap costs about
-/// as much as another call.
-pub const GAP: u64 = 4096;
-
-/// Source of bytes with positional reads. Threads can share it, since it has no cursor.
-pub trait Source: Send + Sync {
-    /// Return the path, for messages.
-    fn path(&self) -> &Path;
-
-    /// Return the current size, bytes.
-    fn size(&self) -> Result<u64>;
-
-    /// Fill `buffer` with the bytes from `offset` on.
-    ///
-    /// # Errors
-    /// [`Error::Changed`] if the source ends before the buffer is full: callers request only bytes
-    /// that existed when the source was indexed.
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
-
-    /// Announce a range that will soon be read, so that prefetching can start in the background.
-    fn will_need(&self, offset: u64, len: u64);
-
-    /// Return the number of bytes and calls so far.
-    fn traffic(&self) -> Traffic;
-}
-
-/// Amount of data that was read from a source so far.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Traffic {
-    /// Number of bytes read.
-    pub bytes: u64,
-    /// Number of read calls.
-    pub calls: u64,
-}
 
 /// File that is read at offsets.
 #[derive(Debug)]
@@ -140,44 +106,6 @@ impl Source for FileSource {
             bytes: self.bytes.load(Ordering::Relaxed),
             calls: self.calls.load(Ordering::Relaxed),
         }
-    }
-}
-
-/// Bytes in memory, for tests.
-#[cfg(test)]
-#[derive(Debug)]
-pub struct MemorySource(pub Vec<u8>);
-
-#[cfg(test)]
-impl Source for MemorySource {
-    fn path(&self) -> &Path {
-        Path::new("<memory>")
-    }
-
-    fn size(&self) -> Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-
-    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        let bytes = usize::try_from(offset)
-            .ok()
-            .and_then(|start| self.0.get(start..)?.get(..buffer.len()));
-        match bytes {
-            Some(bytes) => buffer.copy_from_slice(bytes),
-            None => {
-                return Err(Error::Changed {
-                    path: self.path().to_owned(),
-                    what: format!("it ends at byte {}", self.0.len()),
-                });
-            }
-        }
-        Ok(())
-    }
-
-    fn will_need(&self, _offset: u64, _len: u64) {}
-
-    fn traffic(&self) -> Traffic {
-        Traffic::default()
     }
 }
 
