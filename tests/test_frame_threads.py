@@ -69,7 +69,9 @@ ANALYSES = {
     ),
     "map of contacts": lambda u: ContactMap(u.select_atoms("protein")),
     "sasa": lambda u: SASA(u.select_atoms("protein"), n_points=100, compound="atoms"),
-    "density": lambda u: DensityAnalysis(u.select_atoms("name OW HW1"), delta=2.0),
+    "density": lambda u: DensityAnalysis(
+        u.select_atoms("name OW and around 8 protein", updating=True), delta=2.0
+    ),
     "density along axes": lambda u: LinearDensity(u.select_atoms("not protein"), binsize=0.5),
     "shell": lambda u: _updating(u, "name OW and around 3.5 protein"),
     "layer": lambda u: _updating(u, "protein and around 3 resname SOL"),

@@ -185,22 +185,8 @@ impl Voxels {
         let mut scratch = Vec::new();
         for (row, frame) in frames.enumerate() {
             let atoms = self.columns.pick(frame, &mut scratch).as_chunks::<3>().0;
-            let len = part_len(atoms.len(), MANY);
-            if len >= atoms.len() {
-                if !self.find_some(atoms, &mut found) {
-                    return Ok(Err((row, NOT_FINITE.to_string())));
-                }
-                continue;
-            }
-            let parts = in_parts(atoms.chunks(len), |atoms| {
-                let mut found = Vec::with_capacity(atoms.len());
-                self.find_some(atoms, &mut found).then_some(found)
-            });
-            for part in parts {
-                match part {
-                    Some(part) => found.extend(part),
-                    None => return Ok(Err((row, NOT_FINITE.to_string()))),
-                }
+            if !self.find_some(atoms, &mut found) {
+                return Ok(Err((row, NOT_FINITE.to_string())));
             }
         }
         Ok(Ok(found))

@@ -284,10 +284,10 @@ def _map_along_z(density: "MDAnalysis.analysis.density.Density") -> Table:
 class _Voxels(CoreHalf, Reduction):
     """Worker part: number of atoms in each voxel."""
 
-    splits_frames = True
-
     def __init__(self, edges: Sequence[np.ndarray], finder: GroupFinder | None):
         self._finder = finder
+        # Threads of their own made counting on a grid slower: they help to select atoms only.
+        self.splits_frames = finder is not None
         self._edges = [np.ascontiguousarray(one, dtype=np.float64) for one in edges]
         self._n_voxels = int(np.prod([len(one) - 1 for one in self._edges]))
 
