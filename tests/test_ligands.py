@@ -13,7 +13,7 @@ from MDAnalysis.lib.mdamath import triclinic_vectors
 import paceline
 from paceline.analysis.battery import Battery
 from paceline.analysis.buried_area import BuriedArea
-from paceline.analysis.default_batteries import of_ligands
+from paceline.analysis.default_batteries import insert_ligands
 from paceline.analysis.figures import draw
 from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
 from paceline.analysis.neighbors import NeighborList
@@ -284,8 +284,8 @@ def test_several_ligands_are_one_selection():
         "n": 3,
         "select": "protein or (resname A or resname B)",
     }
-    assert of_ligands(entry, ["resname A", "resname B"]) == expected
-    assert of_ligands({"groupselections": ["{ligand}"]}, ["resname A", "resname B"]) == {
+    assert insert_ligands(entry, ["resname A", "resname B"]) == expected
+    assert insert_ligands({"groupselections": ["{ligand}"]}, ["resname A", "resname B"]) == {
         "groupselections": ["resname A", "resname B"]
     }
 

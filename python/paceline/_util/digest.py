@@ -180,7 +180,7 @@ def _parts_of_function(function: types.FunctionType) -> Iterator[object]:
     names = set(_names_of(function.__code__))
     for name in sorted(_globals_of(function.__code__)):
         if name in function.__globals__:
-            yield from (name, _used(function.__globals__[name], names - {name}))
+            yield from (name, _members_in_use(function.__globals__[name], names - {name}))
 
 
 def _parts_of_code(code: types.CodeType) -> Iterator[object]:
@@ -206,12 +206,12 @@ def _names_of(code: types.CodeType) -> Iterator[str]:
             yield from _names_of(const)
 
 
-def _used(thing: object, names: set[str]) -> object:
+def _members_in_use(thing: object, names: set[str]) -> object:
     """Replace a module of the user by the members of it that the code uses."""
     if not (isinstance(thing, types.ModuleType) and _is_own(thing.__name__)):
         return thing
     found = sorted(names & vars(thing).keys())
-    return [(name, _used(vars(thing)[name], names - {name})) for name in found]
+    return [(name, _members_in_use(vars(thing)[name], names - {name})) for name in found]
 
 
 def _is_own(module: str) -> bool:

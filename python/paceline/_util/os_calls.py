@@ -354,7 +354,7 @@ def extend_limit(computing: float, waiting: float) -> None:
             signal.setitimer(timer, left + seconds)
 
 
-def why_ended(status: int) -> str:
+def exit_reason(status: int) -> str:
     """Return the reason why a process with limits ended, from its exit status.
 
     Returns "computing" or "waiting" for a limit of `limit_time`, "ended" if another program ended

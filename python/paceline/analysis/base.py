@@ -356,10 +356,10 @@ class AnalysisBase(Analysis):
             backend=backend,
             **options,
         )
-        self._keep_bounds(start, stop, step, frames)
+        self._set_frame_bounds(start, stop, step, frames)
         return self
 
-    def _keep_bounds(
+    def _set_frame_bounds(
         self, start: int | None, stop: int | None, step: int | None, frames: object
     ) -> None:
         """Set the attributes that MDAnalysis sets from the arguments of `run`."""

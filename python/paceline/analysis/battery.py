@@ -115,7 +115,7 @@ class Battery:
         with kept_warnings(self._warned):
             for name, description in descriptions.items():
                 try:
-                    made = _make(name, description, universe)
+                    made = _make_analysis(name, description, universe)
                     if optional:
                         made.check_atoms()
                     self.analyses[name] = made
@@ -321,7 +321,7 @@ class Battery:
             options["transforms"] = given  # type: ignore[typeddict-item]
             run(analyses, **options)
             if self.energies is not None:
-                self.energies = _of_frames(self._all_energies, analyses[0])
+                self.energies = _energies_in_frames(self._all_energies, analyses[0])
         return self
 
     @property
@@ -479,7 +479,7 @@ def _files_and_terms(described: Description) -> tuple[list[str], list[str] | Non
     return given["files"], given.get("terms")
 
 
-def _of_frames(energies: Energies, analysis: AnalysisBase) -> Energies:
+def _energies_in_frames(energies: Energies, analysis: AnalysisBase) -> Energies:
     """Drop energies at times outside the frames of a run, if times of both are known."""
     times = analysis.times[np.isfinite(analysis.times)]
     if not analysis.times_known or len(times) == 0 or energies.axis_title != "time (ps)":
@@ -505,7 +505,7 @@ def _summaries_in(folder: Path) -> list[Path]:
     return [folder / name for name in (*TABLES, *profiles)] if "groups" in found else []
 
 
-def _make(name: str, description: Description, universe: System) -> AnalysisBase:
+def _make_analysis(name: str, description: Description, universe: System) -> AnalysisBase:
     """Make the analysis that one table describes."""
     if Path(name).name != name or name in ("", ".", ".."):
         raise UnsupportedError(f"[{name}]: the name is used for files, and is not a valid filename")

@@ -129,7 +129,7 @@ class Bilayer(AnalysisBase):
         n_read = int((~self.left_out).sum())
         n_other, lack = n_read - int(flat.sum()), None
         if n_other:
-            lack = self._lack(has_two)
+            lack = self._reason_without_bilayer(has_two)
             if flat.any():
                 lack = (
                     f"Bilayer: {many(n_other, 'frame')} of {n_read} do not have two flat leaflets "
@@ -154,7 +154,7 @@ class Bilayer(AnalysisBase):
             n_lipids=numbers,
         )
 
-    def _lack(self, has_two: np.ndarray) -> str:
+    def _reason_without_bilayer(self, has_two: np.ndarray) -> str:
         """Describe why no frame has a flat bilayer."""
         if has_two.any():
             return (
@@ -229,10 +229,12 @@ class _Heights(CoreHalf, PerFrame):
             if np.isnan(components[row]).any():
                 continue
             z = heights[row, columns].astype(np.float64)
-            rows[row] = self._of_frame(components[row].astype(np.int64), z, vectors)
+            rows[row] = self._compute_frame(components[row].astype(np.int64), z, vectors)
         return rows
 
-    def _of_frame(self, components: np.ndarray, z: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    def _compute_frame(
+        self, components: np.ndarray, z: np.ndarray, vectors: np.ndarray
+    ) -> np.ndarray:
         """Compute the values of one frame from the heights of all atoms and the cell vectors."""
         height, found = vectors[2, 2], np.full(COLUMNS, np.nan)
         sizes = np.bincount(components)

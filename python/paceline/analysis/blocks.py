@@ -54,7 +54,9 @@ def block_products(series: np.ndarray, gaps: np.ndarray) -> BlockSums | None:
     there = np.ones((n_frames, 1))
     values[gaps], there[gaps] = 0, 0
     sums, counts = (
-        np.stack([_lagged(one[a:b], one[a : b + longest], longest) for a, b in _pairs(starts)])
+        np.stack(
+            [_lagged_products(one[a:b], one[a : b + longest], longest) for a, b in _pairs(starts)]
+        )
         for one in (values, there)
     )
     return BlockSums(sums, np.rint(counts))
@@ -65,7 +67,7 @@ def _pairs(starts: np.ndarray) -> list[tuple[int, int]]:
     return list(zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True))
 
 
-def _lagged(first: np.ndarray, second: np.ndarray, longest: int) -> np.ndarray:
+def _lagged_products(first: np.ndarray, second: np.ndarray, longest: int) -> np.ndarray:
     """For each lag, sum the products of row i of `first` and row i + lag of `second`."""
     size = 1 << (len(first) + longest).bit_length()
     one, other = (np.fft.rfft(values, size, axis=0) for values in (first, second))

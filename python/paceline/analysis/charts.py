@@ -53,7 +53,7 @@ def charts_of(table: Table, time_unit: str | None = None) -> list[Chart]:
         curve = Curve(name, x.astype(np.float64), values, number, half, smooth)
         curves += [curve] if drawn.is_series else _pieces(curve)
     chart = Chart(drawn.abscissa, drawn.y_label, _with_times(curves), points)
-    return _checked(chart, time_unit)
+    return _valid_charts(chart, time_unit)
 
 
 def charts_of_replicas(
@@ -77,7 +77,7 @@ def charts_of_replicas(
             if table is not None and title in table.columns
         ]
         chart = Chart(known[0].abscissa, title, _with_times(curves))
-        found += _checked(chart, time_unit)
+        found += _valid_charts(chart, time_unit)
     return found
 
 
@@ -109,7 +109,7 @@ def charts_of_profile(profile: Profile) -> list[Chart]:
         labels = (label, f"difference{unit and f' ({unit})'}")
         for one, curves in zip(labels, (of_groups, between), strict=True):
             if curves:
-                found += _checked(Chart(x_label, one, [part for of in curves for part in of]))
+                found += _valid_charts(Chart(x_label, one, [part for of in curves for part in of]))
     return found
 
 
@@ -137,7 +137,7 @@ def _with_times(curves: Sequence[Curve]) -> list[Curve]:
     return found
 
 
-def _checked(chart: Chart, time_unit: str | None = None) -> list[Chart]:
+def _valid_charts(chart: Chart, time_unit: str | None = None) -> list[Chart]:
     """Convert times to a readable unit; drop charts with unsorted x or with too many curves."""
     fits = 0 < len(chart.curves) <= MOST_CURVES
     sorted_ones = all(

@@ -161,7 +161,7 @@ def choose_frames(
     if not given:
         raise UnsupportedError("expected a table that was saved with results, found none")
     read = [read_saved(path) for path in given]
-    columns, name = _joined(read), ", ".join(f"{one.path}" for one in read)
+    columns, name = _join_tables(read), ", ".join(f"{one.path}" for one in read)
     rows, titles = np.ones(len(next(iter(columns.values()))), bool), []
     distance = None
     if where is not None:
@@ -228,7 +228,7 @@ def columns_of(table: SavedTable) -> dict[str, np.ndarray]:
     return found
 
 
-def _joined(tables: Sequence[SavedTable]) -> dict[str, np.ndarray]:
+def _join_tables(tables: Sequence[SavedTable]) -> dict[str, np.ndarray]:
     """Join tables by frame; the rows of a single table stay in their order."""
     every = [columns_of(table) for table in tables]
     if len(tables) == 1:
@@ -284,7 +284,7 @@ class _Surface:
         named = self._facts.get("tables")
         if named is None:
             raise UnsupportedError(f"{self.path} lacks the names of its tables: add the tables")
-        return [_beside(name, self.path) for name in named.split(", ")]
+        return [_find_near_table(name, self.path) for name in named.split(", ")]
 
     def find(self, columns: Mapping[str, np.ndarray], name: str) -> list[str]:
         """Return the titles of the columns for the two axes."""
@@ -329,7 +329,7 @@ def _bins(edges: np.ndarray, values: np.ndarray) -> np.ndarray:
     return np.where(inside, found, -1)
 
 
-def _beside(name: str, path: Path) -> Path:
+def _find_near_table(name: str, path: Path) -> Path:
     """Find a file by its path, or by its name in the folder of another file."""
     found = Path(name)
     return found if found.exists() or found.is_absolute() else path.parent / found
@@ -347,9 +347,13 @@ def files_of(tables: Sequence[SavedTable]) -> tuple[str, list[str], list[str]]:
             raise UnsupportedError(
                 f"{table.path} does not name topology and trajectory: add them with -s and -f"
             )
-        trajectories = [f"{_beside(one, table.path)}" for one in facts["trajectory"].split(", ")]
+        trajectories = [
+            f"{_find_near_table(one, table.path)}" for one in facts["trajectory"].split(", ")
+        ]
         prints = tuple(facts.get("fingerprint", "").split(", "))
-        found.add((f"{_beside(facts['topology'], table.path)}", tuple(trajectories), prints))
+        found.add(
+            (f"{_find_near_table(facts['topology'], table.path)}", tuple(trajectories), prints)
+        )
     if len({names for _, names, _ in found}) > 1:
         raise UnsupportedError("the tables name different trajectories: use tables of one run")
     topology, names, prints = sorted(found)[0]

@@ -213,7 +213,7 @@ class Contacts(AnalysisBase):
         self.grA, self.grB = theirs.grA, theirs.grB
         self.r0, self.initial_contacts = theirs.r0, theirs.initial_contacts
         if residues_apart:
-            near = self._are_near_in_chain()
+            near = self._find_near_in_chain()
             self.initial_contacts = [
                 contacts & ~near if contacts.shape == near.shape else contacts
                 for contacts in self.initial_contacts
@@ -224,7 +224,7 @@ class Contacts(AnalysisBase):
         self._check_groups()
         self._limits, self._beta = self._find_limits()
 
-    def _are_near_in_chain(self) -> np.ndarray:
+    def _find_near_in_chain(self) -> np.ndarray:
         """Find pairs of atoms whose residues are too close in their segment."""
         first, second = self.grA, self.grB
         apart = np.abs(first.resindices[:, None] - second.resindices)
@@ -321,7 +321,7 @@ class Contacts(AnalysisBase):
         if self._limits is None:
             distances = CoreRows("pair_distances", pairs, bool(self.pbc))
             function = partial(self.fraction_contacts, **self.fraction_kwargs)
-            return _OfFunction(distances, function, self._reference_distances)
+            return _FunctionOfDistances(distances, function, self._reference_distances)
         sizes = np.array([len(limits) for limits in self._limits])
         limits = np.concatenate(self._limits)
         return CoreRows("contacts", pairs, limits, sizes, bool(self.pbc), self._beta)
@@ -336,7 +336,7 @@ class Contacts(AnalysisBase):
         self.results = Results(table=table, provenance=self.record(), timeseries=timeseries)
 
 
-class _OfFunction(PerFrame):
+class _FunctionOfDistances(PerFrame):
     """Worker part that calls a user's function."""
 
     def __init__(
@@ -515,7 +515,7 @@ class ContactMap(AnalysisBase):
         self.residues = chosen.residues
         if len(self.residues) < 2:
             raise SelectionError(f"ContactMap: the group has {len(self.residues)} residues, not 2")
-        self._atoms = chosen[_counts(chosen, scheme)]
+        self._atoms = chosen[_scheme_mask(chosen, scheme)]
         missing = self.residues.difference(self._atoms.residues)
         if len(missing):
             raise SelectionError(
@@ -607,7 +607,7 @@ class _NearResidues(CoreHalf, Reduction):
         return left[0] + right[0], left[1] + right[1]
 
 
-def _counts(atoms: Atoms, scheme: str) -> np.ndarray:
+def _scheme_mask(atoms: Atoms, scheme: str) -> np.ndarray:
     """Return a mask, ndarray of bool, shape (n_atoms,), of the atoms that the scheme uses."""
     if scheme == "closest":
         return np.ones(len(atoms), dtype=bool)

@@ -196,7 +196,7 @@ class Write(AnalysisBase):
                 origin=self._origin(),
                 turns=any(transform.turns for transform in self.transforms),
                 keep_cell=self._keep_cell,
-                **_held_by_first(self.atomgroup.universe.trajectory),
+                **_contents_of_first_frame(self.atomgroup.universe.trajectory),
             )
         )
         self.fields, self.optional_fields = self._target.fields, self._target.optional_fields
@@ -261,7 +261,7 @@ def format_with(path: str | os.PathLike, options: Iterable[str]) -> OutputFormat
     return kind
 
 
-def _held_by_first(trajectory: Frames) -> dict[str, Any]:
+def _contents_of_first_frame(trajectory: Frames) -> dict[str, Any]:
     """Return whether the first readable frame has a cell, and which fields it contains.
 
     The present frame of the trajectory does not change.
@@ -270,16 +270,16 @@ def _held_by_first(trajectory: Frames) -> dict[str, Any]:
     try:
         for number in range(trajectory.n_frames):
             try:
-                return _held_by(trajectory, trajectory[number])
+                return _contents_of_frame(trajectory, trajectory[number])
             except DamagedFileError:
                 continue
-        return _held_by(trajectory, trajectory[0] if current is None else trajectory.ts)
+        return _contents_of_frame(trajectory, trajectory[0] if current is None else trajectory.ts)
     finally:
         if current is not None:
             trajectory[current]
 
 
-def _held_by(trajectory: Frames, frame: Timestep) -> dict[str, object]:
+def _contents_of_frame(trajectory: Frames, frame: Timestep) -> dict[str, object]:
     # A trajectory without a topology yields `Frame` objects.
     cells = frame.cell[np.newaxis] if isinstance(frame, Frame) else cell_of(trajectory)
     return {"cells": cells, "fields": tuple(fields_of(frame))}

@@ -62,14 +62,14 @@ def default_descriptions(
     descriptions: dict[str, Description] = {}
     for selection, found in DEFAULTS.items():
         if LIGAND in selection:
-            is_there = selection == LIGAND or _holds(universe, WATER_OXYGENS)
-            descriptions |= of_ligands(found, ligands) if ligands and is_there else {}
-        elif _holds(universe, selection):
+            is_there = selection == LIGAND or _selects_atoms(universe, WATER_OXYGENS)
+            descriptions |= insert_ligands(found, ligands) if ligands and is_there else {}
+        elif _selects_atoms(universe, selection):
             descriptions |= found
     lacking = {
         name: f"the system is coarse-grained, and {reason}"
         for selection, reasons in LACK_OF_BEADS.items()
-        if _holds(universe, selection)
+        if _selects_atoms(universe, selection)
         for name, reason in reasons.items()
         if selection == BEADS_OF_LIPIDS or name not in descriptions
     }
@@ -82,7 +82,7 @@ def ligands_of(universe: System, given: str | None) -> list[str]:
         if given == "none":
             return []
         return [f"({given})" if " or " in given or " and " in given else given]
-    if not _holds(universe, SYSTEMS["protein"]):
+    if not _selects_atoms(universe, SYSTEMS["protein"]):
         return []
     found = find_ligands(universe)
     if text := found.describe():
@@ -90,21 +90,21 @@ def ligands_of(universe: System, given: str | None) -> list[str]:
     return [f"resname {name}" for name in found.taken]
 
 
-def of_ligands(value: object, ligands: Sequence[str]) -> Any:
+def insert_ligands(value: object, ligands: Sequence[str]) -> Any:
     """Insert selections of ligands into parameters of entries, as separate ones or as one."""
     if isinstance(value, Mapping):
-        return {key: of_ligands(one, ligands) for key, one in value.items()}
+        return {key: insert_ligands(one, ligands) for key, one in value.items()}
     if value == [LIGAND]:
         return [*ligands]
     if isinstance(value, list | tuple):
-        return [of_ligands(one, ligands) for one in value]
+        return [insert_ligands(one, ligands) for one in value]
     together = " or ".join(ligands)
     if isinstance(value, str) and value != LIGAND and len(ligands) > 1:
         together = f"({together})"
     return value.replace(LIGAND, together) if isinstance(value, str) else value
 
 
-def _holds(universe: System, selection: str) -> bool:
+def _selects_atoms(universe: System, selection: str) -> bool:
     try:
         return len(universe.select_atoms(selection)) > 0
     except AttributeError:  # topology without names or bonds

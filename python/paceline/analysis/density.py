@@ -189,7 +189,7 @@ class DensityAnalysis(AnalysisBase):
             "grid (Å)": ", ".join(limits),
         }
 
-    def _left_grid(self, outside: float) -> str | None:
+    def _describe_outside(self, outside: float) -> str | None:
         """Describe the fraction of atoms, 0 to 1, outside the grid if it is unexpectedly large.
 
         An explicit grid may be smaller than the system, but must contain some atoms.
@@ -229,7 +229,7 @@ class DensityAnalysis(AnalysisBase):
         )
         density.make_density()
         outside = 1 - int(counts.sum()) / value.n_asked if value.n_asked else 0.0
-        self.remark("grid", self._left_grid(outside))
+        self.remark("grid", self._describe_outside(outside))
         self.results = DensityResults(
             table=_map_along_z(density),
             provenance={**self.record(), "atoms outside the grid": f"{100 * outside:.2g} %"},
@@ -298,7 +298,7 @@ class _Voxels(CoreHalf, Reduction):
         if self._bound is None:
             self._bound = _core.Voxels(columns, *self._edges)
         n_asked = len(block) * len(columns)
-        return SparseCounts(len(block), _found(self._bound, block), None, n_asked)
+        return SparseCounts(len(block), _find_voxels(self._bound, block), None, n_asked)
 
     def _voxels_of_frames(self, finder: GroupFinder, block: Block) -> SparseCounts:
         """Find the voxels of the atoms that a group contains in each frame."""
@@ -306,7 +306,7 @@ class _Voxels(CoreHalf, Reduction):
         for row, (_, columns) in enumerate(finder.by_frame(block)):
             if len(columns):
                 voxels = _core.Voxels(columns, *self._edges)
-                found.append(_found(voxels, block[row : row + 1]))
+                found.append(_find_voxels(voxels, block[row : row + 1]))
                 n_asked += len(columns)
         return SparseCounts(len(block), np.concatenate(found), None, n_asked)
 
@@ -314,7 +314,7 @@ class _Voxels(CoreHalf, Reduction):
         return merge_counts(left, right, self._n_voxels)
 
 
-def _found(voxels: _core.Voxels, block: Block) -> np.ndarray:
+def _find_voxels(voxels: _core.Voxels, block: Block) -> np.ndarray:
     """Find the voxels of atoms; raise `ValueError` for an atom without voxel."""
     found, refused = voxels.find(block.raw[0])
     check_refused(block, refused)

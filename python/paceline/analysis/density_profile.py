@@ -172,7 +172,7 @@ class DensityProfile(AnalysisBase):
     ):
         one_of("axis", axis, "x", "y", "z")
         one_of("quantity", quantity, *UNITS)
-        named = _named(atomgroups)
+        named = _name_groups(atomgroups)
         self._groups = [one.unique for one in named.values()]
         universe, every = self._groups[0].universe, self._groups
         self.origin = None
@@ -324,7 +324,7 @@ class DensityProfile(AnalysisBase):
         return max(1, round(height / self.binsize))
 
 
-def _named(groups: Any) -> dict[str, Atoms]:
+def _name_groups(groups: Any) -> dict[str, Atoms]:
     """Name the groups by the keys of a mapping, or by numbers; a single group is "atoms"."""
     if isinstance(groups, Mapping):
         named = {str(name): one for name, one in groups.items()}
@@ -393,8 +393,8 @@ class _Profiles(PerFrame):
             vectors, periodic = block.cell_vectors[row], block.periodic[row]
             self._check_cell(vectors, block.frames[row])
             corner = block.cell_origins[row]
-            parts = self._parts(at.astype(np.float64) - corner, vectors, periodic)
-            rows[row] = self._of_frame(parts, vectors, bool(periodic[self._axis]))
+            parts = self._fractions_along_axis(at.astype(np.float64) - corner, vectors, periodic)
+            rows[row] = self._profile_of_frame(parts, vectors, bool(periodic[self._axis]))
             rows[row, -3] = corner[self._axis]
         return rows
 
@@ -409,7 +409,9 @@ class _Profiles(PerFrame):
                 expected = f"its first vector along x, and {expected[4:]}"
             raise ValueError(f"frame {frame}: its cell is rotated: expected {expected}")
 
-    def _parts(self, at: np.ndarray, vectors: np.ndarray, periodic: np.ndarray) -> np.ndarray:
+    def _fractions_along_axis(
+        self, at: np.ndarray, vectors: np.ndarray, periodic: np.ndarray
+    ) -> np.ndarray:
         """Return wrapped positions along the axis, as fractions of the cell's height."""
         for k in range(2, self._axis, -1):
             if periodic[k]:
@@ -417,7 +419,9 @@ class _Profiles(PerFrame):
         parts = at[:, self._axis] / vectors[self._axis, self._axis]
         return parts - np.floor(parts) if periodic[self._axis] else parts
 
-    def _of_frame(self, parts: np.ndarray, vectors: np.ndarray, is_periodic: bool) -> np.ndarray:
+    def _profile_of_frame(
+        self, parts: np.ndarray, vectors: np.ndarray, is_periodic: bool
+    ) -> np.ndarray:
         """Compute the row of a frame, except for the corner of the cell."""
         direction = np.inf
         if self._origin is not None:

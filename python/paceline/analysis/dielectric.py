@@ -239,7 +239,9 @@ class DielectricConstant(_DipoleAnalysis):
         columns = dict(zip(titles, moments.T, strict=True))
         columns["volume (Å³)"] = volumes
         label = "dielectric constant so far"
-        columns[label] = self._so_far(moments, volumes, energy * constants["electric_constant"])
+        columns[label] = self._running_constant(
+            moments, volumes, energy * constants["electric_constant"]
+        )
         until, at = "until time (ps)", self.times
         if not self.times_known:
             until, at = "until frame", self.frames
@@ -262,7 +264,7 @@ class DielectricConstant(_DipoleAnalysis):
         )
 
     @staticmethod
-    def _so_far(moments: np.ndarray, volumes: np.ndarray, energy: float) -> np.ndarray:
+    def _running_constant(moments: np.ndarray, volumes: np.ndarray, energy: float) -> np.ndarray:
         """Mean constant of the frames up to each frame, from deviations from the first frame."""
         read = ~np.isnan(volumes)
         found = np.full(len(volumes), np.nan)

@@ -143,11 +143,11 @@ def molecules_of(universe: System, atoms: np.ndarray) -> tuple[np.ndarray, str]:
     is_free[edges] = False
     residues = universe.atoms.resindices
     within = np.isin(residues, residues[is_free])
-    in_residues = _linked(residues, np.flatnonzero(within))
+    in_residues = _pair_with_next(residues, np.flatnonzero(within))
     edges = np.concatenate([edges, in_residues])
     if len(in_residues):
         chains = np.flatnonzero(within & _is_polymer(universe))
-        edges = np.concatenate([edges, _linked(universe.atoms.segindices, chains)])
+        edges = np.concatenate([edges, _pair_with_next(universe.atoms.segindices, chains)])
     fragments = fragments_of(universe, edges)
     numbers = np.unique(fragments[atoms], return_inverse=True)[1].reshape(-1)
     guessed = ""
@@ -159,7 +159,7 @@ def molecules_of(universe: System, atoms: np.ndarray) -> tuple[np.ndarray, str]:
     return numbers, guessed
 
 
-def _linked(groups: np.ndarray, atoms: np.ndarray) -> np.ndarray:
+def _pair_with_next(groups: np.ndarray, atoms: np.ndarray) -> np.ndarray:
     """Pair each of some atoms with the next atom in its group."""
     order = atoms[np.argsort(groups[atoms], kind="stable")]
     pairs = np.stack([order[:-1], order[1:]], axis=1)

@@ -433,10 +433,10 @@ class DiffusionMap:
         self.eigenvalues = values[::-1]
         self.eigenvectors = vectors * np.sign(vectors[largest, np.arange(len(vectors))])
         self._calculated = True
-        self._keep_results()
+        self._set_results()
         return self
 
-    def _keep_results(self) -> None:
+    def _set_results(self) -> None:
         """Make the table of coordinates of frames."""
         n = self._n_eigenvectors
         if n is None:

@@ -306,10 +306,10 @@ class Ramachandran(_Dihedrals):
         if chains.has_insertions:
             found = chains.backbone_of(self.atomgroup.residues, n_name, ca_name, c_name)
             self.ag1, self.ag2, self.ag3, self.ag4, self.ag5 = found
-            self._check_found()
-        self.remark("residues", self._left_out(chains))
+            self._check_not_empty()
+        self.remark("residues", self._describe_left_out(chains))
 
-    def _left_out(self, chains: Chains) -> str | None:
+    def _describe_left_out(self, chains: Chains) -> str | None:
         """Describe the residues without angles, except for those at the ends of chains."""
         residues = self.atomgroup.residues
         missing = residues[~np.isin(residues.resindices, self.ag2.resindices)]
@@ -347,9 +347,9 @@ class Ramachandran(_Dihedrals):
         """Copy the atoms of the angles from an analysis of MDAnalysis."""
         self.ag1, self.ag2, self.ag3 = theirs.ag1, theirs.ag2, theirs.ag3
         self.ag4, self.ag5 = theirs.ag4, theirs.ag5
-        self._check_found()
+        self._check_not_empty()
 
-    def _check_found(self) -> None:
+    def _check_not_empty(self) -> None:
         """Raise `SelectionError` if no residue has angles."""
         if len(self.ag1) == 0:
             raise SelectionError(f"{self.name}: no residue has the atoms of both angles")

@@ -127,7 +127,7 @@ class Energies:
             A term does not exist, or a beginning is ambiguous; the message lists similar terms.
         """
         found = [*dict.fromkeys(self._find(name) for name in names)]
-        return self._like(slice(None), found, found)
+        return self._with_rows(slice(None), found, found)
 
     def between(self, begin: float | None = None, end: float | None = None) -> Self:
         """Select rows between two times.
@@ -155,7 +155,7 @@ class Energies:
             raise UnsupportedError(
                 f"no row lies between the requested times: the rows are from {self._span}"
             )
-        return self._like(inside, [*self._terms], self._drawn)
+        return self._with_rows(inside, [*self._terms], self._drawn)
 
     def rows(self, begin: int | None = None, end: int | None = None) -> Self:
         """Select rows by number.
@@ -178,9 +178,9 @@ class Energies:
         kept = slice(begin, end)
         if not len(self._axis[kept]):
             raise UnsupportedError(f"no row is in the requested range: there are {len(self._axis)}")
-        return self._like(kept, [*self._terms], self._drawn)
+        return self._with_rows(kept, [*self._terms], self._drawn)
 
-    def _like(self, rows: Any, names: Sequence[str], drawn: Sequence[str] | None) -> Self:
+    def _with_rows(self, rows: Any, names: Sequence[str], drawn: Sequence[str] | None) -> Self:
         """Return an object of this class with some of the rows and terms."""
         return type(self)(
             {name: self._terms[name][rows] for name in names},
@@ -201,7 +201,7 @@ class Energies:
         plain = {name: _plain(name) for name in names}
         key = _plain(wanted)
         alike = [name for name in names if plain[name] == key]
-        alike = alike or self._of_quantity(key)
+        alike = alike or self._first_term_of(key)
         begin = wanted.lower()
         alike = alike or [name for name in names if name.lower().startswith(begin)]
         alike = alike or [name for name in names if key and plain[name].startswith(key)]
@@ -215,7 +215,7 @@ class Energies:
         listed = ", ".join(names[:LISTED]) + ", …" * (len(names) > LISTED)
         raise UnsupportedError(f"terms: there is no {wanted!r}: {hint}there are {listed}")
 
-    def _of_quantity(self, quantity: str) -> list[str]:
+    def _first_term_of(self, quantity: str) -> list[str]:
         """Return the first term of a quantity in a list, which is empty if there is none."""
         known = QUANTITIES.get(quantity, ())
         return [name for one in known for name in self._terms if _plain(name) == one][:1]
@@ -263,17 +263,17 @@ class Energies:
         label = _title("energy", units.pop()) if len(titles) > 1 and len(units) == 1 else label
         table = Table(columns, self._axis_title, legends, label, notes=self._findings())
         panels = []
-        for unit, names in self._shown().items():
+        for unit, names in self._shown_terms().items():
             shown = {titles[name]: name for name in names}
             label = next(iter(shown)) if len(names) == 1 else unit
             panels.append(replace(table, y=shown, y_label=label, notes={}))
         return replace(table, panels=panels)
 
-    def _shown(self) -> dict[str, list[str]]:
+    def _shown_terms(self) -> dict[str, list[str]]:
         """Terms in the figure by unit: the chosen terms or the usual ones."""
         names = self._drawn
         if names is None:
-            usual = [name for key in DRAWN for name in self._of_quantity(key)]
+            usual = [name for key in DRAWN for name in self._first_term_of(key)]
             names = usual or [*self._terms][:MOST_DRAWN]
         found: dict[str, list[str]] = {}
         for name in names:
@@ -284,7 +284,7 @@ class Energies:
 
     def _findings(self) -> dict[str, str]:
         """Describe the drift of the conserved quantity, if times are known."""
-        names = [name for key in CONSERVED for name in self._of_quantity(key)][:1]
+        names = [name for key in CONSERVED for name in self._first_term_of(key)][:1]
         if not names or self._axis_title != "time (ps)":
             return {}
         name = names[0]
@@ -295,7 +295,7 @@ class Energies:
         found = f"{_with_interval(*drift, 1e3)} {unit} per ns"
         if self._n_atoms:
             found += f", {_with_interval(*drift, 1e3 / self._n_atoms)} {unit} per ns and atom"
-        is_total = name not in self._of_quantity("conserved")
+        is_total = name not in self._first_term_of("conserved")
         note = ", which is conserved only without thermostat and barostat" * is_total
         return {f"drift of {name}": f"{found} (95 %){note}"}
 

@@ -79,9 +79,9 @@ class Run:
             pairs = ((name, number_of(text)) for name, text in _PAIR.findall(line))
             self._record |= {name: value for name, value in pairs if value is not None}
         elif line.startswith("keywords:"):
-            self._titles = unlike(_listed(line.partition(":")[2]))
+            self._titles = unlike(_parse_yaml_list(line.partition(":")[2]))
         elif line.startswith("  - ["):
-            self._add(content, number, _listed(line[4:]))
+            self._add(content, number, _parse_yaml_list(line[4:]))
         else:
             self._add(content, number, line.split())
 
@@ -234,12 +234,12 @@ def unit_of(name: str, style: Style) -> str:
     return "" if quantity is None else str(style._asdict()[quantity])
 
 
-def _listed(text: str) -> list[str]:
+def _parse_yaml_list(text: str) -> list[str]:
     """Parse a YAML list in one line, as LAMMPS writes it.
 
     Examples
     --------
-    >>> _listed(" ['Step', 'Temp', ]")
+    >>> _parse_yaml_list(" ['Step', 'Temp', ]")
     ['Step', 'Temp']
     """
     inner = text.strip().strip("[]").strip().rstrip(",")

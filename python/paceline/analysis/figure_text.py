@@ -131,11 +131,11 @@ def panel_size(ax: "Axes") -> tuple[float, float]:
     """Width of the axes, and height of their part of the figure, points, before layout."""
     box, figure = ax.get_position(original=True), figure_of(ax)
     width, height = figure.get_size_inches() * 72
-    more = max(0.0, _beside(ax, box.height * height) - (1 - box.width) * width)
+    more = max(0.0, _width_of_ticks(ax, box.height * height) - (1 - box.width) * width)
     return ALONG * (box.width * width - more), min(1.0, box.height * 1.3) * height
 
 
-def _beside(ax: "Axes", height: float) -> float:
+def _width_of_ticks(ax: "Axes", height: float) -> float:
     """Estimate the width of ticks, tick labels and the label of the y axis, points."""
     axis = ax.yaxis
     of_ticks = points_of(axis.get_major_ticks(1)[0].label1.get_fontsize())

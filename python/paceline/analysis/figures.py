@@ -256,7 +256,7 @@ def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -
     if options.time_unit is not None and name_and_unit(first.abscissa)[1] != "ps":
         warn(f"time_unit: the x axis is {x_label!r}, not a time")
     series = _series_of(tables, abscissas, options, x_label)
-    artists = [_draw_one(one, ax) for one in series]
+    artists = [_draw_series(one, ax) for one in series]
     points = any(one.points for one in series)
     ax.set_xlabel(x_label)
     n_points = max(len(x) for x in abscissas)
@@ -360,7 +360,7 @@ def _series_of(
     return found
 
 
-def _draw_one(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathCollection":
+def _draw_series(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathCollection":
     """Draw a series; return the handle for the legend."""
     x, values, band = one.x, one.values, one.band
     if len(one.ends):
@@ -378,7 +378,7 @@ def _draw_one(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathColl
             elinewidth=1,
         )
     if one.points:
-        some = _some_points(len(x))
+        some = _sample_points(len(x))
         size = 1 if len(x) > FEW_POINTS else 4
         if one.colours is not None:
             colours = one.colours[some]
@@ -410,7 +410,7 @@ def _draw_one(one: Series, ax: "Axes") -> "ErrorbarContainer | Line2D | PathColl
     return line
 
 
-def are_apart(x: np.ndarray) -> np.ndarray:
+def find_gaps(x: np.ndarray) -> np.ndarray:
     """Find gaps where lines are interrupted: intervals of more than two usual steps."""
     steps = np.diff(x)
     usual = np.median(steps[steps > 0]) if (steps > 0).any() else 1.0
@@ -421,7 +421,7 @@ def _line_ends(table: Table, x: np.ndarray) -> list[int]:
     """Find rows where lines are interrupted: missing residues, or decreasing times."""
     x = x.astype(float)
     if table.abscissa == "residue":
-        return [*np.flatnonzero(are_apart(x)) + 1]
+        return [*np.flatnonzero(find_gaps(x)) + 1]
     return [*np.flatnonzero(np.diff(x) < 0) + 1] if table.is_series else []
 
 
@@ -439,7 +439,7 @@ def possible_range(label: str) -> tuple[float, float]:
     return (-1.0, 1.0) if name == "difference" else (0.0, 1.0)
 
 
-def _some_points(n_points: int) -> slice | np.ndarray:
+def _sample_points(n_points: int) -> slice | np.ndarray:
     """Choose points of a scatter plot: all points, or a random subset that is always the same.
 
     Points at equal distances could belong to a few residues only.
@@ -453,7 +453,7 @@ def _draw_right(table: Table, x: np.ndarray, ax: "Axes", n_series: int) -> None:
     """Draw columns with a second y axis on the right; axis labels have the colours of lines."""
     beside, colour = ax.twinx(), f"C{n_series}"
     for title, name in table.right.items():
-        _draw_one(Series(x, table.columns[title], name, pattern="--", colour=colour), beside)
+        _draw_series(Series(x, table.columns[title], name, pattern="--", colour=colour), beside)
     beside.set_ylabel(table.right_label, color=colour)
     beside.tick_params(axis="y", labelcolor=colour)
     beside.set_ylim(bottom=0)

@@ -97,7 +97,7 @@ def free_energy_surface(
     energy[counts == 0] = np.nan
     energy = np.abs(energy)  # avoid -0
     if labels[0] == labels[1]:
-        labels = [_with_end(label, f", {k}") for k, label in enumerate(labels, 1)]
+        labels = [_add_to_name(label, f", {k}") for k, label in enumerate(labels, 1)]
     note = _remark(both, labels)
     label = f"free energy at {temperature:g} K (kJ/mol)"
     image = Image(energy, edges[0], edges[1], labels[0], labels[1], label, note=note)
@@ -121,7 +121,7 @@ def free_energy_surface(
     )
 
 
-def _with_end(title: str, end: str) -> str:
+def _add_to_name(title: str, end: str) -> str:
     """Append words to the name in a title, before its unit."""
     name, unit = name_and_unit(title)
     return f"{name}{end} ({unit})" if unit else f"{name}{end}"
@@ -191,11 +191,11 @@ def series_of_tables(
         rows = _common_rows(ends, tables)
         values = [one[row] for one, row in zip(values, rows, strict=True)]
     if titles[0] == titles[1] and not alone:
-        titles = [_with_end(titles[0], f" of {name}") for name in _unlike(ends)]
+        titles = [_add_to_name(titles[0], f" of {name}") for name in _distinct_names(ends)]
     return list(zip(titles, values, strict=True))
 
 
-def _unlike(paths: Sequence[Path]) -> list[str]:
+def _distinct_names(paths: Sequence[Path]) -> list[str]:
     """Names of two files without extension; if they are equal, folders are added."""
     first, second = paths
     if first.stem != second.stem:

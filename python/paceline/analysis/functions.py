@@ -34,7 +34,7 @@ class _FunctionAnalysis(AnalysisBase):
         verbose: bool,
     ):
         name = type(self).__name__
-        atomgroup, self._finder, self._described = follow_if_changing(atomgroup, name)
+        atomgroup, self._finder, self._known_attributes = follow_if_changing(atomgroup, name)
         super().__init__(atomgroup, verbose=verbose)
         field_bits(fields)
         if self._finder is not None and block == "mdtraj":
@@ -68,14 +68,14 @@ class _FunctionAnalysis(AnalysisBase):
         residues, rows = np.unique(resindices, return_inverse=True)
         of_residues = self.atomgroup.universe.residues[residues]
         return AtomAttributes(
-            _described(self.atomgroup),
+            _known_attributes(self.atomgroup),
             rows,
             _attributes_of(
                 of_residues, {"resindices": int, "resids": int, "resnames": str, "segids": str}
             ),
         )
 
-    def _of_block(self, function: Callable[..., Result]) -> Callable[..., Result]:
+    def _block_function(self, function: Callable[..., Result]) -> Callable[..., Result]:
         """Convert a user's function to a function of paceline's blocks."""
         if self._finder is not None:
             return _WithSelected(function, self._finder)
@@ -96,7 +96,7 @@ class _FunctionAnalysis(AnalysisBase):
 
     def parameters(self) -> dict[str, object]:
         """Return the function's name and the atoms."""
-        group = {"group": self._described} if self._described else {}
+        group = {"group": self._known_attributes} if self._known_attributes else {}
         return {"function": self._function_name, **group, **super().parameters()}
 
 
@@ -128,7 +128,7 @@ def _named_columns(
     return found
 
 
-def _described(group: Atoms) -> dict[str, np.ndarray]:
+def _known_attributes(group: Atoms) -> dict[str, np.ndarray]:
     """Masses, charges and names of atoms, if the topology has them."""
     kinds = {"masses": float, "charges": float, "names": str}
     if lack_of_masses(group):
@@ -312,7 +312,7 @@ class TimeSeries(_Series):
 
     def prepare(self) -> PerFrame:
         """Return the user's function as the worker part."""
-        return _Function(self._of_block(self.function))
+        return _Function(self._block_function(self.function))
 
 
 class Scan(_Series):
@@ -413,7 +413,9 @@ class Scan(_Series):
 
     def prepare(self) -> PrefixScan:
         """Make the worker part from `scan`, `merge` and `function`."""
-        return _ScanFunctions(self._of_block(self.scan), self.merge, self._of_block(self.function))
+        return _ScanFunctions(
+            self._block_function(self.scan), self.merge, self._block_function(self.function)
+        )
 
 
 class Reduce(_FunctionAnalysis):
@@ -487,7 +489,7 @@ class Reduce(_FunctionAnalysis):
 
     def prepare(self) -> Reduction:
         """Make the worker part from both functions."""
-        return _FunctionAndMerge(self._of_block(self.function), self.merge)
+        return _FunctionAndMerge(self._block_function(self.function), self.merge)
 
     def finish(self, value: object) -> None:
         """Set the merged result."""
@@ -587,7 +589,7 @@ class RaggedTimeSeries(_FunctionAnalysis):
 
     def prepare(self) -> Ragged:
         """Return the user's function as the worker part."""
-        return _RecordFunction(self._of_block(self.function))
+        return _RecordFunction(self._block_function(self.function))
 
     def finish(self, value: tuple[np.ndarray, np.ndarray]) -> None:
         """Set the records, with frames and times."""

@@ -347,7 +347,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         else:
             self._donors, self._hydrogens = self._choose("donors"), hydrogens
         if self._changing:
-            self._found = self._follow()
+            self._found = self._make_finders()
         elif not (self._donors_sel is None or self._is_searched):
             from MDAnalysis.lib.distances import capped_distance
 
@@ -378,7 +378,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             self._changing[name] = group
         return group.atoms
 
-    def _follow(self) -> list[GroupFinder | FixedGroup]:
+    def _make_finders(self) -> list[GroupFinder | FixedGroup]:
         """Make the objects with which workers find donors, hydrogens and acceptors.
 
         Without `donors_sel`, there is one donor for each atom that the finder of hydrogens reads.
@@ -424,7 +424,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         str
             Selection by residue names and atom names, or by types.
         """
-        return _theirs().guess_hydrogens(self, select, max_mass, min_charge, min_mass)
+        return _mdanalysis_class().guess_hydrogens(self, select, max_mass, min_charge, min_mass)
 
     def _guess_all_hydrogens(self) -> str:
         """Guess hydrogens; warn of those bonded to N or O whose charge is too small."""
@@ -453,7 +453,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         str
             Selection by residue names and atom names, or by types.
         """
-        return _theirs().guess_donors(self, select, max_charge)
+        return _mdanalysis_class().guess_donors(self, select, max_charge)
 
     def guess_acceptors(self, select: str = "all", max_charge: float = -0.5) -> str:
         """Guess acceptors by their charges, as MDAnalysis does.
@@ -470,7 +470,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         str
             Selection by residue names and atom names, or by types.
         """
-        return _theirs().guess_acceptors(self, select, max_charge)
+        return _mdanalysis_class().guess_acceptors(self, select, max_charge)
 
     def _guess_all_acceptors(self) -> str:
         """Guess acceptors; warn of oxygens, except in ethers, whose charge is too small."""
@@ -482,7 +482,7 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     @staticmethod
     def _group_categories(group: Atoms) -> str:
-        return _theirs()._group_categories(group)
+        return _mdanalysis_class()._group_categories(group)
 
     @property
     def update_selections(self) -> bool:
@@ -568,9 +568,9 @@ class HydrogenBondAnalysis(AnalysisBase):
             )
         for name, group in (("hydrogens", hydrogens), ("donors", donors), ("acceptors", acceptors)):
             if not group.may_choose.any():
-                raise SelectionError(f"HydrogenBondAnalysis: {self._lack_of(name)}")
+                raise SelectionError(f"HydrogenBondAnalysis: {self._reason_without(name)}")
 
-    def _lack_of(self, name: str) -> str:
+    def _reason_without(self, name: str) -> str:
         """Describe why there are no donors, hydrogens or acceptors, and the remedy."""
         selection = self._selections[name]
         among = f"among the {len(self.atomgroup):,} atoms {self.which_atoms}"
@@ -698,7 +698,7 @@ class HydrogenBondAnalysis(AnalysisBase):
                 atoms.types,
             ]
         names = np.array(columns, dtype=str).T
-        rows = zip(*_summed(names, counts), strict=True)
+        rows = zip(*_sum_equal_rows(names, counts), strict=True)
         counted = [[":".join(kind[:2]), ":".join(kind[2:]), n] for kind, n in rows]
         return np.array(counted, dtype=str).reshape(-1, 3)
 
@@ -711,7 +711,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             Ids (not indices) of the atoms, and the number of frames; most frequent bonds first.
         """
         atoms, counts = self._unique([1, 2, 3])
-        rows, total = _summed(self.u.atoms.ids[atoms], counts)
+        rows, total = _sum_equal_rows(self.u.atoms.ids[atoms], counts)
         unique = np.concatenate([rows, total[:, None]], axis=1)
         return unique[unique[:, 3].argsort()[::-1]]
 
@@ -727,7 +727,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         tables = {"frequent": self._most_frequent()}
         tables["timeline"] = self._timeline(tables["frequent"])
         if (lags := self.correlation_lags) is not None:
-            ends, offsets = self._ends(), self.results.offsets
+            ends, offsets = self._number_pairs(), self.results.offsets
             tables["correlation"] = presence_table(
                 self, ends, offsets, "hydrogen bonds", lags, "lifetime"
             )
@@ -795,10 +795,12 @@ class HydrogenBondAnalysis(AnalysisBase):
         intermittency = whole_number("intermittency", intermittency, 0, unit="frames")
         rows = np.repeat(np.arange(n_frames), np.diff(self.results.offsets))
         origins = range(0, n_frames, window_step)
-        values = mean_survival(self._ends(), rows, n_frames, origins, tau_max, intermittency)
+        values = mean_survival(
+            self._number_pairs(), rows, n_frames, origins, tau_max, intermittency
+        )
         return np.vstack([np.arange(tau_max + 1), values])
 
-    def _ends(self) -> np.ndarray:
+    def _number_pairs(self) -> np.ndarray:
         """Number the pairs of hydrogen and acceptor of all bonds: int64, shape (n_bonds,)."""
         hydrogens, acceptors = self.results.hbonds[:, 2:4].T.astype(np.int64)
         return hydrogens * len(self.u.atoms) + acceptors
@@ -841,7 +843,7 @@ class HydrogenBondAnalysis(AnalysisBase):
             The function is unknown, a lag has no frames, or there are no bonds.
         """
         self._check_correlation()
-        ends, offsets = self._ends(), self.results.offsets
+        ends, offsets = self._number_pairs(), self.results.offsets
         return presence_correlation(
             self, ends, offsets, "hydrogen bonds", function, tau_max, "lifetime"
         )
@@ -865,7 +867,7 @@ def _groups(universe: System, between: Sequence[Sequence[str] | str]) -> list[li
     return [[universe.select_atoms(one) for one in pair] for pair in pairs]
 
 
-def _summed(rows: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _sum_equal_rows(rows: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Sum the counts of equal rows."""
     unique, number = np.unique(rows, axis=0, return_inverse=True)
     total = np.zeros(len(unique), dtype=np.int64)
@@ -873,7 +875,9 @@ def _summed(rows: np.ndarray, counts: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return unique, total
 
 
-def _theirs() -> "type[MDAnalysis.analysis.hydrogenbonds.hbond_analysis.HydrogenBondAnalysis]":
+def _mdanalysis_class() -> (
+    "type[MDAnalysis.analysis.hydrogenbonds.hbond_analysis.HydrogenBondAnalysis]"
+):
     from MDAnalysis.analysis.hydrogenbonds.hbond_analysis import HydrogenBondAnalysis
 
     return HydrogenBondAnalysis

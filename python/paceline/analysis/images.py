@@ -48,7 +48,7 @@ class _Frame(NamedTuple):
     cell: np.ndarray
 
 
-def _look(universe: System, frames: Sequence[int], atoms: np.ndarray) -> list[_Frame]:
+def _read_frames(universe: System, frames: Sequence[int], atoms: np.ndarray) -> list[_Frame]:
     """Read frames with a cell and positions; the trajectory's present frame does not change."""
     trajectory, found = universe.trajectory, []
     current = trajectory.ts.frame
@@ -68,7 +68,7 @@ def _look(universe: System, frames: Sequence[int], atoms: np.ndarray) -> list[_F
 
 def least_width_of(universe: System, frames: np.ndarray) -> float:
     """Smallest height of the cell in the first, the middle and the last frame, Å."""
-    some = _look(universe, first_middle_last(frames), np.arange(1))
+    some = _read_frames(universe, first_middle_last(frames), np.arange(1))
     return min((least_width(one.cell) for one in some), default=np.inf)
 
 
@@ -91,7 +91,7 @@ def nearer_images(
     if kind == "centers" and len(np.unique(molecules[np.concatenate(rows)])) > 1:
         return None
     unwrapping = CoreTransform("unwrap", len(decoded), bonds)
-    for one in _look(universe, first_middle_last(frames), decoded):
+    for one in _read_frames(universe, first_middle_last(frames), decoded):
         whole = one.positions[np.newaxis].copy()
         refused, long = unwrapping.apply_noting(whole, one.cell)
         if refused or long or not periodic_vectors(one.cell).all():

@@ -263,9 +263,9 @@ def follow_leaflets(components: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarr
             shared = np.bincount(2 * last[both] + new[both], minlength=4).reshape(2, 2)
             before = np.bincount(last[last >= 0], minlength=2)
             now = np.bincount(new[new >= 0], minlength=2)
-            if _is_most(shared[::-1], before[::-1], now):
+            if _has_majority(shared[::-1], before[::-1], now):
                 new = np.where(new < 0, -1, 1 - new)
-            elif not _is_most(shared, before, now):
+            elif not _has_majority(shared, before, now):
                 continue
         flip_flops += (new >= 0) & (last >= 0) & (new != last)
         last = np.where(new >= 0, new, last).astype(np.int8)
@@ -273,7 +273,7 @@ def follow_leaflets(components: np.ndarray, sizes: np.ndarray) -> tuple[np.ndarr
     return leaflets, flip_flops
 
 
-def _is_most(shared: np.ndarray, before: np.ndarray, now: np.ndarray) -> bool:
+def _has_majority(shared: np.ndarray, before: np.ndarray, now: np.ndarray) -> bool:
     """True if the diagonal is most of both the earlier leaflets and the present components."""
     same = 2 * np.diagonal(shared)
     return bool((same > before).all() and (same > now).all())

@@ -170,9 +170,9 @@ class LinearDensity(AnalysisBase):
         self.needs_whole = grouping != "atoms" and self._finder is None
         #: True if the topology contains charges.
         self.has_charges = has_attribute(self.atomgroup, "charges")
-        columns = [self._of_atoms("masses")]
+        columns = [self._attribute_of_atoms("masses")]
         masses_of(self.atomgroup, self.name)  # warns of unknown masses
-        columns.append(self._of_atoms("charges") if self.has_charges else 0 * columns[0])
+        columns.append(self._attribute_of_atoms("charges") if self.has_charges else 0 * columns[0])
         self._weights = np.column_stack(columns).astype(np.float64, copy=False)
         self._numbers = None
         if grouping != "atoms":
@@ -250,7 +250,7 @@ class LinearDensity(AnalysisBase):
         table = Table(columns, "position (Å)", drawn, "mass density (g cm⁻³)")
         self.results = Results(table=table, provenance=self.record(), **axes)
 
-    def _of_atoms(self, attribute: str) -> np.ndarray:
+    def _attribute_of_atoms(self, attribute: str) -> np.ndarray:
         """Return an attribute of the atoms; raise an error if the topology lacks it."""
         try:
             return np.asarray(getattr(self.atomgroup, attribute))

@@ -317,7 +317,7 @@ class EinsteinMSD(AnalysisBase):
         if self.fit_range is None:
             return None
         try:
-            lags = _fitted(self._delta_t, *self._times_of_fit)
+            lags = _rows_in_fit_range(self._delta_t, *self._times_of_fit)
         except ValueError:
             if self._times_of_fit != (None, None):
                 raise
@@ -367,7 +367,7 @@ class EinsteinMSD(AnalysisBase):
         self, positions: np.ndarray, gaps: np.ndarray, by_cell: np.ndarray
     ) -> str | None:
         """Describe the first jumps in the checked pairs of frames."""
-        for row in self._some_rows(len(positions), gaps):
+        for row in self._sample_rows(len(positions), gaps):
             steps = (positions[row].astype(np.float64) - positions[row - 1]) @ by_cell
             n_jumps = int((np.abs(steps) > 0.5).any(axis=1).sum())
             if n_jumps:
@@ -379,7 +379,7 @@ class EinsteinMSD(AnalysisBase):
 
     def _warn_of_long_steps(self, value: np.ndarray, gaps: np.ndarray, unwrap: str) -> None:
         """Warn of steps of nearly half the cell or more, for which the image is ambiguous."""
-        n_long, rows = 0, self._some_rows(len(value), gaps)
+        n_long, rows = 0, self._sample_rows(len(value), gaps)
         most = MOST_LONG * len(rows) * self.n_particles
         for row in rows:
             cell = value[row, -3:].astype(np.float64)
@@ -403,7 +403,7 @@ class EinsteinMSD(AnalysisBase):
                 )
                 return
 
-    def _some_rows(self, n_rows: int, gaps: np.ndarray) -> list[int]:
+    def _sample_rows(self, n_rows: int, gaps: np.ndarray) -> list[int]:
         """Choose pairs of consecutive rows for a check of steps; only some in a long series."""
         rows = np.arange(1, n_rows)
         rows = rows[~np.isin(rows, gaps) & ~np.isin(rows - 1, gaps)]
@@ -426,7 +426,7 @@ class EinsteinMSD(AnalysisBase):
         found = {}
         self._by_block = value.by_block
         if (fit := self._line_of(by_particle)) is not None:
-            lags = _fitted(self._delta_t, *self._times_of_fit)
+            lags = _rows_in_fit_range(self._delta_t, *self._times_of_fit)
             lags = lags[~np.isnan(mean[lags])]
             line = np.full(len(mean), np.nan)
             if len(lags):  # empty if a position is NaN
@@ -531,9 +531,9 @@ class EinsteinMSD(AnalysisBase):
     ) -> DiffusionCoefficient:
         """Fit a line to the MSD of each particle, shape (n_particles, n_frames)."""
         times = self._delta_t
-        lags = _fitted(times, start, stop)
+        lags = _rows_in_fit_range(times, start, stop)
         is_run_s = self._by_block is not None and np.array_equal(
-            lags, _fitted(times, *self._times_of_fit)
+            lags, _rows_in_fit_range(times, *self._times_of_fit)
         )
         slopes, lags = _slopes(times, by_particle, self.dim_fac, lags)
         first, last = times[lags[[0, -1]]].tolist()
@@ -542,7 +542,7 @@ class EinsteinMSD(AnalysisBase):
         return DiffusionCoefficient(time_unit=self.time_unit, **found)
 
 
-def _fitted(times: np.ndarray, start: float | None, stop: float | None) -> np.ndarray:
+def _rows_in_fit_range(times: np.ndarray, start: float | None, stop: float | None) -> np.ndarray:
     """Find the lag times in a fit range; raise `ValueError` if there are too few."""
     longest = np.nanmax(times)
     given = start, stop

@@ -257,17 +257,17 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         return {
             "frequent": fractions_of_frames("residues", labels, columns, counts, n_frames),
             "timeline": self._timeline(labels[:MOST_MARKED], found[:MOST_MARKED, :2]),
-            **self._of_residues(),
+            **self._map_residues(),
         }
 
-    def _of_residues(self) -> dict[str, Table]:
+    def _map_residues(self) -> dict[str, Table]:
         """Make maps of the pairs of residues of the last group in each frame.
 
         The maps show residues with pairs in most frames, at most 200, in the order of residues.
         """
         residues = self.atomgroup.universe.residues
         in_frames, total = np.zeros((2, len(residues)), np.int64)
-        for begin, end in self._some_frames():
+        for begin, end in self._frame_ranges():
             rows, of_ends, _ = self._ends_by_residue(begin, end)
             keys = np.unique(rows * len(residues) + of_ends)
             in_frames += np.bincount(keys % len(residues), minlength=len(residues))
@@ -278,7 +278,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         place_of[chosen] = np.arange(len(chosen))
         shape = self.n_frames, len(chosen)
         counts, nearest = np.zeros(shape, np.int64), np.full(shape, np.nan)
-        for begin, end in self._some_frames():
+        for begin, end in self._frame_ranges():
             rows, of_ends, distances = self._ends_by_residue(begin, end)
             places = place_of[of_ends]
             cells = begin + rows[places >= 0], places[places >= 0]
@@ -312,7 +312,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
             np.concatenate([distances, distances[apart]]),
         )
 
-    def _some_frames(self) -> Iterator[tuple[int, int]]:
+    def _frame_ranges(self) -> Iterator[tuple[int, int]]:
         """Split the frames of the run into ranges with few pairs, or into single frames."""
         offsets, begin = self.results.offsets, 0
         while begin < len(offsets) - 1:
@@ -356,7 +356,7 @@ class NeighborList(_NearAtoms):  # numpydoc ignore=PR02
         pairs, offsets = self.results.pairs, self.results.offsets
         n = int(numbers.max()) + 1
         keys, counts = np.empty(0, np.int64), np.empty(0, np.int64)
-        for begin, end in self._some_frames():
+        for begin, end in self._frame_ranges():
             some = pairs[offsets[begin] : offsets[end]]
             ends = self._residues_of(some, numbers)
             found = ends[:, 0].astype(np.int64) * n + ends[:, 1]

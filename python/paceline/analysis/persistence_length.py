@@ -100,7 +100,7 @@ class _Internal(Reduction[InternalSums]):
             found.longest[:] = max(found.longest[0], lengths.max())
             of = samples[some]
             np.add.at(found.lengths, of, lengths.sum(axis=1))
-            products = _lagged(vectors / lengths[..., None])
+            products = _lagged_products(vectors / lengths[..., None])
             np.add.at(found.bonds[:, : size - 1], of, products)
             np.add.at(found.squares[:, : size - 1], of, _squares(chains))
 
@@ -115,7 +115,7 @@ class _Internal(Reduction[InternalSums]):
         )
 
 
-def _lagged(values: np.ndarray) -> np.ndarray:
+def _lagged_products(values: np.ndarray) -> np.ndarray:
     """Sum inner products of vectors at each separation along a chain: shape (n_chains, n).
 
     `values` has shape (n_chains, n, 3). Fourier transforms are used.
@@ -130,7 +130,7 @@ def _lagged(values: np.ndarray) -> np.ndarray:
 def _squares(chains: np.ndarray) -> np.ndarray:
     """Sum squared distances of atoms at each separation from 1, Å²: shape (n_chains, n - 1)."""
     at = chains - chains.mean(axis=1, keepdims=True)
-    products = _lagged(at)[:, 1:]
+    products = _lagged_products(at)[:, 1:]
     sums = np.cumsum((at**2).sum(axis=2), axis=1)
     return sums[:, -2::-1] + (sums[:, -1:] - sums[:, :-1]) - 2 * products
 

@@ -255,7 +255,7 @@ class Polymer(ChainAnalysis):
             Frames are not equidistant in time.
         """
         delta_t, samples = self._correlate()
-        return delta_t, _normalised(samples.sum(axis=0)), self._interval(samples)
+        return delta_t, _normalise(samples.sum(axis=0)), self._interval(samples)
 
     def _correlate(self) -> tuple[np.ndarray, np.ndarray]:
         """Return lag times, and correlations of groups of chains: shape (n_samples, n_frames)."""
@@ -278,12 +278,12 @@ class Polymer(ChainAnalysis):
         if len(samples) < FEWEST:
             return np.full(samples.shape[1], np.nan)
         without = samples.sum(axis=0) - samples
-        return np.asarray(jackknife_interval(np.array([_normalised(one) for one in without])))
+        return np.asarray(jackknife_interval(np.array([_normalise(one) for one in without])))
 
     def _correlation_table(self) -> Table:
         """Make a table of the autocorrelation, with its integral up to its first zero."""
         delta_t, samples = self._correlate()
-        total, interval = _normalised(samples.sum(axis=0)), self._interval(samples)
+        total, interval = _normalise(samples.sum(axis=0)), self._interval(samples)
         integral = running_integral(total, delta_t)
         ends = np.flatnonzero(total <= 0)
         text = "not reached: the autocorrelation stays above 0"
@@ -317,7 +317,7 @@ def _over_chains(values: np.ndarray) -> str:
     return f"{shown} Å (95 %, between {len(values.T)} chains)"
 
 
-def _normalised(values: np.ndarray) -> np.ndarray:
+def _normalise(values: np.ndarray) -> np.ndarray:
     """Divide a correlation function by its first value."""
     with np.errstate(invalid="ignore", divide="ignore"):
         return values / values[0]

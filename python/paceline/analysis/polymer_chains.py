@@ -126,7 +126,7 @@ def chains_of(given: Any, kind: str, name: str) -> PolymerChains:
         numbers = np.asarray(compound_of_atoms(group, kind, name))
         indices = group.indices[np.argsort(numbers, kind="stable")]
         _, sizes = np.unique(numbers, return_counts=True)
-    return _checked(PolymerChains(group, indices, sizes.astype(np.int64)), name)
+    return _check_lengths(PolymerChains(group, indices, sizes.astype(np.int64)), name)
 
 
 def _chains_given(groups: Sequence[Any], name: str) -> PolymerChains:
@@ -142,10 +142,10 @@ def _chains_given(groups: Sequence[Any], name: str) -> PolymerChains:
     sizes = np.array([len(one) for one in atoms], dtype=np.int64)
     if len(np.unique(indices)) < len(indices):
         raise SelectionError(f"{name}: the chains contain an atom more than once")
-    return _checked(PolymerChains(sum(atoms[1:], atoms[0]), indices, sizes), name)
+    return _check_lengths(PolymerChains(sum(atoms[1:], atoms[0]), indices, sizes), name)
 
 
-def _checked(chains: PolymerChains, name: str) -> PolymerChains:
+def _check_lengths(chains: PolymerChains, name: str) -> PolymerChains:
     """Raise `SelectionError` if a chain has too few atoms."""
     short = np.flatnonzero(chains.sizes < LEAST_ATOMS)
     if len(short):

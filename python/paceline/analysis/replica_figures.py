@@ -14,9 +14,9 @@ from paceline.analysis.figures import (
     MOST_BARS,
     NAMED,
     WINDOWS,
-    are_apart,
     draw,
     draw_reference,
+    find_gaps,
     in_time_unit,
     make_square,
     possible_range,
@@ -326,7 +326,7 @@ def draw_frequent(tables: Mapping[str, Sequence[Table]], width: float) -> "Figur
 
 def line_ends(chains: np.ndarray, x: np.ndarray) -> np.ndarray:
     """Find rows where lines are interrupted: between chains, and at missing residues."""
-    return np.flatnonzero((np.diff(chains) != 0) | are_apart(x.astype(float))) + 1
+    return np.flatnonzero((np.diff(chains) != 0) | find_gaps(x.astype(float))) + 1
 
 
 def draw_profile(profile: Profile, width: float) -> "Figure":

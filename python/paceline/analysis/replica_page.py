@@ -197,7 +197,7 @@ def _section(
         figures = replicas.figures(name, WIDTH, options=options)
     of_series = _answering(replicas, name, replicas.means[name])
     answers = [
-        f"{_of_group(replicas, name_and_unit(series)[0], group)}: {_brief(f'{mean}', series)}"
+        f"{_title_of_group(replicas, name_and_unit(series)[0], group)}: {_brief(f'{mean}', series)}"
         for series, means in list(of_series.items())[:1]
         for group, mean in means.items()
     ]
@@ -224,7 +224,7 @@ def _answering(
     return dict(sorted(means.items(), key=lambda one: one[0] not in headlines))
 
 
-def _of_group(replicas: ShownReplicas, title: str, group: str) -> str:
+def _title_of_group(replicas: ShownReplicas, title: str, group: str) -> str:
     """Insert the name of a group into a title, unless there is only one group."""
     return titled(title, group) if len(replicas.groups) > 1 else title
 
@@ -233,6 +233,6 @@ def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator
     """Yield lines that describe means of groups, and their differences, for some series."""
     for title, means in list(_answering(replicas, name, replicas.means[name]).items())[:most]:
         for group, mean in means.items():
-            yield _of_group(replicas, title, group), f"{mean}"
+            yield _title_of_group(replicas, title, group), f"{mean}"
         for pair, difference in differences(means).items():
             yield titled(title, pair), f"{difference}"

@@ -146,7 +146,7 @@ class Rotamers(ChiAngles):
         labels = label_residues(self.ag1.residues, resindices)
         drawn = found.figure(labels, [f"χ{k}" for k in self.chi], residues.resids, "residue")
         without = every[~np.isin(every.resindices, resindices)]
-        left_out = _left_out(without, len(every))
+        left_out = _describe_left_out(without, len(every))
         table = found.table(of_rows, drawn, ("residue", "chi"), left_out)
         self.results = Results(
             table=table,
@@ -186,7 +186,7 @@ def _has_acidic_hydrogen(residue: Residue) -> bool:
     return not ACIDIC.isdisjoint(residue.atoms.names)
 
 
-def _left_out(residues: Residues, n_all: int) -> str:
+def _describe_left_out(residues: Residues, n_all: int) -> str:
     """Describe the residues without angles, counted by name."""
     if not len(residues):
         return ""

@@ -118,7 +118,7 @@ class RowCondition:
         self._place = 0
         #: Titles of the columns in the condition, in order.
         self.titles: list[str] = []
-        found = self._either()
+        found = self._disjunction()
         if (token := self._next()).kind != "end":
             raise self._error(f"expected 'and', 'or' or the end, found {token.text!r}")
         if not self.titles:
@@ -153,30 +153,30 @@ class RowCondition:
     def _next(self) -> _Token:
         return self._tokens[self._place]
 
-    def _take(self, kind: str) -> bool:
+    def _accept(self, kind: str) -> bool:
         """Skip the next token if it is of this kind; return whether it was."""
         is_next = self._next().kind == kind
         self._place += is_next
         return is_next
 
-    def _either(self) -> np.ndarray:
-        found = self._both()
-        while self._take("or"):
-            found = found | self._both()
+    def _disjunction(self) -> np.ndarray:
+        found = self._conjunction()
+        while self._accept("or"):
+            found = found | self._conjunction()
         return found
 
-    def _both(self) -> np.ndarray:
-        found = self._single()
-        while self._take("and"):
-            found = found & self._single()
+    def _conjunction(self) -> np.ndarray:
+        found = self._condition()
+        while self._accept("and"):
+            found = found & self._condition()
         return found
 
-    def _single(self) -> np.ndarray:
-        if self._take("not"):
-            return ~self._single()
-        if self._take("("):
-            found = self._either()
-            if not self._take(")"):
+    def _condition(self) -> np.ndarray:
+        if self._accept("not"):
+            return ~self._condition()
+        if self._accept("("):
+            found = self._disjunction()
+            if not self._accept(")"):
                 raise self._error(f"expected ')', found {self._next().text!r}")
             return found
         return self._comparison()
@@ -209,7 +209,7 @@ class RowCondition:
             return _Operand(value, token.unit, f"{token.text}{token.unit}", True)
         if token.kind not in ("word", "quoted"):
             raise self._error(f"expected a column or a number, found {token.text!r}")
-        if self._take("quoted"):
+        if self._accept("quoted"):
             name = token.text[1:-1]
         else:
             words: list[str] = []

@@ -66,7 +66,7 @@ class SavedTable:
         return found
 
     @property
-    def _described(self) -> JsonObject:
+    def _description(self) -> JsonObject:
         """Description of the figure; empty if there is none."""
         try:
             found = json.loads(self.facts.get(FIGURE, "{}"))
@@ -78,7 +78,7 @@ class SavedTable:
 
     def table(self, chosen: Sequence[str] = ()) -> Table:
         """Return the table for the original figure, or with other columns on the y axis."""
-        described = self._described
+        described = self._description
         if {"x", "panels"} & described.keys() and not chosen:
             try:
                 return table_of(described, self.arrays)
@@ -93,9 +93,9 @@ class SavedTable:
                     f"{self.path} does not contain the whole map: draw the .npz of these results"
                 )
             warn(f"{self.path} does not contain the whole map: time series are drawn")
-        return self._guessed(chosen)
+        return self._guess_table(chosen)
 
-    def _guessed(self, chosen: Sequence[str]) -> Table:
+    def _guess_table(self, chosen: Sequence[str]) -> Table:
         """Make a table from columns without a description, against the time or the first one."""
         columns = self.columns
         if not columns:
@@ -132,7 +132,7 @@ class SavedTable:
         """Find one title, or the titles of all columns on the y axis with this label."""
         found: list[str] = []
         if not any(wanted in (title, name_and_unit(title)[0]) for title in columns):
-            axes = self._described.get("panels", [self._described])
+            axes = self._description.get("panels", [self._description])
             for axis in axes if isinstance(axes, list) else []:
                 y = axis.get("y") if isinstance(axis, dict) else None
                 label = str(axis.get("y_label")) if isinstance(y, dict) else ""
@@ -216,7 +216,7 @@ def _read_xvg(path: Path) -> SavedTable:
         where = f", found others in line {content.first_unread}" if content.n_unread else ""
         raise UnsupportedError(f"{path}: expected rows of numbers of equal length{where}")
     facts = _facts(found.comments) | {f"{axis}_label": text for axis, text in found.labels.items()}
-    titles = SavedTable(path, {}, facts)._described.get("titles", ())
+    titles = SavedTable(path, {}, facts)._description.get("titles", ())
     if len(titles) != len(found.columns):
         x = found.labels.get("x", "x")
         x = x[0].lower() + x[1:] if x.startswith("Time") else x
@@ -271,7 +271,7 @@ def describe(table: Table, arrays: Mapping[str, np.ndarray]) -> JsonObject | Non
     for title in dict.fromkeys(titles):
         stack = drawn.stacks.get(title)
         if stack and set(stack) <= set(arrays):
-            columns[title] = {"stack": _stacked(stack, arrays)}
+            columns[title] = {"stack": _describe_stack(stack, arrays)}
             continue
         reference = _reference(title, drawn.columns[title], arrays)
         if reference is None:
@@ -308,7 +308,7 @@ def _reference(title: str, values: np.ndarray, arrays: Mapping[str, object]) -> 
     return None
 
 
-def _stacked(stack: Sequence[str], arrays: Mapping[str, object]) -> Any:
+def _describe_stack(stack: Sequence[str], arrays: Mapping[str, object]) -> Any:
     """Describe columns by common beginning and end of their titles, or list their titles."""
     begin, end = stack[0].partition(" ")[0] + " ", stack[0].rpartition(" ")[2]
     alike = _titles_between(begin, end, arrays)
@@ -336,12 +336,12 @@ def _mean_of_residues(values: np.ndarray, arrays: Mapping[str, Any]) -> JsonObje
     for name, column in arrays.items() if "resid" in arrays else ():
         if np.ndim(column) == 1 and np.asarray(column).dtype.kind == "f":
             found = {"mean": name}
-            if _same(_referred(found, arrays), values):
+            if _same(_resolve_reference(found, arrays), values):
                 return found
     return None
 
 
-def _referred(reference: Any, arrays: Mapping[str, Any]) -> np.ndarray:
+def _resolve_reference(reference: Any, arrays: Mapping[str, Any]) -> np.ndarray:
     """Return the column that a reference describes."""
     if isinstance(reference, str):
         return np.asarray(arrays[reference])
@@ -381,7 +381,7 @@ def _numbers(values: np.ndarray) -> list[Any]:
     return found
 
 
-def _parts(parts: Any) -> list[Any]:
+def _encode_parts(parts: Any) -> list[Any]:
     """Convert the numbers or names of parts for JSON."""
     parts = np.asarray(parts)
     return parts.tolist() if parts.dtype.kind in "US" else _numbers(parts)
@@ -410,7 +410,7 @@ def _describe_image(
     found: JsonObject = {name: vars(image)[name] for name in IMAGE_FIELDS}
     found |= {"x_edges": _numbers(edges[0]), "y_edges": _numbers(edges[1])}
     if image.parts is not None:
-        found["parts"] = [_parts(parts) for parts in image.parts]
+        found["parts"] = [_encode_parts(parts) for parts in image.parts]
     for name, values in arrays.items():
         if np.ndim(values) == 2 and _same(values, image.values):
             return {**found, "values": name}
@@ -443,7 +443,7 @@ def _describe_states(states: States, arrays: Mapping[str, object]) -> JsonObject
             return {
                 "letters": name,
                 "codes": codes,
-                "parts": _parts(states.parts),
+                "parts": _encode_parts(states.parts),
                 **facts,
             }
     return None
@@ -452,7 +452,7 @@ def _describe_states(states: States, arrays: Mapping[str, object]) -> JsonObject
 def _describe_values(states: States, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
     """Describe values of parts if an array, or columns, contain them."""
     found = {name: vars(states)[name] for name in VALUE_FIELDS}
-    found["parts"] = _parts(states.parts)
+    found["parts"] = _encode_parts(states.parts)
     for name, values in arrays.items():
         if np.ndim(values) == 2 and _same(values, states.numbers):
             return {**found, "values": name}
@@ -469,7 +469,7 @@ def _states_of(given: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> St
             numbers = arrays[values]
         else:
             n_rows = len(next(iter(arrays.values())))
-            columns = [_referred(one, arrays) for one in values]
+            columns = [_resolve_reference(one, arrays) for one in values]
             numbers = np.column_stack(columns) if columns else np.empty((n_rows, 0))
         return States(numbers, parts, **{name: given[name] for name in VALUE_FIELDS})
     letters = _letters(np.asarray(arrays[given["letters"]]), len(parts))
@@ -536,14 +536,14 @@ def table_of(described: JsonObject, arrays: Mapping[str, np.ndarray]) -> Table:
     columns = {name: np.asarray(values) for name, values in arrays.items() if np.ndim(values) == 1}
     for title, reference in described.get("columns", {}).items():
         if isinstance(reference, str | list):
-            columns[title] = _referred(reference, arrays)
+            columns[title] = _resolve_reference(reference, arrays)
         elif "stack" in reference:
             stack = reference["stack"]
             if isinstance(stack, dict):
                 stack = _titles_between(stack["begin"], stack["end"], arrays)
             columns[title] = np.concatenate([arrays[one] for one in stack])
         elif "gaps" in reference:
-            columns[title] = _referred(reference["column"], arrays).astype(np.float64)
+            columns[title] = _resolve_reference(reference["column"], arrays).astype(np.float64)
             for gap in _array(reference["gaps"]).astype(int):
                 columns[title] = np.insert(columns[title], gap, np.nan)
         else:

@@ -101,7 +101,7 @@ def check_structure(path: str | os.PathLike, atoms: Atoms, n_frames: int = 1) ->
             f"{name}: {kind.name} stores one frame, but there are {n_frames}: select one, or write "
             ".pdb, .gro or .xyz"
         )
-    cut = _cut(kind, atoms)
+    cut = _describe_truncation(kind, atoms)
     if cut:
         warn(
             f"{name}: {kind.name} truncates {' and '.join(cut)}: numbers and names in the file do "
@@ -121,7 +121,7 @@ def check_structure(path: str | os.PathLike, atoms: Atoms, n_frames: int = 1) ->
         )
 
 
-def _cut(kind: StructureFormat, atoms: Atoms) -> list[str]:
+def _describe_truncation(kind: StructureFormat, atoms: Atoms) -> list[str]:
     """Describe numbers and names that a format truncates."""
     resids = attribute_of(atoms, "resids")
     last = (len(atoms), 0 if resids is None else int(np.max(resids)))
@@ -256,7 +256,7 @@ def _pdb(
                 self.CRYST1(self.convert_dimensions_to_unitcell(self.ts))
 
         def _write_pdb_bonds(self) -> None:
-            for line in _bonded(system):
+            for line in _bonded_atoms(system):
                 self.CONECT(line)
 
     with Writer(path, n_atoms=len(system.atoms), multiframe=several) as writer:
@@ -268,7 +268,7 @@ def _pdb(
         yield write
 
 
-def _bonded(system: System) -> Iterator[list[int]]:
+def _bonded_atoms(system: System) -> Iterator[list[int]]:
     """Yield the number of each atom with bonds and up to four bonded atoms, from 1."""
     bonds = attribute_of(system, "bonds")
     if bonds is None or len(bonds) == 0 or len(system.atoms) >= 10 ** _PDB.digits[0]:

@@ -28,13 +28,13 @@ def describe_columns(table: Table) -> dict[str, str]:
     if means := table.means(titles):
         found = {title: mean.with_unit(name_and_unit(title)[1]) for title, mean in means.items()}
     elif is_angle:
-        found = {title: _of_angles(table.columns[title]) for title in titles}
+        found = {title: _describe_angles(table.columns[title]) for title in titles}
     else:
-        found = {title: _of_values(table, title) for title in titles}
+        found = {title: _describe_values(table, title) for title in titles}
     return {name_and_unit(title)[0]: text for title, text in found.items() if text}
 
 
-def _of_angles(degrees: np.ndarray) -> str:
+def _describe_angles(degrees: np.ndarray) -> str:
     """Describe periodic angles by their circular mean and standard deviation."""
     turns = np.exp(1j * np.radians(np.asarray(degrees, float)))
     turns = turns[~np.isnan(turns)]
@@ -45,7 +45,7 @@ def _of_angles(degrees: np.ndarray) -> str:
     return f"circular mean {np.degrees(np.angle(mean)):.1f}°, standard deviation {spread:.1f}°"
 
 
-def _of_values(table: Table, title: str) -> str:
+def _describe_values(table: Table, title: str) -> str:
     """Describe a column by first and last value for lag times, otherwise by mean and range."""
     values = np.asarray(table.columns[title])
     if table.no_mean or values.dtype.kind not in "iuf" or not np.isfinite(values).any():
@@ -53,17 +53,21 @@ def _of_values(table: Table, title: str) -> str:
     unit = name_and_unit(title)[1]
     rows = np.flatnonzero(np.isfinite(values))
     if table.x.startswith("lag"):
-        ends = [f"{_number(values[row], unit)} {_place(table, row)}" for row in rows[[0, -1]]]
+        ends = [
+            f"{_number(values[row], unit)} {_describe_row(table, row)}" for row in rows[[0, -1]]
+        ]
         return " and ".join(dict.fromkeys(ends))
     known = values[rows]
     low, high = rows[known.argmin()], rows[known.argmax()]
     if known.min() == known.max():
         return f"{_number(known[0], unit)} in all {many(len(known), 'row')}"
-    first, last = (f"{_number(values[row], unit)} {_place(table, row)}" for row in (low, high))
+    first, last = (
+        f"{_number(values[row], unit)} {_describe_row(table, row)}" for row in (low, high)
+    )
     return f"mean {_number(known.mean(), unit)}, minimum {first}, maximum {last}"
 
 
-def _place(table: Table, row: int) -> str:
+def _describe_row(table: Table, row: int) -> str:
     """Describe a row by the residue and name of its atom, or by the columns that number rows."""
     named = [name for name in ("resname", "resid", "name") if name in table.columns]
     if len(named) > 1:

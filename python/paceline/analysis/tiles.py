@@ -57,7 +57,7 @@ class PairRmsds:
         found = np.zeros((len(first), len(second)), self._dtype)
         first, second = np.ascontiguousarray(first), np.ascontiguousarray(second)
         self._kernel.fill(first, second, self._cutoff, found)
-        return (_whole(found, size),)
+        return (_pad_tile(found, size),)
 
 
 class PairMetrics:
@@ -78,10 +78,10 @@ class PairMetrics:
                 # float() raises an error for a function that returns None; NumPy would store NaN.
                 found[i, j] = float(self._metric(*pair, weights=self._weights))
         found[found <= self._cutoff] = 0
-        return (_whole(found.astype(self._dtype), size),)
+        return (_pad_tile(found.astype(self._dtype), size),)
 
 
-def _whole(distances: np.ndarray, size: int) -> np.ndarray:
+def _pad_tile(distances: np.ndarray, size: int) -> np.ndarray:
     """Pad a tile at the edge of the matrix, so that all tiles have the same size."""
     if distances.shape == (size, size):
         return distances

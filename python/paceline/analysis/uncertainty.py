@@ -183,12 +183,13 @@ class ReplicaMean:
             counts = f"{np.max(self.n_replicas, initial=0)} replicas"
             return f"{_arrays_with_error(self.mean, self.interval)} (95 % between {counts})"
         if np.isnan(self.interval):
-            return f"{_digits(self.mean, 4)}, {self._why_none}: no interval between replicas"
+            mean = _digits(self.mean, 4)
+            return f"{mean}, {self._no_interval_reason}: no interval between replicas"
         found = with_error(float(self.mean), float(self.interval))
         return f"{found} (95 % between {self.n_replicas} replicas)"
 
     @property
-    def _why_none(self) -> str:
+    def _no_interval_reason(self) -> str:
         """Reason why a single mean has no interval."""
         return (
             "one replica"
@@ -200,7 +201,7 @@ class ReplicaMean:
     def short(self) -> str:
         """Mean and interval as in a legend; only for a single number."""
         if np.isnan(self.interval):
-            return f"mean {_digits(self.mean, 4)}, {self._why_none}"
+            return f"mean {_digits(self.mean, 4)}, {self._no_interval_reason}"
         return f"mean {with_error(float(self.mean), float(self.interval))} (95 %)"
 
 

@@ -174,15 +174,15 @@ def validate(
         files = _open(path, group=group, units=units, dataset=dataset, external=external)
         file = files.chain.files[0]
         n_frames, size = file.n_frames, file.size
-        findings = [*_of_file(file), *_of_frames(files, backend, n_workers, progress)]
+        findings = [*_index_findings(file), *_frame_findings(files, backend, n_workers, progress)]
     except WorkerError:
         raise
     except PacelineError as error:
-        findings = [_of_error(path, error)]
+        findings = [_finding_of_error(path, error)]
     except OSError as error:
         if os.path.abspath(error.filename or "") != os.path.abspath(path):
             raise
-        findings = [_of_error(path, error)]
+        findings = [_finding_of_error(path, error)]
     findings.sort(key=lambda finding: -1 if finding.frame is None else finding.frame)
     return Verdict(path, n_frames, size, time.perf_counter() - begun, findings)
 
@@ -220,7 +220,7 @@ def _open(path: str, **options: Any) -> "FileTrajectory":
         return paceline.open(path, **options)
 
 
-def _of_error(path: str, error: Exception) -> Finding:
+def _finding_of_error(path: str, error: Exception) -> Finding:
     """Convert an error to a finding about a file that cannot be read."""
     if isinstance(error, DamagedFileError):
         what = f"expected {error.expected}, found {error.found}"
@@ -231,7 +231,7 @@ def _of_error(path: str, error: Exception) -> Finding:
     return Finding(None, None, None, True, text)
 
 
-def _of_file(file: TrajectoryFile) -> Iterator[Finding]:
+def _index_findings(file: TrajectoryFile) -> Iterator[Finding]:
     """Yield findings of the index, except damaged frames, which are reported one by one."""
     last = np.array([file.n_frames - 1], dtype=np.uint64)
     end = sum(int(part[0]) for part in file.extents(last))
@@ -244,7 +244,7 @@ def _of_file(file: TrajectoryFile) -> Iterator[Finding]:
             yield Finding(None, None, None, note.startswith((TRUNCATED, CONTRADICTS)), note)
 
 
-def _of_frames(
+def _frame_findings(
     files: "FileTrajectory", backend: object, n_workers: int | None, progress: bool | None
 ) -> Iterator[Finding]:
     """Yield findings about single frames."""
@@ -258,7 +258,7 @@ def _of_frames(
     file = files.chain.files[0]
     frames.run(backend=backend, n_workers=n_workers, progress=progress, on_error="skip")
     for frame, reason in frames.damaged:
-        yield _of_damaged(frame, reason.removeprefix(f"{file.path}: frame {frame}, "))
+        yield _finding_of_damaged(frame, reason.removeprefix(f"{file.path}: frame {frame}, "))
     whole = np.ones(len(frames.frames), dtype=bool)
     whole[[frame for frame, _ in frames.damaged]] = False
     sound = np.flatnonzero(whole)
@@ -273,7 +273,7 @@ def _of_frames(
             yield Finding(int(sound[row]), int(offsets[row]), known, bad, what)
 
 
-def _of_damaged(frame: int, reason: str) -> Finding:
+def _finding_of_damaged(frame: int, reason: str) -> Finding:
     """Make the finding about a frame that cannot be read, from the reason of the reader."""
     found = re.match(r"(?:(.*), )?byte (\d+): (.*)", reason)
     if found is None:

@@ -100,7 +100,7 @@ class StructureValues:
         known = ("analysis", "topology", "trajectory", "frames analysed", "transforms", "command")
         lines += [f"{key}: {facts[key]}" for key in known if key in facts]
         lines.append(f"paceline {__version__}")
-        return [part for line in lines for part in _wrapped(" ".join(line.split()))]
+        return [part for line in lines for part in _wrap_line(" ".join(line.split()))]
 
     def check(self, path: str | os.PathLike) -> None:
         """Raise an error for atoms without a structure; warn of scaled or missing values."""
@@ -232,7 +232,7 @@ def of_residues(atoms: Atoms, values: np.ndarray) -> np.ndarray:
     return np.asarray(values)[np.unique(atoms.resindices, return_inverse=True)[1]]
 
 
-def _wrapped(line: str) -> list[str]:
+def _wrap_line(line: str) -> list[str]:
     """Break a line at the maximum length of remarks."""
     return textwrap.wrap(line, REMARK, break_on_hyphens=False)
 

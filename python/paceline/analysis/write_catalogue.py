@@ -49,7 +49,7 @@ def entry_of(cls: type) -> JsonObject:
         ],
         "parameters": list(parameters.values()),
         "results": [
-            {"name": name.removeprefix("results."), "type": kind, **_explained(text)}
+            {"name": name.removeprefix("results."), "type": kind, **_help_and_unit(text)}
             for name, (kind, text) in sections.get("Attributes", {}).items()
             if name.startswith("results.")
         ],
@@ -110,7 +110,7 @@ def sections_of(text: str) -> dict[str, JsonObject]:
     return found
 
 
-def _explained(text: str) -> JsonObject:
+def _help_and_unit(text: str) -> JsonObject:
     """Return the help text and its unit: the first sentence of a parameter's description."""
     sentence = re.split(r"(?<=[.:])\s+(?=[A-Z`$\"])", text)[0].rstrip(".")
     unit = _UNIT.search(sentence)
@@ -134,7 +134,7 @@ def _parameters_of(cls: type, described: Mapping[str, Any]) -> dict[str, JsonObj
             "required": one.default is one.empty,
             "default": default if _is_plain(default) else repr(default),
             "choices": [one for one in types if isinstance(one, str)],
-            **_explained(text),
+            **_help_and_unit(text),
         }
     return found
 

@@ -23,11 +23,11 @@ from paceline._util.os_calls import (
     CAN_LIMIT,
     after_fork,
     end_with_pipe,
+    exit_reason,
     extend_limit,
     has_input,
     limit_memory,
     limit_time,
-    why_ended,
 )
 from paceline.errors import DamagedFileError, WorkerError
 
@@ -182,7 +182,7 @@ def _exactly(pipe: IO[bytes], n_bytes: int) -> bytes:
 
 def _error_of(status: int, path: str) -> Exception:
     """Create the error for the exit status of a helper."""
-    why = why_ended(status)
+    why = exit_reason(status)
     if why == "computing":
         found = "one that keeps HDF5's library busy without end"
     elif why == "waiting":
