@@ -264,7 +264,7 @@ def counting_comm(comm: Any) -> Any:
 
     for name in ("Igather", "Ibcast", "Igatherv", "Isend"):
         setattr(Counting, name, counted(getattr(MPI.Intracomm, name)))
-    paceline.backends.mpi.gather._put = counted(paceline.backends.mpi.gather._put)
+    paceline.backends.mpi.gather._put_rows = counted(paceline.backends.mpi.gather._put_rows)
     return Counting(comm)
 
 

@@ -443,13 +443,13 @@ def test_what_wants_no_processor_waits(monkeypatch, busy):
     monkeypatch.setattr(advising, "perf_counter", lambda: clocks["wall"])
     monkeypatch.setattr(advising, "thread_time", lambda: clocks["busy"])
     sample = SimpleNamespace(run=run, middle=range, together=1)
-    assert advising._first_look(sample) == (1.0, pytest.approx(1 - busy, abs=0.01))
+    assert advising._estimate_frame_time(sample) == (1.0, pytest.approx(1 - busy, abs=0.01))
 
 
 def test_a_moment_of_the_first_look_is_not_taken_for_a_slow_frame():
     seconds = iter([0.5] + [1e-3] * 100)
     sample = SimpleNamespace(run=lambda *given: measured(next(seconds)), middle=range, together=1)
-    assert advising._first_look(sample)[0] == 1e-3
+    assert advising._estimate_frame_time(sample)[0] == 1e-3
 
 
 def test_a_machine_that_stands_still_reads_something(tmp_path, monkeypatch):
@@ -595,7 +595,7 @@ def test_more_is_measured_while_the_range_is_wide(monkeypatch, spread, expected)
     )
     monkeypatch.setattr(advising, "perf_counter", lambda: clock[0])
     monkeypatch.setattr(advising, "_ROUNDS", 5)
-    found, _ = advising._warm(
+    found, _ = advising._measure_from_memory(
         sample,
         Threads,
         range(1, 3),
@@ -612,7 +612,7 @@ def test_more_is_measured_while_the_range_is_wide(monkeypatch, spread, expected)
 def test_frames_from_the_disk_are_not_those_from_memory(monkeypatch):
     """Check that bytes dropped from the cache and read again are timed separately."""
     monkeypatch.setattr(advising, "_COLD_ROUNDS", 3)
-    n_cold = advising._cold_frames(SimpleNamespace(frame_bytes=1e6))
+    n_cold = advising._n_disk_frames(SimpleNamespace(frame_bytes=1e6))
     frames = np.arange(20 * n_cold)
     dropped = []
 
@@ -634,8 +634,8 @@ def test_frames_from_the_disk_are_not_those_from_memory(monkeypatch):
         block_of=lambda n: 16,
         run=lambda *given: measured(1e-3),
     )
-    assert len(advising._cold(sample, Threads, 2, 10 * n_cold)) == 3
-    everything = np.concatenate([*dropped, advising._from_memory(sample, 2 * n_cold)])
+    assert len(advising._measure_from_disk(sample, Threads, 2, 10 * n_cold)) == 3
+    everything = np.concatenate([*dropped, advising._memory_frames(sample, 2 * n_cold)])
     assert len(np.unique(everything)) == len(everything)
 
 
@@ -650,12 +650,12 @@ def test_what_was_in_memory_is_there_afterwards(ranges, tmp_path):
     if cached_share(path):
         pytest.skip("files are kept in memory here")
     path.read_bytes()
-    with sample_run._dropped(str(path), ranges) as gone:
+    with sample_run._dropped_from_cache(str(path), ranges) as gone:
         assert gone
         assert cached_share(path, ranges) == 0
     assert cached_share(path) > 0.9  # the system may have evicted a page
     drop_from_cache(path)
-    with sample_run._dropped(str(path), ranges) as gone:
+    with sample_run._dropped_from_cache(str(path), ranges) as gone:
         assert gone
     assert cached_share(path) == 0
 

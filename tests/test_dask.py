@@ -522,7 +522,7 @@ import os, sys, time
 import MDAnalysis
 import numpy as np
 import paceline
-from paceline.backends.dask_cluster import keep_cluster, take_cluster
+from paceline.backends.dask_cluster import release_cluster, acquire_cluster
 def where(block):
     return np.full(len(block), os.getpid())
 def hang(block):
@@ -538,10 +538,10 @@ MARKER = sys.argv[1]
 atoms = paceline.Universe(*sys.argv[2:]).atoms[:10]
 for _ in range(2):
     print(*set(run(where).astype(int)), flush=True)
-cluster = take_cluster(1)
+cluster = acquire_cluster(1)
 paceline.dask_array(atoms).sum().compute(scheduler=cluster.client)
 print(*cluster.client.run(heavy).values(), cluster.n_workers, flush=True)
-keep_cluster(cluster)
+release_cluster(cluster)
 try:
     run(hang)
 except KeyboardInterrupt:

@@ -328,7 +328,7 @@ class TestChunks:
         path = write(tmp_path / "a.h5md", **CHUNKED)
         monkeypatch.setattr(conventions, "read_chunk_index", fail)
         with pytest.raises(DamagedFileError, match=r"a\.h5md: .* \(TypeError: unhashable type\)"):
-            Hdf5File._opened(str(path), options=Hdf5Options())
+            Hdf5File._open(str(path), options=Hdf5Options())
 
     def test_a_table_that_leads_nowhere(self, tmp_path):
         path = write(tmp_path / "a.h5md", **CHUNKED)
@@ -651,7 +651,7 @@ class TestSandbox:
 
     def test_ctrl_c_ends_what_keeps_hdf5_busy(self, tmp_path, monkeypatch):
         monkeypatch.setattr(sandbox, "TIME_LIMIT", PATIENCE)
-        monkeypatch.setattr(Hdf5File, "_opened", sandbox_calls.hang_visibly)
+        monkeypatch.setattr(Hdf5File, "_open", sandbox_calls.hang_visibly)
         path = write(tmp_path / "a.h5md")
 
         def interrupt():

@@ -18,7 +18,7 @@ from paceline.performance.figures import (
     figure_of,
     rows_of,
     timeline_of,
-    workers_a_bar,
+    workers_per_bar,
 )
 from paceline.performance.number_format import number, percent
 from paceline.performance.record import COMM, WALL_TIME
@@ -258,7 +258,7 @@ def test_the_task_timeline_of_many_workers_shows_extremes():
     rows = rows_of(timeline)
     assert len(set(rows)) == len(rows) == ROWS
     assert {timeline.workers[row] for row in rows[:2]} == set(workers[3:5])
-    assert workers_a_bar(100) == 1
+    assert workers_per_bar(100) == 1
 
 
 def test_the_curves_hold_all_that_was_read():

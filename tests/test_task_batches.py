@@ -13,7 +13,7 @@ from helpers.waiting import PATIENCE
 import paceline
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.backends import Backend, threads
-from paceline.backends.pool_hangs import HalfResults
+from paceline.backends.pool_hangs import HangCheck
 from paceline.backends.processes import Processes, run_batches
 from paceline.backends.threads import Threads
 from paceline.engine import scheduler
@@ -223,7 +223,7 @@ def test_blocks_that_a_broken_executor_did_not_take_are_assigned_again():
     timed, found = SimpleNamespace(record=lambda result: None), []
 
     def run(pool):
-        half = HalfResults(pool)
+        half = HangCheck(pool)
         found.extend(run_batches(pool, 1, pickled, timed, scheduler, half))
 
     with pytest.raises(BrokenExecutor):

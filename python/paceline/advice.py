@@ -172,9 +172,9 @@ def measure(
     def take(n: int, number: int) -> np.ndarray:
         if everywhere:
             return sample.throughout(n, sample.block_of(n_frames), number)
-        return _from_memory(sample, n)
+        return _memory_frames(sample, n)
 
-    seconds, waiting = _first_look(sample)
+    seconds, waiting = _estimate_frame_time(sample)
     n_frames, start = _frames_in(seconds, sample.together), 0.0
     if n_frames > 1:
         # With more frames, a frame takes less time than with the few frames of the first look.
@@ -194,23 +194,25 @@ def measure(
         return seconds < found.t_total(1) or found.is_wide
 
     # Measured before anything is dropped from memory.
-    rounds, at_first = _warm(sample, make, range(1, most + 1), n_frames, take, goes_on, end)
+    rounds, at_first = _measure_from_memory(
+        sample, make, range(1, most + 1), n_frames, take, goes_on, end
+    )
     memory = forecast(rounds, max(start, at_first))
     resident = sample.in_memory(take(n_frames * most, 0))
     # With the backend "processes", paceline's own processes would count as other programs.
     others = other_work.cpus() if backend != "processes" else None
     processes = None
-    if backend == "threads" and _held_up(memory.one, memory.two):
+    if backend == "threads" and _threads_block_each_other(memory.one, memory.two):
         # A function that cannot be sent to processes needs threads.
         with contextlib.suppress(WorkerError):
             soon = perf_counter() + _SOON
-            rounds, at_first = _warm(
+            rounds, at_first = _measure_from_memory(
                 sample, Processes, range(2, 3), n_frames, take, lambda _: False, soon
             )
             processes = replace(memory, rounds=tuple(rounds), start=at_first)
     cold: list[Pair] = []
     if sample.chain is not None and seconds < _SLOW:
-        cold = _cold(sample, make, most, n_frames)
+        cold = _measure_from_disk(sample, make, most, n_frames)
     return Findings(
         backend=backend,
         in_memory=memory,
@@ -231,7 +233,7 @@ def _frames_in(seconds: float, together: int) -> int:
     return n_frames
 
 
-def _first_look(sample: SampleRun) -> tuple[float, float]:
+def _estimate_frame_time(sample: SampleRun) -> tuple[float, float]:
     """Estimate the time of a frame, s, and the fraction of it in which the analysis waits.
 
     Waiting means that the analysis does not use a CPU, as if it slept. Queueing for a CPU on a busy
@@ -242,15 +244,15 @@ def _first_look(sample: SampleRun) -> tuple[float, float]:
     for n_frames in sorted({max(n, sample.together) for n in (1, 16, 256)}):
         if seconds * n_frames > _SECONDS:
             break
-        looks = [_look(sample, n_frames) for _ in range(_ROUNDS if seconds else 1)]
+        looks = [_measure_frame_time(sample, n_frames) for _ in range(_ROUNDS if seconds else 1)]
         if _SECONDS < looks[0][0] * n_frames < _PATIENCE:
             # A single pause would otherwise lead to measurements of one frame each.
-            looks.append(_look(sample, n_frames))
+            looks.append(_measure_frame_time(sample, n_frames))
         seconds, waiting = (min(values) for values in zip(*looks, strict=True))
     return seconds, waiting
 
 
-def _look(sample: SampleRun, n_frames: int) -> tuple[float, float]:
+def _measure_frame_time(sample: SampleRun, n_frames: int) -> tuple[float, float]:
     """Return the time per frame, s, and the fraction of it in which the analysis waits."""
     frames = sample.middle(n_frames)
     before = perf_counter(), *_thread_seconds()
@@ -272,7 +274,7 @@ def _thread_seconds() -> tuple[float, float]:
     return thread_time(), int(in_line) / 1e9
 
 
-def _cold(
+def _measure_from_disk(
     sample: SampleRun, make: Callable[[int], Backend], most: int, n_frames: int
 ) -> list[Pair]:
     """Measure from the disk in some rounds, with different frames in each round.
@@ -281,7 +283,7 @@ def _cold(
     cannot be dropped from memory.
     """
     # Choose frames on both sides of the middle.
-    n_row = min(n_frames * most, _cold_frames(sample))
+    n_row = min(n_frames * most, _n_disk_frames(sample))
     parts = 2 * _COLD_ROUNDS + _WARM_TIMES
     rounds = []
     end = perf_counter() + _SOON
@@ -300,17 +302,17 @@ def _cold(
     return rounds
 
 
-def _cold_frames(sample: SampleRun) -> int:
+def _n_disk_frames(sample: SampleRun) -> int:
     """Return the maximum number of frames that one measurement reads from the disk."""
     return max(1, int(_COLD_BYTES / max(sample.frame_bytes, 1.0)))
 
 
-def _from_memory(sample: SampleRun, n: int) -> np.ndarray:
+def _memory_frames(sample: SampleRun, n: int) -> np.ndarray:
     """Choose `n` frames to read from memory; repeat frames if this would be too much memory."""
-    return np.resize(sample.middle(min(n, _WARM_TIMES * _cold_frames(sample))), n)
+    return np.resize(sample.middle(min(n, _WARM_TIMES * _n_disk_frames(sample))), n)
 
 
-def _warm(
+def _measure_from_memory(
     sample: SampleRun,
     make: Callable[[int], Backend],
     counts: range,
@@ -342,7 +344,7 @@ def _warm(
     return rounds, start
 
 
-def _held_up(one: SampleTimes, two: SampleTimes) -> bool:
+def _threads_block_each_other(one: SampleTimes, two: SampleTimes) -> bool:
     """Return whether two threads slow each other down, as with the interpreter lock."""
     computing = two.cost.compute > _BY_COMPUTING * two.cost.seconds
     return computing and two.cost.compute > _HELD_UP * one.cost.compute

@@ -170,14 +170,14 @@ class Checkpoint:
         self._later = []
         n_blocks = len(self._timings.blocks)
         for data in records:
-            number, record, clock = _decoded(self._unpickled(data))
+            number, record, clock = _decode_record(self._unpickle(data))
             if number - first >= len(runs):
                 self._later.append(data)
                 continue
             nodes[number - first].update(record.nodes)
             runs[number - first].collected.restore(replace(record, nodes={}))
         for one, kept in zip(runs, nodes, strict=True):
-            values = {key: self._unpickled(kept[key]) for key in uppermost(kept)}
+            values = {key: self._unpickle(kept[key]) for key in uppermost(kept)}
             one.collected.restore(Record(nodes=values))
         if clock is None:
             return False
@@ -187,7 +187,7 @@ class Checkpoint:
         self._timings.shift_blocks(n_blocks, self._shift)
         return True
 
-    def _unpickled(self, data: bytes) -> object:
+    def _unpickle(self, data: bytes) -> object:
         try:
             return pickle.loads(data)
         except Exception as error:  # unpickling may run the user's code
@@ -232,7 +232,7 @@ class Checkpoint:
         record, cursor = self._runs[number].collected.since(self._cursors[number])
         if record.ranges:
             record = with_pickled_nodes(record)
-            self._journal.append(_encoded(number, record, self._clock()))
+            self._journal.append(_encode_record(number, record, self._clock()))
             self._bare = False
             self._count(number, record, cursor)
 
@@ -261,8 +261,8 @@ class Checkpoint:
         for number, record in enumerate(records):
             for rows in record.ranges:
                 for some in cut(rows, ROWS_BYTES):
-                    yield _encoded(number, Record([some]), self._clock())
-            yield _encoded(number, replace(record, ranges=[]), self._clock())
+                    yield _encode_record(number, Record([some]), self._clock())
+            yield _encode_record(number, replace(record, ranges=[]), self._clock())
 
     def finish(self) -> None:
         """Delete the checkpoint: the results are complete."""
@@ -325,7 +325,7 @@ class _Clock(NamedTuple):
 _TIMING_VALUES = attrgetter(*(column.name for column in fields(BlockTiming)))
 
 
-def _encoded(number: int, record: Record, clock: _Clock) -> bytes:
+def _encode_record(number: int, record: Record, clock: _Clock) -> bytes:
     """Pickle a record without references to classes of this package, whose modules may move."""
     ranges = [
         (one.first, one.stop, np.asarray(one.times), [_plain(rows) for rows in one.rows])
@@ -342,7 +342,7 @@ def _plain(rows: object) -> Any:
     return tuple(rows.load()) if isinstance(rows, RecordRange) else np.asarray(rows)
 
 
-def _decoded(plain: Any) -> tuple[int, Record, _Clock]:
+def _decode_record(plain: Any) -> tuple[int, Record, _Clock]:
     number, ranges, nodes, damaged, timings, clock, *more = plain
     record = Record(
         [RowRange(*one) for one in ranges],

@@ -146,7 +146,7 @@ class SelectionError(PacelineError, ValueError):
 
     def __new__(cls, *args: object) -> "SelectionError":
         """Create the error with both base classes."""
-        return super().__new__(_with_theirs(cls, SelectionError, "SelectionError"), *args)
+        return super().__new__(_with_mdanalysis_error(cls, SelectionError, "SelectionError"), *args)
 
 
 class NotRunError(PacelineError, ValueError, AttributeError):
@@ -157,7 +157,7 @@ class NotRunError(PacelineError, ValueError, AttributeError):
 
     def __new__(cls, *args: object) -> "NotRunError":
         """Create the error with both base classes."""
-        return super().__new__(_with_theirs(cls, NotRunError, "NoDataError"), *args)
+        return super().__new__(_with_mdanalysis_error(cls, NotRunError, "NoDataError"), *args)
 
 
 def name_of_imported(module: str, name: str) -> Any:
@@ -165,7 +165,7 @@ def name_of_imported(module: str, name: str) -> Any:
     return getattr(sys.modules.get(module), name, None)
 
 
-def _with_theirs(cls: object, ours: type[PacelineError], name: str) -> Any:
+def _with_mdanalysis_error(cls: object, ours: type[PacelineError], name: str) -> Any:
     """Return a subclass of paceline's and MDAnalysis's error; paceline's without MDAnalysis."""
     theirs = name_of_imported("MDAnalysis.exceptions", name)
     if cls is not ours or theirs is None:
@@ -218,21 +218,21 @@ def _analysis_error(message: str, kind: type[Exception], attributes: Any) -> Ana
 
 def _both(kind: type[Exception]) -> Any:
     """Create a subclass of `AnalysisError` and of another class."""
-    names = {"__module__": __name__, "__reduce__": lambda self: _reduced(self, kind)}
+    names = {"__module__": __name__, "__reduce__": lambda self: _pickled_parts(self, kind)}
     return type("AnalysisError", (AnalysisError, kind), names)
 
 
-def _reduced(error: AnalysisError, kind: type[Exception]) -> tuple[object, ...]:
+def _pickled_parts(error: AnalysisError, kind: type[Exception]) -> tuple[object, ...]:
     """Return the parts of an error for `pickle`; other processes may lack its class."""
     import cloudpickle
 
     try:
-        return _restored, (str(error), cloudpickle.dumps((kind, vars(error))))
+        return _restore_error, (str(error), cloudpickle.dumps((kind, vars(error))))
     except Exception:  # pickling runs the objects' own code
         return AnalysisError, (str(error),)
 
 
-def _restored(message: str, data: bytes) -> AnalysisError:
+def _restore_error(message: str, data: bytes) -> AnalysisError:
     """Create an error from its parts."""
     import pickle
 

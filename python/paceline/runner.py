@@ -204,7 +204,7 @@ def run(
     if limit is not None and limit < 0:
         raise ValueError(f"max_memory must be at least 0, not {limit}")
     chosen: dict[str, Any] = {"start": start, "stop": stop, "step": step, "frames": frames}
-    theirs, given = _sort(analyses)
+    theirs, given = _separate_mdanalysis(analyses)
     if theirs:
         options = {"transforms": transforms, "block_frames": block_frames, "checkpoint": checkpoint}
         refused = [f"{name}=" for name, value in options.items() if value]
@@ -221,7 +221,10 @@ def run(
                 path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
                 _check_files(given, path)
                 begun = time.monotonic_ns()
-                with _opened(checkpoint) as opened, _planned_runs(given, transforms) as planned:
+                with (
+                    _open_checkpoint(checkpoint) as opened,
+                    _planned_runs(given, transforms) as planned,
+                ):
                     _run(
                         workers,
                         planned,
@@ -261,7 +264,7 @@ def _check_files(analyses: Sequence[Analysis], checkpoint: str | os.PathLike | N
             check_distinct(checkpoint, *outputs, name)
 
 
-def _sort(given: object) -> tuple[list[object], list[Analysis]]:
+def _separate_mdanalysis(given: object) -> tuple[list[object], list[Analysis]]:
     """Separate MDAnalysis's analyses from paceline's, and check the latter."""
     base: Any = name_of_imported("MDAnalysis.analysis.base", "AnalysisBase") or ()
     every = list(given) if isinstance(given, Sequence) else [given]
@@ -275,7 +278,7 @@ def _planned_runs(
     analyses: Sequence[Analysis], transforms: Sequence[Transform] | TransformsOfEach
 ) -> Iterator[list[TrajectoryRun]]:
     """Plan the run of each trajectory; after an error, remove the run's facts from analyses."""
-    planned = [_planned(some, own) for some, own in _grouped(analyses, transforms)]
+    planned = [_plan_universe(some, own) for some, own in _group_by_pass(analyses, transforms)]
     try:
         yield planned
     except BaseException:
@@ -346,7 +349,7 @@ def _run(
         each.finish(timings)
 
 
-def _planned(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> TrajectoryRun:
+def _plan_universe(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> TrajectoryRun:
     """Plan the run of analyses of one Universe, and add the checks for broken molecules."""
     _warn_of_placeholder(analyses[0].atomgroup.universe)
     look = look_at(analyses, transforms)
@@ -446,7 +449,9 @@ def _results(
 
 
 @contextmanager
-def _opened(checkpoint: str | os.PathLike | Checkpoint | None) -> Iterator[Checkpoint | None]:
+def _open_checkpoint(
+    checkpoint: str | os.PathLike | Checkpoint | None,
+) -> Iterator[Checkpoint | None]:
     """Open and finish a checkpoint if one is given; one that is already entered is only used."""
     if checkpoint is None or isinstance(checkpoint, Checkpoint):
         yield checkpoint
@@ -506,7 +511,7 @@ def analyses_of(given: object) -> list[Analysis]:
     return analyses
 
 
-def _grouped(
+def _group_by_pass(
     analyses: Sequence[Analysis], transforms: Sequence[Transform] | TransformsOfEach
 ) -> list[tuple[list[Analysis], Sequence[Transform]]]:
     """Group analyses that share a pass: those of one Universe with equal transformations."""

@@ -140,11 +140,11 @@ def _run_all(folder: Path) -> tuple[int, int]:
     if WINDOWS:
         print("absent           backends dask and mpi: they are not supported on Windows")
     else:
-        if _installed("distributed", "backend dask"):
+        if _is_installed("distributed", "backend dask"):
             test("backend dask", _same_bits, folder, wanted, "dask")
-        if _installed("mpi4py", "backend mpi"):
+        if _is_installed("mpi4py", "backend mpi"):
             test("backend mpi", _ranks, folder, wanted)
-    if _installed("matplotlib", "figure"):
+    if _is_installed("matplotlib", "figure"):
         test("figure", _figure, folder)
     return counts[True], counts[False]
 
@@ -159,7 +159,7 @@ def _outcome(function: Callable[..., str], *arguments: object) -> tuple[bool, st
         return False, f"{type(error).__name__}: {error}\n{traceback.format_exc()}"
 
 
-def _installed(package: str, name: str) -> bool:
+def _is_installed(package: str, name: str) -> bool:
     """Check that a package is installed; otherwise print which test is left out."""
     if find_spec(package) is not None:
         return True

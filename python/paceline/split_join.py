@@ -221,7 +221,7 @@ def _open(path: str | os.PathLike, progress: bool | None, options: Hdf5Options) 
     if file.n_frames == 0:
         raise UnsupportedError(f"{file.path}: it has no complete frame")
     if isinstance(file, Hdf5File):
-        _check_copied(file)
+        _check_copyable(file)
         return file
     file.head(0, 1)  # raises if frames cannot be copied
     reader = file.spec.open(None, 0)
@@ -230,7 +230,7 @@ def _open(path: str | os.PathLike, progress: bool | None, options: Hdf5Options) 
     return file
 
 
-def _check_copied(file: Hdf5File) -> None:
+def _check_copyable(file: Hdf5File) -> None:
     """Raise if frames of an HDF5 file cannot be copied, or one is damaged."""
     if file.format != "H5MD":
         raise UnsupportedError(
@@ -385,13 +385,13 @@ def _check_traits(files: Sequence[TrajectoryFile]) -> None:
         remarks = [differences.pop(name) for name in [*differences] if name.startswith(REMARK)]
         if differences:
             raise UnsupportedError(
-                f"{first.path} and {other.path} cannot be joined: {_few(differences.values())}"
+                f"{first.path} and {other.path} cannot be joined: {_list_few(differences.values())}"
             )
         if remarks:
-            warn(f"{first.path} and {other.path} differ; the first are kept: {_few(remarks)}")
+            warn(f"{first.path} and {other.path} differ; the first are kept: {_list_few(remarks)}")
 
 
-def _few(differences: Iterable[str]) -> str:
+def _list_few(differences: Iterable[str]) -> str:
     """List some differences."""
     listed = list(differences)
     more = f"; and {len(listed) - _LISTED} more" if len(listed) > _LISTED else ""

@@ -164,7 +164,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def _load(self, filename: object, format: object, *args: object, **kwargs: object) -> None:
         """Replace the trajectory."""
-        files = _one_by_one(filename)
+        files = _expand_patterns(filename)
         for file in files:
             if file is not None and not isinstance(file, tuple):
                 refuse_numbers(file)
@@ -342,7 +342,7 @@ def _check_uncompressed(history: str | os.PathLike) -> None:
         )
 
 
-def _one_by_one(filename: object) -> list[Any]:
+def _expand_patterns(filename: object) -> list[Any]:
     """List the given trajectories; patterns are replaced by the files that match."""
     while isinstance(filename, list | tuple) and len(filename) == 1:
         filename = filename[0]

@@ -76,7 +76,7 @@ def world() -> "MPI.Intracomm":
     if not MPI.Is_initialized():
         library = MPI.Get_library_version()
         if size > 1 and not _is_launchers(library):
-            raise _of_another(size)
+            raise _library_error(size)
         if not _is_complete(library):
             raise UnsupportedError(
                 f"backend 'mpi' cannot be used: mpi4py's MPI ({_name(library)}) is installed "
@@ -89,7 +89,7 @@ def world() -> "MPI.Intracomm":
             os.environ.setdefault("OMPI_MCA_osc", "^ucx")
         MPI.Init_thread()
     if size > 1 and MPI.COMM_WORLD.Get_size() == 1:
-        raise _of_another(size)
+        raise _library_error(size)
     return MPI.COMM_WORLD
 
 
@@ -123,7 +123,7 @@ def _name(library: str) -> str:
     return library.splitlines()[0].split(",")[0].strip("\0 ")
 
 
-def _of_another(size: int) -> UnsupportedError:
+def _library_error(size: int) -> UnsupportedError:
     from mpi4py import MPI
 
     library = _name(MPI.Get_library_version())

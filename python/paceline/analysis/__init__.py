@@ -83,7 +83,7 @@ def name_of_mdanalysis(module: str, name: str) -> object:
     """Return a name from the MDAnalysis module that corresponds to a module of paceline."""
     if name.startswith("__"):
         raise AttributeError(name)
-    from paceline.mdanalysis.analyses import on_our_workers
+    from paceline.mdanalysis.analyses import on_paceline_workers
 
     within = module.removeprefix(_OURS)
     if home := _ELSEWHERE.get(f"{within}.{name}"):
@@ -94,6 +94,6 @@ def name_of_mdanalysis(module: str, name: str) -> object:
         package = sys.modules[module.rpartition(".")[0]]
         own = vars(package).get(name)
         is_own = getattr(own, "__module__", None) == package.__name__
-        found = own if is_own else on_our_workers(found, module)
+        found = own if is_own else on_paceline_workers(found, module)
     setattr(sys.modules[module], name, found)
     return found

@@ -6,7 +6,7 @@ from paceline import _core
 from paceline._util.arguments import length
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.guess import LIPIDS
-from paceline.analysis.kernels import CoreHalf, columns_of
+from paceline.analysis.kernels import CorePart, columns_of
 from paceline.analysis.results import Results
 from paceline.block import Block, check_refused, vectors_of
 from paceline.contract.atoms import Atoms
@@ -202,7 +202,7 @@ def _lipids_of(heads: Atoms) -> tuple[np.ndarray, np.ndarray]:
     return atoms, places[np.searchsorted(labels, molecules[atoms])]
 
 
-class _Heights(CoreHalf, PerFrame):
+class _Heights(CorePart, PerFrame):
     """Worker part: the `COLUMNS` values of each frame, NaN if there are not two leaflets."""
 
     def __init__(self, heads: np.ndarray, lipids: np.ndarray, head_of: np.ndarray, cutoff: float):

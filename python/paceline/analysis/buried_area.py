@@ -6,7 +6,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.analysis.base import AnalysisBase, table_in_time
-from paceline.analysis.kernels import CoreHalf, columns_of
+from paceline.analysis.kernels import CorePart, columns_of
 from paceline.analysis.results import Results
 from paceline.analysis.sasa import SASA
 from paceline.analysis.table import along_residues
@@ -193,7 +193,7 @@ class BuriedArea(AnalysisBase):
         )
 
 
-class _Surfaces(CoreHalf, PerFrame):
+class _Surfaces(CorePart, PerFrame):
     """Worker part: areas of residues, for each group alone and for both groups together.
 
     There is one item in `kernels` for each surface. It contains the columns of its atoms in the

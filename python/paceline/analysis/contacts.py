@@ -10,7 +10,7 @@ from paceline import _core
 from paceline._util.arguments import length, one_of, whole_number
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, function_name, table_in_time
-from paceline.analysis.kernels import CoreHalf, CoreRows, columns_of
+from paceline.analysis.kernels import CorePart, CoreRows, columns_of
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
 from paceline.analysis.values_on_structure import of_residues
@@ -584,7 +584,7 @@ class ContactMap(AnalysisBase):
         self.results.with_values(self.on_first_frame(title, atoms, others))
 
 
-class _NearResidues(CoreHalf, Reduction):
+class _NearResidues(CorePart, Reduction):
     """Number of frames, and for each pair of residues the number of frames in contact."""
 
     splits_frames = True

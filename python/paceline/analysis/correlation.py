@@ -465,7 +465,7 @@ class VelocityAutocorrelation(AnalysisBase):
         _warn_of_long_steps(self, mean, self._delta_t, "diffusion coefficient")
         title = "velocity autocorrelation (Å²/ps²)"
         columns = {self.lag_title: self._delta_t, title: mean}
-        shown = Table(_beginning(columns), self.lag_title, {title: "velocities"}, title)
+        shown = Table(_first_tenth(columns), self.lag_title, {title: "velocities"}, title)
         # 1 Å²/ps is 10⁻⁴ cm²/s.
         columns["diffusion coefficient up to this time (10⁻⁵ cm²/s)"] = 10 * integral
         self.results = Results(
@@ -641,7 +641,7 @@ class CurrentAutocorrelation(AnalysisBase):
         title, label = "current autocorrelation ((e Å/ps)²)", "conductivity up to this time (S/m)"
         half = "conductivity up to this time, 95 % interval (S/m)"
         columns = {self.lag_title: self._delta_t, title: total, label: mean, half: interval}
-        beginning = _beginning({self.lag_title: self._delta_t, label: mean, half: interval})
+        beginning = _first_tenth({self.lag_title: self._delta_t, label: mean, half: interval})
         legend = {label: "conductivity, and its 95 % interval"}
         drawn = Table(beginning, self.lag_title, legend, label, bands={label: half})
         shown = drawn if self.times_known else None
@@ -672,7 +672,7 @@ def _warn_of_long_steps(
         )
 
 
-def _beginning(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _first_tenth(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Select the lag times for a figure: the first tenth, because later values are noise.
 
     If there are few lag times, all are selected.

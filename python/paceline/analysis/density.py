@@ -9,7 +9,7 @@ from paceline import _core
 from paceline._util.arguments import length
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase
-from paceline.analysis.kernels import CoreHalf, SparseCounts, columns_of, merge_counts
+from paceline.analysis.kernels import CorePart, SparseCounts, columns_of, merge_counts
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing
@@ -149,7 +149,7 @@ class DensityAnalysis(AnalysisBase):
         zdim: float | None = None,
         verbose: bool = False,
     ):
-        self._follow(atomgroup, verbose)
+        self._prepare_group(atomgroup, verbose)
         check_not_empty(self.atomgroup, "DensityAnalysis: atomgroup")
         if not 0 < delta < np.inf:
             raise ValueError(f"delta must be a finite number above 0, not {delta!r}")
@@ -168,14 +168,14 @@ class DensityAnalysis(AnalysisBase):
     def like(cls, theirs: "MDAnalysis.analysis.density.DensityAnalysis") -> Self:
         """Make an analysis with the grid of MDAnalysis's analysis."""
         ours = cls.__new__(cls)
-        ours._follow(theirs._atomgroup, verbose=False)
+        ours._prepare_group(theirs._atomgroup, verbose=False)
         if len(ours.atomgroup) == 0:
             raise UnsupportedError("DensityAnalysis: the group is empty")
         ours.metadata, ours.delta, ours._edges = None, theirs._delta, theirs._edges
         ours._is_given = theirs._gridcenter is not None
         return ours
 
-    def _follow(self, atomgroup: Atoms | System, verbose: bool) -> None:
+    def _prepare_group(self, atomgroup: Atoms | System, verbose: bool) -> None:
         """Prepare a group for the workers; its atoms may change from frame to frame."""
         atoms, self._finder, self._described = follow_if_changing(atomgroup, "DensityAnalysis")
         AnalysisBase.__init__(self, atoms, verbose=verbose)
@@ -281,7 +281,7 @@ def _map_along_z(density: "MDAnalysis.analysis.density.Density") -> Table:
     return Table(columns, keys[0], y_of, label, image=image, keys=keys, partial=True)
 
 
-class _Voxels(CoreHalf, Reduction):
+class _Voxels(CorePart, Reduction):
     """Worker part: number of atoms in each voxel."""
 
     def __init__(self, edges: Sequence[np.ndarray], finder: GroupFinder | None):

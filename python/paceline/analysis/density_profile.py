@@ -216,7 +216,7 @@ class DensityProfile(AnalysisBase):
     def prepare(self) -> PerFrame:
         """Make the worker part from the columns and weights of the atoms."""
         groups = [
-            _Group(self._places(one), weights)
+            _Group(self._columns_of(one), weights)
             for one, weights in zip(self._groups, self._weights, strict=True)
         ]
         origin = None
@@ -228,10 +228,10 @@ class DensityProfile(AnalysisBase):
                 masses = None
             if masses is None or not (masses > 0).any():
                 masses = np.ones(len(self.origin))
-            origin = _Group(self._places(self.origin), masses.astype(np.float64))
+            origin = _Group(self._columns_of(self.origin), masses.astype(np.float64))
         return _Profiles(groups, origin, "xyz".index(self.axis), self.nbins)
 
-    def _places(self, group: Atoms) -> np.ndarray:
+    def _columns_of(self, group: Atoms) -> np.ndarray:
         return np.searchsorted(self.indices, group.indices)
 
     def finish(self, value: np.ndarray) -> None:

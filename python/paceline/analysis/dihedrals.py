@@ -340,7 +340,7 @@ class Ramachandran(_Dihedrals):
             reason = f"{self.name}: no residue has a residue before and after it"
             raise SelectionError(reason) from error
         except AttributeError as error:
-            raise _nameless(self.name, error) from None
+            raise _missing_names_error(self.name, error) from None
         self._take(theirs)
 
     def _take(self, theirs: "MDAnalysis.analysis.dihedrals.Ramachandran") -> None:
@@ -360,10 +360,10 @@ class Ramachandran(_Dihedrals):
         ours = cls.__new__(cls)
         AnalysisBase.__init__(ours, theirs.atomgroup)
         ours._take(theirs)
-        ours.remark("residues", ours._strangers())
+        ours.remark("residues", ours._describe_distant_residues())
         return ours
 
-    def _strangers(self) -> str | None:
+    def _describe_distant_residues(self) -> str | None:
         """Describe residues whose angles use atoms of residues that are not their neighbours."""
         if not Chains(self.ag1.universe).has_insertions:
             return None
@@ -559,7 +559,7 @@ class ChiAngles(_Dihedrals):
         try:
             found = _find_chi(self.atomgroup.residues, self.name)
         except AttributeError as error:
-            raise _nameless(self.name, error) from None
+            raise _missing_names_error(self.name, error) from None
         if not found:
             raise SelectionError(f"{self.name}: no residue has the atoms of a side-chain angle")
         chi, atoms = zip(*found, strict=True)
@@ -579,7 +579,7 @@ class ChiAngles(_Dihedrals):
         self.results = Results(table=table, provenance=self.record(), **arrays)
 
 
-def _nameless(name: str, error: AttributeError) -> SelectionError:
+def _missing_names_error(name: str, error: AttributeError) -> SelectionError:
     """Make the error for a topology without the names that identify angles."""
     return SelectionError(
         f"{name} finds angles by the names of atoms and residues, but the topology lacks them "

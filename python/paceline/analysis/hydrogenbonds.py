@@ -625,16 +625,16 @@ class HydrogenBondAnalysis(AnalysisBase):
         indices = self.indices
         if self._found is not None:
             donors, _, acceptors = (group.read for group in self._found)
-            parts = self._parts(donors, acceptors)
+            parts = self._number_groups(donors, acceptors)
             return ChangingBonds(indices, self._found, within, parts, criterion)
         donors, hydrogens, acceptors = (
             np.searchsorted(indices, group.indices)
             for group in (self._donors, self._hydrogens, self._acceptors)
         )
-        parts = self._parts(self._donors.indices, self._acceptors.indices)
+        parts = self._number_groups(self._donors.indices, self._acceptors.indices)
         return CoreBonds(indices, ((donors, hydrogens, within), acceptors, parts, criterion))
 
-    def _parts(
+    def _number_groups(
         self, donors: np.ndarray, acceptors: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
         """Number donors and acceptors by their groups, and list the numbers that may form bonds.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from paceline.transform.compounds import CompoundCenters
 
 
-class CoreHalf:
+class CorePart:
     """Worker part with a compiled kernel, which is made for the first block and not pickled."""
 
     returns_new = True
@@ -78,7 +78,7 @@ def fill_row(kernel: _core.RowKernel, block: Block, row: int, out: np.ndarray) -
 _SPLIT = ("contacts", "density_profiles", "pair_distances", "sasa")
 
 
-class CoreRows(CoreHalf, PerFrame):
+class CoreRows(CorePart, PerFrame):
     """Worker part with a row kernel, `_core.RowKernel.kind(columns, *arguments)`.
 
     With `shape`, the values of a frame are reshaped. With `dtype`, rows are converted to integers,
@@ -121,7 +121,7 @@ class CoreRows(CoreHalf, PerFrame):
         return out if self._shape is None else out.reshape(len(out), *self._shape)
 
 
-class CoreSuperposed(CoreHalf):
+class CoreSuperposed(CorePart):
     """Base class of sums over frames of positions, with or without superposition.
 
     `reference` contains positions (Å) of the first atoms of the analysis. If it is set, these atoms
@@ -302,7 +302,7 @@ def merge_rdf(left: RdfCounts, right: RdfCounts) -> RdfCounts:
     )
 
 
-class CoreRdf(CoreHalf, Reduction):
+class CoreRdf(CorePart, Reduction):
     """Counts of distances between two groups, whose atoms follow one another in a block.
 
     With `centers`, centers of compounds replace the positions of atoms.
@@ -488,7 +488,7 @@ class ChangingRdf(Reduction):
         )
 
 
-class CoreSitePairs(CoreHalf, Reduction):
+class CoreSitePairs(CorePart, Reduction):
     """Bins of distances between single atoms of groups, which follow one another in a block."""
 
     splits_frames = True
@@ -526,7 +526,7 @@ class CoreSitePairs(CoreHalf, Reduction):
         return left[0] + right[0], counts, min(left[2], right[2])
 
 
-class CoreBonds(CoreHalf, Ragged):
+class CoreBonds(CorePart, Ragged):
     """Records of hydrogen bonds: frame, indices of donor, hydrogen and acceptor, Å, degrees."""
 
     splits_frames = True

@@ -12,7 +12,7 @@ from paceline.analysis.base import shared_labels, table_in_time, table_of_record
 from paceline.analysis.distances import GroupsAnalysis
 from paceline.analysis.groups import map_table, timeline_table
 from paceline.analysis.images import beyond_half_the_cell, least_width_of
-from paceline.analysis.kernels import CoreHalf
+from paceline.analysis.kernels import CorePart
 from paceline.analysis.results import Results
 from paceline.analysis.table import (
     MOST_FREQUENT,
@@ -469,7 +469,7 @@ class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
         )
 
 
-class _NearPairs(CoreHalf, Ragged):
+class _NearPairs(CorePart, Ragged):
     """Worker part of `NeighborList`: indices and labels of the atoms of each group."""
 
     splits_frames = True
@@ -483,8 +483,8 @@ class _NearPairs(CoreHalf, Ragged):
         periodic: bool,
     ):
         # With one group, both entries are this group.
-        self._indices = _ends(indices)
-        self._labels = None if labels is None else _ends(labels)
+        self._indices = _both_groups(indices)
+        self._labels = None if labels is None else _both_groups(labels)
         self._sizes, self._cutoff, self._periodic = sizes, cutoff, periodic
 
     def bind(self, block: Block) -> _core.NearPairs:
@@ -505,7 +505,7 @@ class _NearPairs(CoreHalf, Ragged):
         return counts, records.view(PAIR)
 
 
-def _ends(numbers: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+def _both_groups(numbers: list[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of both groups, which are equal if there is only one group."""
     return np.ascontiguousarray(numbers[0]), np.ascontiguousarray(numbers[-1])
 

@@ -382,7 +382,7 @@ class InterRDF(AnalysisBase):
         if self.exclude_same is not None:
             if self.exclusion_block is not None:
                 raise ValueError("exclude_same and exclusion_block cannot be used together")
-            return self._shared(self.exclude_same)
+            return self._labels_of_sites(self.exclude_same)
         if self.exclusion_block is None:
             return None
         sizes = [int(size) for size in self.exclusion_block]
@@ -396,7 +396,7 @@ class InterRDF(AnalysisBase):
         )
         return first, second
 
-    def _shared(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
+    def _labels_of_sites(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
         """Label sites, or the atoms that updating groups read."""
         atoms = self.g1.universe.atoms
         values = []

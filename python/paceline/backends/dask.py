@@ -20,7 +20,7 @@ import cloudpickle
 
 from paceline._core import __version__
 from paceline._util.machine import available_cpus
-from paceline.backends.dask_cluster import keep_cluster, take_cluster
+from paceline.backends.dask_cluster import acquire_cluster, release_cluster
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.engine.pickled_jobs import PickledJob, pickle_jobs
 from paceline.engine.scheduler import (
@@ -121,7 +121,7 @@ class Dask(ForMDAnalysis):
             yield from DaskRun(self._client, self.n_workers, jobs).run(tasks)
             return
 
-        cluster = take_cluster(self.n_workers)
+        cluster = acquire_cluster(self.n_workers)
         try:
             hanging = yield from DaskRun(cluster.client, self.n_workers, jobs).run(tasks)
         except BaseException:
@@ -130,7 +130,7 @@ class Dask(ForMDAnalysis):
         if hanging:
             cluster.close()
         else:
-            keep_cluster(cluster)
+            release_cluster(cluster)
 
 
 def _check_client(client: "Client") -> None:
@@ -179,12 +179,12 @@ class DaskRun:
                 if (result := self._next_result(next_look)) is not None:
                     yield result
                 if time.monotonic() >= next_look:
-                    self._look()
+                    self._update_workers()
                     next_look = time.monotonic() + LOOK
             yield from map(self._names.rename, self._duplicates)
             return any(not attempt.came for attempt in self._duplicates)
         except Exception as error:
-            if self._closed:
+            if self._is_closed:
                 raise WorkerError(
                     "the Dask client was closed, or lost its scheduler, before the run had finished"
                 ) from error
@@ -206,10 +206,10 @@ class DaskRun:
                     f"the Dask cluster has had no workers that accept tasks for {WAIT:.0f} s"
                 ) from error
             except OSError:  # a worker died during the transfer
-                if last_try or self._closed:
+                if last_try or self._is_closed:
                     raise
             except Exception as error:  # the type varies: Dask sends errors as text
-                if last_try or self._closed or "No module named" in str(error):
+                if last_try or self._is_closed or "No module named" in str(error):
                     raise _not_taken(error) from error
         raise WorkerError(
             "the Dask workers cannot take an analysis: some died each time it was sent to all"
@@ -237,7 +237,7 @@ class DaskRun:
         )
         return [scattered[name] for name in names] if n_looks_without < 2 else None
 
-    def _jobs_are_there(self) -> bool:
+    def _workers_have_jobs(self) -> bool:
         """Ask the scheduler whether workers have all jobs.
 
         The client counts a job as sent even if the only worker that received it died during the
@@ -294,7 +294,7 @@ class DaskRun:
         if fetched is None:
             # The result or the scattered job was lost with the last worker that stored it.
             self._scheduler.return_lost(batch)
-            if not self._jobs_are_there():
+            if not self._workers_have_jobs():
                 self._scatter()
             return None
         address, result = fetched
@@ -322,9 +322,9 @@ class DaskRun:
             ]
         self._cancel([future for future, _ in copies.values()])
 
-    def _look(self) -> None:
+    def _update_workers(self) -> None:
         """Update the number of workers, and assign overdue batches to idle workers."""
-        if self._closed:
+        if self._is_closed:
             raise ConnectionError
         if self._client.status != "running":  # the client is reconnecting to its scheduler
             return
@@ -341,11 +341,11 @@ class DaskRun:
             try:
                 self._ask(self._client.cancel, futures)
             except Exception:
-                if not self._closed:
+                if not self._is_closed:
                     raise
 
     @property
-    def _closed(self) -> bool:
+    def _is_closed(self) -> bool:
         """True if the client can no longer be used."""
         return self._client.status in ("closing", "closed")
 
@@ -370,7 +370,7 @@ class DaskRun:
 
         threading.Thread(target=ask, daemon=True).start()
         while wait([answer], LOOK).not_done:
-            if self._closed:
+            if self._is_closed:
                 raise ConnectionError
             meanwhile()
         return answer.result()
@@ -450,13 +450,15 @@ class ThreadsByAddress:
             return attempt
         threads = self._ended.get(timing.worker, {})
         if len(threads) < self.n_threads.get(timing.worker, 1):
-            return replace(attempt, timing=replace(timing, worker=self._of_no_block(timing.worker)))
+            return replace(
+                attempt, timing=replace(timing, worker=self._name_idle_thread(timing.worker))
+            )
         name = min(threads, key=threads.__getitem__)
         # The attempt was submitted while the thread was still computing its previous block.
         start = min(max(timing.start, threads[name]), timing.end)
         return replace(attempt, timing=replace(timing, worker=name, start=start))
 
-    def _of_no_block(self, address: str) -> str:
+    def _name_idle_thread(self, address: str) -> str:
         """Name a thread without results by host and port, if its host is known."""
         number = host_of(address)
         hosts = {host_of(of): host_of(name) for of, names in self._ended.items() for name in names}

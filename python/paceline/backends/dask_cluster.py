@@ -76,8 +76,8 @@ class LocalCluster:
 _kept: list[LocalCluster] = []
 
 
-def take_cluster(n_workers: int) -> LocalCluster:
-    """Return the kept cluster or a new one; the caller closes it or calls `keep_cluster`."""
+def acquire_cluster(n_workers: int) -> LocalCluster:
+    """Return the kept cluster or a new one; the caller closes it or calls `release_cluster`."""
     while _kept:
         cluster = _kept.pop()
         if cluster.alive and cluster.n_workers == n_workers:
@@ -86,7 +86,7 @@ def take_cluster(n_workers: int) -> LocalCluster:
     return LocalCluster(n_workers)
 
 
-def keep_cluster(cluster: LocalCluster) -> None:
+def release_cluster(cluster: LocalCluster) -> None:
     """Keep an idle cluster for the next run: starting one takes seconds."""
     _kept.append(cluster)
 

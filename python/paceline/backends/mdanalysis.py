@@ -218,12 +218,14 @@ class ForMDAnalysis(Backend):
         if len(parts[0]) == 0:
             return [compute(parts[0])]
         name, show = type(analysis).__name__, compute.keywords["verbose"]
-        done = [one for (one,) in self.call_parts(partial(_part, compute), name, parts, show)]
+        done = [
+            one for (one,) in self.call_parts(partial(_compute_part, compute), name, parts, show)
+        ]
         # As after MDAnalysis's own loop over frames, because `_conclude` may read the first frame.
         analysis._trajectory.rewind()
         return done
 
-    def found_state(self, name: str) -> None:
+    def warn_of_state(self, name: str) -> None:
         """Warn that the function of an analysis keeps state from frame to frame."""
         warnings.warn(
             f"{name}: {ORDERED}, and each part of the frames started without that state; omit "
@@ -237,13 +239,13 @@ class ForMDAnalysis(Backend):
     ) -> "list[list[AnalysedPart]]":
         """Call a function with each part of the frames; the number of parts depends on the workers.
 
-        The function returns one result of `part_of` for each analysis.
+        The function returns one result of `collect_part` for each analysis.
         """
-        parts = _cut(parts, self.n_workers)
+        parts = _split_frames(parts, self.n_workers)
         with Progress(sum(map(len, parts)), unit="frame", show=show) as bar:
             done = self._call_all(function, name, list(_calls(parts)), bar)
-        if any(map(keep_state, done)):
-            self.found_state(name)
+        if any(map(has_changed_state, done)):
+            self.warn_of_state(name)
         return done
 
     def _call_all(
@@ -268,7 +270,7 @@ class ForMDAnalysis(Backend):
             job = FunctionJob(name, cloudpickle.dumps(remote))
         with self.collective_run() as collective:
             if collective.is_coordinator:
-                values = self._values(job, calls, bar)
+                values = self._run_calls(job, calls, bar)
             else:
                 collective.work()
             begun = time.monotonic_ns()
@@ -277,7 +279,7 @@ class ForMDAnalysis(Backend):
         self.timings.t_comm += (self.timings.end - begun) / 1e9
         return done
 
-    def _values(
+    def _run_calls(
         self, job: FunctionJob, calls: Sequence[FunctionTask], bar: Progress
     ) -> list[object]:
         """Run all calls; return their pickled results, and store their timings."""
@@ -376,7 +378,7 @@ def _analysis_of(func: partial) -> object:
     return analysis if isinstance(analysis, AnalysisBase) else None
 
 
-def _cut(parts: Sequence[np.ndarray], n_workers: int) -> Sequence[np.ndarray]:
+def _split_frames(parts: Sequence[np.ndarray], n_workers: int) -> Sequence[np.ndarray]:
     """Divide frames into the default number of parts, unless the user chose the number."""
     frames = np.concatenate(parts)
     if len(parts) != min(n_workers, len(frames)):
@@ -404,7 +406,7 @@ class AnalysedPart:
     keeps_state: bool
 
 
-def part_of(analysis: Any, state: bytes | None) -> AnalysedPart:
+def collect_part(analysis: Any, state: bytes | None) -> AnalysedPart:
     """Collect the results of a part for MDAnalysis, and note whether the analysis keeps state.
 
     `state` is the result of `state_of` from before the part.
@@ -417,13 +419,13 @@ def part_of(analysis: Any, state: bytes | None) -> AnalysedPart:
     )
 
 
-def keep_state(found: object) -> bool:
+def has_changed_state(found: object) -> bool:
     """True if an analysis of this part has changed the state of its function."""
     of_parts = found if isinstance(found, list) else []
     return any(isinstance(one, AnalysedPart) and one.keeps_state for one in of_parts)
 
 
-def _part(compute: partial, indexed_frames: np.ndarray) -> list[AnalysedPart]:
+def _compute_part(compute: partial, indexed_frames: np.ndarray) -> list[AnalysedPart]:
     """Compute one analysis for a part of the frames."""
     if parent_process() is not None:
         from MDAnalysis.lib.log import ProgressBar
@@ -432,7 +434,7 @@ def _part(compute: partial, indexed_frames: np.ndarray) -> list[AnalysedPart]:
         ProgressBar.set_lock(threading.RLock())
     state = state_of(_analysis_of(compute))
     # Progress bars of several workers would overwrite each other.
-    return [part_of(compute(indexed_frames, verbose=False), state)]
+    return [collect_part(compute(indexed_frames, verbose=False), state)]
 
 
 @contextmanager

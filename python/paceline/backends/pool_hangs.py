@@ -19,7 +19,7 @@ from typing import Any
 PATIENCE = 2.0
 
 
-class HalfResults:
+class HangCheck:
     """Regular check whether a pool hangs; a hanging pool is broken, so that it raises an error."""
 
     def __init__(self, executor: Executor):
@@ -37,7 +37,7 @@ class HalfResults:
             self._dead_since = time.monotonic()
         elif time.monotonic() - self._dead_since >= PATIENCE:
             self.found = True
-            _cut_off(processes, self._executor._result_queue)
+            _break_pool(processes, self._executor._result_queue)
 
     def _processes(self) -> list[object]:
         found = getattr(self._executor, "_processes", None)
@@ -52,14 +52,14 @@ def kill_at_exit(executor: Any) -> None:
 
 def end_pool(executor: Any) -> None:
     """Kill the workers of a loky executor, and wait for its thread even if the pool hangs."""
-    processes = HalfResults(executor)._processes()
+    processes = HangCheck(executor)._processes()
     names = "_result_queue", "_call_queue", "_executor_manager_thread"
     results, calls, thread = (getattr(executor, name, None) for name in names)
     executor.shutdown(wait=False, kill_workers=True)
     if thread is not None:
         thread.join(PATIENCE)
         if thread.is_alive():
-            _cut_off(processes, results)
+            _break_pool(processes, results)
             thread.join()
     # Otherwise a thread that must send more than the pipe can store would wait for ever.
     if calls is not None:
@@ -75,7 +75,7 @@ def _has_ended(process: Any) -> bool:
         return False
 
 
-def _cut_off(processes: list[Any], queue: Any) -> None:
+def _break_pool(processes: list[Any], queue: Any) -> None:
     """Kill all processes that have the results pipe open, and close it in this process."""
     for process in processes:
         with contextlib.suppress(OSError, ValueError, TypeError):

@@ -36,9 +36,9 @@ from paceline.backends.mdanalysis import (
     OrderedError,
     RemoteCall,
     changed_by,
-    keep_state,
+    has_changed_state,
 )
-from paceline.backends.pool_hangs import HalfResults, end_pool, kill_at_exit
+from paceline.backends.pool_hangs import HangCheck, end_pool, kill_at_exit
 from paceline.engine.pickled_jobs import AttemptLog, PickledJob, pickle_jobs, run_pickled
 from paceline.engine.scheduler import Scheduler, TaskBatcher, abandoned_attempt, late_attempts
 from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, FunctionTask, TaskBatch
@@ -112,7 +112,7 @@ class Processes(ForMDAnalysis):
                     pickled,
                     batches,
                     scheduler,
-                    HalfResults(executor),
+                    HangCheck(executor),
                     # Loky's thread fails on cancelled futures when workers are killed afterwards.
                     cancels=False,
                 )
@@ -195,7 +195,7 @@ class Adaptive(ForMDAnalysis):
             self.description = f"in this process: {error}"
             return [compute(np.concatenate(parts))]
 
-    def found_state(self, name: str) -> None:
+    def warn_of_state(self, name: str) -> None:
         """Compute all frames in order in this process."""
         raise OrderedError
 
@@ -208,8 +208,8 @@ class Adaptive(ForMDAnalysis):
         begun, may_send = time.monotonic(), self.n_workers > 1
         for number, call in enumerate(calls, start=1):
             done.append(remote.receive(remote(call.item)))
-            if keep_state(done[-1]):
-                self.found_state(name)
+            if has_changed_state(done[-1]):
+                self.warn_of_state(name)
             bar.add(call.n_frames)
             n_done, n_left = n_done + call.n_frames, n_left - call.n_frames
             spent = time.monotonic() - begun
@@ -260,7 +260,7 @@ class Pool(ForMDAnalysis):
                 pickled,
                 batches,
                 scheduler,
-                HalfResults(self._executor),
+                HangCheck(self._executor),
             )
         except BrokenExecutor as error:
             raise WorkerError(
@@ -277,7 +277,7 @@ def run_batches(
     pickled: Sequence[PickledJob],
     batches: TaskBatcher,
     scheduler: Scheduler[TaskBatch],
-    half: HalfResults,
+    half: HangCheck,
     *,
     cancels: bool = True,
 ) -> Generator[BlockResult | DuplicateAttempt, None, dict[BatchFuture, DuplicateAttempt]]:

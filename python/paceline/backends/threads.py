@@ -66,7 +66,7 @@ class Threads(ForMDAnalysis):
                     yield result
                 else:
                     yield from late_attempts(result)
-            yield from [*_late(results), *scheduler.abandoned()]
+            yield from [*_drain_attempts(results), *scheduler.abandoned()]
         except BaseException:
             scheduler.stop()
             join_threads(threads)
@@ -119,7 +119,7 @@ class _SharedScheduler:
         """Wait until no earlier task is running."""
 
         def ended() -> bool:
-            return all(_place(other) >= _place(task) for other, _ in self._busy.values())
+            return all(_task_order(other) >= _task_order(task) for other, _ in self._busy.values())
 
         with self._changed:
             self._changed.wait_for(ended, seconds)
@@ -145,7 +145,7 @@ class _SharedScheduler:
             self._changed.notify_all()
 
 
-def _late(results: Results) -> Iterator[DuplicateAttempt]:
+def _drain_attempts(results: Results) -> Iterator[DuplicateAttempt]:
     """Yield the attempts that ended while the last accepted result was collected."""
     while not results.empty():
         result = results.get()
@@ -160,12 +160,12 @@ def _first_error(failure: _Failure, scheduler: _SharedScheduler, results: Result
         scheduler.wait_for_earlier(failure.task, GRACE)
     while not results.empty():
         other = results.get()
-        if isinstance(other, _Failure) and _place(other.task) < _place(failure.task):
+        if isinstance(other, _Failure) and _task_order(other.task) < _task_order(failure.task):
             failure = other
     return failure.error
 
 
-def _place(task: AnyTask | None) -> tuple[float, float]:
+def _task_order(task: AnyTask | None) -> tuple[float, float]:
     """Sort key for tasks in frame order; a task that could not be created comes last."""
     return (task.job, task.number) if task is not None else (math.inf, math.inf)
 

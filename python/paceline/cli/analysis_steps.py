@@ -242,10 +242,10 @@ def frames_of(trajectory: object, args: argparse.Namespace) -> np.ndarray:
     numbers = frames_between(trajectory, args.begin, args.end)
     if args.every is None:
         return numbers[:: args.step]
-    return numbers[_apart(times_of(trajectory), numbers, args.every)]
+    return numbers[_at_interval(times_of(trajectory), numbers, args.every)]
 
 
-def _apart(times: np.ndarray, numbers: np.ndarray, every: float) -> np.ndarray:
+def _at_interval(times: np.ndarray, numbers: np.ndarray, every: float) -> np.ndarray:
     """Mask of the frames whose times (ps) are multiples of `every` after the first time.
 
     As in GROMACS, the first time is that of the trajectory's first frame. If this frame is not
@@ -302,7 +302,7 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
                 if path.suffix.lower() in FURTHER:
                     results.save(path, overwrite=args.overwrite)
                 else:
-                    options = _of_all_figures(args) | {"title": args.title}
+                    options = _common_figure_options(args) | {"title": args.title}
                     results.save_figure(path, overwrite=args.overwrite, **options)
             left_out = save_results(args, analysis.results)
             save_report(args, analysis.timings)
@@ -312,7 +312,7 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
         raise UnsupportedError(f"{failed}; all other results are written") from failed
 
 
-def _of_all_figures(args: argparse.Namespace) -> dict[str, Any]:
+def _common_figure_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the figure options that all kinds of figures have."""
     return {name: vars(args)[name] for name in OF_ALL}
 
@@ -354,7 +354,7 @@ def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
     with _checkpoint(args) as kept:
         run_analysis(args, battery, is_battery=True, checkpoint=kept, **options)
         with saved_together(kept.finish if kept else None):
-            battery.save(args.output, overwrite=args.overwrite, **_of_all_figures(args))
+            battery.save(args.output, overwrite=args.overwrite, **_common_figure_options(args))
             save_report(args, battery.timings)
     say_battery(battery, args.report)
     print(args.output / "index.html")

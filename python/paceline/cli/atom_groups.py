@@ -219,7 +219,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         if len(name.split()) != 1:
             return text
         if name.isascii() and name.isdecimal():
-            return f"group {self._numbered(name)}"
+            return f"group {self._group_name(name)}"
         if self._index is None:
             is_group = name in DEFAULT_GROUPS or name in self._residue_groups()
             return f"group {name}" if is_group else text
@@ -232,12 +232,12 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
             )
         return f"group {name}"
 
-    def _numbered(self, number: str) -> str:
+    def _group_name(self, number: str) -> str:
         """Return the name of the group with this number in the index file."""
         if self._index is None:
             raise SelectionError(
                 f"{number!r} is a group number, but only an index file (-n) numbers groups; groups "
-                f"without an index file: {self._listed()}"
+                f"without an index file: {self._list_groups()}"
             )
         names = list(self._index.groups)
         if int(number) >= len(names):
@@ -249,14 +249,14 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         if self._index is not None:
             if name not in self._index.groups:
                 raise self._unknown(name, "is not a group")
-            return self._indexed(name, self._index)
+            return self._atoms_of_group(name, self._index)
         if name in DEFAULT_GROUPS:
             return self.atoms.select_atoms(DEFAULT_GROUPS[name])
         if name in self._residue_groups():
             return self.atoms[self.atoms.resnames == name]
         raise self._unknown(name, "is not a group")
 
-    def _indexed(self, name: str, index: IndexFile) -> object:
+    def _atoms_of_group(self, name: str, index: IndexFile) -> object:
         """Return the atoms of a group of the index file."""
         if index.n_atoms != len(self.atoms):
             raise SelectionError(
@@ -294,7 +294,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
             if n_atoms:
                 yield name, n_atoms
 
-    def _listed(self) -> str:
+    def _list_groups(self) -> str:
         names = [name for name, _ in self.groups()]
         more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
         return ", ".join(names[:_LISTED]) + more
@@ -306,7 +306,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
             near = [f"'name {name}'"]
         hint = f"; did you mean {near[0]}?" if near else ";"
         of = f" of {self._index.path}" if self._index is not None else ""
-        return SelectionError(f"{name!r} {what}{hint} groups{of}: {self._listed()}")
+        return SelectionError(f"{name!r} {what}{hint} groups{of}: {self._list_groups()}")
 
 
 def _is_selection(text: str, atoms: Atoms) -> bool:

@@ -63,32 +63,32 @@ _OF_BACKEND = {"processes": ("loky",), "dask": ("dask", "distributed"), "mpi": (
 
 
 @contextmanager
-def _ready(state: str, files: Sequence[str]) -> Iterator[tuple[list[str] | None, float]]:
+def _prepared_files(state: str, files: Sequence[str]) -> Iterator[tuple[list[str] | None, float]]:
     """Prepare a run: yield copies of the files, if any, and the fraction of files in memory.
 
     The fraction refers to this machine; it is NaN if unknown. Copies are made with their frame
     index, and deleted after the run.
     """
     if state != "copies":
-        yield None, _dropped(files) if state == "cold" else _cached(files)
+        yield None, _drop_from_cache(files) if state == "cold" else _cached_fraction(files)
         return
     with ExitStack() as stack:
         copies = [_copy(path, stack) for path in files]
         open_files(copies, progress=False, notes=False)
-        yield copies, _dropped(copies)
+        yield copies, _drop_from_cache(copies)
 
 
-def _cached(files: Sequence[str]) -> float:
+def _cached_fraction(files: Sequence[str]) -> float:
     """Fraction of files in memory; NaN if the system does not report it."""
     share = cached_share_of_all(files)
     return math.nan if share is None else share
 
 
-def _dropped(files: Sequence[str]) -> float:
+def _drop_from_cache(files: Sequence[str]) -> float:
     """Drop files from memory; return the fraction that is still in memory."""
     for path in files:
         drop_from_cache(path)
-    kept = _cached(files)
+    kept = _cached_fraction(files)
     if kept > DROPPED:  # False if NaN
         raise UnsupportedError(
             f"{files[0]}: {100 * kept:.0f} % of the trajectory is still in memory although it was "
@@ -215,14 +215,14 @@ class Bench:
     def do_all(self) -> None:
         """Do the runs that are counted."""
         for mode, repeat, n in self._order():
-            run = self._measured(mode, repeat, n)
+            run = self._measure(mode, repeat, n)
             self.runs.append(run)
             if self._args.output is not None:
                 overwrite = self._args.overwrite or len(self.runs) > 1
                 save_runs(self._args.output, self.runs, notes_of(self), overwrite=overwrite)
             _say(
                 f"{self.how_far}: {_workers(n, run.backend)}, {mode}, "
-                f"{run.values['t_total (s)']:.3g} s{self._left()}"
+                f"{run.values['t_total (s)']:.3g} s{self._describe_remaining()}"
             )
             self._compare(run)
 
@@ -309,7 +309,7 @@ class Bench:
     ) -> tuple[JsonObject, float]:
         """Do one run; return its measurements, and its time in s."""
         load, *_ = load_averages() or (float("nan"),)
-        with _ready(self.state, self.files) as (copies, cached):
+        with _prepared_files(self.state, self.files) as (copies, cached):
             asked = json.dumps({"workers": n, "frames": n_frames, "trajectory": copies})
             launcher = [*self._launcher, "-n", str(n)] if self._launcher else []
             begun = time.time()
@@ -329,7 +329,7 @@ class Bench:
         self.hosts.update(answer["hosts"])
         return answer, seconds
 
-    def _measured(self, mode: str, repeat: int, n: int) -> ScalingRun:
+    def _measure(self, mode: str, repeat: int, n: int) -> ScalingRun:
         answer, _ = self._once(n, self._frames(mode, n))
         return ScalingRun(mode, answer["backend"], n, repeat, answer["values"], answer["digest"])
 
@@ -343,12 +343,14 @@ class Bench:
                 "in the meantime, or paceline has an error; please report it"
             )
 
-    def _left(self) -> str:
+    def _describe_remaining(self) -> str:
         """Describe the remaining time, estimated from earlier runs."""
-        left = sum(self._expected(mode, n) for mode, _, n in list(self._order())[len(self.runs) :])
+        left = sum(
+            self._expected_time(mode, n) for mode, _, n in list(self._order())[len(self.runs) :]
+        )
         return f"; {_duration(left)} left" if left else ""
 
-    def _expected(self, mode: str, n: int) -> float:
+    def _expected_time(self, mode: str, n: int) -> float:
         known = [
             run.values["t_command (s)"] for run in self.runs if (run.mode, run.workers) == (mode, n)
         ]

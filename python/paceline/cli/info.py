@@ -43,7 +43,7 @@ def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[Fact]:
     try:
         core = open_file(path, options=asked)
     except UnsupportedError:
-        yield from _of_unread(path)
+        yield from _facts_of_unread(path)
         _check_not_of_mdanalysis(path)
         raise
     yield _fact("format", core.format)
@@ -66,7 +66,7 @@ def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[Fact]:
     yield Fact("size (bytes)", core.size, "size_bytes", core.size)
     yield _fact("fingerprint", core.fingerprint)
     if isinstance(core, Hdf5File):
-        yield from _of_hdf5(core)
+        yield from _facts_of_hdf5(core)
     else:
         where = None if core.index_file is None else str(core.index_file)
         index = {"origin": core.index_origin, "file": where}
@@ -121,7 +121,7 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
 
 
-def _of_unread(path: str) -> Iterator[Fact]:
+def _facts_of_unread(path: str) -> Iterator[Fact]:
     """Yield facts about an HDF5 file that was not opened as a trajectory."""
     if is_hdf5(path):
         # Import here, because other formats do not need h5py.
@@ -169,7 +169,7 @@ def _cell(core: Any) -> Fact:
     return Fact("cell (Å, degrees)", text, "cell", value)
 
 
-def _of_hdf5(file: Hdf5File) -> Iterator[Fact]:
+def _facts_of_hdf5(file: Hdf5File) -> Iterator[Fact]:
     """Yield facts about an HDF5 file, its layout, and the cost of reading it."""
     index = file.chunk_index
     for name, text in index.facts.items():

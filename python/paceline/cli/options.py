@@ -213,17 +213,17 @@ def chunk(text: str) -> str:
     """Check a text that describes the shape of chunks."""
     from paceline.hdf5.storage_layout import parse_chunk
 
-    return _checked(parse_chunk, text)
+    return _checked_text(parse_chunk, text)
 
 
 def compression(text: str) -> str:
     """Check a text that describes a compression."""
     from paceline.hdf5.storage_layout import parse_compression
 
-    return _checked(parse_compression, text)
+    return _checked_text(parse_compression, text)
 
 
-def _checked(parse: Callable[[str], object], text: str) -> str:
+def _checked_text(parse: Callable[[str], object], text: str) -> str:
     try:
         parse(text)
     except UnsupportedError as error:

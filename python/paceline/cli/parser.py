@@ -160,7 +160,7 @@ class CommandParser(argparse.ArgumentParser):
         else:
             for text in rest:
                 if text.startswith("-") and text not in ("-", "--"):
-                    self.error(f"no option {text}{self._near_option(text)}")
+                    self.error(f"no option {text}{self._suggest_option(text)}")
             files = [text for text in rest if text != "--"]
             if files and "files" not in found:
                 self.error(f"unexpected argument {files[0]!r}")
@@ -208,7 +208,7 @@ class CommandParser(argparse.ArgumentParser):
             f'it, as in "{self.prog} {name} {shlex.quote(options[0])}"'
         )
 
-    def _near_option(self, text: str) -> str:
+    def _suggest_option(self, text: str) -> str:
         """Suggest the option that the user may have meant."""
         hint = OPTIONS_OF_GROMACS.get(text.partition("=")[0][1:], "")
         if hint and hint.split()[0] in self._option_string_actions:

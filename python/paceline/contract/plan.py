@@ -274,9 +274,9 @@ def make_plan(
     followed = not parted and frames_together == 1
     leaves = LeafBoundaries.between(borders, leaf) if followed else LeafBoundaries(leaf)
     if block_frames is not None:
-        return Plan(frames, leaves, _doubled(size, until=block_frames))
+        return Plan(frames, leaves, _double_until(size, until=block_frames))
     if parted:
-        whole = _doubled(size, until=borders.rows)
+        whole = _double_until(size, until=borders.rows)
     if whole <= min(held, len(frames) / n_workers):
         size = whole
     largest = BLOCK_BYTES / max(frame_bytes, 12 * n_wanted, 1)
@@ -294,7 +294,7 @@ def _reads(borders: Borders, size: int, leaves: LeafBoundaries) -> int:
     return 1 + -(-(borders.rows - apart + before) // size)
 
 
-def _doubled(size: int, *, until: int) -> int:
+def _double_until(size: int, *, until: int) -> int:
     """Double a size until it is at least `until`."""
     while size < until:
         size *= 2

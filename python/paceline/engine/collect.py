@@ -176,7 +176,7 @@ class Collected:
             RowRange(
                 first, stop, self.times[first:stop], [one.rows(first, stop) for one in self._rows]
             )
-            for first, stop in _united(self._ranges[cursor.ranges :])
+            for first, stop in _join_ranges(self._ranges[cursor.ranges :])
         ]
         trees = [merged.tree.waiting for merged in self._merged]
         keys = frozenset(trees[0] if trees else ())
@@ -322,7 +322,7 @@ class _Rows:
 
         If the halo of a row contains such a frame, the row is filled in the same way.
         """
-        missing = _near(missing, *self._analysis.halo)
+        missing = _near_missing(missing, *self._analysis.halo)
         assert self.value is not None
         if not missing.any():
             return self.value
@@ -341,12 +341,12 @@ class _Rows:
         return self.value
 
 
-def _near(missing: np.ndarray, before: int, after: int) -> np.ndarray:
+def _near_missing(missing: np.ndarray, before: int, after: int) -> np.ndarray:
     """Mask of the rows from `before` rows before to `after` rows after a missing row.
 
     Examples
     --------
-    >>> _near(np.array([0, 0, 0, 1, 0, 0], bool), 2, 1).astype(int)
+    >>> _near_missing(np.array([0, 0, 0, 1, 0, 0], bool), 2, 1).astype(int)
     array([0, 0, 1, 1, 1, 1])
     """
     counts = np.concatenate([[0], np.cumsum(missing)])
@@ -449,7 +449,7 @@ class RecordLog:
         """Return the records of rows that were added, one item per range, without a copy."""
         parts = []
         for begin, place, counts in self._ranges[
-            self._place_of(first) : self._place_of(stop - 1) + 1
+            self._range_index(first) : self._range_index(stop - 1) + 1
         ]:
             low = max(0, first - begin)
             place += int(counts[:low].sum())
@@ -458,7 +458,7 @@ class RecordLog:
             parts.append(Records(counts, None if self._log is None else self._log[place:end]))
         return parts
 
-    def _place_of(self, row: int) -> int:
+    def _range_index(self, row: int) -> int:
         """Return the index of the range that contains a row."""
         return bisect_right(self._ranges, row, key=itemgetter(0)) - 1
 
@@ -593,7 +593,7 @@ def _size_of(value: object) -> int:
         return 0
 
 
-def _united(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def _join_ranges(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Sort ranges of rows, and join adjacent ranges."""
     united: list[tuple[int, int]] = []
     for first, stop in sorted(ranges):

@@ -137,7 +137,7 @@ class CollectedParts(Collected):
         """Return the results that came after a cursor, and a cursor at the present position."""
         record, now = super().since(cursor)
         ranges = [
-            RowRange(one.first, one.stop, one.times, _stacked(self._parts, one.first, one.stop))
+            RowRange(one.first, one.stop, one.times, _stack_parts(self._parts, one.first, one.stop))
             for one in record.ranges
         ]
         return replace(record, ranges=ranges), replace(now, n_frames=self._frames_at(now.n_frames))
@@ -160,7 +160,7 @@ class _Placed:
         self._parts.put(result.number, *values)
 
 
-def _stacked(parts: OverParts, first: int, stop: int) -> list[object]:
+def _stack_parts(parts: OverParts, first: int, stop: int) -> list[object]:
     return [_Stack(parts, k, range(first, stop)) for k in range(len(parts.get(first)))]
 
 

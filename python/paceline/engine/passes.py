@@ -81,7 +81,7 @@ class FramePass:
             for number in self.collected.missing().tolist():
                 rows = self.plan.rows(number)
                 frames, shape = self._window(rows)
-                extents, begin = locate(frames), self._begin_of(number, frames)
+                extents, begin = locate(frames), self._initial_state_of(number, frames)
                 yield Task(job, number, rows.start, frames, extents, None, **shape, **begin)
 
         tasks = located()
@@ -96,7 +96,7 @@ class FramePass:
         """Return the frames to read for the rows of a block, and the task's window attributes."""
         return self.plan.frames[rows], {}
 
-    def _begin_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
+    def _initial_state_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
         """Return the task's attributes for initial states; `frames` are the frames to read."""
         return {}
 
@@ -226,7 +226,7 @@ class AnalysisPass(FramePass):
             begin -= lead
         return np.arange(begin, frames[rows.stop - 1] + 1), {"lead": lead, "step": per_row}
 
-    def _begin_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
+    def _initial_state_of(self, number: int, frames: np.ndarray) -> dict[str, Any]:
         """Return the task's attributes for initial states; `frames` are the frames to read."""
         of_transform = self.run.transform_states
         return {

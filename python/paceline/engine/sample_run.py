@@ -203,7 +203,7 @@ class SampleRun:
         return SampleTimes.of(timings, self._t_open)
 
     def _prepare(self, frames: np.ndarray, n_workers: int, block_frames: int | None) -> None:
-        with _unchanged(self._run.analyses):
+        with _restoring_attributes(self._run.analyses):
             self._run.prepare(
                 frames,
                 Facilities(n_workers),
@@ -292,12 +292,12 @@ class SampleRun:
         """Drop frames from the page cache; yield True if they will be read from the disk."""
         with ExitStack() as stack:
             ranges = self._ranges(frames).items()
-            gone = [stack.enter_context(_dropped(path, some)) for path, some in ranges]
+            gone = [stack.enter_context(_dropped_from_cache(path, some)) for path, some in ranges]
             yield all(gone)
 
 
 @contextmanager
-def _unchanged(analyses: Sequence[Analysis]) -> Iterator[None]:
+def _restoring_attributes(analyses: Sequence[Analysis]) -> Iterator[None]:
     """Context manager that restores the attributes of analyses at its end."""
     before = [(vars(one), dict(vars(one))) for one in analyses]
     try:
@@ -325,7 +325,7 @@ def disk_rates(path: str) -> tuple[float, float] | None:
         return None
     # These offsets avoid the middle, where sampled frames are read.
     starts = [size // 8, size // 4, 5 * size // 8]
-    with _dropped(path, [(start, n_bytes) for start in starts]) as from_disk:
+    with _dropped_from_cache(path, [(start, n_bytes) for start in starts]) as from_disk:
         if not from_disk:
             return None
         one = _rate(path, starts[:1], n_bytes)
@@ -353,14 +353,14 @@ def _read(path: str, start: int, n_bytes: int) -> int:
 
 
 @contextmanager
-def _dropped(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[bool]:
+def _dropped_from_cache(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[bool]:
     """Drop byte ranges of a file from the page cache; yield True if they are certainly dropped.
 
     At the end, bytes that were cached are read again sequentially. Blocks read pages in random
     order, and Linux then caches them in small folios. Reading from small folios takes up to three
     times as long, so a later run or forecast would find the file slower than before.
     """
-    ranges = [_whole_pieces(*one) for one in ranges]
+    ranges = [_extend_to_folios(*one) for one in ranges]
     before = cached_share(path, ranges) or 0.0
     try:
         drop_from_cache(path, ranges)
@@ -376,7 +376,7 @@ def _dropped(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[bool]:
             _read_again(path, ranges)
 
 
-def _whole_pieces(start: int, size: int) -> tuple[int, int]:
+def _extend_to_folios(start: int, size: int) -> tuple[int, int]:
     """Extend a byte range to whole folios of the page cache, by at most half its length."""
     if size < 4 * _PIECE:
         return start, size

@@ -113,15 +113,15 @@ class WorkerAnalysis:
         if self.finds_states:
             return {**left, **right}
         with self.naming_errors():
-            return self._merged(left, right)
+            return self._merge_checked(left, right)
 
     def merge_states(self, left: object, right: object) -> object:
         """Merge two changes of state, or a state and the following change; None means no change."""
         if left is None or right is None:
             return right if left is None else left
-        return self._merged(self.own_state(left), right)
+        return self._merge_checked(self.own_state(left), right)
 
-    def _merged(self, left: object, right: object) -> Any:
+    def _merge_checked(self, left: object, right: object) -> Any:
         """Merge with the user's method; raise an error if the method returns None."""
         found = self.computation.merge(left, right)
         if found is None and not (left is None and right is None):

@@ -221,7 +221,7 @@ class Worker:
         decoded, cost = self._read(task)
         read = time.monotonic_ns()
         untransformed, long_bonds = self._transform(task, decoded)
-        damaged = _damaged(task, [*cost.damaged, *untransformed])
+        damaged = _damaged_rows(task, [*cost.damaged, *untransformed])
         if task.lead or task.step > 1:
             decoded = decoded[np.arange(len(task.window))[task.own]]
             task = task.without_transform_frames()
@@ -255,7 +255,7 @@ class Worker:
         if block.n_transforms < len(self._job.transforms):
             frames = frames[np.arange(len(task.window))]  # a copy: the cache must not change
             failed, long_bonds = self._transform(task, frames, block.n_transforms)
-            damaged = damaged + _damaged(task, failed)
+            damaged = damaged + _damaged_rows(task, failed)
             frames.seal()
             parts["transform"] = time.monotonic_ns() - begun
         values = self._compute_all(task, frames)
@@ -296,7 +296,7 @@ class Worker:
         vectors = [one for one in (decoded.velocities, decoded.forces) if one is not None]
         for transform in self._job.transforms[done:]:
             if task.state is not None and transform.scans:
-                refused = self._follow(task, transform, decoded)
+                refused = self._apply_scan(task, transform, decoded)
             else:
                 refused, rows = transform.apply_noting(decoded.positions, decoded.cells, vectors)
                 noted += rows
@@ -315,7 +315,7 @@ class Worker:
         ]
         return sorted(failed.items()), [sum_long_bonds(long_bonds)] if long_bonds else []
 
-    def _follow(self, task: Task, scan: Any, decoded: FrameBuffer) -> list[tuple[int, str]]:
+    def _apply_scan(self, task: Task, scan: Any, decoded: FrameBuffer) -> list[tuple[int, str]]:
         """Apply a transformation that starts from the initial state of the block."""
         positions: Any = decoded.positions
         if not isinstance(task.state, Relay):
@@ -388,7 +388,7 @@ class Worker:
         return [block[begin:end] for begin, end in pairwise(cuts)]
 
 
-def _damaged(task: Task, failed: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
+def _damaged_rows(task: Task, failed: Sequence[tuple[int, str]]) -> list[tuple[int, str]]:
     """Number and reason of each row of the window that failed, without rows of a halo."""
     begin, stop = task.halo[0], len(task.window) - task.halo[1]
     return [(int(task.window[row]), reason) for row, reason in failed if begin <= row < stop]

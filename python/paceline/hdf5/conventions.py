@@ -54,7 +54,7 @@ def read_chunk_index(
                 f"{file.path}: units= (--units) applies to files that do not state their units"
             )
         return amber.read_chunk_index(file)
-    raise UnsupportedError(f"{file.path}: {_how_to_read(file)}")
+    raise UnsupportedError(f"{file.path}: {_reading_advice(file)}")
 
 
 def _index_plain_dataset(file: File, *, dataset: str, units: dict[str, str]) -> ChunkIndex:
@@ -94,7 +94,7 @@ def _may_be_positions(array: Array) -> bool:
     return shape[2] == 3 if len(shape) == 3 else shape[1] % 3 == 0 and shape[1] > 0
 
 
-def _how_to_read(file: File) -> str:
+def _reading_advice(file: File) -> str:
     """Describe how to read a file without a known convention, for an error message."""
     nodes = list(file.root.walk())
     nested = [node.name for node in nodes if node.name.endswith("/h5md")]

@@ -145,7 +145,7 @@ def rows_of(file: File, run: FrameRun) -> dict[str, _Rows]:
     particles = Particles(file, run.group)
     frames = particles.frames
     found: dict[tuple[int, int], _Rows] = {}
-    for element in _sampled(particles):
+    for element in _sampled_elements(particles):
         first, stop = _rows_of_frames(element, frames, run)
         axes = [element.time] if element.time is not None else []
         axes += [step] if (step := _step_of(file, element)) is not None else []
@@ -160,7 +160,7 @@ def rows_of(file: File, run: FrameRun) -> dict[str, _Rows]:
     return {rows.array.name: rows for rows in found.values()}
 
 
-def _sampled(particles: Particles) -> Iterator[SampledElement]:
+def _sampled_elements(particles: Particles) -> Iterator[SampledElement]:
     """Find all elements of a file with samples, those of some particles first."""
     yield from (one for one in particles.vectors.values() if one.steps is not None)
     if particles.edges is not None and particles.edges.steps is not None:
@@ -398,14 +398,14 @@ def traits_of(path: str, group: str | None) -> list[tuple[str, str]]:
             about = any(node.name == top or node.name.startswith(f"{top}/") for top in _ABOUT)
             start = REMARK if about else ""
             if isinstance(node, Array):
-                found.append((f"{start}{node.name}", _described(node, rows)))
+                found.append((f"{start}{node.name}", _describe_rows(node, rows)))
             for name, value in node.attrs.items():
                 if not (name == "offset" and rows is not None):
                     found.append((f"{start}{name} of {node.name}", _text_of(value)))
     return found
 
 
-def _described(array: Array, rows: _Rows | None) -> str:
+def _describe_rows(array: Array, rows: _Rows | None) -> str:
     """Type and shape of a dataset, and its value if it has no samples."""
     if rows is None:
         return f"{array.dtype} of {array.shape}, {_text_of(array.read())}"

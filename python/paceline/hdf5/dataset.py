@@ -44,15 +44,15 @@ def describe_dataset(array: Array, *, fixed: bool = False) -> Dataset:
     array.file.used[array.identity] = array
     filters = array.filters
     whole = Dataset(array.name, array.dtype, array.shape, array.chunk, filters, fill=array.fill)
-    fallback = array.h5py_fallback or _why_unknown(array.dtype, filters)
+    fallback = array.h5py_fallback or _unsupported_feature(array.dtype, filters)
     if fallback:
         array.check_filters()
     if fallback or not all(array.shape):
         found = replace(whole, h5py_fallback=fallback)
     elif array.chunk is None:
-        found = _contiguous(array, whole)
+        found = _describe_contiguous(array, whole)
     else:
-        found = _chunked(array, whole)
+        found = _describe_chunked(array, whole)
     return _as_one_row(found) if fixed else found
 
 
@@ -76,7 +76,7 @@ def _check_numeric(array: Array) -> None:
         raise UnsupportedError(f"{array.file.path}: {array.name}: expected numbers, found {what}")
 
 
-def _why_unknown(dtype: np.dtype, filters: tuple[Filter, ...]) -> str:
+def _unsupported_feature(dtype: np.dtype, filters: tuple[Filter, ...]) -> str:
     """Name the feature that the compiled module does not support; empty if all are supported."""
     if dtype.kind == "f" and dtype.itemsize not in (4, 8):
         return f"its numbers are {dtype.name}"
@@ -87,7 +87,7 @@ def _why_unknown(dtype: np.dtype, filters: tuple[Filter, ...]) -> str:
     return ""
 
 
-def _contiguous(array: Array, dataset: Dataset) -> Dataset:
+def _describe_contiguous(array: Array, dataset: Dataset) -> Dataset:
     """Describe a contiguous dataset."""
     if array.offset is None:
         return replace(dataset, h5py_fallback="it was never written")
@@ -103,7 +103,7 @@ def _contiguous(array: Array, dataset: Dataset) -> Dataset:
     return replace(dataset, offset=array.offset)
 
 
-def _chunked(array: Array, dataset: Dataset) -> Dataset:
+def _describe_chunked(array: Array, dataset: Dataset) -> Dataset:
     """Describe a chunked dataset, with its chunk table."""
     assert dataset.chunk is not None
     grid = tuple(-(-n // c) for n, c in zip(dataset.shape, dataset.chunk, strict=True))
@@ -152,7 +152,7 @@ def _chunked(array: Array, dataset: Dataset) -> Dataset:
 
 def _sizes_can_be(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) -> np.ndarray:
     """Return a mask of chunks whose size is possible for their values."""
-    expected, compressed = _expected(dataset, masks)
+    expected, compressed = _expected_sizes(dataset, masks)
     least = expected // np.uint64(unpacked_ratio(dataset.filters))
     return np.where(compressed, sizes >= least, sizes == expected)
 
@@ -163,12 +163,12 @@ def _without_checksum(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) ->
     Writers may leave chunks at the edge unfiltered. The size of a compressed chunk does not show
     whether it was filtered.
     """
-    expected, compressed = _expected(dataset, masks)
+    expected, compressed = _expected_sizes(dataset, masks)
     as_they_are = np.uint64(dataset.chunk_bytes)
     return ~compressed & (sizes == as_they_are) & (sizes != expected)
 
 
-def _expected(dataset: Dataset, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _expected_sizes(dataset: Dataset, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the size of each chunk before compression, with checksums; mask compressed chunks."""
     expected = np.full(len(masks), dataset.chunk_bytes, np.uint64)
     compressed = np.zeros(len(masks), dtype=bool)

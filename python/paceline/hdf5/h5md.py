@@ -234,7 +234,7 @@ def _choose_group(file: File, group: str | None) -> Group:
         if group in found:
             return found[group]
         raise UnsupportedError(
-            f"{file.path}: no group of particles {group!r}; there are {_listed(found)}"
+            f"{file.path}: no group of particles {group!r}; there are {_list_names(found)}"
         )
     moving = _moving(file)
     if len(moving) == 1:
@@ -242,11 +242,11 @@ def _choose_group(file: File, group: str | None) -> Group:
     if not moving:
         raise MissingDataError(
             f"{file.path}: no group of particles contains {', '.join(VECTORS)}; "
-            f"there are {_listed(found)}"
+            f"there are {_list_names(found)}"
         )
     raise UnsupportedError(
         f"{file.path}: it has {len(moving)} groups of particles; "
-        f"choose one with group= (--particles): {_listed(moving)}"
+        f"choose one with group= (--particles): {_list_names(moving)}"
     )
 
 
@@ -269,7 +269,7 @@ def _check_version(file: File) -> None:
         raise UnsupportedError(f"{file.path}: expected H5MD of version 1, found {numbers}")
 
 
-def _listed(names: Any) -> str:
+def _list_names(names: Any) -> str:
     return ", ".join(repr(name) for name in names) or "none"
 
 

@@ -304,11 +304,11 @@ def _columns(atoms: AtomProperties) -> Iterator[tuple[str, np.dtype, np.ndarray]
         names = {kind: number for number, kind in enumerate(atoms.kinds)}
         yield "species", np.dtype(np.int32, metadata={"enum": names}), atoms.species
     for name, values in atoms.labels.items():
-        stored = values if values.dtype.kind in "iu" else _encoded(values.astype(str))
+        stored = values if values.dtype.kind in "iu" else _encode_texts(values.astype(str))
         yield name, stored.dtype, stored
 
 
-def _encoded(texts: np.ndarray) -> np.ndarray:
+def _encode_texts(texts: np.ndarray) -> np.ndarray:
     """Encode texts in UTF-8."""
     try:
         # For ASCII texts this gives equal bytes in a third of the time.

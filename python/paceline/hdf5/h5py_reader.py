@@ -223,7 +223,7 @@ class ElementReader:
         values = numbers_of(values, self._element).reshape(len(rows), -1, 3)
         if self._ids is None:
             return values[:, self._columns]
-        places = np.stack([self._places(of_row) for of_row in ids])
+        places = np.stack([self._slots_of(of_row) for of_row in ids])
         return np.take_along_axis(values, places[..., None], axis=1)
 
     @property
@@ -245,7 +245,7 @@ class ElementReader:
         self.n_bytes += values.nbytes
         return values if len(distinct) == len(rows) and (np.diff(rows) > 0).all() else values[back]
 
-    def _places(self, ids: np.ndarray) -> np.ndarray:
+    def _slots_of(self, ids: np.ndarray) -> np.ndarray:
         """Find the slots of atoms in a row by their ids; unknown ids mark slots without an atom."""
         ids = ids.astype(np.int64, copy=False)
         places = np.argsort(ids, kind="stable")

@@ -80,10 +80,10 @@ def bytes_read(element: Element, atoms: np.ndarray, *, one_by_one: bool = False)
     columns = list(_columns(dataset, atoms))
     numbers = [column.number for column in columns]
     offsets, sizes = (part[:, numbers] for part in _extents(dataset, len(rows)))
-    read, first, end = _of_chunks(dataset, columns, sizes, rows, one_by_one=one_by_one)
+    read, first, end = _bytes_per_chunk(dataset, columns, sizes, rows, one_by_one=one_by_one)
     # A chunk is read once, because frames are read in blocks or the chunk is cached.
     times = np.minimum(rows, 1)
-    if one_by_one and (not dataset.filters or _inflated(dataset) > KEPT_BYTES):
+    if one_by_one and (not dataset.filters or _decoded_size(dataset) > KEPT_BYTES):
         times = rows
     there = (sizes > 0) & (rows > 0)
     total = (read * times * there).sum()
@@ -111,11 +111,11 @@ def library_cost(element: Element, n_atoms: int, cache: int) -> AccessCost:
     if dataset.chunk is None or (not dataset.filters and dataset.chunk_bytes > cache):
         return AccessCost("frame by frame", used, used)
     _, sizes = _extents(dataset, len(rows))
-    times = np.minimum(rows, 1) if _inflated(dataset) <= cache else rows
+    times = np.minimum(rows, 1) if _decoded_size(dataset) <= cache else rows
     return AccessCost("frame by frame", int((sizes.sum(axis=1) * times).sum()), used)
 
 
-def _of_chunks(
+def _bytes_per_chunk(
     dataset: Dataset,
     columns: "list[_Column]",
     sizes: np.ndarray,
@@ -256,7 +256,7 @@ def _extents(dataset: Dataset, n_along: int) -> tuple[np.ndarray, np.ndarray]:
     return offsets, sizes
 
 
-def _inflated(dataset: Dataset) -> int:
+def _decoded_size(dataset: Dataset) -> int:
     """Return the decoded size of all chunks in a row, bytes."""
     chunk = dataset.chunk or dataset.shape
     across = math.prod(-(-n // c) for n, c in zip(dataset.shape[1:], chunk[1:], strict=True))

@@ -119,7 +119,7 @@ def repack(
     path = os.path.realpath(path)
     target = path if output is None else os.fspath(output)
     with File(path) as file:
-        arrays = _found(file)
+        arrays = _find_datasets(file)
         before = [_layout_and_costs(array) for array in arrays]
         rewrites = {
             array.name: _Rewrite(
@@ -156,7 +156,7 @@ def repack(
     ]
 
 
-def _found(file: File) -> list[Array]:
+def _find_datasets(file: File) -> list[Array]:
     """Find the datasets to rewrite, without duplicates."""
     if file.full_size is not None:
         raise damaged(file.path, "", f"{file.full_size} bytes", f"{file.size}: the file was cut")
@@ -294,7 +294,7 @@ class _Rewrite:
         queue = EncodeQueue(destination.pool, destination.n_workers)
         kind = AllocatedDataset if self.layout.contiguous else AppendedDataset
         dataset = kind(destination.file.path, copy, self.layout, encoder, queue)
-        parts = [*self._parts(found, destination.n_workers + 1)]
+        parts = [*self._split_rows(found, destination.n_workers + 1)]
         destination.later.append(partial(_fill, dataset, parts, read, destination))
         if core.step is not None:
             mark_rounded(copy, core.step)
@@ -308,7 +308,7 @@ class _Rewrite:
         wide = WideEncoder(dtype, self.layout, self.compression, core.step)
         return _through_hdf5(self.array), wide
 
-    def _parts(self, found: h5py.Dataset, at_once: int) -> Iterator[tuple[int, int]]:
+    def _split_rows(self, found: h5py.Dataset, at_once: int) -> Iterator[tuple[int, int]]:
         """Split frames into parts that begin at chunks of both files, if memory allows."""
         frame = math.prod(found.shape[1:]) * found.dtype.itemsize
         unit = self.layout.frames
@@ -369,7 +369,7 @@ class WideEncoder:
 
     def encode(self, values: np.ndarray) -> tuple[bytes, np.ndarray]:
         """Encode frames from a chunk boundary on: all chunks in C order, and the size of each."""
-        values = _rounded(values, self.step)
+        values = _round(values, self.step)
         frames, atoms, _ = self.layout.chunk
         rows, columns = (range(0, values.shape[0], frames), range(0, values.shape[1], atoms))
         chunks = []
@@ -377,22 +377,22 @@ class WideEncoder:
             part = values[row : row + frames, column : column + atoms]
             whole = np.zeros(self.layout.chunk, dtype=self.dtype)
             whole[: part.shape[0], : part.shape[1]] = part
-            chunks.append(self._packed(whole.tobytes()))
+            chunks.append(self._pack(whole.tobytes()))
         return b"".join(chunks), np.array([len(chunk) for chunk in chunks], dtype=np.uint64)
 
     def write(self, path: Path, offsets: np.ndarray, values: np.ndarray, *, lead: int = 0) -> None:
         """Write frames to a contiguous dataset."""
         with open(path, "r+b") as file:
             file.seek(int(offsets[0]))
-            file.write(np.ascontiguousarray(_rounded(values, self.step), dtype=self.dtype).data)
+            file.write(np.ascontiguousarray(_round(values, self.step), dtype=self.dtype).data)
 
-    def _packed(self, chunk: bytes) -> bytes:
+    def _pack(self, chunk: bytes) -> bytes:
         if self.compression.method is None:
             return chunk
         return _core.pack_chunk(chunk, width=self.dtype.itemsize, **asdict(self.compression))
 
 
-def _rounded(values: np.ndarray, step: float | None) -> np.ndarray:
+def _round(values: np.ndarray, step: float | None) -> np.ndarray:
     """Round to multiples of a step, unless the step is None."""
     return values if step is None else np.rint(values / step) * step
 
@@ -535,13 +535,13 @@ class _TreeCopier:
         for found, copy in self._pairs:
             for name in found.attrs:
                 if _is_reference(found.attrs.get_id(name).dtype):
-                    translated = self._translated(found.attrs[name])
+                    translated = self._translate(found.attrs[name])
                     self._target[copy].attrs.create(name, translated, dtype=h5py.ref_dtype)
             if isinstance(found, h5py.Dataset) and _is_reference(found.dtype):
                 check_external_storage(self._file, found.name, found)
-                self._target[copy][...] = self._translated(found[...])
+                self._target[copy][...] = self._translate(found[...])
 
-    def _translated(self, references: Any) -> Any:
+    def _translate(self, references: Any) -> Any:
         """Translate references in the source to references in the target."""
         if isinstance(references, h5py.Reference):
             if not references:
@@ -549,7 +549,7 @@ class _TreeCopier:
             return self._target[self._copies[_identity(self._source[references])]].ref
         translated = np.empty(references.shape, dtype=h5py.ref_dtype)
         for place, reference in np.ndenumerate(references):
-            translated[place] = self._translated(reference)
+            translated[place] = self._translate(reference)
         return translated
 
 

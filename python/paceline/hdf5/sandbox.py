@@ -100,7 +100,7 @@ class _Helper:
                     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
                         return self._exchange(process, request)
                     # An idle helper may have ended before it got the request.
-                    if (status := self._ended(process)) != 0:
+                    if (status := self._wait_for_exit(process)) != 0:
                         raise _error_of(status, path)
             except BaseException:
                 self.end()
@@ -142,10 +142,10 @@ class _Helper:
         assert process.stdout is not None
         process.stdin.write(request)
         process.stdin.flush()
-        (length,) = _LENGTH.unpack(_exactly(process.stdout, _LENGTH.size))
-        return pickle.loads(_exactly(process.stdout, length))
+        (length,) = _LENGTH.unpack(_read_exactly(process.stdout, _LENGTH.size))
+        return pickle.loads(_read_exactly(process.stdout, length))
 
-    def _ended(self, process: "subprocess.Popen[bytes]") -> int:
+    def _wait_for_exit(self, process: "subprocess.Popen[bytes]") -> int:
         """Wait for a helper that sent a truncated answer; return its exit status."""
         status = process.wait()
         self._forget()
@@ -172,7 +172,7 @@ class _Helper:
                 pipe.close()  # type: ignore[union-attr]
 
 
-def _exactly(pipe: IO[bytes], n_bytes: int) -> bytes:
+def _read_exactly(pipe: IO[bytes], n_bytes: int) -> bytes:
     """Read a number of bytes; raise `EOFError` if fewer arrive."""
     found = pipe.read(n_bytes)
     if len(found) < n_bytes:
@@ -245,7 +245,7 @@ def serve(lifeline: int) -> None:
             except Exception as error:
                 answer = False, error
             limit_time(0, 0)
-            packed = _packed(answer, path)
+            packed = _pack_answer(answer, path)
             answers.write(_LENGTH.pack(len(packed)))
             answers.write(packed)
             answers.flush()
@@ -279,7 +279,7 @@ def _n_open(h5py: Any) -> int:
     return int(h5py.h5f.get_obj_count(h5py.h5f.OBJ_ALL, h5py.h5f.OBJ_FILE))
 
 
-def _packed(answer: tuple[bool, object], path: str) -> bytes:
+def _pack_answer(answer: tuple[bool, object], path: str) -> bytes:
     """Pickle an answer; if this fails, pickle an error that gives the reason."""
     try:
         packed = pickle.dumps(answer, protocol=5)

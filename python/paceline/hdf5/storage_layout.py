@@ -236,7 +236,7 @@ def compression_like_h5py(compression: Any, options: Any) -> str:
     if compression == "lzf" and options is None:
         return "lzf"
     if not isinstance(compression, bool) and compression in REGISTERED.values():
-        return _registered(compression, options, found)
+        return _compression_of_filter(compression, options, found)
     level = None if options is not None else compression
     if compression is True or compression == "gzip":
         level = 4 if options is None else options
@@ -249,7 +249,7 @@ def compression_like_h5py(compression: Any, options: Any) -> str:
     return f"gzip:{level}" if level else "none"
 
 
-def _registered(number: int, options: object, found: str) -> str:
+def _compression_of_filter(number: int, options: object, found: str) -> str:
     """Convert a filter in the form that hdf5plugin passes to h5py: a number and a tuple."""
     values = () if options is None else options
     if isinstance(values, tuple | list):
@@ -349,16 +349,16 @@ def choose_layout(
     if chunk == "contiguous":
         return DatasetLayout(1, n_atoms, contiguous=True, align=align)
     if chunk == "frame":
-        return _checked(DatasetLayout(1, n_atoms, align=align), n_atoms)
+        return _check_layout(DatasetLayout(1, n_atoms, align=align), n_atoms)
     if given is None:
         return _automatic(n_atoms, for_, align)
     frames, atoms = given
     if atoms > n_atoms:
         raise UnsupportedError(f"a chunk cannot contain {atoms} atoms: there are {n_atoms}")
-    return _checked(DatasetLayout(frames, atoms, align=align), n_atoms)
+    return _check_layout(DatasetLayout(frames, atoms, align=align), n_atoms)
 
 
-def _checked(layout: DatasetLayout, n_atoms: int) -> DatasetLayout:
+def _check_layout(layout: DatasetLayout, n_atoms: int) -> DatasetLayout:
     """Return the layout if its chunks are valid; raise an error otherwise."""
     row = layout.frames * n_atoms * ATOM_BYTES
     if layout.frames > 1 and row > MOST_ROW_BYTES:

@@ -201,10 +201,10 @@ class Hdf5File:
     @classmethod
     def open(cls, path: str, options: Hdf5Options) -> "Hdf5File":
         """Index a file, and verify that both readers agree; only the sandbox calls HDF5."""
-        return run_in_sandbox(cls._opened, path, options=options)
+        return run_in_sandbox(cls._open, path, options=options)
 
     @classmethod
-    def _opened(cls, path: str, *, options: Hdf5Options) -> "Hdf5File":
+    def _open(cls, path: str, *, options: Hdf5Options) -> "Hdf5File":
         # Deferred: only the sandbox loads the HDF5 library.
         from paceline.hdf5.conventions import read_chunk_index
         from paceline.hdf5.dataset import refuse_shared

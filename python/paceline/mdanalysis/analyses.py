@@ -28,8 +28,8 @@ from paceline.backends.mdanalysis import (
     ForMDAnalysis,
     NotPicklableError,
     OrderedError,
+    collect_part,
     is_foreign,
-    part_of,
     state_of,
 )
 from paceline.backends.mpi import active_session
@@ -80,7 +80,7 @@ def run_on_workers(
         not fit
         or any(name not in (*_BY_PLACE, *_BY_NAME) for name in options)
         or any(options.get(name) is not None for name in ("n_parts", "progressbar_kwargs"))
-        or (backend is not None and not _is_ours(backend))
+        or (backend is not None and not _is_paceline_backend(backend))
         or options.get("unsupported_backend")
         or _running.here
         or parent_process() is not None
@@ -132,14 +132,14 @@ def _run_natively(
     analysis.frames, analysis.times = ours.frames, ours.times
     for name in ours.SHARED_RESULTS:
         if name in ours.results:
-            _put(analysis.results, name, ours.results[name])
+            _set_result(analysis.results, name, ours.results[name])
     for name in ours.SHARED_ATTRIBUTES:
         setattr(analysis, name, getattr(ours, name))
     trajectory.rewind()
     return True
 
 
-def _put(results: Results, name: str, value: object) -> None:
+def _set_result(results: Results, name: str, value: object) -> None:
     """Store a result; nested results keep MDAnalysis's class."""
     if isinstance(value, dict) and name in results:
         results[name].update(value)
@@ -168,7 +168,7 @@ def _is_changed(analysis: AnalysisBase) -> bool:
     )
 
 
-def _is_ours(backend: object) -> bool:
+def _is_paceline_backend(backend: object) -> bool:
     """True for a paceline backend; "serial" and "dask" are also names of MDAnalysis backends."""
     if isinstance(backend, str):
         return backend in BACKENDS and backend not in ALSO_OF_MDANALYSIS
@@ -207,7 +207,7 @@ def _forgets(trajectory: ProtoReader) -> bool:
     return all(attribute_of(one, "parallelizable") for one in trajectory.transformations)
 
 
-def on_our_workers(found: object, module: str) -> object:
+def on_paceline_workers(found: object, module: str) -> object:
     """Create a subclass of an MDAnalysis analysis that runs on paceline's workers."""
     if isinstance(found, ModuleType):
         package, _, rest = found.__name__.partition(".analysis.")
@@ -253,7 +253,7 @@ def run_together(
     given: dict[int, tuple[int, dict[str, Any]]] = {}
     for number, analysis in enumerate(analyses):
         trajectory = analysis._trajectory
-        given.setdefault(id(trajectory), (trajectory.ts.frame, _values(trajectory.ts)))
+        given.setdefault(id(trajectory), (trajectory.ts.frame, _copy_values(trajectory.ts)))
         alone = isinstance(trajectory, _NOT_SENT) or not _forgets(trajectory)
         workers = _workers_for(analysis, backend, n_workers)
         # If one analysis changes a transformation, or frames in memory, the next analysis sees the
@@ -314,7 +314,7 @@ def _compute_together(
 ) -> list[AnalysedPart]:
     """Compute frames and read each only once; rows of `indexed` are result index and frame."""
     trajectory = analyses[0]._trajectory
-    given, moved = trajectory.ts.frame, _values(trajectory.ts)
+    given, moved = trajectory.ts.frame, _copy_values(trajectory.ts)
     states, frames = [state_of(one) for one in analyses], indexed[:, 1]
     for analysis in analyses:
         analysis._prepare_sliced_trajectory(slicer=frames)
@@ -323,7 +323,7 @@ def _compute_together(
             _restore(trajectory, given, moved)
     for row, frame in enumerate(frames):
         ts = trajectory[int(frame)]
-        values = _values(ts) if len(analyses) > 1 else {}
+        values = _copy_values(ts) if len(analyses) > 1 else {}
         for number, analysis in enumerate(analyses):
             if number:
                 ts = _restore(trajectory, int(frame), values)
@@ -332,10 +332,10 @@ def _compute_together(
             analysis._single_frame()
         if report:
             report(1)
-    return [part_of(one, state) for one, state in zip(analyses, states, strict=True)]
+    return [collect_part(one, state) for one, state in zip(analyses, states, strict=True)]
 
 
-def _values(ts: Timestep) -> dict[str, np.ndarray | None]:
+def _copy_values(ts: Timestep) -> dict[str, np.ndarray | None]:
     """Copy the parts of a frame that an analysis may modify."""
     values = {field: np.array(values_of(ts, field)) for field in fields_of(ts)}
     cell = ts.dimensions

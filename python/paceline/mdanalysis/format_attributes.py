@@ -17,7 +17,7 @@ _SCALED = (
 _NEAREST = 32
 
 
-def _held(field: str, *formats: str) -> Any:
+def _field_property(field: str, *formats: str) -> Any:
     """Create the property that reports whether a file, in one of some formats, contains a field."""
 
     def is_held(reader: "FormatAttributes") -> bool:
@@ -42,9 +42,9 @@ class FormatAttributes:
     #: Fields for which a script has set whether the file contains them.
     _held_fields: dict[str, bool] = {}  # noqa: RUF012
 
-    has_positions = _held("positions", "H5MD")
-    has_velocities = _held("velocities", "H5MD", "NCDF")
-    has_forces = _held("forces", "H5MD", "NCDF")
+    has_positions = _field_property("positions", "H5MD")
+    has_velocities = _field_property("velocities", "H5MD", "NCDF")
+    has_forces = _field_property("forces", "H5MD", "NCDF")
 
     @property
     def compression(self) -> str | None:

@@ -168,7 +168,9 @@ class RankFile:
             order = _Order.of({rank: head.steps for rank, head in heads.items()}, self._path)
             atoms = {head.atoms for head in heads.values()}
             with contextlib.ExitStack() as stack:
-                part = partial(self._part, min(heads), is_one=len(atoms) == 1 and "" not in atoms)
+                part = partial(
+                    self._describe_part, min(heads), is_one=len(atoms) == 1 and "" not in atoms
+                )
                 self._write(stack, order, contents, self._gather(part))
         self._comm.free()
 
@@ -185,7 +187,7 @@ class RankFile:
             check_alike(f"{self._path}: rank {rank}", contents, f"on rank {first}", expected)
         return expected
 
-    def _part(
+    def _describe_part(
         self, describing: int, *, is_one: bool
     ) -> tuple[dict[str, Any] | None, Description | None]:
         """Times, cells and observables of this rank's frames; atoms and origin on one rank."""

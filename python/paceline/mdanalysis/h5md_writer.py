@@ -172,7 +172,7 @@ class H5MDWriter(WriterBase):
     ):
         self.filename = local_path(filename)
         self.n_atoms, self._n_frames, self._overwrite = n_atoms, n_frames, overwrite
-        ranks = writing_ranks(_checked(driver, comm))
+        ranks = writing_ranks(_check_driver(driver, comm))
         is_first = ranks is None or ranks.is_coordinator
         if driver in UNUSED_DRIVERS and is_first:
             warn(note_on_driver(driver))
@@ -204,8 +204,8 @@ class H5MDWriter(WriterBase):
             settings += self.filename, n_atoms, repr((self._storage, self._fields))
         version = creator_version or (creator and "unknown")
         self._makers = {
-            "author": _given(name=author, email=author_email),
-            "creator": _given(name=creator, version=version),
+            "author": _given_attributes(name=author, email=author_email),
+            "creator": _given_attributes(name=creator, version=version),
         }
         self._source: _FrameSource | None = None
         self._ended = False
@@ -298,7 +298,7 @@ def _finish(file: StreamingWriter, source: "_FrameSource") -> None:
     file.close(source.description())
 
 
-def _checked(driver: str | None, comm: Any) -> Any:
+def _check_driver(driver: str | None, comm: Any) -> Any:
     """Return the communicator; raise `UnsupportedError` for drivers of another kind of file."""
     if driver not in (None, "mpio", *ONE_FILE_DRIVERS):
         raise UnsupportedError(
@@ -341,7 +341,7 @@ def _file_units(**given: str | None) -> dict[str, str]:
     return units
 
 
-def _given(**attributes: str | None) -> dict[str, str]:
+def _given_attributes(**attributes: str | None) -> dict[str, str]:
     """Return the attributes that are not None."""
     return {name: value for name, value in attributes.items() if value is not None}
 

@@ -243,7 +243,7 @@ class Reader(FormatAttributes, ReaderBase):
         except DamagedFileError as error:
             # Other frames may be readable, and an analysis may skip this one.
             warn(f"{error}; its positions are NaN")
-            self._show("positions", np.nan)
+            self._set_field("positions", np.nan)
             self._frame = self.ts.frame = 0
 
     def _connect(self) -> None:
@@ -483,7 +483,7 @@ class Reader(FormatAttributes, ReaderBase):
         for bit, field, has_field in self._fields:
             if bits & bit:
                 values = decoded.array_of(field)[row]
-                self._show(field, values if self._columns is None else values[self._columns])
+                self._set_field(field, values if self._columns is None else values[self._columns])
             elif field not in held:
                 continue
             elif bit & of_files:
@@ -505,7 +505,7 @@ class Reader(FormatAttributes, ReaderBase):
         ts.time = float(self._time_axis(frame, decoded.times[row], decoded.steps[row]))
         return ts
 
-    def _show(self, field: str, values: Any) -> None:
+    def _set_field(self, field: str, values: Any) -> None:
         """Set a field of the Timestep."""
         if self.loaded is None:
             set_values(self.ts, field, values)

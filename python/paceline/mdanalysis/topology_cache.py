@@ -147,7 +147,7 @@ def guess(
             and not force_guess
             # Transformations may have changed the atoms.
             and not universe._kwargs.get("transformations")
-            and _is_theirs(MDAnalysis._GUESSERS.get("DEFAULT"), DefaultGuesser)
+            and _is_mdanalysis_guesser(MDAnalysis._GUESSERS.get("DEFAULT"), DefaultGuesser)
         )
         if usual and known.add_guessed(universe):
             to_guess = list(to_guess)[2:]
@@ -161,7 +161,7 @@ def guess(
     original(universe, context, to_guess, force_guess, *args, **kwargs)
 
 
-def _is_theirs(found: object, expected: type) -> bool:
+def _is_mdanalysis_guesser(found: object, expected: type) -> bool:
     """True if a guesser belongs to MDAnalysis, and no other package has changed it."""
     names = ("guess_types", "guess_masses", "guess_attr", "guess_atom_element", "guess_atom_mass")
     return found is expected and all(
@@ -221,7 +221,7 @@ class _TopologyFile:
         }
         return cls(path, state, key)
 
-    def _places(self) -> Iterator[Path]:
+    def _possible_paths(self) -> Iterator[Path]:
         """Yield possible paths of the cache: beside the file, and in the user's cache folder."""
         real = Path(os.path.realpath(self.path))
         if real.parts[1:2] not in (("dev",), ("proc",)):
@@ -235,13 +235,13 @@ class _TopologyFile:
         if topology is None:
             with _recorded_warnings() as given:
                 topology = parse_anew()
-            self._keep(topology, given)
+            self._encode(topology, given)
         _unguessed[topology] = self
         return topology
 
     def _load(self) -> Topology | None:
         """Load the parsed part of the cache; None if no cache matches."""
-        for place in self._places():
+        for place in self._possible_paths():
             try:
                 head, arrays = _read(place, self._key)
                 topology = decode_topology(head["parsed"], arrays)
@@ -259,7 +259,7 @@ class _TopologyFile:
             return topology
         return None
 
-    def _keep(self, topology: Topology, given: "list[_Warning] | None") -> None:
+    def _encode(self, topology: Topology, given: "list[_Warning] | None") -> None:
         """Encode a topology before the program can change it."""
         with contextlib.suppress(NotKept):
             parsed = encode_topology(topology, self._arrays)
@@ -300,7 +300,7 @@ class _TopologyFile:
         with contextlib.suppress(OSError):
             if _version_of(self.path.stat()) != _version_of(self._state):
                 return  # the file was changed while it was read
-        for place in self._places():
+        for place in self._possible_paths():
             try:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 remove_leftovers(place)
@@ -445,8 +445,8 @@ def encode_topology(topology: Topology, arrays: list[np.ndarray]) -> JsonObject:
     segments = topology.tt.residues2segments(np.arange(n_residues))
     return {
         "size": [int(number) for number in size],
-        "residues": _put(_smallest(residues, n_residues), arrays),
-        "segments": _put(_smallest(segments, n_segments), arrays),
+        "residues": _append_array(_smallest(residues, n_residues), arrays),
+        "segments": _append_array(_smallest(segments, n_segments), arrays),
         "attributes": [encode_attribute(one, arrays) for one in attributes[:first]],
         "added": [encode_attribute(one, arrays) for one in attributes[first + 3 :]],
     }
@@ -504,11 +504,11 @@ def encode_attribute(attribute: TopologyAttr, arrays: list[np.ndarray]) -> JsonO
             raise NotKept
         described["names"] = [str(one) for one in names]
         described["kind"] = next(iter(kinds)).__name__ if kinds else "str"
-        described["index"] = _put(_smallest(attribute.nmidx, len(names)), arrays)
+        described["index"] = _append_array(_smallest(attribute.nmidx, len(names)), arrays)
         return described
     if values.dtype.hasobject:
         raise NotKept
-    return described | {"values": _put(values, arrays)}
+    return described | {"values": _append_array(values, arrays)}
 
 
 def decode_attribute(
@@ -565,7 +565,7 @@ def _encode_atoms(
     kind = kinds.pop()
     if kind is not int and not issubclass(kind, np.integer):
         raise NotKept
-    return {"kind": kind.__name__, "table": _put(table, arrays)}
+    return {"kind": kind.__name__, "table": _append_array(table, arrays)}
 
 
 def _decode_atoms(
@@ -595,7 +595,7 @@ def _encode_column(values: Iterable[object], arrays: list[np.ndarray]) -> JsonOb
     table = _smallest(np.array(index, dtype=np.int64), len(numbers))
     return {
         "values": [value for _, value in numbers],
-        "index": _put(table, arrays),
+        "index": _append_array(table, arrays),
         "is_list": type(values) is list,
     }
 
@@ -613,7 +613,7 @@ def _decode_column(
     return column if described["is_list"] else tuple(column)
 
 
-def _put(array: np.ndarray, arrays: list[np.ndarray]) -> int:
+def _append_array(array: np.ndarray, arrays: list[np.ndarray]) -> int:
     """Append a copy of an array to a list; return its index."""
     arrays.append(array.copy())
     return len(arrays) - 1

@@ -203,7 +203,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
     def _begin(self, obj: object) -> None:
         """Append further frames with paceline if its first frame has the same bytes."""
         try:
-            data = self._encode(self._checked(obj))
+            data = self._encode(self._check_atoms(obj))
             self._flush()
             self._end = _FileEnd.behind(self._path, data, from_start=True)
         except UnwritableError as error:
@@ -213,7 +213,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
 
     def _append(self, obj: object, end: _FileEnd) -> None:
         try:
-            data = self._encode(self._checked(obj))
+            data = self._encode(self._check_atoms(obj))
         except UnwritableError as error:
             self._note_left(str(error))
             self._flush()
@@ -225,7 +225,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
             return
         end.append(data)
 
-    def _checked(self, obj: object) -> _WrittenFrame:
+    def _check_atoms(self, obj: object) -> _WrittenFrame:
         """Return a frame; raise if its number of atoms differs from the file's."""
         frame = self._frame_of(obj)
         if frame is None:
@@ -458,7 +458,7 @@ class _H5mdRows:
             for key in self._observed
             if key in frame.data
         }
-        why = self._why_not(frame, observed)
+        why = self._unsupported_reason(frame, observed)
         if why is not None:
             return why
         row, converts = writer._counter, writer.convert_units
@@ -483,7 +483,9 @@ class _H5mdRows:
         writer._counter += 1
         return None
 
-    def _why_not(self, frame: _WrittenFrame, observed: dict[str, np.ndarray]) -> str | None:
+    def _unsupported_reason(
+        self, frame: _WrittenFrame, observed: dict[str, np.ndarray]
+    ) -> str | None:
         """Return the reason why MDAnalysis must write a frame (it may raise an error), or None."""
         step = frame.data.get("step", frame.frame)
         if not isinstance(step, _INTEGERS) or not self._last <= step <= _INT32.max:

@@ -74,7 +74,7 @@ def run_command(
     # other than KeyboardInterrupt.
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as output,
-        _started(command, output, by_launcher=bool(launcher)) as process,
+        _running_process(command, output, by_launcher=bool(launcher)) as process,
     ):
         lines = _listen(process, show)
         status = process.wait()
@@ -92,7 +92,7 @@ def run_command(
 
 
 @contextmanager
-def _started(
+def _running_process(
     command: Sequence[str], output: IO[str], *, by_launcher: bool
 ) -> "Iterator[subprocess.Popen[str]]":
     """Start a process that is ended when this context exits."""
@@ -106,7 +106,7 @@ def _started(
         yield process
     finally:
         if process is not None:
-            _end(process, ending)
+            _end_process(process, ending)
 
 
 def _start(command: Sequence[str], output: IO[str]) -> "subprocess.Popen[str]":
@@ -117,7 +117,7 @@ def _start(command: Sequence[str], output: IO[str]) -> "subprocess.Popen[str]":
         raise UnsupportedError(f"there is no command {command[0]}") from None
 
 
-def _end(process: "subprocess.Popen[str]", ending: signal.Signals) -> None:
+def _end_process(process: "subprocess.Popen[str]", ending: signal.Signals) -> None:
     """Ask a process to end, and kill it if necessary."""
     ask_to_end(process, ending)
     try:

@@ -110,7 +110,7 @@ def figure_of(timings: RunTimings) -> "Figure":
 def _per_worker(report: Report) -> Iterator[Drawing]:
     workers = sorted(report.workers, key=lambda worker: natural(worker.worker))
     slow = {worker.worker for worker in report.stragglers}
-    together = workers_a_bar(len(workers))
+    together = workers_per_bar(len(workers))
     caption = "Time of each worker by component, until the last worker was done."
     if together > 1:
         caption += (
@@ -180,14 +180,14 @@ def _over_time(timings: RunTimings) -> Iterator[Drawing]:
         )
 
 
-def workers_a_bar(n_workers: int) -> int:
+def workers_per_bar(n_workers: int) -> int:
     """Return the number of adjacent workers that are drawn as one bar."""
     return -(-n_workers // BARS) or 1
 
 
 def draw_bars(axes: "Axes", workers: Sequence[WorkerTiming], slow: Collection[str]) -> None:
     """Draw a stacked bar per worker, as in Khoshlessan et al. 2020, Fig. 2d."""
-    together = workers_a_bar(len(workers))
+    together = workers_per_bar(len(workers))
     parts = np.array([[part.of(one) for part in WALL_TIME] for one in workers])
     first = np.arange(0, len(workers), together)
     members = np.diff(np.append(first, len(workers)))
@@ -318,7 +318,7 @@ def timeline_of(timings: RunTimings) -> Timeline:
     )
 
 
-def accumulated(
+def cumulative_amount(
     start: np.ndarray, end: np.ndarray, amount: np.ndarray, at: np.ndarray
 ) -> np.ndarray:
     """Cumulative sum, at given times, of amounts that accrue evenly between start and end.
@@ -326,7 +326,8 @@ def accumulated(
     Examples
     --------
     >>> from numpy import array
-    >>> accumulated(array([0.0, 1.0]), array([2.0, 3.0]), array([4.0, 8.0]), array([1.0, 2.0, 9.0]))
+    >>> amounts, times = array([4.0, 8.0]), array([1.0, 2.0, 9.0])
+    >>> cumulative_amount(array([0.0, 1.0]), array([2.0, 3.0]), amounts, times)
     array([ 2.,  8., 12.])
     """
     if len(start) == 0:
@@ -409,7 +410,7 @@ def _paint(axes: "Axes", timeline: Timeline, rows: np.ndarray, factor: float) ->
     for place, row in enumerate(rows):
         borders = timeline.borders[:, timeline.row == row]
         spent = [
-            np.diff(accumulated(left, right, right - left, steps))
+            np.diff(cumulative_amount(left, right, right - left, steps))
             for left, right in pairwise(borders)
         ]
         part = sum((heights > tops).astype(int) for tops in np.cumsum(spent, axis=0))
@@ -440,7 +441,7 @@ def draw_activity(axes: "Axes", timeline: Timeline) -> None:
     borders = timeline.borders
     below = np.zeros(STEPS)
     for part, left, right in zip(WORKING, borders[:-1], borders[1:], strict=True):
-        at_it = np.diff(accumulated(left, right, right - left, steps)) / np.diff(steps)
+        at_it = np.diff(cumulative_amount(left, right, right - left, steps)) / np.diff(steps)
         _fill(axes, below + at_it, steps * unit.factor, below, part.colour)
         below = below + at_it
     everybody = np.full(STEPS, len(timeline.workers))
@@ -456,9 +457,9 @@ def draw_read_rate(axes: "Axes", timeline: Timeline) -> None:
     """Draw bytes read per second by all workers over time, and their mean."""
     time = time_unit(timeline.end.max())
     steps = np.linspace(min(timeline.start.min(), 0), timeline.end.max(), STEPS + 1)
-    rate = np.diff(accumulated(timeline.start, timeline.end, timeline.bytes, steps)) / np.diff(
-        steps
-    )
+    rate = np.diff(
+        cumulative_amount(timeline.start, timeline.end, timeline.bytes, steps)
+    ) / np.diff(steps)
     mean = timeline.bytes.sum() / (steps[-1] - steps[0])
     unit = rate_unit(rate.max())
     colour = READ.colour

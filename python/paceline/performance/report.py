@@ -190,14 +190,14 @@ def _figure(drawing: Drawing) -> Html:
     return element("figure", words, inline_svg(drawing.figure(), _alternative(drawing)))
 
 
-def _taken(report: Report) -> list[Component]:
+def _nonzero_components(report: Report) -> list[Component]:
     """Return the components with a time above 0."""
     return [part for part in (*WALL_TIME, COMM) if report.over_workers[part.quantity].most]
 
 
 def _over_workers(report: Report) -> Html:
     rows = []
-    for part in _taken(report):
+    for part in _nonzero_components(report):
         over, share = report.over_workers[part.quantity], report.shares.get(part.quantity)
         times = number(over.mean), number(over.most), "" if share is None else percent(share)
         rows.append((part.label, part.quantity, *times, part.meaning))
@@ -230,7 +230,7 @@ def _each_worker(report: Report, numbers: dict[str, int]) -> Html:
     slow = {one.worker for one in report.stragglers}
     order = sorted(report.workers, key=lambda one: (one.worker not in slow, -one.seconds_per_frame))
     shown = sorted(order[:LINES], key=lambda one: numbers[one.worker])
-    parts = _taken(report)
+    parts = _nonzero_components(report)
     columns = ("worker", "host:process:thread", "blocks", "frames", *(one.label for one in parts))
     rows = (
         (

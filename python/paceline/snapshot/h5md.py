@@ -71,7 +71,7 @@ class H5MD(Container):
                 self._contents, self.n_frames, self._last_step, self.double = existing
                 self._find_rows()
             except BaseException:
-                self._let_go()
+                self._close_unwritten()
                 raise
         else:
             check_output(settings.path, overwrite=settings.overwrite)
@@ -125,7 +125,7 @@ class H5MD(Container):
         path = self._settings.path
         size = superblock_end(self._output.read(0, 48))
         if size is None and h5py.is_hdf5(path):
-            raise _unlike(path, "has a newer superblock")
+            raise _mismatch_error(path, "has a newer superblock")
         self._file_bytes = CrashSafeFile(self._output, self._output.size if size is None else size)
         self._file = h5py.File(
             self._file_bytes, "r+", alignment_threshold=1, alignment_interval=ALIGNMENT
@@ -176,7 +176,7 @@ class H5MD(Container):
             return
         self._heading = None
         if not self._output.is_published:
-            self._let_go()
+            self._close_unwritten()
             self._contents = None
             return
         self._forget()
@@ -192,7 +192,7 @@ class H5MD(Container):
                     if one.limit_offset is not None:
                         self._output.write(one.limit_offset, self.n_frames.to_bytes(8, "little"))
         finally:
-            self._let_go()
+            self._close_unwritten()
 
     def stored_property(self, name: str, first: int, n_atoms: int) -> np.ndarray | None:
         """Return names, masses or charges of the atoms."""
@@ -213,7 +213,7 @@ class H5MD(Container):
                 self._file.close()
             self._file = None
 
-    def _let_go(self) -> None:
+    def _close_unwritten(self) -> None:
         """Close the file without writing to it."""
         self._forget()
         super().close()
@@ -253,7 +253,7 @@ def _inspect(h5: h5py.Group, settings: Settings) -> _Existing:
     """Find the contents of a file; raise if system or layout are not those of this writer."""
     group = h5.get(f"particles/{GROUP}")
     if group is None or "position/value" not in group:
-        raise _unlike(settings.path, f"has no particles/{GROUP}/position/value")
+        raise _mismatch_error(settings.path, f"has no particles/{GROUP}/position/value")
     fields = tuple(field for field in ELEMENTS if ELEMENTS[field] in group)
     contents = Contents(fields, "edges" in group["box"])
     check_atom_count(settings.path, group["position/value"].shape[1], settings.n_atoms)
@@ -264,7 +264,7 @@ def _inspect(h5: h5py.Group, settings: Settings) -> _Existing:
     for one in rows:
         # A killed program may have counted a frame in one dataset and not in another.
         if one.chunks is not None and len(one) > n_frames + 1:
-            raise _unlike(settings.path, f"has {one.name} of shape {one.shape}")
+            raise _mismatch_error(settings.path, f"has {one.name} of shape {one.shape}")
     steps = group["position/step"]
     last_step = int(steps[n_frames - 1]) if n_frames else None
     double = group["position/value"].dtype == np.dtype("<f8")
@@ -299,10 +299,10 @@ def _check_alike(group: h5py.Group, name: str, settings: Settings) -> None:
         (f"steps of its own for {element.name}", element["step"] != group["position/step"]),
     ):
         if wrong:
-            raise _unlike(settings.path, f"has {what}")
+            raise _mismatch_error(settings.path, f"has {what}")
 
 
-def _unlike(path: str, found: str) -> UnsupportedError:
+def _mismatch_error(path: str, found: str) -> UnsupportedError:
     """Create the error for a file that cannot be continued."""
     return UnsupportedError(
         f"{path} {found}, unlike the files of paceline.snapshot: it cannot be continued; write to "

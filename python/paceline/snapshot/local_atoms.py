@@ -505,12 +505,12 @@ def _digest(ids: np.ndarray, values: np.ndarray) -> int:
     total = 0
     for first in range(0, len(ids), BATCH):
         some = slice(first, first + BATCH)
-        mixed = _mixed(_mixed(ids[some].astype(np.uint64)) + bits[some])
+        mixed = _hash_numbers(_hash_numbers(ids[some].astype(np.uint64)) + bits[some])
         total += int(mixed.sum(dtype=np.uint64))
     return total % 2**64
 
 
-def _mixed(x: np.ndarray) -> np.ndarray:
+def _hash_numbers(x: np.ndarray) -> np.ndarray:
     """Hash numbers by the finalizer of SplitMix64.
 
     Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195.

@@ -296,10 +296,12 @@ class Reader:
             raise ValueError("the reader is closed: no more frames can be read")
         with self._errors.abort_on_lone_error():
             frame, shape, _, width = self._same(
-                "what to read", lambda: self._checked(frame, grid, owner, ghosts)
+                "what to read", lambda: self._check_arguments(frame, grid, owner, ghosts)
             )
             info = self._errors.first(lambda: self._frame_info(frame))
-            columns, cost, images = self._on_all(lambda: self._read(info, shape, owner, width))
+            columns, cost, images = self._call_on_ranks(
+                lambda: self._read(info, shape, owner, width)
+            )
             self.cost = ReadCost(*cost)
             return _snapshot_of(info, columns, images)
 
@@ -324,7 +326,7 @@ class Reader:
         assert self._file is not None, "a rank that has opened no file"
         return self._file.frame_info(frame)
 
-    def _checked(
+    def _check_arguments(
         self,
         frame: int,
         grid: Sequence[int] | None,
@@ -366,7 +368,7 @@ class Reader:
                 buffer=self._buffer,
             )
 
-    def _on_all(self, act: Callable[[], T]) -> T:
+    def _call_on_ranks(self, act: Callable[[], T]) -> T:
         """Call a function on all ranks; raise an error of any rank on all ranks."""
         done: list[T] = []
         self._errors.share(lambda: done.append(act()))

@@ -91,20 +91,22 @@ class ArraySlice:
         sent = self.sent or SentValues(None, tuple(self.values))
         parts, wanted_only = sent.parts(self.values, self.rows)
         known = self.dimensions, self.times, self.steps, self.held, wanted_only
-        return _received, (parts, *known)
+        return _receive_slice, (parts, *known)
 
     def put(self, name: str, atoms: np.ndarray | None, buffer: FrameBuffer) -> None:
         """Copy a field of some atoms into a frame buffer, converted to float32."""
         found = self.values[name][self.rows]
         wanted = None if self.has_wanted_only else atoms
         if buffer.validity is None:
-            _take(found, wanted, buffer.array_of(name))
+            _copy_atoms(found, wanted, buffer.array_of(name))
         else:
-            numbers = _take(found, wanted)
+            numbers = _copy_atoms(found, wanted)
             buffer.put(name, slice(None), numbers, np.ones(len(found), dtype=bool))
 
 
-def _take(found: np.ndarray, atoms: np.ndarray | None, out: np.ndarray | None = None) -> np.ndarray:
+def _copy_atoms(
+    found: np.ndarray, atoms: np.ndarray | None, out: np.ndarray | None = None
+) -> np.ndarray:
     """Copy atoms (None: all) of an array to another array, converted to float32."""
     if out is None:
         n_atoms = found.shape[1] if atoms is None else len(atoms)
@@ -118,7 +120,7 @@ def _take(found: np.ndarray, atoms: np.ndarray | None, out: np.ndarray | None = 
     return out
 
 
-def _received(
+def _receive_slice(
     parts: Mapping[str, Part],
     dimensions: np.ndarray,
     times: np.ndarray,
@@ -153,7 +155,7 @@ class SentValues:
             files: Mapping[str, HasPlaces] = self.mapped
             return {name: Part(values[name][rows], files[name]) for name in fields}, False
         # Workers need float32 only.
-        sent = {name: _take(values[name][rows], self.atoms) for name in fields}
+        sent = {name: _copy_atoms(values[name][rows], self.atoms) for name in fields}
         return {name: Part(array, self.written) for name, array in sent.items()}, True
 
 

@@ -30,7 +30,7 @@ def names_in(path: str) -> dict[str, np.ndarray]:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             if ending in COLUMNS:
-                lines = _of_gro(file) if ending == ".gro" else _of_pdb(file)
+                lines = _lines_of_gro(file) if ending == ".gro" else _lines_of_pdb(file)
                 found = list(lines)
                 return {
                     label: np.array([line[columns].strip() for line in found], dtype=object)
@@ -38,19 +38,19 @@ def names_in(path: str) -> dict[str, np.ndarray]:
                 }
             kind = _core.detect_format(path)
             if kind in ("HISTORY", "CONFIG"):
-                return {"names": _of_dl_poly(file, kind)}
+                return {"names": _names_of_dl_poly(file, kind)}
     except (OSError, PacelineError, ValueError, IndexError, StopIteration):
         pass  # the trajectory reader reports damage
     return {}
 
 
-def _of_gro(lines: Iterator[str]) -> Iterator[str]:
+def _lines_of_gro(lines: Iterator[str]) -> Iterator[str]:
     """Return the atom lines of the first frame of a GRO file."""
     next(lines)
     return islice(lines, int(next(lines)))
 
 
-def _of_pdb(lines: Iterator[str]) -> Iterator[str]:
+def _lines_of_pdb(lines: Iterator[str]) -> Iterator[str]:
     """Return the atom lines of the first model of a PDB file."""
     for line in lines:
         if line.startswith(("ATOM", "HETATM")):
@@ -59,7 +59,7 @@ def _of_pdb(lines: Iterator[str]) -> Iterator[str]:
             return
 
 
-def _of_dl_poly(lines: Iterator[str], kind: str) -> np.ndarray:
+def _names_of_dl_poly(lines: Iterator[str], kind: str) -> np.ndarray:
     """Return the atom names of the first frame, in the order of atom numbers."""
     next(lines)
     level, periodic = (int(word) for word in next(lines).split()[:2])

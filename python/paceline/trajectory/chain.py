@@ -430,7 +430,7 @@ def order_by_time(files: Sequence[TrajectoryFile], *, within: bool = True) -> Ti
             left_out.append((k, later, times[repeated]))
         if not math.isnan(one.first):
             next_first, later = one.first, k
-    remaining = _times_kept(files, stretches, kept)
+    remaining = _kept_times_near(files, stretches, kept)
     overlaps = [
         Overlap(
             files[stretches[k].file].path,
@@ -442,7 +442,7 @@ def order_by_time(files: Sequence[TrajectoryFile], *, within: bool = True) -> Ti
         )
         for k, by, repeated in reversed(left_out)
     ]
-    return TimeOrder(*_joined(files, stretches, kept), overlaps)
+    return TimeOrder(*_join_stretches(files, stretches, kept), overlaps)
 
 
 def _by_first_time(stretches: Sequence[_Stretch]) -> list[int]:
@@ -454,7 +454,7 @@ def _by_first_time(stretches: Sequence[_Stretch]) -> list[int]:
     return sorted(range(len(keys)), key=keys.__getitem__)
 
 
-def _joined(
+def _join_stretches(
     files: Sequence[TrajectoryFile],
     stretches: Sequence[_Stretch],
     kept: Sequence[np.ndarray | None],
@@ -479,7 +479,7 @@ def _joined(
     return order, found
 
 
-def _times_kept(
+def _kept_times_near(
     files: Sequence[TrajectoryFile],
     stretches: Sequence[_Stretch],
     kept: Sequence[np.ndarray | None],
@@ -509,7 +509,7 @@ def _report_overlaps(found: TimeOrder, paths: Sequence[str]) -> str | None:
     """Return the warning about overlapping files at `paths`; None if no files overlap."""
     if found.overlaps:
         n_frames = sum(overlap.n_frames for overlap in found.overlaps)
-        places = _listed(
+        places = _list_some(
             [
                 f"{overlap.n_frames} of {overlap.earlier} at "
                 f"{' to '.join(dict.fromkeys(f'{t:g}' for t in (overlap.begin, overlap.end)))} ps, "
@@ -536,7 +536,7 @@ def _report_lost(found: TimeOrder) -> str | None:
     lost = [overlap for overlap in found.overlaps if overlap.unmatched]
     if not lost:
         return None
-    places = _listed(
+    places = _list_some(
         [
             f"{overlap.unmatched} of {overlap.earlier}, of those at {overlap.begin:g} to "
             f"{overlap.end:g} ps, where {overlap.later_begins}"
@@ -546,7 +546,7 @@ def _report_lost(found: TimeOrder) -> str | None:
     return f"continuous=True leaves out frames at times where no other frame exists: {places}"
 
 
-def _listed(places: Sequence[str]) -> str:
+def _list_some(places: Sequence[str]) -> str:
     """List the first few items, and give the number of the others."""
     more = len(places) - _NAMED
     return "; ".join(places[:_NAMED]) + (f"; and at {more} more places" if more > 0 else "")

@@ -169,7 +169,7 @@ def _atoms_in_words(trajectory: Any) -> str:
     return f"{counts[counts > 0].min()} to {counts.max()}"
 
 
-def _raise_of(reading: FieldReader, decoded: FrameBuffer, rows: Iterable[int]) -> None:
+def _raise_first_error(reading: FieldReader, decoded: FrameBuffer, rows: Iterable[int]) -> None:
     """Read failed frames one by one, so that the first damaged frame raises its error."""
     try:
         for row in rows:
@@ -576,7 +576,7 @@ class FileTrajectory(Trajectory):
             chunk_frames=self.chunk_frames,
         )
         parts = (numbers[rows] for rows in plan.blocks())
-        for decoded in self._decoded(reading, parts, plan.block_frames, skip):
+        for decoded in self._decode_parts(reading, parts, plan.block_frames, skip):
             yield Block(decoded, None, {})
 
     def _equal_blocks(
@@ -585,7 +585,7 @@ class FileTrajectory(Trajectory):
         """Yield blocks of equal numbers of frames; several small blocks are decoded together."""
         together = n_frames * max(1, reading.piece_frames(numbers) // n_frames)
         parts = (numbers[k : k + together] for k in range(0, len(numbers), together))
-        for decoded in self._decoded(reading, parts, n_frames, skip):
+        for decoded in self._decode_parts(reading, parts, n_frames, skip):
             yield Block(decoded, None, {})
 
     def iter_frames(self, numbers: np.ndarray) -> Iterator[Frame]:
@@ -596,7 +596,7 @@ class FileTrajectory(Trajectory):
         reading = self._reading(None, self.fields, ())
         together = reading.piece_frames(numbers)
         parts = (numbers[k : k + together] for k in range(0, len(numbers), together))
-        for decoded in self._decoded(reading, parts, 1, skip=False):
+        for decoded in self._decode_parts(reading, parts, 1, skip=False):
             yield self._frame(decoded, 0)
 
     def read_frame(self, number: int) -> Frame:
@@ -647,11 +647,11 @@ class FileTrajectory(Trajectory):
                 f"{many(reading.n_atoms, 'atom')} need {amount(needed)}, but {amount(free)} of "
                 "memory are free: choose fewer, or read them by blocks() of paceline.open"
             )
-        for decoded in self._decoded(reading, [numbers], max(1, len(numbers)), skip=False):
+        for decoded in self._decode_parts(reading, [numbers], max(1, len(numbers)), skip=False):
             return decoded
         return reading.allocate(numbers)  # no frame is chosen
 
-    def _decoded(
+    def _decode_parts(
         self, reading: FieldReader, parts: Iterable[np.ndarray], n_frames: int, skip: bool
     ) -> Iterator[FrameBuffer]:
         """Yield the frames of each part in groups; with `skip`, omit damaged frames."""
@@ -665,7 +665,7 @@ class FileTrajectory(Trajectory):
                     some = decoded[first : first + n_frames]
                     lost = [(k - first, why) for k, why in damaged if 0 <= k - first < n_frames]
                     if lost and not skip:
-                        _raise_of(reading, some, [row for row, _ in lost])
+                        _raise_first_error(reading, some, [row for row, _ in lost])
                     elif lost:
                         if not warned:
                             left = 'frames that cannot be read are left out (on_error="skip")'

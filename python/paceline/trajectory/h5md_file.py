@@ -73,9 +73,9 @@ class Encode(PerBlock):
     def compute_block(self, block: Block, first: int) -> EncodedChunks:
         """Encode a block whose first frame is row `first` of the results."""
         self._check_cells(block)
-        return self._encoded(block, first, self.frames)
+        return self._encode_frames(block, first, self.frames)
 
-    def _encoded(self, block: Block, first: int, frames: int | None) -> EncodedChunks:
+    def _encode_frames(self, block: Block, first: int, frames: int | None) -> EncodedChunks:
         parts, data = [], []
         for name, encoder in self.encoders.items():
             for rows, whole in split_at_chunks(first, len(block), frames):
@@ -127,7 +127,7 @@ class EncodeInPlace(Encode):
         """Write a block whose first frame is row `first` of the results."""
         self._check_cells(block)
         if socket.gethostname() != self.host:
-            return self._encoded(block, first, None)
+            return self._encode_frames(block, first, None)
         for name, encoder in self.encoders.items():
             offsets, lead = self.offsets[name].of(first, len(block))
             with naming_block(self.path, block), writing_to(self.path):

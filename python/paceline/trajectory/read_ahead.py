@@ -118,13 +118,13 @@ class FrameDecoder:
         """Decode the frames of a buffer; with `skip`, return the unreadable rows with reasons."""
         if self._process != os.getpid():  # the files belong to the process before the fork
             self._forget()
-        reader = _taken(self._readers) or self._source.open()
+        reader = _take_free(self._readers) or self._source.open()
         stats = reader.read(self._chain.extents(decoded.frames), decoded, skip=skip)
         self._readers.append(reader)
         return stats.damaged
 
 
-def _taken(things: list[_T]) -> _T | None:
+def _take_free(things: list[_T]) -> _T | None:
     """Take a free reader for this thread; None if no reader is free."""
     try:
         return things.pop()
@@ -212,7 +212,7 @@ class _BlockDecoder:
     def __call__(self, numbers: Sequence[int]) -> _Block:
         """Decode frames; note the rows that could not be read."""
         frames = np.array(numbers)
-        buffer = _taken(self._buffers)
+        buffer = _take_free(self._buffers)
         if buffer is None or len(buffer.frames) < len(frames):
             buffer = FrameBuffer.allocate(frames, self._source.n_wanted, self._source.fields)
         decoded = replace(buffer[: len(frames)], frames=frames)

@@ -82,24 +82,24 @@ class SentFile:
 
     def times(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the times (ps) and steps of all frames."""
-        times, steps = self._opened.times()
+        times, steps = self._open_file.times()
         return times[: self.n_frames], steps[: self.n_frames]
 
     @property
     def traits(self) -> list[tuple[str, str]]:
         """Names and values that must agree between files that are joined."""
-        return self._opened.traits
+        return self._open_file.traits
 
     def head(self, first: int, n_frames: int) -> bytes:
         """Return the file header for a copy of these frames, if frames can be copied as bytes."""
-        return self._opened.head(first, n_frames)
+        return self._open_file.head(first, n_frames)
 
     def verify(self) -> None:
         """Raise `FileChangedError` if the file at this path has changed since it was indexed."""
         _core.verify(self.path, self.fingerprint)
 
     @cached_property
-    def _opened(self) -> Any:
+    def _open_file(self) -> Any:
         """Open the file in this process."""
         self.verify()
         return open_file(self.path, n_atoms=self.n_atoms, notes=False)

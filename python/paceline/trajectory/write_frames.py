@@ -307,7 +307,7 @@ class FrameFile(Target):
         """True if cells are omitted because the format cannot store them; then also warn."""
         if not frames.has_cell or frames.keep_cell:
             return False
-        why = _unheld(self._format, frames.cells)
+        why = _reason_against_cell(self._format, frames.cells)
         if why is None and frames.turns and not self._format.turned_cells:
             why = _TURNED
         if why is not None:
@@ -413,7 +413,7 @@ class _Encode(KeptInPart[EncodedBlock]):
                 left, begin = left[n:], begin + n
 
     def compute_block(self, block: Block, first: int) -> EncodedBlock:
-        data = [self._encode(block[rows]) for rows in _alike(block.held)]
+        data = [self._encode(block[rows]) for rows in _runs_of_equal_fields(block.held)]
         return EncodedBlock(first, b"".join(data), block.times, block.steps, block.lambdas)
 
     def _encode(self, block: Block) -> bytes:
@@ -436,10 +436,10 @@ class _Encode(KeptInPart[EncodedBlock]):
             return np.zeros_like(block.cells)
         if self.cells == "held":
             format = FORMATS[self.encoder.format]
-            why = _unheld(format, block.cells)
+            why = _reason_against_cell(format, block.cells)
             if why is not None:
                 rows = range(len(block))
-                row = next(k for k in rows if _unheld(format, block.cells[k : k + 1]))
+                row = next(k for k in rows if _reason_against_cell(format, block.cells[k : k + 1]))
                 raise UnwritableError(
                     f"{self.path}: frame {block.frames[row]}: expected a cell like that of the "
                     f"first frame, found {why}: write H5MD, or give keep_cell=True (--keep-cell)"
@@ -452,7 +452,7 @@ _TURNED, _NOT_PERIODIC = "a cell that is turned", "a cell that is not periodic a
 _HOLDERS = {_TURNED: "XTC, TRR and H5MD hold them", _NOT_PERIODIC: "H5MD holds them"}
 
 
-def _unheld(format: Any, cells: np.ndarray) -> str | None:
+def _reason_against_cell(format: Any, cells: np.ndarray) -> str | None:
     """Return the reason why a format of the compiled module cannot store a cell, or None."""
     cells = cells[cells[:, :3].any(axis=1)]
     if not periodic_vectors(cells).all():
@@ -488,7 +488,7 @@ class _EncodeInPlace(_Encode):
         return EncodedBlock(first, b"", block.times, block.steps, block.lambdas)
 
 
-def _alike(held: np.ndarray) -> Iterator[slice]:
+def _runs_of_equal_fields(held: np.ndarray) -> Iterator[slice]:
     """Split rows into runs of adjacent rows that contain the same fields."""
     borders = [0, *(np.flatnonzero(np.diff(held)) + 1).tolist(), len(held)]
     for first, stop in pairwise(borders):

@@ -173,19 +173,19 @@ def read_frame(
     steps: list[_Step] = [one.apply for one in before]
     try:
         if place is not None:
-            steps[place] = _moving_on(cast(WorkerScan, before[place]).follower(skip_damaged))
+            steps[place] = _step_of(cast(WorkerScan, before[place]).follower(skip_damaged))
             for number in range(frame):
                 try:
-                    _transformed(trajectory, number, atoms, steps[: place + 1], frame)
+                    _read_transformed(trajectory, number, atoms, steps[: place + 1], frame)
                 except (DamagedFileError, MissingDataError, TransformError):
                     if not skip_damaged:
                         raise
-        return _transformed(trajectory, frame, atoms, steps, frame)
+        return _read_transformed(trajectory, frame, atoms, steps, frame)
     finally:
         trajectory[current]
 
 
-def _moving_on(follower: Follower) -> _Step:
+def _step_of(follower: Follower) -> _Step:
     """Create the function that transforms readable frames in frame order."""
     turns = itertools.count()
 
@@ -195,7 +195,7 @@ def _moving_on(follower: Follower) -> _Step:
     return move_on
 
 
-def _transformed(
+def _read_transformed(
     trajectory: Frames, number: int, atoms: np.ndarray, steps: Sequence[_Step], reference: int
 ) -> np.ndarray:
     """Read and transform positions in the reference frame, or in a frame before it."""

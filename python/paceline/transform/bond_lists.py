@@ -180,7 +180,7 @@ class _Search:
             advice = "use a topology with bonds"
             if guess is None:
                 advice += ", or guess_bonds=True (--guess-bonds)"
-            self._remarks.append(f"{self._described(lacking)} none: {advice}")
+            self._remarks.append(f"{self._describe_lacking(lacking)} none: {advice}")
         return added, np.flatnonzero(lacking), "; ".join([", ".join(parts), *self._remarks])
 
     def _lacking(self, bonds: np.ndarray) -> np.ndarray:
@@ -192,7 +192,7 @@ class _Search:
             lacking &= masses.values > 0
         return lacking
 
-    def _described(self, lacking: np.ndarray) -> str:
+    def _describe_lacking(self, lacking: np.ndarray) -> str:
         """Describe atoms without bonds by their number and residue names."""
         atoms = np.flatnonzero(lacking)
         names = attribute_of(self._universe.atoms[atoms], "resnames")
@@ -209,12 +209,12 @@ class _Search:
         names, kinds = attribute_of(atoms, "names"), attribute_of(residues, "resnames")
         if names is None or kinds is None:
             return False
-        self._codes, self._names = _coded(names, lambda name: name.upper().replace("*", "'"))
-        self._kind_codes, self._kinds = _coded(kinds, str)
+        self._codes, self._names = _number_texts(names, lambda name: name.upper().replace("*", "'"))
+        self._kind_codes, self._kinds = _number_texts(kinds, str)
         located = attribute_of(atoms, "altLocs")
         self._locations = np.zeros(len(atoms), np.int64)
         if located is not None and any(set(located)):
-            self._locations, known = _coded(located, str.strip)
+            self._locations, known = _number_texts(located, str.strip)
             blank = known.index("") if "" in known else -1
             self._locations = np.where(self._locations == blank, 0, self._locations + 1)
         return True
@@ -234,7 +234,7 @@ class _Search:
         bonds += self._links("C", "N", PEPTIDE, of_polymer == 1, frame)
         bonds += self._links("O3'", "P", ESTER, of_polymer == 2, frame)
         if frame is not None:
-            found = self._checked(np.concatenate(bonds), sorted_unique(*hydrogens), frame)
+            found = self._rebond_hydrogens(np.concatenate(bonds), sorted_unique(*hydrogens), frame)
             bonds = [found, self._disulphides(found, frame)]
         return self._new(np.concatenate(bonds), self._given)
 
@@ -299,7 +299,7 @@ class _Search:
             for atoms in (self._atoms_named(first), self._atoms_named(second))
         )
         ones = ones[~np.isin(self._kind_codes[self._residues[ones]], ends)]
-        pairs = _joined(ones, self._residues[ones], others, self._residues[others] - 1)
+        pairs = _pair_equal_keys(ones, self._residues[ones], others, self._residues[others] - 1)
         segments = np.asarray(self._universe.atoms.segindices)
         of_pairs, locations = self._residues[pairs], self._locations[pairs]
         pairs = pairs[
@@ -359,7 +359,9 @@ class _Search:
         )
         return sulphurs[np.stack([pairs["first"], pairs["second"]], axis=1)]
 
-    def _checked(self, bonds: np.ndarray, hydrogens: np.ndarray, frame: _Frame) -> np.ndarray:
+    def _rebond_hydrogens(
+        self, bonds: np.ndarray, hydrogens: np.ndarray, frame: _Frame
+    ) -> np.ndarray:
         """Bond each hydrogen of unknown or distant partner to its nearest atom."""
         of_hydrogen = self._are_hydrogens()[self._codes[bonds[:, 1]]]
         of_hydrogen[of_hydrogen] = (
@@ -466,7 +468,9 @@ class _Search:
         return np.stack([found // n_atoms, found % n_atoms], axis=1)
 
 
-def _coded(values: Sequence[object], plain: Callable[[str], str]) -> tuple[np.ndarray, list[str]]:
+def _number_texts(
+    values: Sequence[object], plain: Callable[[str], str]
+) -> tuple[np.ndarray, list[str]]:
     """Number the distinct texts; return the number of each value, and the texts by number."""
     numbers: dict[str, int] = {}
     given: dict[Any, int] = {}
@@ -476,7 +480,7 @@ def _coded(values: Sequence[object], plain: Callable[[str], str]) -> tuple[np.nd
     return codes, list(numbers)
 
 
-def _joined(
+def _pair_equal_keys(
     ones: np.ndarray, keys: np.ndarray, others: np.ndarray, other_keys: np.ndarray
 ) -> np.ndarray:
     """Pair each of some atoms with all other atoms of the same key: shape (n_pairs, 2)."""

@@ -189,7 +189,7 @@ class CoreSteps(WorkerScan):
         if len(state) == len(positions):
             self.move(positions, rows, state[rows])
         elif len(rows):
-            _, steps = self.steps(_of_rows(positions, rows), cells[rows])
+            _, steps = self.steps(_select_rows(positions, rows), cells[rows])
             self.move(positions, rows, state + steps)
         return refused
 
@@ -210,17 +210,17 @@ class CoreSteps(WorkerScan):
 
     def between(self, ends: np.ndarray, cells: np.ndarray) -> np.ndarray:
         """Compute the steps of molecules between two frames from the centers in the two frames."""
-        return _added(_core.molecule_steps(ends, _core.lattices(cells)))[1]
+        return _sum_steps(_core.molecule_steps(ends, _core.lattices(cells)))[1]
 
     def counted(self, steps: np.ndarray) -> np.ndarray:
         """Return the steps; raise `OverflowError` if they are too large."""
-        return _added(steps)
+        return _sum_steps(steps)
 
     def steps(self, positions: np.ndarray, cells: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Compute centers, and the summed steps from the first frame to each frame."""
         found = _core.centers(positions, self._columns, self._sizes, self._weights)
         centers = found.astype(np.float64)
-        return centers, _added(_core.molecule_steps(centers, _core.lattices(cells)))
+        return centers, _sum_steps(_core.molecule_steps(centers, _core.lattices(cells)))
 
     def move(self, positions: np.ndarray, rows: np.ndarray, steps: np.ndarray) -> None:
         """Move molecules in some rows of a block by their steps."""
@@ -234,12 +234,12 @@ def _readable(cells: np.ndarray, refused: Sequence[tuple[int, str]]) -> np.ndarr
     return np.flatnonzero(known)
 
 
-def _of_rows(positions: np.ndarray, rows: np.ndarray) -> np.ndarray:
+def _select_rows(positions: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Return positions in increasing rows; this is a view if all rows are selected."""
     return positions if len(rows) == len(positions) else positions[rows]
 
 
-def _added(steps: np.ndarray) -> np.ndarray:
+def _sum_steps(steps: np.ndarray) -> np.ndarray:
     """Return summed steps; raise `OverflowError` if they are too large."""
     if _largest(steps) > MOST_STEPS:
         raise OverflowError("a particle has moved too far across the cell to be tracked")
@@ -267,7 +267,7 @@ class _InTurn:
         rows = _readable(cells, refused)
         steps = self._of.no_states(0)
         if len(rows):
-            centers, steps = self._of.steps(_of_rows(positions, rows), cells[rows])
+            centers, steps = self._of.steps(_select_rows(positions, rows), cells[rows])
         with self._changed:
             self._changed.wait_for(lambda: self._next is None or self._next >= number)
             if self._next != number:
@@ -277,7 +277,7 @@ class _InTurn:
                 if self._last is not None:
                     ends, of_next = np.stack([self._last, centers[0]]), cells[rows[[0, 0]]]
                     begin = begin + self._of.between(ends, of_next)
-                self._steps, self._last = _added(begin + steps[-1]), centers[-1]
+                self._steps, self._last = _sum_steps(begin + steps[-1]), centers[-1]
             self._next += 1
             self._changed.notify_all()
         steps += begin
@@ -349,15 +349,15 @@ class NoJumpScan(Reduction):
         if merged is None:
             return found, np.zeros(0, np.int64)
         begin = np.zeros(found.shape[1:], np.result_type(found.dtype, np.int32))
-        self._place(merged.noted, begin, found)
+        self._store_images(merged.noted, begin, found)
         return found, merged.changes
 
-    def _place(self, noted: _Noted | _Joined, begin: np.ndarray, found: np.ndarray) -> None:
+    def _store_images(self, noted: _Noted | _Joined, begin: np.ndarray, found: np.ndarray) -> None:
         """Store recorded images in the array of all frames, given the images where they begin."""
         if isinstance(noted, _Joined):
-            self._place(noted.left, begin, found)
-            self._place(_Noted(noted.crossed, noted.between[np.newaxis]), begin, found)
-            self._place(noted.right, begin + noted.between, found)
+            self._store_images(noted.left, begin, found)
+            self._store_images(_Noted(noted.crossed, noted.between[np.newaxis]), begin, found)
+            self._store_images(noted.right, begin + noted.between, found)
         elif len(noted.frames):
             row = int(np.searchsorted(self._wanted, noted.frames[0]))
             places = found[row : row + len(noted.frames)]
@@ -496,7 +496,7 @@ def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: s
         shifts = -_sums(crossed, cells[1:])
     else:
         rows_of_cells = _core.cells_of_vectors(np.ascontiguousarray(cells), (True, True, True))
-        shifts = _added(_core.molecule_steps(positions, rows_of_cells))[1:] * STEP
+        shifts = _sum_steps(_core.molecule_steps(positions, rows_of_cells))[1:] * STEP
         # Steps after an unknown position are unknown, too.
         unknown = np.isnan(positions).any(axis=2)
         shifts[np.logical_or.accumulate(unknown, axis=0)[1:]] = np.nan

@@ -56,11 +56,13 @@ def find_links(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray]
     def once(kind: str, key: object, make: Callable[[], T]) -> T:
         return made_once(universe, bonds, kind, key, make)
 
-    guessed = once("unbonded", key, lambda: _lack_bonds(n_atoms, bonds, groups))
+    guessed = once("unbonded", key, lambda: _is_mostly_unbonded(n_atoms, bonds, groups))
     if guessed:
         bonds = np.concatenate([bonds, _guess(universe, sorted_unique(*groups))])
     fragments = fragments_of(universe, bonds)
-    wanted, concerned, ends = once("concerned", key, lambda: _concerned(fragments, bonds, groups))
+    wanted, concerned, ends = once(
+        "concerned", key, lambda: _find_split_molecules(fragments, bonds, groups)
+    )
     if not len(concerned):
         return None
     longest = once("longest", _frame_of(universe, ends), lambda: _longest_path(universe, concerned))
@@ -69,14 +71,14 @@ def find_links(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray]
     )
 
 
-def _lack_bonds(n_atoms: int, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> bool:
+def _is_mostly_unbonded(n_atoms: int, bonds: np.ndarray, groups: Sequence[np.ndarray]) -> bool:
     """True if most atoms of the groups have no bonds."""
     wanted, is_bonded = sorted_unique(*groups), np.zeros(n_atoms, bool)
     is_bonded[bonds] = True
     return bool(2 * np.count_nonzero(is_bonded[wanted]) < len(wanted))
 
 
-def _concerned(
+def _find_split_molecules(
     fragments: np.ndarray, bonds: np.ndarray, groups: Sequence[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Find group atoms that share a molecule with other group atoms, and bonds between them."""

@@ -81,7 +81,7 @@ def unwrap_known(universe: System, indices: np.ndarray) -> Transform | None:
         return None
     fragments = fragments_of(universe, bonds)
     is_unbonded = np.zeros(len(universe.residues), bool)
-    is_unbonded[_unbonded(universe, fragments, indices)] = True
+    is_unbonded[_unbonded_residues(universe, fragments, indices)] = True
     known = indices[~is_unbonded[universe.atoms.resindices[indices]]]
     sizes = np.bincount(fragments, minlength=len(fragments))
     known = known[sizes[fragments[known]] > 1]
@@ -166,7 +166,7 @@ def contacts_between(
     return found
 
 
-def _unbonded(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
+def _unbonded_residues(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
     """Find residues of several atoms in which all atoms belong to different fragments."""
     residue_of = universe.atoms.resindices
     concerned = np.isin(residue_of, residue_of[atoms])
@@ -178,7 +178,7 @@ def _unbonded(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> np.
 
 def _check_residues(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> None:
     """Raise or warn if residues lack bonds, so that their atoms are in several fragments."""
-    unbonded = _unbonded(universe, fragments, atoms)
+    unbonded = _unbonded_residues(universe, fragments, atoms)
     if len(unbonded):
         raise with_script_advice(
             UnsupportedError(

@@ -92,7 +92,7 @@ class Template(NamedTuple):
     hydrogens: list[int]
 
 
-def _named() -> dict[str, tuple[str, str, str]]:
+def _residues_by_name() -> dict[str, tuple[str, str, str]]:
     """Collect kind, standard name and heavy-atom chains for every residue name."""
     found = dict.fromkeys(_WATERS.split(), ("water", "HOH", ""))
     for name, chains in _CAPS.items():
@@ -113,7 +113,7 @@ def _named() -> dict[str, tuple[str, str, str]]:
     return found
 
 
-_NAMED = _named()
+_NAMED = _residues_by_name()
 
 
 def kind_of_residue(name: str) -> tuple[str, str]:

@@ -177,7 +177,7 @@ class Comm:
         """Send bytes to a rank that calls `receive_bytes`."""
         size = np.array([len(data)])
         self._wait(self.intracomm.Isend([size, MPI.INT64_T], rank, _SIZED), 0)
-        for part in _parts(data):
+        for part in _split_messages(data):
             self._wait(self.intracomm.Isend([part, MPI.BYTE], rank, _SIZED), len(part))
 
     def receive_bytes(self, rank: int) -> bytearray:
@@ -185,7 +185,7 @@ class Comm:
         size = np.zeros(1, dtype=np.int64)
         self._wait(self.intracomm.Irecv([size, MPI.INT64_T], rank, _SIZED))
         data = bytearray(int(size[0]))
-        for part in _parts(data):
+        for part in _split_messages(data):
             self._wait(self.intracomm.Irecv([part, MPI.BYTE], rank, _SIZED), len(part))
         return data
 
@@ -199,7 +199,7 @@ class Comm:
 
     def broadcast_into(self, room: bytes | bytearray | memoryview, root: int = 0) -> None:
         """Fill `room`, whose size all ranks know, with one rank's bytes; ranks may call late."""
-        for part in _parts(room):
+        for part in _split_messages(room):
             self._wait(self.intracomm.Ibcast([part, MPI.BYTE], root), len(part))
 
     def gather_sized(self, data: Any, counts: list[int] | None = None, room: Any = None) -> None:
@@ -332,7 +332,7 @@ class Comm:
         return min(found)[1]
 
 
-def _parts(data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
+def _split_messages(data: bytes | bytearray | memoryview) -> Iterator[memoryview]:
     """Split bytes into messages whose size every MPI library can count."""
     view = memoryview(data)
     for first in range(0, len(view), MOST_BYTES):
@@ -361,8 +361,8 @@ class RankErrors:
         """Call a function on all ranks; return all results by rank, or raise one rank's error."""
         data = pack(*self._outcome(function))
         if self._is_same(data):
-            return self._settle([data]) * self.comm.size
-        return self._settle(self.comm.all_gather(data))
+            return self._values_or_error([data]) * self.comm.size
+        return self._values_or_error(self.comm.all_gather(data))
 
     def first(self, function: Callable[[], T], instead: object = _RAISE) -> T:
         """Call a function on rank 0; return its small result, or raise its error, on all ranks.
@@ -370,10 +370,10 @@ class RankErrors:
         With `instead`, only rank 0 raises the error, and the other ranks return `instead`.
         """
         if not self.comm.is_coordinator:
-            return self._settle([self.comm.broadcast(None)])[0]
+            return self._values_or_error([self.comm.broadcast(None)])[0]
         value, error = self._outcome(function)
         if error is None or instead is _RAISE:
-            return self._settle([self.comm.broadcast(pack(value, error))])[0]
+            return self._values_or_error([self.comm.broadcast(pack(value, error))])[0]
         self.comm.broadcast(pack(instead))
         raise error
 
@@ -391,7 +391,7 @@ class RankErrors:
         """
         with self.comm.abort_on_error():
             gathered = self.comm.gather_bytes(pack(value, error))
-        return self.first(lambda: function(self._settle(gathered or [])), instead)
+        return self.first(lambda: function(self._values_or_error(gathered or [])), instead)
 
     def agree(self, error: BaseException | None = None) -> None:
         """Wait for all ranks; if any rank has an error, raise that of the lowest such rank."""
@@ -405,7 +405,7 @@ class RankErrors:
         try:
             self.agreed = error
             if error is None:
-                self._settle([received])
+                self._values_or_error([received])
         except BaseException as reason:
             # Also if the error cannot be unpickled here: other ranks know it, and expect no call.
             self.agreed = reason
@@ -450,7 +450,7 @@ class RankErrors:
         self.comm.all_reduce(ends, "max")
         return bool(ends[0] == ~ends[1])
 
-    def _settle(self, gathered: Sequence[bytes | bytearray]) -> list[Any]:
+    def _values_or_error(self, gathered: Sequence[bytes | bytearray]) -> list[Any]:
         """Return the values of all ranks, or raise the error of the lowest rank that has one."""
         # Among thousands of ranks, most send the same bytes: unpickle each distinct value once.
         opened = {bytes(one): pickle.loads(one) for one in set(map(bytes, gathered))}

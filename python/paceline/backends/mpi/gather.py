@@ -244,7 +244,7 @@ def gather(
             rows = columns[number, k]
             if rows is not None:
                 rows = like_others(rows, layout.shape, layout.dtype)
-            _bring(comm, how, rows, ranges[number], places, layout, whole.get((number, k)))
+            _gather_rows(comm, how, rows, ranges[number], places, layout, whole.get((number, k)))
     records: dict[ColumnKey, np.ndarray] | None = {}
     if layouts:
         records = _gather_records(comm, results, how, errors, of_ranks, whole)
@@ -322,11 +322,11 @@ def _gather_records(
         return None
     with comm.abort_on_error():
         for key, (layout, places) in layouts.items():
-            _bring(comm, how, own[key], places[comm.rank], places, layout, whole.get(key))
+            _gather_rows(comm, how, own[key], places[comm.rank], places, layout, whole.get(key))
     return whole
 
 
-def _bring(
+def _gather_rows(
     comm: Comm,
     how: str,
     rows: np.ndarray | None,
@@ -338,7 +338,7 @@ def _bring(
     """Move this rank's `rows` to row ranges `own` of `whole`; `places` has all ranks' ranges."""
     data = np.empty(0, np.uint8) if rows is None else _bytes(rows)
     if how == "one-sided":
-        _put(comm, data, own, layout, whole)
+        _put_rows(comm, data, own, layout, whole)
     else:
         _gatherv(comm, data, places, layout, whole)
 
@@ -399,7 +399,7 @@ def _runs(ranges: np.ndarray, skipped: int, n_rows: int) -> Iterator[tuple[int, 
         skipped -= length
 
 
-def _put(
+def _put_rows(
     comm: Comm,
     data: np.ndarray,
     ranges: np.ndarray,
@@ -445,12 +445,12 @@ def _merge_up(comm: Comm, results: LocalResults) -> None:
                 error = error or _unsendable(reason)
         step *= 2
     if rank > 0:
-        comm.send_bytes(rank - step, _packed([tree.waiting for tree in trees], error))
+        comm.send_bytes(rank - step, _pack_or_error([tree.waiting for tree in trees], error))
     elif error is not None:
         raise error
 
 
-def _packed(subtrees: object, error: Exception | None) -> bytes:
+def _pack_or_error(subtrees: object, error: Exception | None) -> bytes:
     """Pack partial results, or an error: the one passed, or the reason why packing failed."""
     try:
         return pack(None, error) if error is not None else pack(subtrees)

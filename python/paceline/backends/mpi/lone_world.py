@@ -47,11 +47,11 @@ class LoneWorld(MPI.Intracomm):
     __hash__ = object.__hash__
 
 
-def _forwarded(name: str) -> property:
+def _forward(name: str) -> property:
     return property(lambda self: getattr(self._comm, name))
 
 
-def _refused(name: str) -> Callable[..., object]:
+def _refuse_call(name: str) -> Callable[..., object]:
     def refuse(self: Any, *_: Any, **__: Any) -> Any:
         raise UnsupportedError(
             f"MPI.COMM_WORLD.{name} would wait for ever: only the first of {self.size} ranks runs "
@@ -64,9 +64,9 @@ def _refused(name: str) -> Callable[..., object]:
 
 for _name in dir(MPI.Intracomm):
     if _name in _ALONE:
-        setattr(LoneWorld, _name, _forwarded(_name))
+        setattr(LoneWorld, _name, _forward(_name))
     elif not _name.startswith("_") and _name not in _OTHERS:
-        setattr(LoneWorld, _name, _refused(_name))
+        setattr(LoneWorld, _name, _refuse_call(_name))
 
 
 @contextmanager

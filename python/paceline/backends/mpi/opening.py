@@ -61,7 +61,7 @@ class OpeningRanks:
         An error of the first rank is raised on all ranks. Returns empty bytes on the first rank,
         and None if this rank must open the file alone.
         """
-        if not self._meet(name, digest([name, options])):
+        if not self._meet_ranks(name, digest([name, options])):
             return None
         if not self.is_first:
             with self.comm.abort_on_error():
@@ -79,21 +79,23 @@ class OpeningRanks:
             raise failure
         return b""
 
-    def _meet(self, name: str, key: str) -> bool:
+    def _meet_ranks(self, name: str, key: str) -> bool:
         """Wait for the other ranks; True if all ranks open the same file now."""
         if self.comm.size == 1 or not self._are_together:
             return False
-        reason = self._invite(name, key) if self.is_first else self._join(name, key)
+        reason = (
+            self._wait_for_others(name, key) if self.is_first else self._wait_for_first(name, key)
+        )
         if reason and self._required:
             raise UnsupportedError(reason)
         return not reason
 
-    def _invite(self, name: str, key: str) -> str:
+    def _wait_for_others(self, name: str, key: str) -> str:
         """Wait on the first rank; return the reason if ranks cannot open together, else ""."""
-        here = self._answers(_HERE)
+        here = self._receive_from_all(_HERE)
         missing = [rank for rank in self.comm.workers if rank not in here]
         if missing:
-            return self._part(
+            return self._separate(
                 f"rank {missing[0]} has not opened {name} within {self._limit:g} s, while rank 0 "
                 f"waited{_REMEDY}"
             )
@@ -102,16 +104,16 @@ class OpeningRanks:
             if its_key != key:
                 how = f"{other}" if other != name else f"{name} with other options"
                 reason = f"rank 0 opens {name}, rank {rank} {how}{_REMEDY}"
-                self._tell(_BEGIN, reason)
+                self._send_to_others(_BEGIN, reason)
                 return reason
-        self._tell(_READY)
-        if len(self._answers(_READY)) < len(self.comm.workers):
-            return self._part(f"a rank no longer waits for rank 0 to open {name}")
-        self._tell(_BEGIN, "")
+        self._send_to_others(_READY)
+        if len(self._receive_from_all(_READY)) < len(self.comm.workers):
+            return self._separate(f"a rank no longer waits for rank 0 to open {name}")
+        self._send_to_others(_BEGIN, "")
         self.comm.finish_sending()
         return ""
 
-    def _join(self, name: str, key: str) -> str:
+    def _wait_for_first(self, name: str, key: str) -> str:
         """Wait on another rank; return the reason if ranks cannot open together, else ""."""
         self.comm.send_message(0, (_HERE, (name, key)))
         # The first rank waits up to its own limit before it answers.
@@ -128,7 +130,7 @@ class OpeningRanks:
         self.comm.send_message(0, (_LEFT, None))
         return f"rank {self.comm.rank} waited {limit:g} s for rank 0 to open {name}{_REMEDY}"
 
-    def _answers(self, wanted: str) -> dict[int, Any]:
+    def _receive_from_all(self, wanted: str) -> dict[int, Any]:
         """Return messages of one kind by rank; stop after all, or at one of another kind."""
         found: dict[int, Any] = {}
         deadline = time.monotonic() + self._limit
@@ -144,13 +146,13 @@ class OpeningRanks:
                 found[rank] = value
         return found
 
-    def _part(self, reason: str) -> str:
+    def _separate(self, reason: str) -> str:
         """Let every rank open files alone from now on."""
         self._are_together = False
-        self._tell(_ALONE, reason)
+        self._send_to_others(_ALONE, reason)
         return reason
 
-    def _tell(self, kind: str, reason: str = "") -> None:
+    def _send_to_others(self, kind: str, reason: str = "") -> None:
         for rank in self.comm.workers:
             self.comm.send_message(rank, (kind, reason))
 

@@ -168,11 +168,11 @@ class ComputeThread:
         if not self._paces:  # the duration of a block is not known yet
             return 1 if self.idle else None
         pace = sum(spent for spent, _ in self._paces) / sum(n for _, n in self._paces)
-        if self._left(pace) >= AHEAD:
+        if self._remaining_time(pace) >= AHEAD:
             return None
         return max(1, int(BATCH / pace))
 
-    def _left(self, pace: float) -> float:
+    def _remaining_time(self, pace: float) -> float:
         """Estimate the remaining time of the queued blocks, s; only the first may be overdue."""
         if not self._held:
             return 0.0
@@ -284,7 +284,7 @@ class RankWorker:
         late = bool(self._unreported) and time.monotonic() - self._reported > REPORT_INTERVAL
         if not requests and idle == self._idle and not late:
             return None
-        report = WorkerReport(_sent_together(self._unreported), requests, idle)
+        report = WorkerReport(_mark_sent_together(self._unreported), requests, idle)
         self._unreported, self._idle, self._reported = [], idle, time.monotonic()
         return report
 
@@ -318,7 +318,7 @@ class RankWorker:
         return self._threads.abandoned(self._clock_offset)
 
 
-def _sent_together(results: Sequence[BlockResult]) -> list[BlockResult]:
+def _mark_sent_together(results: Sequence[BlockResult]) -> list[BlockResult]:
     """Mark all results of a thread except its last: they waited to be sent with the last one."""
     last = {result.timings[-1].worker: result for result in results}
     return [
