@@ -197,7 +197,7 @@ def test_other_residues_are_guessed_only_when_asked():
     assert "atoms of residue LIG have none" in found.note
     inside = [pair for pair in pairs(found.bonds) if set(pair) <= set(unknown.indices.tolist())]
     assert inside == []
-    transform.bond_lists.give_bonds(universe, guess=True)
+    transform.bond_lists.add_guessed_bonds(universe, guess=True)
     guesser = DefaultGuesser(unknown.universe)
     theirs = pairs(guesser.guess_bonds(unknown, unknown.positions))
     added = pairs(universe.bonds.indices) - pairs(found.bonds)
@@ -277,7 +277,7 @@ def test_what_lacks_bonds_has_no_hydrogen_bonds(simulated):
         HydrogenBondAnalysis(universe)
     guessed = paceline.Universe(*simulated)
     guessed.select_atoms("resid 10").residues.resnames = "LIG"
-    transform.bond_lists.give_bonds(guessed, guess=True)
+    transform.bond_lists.add_guessed_bonds(guessed, guess=True)
     whole = paceline.Universe(*simulated)
     assert HydrogenBondAnalysis(guessed).indices.tolist() == (
         HydrogenBondAnalysis(whole).indices.tolist()

@@ -252,14 +252,14 @@ def test_frames_that_were_left_out(damaged):
 
 def test_parts_are_read_from_a_file_by_processes(ca, superposed, monkeypatch):
     sizes = []
-    reduce = parts.Part.__reduce__
+    reduce = parts.SharedArray.__reduce__
 
     def noted(self):
         found = reduce(self)
         sizes.append(len(pickle.dumps(found)))
         return found
 
-    monkeypatch.setattr(parts.Part, "__reduce__", noted)
+    monkeypatch.setattr(parts.SharedArray, "__reduce__", noted)
     assert Processes.reads_files_of_caller
     found = matrix(ca, Processes(2), superposition=True)
     np.testing.assert_array_equal(found, superposed)
@@ -274,11 +274,13 @@ def test_views_of_any_layout_are_found_in_a_file(in_file):
     array[:] = np.arange(array.size).reshape(array.shape)
     file = parts._SharedFile.of(array)
     for view in (array, array[3:17], array[:, 5:25:2], array[::-1, :, 3:].T):
-        sent = pickle.loads(pickle.dumps(parts.Part(view, file))).array
+        sent = pickle.loads(pickle.dumps(parts.SharedArray(view, file))).array
         np.testing.assert_array_equal(sent, view)
         assert not sent.flags.owndata
     other = np.ones((50, 50))
-    np.testing.assert_array_equal(pickle.loads(pickle.dumps(parts.Part(other, file))).array, other)
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(parts.SharedArray(other, file))).array, other
+    )
 
 
 class Interrupted(Exception):

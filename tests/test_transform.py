@@ -815,12 +815,14 @@ def ring(places, edge, *, closed):
 
 def broken_in(universe, *groups, transforms=()):
     """Return the atoms and the distance of a broken molecule in the frame, or None."""
-    needs = broken_molecules._Wants([("RMSD", group) for group in groups], [], [])
+    needs = broken_molecules._Requirements([("RMSD", group) for group in groups], [], [])
     known = compounds.known_bonds(universe)
     found = links.find_links(universe, known, list(groups))
     if found is None:
         return None
-    look = broken_molecules.Look([RMSD(universe)], needs, found, np.empty((0, 2), np.int64))
+    look = broken_molecules.MoleculeCheck(
+        [RMSD(universe)], needs, found, np.empty((0, 2), np.int64)
+    )
     look.run_info = RunInfo(np.arange(1), {})
     half, nothing = look.prepare(), (np.zeros(1, int), np.empty((0, 5)))
     series = paceline.RaggedTimeSeries(

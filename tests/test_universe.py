@@ -25,7 +25,7 @@ from paceline.errors import (
     SelectionError,
     UnsupportedError,
 )
-from paceline.mdanalysis.reader import Reader, is_ours
+from paceline.mdanalysis.reader import Reader, opens_with_paceline
 from paceline.mdanalysis.universe_trajectory import open_trajectory
 from paceline.universe import _USUAL_PARTS
 
@@ -133,15 +133,15 @@ def test_many_files_of_several_readers(adk):
 def test_files_are_recognised_by_content_or_name(adk, tmp_path):
     unnamed = tmp_path / "unnamed"
     shutil.copy(adk.trajectory, unnamed)
-    assert is_ours(unnamed)
-    assert is_ours(str(unnamed))
-    assert is_ours(tmp_path / "missing.XTC")
-    assert is_ours(unnamed, "dcd")
-    assert not is_ours(unnamed, "LAMMPS")
-    assert not is_ours(tmp_path / "missing")
-    assert not is_ours(datafiles.XYZ)
-    assert not is_ours(np.zeros((1, 1, 3)))
-    assert not is_ours(None)
+    assert opens_with_paceline(unnamed)
+    assert opens_with_paceline(str(unnamed))
+    assert opens_with_paceline(tmp_path / "missing.XTC")
+    assert opens_with_paceline(unnamed, "dcd")
+    assert not opens_with_paceline(unnamed, "LAMMPS")
+    assert not opens_with_paceline(tmp_path / "missing")
+    assert not opens_with_paceline(datafiles.XYZ)
+    assert not opens_with_paceline(np.zeros((1, 1, 3)))
+    assert not opens_with_paceline(None)
     assert type(paceline.Universe(adk.topology, unnamed).trajectory) is Reader
 
 

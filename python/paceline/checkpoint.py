@@ -24,7 +24,7 @@ from paceline._core import __version__
 from paceline._util.digest import digest, members_used
 from paceline._util.files import check_output
 from paceline._util.journal import Journal
-from paceline._util.signals import Stopping, how_to_go_on
+from paceline._util.signals import Stopping, resume_advice
 from paceline.contract.analysis import Analysis
 from paceline.contract.atoms import attribute_of
 from paceline.contract.plan import Plan
@@ -260,7 +260,7 @@ class Checkpoint:
         yield self._header
         for number, record in enumerate(records):
             for rows in record.ranges:
-                for some in cut(rows, ROWS_BYTES):
+                for some in split_rows(rows, ROWS_BYTES):
                     yield _encode_record(number, Record([some]), self._clock())
             yield _encode_record(number, replace(record, ranges=[]), self._clock())
 
@@ -291,10 +291,10 @@ class Checkpoint:
             passes = "" if once else " of all passes"
             kept = f"{n_kept} of {n_all} frames{passes} are kept in {self._journal.path}"
         if isinstance(error, Terminated | KeyboardInterrupt):
-            next_step = how_to_go_on(anew=self._bare)
+            next_step = resume_advice(anew=self._bare)
             print(f"paceline: {kept}; {next_step}", file=sys.stderr, flush=True)
         elif self._begun and not self._bare:
-            error.add_note(f"{kept}; {how_to_go_on()}")
+            error.add_note(f"{kept}; {resume_advice()}")
 
 
 def _check_resumable(runs: Sequence[FramePass]) -> None:
@@ -377,7 +377,7 @@ def _pickle(value: object) -> bytes:
         return cloudpickle.dumps(value, 5)
 
 
-def cut(rows: RowRange, size: int) -> Iterator[RowRange]:
+def split_rows(rows: RowRange, size: int) -> Iterator[RowRange]:
     """Split a range into parts of about `size` bytes, with at least one row each."""
     n_rows = rows.stop - rows.first
     n_bytes = rows.times.nbytes + sum(values.nbytes for values in rows.rows)

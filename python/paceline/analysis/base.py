@@ -449,12 +449,12 @@ class AnalysisBase(Analysis):
         StructureValues or None
             Argument for `Results.with_values`; None for atoms without a topology.
         """
-        from paceline.analysis.values_on_structure import of_first_frame
+        from paceline.analysis.values_on_structure import values_on_first_frame
 
         if topology_of(atoms.universe) is None:
             return None
         frame = self.frames, self.transforms, self.skip_damaged
-        return of_first_frame(title, atoms, values, *frame)
+        return values_on_first_frame(title, atoms, values, *frame)
 
     def remark(self, about: str, message: str | None) -> None:
         """Warn of a property of the results, also in saved tables; None removes the warning.

@@ -16,7 +16,7 @@ from paceline.analysis.battery_page import page_of_battery
 from paceline.analysis.default_batteries import Description, default_descriptions, ligands_of
 from paceline.analysis.energies import Energies, read_energies
 from paceline.analysis.known_classes import class_of
-from paceline.analysis.needed_transforms import suited
+from paceline.analysis.needed_transforms import needed_transforms
 from paceline.analysis.results import Results, further_results
 from paceline.contract.atoms import System, attribute_of
 from paceline.contract.figure_options import FigureOptions
@@ -28,7 +28,7 @@ from paceline.runner import FramesChosen, RunOptions, run
 from paceline.timing import Timings
 from paceline.trajectory.open import files_named
 from paceline.transform.atom_choice import select_atoms
-from paceline.transform.bond_lists import lack_of_bonds
+from paceline.transform.bond_lists import describe_missing_bonds
 
 #: Name of the energies among the analyses, in battery files and in filenames.
 ENERGIES = "energies"
@@ -317,7 +317,7 @@ class Battery:
         self.warnings = [*self._warned]
         analyses = list(self.analyses.values())
         with kept_warnings(self.warnings):
-            given = suited(analyses, options.get("transforms", ()), unwrap=unwrap)
+            given = needed_transforms(analyses, options.get("transforms", ()), unwrap=unwrap)
             options["transforms"] = given  # type: ignore[typeddict-item]
             run(analyses, **options)
             if self.energies is not None:
@@ -551,6 +551,6 @@ def _select(where: str, key: str, given: object, universe: System) -> object:
         return given
     atoms = select_atoms(universe, [given], where, updating=key in UPDATING)
     if len(atoms) == 0 and key not in UPDATING:
-        lack = lack_of_bonds(universe, given)
+        lack = describe_missing_bonds(universe, given)
         raise SelectionError(f"{where}: no atoms match {given!r}{lack}")
     return atoms

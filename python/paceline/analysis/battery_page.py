@@ -312,11 +312,13 @@ def _drawing(
     """Draw results for the page; the figure includes data for interactive charts."""
     from matplotlib.figure import Figure
 
-    suited = results.options_of(options)
+    needed_transforms = results.options_of(options)
     with styled(STYLE, options.style):
         figure = Figure(figsize=size, layout="constrained")
-        results.plot(figure.subplots(), **suited)
+        results.plot(figure.subplots(), **needed_transforms)
     drawn = table.drawn or table
     return ResultDrawing(
-        figure, charts_of(table, suited["time_unit"]), drawn.states is None and drawn.image is None
+        figure,
+        charts_of(table, needed_transforms["time_unit"]),
+        drawn.states is None and drawn.image is None,
     )

@@ -13,7 +13,7 @@ from paceline.analysis.base import AnalysisBase, function_name, table_in_time
 from paceline.analysis.kernels import CorePart, CoreRows, columns_of
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns
-from paceline.analysis.values_on_structure import of_residues
+from paceline.analysis.values_on_structure import spread_over_atoms
 from paceline.block import DAMAGED_STEP, Block, check_refused
 from paceline.contract.atoms import Atoms, System, attribute_of, has_attribute
 from paceline.contract.declaration import PBC, REF, Declaration, Member, Option
@@ -579,7 +579,7 @@ class ContactMap(AnalysisBase):
         )
         # Subtract the contact of each residue with itself.
         atoms = self.atomgroup[np.isin(self.atomgroup.resindices, self.residues.resindices)]
-        others = of_residues(atoms, frequencies.sum(axis=1) - 1)
+        others = spread_over_atoms(atoms, frequencies.sum(axis=1) - 1)
         title = "contacts of residue with others, mean number"
         self.results.with_values(self.on_first_frame(title, atoms, others))
 

@@ -107,10 +107,10 @@ class SeriesParts(OverParts):
     def get(self, number: int) -> tuple[np.ndarray, ...]:
         """Return the values that `put` stored."""
         some = self._particles(number)
-        known = filled(np.array(self.by_particle[some]), self._size), self._sums[number]
+        known = padded_rows(np.array(self.by_particle[some]), self._size), self._sums[number]
         if self.by_block is None:
             return known
-        return *known, filled(np.array(self.by_block[some]), self._size)
+        return *known, padded_rows(np.array(self.by_block[some]), self._size)
 
     def mean(self) -> np.ndarray:
         """Mean of all particles; the sums of parts are added in order."""
@@ -153,8 +153,12 @@ class _Correlated:
         series = np.ascontiguousarray(series, dtype=dtype)
         rows, total = self._kernel.compute(series)
         if self._of_blocks is None:
-            return filled(rows, size), total
-        return filled(rows, size), total, filled(self._lines(series, self._of_blocks), size)
+            return padded_rows(rows, size), total
+        return (
+            padded_rows(rows, size),
+            total,
+            padded_rows(self._lines(series, self._of_blocks), size),
+        )
 
     def _lines(self, series: np.ndarray, fit: BlockFit) -> np.ndarray:
         """Fit lines to the function in blocks of time: shape (n_particles, n_blocks)."""
@@ -168,7 +172,7 @@ class _Correlated:
         return lines
 
 
-def filled(rows: np.ndarray, size: int) -> np.ndarray:
+def padded_rows(rows: np.ndarray, size: int) -> np.ndarray:
     """Pad an array with rows of zeros to `size` rows."""
     return np.pad(rows, ((0, size - len(rows)), (0, 0))) if len(rows) < size else rows
 

@@ -218,7 +218,7 @@ class DensityAnalysis(AnalysisBase):
         from MDAnalysis.analysis.density import Density
 
         shape = [len(edges) - 1 for edges in self._edges]
-        counts = value.counted(int(np.prod(shape))).reshape(shape)
+        counts = value.to_counts(int(np.prod(shape))).reshape(shape)
         mean = counts / value.n_frames if value.n_frames else np.full(shape, np.nan)
         density = Density(
             grid=mean,
@@ -228,7 +228,7 @@ class DensityAnalysis(AnalysisBase):
             metadata=self.metadata and dict(self.metadata),
         )
         density.make_density()
-        outside = 1 - int(counts.sum()) / value.n_asked if value.n_asked else 0.0
+        outside = 1 - int(counts.sum()) / value.n_possible if value.n_possible else 0.0
         self.remark("grid", self._describe_outside(outside))
         self.results = DensityResults(
             table=_map_along_z(density),
@@ -297,18 +297,18 @@ class _Voxels(CorePart, Reduction):
         columns = columns_of(block)
         if self._bound is None:
             self._bound = _core.Voxels(columns, *self._edges)
-        n_asked = len(block) * len(columns)
-        return SparseCounts(len(block), _find_voxels(self._bound, block), None, n_asked)
+        n_possible = len(block) * len(columns)
+        return SparseCounts(len(block), _find_voxels(self._bound, block), None, n_possible)
 
     def _voxels_of_frames(self, finder: GroupFinder, block: Block) -> SparseCounts:
         """Find the voxels of the atoms that a group contains in each frame."""
-        found, n_asked = [np.empty(0, dtype=np.uint32)], 0
+        found, n_possible = [np.empty(0, dtype=np.uint32)], 0
         for row, (_, columns) in enumerate(finder.by_frame(block)):
             if len(columns):
                 voxels = _core.Voxels(columns, *self._edges)
                 found.append(_find_voxels(voxels, block[row : row + 1]))
-                n_asked += len(columns)
-        return SparseCounts(len(block), np.concatenate(found), None, n_asked)
+                n_possible += len(columns)
+        return SparseCounts(len(block), np.concatenate(found), None, n_possible)
 
     def merge(self, left: SparseCounts, right: SparseCounts) -> SparseCounts:
         return merge_counts(left, right, self._n_voxels)

@@ -23,8 +23,8 @@ from paceline.performance.number_format import many, percent
 from paceline.transform.atom_choice import (
     check_not_empty,
     check_static,
-    lack_of_masses,
     masses_of,
+    missing_masses_reason,
     select,
 )
 from paceline.transform.matching import described
@@ -222,7 +222,7 @@ class DensityProfile(AnalysisBase):
         origin = None
         if self.origin is not None:
             masses = attribute_of(self.origin, "masses")
-            if lack := lack_of_masses(self.origin):
+            if lack := missing_masses_reason(self.origin):
                 text = f"DensityProfile: all atoms of the origin have equal weights: {lack}"
                 self.remark("masses", text)
                 masses = None

@@ -15,11 +15,11 @@ from paceline.analysis.energy_rows import (
     Content,
     EnergyPart,
     TermColumns,
+    distinct_names,
     lines_of,
     number_of,
     numbers_of,
     split_label,
-    unlike,
 )
 from paceline.analysis.xvg import read_xvg
 from paceline.contract.time_units import TIME_UNITS
@@ -121,7 +121,7 @@ def _read_edr(path: str, file: IO[bytes]) -> Content:
         raise DamagedFileError.in_object(
             path, f"frame {len(rows)}", "a frame of energies", f"{error}" or "others", begin
         ) from None
-    names = unlike(term.name for term in frames.nms)
+    names = distinct_names(term.name for term in frames.nms)
     units = {name: term.unit for name, term in zip(names, frames.nms, strict=True)}
     if frames.file_version == 1:
         units = {}
@@ -255,7 +255,7 @@ def _read_csv(path: str, file: IO[bytes]) -> Content:
                 content.parts.append(_part_of_csv(f"{path}, to line {number}", titles, columns))
             delimiter = next((one for one in ",\t;" if one in line), " ")
             [cells] = csv.reader([line.lstrip("#")], delimiter=delimiter)
-            titles, columns = unlike(cell.strip() for cell in cells), TermColumns()
+            titles, columns = distinct_names(cell.strip() for cell in cells), TermColumns()
         elif line.strip() and line[0] != "#":
             cells = line.split(delimiter)
             if len(cells) != len(titles):
@@ -374,7 +374,7 @@ def _read_namd(path: str, file: IO[bytes]) -> Content:
                 times.append(time / 1000)
                 columns.add(row)
         elif line.startswith("ETITLE:"):
-            titles = unlike(line.split()[1:])
+            titles = distinct_names(line.split()[1:])
         elif found := re.match(r"Info: TIMESTEP\s+(\S+)", line):
             dt, step, time = number_of(found[1]) or np.nan, 0.0, 0.0
         elif found := re.match(r"TCL: Setting parameter timestep to (\S+)", line):

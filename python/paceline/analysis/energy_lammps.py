@@ -9,10 +9,10 @@ from paceline.analysis.energy_rows import (
     Content,
     EnergyPart,
     TermColumns,
+    distinct_names,
     lines_of,
     number_of,
     numbers_of,
-    unlike,
 )
 from paceline.contract.time_units import TIME_UNITS
 
@@ -79,7 +79,7 @@ class Run:
             pairs = ((name, number_of(text)) for name, text in _PAIR.findall(line))
             self._record |= {name: value for name, value in pairs if value is not None}
         elif line.startswith("keywords:"):
-            self._titles = unlike(_parse_yaml_list(line.partition(":")[2]))
+            self._titles = distinct_names(_parse_yaml_list(line.partition(":")[2]))
         elif line.startswith("  - ["):
             self._add(content, number, _parse_yaml_list(line[4:]))
         else:
@@ -92,7 +92,7 @@ class Run:
             self._before = " ".join(cells)
         if not values:
             return  # a warning, or a line that the input script prints
-        self._titles = self._titles or unlike(self._before.split())
+        self._titles = self._titles or distinct_names(self._before.split())
         if len(values) == len(self._titles):
             self.columns.add(dict(zip(self._titles, values, strict=True)))
         else:

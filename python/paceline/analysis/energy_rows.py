@@ -93,12 +93,12 @@ class TermColumns:
         return {name: np.array(column) for name, column in self.columns.items()}
 
 
-def unlike(names: Iterable[str]) -> list[str]:
+def distinct_names(names: Iterable[str]) -> list[str]:
     """Append numbers to names that repeat.
 
     Examples
     --------
-    >>> unlike(["Temp", "Press", "Temp", "Temp 2"])
+    >>> distinct_names(["Temp", "Press", "Temp", "Temp 2"])
     ['Temp', 'Press', 'Temp 2', 'Temp 2 2']
     """
     counts: Counter[str] = Counter()

@@ -14,7 +14,7 @@ from paceline.block import AtomAttributes, Block, field_bits
 from paceline.contract.atoms import Atoms, Residues, System, attribute_of
 from paceline.contract.kinds import PerFrame, PrefixScan, Ragged, Reduction, Result, State
 from paceline.errors import UnsupportedError, warn
-from paceline.transform.atom_choice import lack_of_masses
+from paceline.transform.atom_choice import missing_masses_reason
 
 #: Number of records of each frame, and records of all frames.
 Records = tuple[np.ndarray, np.ndarray]
@@ -66,12 +66,13 @@ class _FunctionAnalysis(AnalysisBase):
         if resindices is None:
             return {}  # atoms of a trajectory without a topology
         residues, rows = np.unique(resindices, return_inverse=True)
-        of_residues = self.atomgroup.universe.residues[residues]
+        spread_over_atoms = self.atomgroup.universe.residues[residues]
         return AtomAttributes(
             _known_attributes(self.atomgroup),
             rows,
             _attributes_of(
-                of_residues, {"resindices": int, "resids": int, "resnames": str, "segids": str}
+                spread_over_atoms,
+                {"resindices": int, "resids": int, "resnames": str, "segids": str},
             ),
         )
 
@@ -131,7 +132,7 @@ def _named_columns(
 def _known_attributes(group: Atoms) -> dict[str, np.ndarray]:
     """Masses, charges and names of atoms, if the topology has them."""
     kinds = {"masses": float, "charges": float, "names": str}
-    if lack_of_masses(group):
+    if missing_masses_reason(group):
         del kinds["masses"]
     return _attributes_of(group, kinds)
 

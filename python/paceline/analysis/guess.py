@@ -14,7 +14,7 @@ from paceline.contract.atoms import (
     topology_attribute_of,
 )
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.atom_choice import lack_of_masses
+from paceline.transform.atom_choice import missing_masses_reason
 from paceline.transform.bond_lists import bond_list
 from paceline.transform.compounds import bonds_of
 from paceline.transform.matching import described
@@ -95,7 +95,7 @@ def heaviest_hydrogen(atoms: Atoms) -> float:
 def elements_of(atoms: Atoms) -> list[str]:
     """Symbols of the elements in capitals; empty if unknown."""
     found = [f"{one}".upper() for one in _elements(atoms)]
-    if all(found) or not has_attribute(atoms, "masses") or lack_of_masses(atoms):
+    if all(found) or not has_attribute(atoms, "masses") or missing_masses_reason(atoms):
         return found
     names, masses = list(MASSES), np.array(list(MASSES.values()))
     off = np.abs(unrepartitioned_masses(atoms)[:, None] - masses)

@@ -148,7 +148,7 @@ class Gyration(AnalysisBase):
         self._numbers = self._compound_of_atoms()
         counted = self._numbers
         if self._finder is not None and compound != "group":
-            counted = counted[self._finder.may_choose]
+            counted = counted[self._finder.selectable]
         self._compounds, self._sizes = np.unique(counted, return_counts=True)
         if len(self._compounds) == 0:
             raise SelectionError(f"Gyration: no atom can be in {self._described}: no {compound}")

@@ -45,7 +45,7 @@ from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import naming_lacks, updates_itself
-from paceline.transform.bond_lists import bond_list, give_bonds_to_select
+from paceline.transform.bond_lists import add_bonds_to_select, bond_list
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.hydrogenbonds.hbond_analysis
@@ -362,7 +362,7 @@ class HydrogenBondAnalysis(AnalysisBase):
 
     def _atoms_of(self, selection: str, *, updating: bool = False) -> Atoms:
         """Select atoms of the analysis, also by names of groups if the Universe has them."""
-        give_bonds_to_select(self.u, selection)
+        add_bonds_to_select(self.u, selection)
         within = getattr(self.u, "select_within", type(self.atomgroup).select_atoms)
         return within(self.atomgroup, selection, updating=updating)
 
@@ -392,10 +392,10 @@ class HydrogenBondAnalysis(AnalysisBase):
         if self._donors_sel is None:
             hydrogens = found["hydrogens"]
             read = hydrogens.read.copy()
-            donors = donors_of(self.u, self.u.atoms[read[hydrogens.may_choose]]).indices
+            donors = donors_of(self.u, self.u.atoms[read[hydrogens.selectable]]).indices
             # Set each atom with a donor outside the analysis as its own donor, so it has no bonds.
             inside = np.isin(donors, self.atomgroup.indices)
-            read[hydrogens.may_choose] = np.where(inside, donors, read[hydrogens.may_choose])
+            read[hydrogens.selectable] = np.where(inside, donors, read[hydrogens.selectable])
             found["donors"] = FixedGroup(read)
         return list(found.values())
 
@@ -567,7 +567,7 @@ class HydrogenBondAnalysis(AnalysisBase):
                 "of a donor: set hydrogens_sel= and donors_sel=, or a larger cutoff"
             )
         for name, group in (("hydrogens", hydrogens), ("donors", donors), ("acceptors", acceptors)):
-            if not group.may_choose.any():
+            if not group.selectable.any():
                 raise SelectionError(f"HydrogenBondAnalysis: {self._reason_without(name)}")
 
     def _reason_without(self, name: str) -> str:

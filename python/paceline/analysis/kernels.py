@@ -238,15 +238,15 @@ class SparseCounts(NamedTuple):
     """Number of frames, and indices of counters to increment by 1; or an array of all counters.
 
     There are many counters but few indices in a leaf. Indices are converted to counters when this
-    takes less memory. `n_asked` is the number of items that could have an index.
+    takes less memory. `n_possible` is the number of items that could have an index.
     """
 
     n_frames: int
     indices: np.ndarray
     counts: np.ndarray | None
-    n_asked: int = 0
+    n_possible: int = 0
 
-    def counted(self, n_counts: int) -> np.ndarray:
+    def to_counts(self, n_counts: int) -> np.ndarray:
         """Count how often each index occurs: uint64, shape (n_counts,)."""
         if self.counts is not None:
             return self.counts
@@ -257,18 +257,20 @@ class SparseCounts(NamedTuple):
 
 def merge_counts(left: SparseCounts, right: SparseCounts, n_counts: int) -> SparseCounts:
     """Merge the counts of two adjacent ranges of frames."""
-    n_frames, n_asked = left.n_frames + right.n_frames, left.n_asked + right.n_asked
+    n_frames, n_possible = left.n_frames + right.n_frames, left.n_possible + right.n_possible
     few = 2 * (len(left.indices) + len(right.indices)) < n_counts
     if left.counts is None and right.counts is None and few:
-        return SparseCounts(n_frames, np.concatenate([left.indices, right.indices]), None, n_asked)
+        return SparseCounts(
+            n_frames, np.concatenate([left.indices, right.indices]), None, n_possible
+        )
     if left.counts is None:
         left, right = right, left  # integer sums do not depend on the order
-    counts = left.counted(n_counts)
+    counts = left.to_counts(n_counts)
     if right.counts is None:
         _core.count_indices(right.indices, counts)
     else:
         counts += right.counts
-    return SparseCounts(n_frames, np.empty(0, dtype=np.uint32), counts, n_asked)
+    return SparseCounts(n_frames, np.empty(0, dtype=np.uint32), counts, n_possible)
 
 
 class RdfGroup(NamedTuple):

@@ -11,7 +11,7 @@ from paceline.transform.apply_transforms import TransformsOfEach, check_transfor
 from paceline.transform.molecules import unwrap_known
 
 
-def suited(
+def needed_transforms(
     analyses: Sequence[AnalysisBase], given: Sequence[Transform], *, unwrap: bool
 ) -> TransformsOfEach:
     """Return, for each analysis, the transformations of a run that the analysis needs.

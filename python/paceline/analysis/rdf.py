@@ -428,7 +428,7 @@ class InterRDF(AnalysisBase):
         one_of("center", self.center, "mass", "geometry")
         groups = [self.g1, self.g2]
         if self._found is not None:
-            groups = [self.g1.universe.atoms[one.read[one.may_choose]] for one in self._found]
+            groups = [self.g1.universe.atoms[one.read[one.selectable]] for one in self._found]
         for group, kind, name in zip(groups, kinds, ("g1", "g2"), strict=True):
             if kind is not None and len(group) == 0:
                 raise SelectionError(f"InterRDF: no atom can be in {name}: there are no {kind}")
@@ -444,7 +444,7 @@ class InterRDF(AnalysisBase):
         atoms, groups = self.g1.universe.atoms, []
         for group, sites in zip(self._found, self._sites, strict=True):
             if sites.kind is None:
-                places = np.cumsum(group.may_choose) - 1
+                places = np.cumsum(group.selectable) - 1
                 groups.append(ChangingCompounds(np.arange(len(places)), places))
                 continue
             places = np.full(len(atoms), -1)
@@ -652,7 +652,7 @@ class InterRDF_s(AnalysisBase):
             norms *= 4 / 3 * math.pi * np.diff(edges**3)
         if self.norm == "rdf":
             norms *= 1 / (volume / n_frames) if n_frames else math.nan
-        counts = found.counted(self._n_counts).astype(np.float64)
+        counts = found.to_counts(self._n_counts).astype(np.float64)
         count, first = [], 0
         for k, pair in enumerate(self.ags):
             shape = len(pair[0]), len(pair[1]), self.nbins

@@ -85,15 +85,17 @@ class Profile:
         for title, of_groups in self.values.items():
             means = self.means(title)
             for group, mean in means.items():
-                columns[titled(title, f"mean of {group}")] = mean.mean
-                columns[titled(title, f"{group}, 95 % interval")] = mean.interval
-                y[titled(title, f"mean of {group}")] = group
-                bands[titled(title, f"mean of {group}")] = titled(title, f"{group}, 95 % interval")
+                columns[add_to_title(title, f"mean of {group}")] = mean.mean
+                columns[add_to_title(title, f"{group}, 95 % interval")] = mean.interval
+                y[add_to_title(title, f"mean of {group}")] = group
+                bands[add_to_title(title, f"mean of {group}")] = add_to_title(
+                    title, f"{group}, 95 % interval"
+                )
                 for k, values in enumerate(of_groups[group], start=1):
-                    columns[titled(title, f"{group} {k}")] = values
+                    columns[add_to_title(title, f"{group} {k}")] = values
             for group, difference in differences(means).items():
-                columns[titled(title, group)] = difference.difference
-                columns[titled(title, f"{group}, 95 % interval")] = difference.interval
+                columns[add_to_title(title, group)] = difference.difference
+                columns[add_to_title(title, f"{group}, 95 % interval")] = difference.interval
         x = next(iter(self.keys))
         return Table(columns, x, y, self.label, bands=bands)
 
@@ -106,7 +108,7 @@ def differences(means: Mapping[str, ReplicaMean]) -> dict[str, GroupDifference]:
     }
 
 
-def titled(title: str, more: str) -> str:
+def add_to_title(title: str, more: str) -> str:
     """Insert words into the title of a column, before its unit."""
     name, space, unit = title.partition(" (")
     return f"{name}, {more}{space}{unit}"

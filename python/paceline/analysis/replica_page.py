@@ -17,7 +17,7 @@ from paceline.analysis.battery_page import (
     warnings_sentence,
 )
 from paceline.analysis.charts import charts_of_profile, charts_of_replicas
-from paceline.analysis.replica_figures import Profile, differences, titled
+from paceline.analysis.replica_figures import Profile, add_to_title, differences
 from paceline.analysis.system_text import describe_span
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import ReplicaMean
@@ -226,7 +226,7 @@ def _answering(
 
 def _title_of_group(replicas: ShownReplicas, title: str, group: str) -> str:
     """Insert the name of a group into a title, unless there is only one group."""
-    return titled(title, group) if len(replicas.groups) > 1 else title
+    return add_to_title(title, group) if len(replicas.groups) > 1 else title
 
 
 def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator[tuple[str, str]]:
@@ -235,4 +235,4 @@ def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator
         for group, mean in means.items():
             yield _title_of_group(replicas, title, group), f"{mean}"
         for pair, difference in differences(means).items():
-            yield titled(title, pair), f"{difference}"
+            yield add_to_title(title, pair), f"{difference}"

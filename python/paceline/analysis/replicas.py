@@ -11,9 +11,10 @@ import numpy as np
 from paceline._core import __version__
 from paceline._util.files import new_file, saved_together
 from paceline.analysis.battery import TABLES
-from paceline.analysis.needed_transforms import suited
+from paceline.analysis.needed_transforms import needed_transforms
 from paceline.analysis.replica_figures import (
     Profile,
+    add_to_title,
     align,
     differences,
     draw_frequent,
@@ -22,7 +23,6 @@ from paceline.analysis.replica_figures import (
     draw_profile,
     draw_series,
     profile_of,
-    titled,
 )
 from paceline.analysis.replica_page import files_of, lines_of, page_of_replicas
 from paceline.analysis.results import Results
@@ -188,7 +188,7 @@ class Replicas:
         self.warnings = list(dict.fromkeys(of_batteries))
         analyses = list(self.analyses.values())
         with kept_warnings(self.warnings):
-            given = suited(analyses, options.get("transforms", ()), unwrap=unwrap)
+            given = needed_transforms(analyses, options.get("transforms", ()), unwrap=unwrap)
             options["transforms"] = given  # type: ignore[typeddict-item]
             run(analyses, **options)
         return self
@@ -294,7 +294,7 @@ class Replicas:
         if single:
             found.append(f"{joined(single)}: there is only one replica, so there is no interval.")
         alike = [
-            titled(title, group)
+            add_to_title(title, group)
             for title, means in self.means[name].items()
             for group, mean in means.items()
             if mean.n_replicas > 1 and mean.deviation == 0

@@ -434,9 +434,9 @@ def table_of_rmsf(
     places = np.searchsorted(residues.resindices, atoms.resindices)
     of_atoms |= telling_columns(residues, {"": places})
     title = "RMSF (Å)"
-    of_residues, n_atoms = _means_of_residues(atoms, rmsf)
+    spread_over_atoms, n_atoms = _means_of_residues(atoms, rmsf)
     label = title if n_atoms.max() == 1 else "RMSF, mean of atoms (Å)"
-    drawn = along_residues(atoms.residues, {title: of_residues}, label)
+    drawn = along_residues(atoms.residues, {title: spread_over_atoms}, label)
     columns = {"atom index": atoms.indices, **of_atoms, **(columns or {}), title: rmsf}
     return Table(columns, "atom index", {title: "RMSF"}, title, drawn)
 

@@ -13,7 +13,7 @@ from paceline.analysis.guess import elements_of
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table, along_residues, residue_labels
-from paceline.analysis.values_on_structure import StructureValues, of_residues
+from paceline.analysis.values_on_structure import StructureValues, spread_over_atoms
 from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import Declaration, Member, Option
 from paceline.contract.kinds import PerFrame
@@ -256,7 +256,7 @@ class SASA(AnalysisBase):
         if self.compound == "atoms":
             return self.on_first_frame("SASA of atom (Å²)", self.atomgroup, means)
         atoms = self.atomgroup.unique
-        return self.on_first_frame("SASA of residue (Å²)", atoms, of_residues(atoms, means))
+        return self.on_first_frame("SASA of residue (Å²)", atoms, spread_over_atoms(atoms, means))
 
 
 def _coarse_grained(atoms: Atoms) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from paceline._util.json_object import JsonObject
-from paceline.analysis.energy_rows import Content, unlike
+from paceline.analysis.energy_rows import Content, distinct_names
 from paceline.analysis.table import Image, States, Table, name_and_unit
 from paceline.analysis.xvg import read_xvg
 from paceline.errors import UnsupportedError, warn
@@ -221,7 +221,9 @@ def _read_xvg(path: Path) -> SavedTable:
         x = found.labels.get("x", "x")
         x = x[0].lower() + x[1:] if x.startswith("Time") else x
         named = found.names_and_units()
-        titles = unlike([x, *(f"{name} ({unit})" if unit else name for name, unit in named)])
+        titles = distinct_names(
+            [x, *(f"{name} ({unit})" if unit else name for name, unit in named)]
+        )
     return SavedTable(path, dict(zip(titles, found.columns, strict=True)), facts)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from paceline.analysis.base import AnalysisBase, moments_of, warn_of_unknown_times
-from paceline.analysis.correlation import SeriesParts, filled
+from paceline.analysis.correlation import SeriesParts, padded_rows
 from paceline.errors import UnsupportedError
 from paceline.transform.jumps import unwrapped
 
@@ -67,7 +67,7 @@ class _OfAllPairs:
             counts[lag] += 1
         found /= counts
         found[np.isnan(along).any(axis=(1, 2))] = np.nan
-        return filled(found, size), found.sum(axis=0)
+        return padded_rows(found, size), found.sum(axis=0)
 
 
 def uneven_times(analysis: AnalysisBase) -> tuple[np.ndarray, np.ndarray]:

@@ -57,7 +57,7 @@ class GroupFinder:
     #: int64, shape (n_read,).
     read: np.ndarray
     #: True for atoms in `read` that may be selected, bool, shape (n_read,).
-    may_choose: np.ndarray
+    selectable: np.ndarray
     #: Arguments of `_core.SelectedAtoms`.
     arguments: tuple[list[Node], tuple[int, int | None, list[int]], int, int, bool]
     #: Kernel, and the columns of the run for which it was made.
@@ -107,7 +107,7 @@ class FixedGroup:
     read: np.ndarray
 
     @property
-    def may_choose(self) -> np.ndarray:
+    def selectable(self) -> np.ndarray:
         """Mask in which all atoms are True: bool, shape (n_read,)."""
         return np.ones(len(self.read), bool)
 

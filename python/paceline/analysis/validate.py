@@ -308,7 +308,7 @@ class _FramesApart:
         rows = np.full((len(self.frames), ROW.itemsize // 8), np.nan)
         for frame in range(len(rows)):
             try:
-                decoded = self._files.read_apart(frame, check_validity=True)
+                decoded = self._files.read_varying_frame(frame, check_validity=True)
             except DamagedFileError as error:
                 self.damaged.append((frame, str(error)))
             else:

@@ -213,7 +213,7 @@ def _restore(
     return StructureValues(title, atoms, values, lambda: positions)
 
 
-def of_first_frame(
+def values_on_first_frame(
     title: str,
     atoms: Atoms,
     values: np.ndarray,
@@ -227,7 +227,7 @@ def of_first_frame(
     )
 
 
-def of_residues(atoms: Atoms, values: np.ndarray) -> np.ndarray:
+def spread_over_atoms(atoms: Atoms, values: np.ndarray) -> np.ndarray:
     """Values of atoms from values of their residues, which are in the order of the topology."""
     return np.asarray(values)[np.unique(atoms.resindices, return_inverse=True)[1]]
 

@@ -8,7 +8,7 @@ from typing import IO
 
 import numpy as np
 
-from paceline.analysis.energy_rows import Content, lines_of, numbers_of, unlike
+from paceline.analysis.energy_rows import Content, distinct_names, lines_of, numbers_of
 from paceline.analysis.table import name_and_unit
 from paceline.errors import UnsupportedError
 
@@ -54,7 +54,7 @@ class XvgTable:
             ]
         else:
             named = [name_and_unit(text) for text in legends]
-        names = unlike(name for name, _ in named)
+        names = distinct_names(name for name, _ in named)
         return [(name, unit) for name, (_, unit) in zip(names, named, strict=True)]
 
 

@@ -33,7 +33,7 @@ from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, Tas
 from paceline.engine.worker import Worker, run_batch
 from paceline.errors import UnsupportedError, WorkerError, with_script_advice
 from paceline.performance.record import DuplicateAttempt, HostClocks, host_of
-from paceline.transform.broken_molecules import LOOK_NAME
+from paceline.transform.broken_molecules import CHECK_NAME
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -392,7 +392,7 @@ def _not_taken(error: Exception) -> WorkerError:
 def _name(job: AnyJob) -> str:
     """Name a job's tasks for the dashboard, such as paceline-rmsd-rmsf."""
     names = [job.name] if isinstance(job, FunctionJob) else [one.name for one in job.analyses]
-    words = (re.split(r"[^A-Za-z]", name)[0].lower() for name in names if name != LOOK_NAME)
+    words = (re.split(r"[^A-Za-z]", name)[0].lower() for name in names if name != CHECK_NAME)
     return "-".join(["paceline", *words])
 
 

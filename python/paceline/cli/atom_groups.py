@@ -16,7 +16,7 @@ from paceline._util.arguments import check_selection
 from paceline._util.choices import MARTINI_WATERS
 from paceline.contract.atoms import Atoms, has_attribute
 from paceline.errors import DamagedFileError, SelectionError, warn
-from paceline.transform.bond_lists import give_bonds_to_select
+from paceline.transform.bond_lists import add_bonds_to_select
 from paceline.universe import Universe
 
 _MAIN_CHAIN = "N CA C O O1 O2 OC1 OC2 OT OXT"
@@ -183,7 +183,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         found: dict[str, Any] = {}
         for text in selections:
             check_selection(text)
-        give_bonds_to_select(self, *selections)
+        add_bonds_to_select(self, *selections)
         texts = [self._with_aliases(text, groups, found) for text in selections]
         try:
             return atoms.select_atoms(*texts, **groups, **found)

@@ -181,21 +181,21 @@ class Bench:
         self.started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
     @property
-    def planned(self) -> int:
+    def n_planned(self) -> int:
         """Planned number of runs."""
         return len(self.modes) * len(self.counts) * self._args.repeats
 
     @property
-    def how_far(self) -> str:
+    def run_counts(self) -> str:
         """Number of completed runs, and of planned runs."""
-        return f"{len(self.runs)} of {self.planned} runs"
+        return f"{len(self.runs)} of {self.n_planned} runs"
 
     def begin(self) -> None:
         """Do the first run, which is not counted: it makes indexes and determines sizes."""
         n = self.counts[-1]
         _say(
             f"{_size(self.files)}; the first run, with {_workers(n, self.backend)}, is not "
-            f"counted; then {many(self.planned, 'run')}"
+            f"counted; then {many(self.n_planned, 'run')}"
         )
         self.first, self._first_seconds = self._once(n, None, show=True)
         self._digests[self.first["values"]["frames"]] = self.first["digest"]
@@ -221,7 +221,7 @@ class Bench:
                 overwrite = self._args.overwrite or len(self.runs) > 1
                 save_runs(self._args.output, self.runs, notes_of(self), overwrite=overwrite)
             _say(
-                f"{self.how_far}: {_workers(n, run.backend)}, {mode}, "
+                f"{self.run_counts}: {_workers(n, run.backend)}, {mode}, "
                 f"{run.values['t_total (s)']:.3g} s{self._describe_remaining()}"
             )
             self._compare(run)
@@ -430,7 +430,7 @@ def notes_of(bench: "Bench") -> Iterator[str]:
     yield bench.title
     yield f"command: {bench.command_line}"
     yield f"started: {bench.started}"
-    yield f"runs: {bench.how_far}, alternately by increasing and by decreasing number of workers"
+    yield f"runs: {bench.run_counts}, alternately by increasing and by decreasing number of workers"
     yield f"machine: {describe_machine(available_cpus())}"
     yield f"hosts that computed: {', '.join(sorted(bench.hosts))}"
     yield f"system: {describe_system()}"

@@ -76,7 +76,7 @@ def run_energy(args: argparse.Namespace) -> None:
     if args.output is None and args.terms is None:
         if args.plot is not None:
             save_figure(args, results)
-        print(listed(energies))
+        print(format_energies(energies))
         return
     with saved_together():
         left_out = save_results(args, results)
@@ -98,7 +98,7 @@ def within(energies: "Energies", begin: Bound, end: Bound) -> "Energies":
     return energies.between(**times) if times else energies
 
 
-def listed(energies: "Energies") -> str:
+def format_energies(energies: "Energies") -> str:
     """Format a list of terms with means and units, and of findings."""
     results = energies.results
     rows = [("term", "mean and 95 % interval", "unit")]

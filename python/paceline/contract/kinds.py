@@ -140,7 +140,7 @@ class Placements:
         return taken
 
 
-class KeptInPart(PerBlock[Result]):
+class PartlyKept(PerBlock[Result]):
     """Worker part whose results ranks of MPI may keep in part, to write it themselves.
 
     The receiver of its results, in the same process as the coordinator, sets the `placements`.

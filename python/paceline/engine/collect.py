@@ -292,7 +292,7 @@ class _Rows:
         self._done.add(first)
         if np.may_share_memory(rows, self.value[first : first + n_rows]):
             return
-        if shared.are_given and shared.take(first, n_rows) is None:
+        if shared.are_shared and shared.take(first, n_rows) is None:
             # An earlier attempt at this block may still be running and write to the output array.
             rest = self.value
             self._allocate(rest.shape[1:], rest.dtype)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from paceline._util.os_calls import CAN_SHARE
-from paceline._util.shared_arrays import Part, Place, place_of
+from paceline._util.shared_arrays import Place, SharedArray, place_of
 from paceline.contract.analysis import Analysis, info_of
 from paceline.contract.kinds import OverParts
 from paceline.contract.plan import LeafBoundaries, Plan
@@ -87,7 +87,7 @@ class PartsRun:
         for number in self.collected.missing().tolist():
             what = self._describe(number, self._frames)
             item = tuple(
-                Part(one, file) if isinstance(one, np.ndarray) else one
+                SharedArray(one, file) if isinstance(one, np.ndarray) else one
                 for one in self._parts.arguments(number)
             )
             yield FunctionTask(job, number, number, number, 1, what, item)
@@ -188,7 +188,7 @@ class _Call:
         self._worker = worker
 
     def __call__(self, item: tuple[Any, ...]) -> tuple[np.ndarray, ...]:
-        values = (one.array if isinstance(one, Part) else one for one in item)
+        values = (one.array if isinstance(one, SharedArray) else one for one in item)
         return self._worker.compute(*values)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from paceline.engine.result_arrays import are_unread, like_others
+from paceline.engine.result_arrays import are_unread, replace_unread
 from paceline.engine.tasks import BlockResult, Job, Records, WorkerAnalysis
 
 T = TypeVar("T")
@@ -148,4 +148,4 @@ def joined(analysis: WorkerAnalysis, values: Sequence[np.ndarray]) -> np.ndarray
     for rows in computed:
         analysis.check_rows_match(rows, computed[0])
     shape, dtype = computed[0].shape[1:], computed[0].dtype
-    return np.concatenate([like_others(rows, shape, dtype) for rows in values])
+    return np.concatenate([replace_unread(rows, shape, dtype) for rows in values])

@@ -43,7 +43,7 @@ def are_unread(rows: np.ndarray) -> bool:
     return rows.dtype == UNREAD
 
 
-def like_others(rows: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+def replace_unread(rows: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     """Replace placeholder rows by zeros with the shape and dtype of other rows."""
     return np.zeros((len(rows), *shape), dtype) if are_unread(rows) else rows
 

@@ -52,7 +52,7 @@ class SharedRows:
         self._state: tuple[np.ndarray | None, dict[int, object]] = rows, dict.fromkeys(done)
 
     @property
-    def are_given(self) -> bool:
+    def are_shared(self) -> bool:
         """True if workers get views of the output array."""
         return self._state[0] is not None
 

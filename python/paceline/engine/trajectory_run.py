@@ -210,9 +210,9 @@ class TrajectoryRun:
         """Release waiting workers, and close the trajectory."""
         if self.relay is not None:
             self.relay.close()
-        self.trajectory.go_back()
+        self.trajectory.restore_frame()
 
-    def take_back(self) -> None:
+    def restore_facts(self) -> None:
         """Restore the facts of the last run for analyses that this failed run left unfinished."""
         for analysis, context, info in self._last:
             begin_run(analysis, context, info)

@@ -35,7 +35,7 @@ from paceline import _core
 from paceline._core import __version__
 from paceline.errors import ExternalFileError, UnsupportedError, warn
 from paceline.mdanalysis import shared_opening, topology_cache
-from paceline.mdanalysis.reader import Reader, is_ours
+from paceline.mdanalysis.reader import Reader, opens_with_paceline
 from paceline.mdanalysis.script_processes import (
     ProcessRecord,
     ScriptOptions,
@@ -432,7 +432,7 @@ def _open_file(
     """Open a file with paceline's reader; None if MDAnalysis's reader must open it."""
     given = _bind(cls, args, kwargs)
     name = None if given is None else given.pop("filename")
-    if given is None or not is_ours(name):
+    if given is None or not opens_with_paceline(name):
         return None
     reader = _open(registration, name, given)
     if reader is None or reader.chain.files[0].format not in READERS[cls]:
@@ -455,7 +455,7 @@ def _open_chain(
     if given is None or given.pop("skip", 1) != 1:
         return None
     names = given.pop("filenames")
-    if isinstance(names, str) or not all(is_ours(name) for name in names):
+    if isinstance(names, str) or not all(opens_with_paceline(name) for name in names):
         return None
     return _open(registration, list(names), given)
 

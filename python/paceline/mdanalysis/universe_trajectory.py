@@ -115,7 +115,7 @@ class MDAnalysisTrajectory(Trajectory):
     def verify(self) -> None:
         """Do nothing, because the file that MDAnalysis has open is not checked."""
 
-    def go_back(self) -> None:
+    def restore_frame(self) -> None:
         """Return to the frame that was current before the run.
 
         If transformations track atoms from frame to frame, return to the first frame, as MDAnalysis

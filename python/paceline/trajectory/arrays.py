@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from paceline import _core
-from paceline._util.shared_arrays import HasPlaces, MappedAgain, Part, WrittenArrays
+from paceline._util.shared_arrays import ArrayStore, MappedAgain, SharedArray, WrittenArrays
 from paceline.block import FrameBuffer, field_bits, fields_in
 from paceline.contract.source import Extents, FileReadStats, FrameSource
 from paceline.errors import MissingDataError, UnsupportedError, with_script_advice
@@ -121,7 +121,7 @@ def _copy_atoms(
 
 
 def _receive_slice(
-    parts: Mapping[str, Part],
+    parts: Mapping[str, SharedArray],
     dimensions: np.ndarray,
     times: np.ndarray,
     steps: np.ndarray,
@@ -148,15 +148,15 @@ class SentValues:
 
     def parts(
         self, values: Mapping[str, np.ndarray], rows: slice | np.ndarray
-    ) -> tuple[dict[str, Part], bool]:
+    ) -> tuple[dict[str, SharedArray], bool]:
         """Return the values of some rows, and whether they include only the requested atoms."""
         fields = [name for name in self.fields if name in values]
         if isinstance(rows, slice) and fields and all(name in self.mapped for name in fields):
-            files: Mapping[str, HasPlaces] = self.mapped
-            return {name: Part(values[name][rows], files[name]) for name in fields}, False
+            files: Mapping[str, ArrayStore] = self.mapped
+            return {name: SharedArray(values[name][rows], files[name]) for name in fields}, False
         # Workers need float32 only.
         sent = {name: _copy_atoms(values[name][rows], self.atoms) for name in fields}
-        return {name: Part(array, self.written) for name, array in sent.items()}, True
+        return {name: SharedArray(array, self.written) for name, array in sent.items()}, True
 
 
 @dataclass(frozen=True)

@@ -251,7 +251,7 @@ class Trajectory(ABC):
         """Raise `FileChangedError` if a file has changed since it was opened."""
 
     @abstractmethod
-    def go_back(self) -> None:
+    def restore_frame(self) -> None:
         """Return to the frame that was current before the run."""
 
     @abstractmethod
@@ -602,10 +602,10 @@ class FileTrajectory(Trajectory):
     def read_frame(self, number: int) -> Frame:
         """Read one frame, in this thread."""
         if self.chain.varying is not None:
-            return self._frame(self.read_apart(number), 0)
+            return self._frame(self.read_varying_frame(number), 0)
         return self._frame(self._frame_reading.read_alone(number), 0)
 
-    def read_apart(self, number: int, *, check_validity: bool = False) -> FrameBuffer:
+    def read_varying_frame(self, number: int, *, check_validity: bool = False) -> FrameBuffer:
         """Read one frame with its own number of atoms; with `check_validity`, only check it."""
         self._check_open()
         file, extents = self.chain.extent(number)
@@ -787,7 +787,7 @@ class FileTrajectory(Trajectory):
         for k in sorted(self._files_read):
             self.chain.files[k].verify()
 
-    def go_back(self) -> None:
+    def restore_frame(self) -> None:
         """Do nothing: workers read the frames, and the current frame stays the same."""
 
     def provenance(self) -> dict[str, object]:

@@ -18,7 +18,7 @@ from paceline._util.files import new_file, temporary_name, writing_to
 from paceline._util.os_calls import write_at
 from paceline.block import FIELDS, Block, field_bits, fields_in, periodic_vectors
 from paceline.contract.atoms import Atoms
-from paceline.contract.kinds import KeptInPart, PerBlock, Placements, Receiver
+from paceline.contract.kinds import PartlyKept, PerBlock, Placements, Receiver
 from paceline.contract.source import FORMATS
 from paceline.errors import UnsupportedError, UnwritableError, warn
 
@@ -382,7 +382,7 @@ def _series(times: np.ndarray, steps: np.ndarray) -> tuple[int, float, float, in
 
 
 @dataclass(frozen=True)
-class _Encode(KeptInPart[EncodedBlock]):
+class _Encode(PartlyKept[EncodedBlock]):
     """Worker part that encodes a block's frames; ranks that see the file write them themselves."""
 
     path: str

@@ -26,7 +26,7 @@ from paceline.errors import (
     with_script_advice,
 )
 from paceline.performance.number_format import joined, many
-from paceline.transform.bond_lists import give_bonds_to_select
+from paceline.transform.bond_lists import add_bonds_to_select
 from paceline.transform.matching import described
 
 #: Names of massless virtual sites in water models with four or five sites.
@@ -143,7 +143,7 @@ def masses_of(group: Atoms, name: str) -> np.ndarray:
     if (known := attribute_of(group, "masses")) is None:
         raise UnsupportedError(f"{name} needs masses, and the topology has none")
     masses: np.ndarray = known.astype(np.float64)
-    if lack := lack_of_masses(group):
+    if lack := missing_masses_reason(group):
         raise UnsupportedError(f"{name} needs masses, and {lack}")
     attribute = topology_attribute_of(group.universe, "masses")
     if attribute is not None and attribute.is_guessed and not masses.all():
@@ -160,7 +160,7 @@ def masses_of(group: Atoms, name: str) -> np.ndarray:
     return masses
 
 
-def lack_of_masses(group: Atoms) -> str:
+def missing_masses_reason(group: Atoms) -> str:
     """Return the reason why masses of a coarse-grained system are unknown; empty if known."""
     universe = group.universe
     attribute = topology_attribute_of(universe, "masses")
@@ -253,7 +253,7 @@ def select_atoms(
     """Select atoms by texts, for the argument `what`."""
     for text in texts:
         check_selection(text)
-    give_bonds_to_select(group, *texts)
+    add_bonds_to_select(group, *texts)
     with naming_lacks(what, *texts):
         return group.select_atoms(*texts, updating=updating)
 

@@ -99,7 +99,7 @@ def bond_list(universe: System, guess: _Guess | None = None) -> BondList:
     return known
 
 
-def give_bonds(
+def add_guessed_bonds(
     universe: Any, *, guess: bool = False, radii: Any = None, factor: float = FACTOR
 ) -> None:
     """Add bonds to a topology that lacks them, for selections by `bonded`; see `bond_list`.
@@ -121,14 +121,14 @@ def give_bonds(
     found.listed = list(attribute.values) if attribute is not None else []
 
 
-def give_bonds_to_select(group: Any, *texts: str) -> None:
+def add_bonds_to_select(group: Any, *texts: str) -> None:
     """Add bonds to the topology of atoms if a selection text needs bonds that it lacks."""
     by_bonds = any(_BY_BONDS.search(text) for text in texts)
     if by_bonds and topology_of(group.universe) is not None:
-        give_bonds(group.universe)
+        add_guessed_bonds(group.universe)
 
 
-def lack_of_bonds(universe: Any, text: str) -> str:
+def describe_missing_bonds(universe: Any, text: str) -> str:
     """Describe which atoms have no bonds, for the end of a message on a selection by bonds."""
     if topology_of(universe) is None or not _BY_BONDS.search(text):
         return ""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     pass
 
 #: Name of the companion analysis that checks the frames.
-LOOK_NAME = "look"
+CHECK_NAME = "look"
 #: Kinds of findings in a frame, as numbers in records: a molecule that is broken across the cell;
 #: a molecule that is in another image than its neighbour; atoms that are not superposed.
 BROKEN, APART, TURNED = range(3)
@@ -40,7 +40,7 @@ SAMPLED, TIMES, MORE, PART = 60, 2.0, 2.0, 0.05
 _Needs = list[tuple[str, np.ndarray]]
 
 
-class _Wants(NamedTuple):
+class _Requirements(NamedTuple):
     """Requirements of a run: whole molecules, molecules in one image, a superposition."""
 
     whole: _Needs
@@ -48,12 +48,14 @@ class _Wants(NamedTuple):
     fit: _Needs
 
 
-def look_at(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> "Look | None":
+def make_checks(
+    analyses: Sequence[Analysis], transforms: Sequence[Transform]
+) -> "MoleculeCheck | None":
     """Create the checks for the analyses of one Universe in a run; None if no check is needed."""
     universe = analyses[0].atomgroup.universe
     if topology_of(universe) is None:
         return None
-    wants = _wants(analyses, transforms, universe)
+    wants = _find_requirements(analyses, transforms, universe)
     if not cell_of(universe.trajectory)[:, :6].any():
         wants = wants._replace(whole=[], together=[])  # without a cell, no molecule is broken
     if not any(wants):
@@ -64,12 +66,12 @@ def look_at(analyses: Sequence[Analysis], transforms: Sequence[Transform]) -> "L
     contacts = _contacts(universe, bonds, together)
     if links is None and not len(contacts) and not wants.fit and not groups:
         return None
-    return Look(analyses, wants, links, contacts)
+    return MoleculeCheck(analyses, wants, links, contacts)
 
 
-def _wants(
+def _find_requirements(
     analyses: Sequence[Analysis], transforms: Sequence[Transform], universe: System
-) -> _Wants:
+) -> _Requirements:
     """Find the requirements of analyses that no transformation meets."""
     is_whole = np.zeros(len(universe.atoms), bool)
     unwrapped = []
@@ -107,7 +109,7 @@ def _wants(
     if any(one.turns for one in transforms):
         needing["needs_fit"] = []
     broken = [(name, group[~is_whole[group]]) for name, group in needing["needs_whole"]]
-    return _Wants(
+    return _Requirements(
         [one for one in broken if len(one[1])], needing["needs_together"], needing["needs_fit"]
     )
 
@@ -136,17 +138,21 @@ def _contacts(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray])
     return np.unique(np.concatenate(found), axis=0)
 
 
-class Look(Analysis):
+class MoleculeCheck(Analysis):
     """Companion analysis that warns of frames that would give wrong results."""
 
     is_companion = True
-    name, indices = LOOK_NAME, np.empty(0, np.int64)
+    name, indices = CHECK_NAME, np.empty(0, np.int64)
 
     def __init__(
-        self, analyses: Sequence[Analysis], wants: _Wants, links: Links | None, contacts: np.ndarray
+        self,
+        analyses: Sequence[Analysis],
+        wants: _Requirements,
+        links: Links | None,
+        contacts: np.ndarray,
     ):
         self.atomgroup = analyses[0].atomgroup
-        self._wants, self._links, self._contacts = wants, links, contacts
+        self._find_requirements, self._links, self._contacts = wants, links, contacts
         self._sampled = [
             (name, group[:: max(1, -(-len(group) // SAMPLED))]) for name, group in wants.fit
         ]
@@ -161,7 +167,7 @@ class Look(Analysis):
         """Describe the checks; checkpoints identify runs by this description."""
         return {"atoms": f"{len(self.indices)}"}
 
-    def prepare(self) -> "_Looking":
+    def prepare(self) -> "_CheckedBlocks":
         """Find the columns of links and groups, and initial positions of groups to superpose."""
         columns_of = self._columns
         links, longest = (np.empty((0, 2), np.int64), np.empty(0, np.int64)), 1
@@ -171,7 +177,9 @@ class Look(Analysis):
                 (columns_of(self._links.pairs), self._links.lengths),
                 self._links.longest,
             )
-            inside = (group[np.isin(group, self.indices)] for _, group in self._wants.whole)
+            inside = (
+                group[np.isin(group, self.indices)] for _, group in self._find_requirements.whole
+            )
             groups = [columns_of(group) for group in inside]
         universe, context = self.atomgroup.universe, self._run_context
         how = self._run_info.frames, context.transforms, context.skip_damaged
@@ -183,7 +191,7 @@ class Look(Analysis):
                 continue  # if the run needs this frame, it reports the error
             references.append((columns_of(group), first))
         contacts = columns_of(self._contacts)
-        return _Looking(self.indices, links, longest, groups, contacts, references)
+        return _CheckedBlocks(self.indices, links, longest, groups, contacts, references)
 
     def _columns(self, indices: np.ndarray) -> np.ndarray:
         return np.searchsorted(self.indices, indices).astype(np.int64)
@@ -196,7 +204,7 @@ class Look(Analysis):
             len(self._run_info.frames),
             np.repeat(self._run_info.frames, np.diff(offsets)),
         )
-        said = list(self._unlooked())
+        said = list(self._warn_of_unchecked())
         path = self._run_info.provenance["trajectory"]
         for kind, say in ((BROKEN, self._broken), (APART, self._apart), (TURNED, self._turned)):
             for number in np.unique(records[records[:, 0] == kind, 1]).tolist():
@@ -211,10 +219,10 @@ class Look(Analysis):
                 said.append(text)
         self.found = said
 
-    def _unlooked(self) -> "list[str]":
+    def _warn_of_unchecked(self) -> "list[str]":
         """Warn if molecules could not be checked although an analysis needs them whole."""
         has_cell = cell_of(self.atomgroup.universe.trajectory)[:, :6].any()
-        several = any(len(group) > 1 for _, group in self._wants.whole)
+        several = any(len(group) > 1 for _, group in self._find_requirements.whole)
         if self._links is not None or not (has_cell and several):
             return []
         if len(known_bonds(self.atomgroup.universe)):
@@ -226,7 +234,7 @@ class Look(Analysis):
         ]
 
     def _broken(self, where: str, record: np.ndarray, _: int) -> str:
-        names = list(dict.fromkeys(name for name, _ in self._wants.whole))
+        names = list(dict.fromkeys(name for name, _ in self._find_requirements.whole))
         assert self._links is not None
         first, second = record[2:4].astype(int)
         is_link = (self._links.pairs == sorted((first, second))).all(axis=1)
@@ -245,7 +253,7 @@ class Look(Analysis):
         )
 
     def _apart(self, where: str, record: np.ndarray, _: int) -> str:
-        names = list(dict.fromkeys(name for name, _ in self._wants.together))
+        names = list(dict.fromkeys(name for name, _ in self._find_requirements.together))
         atoms = " and ".join(map(self._name, record[2:4].astype(int)))
         return (
             "molecules that are near each other in the first frame are in different images in "
@@ -270,7 +278,7 @@ class Look(Analysis):
         return f"atom {index} ({of})" if of else f"atom {index}"
 
 
-class _Looking(Ragged):
+class _CheckedBlocks(Ragged):
     """Worker part that returns findings as records: kind, number, first and second atom, length."""
 
     returns_new = True

@@ -78,7 +78,7 @@ def known_bonds(universe: System) -> np.ndarray:
     return _molecular(universe, bond_list(universe).bonds)
 
 
-def made_once(
+def compute_once(
     universe: System, bonds: np.ndarray, kind: str, key: object, make: Callable[[], T]
 ) -> T:
     """Compute a result from bonds and a key, or return the cached result for the same key.
@@ -104,7 +104,7 @@ def fragments_of(universe: System, bonds: np.ndarray) -> np.ndarray:
         found.flags.writeable = False
         return found
 
-    return made_once(universe, bonds, "fragments", None, find)
+    return compute_once(universe, bonds, "fragments", None, find)
 
 
 def molecular_bonds_of(universe: System, name: str) -> np.ndarray:

@@ -20,24 +20,24 @@ STEP = 2.0**-24
 MOST_STEPS = 2**60
 
 
-class _Noted(NamedTuple):
+class _RecordedImages(NamedTuple):
     """Images recorded in some frames of a block."""
 
     frames: np.ndarray
     images: np.ndarray
 
 
-class _Joined(NamedTuple):
+class _JoinedImages(NamedTuple):
     """Images recorded in two adjacent ranges of frames, whose arrays are not concatenated.
 
     Images of `right` are relative to its first frame. `between` are the images in that first frame
     and in the `crossed` frames before it.
     """
 
-    left: "_Noted | _Joined"
+    left: "_RecordedImages | _JoinedImages"
     crossed: np.ndarray
     between: np.ndarray
-    right: "_Noted | _Joined"
+    right: "_RecordedImages | _JoinedImages"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Counts:
     ends: np.ndarray
     cells: np.ndarray
     moved: np.ndarray
-    noted: _Noted | _Joined
+    noted: _RecordedImages | _JoinedImages
     changes: np.ndarray
 
 
@@ -314,7 +314,7 @@ class NoJumpScan(Reduction):
         ends, moved, images = self._nojump.count(block.raw[0], cells, rows)
         vectors = upright_vectors(cells)
         changes = frames[1:][changed(vectors, lengths_only=self._nojump.lengths_only)]
-        noted = _Noted(noted_frames, images)
+        noted = _RecordedImages(noted_frames, images)
         first, last = int(frames[0]), int(frames[-1])
         return Counts(first, last, ends, cells[[0, -1]], moved, noted, changes)
 
@@ -334,7 +334,7 @@ class NoJumpScan(Reduction):
             np.stack([left.ends[0], right.ends[1]]),
             np.stack([left.cells[0], right.cells[1]]),
             nojump.counted(right.moved + between),
-            _Joined(left.noted, crossed, nojump.counted(between), right.noted),
+            _JoinedImages(left.noted, crossed, nojump.counted(between), right.noted),
             np.concatenate([left.changes, np.array([right.first])[met], right.changes]),
         )
 
@@ -352,11 +352,15 @@ class NoJumpScan(Reduction):
         self._store_images(merged.noted, begin, found)
         return found, merged.changes
 
-    def _store_images(self, noted: _Noted | _Joined, begin: np.ndarray, found: np.ndarray) -> None:
+    def _store_images(
+        self, noted: _RecordedImages | _JoinedImages, begin: np.ndarray, found: np.ndarray
+    ) -> None:
         """Store recorded images in the array of all frames, given the images where they begin."""
-        if isinstance(noted, _Joined):
+        if isinstance(noted, _JoinedImages):
             self._store_images(noted.left, begin, found)
-            self._store_images(_Noted(noted.crossed, noted.between[np.newaxis]), begin, found)
+            self._store_images(
+                _RecordedImages(noted.crossed, noted.between[np.newaxis]), begin, found
+            )
             self._store_images(noted.right, begin + noted.between, found)
         elif len(noted.frames):
             row = int(np.searchsorted(self._wanted, noted.frames[0]))

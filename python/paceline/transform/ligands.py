@@ -8,7 +8,7 @@ import numpy as np
 from paceline.contract.atoms import System, attribute_of
 from paceline.errors import TransformError
 from paceline.performance.number_format import joined
-from paceline.transform.compounds import fragments_of, known_bonds, made_once
+from paceline.transform.compounds import compute_once, fragments_of, known_bonds
 from paceline.transform.links import nearest_contacts
 
 #: Keyword that users write instead of a selection to choose `complex_atoms`.
@@ -147,7 +147,7 @@ def complex_atoms(universe: System, bonds: np.ndarray) -> np.ndarray:
     names = attribute_of(universe.residues, "resnames")
     if names is None:
         return np.empty(0, np.int64)
-    return made_once(
+    return compute_once(
         universe, bonds, "complexes", tuple(names), lambda: _find_complex_atoms(universe)
     )
 

@@ -10,7 +10,7 @@ from paceline._util.sorting import sorted_unique
 from paceline.block import cell_of
 from paceline.contract.atoms import System, attribute_of, positions_in
 from paceline.errors import TransformError
-from paceline.transform.compounds import fragments_of, made_once
+from paceline.transform.compounds import compute_once, fragments_of
 from paceline.transform.distances import REACH, distances, near_pairs, read_frame, widths
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ def find_links(universe: System, bonds: np.ndarray, groups: Sequence[np.ndarray]
     n_atoms, key = len(universe.atoms), [group.tobytes() for group in groups]
 
     def once(kind: str, key: object, make: Callable[[], T]) -> T:
-        return made_once(universe, bonds, kind, key, make)
+        return compute_once(universe, bonds, kind, key, make)
 
     guessed = once("unbonded", key, lambda: _is_mostly_unbonded(n_atoms, bonds, groups))
     if guessed:

@@ -14,7 +14,7 @@ from paceline.backends.mpi.worker import (
     ThreadAddress,
     WorkerReport,
 )
-from paceline.contract.kinds import KeptInPart
+from paceline.contract.kinds import PartlyKept
 from paceline.engine.scheduler import PartitionedScheduler, late_attempts
 from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 from paceline.performance.record import DuplicateAttempt
@@ -69,11 +69,11 @@ class RankScheduler:
             recorded += [result] if counts else late_attempts(result)
         return recorded
 
-    def place(self, jobs: Sequence[AnyJob]) -> None:
+    def add_offsets(self, jobs: Sequence[AnyJob]) -> None:
         """Add to replies the offsets that receivers have set for parts that ranks keep."""
         for job, one in enumerate(jobs):
             for k, analysis in enumerate(one.analyses):
-                if isinstance(analysis.computation, KeptInPart):
+                if isinstance(analysis.computation, PartlyKept):
                     for number, offset in analysis.computation.placements.take():
                         place = job, number, k
                         self._replies[self._ranks[job, number]].offsets.append((place, offset))
@@ -134,7 +134,7 @@ def coordinate(
     failed = True
     try:
         yield from _schedule(comm, jobs, scheduler, worker)
-        scheduler.place(jobs)
+        scheduler.add_offsets(jobs)
         failed = False
     finally:
         abandoned = worker.stop()
@@ -165,7 +165,7 @@ def _schedule(
             if report.error is not None:
                 raise report.error
             recorded += scheduler.record(rank, report)
-        scheduler.place(jobs)
+        scheduler.add_offsets(jobs)
         for rank, reply in scheduler.assign().items():
             if rank == 0:
                 worker.accept(reply)

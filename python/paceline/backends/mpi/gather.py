@@ -24,10 +24,10 @@ from mpi4py import MPI
 
 from paceline._util.os_calls import SharedFile, memory_file
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
-from paceline.contract.kinds import KeptInPart
+from paceline.contract.kinds import PartlyKept
 from paceline.engine.collect import RecordLog
 from paceline.engine.reduce import TreeReduction, joined
-from paceline.engine.result_arrays import allocate, are_unread, like_others
+from paceline.engine.result_arrays import allocate, are_unread, replace_unread
 from paceline.engine.tasks import AnyJob, BlockResult, CollectedResult, Job, Records
 from paceline.errors import PacelineError, WorkerError
 from paceline.performance.record import moved
@@ -104,7 +104,7 @@ class LocalResults:
         """Keep parts of the values of a block, and return the rest."""
         values = list(result.values or ())
         for k, analysis in enumerate(self._jobs[result.job].analyses):
-            if isinstance(analysis.computation, KeptInPart):
+            if isinstance(analysis.computation, PartlyKept):
                 sent, kept = analysis.computation.keep(values[k][result.number])
                 values[k] = {result.number: sent}
                 if kept is not None:
@@ -243,7 +243,7 @@ def gather(
             places = [one[number] for one in of_ranks]
             rows = columns[number, k]
             if rows is not None:
-                rows = like_others(rows, layout.shape, layout.dtype)
+                rows = replace_unread(rows, layout.shape, layout.dtype)
             _gather_rows(comm, how, rows, ranges[number], places, layout, whole.get((number, k)))
     records: dict[ColumnKey, np.ndarray] | None = {}
     if layouts:

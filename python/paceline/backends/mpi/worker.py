@@ -247,7 +247,7 @@ class RankWorker:
     """Threads and results of one rank in a run, also on the coordinator's rank.
 
     Adding `clock_offset` (ns) converts times of this host's clock to the coordinator's clock. `run`
-    is the number of the run. With `keeps`, the rank keeps parts of results of `KeptInPart`.
+    is the number of the run. With `keeps`, the rank keeps parts of results of `PartlyKept`.
     """
 
     #: Number of the last run, and names of its threads.
