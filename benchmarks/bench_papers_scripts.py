@@ -46,7 +46,7 @@ def measure(data: Dataset, name: str, suffix: str, repeats: int) -> tuple[str, .
     script, more, _ = CASES[name]
     path = trajectory(data, suffix)
     is_mpi = script != "dask_2017.py"
-    start = [*launcher(), "-n", str(N_WORKERS)] if is_mpi else []
+    start = launcher(N_WORKERS) if is_mpi else []
     ways = {
         "Python": [],
         "paceline": ["-m", "paceline", "--quiet", *(["--every-rank"] if is_mpi else [])],
@@ -88,7 +88,7 @@ def trajectory(data: Dataset, suffix: str) -> Path:
 
 def _seconds(command: list[str], *, is_mpi: bool) -> float:
     """Return the duration of a program, s."""
-    environment = environment_of(launcher()) if is_mpi else dict(os.environ)
+    environment = environment_of(launcher(N_WORKERS)) if is_mpi else dict(os.environ)
     # The first run compiles modules for the next runs.
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     environment |= {"PYTHONWARNINGS": "ignore"}

@@ -96,7 +96,7 @@ def through_file_system(data: Dataset, backend: str) -> Trial:
 
 def command_of(backend: str) -> list[Any]:
     if backend == "mpi":
-        return [*launcher(), "-n", N_WORKERS, sys.executable, *FIRST_RANK]
+        return [*launcher(N_WORKERS), sys.executable, *FIRST_RANK]
     return [sys.executable]
 
 

@@ -15,7 +15,8 @@ A third set is for experiments with a larger system, and is created when first n
 Every repeat has new Gaussian noise from a fixed seed, so that no two frames are equal and the files
 compress like real ones. MDAnalysis writes the files; TRR contains box and positions, as after
 ``gmx trjconv``. At full scale the first two sets need about 7 GB. A set is written to a temporary
-folder, which is renamed when complete. `benchmarks.h5md_files` creates H5MD files of a set.
+folder, which is renamed when complete. At the papers' numbers of frames the first and the third set
+need about 330 and 400 GB. `benchmarks.h5md_files` creates H5MD files of a set.
 """
 
 import argparse
@@ -44,21 +45,22 @@ SUFFIXES = ("xtc", "dcd", "trr", "nc")
 
 @dataclass(frozen=True)
 class Recipe:
-    """MDAnalysisTests files of a set, and its number of frames at full scale."""
+    """MDAnalysisTests files of a set, and its numbers of frames: at full scale, and in a paper."""
 
     name: str
     topology: str
     trajectory: str
     n_frames: int
+    papers: int
     box: tuple[float, ...] | None = None  # Å and degrees, where the original has none
     tiled: int | None = None  # atoms of copies side by side
 
 
 RECIPES = (
-    Recipe("adk", "PSF", "DCD", 20_000, box=(80.0, 80.0, 80.0, 90.0, 90.0, 90.0)),
-    Recipe("water", "TPR", "XTC", 2_000),
+    Recipe("adk", "PSF", "DCD", 20_000, 2_512_200, box=(80.0, 80.0, 80.0, 90.0, 90.0, 90.0)),
+    Recipe("water", "TPR", "XTC", 2_000, 2_000),
 )
-TILED = Recipe("tiled", "TPR", "XTC", 1_000, tiled=111_815)
+TILED = Recipe("tiled", "TPR", "XTC", 1_000, 90_100, tiled=111_815)
 
 
 #: Names of all trajectories.
@@ -97,17 +99,19 @@ class Dataset:
         return all(self.trajectory(suffix).exists() for suffix in SUFFIXES)
 
 
-def prepare(folder: Path, scale: float = 1.0) -> list[Dataset]:
+def prepare(folder: Path, scale: float | None = 1.0) -> list[Dataset]:
     """Create missing sets in `folder`, and return all sets.
 
-    A set's folder name contains the number of frames, so that scales do not mix.
+    A set's folder name contains the number of frames, so that scales do not mix. Without a scale,
+    sets have the papers' numbers of frames.
     """
     return [prepare_set(recipe, folder, scale) for recipe in RECIPES]
 
 
-def prepare_set(recipe: Recipe, folder: Path, scale: float = 1.0) -> Dataset:
+def prepare_set(recipe: Recipe, folder: Path, scale: float | None = 1.0) -> Dataset:
     """Create one set, if `folder` lacks it."""
-    n_frames = max(SHORTEST, round(recipe.n_frames * scale))
+    whole = recipe.papers if scale is None else round(recipe.n_frames * scale)
+    n_frames = max(SHORTEST, whole)
     name = f"{recipe.name}-{n_frames}"
     dataset = Dataset(recipe.name, n_frames, folder / name)
     if not dataset.is_complete():

@@ -1,7 +1,6 @@
 """Programs that `bench_clusters` and `bench_scheduling` run on MPI ranks; each prints JSON."""
 
 import json
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,10 +13,9 @@ import numpy as np
 
 def launched_rank() -> int:
     """Return this process's rank, without using MPI."""
-    for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK"):
-        if name in os.environ:
-            return int(os.environ[name])
-    return 0
+    from paceline._util.launcher import launched
+
+    return launched()[1]
 
 
 class Work:

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +16,27 @@ from paceline.errors import UnsupportedError
 from paceline.performance.bench import find_launcher
 
 PROGRAMS = Path(__file__).with_name("on_ranks.py")
+#: Environment variable with the command that starts ranks, and the word in it that stands for their
+#: number. Without the word, the command gets "-n" and the number.
+LAUNCHER, NUMBER = "PACELINE_MPIEXEC", "{ranks}"
 #: Python options to run a program on every rank (a failing rank ends all ranks), on the first rank
 #: for all ranks, or on the first rank with a pool of the other ranks.
 EVERY_RANK, FIRST_RANK, POOL = ("-m", "mpi4py"), ("-m", "paceline.mpi"), ("-m", "mpi4py.futures")
 
 
-def launcher() -> list[str]:
-    """Find the command that starts MPI ranks."""
+def launcher(n_ranks: int, python: str | None = None) -> list[str]:
+    """Return the command that starts MPI ranks: `LAUNCHER`, or that of this or another Python."""
+    words = shlex.split(os.environ.get(LAUNCHER, ""))
+    if not words:
+        words = [str(Path(python).parent / "mpiexec")] if python else _found()
+    elif not shutil.which(words[0]):
+        raise Unavailable(f"{words[0]}, which should start ranks, is not on the path")
+    if not any(NUMBER in word for word in words):
+        words += ["-n", NUMBER]
+    return [word.replace(NUMBER, str(n_ranks)) for word in words]
+
+
+def _found() -> list[str]:
     try:
         return find_launcher()
     except UnsupportedError as reason:
@@ -29,15 +45,24 @@ def launcher() -> list[str]:
 
 def environment_of(executable: Sequence[str]) -> dict[str, str]:
     """Return the environment of ranks, with the launcher's MPI."""
-    libraries = Path(shutil.which(executable[0])).resolve().parents[1] / "lib"  # type: ignore[arg-type]
     already = filter(None, [os.environ.get("PYTHONPATH")])
     environment = os.environ | {
         "PYTHONWARNINGS": "ignore",
         "PYTHONPATH": os.pathsep.join([str(PROGRAMS.parents[1]), *already]),
     }
-    if list(libraries.glob("libmpi.*")):
-        environment["MPI4PY_LIBMPI"] = str(libraries)
+    if libraries := _libraries_of(executable[0]):
+        environment.setdefault("MPI4PY_LIBMPI", str(libraries))
     return environment
+
+
+def _libraries_of(program: str) -> Path | None:
+    """Return the folder with the launcher's MPI; None for Slurm, which belongs to no MPI."""
+    path = Path(shutil.which(program)).resolve()  # type: ignore[arg-type]
+    root = path.parents[1] / "lib"
+    # Debian keeps libraries of several architectures apart.
+    folders = (root, root / str(sysconfig.get_config_var("MULTIARCH")))
+    found = (folder for folder in folders if list(folder.glob("libmpi.*")))
+    return None if path.name == "srun" else next(found, None)
 
 
 def on_ranks(
@@ -73,11 +98,11 @@ def on_ranks(
     object
         Output of the program, parsed from JSON.
     """
-    executable = launcher() if python is None else [str(Path(python).parent / "mpiexec")]
+    executable = launcher(n_ranks, python)
     environment = environment_of(executable) | dict(more or {})
     if apart:
         environment["MPIR_CVAR_NOLOCAL"] = "1"
-    command = [*executable, "-n", str(n_ranks), python or sys.executable, *how, str(programs)]
+    command = [*executable, python or sys.executable, *how, str(programs)]
     done = subprocess.run(
         [*command, *map(str, arguments)],
         env=environment,

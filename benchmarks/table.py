@@ -20,6 +20,11 @@ class Table:
         lines = ["  ".join(cells).rstrip() for cells in zip(*columns, strict=True)]
         return "\n".join([self.title, *lines])
 
+    def markdown(self) -> str:
+        """Return the table as Markdown, with its title above."""
+        lines = [self.headings, ["---"] * len(self.headings), *self.rows]
+        return "\n".join([f"{self.title}:", "", *(f"| {' | '.join(line)} |" for line in lines)])
+
 
 def _aligned(column: tuple[str, ...]) -> list[str]:
     width = max(map(len, column))

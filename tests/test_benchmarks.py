@@ -13,15 +13,19 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from helpers.mpi import MPIEXEC, environment
 from helpers.programs import needs_program
 from matplotlib.figure import Figure
 
 from benchmarks import __main__ as command
-from benchmarks import programs
+from benchmarks import data, programs
 from benchmarks.__main__ import NAMES, PREFIX
+from benchmarks.experiments.__main__ import chosen_of
 from benchmarks.experiments.__main__ import experiments as known_experiments
 from benchmarks.experiments.experiment import Setting, load
 from benchmarks.experiments.page import write_page
+from benchmarks.measure import Unavailable
+from benchmarks.ranks import launcher
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "developers" / "experiments"
@@ -220,6 +224,110 @@ def test_h5md_through_mpi_io_where_h5py_has_it(folder, tmp_path):
         assert "(h5md_mpi_io.png)" in (tmp_path / "index.md").read_text(encoding="utf-8")
     else:
         assert "h5py was built without MPI" in done.stderr
+
+
+#: Stand-in for srun, with the MPI of the tests.
+SRUN = """#!/bin/bash
+while [[ "$1" == --* ]]; do shift; done
+exec {mpiexec} "$@"
+"""
+
+
+def check_ranks_page(folder, name, n_ranks):
+    """Check that both tools have rows for each number of ranks, and that figures exist."""
+    _, rows = load(folder / "ranks" / f"{name}.tsv")
+    cases = {(row["tool"], row["ranks"]) for row in rows}
+    assert cases == {(tool, n) for tool in ("MDAnalysis", "paceline") for n in n_ranks}
+    _, each = load(folder / "ranks" / f"{name}.by-rank.tsv")
+    assert {row["rank"] for row in each} == set(range(max(n_ranks)))
+    page = (folder / "ranks" / "index.md").read_text(encoding="utf-8")
+    for file in (f"{name}.png", f"{name}.by-rank.png"):
+        assert f"({file})" in page
+        assert (folder / "ranks" / file).stat().st_size > 10_000
+    assert not (folder / f"{name}.tsv").exists()
+
+
+@needs_mpi
+@needs_program("bash")
+def test_experiments_of_the_papers_by_a_template_of_slurm(folder, tmp_path):
+    srun = tmp_path / "srun"
+    srun.write_text(SRUN.format(mpiexec=" ".join(MPIEXEC)))
+    srun.chmod(0o755)
+    asked = {"EXPERIMENTS": "distances", "RANKS": "1,2"}
+    path = f"{tmp_path}:{BESIDE}:{os.environ['PATH']}"
+    template = ROOT / "examples" / "slurm" / "papers-experiments.sh"
+    done = subprocess.run(
+        ["bash", template, folder, tmp_path, "--tiny"],
+        cwd=ROOT,
+        env=environment() | asked | {"PATH": path},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    check_ranks_page(tmp_path, "distances", (1, 2))
+
+
+@pytest.mark.full
+@needs_mpi
+@pytest.mark.parametrize("name", ["memory", "splitting", "collecting", "snapshot_writers"])
+def test_an_experiment_against_ranks(name, folder, tmp_path):
+    asked = ("--tiny", "--ranks", "1,3", "--repeats", "2")
+    done = experiments(name, *asked, "--data", folder, "--output", tmp_path)
+    assert done.returncode == 0, done.stderr
+    head, rows = load(tmp_path / "ranks" / f"{name}.tsv")
+    assert "2 rounds" in head[0]
+    x = known_experiments()[name].scaling.x
+    assert {row[x] for row in rows} == ({1, 2} if x == "writers" else {1, 3})
+
+
+@needs_program("mpirun")
+def test_experiments_run_under_open_mpi(folder, tmp_path):
+    said = subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout
+    if "Open MPI" not in said:
+        pytest.skip("mpirun is not Open MPI's")
+    launcher = "mpirun --allow-run-as-root --oversubscribe -n {ranks}"
+    asked = ("--tiny", "--ranks", "1,2", "--repeats", "1", "--launcher", launcher)
+    done = experiments("distances", *asked, "--data", folder, "--output", tmp_path)
+    assert done.returncode == 0, done.stderr
+    check_ranks_page(tmp_path, "distances", (1, 2))
+
+
+def test_published_values_are_beside_those_of_ranks():
+    for name, experiment in known_experiments().items():
+        for one in experiment.scaling.published() if experiment.scaling else ():
+            assert len(one.variant) == len(experiment.scaling.variants), name
+            assert all(value > 0 for value in one.values.values()), (name, one)
+    (comet, *_) = known_experiments()["layouts"].scaling.of_variant(("shared",))
+    assert comet.values[72] == pytest.approx(1e6 * (26 + 4) / 2_512_200)
+    assert comet.speed_ups(1)[72] == pytest.approx((791 + 225) / (26 + 4))
+    (split,) = known_experiments()["splitting"].scaling.published()
+    assert split.speed_ups(1)[24] == 24  # the paper's fewest processes
+    assert split.speed_ups(24)[72] == pytest.approx(89.9 / 33.7)
+
+
+def test_a_year_stands_for_the_experiments_of_its_paper():
+    known = known_experiments()
+    chosen = chosen_of(["2021", "layouts"], known)
+    assert {"layouts", "chunking", "compression", "writing"} <= set(chosen)
+    assert not {"splitting", "snapshot_runs"} & set(chosen)
+    assert list(chosen) == [name for name in known if name in chosen]
+    assert chosen_of([], known) == known
+
+
+def test_sets_have_the_frames_of_the_papers(monkeypatch, tmp_path):
+    monkeypatch.setattr(data, "_write", lambda recipe, dataset: None)
+    sets = [data.prepare_set(recipe, tmp_path, None) for recipe in (*data.RECIPES, data.TILED)]
+    assert [one.n_frames for one in sets] == [2_512_200, 2_000, 90_100]
+
+
+def test_the_command_of_ranks_is_chosen(monkeypatch):
+    monkeypatch.setenv("PACELINE_MPIEXEC", "env A=1 srun --mpi=pmix --ntasks={ranks}")
+    assert launcher(24) == ["env", "A=1", "srun", "--mpi=pmix", "--ntasks=24"]
+    monkeypatch.setenv("PACELINE_MPIEXEC", "env srun")
+    assert launcher(2) == ["env", "srun", "-n", "2"]
+    monkeypatch.setenv("PACELINE_MPIEXEC", "no-such-launcher")
+    with pytest.raises(Unavailable, match="no-such-launcher"):
+        launcher(2)
 
 
 def has_mpio():

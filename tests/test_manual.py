@@ -54,6 +54,7 @@ OTHERS += (
 )
 OTHERS += (
     "PATH=",
+    "sbatch ",
     "srun ",
     "mpiexec -hosts ",
     "mpirun --host ",

@@ -2,18 +2,22 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.experiments.experiment import Row, Setting, rounds_of
+from benchmarks.experiments.scaling import BY_RANK, Scaling
 from benchmarks.measure import Spread
 from benchmarks.ranks import EVERY_RANK, on_ranks
 
 PROGRAMS = Path(__file__).with_name("on_ranks.py")
 TOOLS = ("MDAnalysis", "paceline")
+#: Scaling of cases that differ in their layout, which experiments replace by their own column.
+SCALING = Scaling("µs a frame", itemgetter("us_frame"), variants=("layout",))
 #: Repetitions of each frame in paceline's jobs, which would otherwise be too short.
 PASSES = 10
 #: Case attributes that are not columns of rows.
@@ -73,6 +77,8 @@ def measure_cases(setting: Setting, cases: Sequence[Case]) -> list[Row]:
     Rows have the columns of a case. `t_total` is the job's time, s; the job's parts are means over
     ranks, s; `us_frame` is the job's time per frame, µs.
     """
+    if setting.scale is None:  # jobs are long enough
+        cases = [replace(case, repeated=1) for case in cases]
     told = setting.scratch / "cases.json"
     told.write_text(json.dumps([asdict(case) for case in cases]), encoding="utf-8")
     n_ranks = max(case.ranks for case in cases)
@@ -97,7 +103,8 @@ def _row(case: Case, found: dict[str, Any]) -> Row:
     columns = {key: value for key, value in asdict(case).items() if key not in NO_COLUMNS}
     times = {key: value for key, value in found.items() if key.startswith("t_")}
     us_frame = 1e6 * times["t_total"] / (case.frames * case.passes)
-    return {**columns, "passes": case.passes, **times, "us_frame": us_frame}
+    by_rank = found.get(BY_RANK)
+    return {**columns, "passes": case.passes, **times, "us_frame": us_frame, BY_RANK: by_rank}
 
 
 def _agree(cases: Sequence[Case], found: Sequence[dict[str, Any]]) -> None:

@@ -1,5 +1,7 @@
 """H5MD in the 2021 paper's three layouts, read in three ways."""
 
+from dataclasses import replace
+
 from matplotlib.figure import Figure
 
 from benchmarks.experiments.cases import TOOLS
@@ -13,8 +15,9 @@ from benchmarks.experiments.experiment import (
     ratio,
     spread,
 )
-from benchmarks.experiments.h5md_cases import Case, measure_cases
-from benchmarks.experiments.published import published
+from benchmarks.experiments.h5md_cases import SCALING, Case, measure_cases
+from benchmarks.experiments.published import of_h5md, published, stated
+from benchmarks.experiments.scaling import Published
 from benchmarks.experiments.style import COLOURS, PAPER, bars, legend_below, panels
 from benchmarks.h5md_files import h5md_file
 from benchmarks.table import Table
@@ -39,7 +42,7 @@ def measure(setting: Setting) -> list[Row]:
     data = setting.tiled
     cases = [
         Case(tool, n, str(h5md_file(data, layout)), name, data.n_frames, access)
-        for n in RANKS
+        for n in setting.ranks_or(RANKS)
         for name, layout in LAYOUTS.items()
         for access in ACCESSES
         for tool in TOOLS
@@ -57,6 +60,21 @@ def theirs(layout: str, access: str) -> list[tuple[str, float]]:
         quantity="t_io",
     )
     return [(row["system"], 1e3 * row["seconds"] / THEIR_FRAMES) for row in rows]
+
+
+def scaling_published() -> list[Published]:
+    """Return the stated times of each layout and access, ms a frame, and speed-ups."""
+    found = [
+        one
+        for layout in LAYOUTS
+        for access, name in ACCESSES.items()
+        for one in of_h5md(layout, name, (layout, access))
+    ]
+    for layout, quantity in (("contiguous", "t_io speed-up"), ("default", "largest t_io speed-up")):
+        words = {"case": f"H5MD-{layout}", "quantity": f"{quantity} over one process"}
+        values = {1: 1.0, 112: stated("jakupovic2021_stated", **words)}
+        found.append(Published("Agave, t_io", values, (layout, "frame by frame"), speed_up=True))
+    return found
 
 
 def table(rows: list[Row]) -> Table:
@@ -151,4 +169,5 @@ EXPERIMENT = Experiment(
         "with a selected atom; its reader for MDAnalysis, frame by frame, keeps the chunks that "
         "the next frames need."
     ),
+    scaling=replace(SCALING, variants=("layout", "access"), published=scaling_published),
 )

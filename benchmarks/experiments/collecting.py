@@ -1,5 +1,8 @@
 """Collect results by a gather, or by one-sided puts into the first rank's memory."""
 
+from dataclasses import replace
+from operator import itemgetter
+
 from matplotlib.figure import Figure
 
 from benchmarks.experiments.cases import Case, measure_cases
@@ -11,8 +14,9 @@ from benchmarks.experiments.experiment import (
     spread,
     values_of,
 )
-from benchmarks.experiments.published import published, stated
-from benchmarks.experiments.style import OTHER, OURS, bars, panels, points
+from benchmarks.experiments.published import of_table5, published, stated
+from benchmarks.experiments.scaling import BY_RANK, Published, Scaling
+from benchmarks.experiments.style import OTHER, OURS, PARTS, bars, panels, points
 from benchmarks.ranks import EVERY_RANK, on_ranks
 from benchmarks.table import Table
 
@@ -25,18 +29,38 @@ ROWS, BLOCKS = 2_512_200, 400
 
 def measure(setting: Setting) -> list[Row]:
     whole = (str(setting.data.trajectory("xtc")),)
-    jobs = [Case("paceline", 2, whole, setting.data.n_frames, collect=way) for way in WAYS]
-    rows = [
-        {"what": "job", "way": row["collect"], "ranks": 2, "seconds": row["t_total"], "messages": 0}
-        for row in measure_cases(setting, jobs)
+    jobs = [
+        Case("paceline", n, whole, setting.data.n_frames, collect=way)
+        for n in setting.ranks_or(RANKS[:1])
+        for way in WAYS
     ]
+    rows = []
+    for row in measure_cases(setting, jobs):
+        case = {"what": "job", "way": row["collect"], "ranks": row["ranks"]}
+        case |= {"seconds": row["t_total"], "messages": 0, "us_row": row["us_frame"]}
+        rows.append({**case, **{part: row[part] for part in ("t_total", *PARTS, BY_RANK)}})
     n_rows = setting.amount(ROWS)
     for _ in range(setting.repeats):
-        for ranks in RANKS if setting.part >= 1 else RANKS[:1]:
+        for n in setting.ranks_or(RANKS if setting.part >= 1 else RANKS[:1]):
             for way in WAYS:
-                found = on_ranks(ranks, EVERY_RANK, "collect", way, n_rows, BLOCKS)
-                rows.append({"what": "collecting", "way": way, "ranks": ranks, **found})
+                found = on_ranks(n, EVERY_RANK, "collect", way, n_rows, BLOCKS)
+                case = {"what": "collecting", "way": way, "ranks": n, **found}
+                times = dict.fromkeys(PARTS, 0.0) | dict.fromkeys(
+                    ("t_total", "t_comm"), found["seconds"]
+                )
+                rows.append({**case, "us_row": 1e6 * found["seconds"] / n_rows, **times})
     return [{**row, "rows": n_rows} for row in rows]
+
+
+def scaling_published() -> list[Published]:
+    """Return Table 5 of the shared file, with both methods to collect, µs a row."""
+    found = []
+    for gather, name in (("mpi", "MPI_Gather"), ("ga", "Global Arrays")):
+        (one,) = [
+            one for one in of_table5("single", ("job",), gather=gather) if "Comet" in one.name
+        ]
+        found.append(replace(one, name=f"{one.name}, {name}"))
+    return found
 
 
 def ranks_of(rows: list[Row]) -> list[int]:
@@ -108,5 +132,12 @@ EXPERIMENT = Experiment(
         "counted as waiting, idle ranks sleep, and dynamic scheduling makes all end together. "
         "There was no network between the ranks and no reading at the same time: see the next "
         "two experiments."
+    ),
+    scaling=Scaling(
+        "µs a row",
+        itemgetter("us_row"),
+        line="way",
+        variants=("what",),
+        published=scaling_published,
     ),
 )

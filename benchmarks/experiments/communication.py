@@ -4,7 +4,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.experiments.cases import TOOLS
 from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, median, spread
-from benchmarks.experiments.memory import SOURCES, of_sources
+from benchmarks.experiments.memory import SOURCES, SOURCES_SCALING, of_sources
 from benchmarks.experiments.published import stated
 from benchmarks.experiments.style import PARTS, legend_below, panels
 from benchmarks.table import Table
@@ -17,7 +17,7 @@ WAYS = [(tool, source) for source in SOURCES for tool in TOOLS]
 
 
 def measure(setting: Setting) -> list[Row]:
-    return of_sources(setting, RANKS)
+    return of_sources(setting, setting.ranks_or(RANKS))
 
 
 def table(rows: list[Row]) -> Table:
@@ -80,4 +80,5 @@ EXPERIMENT = Experiment(
         "differences between ranks, with or without a disturbed network. With paceline, t_wait "
         "also holds the time until a rank has its first block."
     ),
+    scaling=SOURCES_SCALING,
 )

@@ -1,5 +1,7 @@
 """H5MD with gzip 1 and 9, compared with the same chunks without compression."""
 
+from dataclasses import replace
+
 from matplotlib.figure import Figure
 
 from benchmarks.experiments.cases import TOOLS
@@ -13,8 +15,9 @@ from benchmarks.experiments.experiment import (
     ratio,
     spread,
 )
-from benchmarks.experiments.h5md_cases import Case, measure_cases
-from benchmarks.experiments.published import published, stated
+from benchmarks.experiments.h5md_cases import SCALING, Case, measure_cases
+from benchmarks.experiments.published import of_h5md, published, stated
+from benchmarks.experiments.scaling import Published
 from benchmarks.experiments.style import COLOURS, bars, panels
 from benchmarks.h5md_files import h5md_file
 from benchmarks.measure import Spread
@@ -32,7 +35,7 @@ def measure(setting: Setting) -> list[Row]:
     files = {name: h5md_file(data, layout) for name, layout in LAYOUTS.items()}
     cases = [
         Case(tool, n, str(path), name, data.n_frames, ACCESS[tool])
-        for n in RANKS
+        for n in setting.ranks_or(RANKS)
         for name, path in files.items()
         for tool in TOOLS
     ]
@@ -60,6 +63,13 @@ def size(rows: list[Row], layout: str) -> float:
     return median(rows, "bytes_frame", layout=layout) / median(
         rows, "bytes_frame", layout="chunked"
     )
+
+
+def scaling_published() -> list[Published]:
+    """Return the stated times of uncompressed chunks, and the speed-up of reading gzip."""
+    values = {1: 1.0, 56: stated("jakupovic2021_stated", case="H5MD-gzip", n_processes=56)}
+    speed_ups = [Published("Agave, t_io", values, (f"gzipx{k}",), speed_up=True) for k in (1, 9)]
+    return [*of_h5md("chunked", "frame by frame", ("chunked",)), *speed_ups]
 
 
 def table(rows: list[Row]) -> Table:
@@ -147,4 +157,5 @@ EXPERIMENT = Experiment(
         "paceline stops after the last selected atom, and the protein comes first, as in most "
         "systems, so most of a chunk is not inflated."
     ),
+    scaling=replace(SCALING, published=scaling_published),
 )

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from benchmarks.experiments.experiment import (
     spread,
     values_of,
 )
-from benchmarks.experiments.style import COLOURS
+from benchmarks.experiments.scaling import Scaling
+from benchmarks.experiments.style import COLOURS, PARTS
 from benchmarks.measure import Spread
 from benchmarks.ranks import EVERY_RANK, on_ranks
 from benchmarks.slowfs import SlowFileSystem, total
@@ -81,9 +83,9 @@ def rounds(setting: Setting) -> int:
 
 def measure(setting: Setting) -> list[Row]:
     n_frames = min(setting.amount(FRAMES, 64), FRAMES, setting.data.n_frames)
-    ranks, systems = RANKS, list(FILE_SYSTEMS)
+    ranks, systems = setting.ranks_or(RANKS), list(FILE_SYSTEMS)
     if setting.part < 1:
-        ranks, systems = RANKS[:2], systems[-1:]
+        ranks, systems = setting.ranks_or(RANKS[:2]), systems[-1:]
     folder = setting.scratch / "slow"
     folder.mkdir()
     topology = Path(shutil.copy(setting.data.first_frame, folder))
@@ -279,5 +281,12 @@ EXPERIMENT = Experiment(
         "not the opens of the topology. In paceline the first rank opens these files, the others "
         "only the trajectory, and requests are larger. The bandwidth of the server limits all "
         "tools. The paper's effects of communication, and of different nodes, are not modelled."
+    ),
+    scaling=Scaling(
+        "s",
+        itemgetter("t_total"),
+        line="way",
+        variants=("system",),
+        parts={part: PARTS[part] for part in PARTS if part != "t_rest"},
     ),
 )

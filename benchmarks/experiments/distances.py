@@ -1,8 +1,10 @@
 """All distances from the first frame, instead of the RMSD."""
 
+from dataclasses import replace
+
 from matplotlib.figure import Figure
 
-from benchmarks.experiments.cases import TOOLS, Case, measure_cases, speed_up
+from benchmarks.experiments.cases import SCALING, TOOLS, Case, measure_cases, speed_up
 from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
 from benchmarks.experiments.published import stated
 from benchmarks.experiments.style import PARTS, legend_below, panels, stacked
@@ -16,9 +18,12 @@ FRAMES = 2000
 
 def measure(setting: Setting) -> list[Row]:
     whole = (str(setting.data.trajectory("xtc")),)
-    frames = min(setting.amount(FRAMES), setting.data.n_frames)
+    frames = setting.frames(FRAMES, setting.data)
     cases = [
-        Case(tool, n, whole, frames, task=task) for n in RANKS for task in TASKS for tool in TOOLS
+        Case(tool, n, whole, frames, task=task)
+        for n in setting.ranks_or(RANKS)
+        for task in TASKS
+        for tool in TOOLS
     ]
     return measure_cases(setting, cases)
 
@@ -83,4 +88,5 @@ EXPERIMENT = Experiment(
         "here, so they compute the same; only reading differs. Distances take longer to compute, "
         "so that opening and waiting for the other rank are a smaller part of the job."
     ),
+    scaling=replace(SCALING, variants=("task",)),
 )

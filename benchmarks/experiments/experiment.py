@@ -15,20 +15,39 @@ from benchmarks.table import Table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from benchmarks.experiments.scaling import Scaling
+
 #: Measured values of one case in one round.
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Setting of measurements: data, folder for new files, rounds, and fraction of the work."""
+    """Setting of measurements.
+
+    Attributes
+    ----------
+    data, water : Dataset
+        The small and the large system.
+    scratch : Path
+        Folder for new files.
+    repeats : int
+        Number of rounds.
+    part : float
+        Amount of work, relative to the short form.
+    scale : float or None
+        Fraction of the frames of the data; None for the papers' numbers of frames.
+    ranks : tuple of int
+        Numbers of ranks; empty for those of each experiment.
+    """
 
     data: Dataset
     water: Dataset
     scratch: Path
     repeats: int
     part: float
-    scale: float
+    scale: float | None
+    ranks: tuple[int, ...] = ()
 
     @cached_property
     def tiled(self) -> Dataset:
@@ -38,6 +57,19 @@ class Setting:
     def amount(self, whole: int, least: int = 1) -> int:
         """Return an amount of work, scaled from that of the short form."""
         return max(least, round(whole * self.part))
+
+    def frames(self, whole: int, data: Dataset, least: int = 1) -> int:
+        """Return a number of frames, scaled from that of the short form; at the papers' scale all.
+
+        Every rank gets at least one frame, if there are enough.
+        """
+        if self.scale is None:
+            return data.n_frames
+        return min(max(self.amount(whole, least), *self.ranks, 1), data.n_frames)
+
+    def ranks_or(self, usual: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the chosen numbers of ranks, or the usual ones of an experiment."""
+        return self.ranks or usual
 
 
 @dataclass(frozen=True)
@@ -64,6 +96,8 @@ class Experiment:
         Reasons for differences from the papers, without measured numbers, which may change.
     rounds : callable
         Function that returns the number of rounds.
+    scaling : Scaling, optional
+        Columns for figures against the number of ranks, for experiments that run on ranks.
     """
 
     title: str
@@ -75,6 +109,7 @@ class Experiment:
     finding: Callable[[list[Row]], str]
     why: str
     rounds: Callable[[Setting], int] = attrgetter("repeats")
+    scaling: "Scaling | None" = None
 
 
 def rounds_of(rows: Iterable[Row], column: str, **case: Any) -> list[float]:

@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from benchmarks.experiments.cases import TOOLS, Case, measure_cases, speed_up
+from benchmarks.experiments.cases import SCALING, TOOLS, Case, measure_cases, speed_up
 from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
 from benchmarks.experiments.published import stated
 from benchmarks.experiments.style import COLOURS, bars, panels
@@ -15,7 +15,7 @@ RANKS = (1, 2)
 def measure(setting: Setting) -> list[Row]:
     cases = [
         Case(tool, n, (str(setting.data.trajectory(suffix)),), setting.data.n_frames, suffix)
-        for n in RANKS
+        for n in setting.ranks_or(RANKS)
         for suffix in FORMATS
         for tool in TOOLS
     ]
@@ -98,4 +98,5 @@ EXPERIMENT = Experiment(
         "and its page cache cannot show the limits of plain formats on a slow, shared disk. The "
         "workers are MPI ranks; the paper used Dask."
     ),
+    scaling=SCALING,
 )

@@ -1,5 +1,7 @@
 """H5MD with the file on disk (its pages dropped from memory), and in memory."""
 
+from dataclasses import replace
+
 from matplotlib.figure import Figure
 
 from benchmarks.experiments.cases import TOOLS
@@ -11,7 +13,9 @@ from benchmarks.experiments.experiment import (
     ratio,
     spread,
 )
-from benchmarks.experiments.h5md_cases import Case, measure_cases
+from benchmarks.experiments.h5md_cases import SCALING, Case, measure_cases
+from benchmarks.experiments.published import of_h5md
+from benchmarks.experiments.scaling import Published
 from benchmarks.experiments.style import COLOURS, bars, panels
 from benchmarks.h5md_files import h5md_file
 from benchmarks.table import Table
@@ -34,7 +38,7 @@ def measure(setting: Setting) -> list[Row]:
     cases = [
         Case(tool, n, str(h5md_file(data, layout)), name, data.n_frames, ACCESS[tool], cold=cold)
         for cold in (False, True)
-        for n in RANKS
+        for n in setting.ranks_or(RANKS)
         for name, layout in LAYOUTS.items()
         for tool in TOOLS
     ]
@@ -42,6 +46,15 @@ def measure(setting: Setting) -> list[Row]:
     for row in rows:
         row["cold"] = int(row["cold"])
     return rows
+
+
+def scaling_published() -> list[Published]:
+    """Return the stated times of each layout, which the paper read from the disk, ms a frame."""
+    return [
+        one
+        for layout in LAYOUTS
+        for one in of_h5md(layout, "frame by frame", (layout, STATES["on disk"]))
+    ]
 
 
 def table(rows: list[Row]) -> Table:
@@ -115,4 +128,5 @@ EXPERIMENT = Experiment(
         "around the selected atoms, so it also reads less from disk. It announces its reads to the "
         "system early; bytes that arrive during computing are not in these times."
     ),
+    scaling=replace(SCALING, variants=("layout", "cold"), published=scaling_published),
 )

@@ -3,7 +3,8 @@
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,17 @@ import numpy as np
 from benchmarks.data import Dataset
 from benchmarks.experiments.cases import TOLERANCE
 from benchmarks.experiments.experiment import Row, Setting
+from benchmarks.experiments.scaling import BY_RANK, Scaling
 from benchmarks.measure import Unavailable
 from benchmarks.ranks import EVERY_RANK, on_ranks
 
 PROGRAM = Path(__file__).with_name("h5md_on_ranks.py")
 #: Repetitions of each frame in paceline's jobs, which would otherwise be too short.
 PASSES = {"selection": 20, "whole frames": 5}
+#: Case attributes that are not columns of rows.
+NO_COLUMNS = ("path", "once")
+#: Scaling of cases that differ in their layout, which experiments replace by their own columns.
+SCALING = Scaling("ms a frame", itemgetter("ms_frame"), variants=("layout",))
 #: Variable that names a Python whose h5py was built with MPI, if the running Python's was not.
 MPIO_PYTHON = "PACELINE_MPIO_PYTHON"
 
@@ -45,6 +51,8 @@ class Case:
         Mode of MPI-IO; empty for reading without MPI-IO.
     cold : bool
         Drop the file's pages before the job.
+    once : bool
+        Use each frame once.
     """
 
     tool: str
@@ -55,11 +63,12 @@ class Case:
     access: str = "frame by frame"
     driver: str = ""
     cold: bool = False
+    once: bool = False
 
     @property
     def passes(self) -> int:
         """Number of times that each frame is used."""
-        ours = self.tool == "paceline" and not self.cold
+        ours = self.tool == "paceline" and not (self.cold or self.once)
         return PASSES.get(self.access, 1) if ours else 1
 
 
@@ -71,6 +80,8 @@ def measure_cases(
     Rows have the columns of a case. `t_total` is the job's time, s; the job's parts are means over
     ranks, s; `ms_frame` is the job's time per frame, ms.
     """
+    if setting.scale is None:  # jobs are long enough
+        cases = [replace(case, once=True) for case in cases]
     told = setting.scratch / "cases.json"
     told.write_text(json.dumps([asdict(case) for case in cases]), encoding="utf-8")
     n_ranks = max(case.ranks for case in cases)
@@ -103,7 +114,7 @@ def mpio_python() -> str | None:
 
 
 def _row(case: Case, found: dict[str, Any]) -> Row:
-    columns = {key: value for key, value in asdict(case).items() if key != "path"}
+    columns = {key: value for key, value in asdict(case).items() if key not in NO_COLUMNS}
     times = {key: value for key, value in found.items() if key.startswith("t_")}
     n_frames = case.frames * case.passes
     return {
@@ -112,4 +123,5 @@ def _row(case: Case, found: dict[str, Any]) -> Row:
         **times,
         "ms_io": 1e3 * times["t_io"] * case.ranks / n_frames,
         "ms_frame": 1e3 * times["t_total"] / n_frames,
+        BY_RANK: found.get(BY_RANK),
     }

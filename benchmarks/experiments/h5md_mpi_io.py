@@ -1,6 +1,7 @@
 """H5MD through MPI-IO (independent, collective, two-phase), compared with paceline's own way."""
 
 import tempfile
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from benchmarks.experiments.experiment import (
     spread,
 )
 from benchmarks.experiments.h5md_cases import Case, measure_cases, mpio_python
-from benchmarks.experiments.style import OTHER, OURS, PAPER, bars, panels
+from benchmarks.experiments.published import of_h5md
+from benchmarks.experiments.scaling import BY_RANK, Published, Scaling
+from benchmarks.experiments.style import OTHER, OURS, PAPER, PARTS, bars, panels
 from benchmarks.h5md_files import h5md_file
 from benchmarks.ranks import EVERY_RANK, on_ranks
 from benchmarks.table import Table
@@ -51,6 +54,8 @@ WROTE = {
 }
 COLOURS = {way: OURS if way.startswith("paceline") else OTHER for way in READ} | {"h5py": PAPER}
 RANKS = (1, 2)
+#: Parts of the time of reading, and writing.
+SCALING_PARTS = {**PARTS, "t_write": ("writing", "#56b4e9")}
 #: Frames read of the larger system, and frames written of the protein in water.
 FRAMES_READ, FRAMES_WRITTEN = 60, 150
 
@@ -62,9 +67,9 @@ def measure(setting: Setting) -> list[Row]:
 
 def _reading(setting: Setting, python: str | None) -> list[Row]:
     data = setting.tiled
-    frames = min(setting.amount(FRAMES_READ, 4), data.n_frames)
+    frames = setting.frames(FRAMES_READ, data, 4)
     cases, ways = [], []
-    for n in RANKS:
+    for n in setting.ranks_or(RANKS):
         for name, layout in LAYOUTS.items():
             for way, (tool, access, driver) in READ.items():
                 path = str(h5md_file(data, layout))
@@ -72,19 +77,21 @@ def _reading(setting: Setting, python: str | None) -> list[Row]:
                 ways.append(way)
     rows = measure_cases(setting, data, cases, python)
     return [
-        _row("reading", row["layout"], way, row["ranks"], row["ms_frame"], row["t_wait"])
+        _row("reading", row["layout"], way, row["ranks"], row["ms_frame"], row)
         for row, way in zip(rows, ways * setting.repeats, strict=True)
     ]
 
 
 def _writing(setting: Setting, python: str | None) -> list[Row]:
     data = setting.water
-    frames = min(setting.amount(FRAMES_WRITTEN, 4), data.n_frames // 2)
+    frames = min(setting.frames(FRAMES_WRITTEN, data, 4), data.n_frames // 2)
+    ranks = setting.ranks_or(RANKS)
+    numbers = ",".join(map(str, ranks))
     names = {layout: name for name, layout in LAYOUTS.items()}
     ways = {told: way for way, told in WROTE.items()}
-    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else setting.scratch) as folder:
-        told = data.topology, data.trajectory("dcd"), folder, frames, setting.repeats, *WRITTEN
-        found = on_ranks(RANKS[-1], EVERY_RANK, *told, programs=WRITING, python=python)
+    with tempfile.TemporaryDirectory(dir=_folder(setting)) as folder:
+        told = data.topology, data.trajectory("dcd"), folder, frames, setting.repeats, numbers
+        found = on_ranks(max(ranks), EVERY_RANK, *told, *WRITTEN, programs=WRITING, python=python)
     return [
         _row(
             "writing",
@@ -92,21 +99,34 @@ def _writing(setting: Setting, python: str | None) -> list[Row]:
             ways[one["way"]],
             one["ranks"],
             1e3 * one["seconds"] / frames,
-            0.0,
+            {"t_write": one["seconds"], "t_total": one["seconds"]},
         )
         for one in found
     ]
 
 
-def _row(what: str, layout: str, way: str, ranks: int, ms: float, waiting: float) -> Row:
+def _folder(setting: Setting) -> Path:
+    """Return the folder of new files: in memory, but for chosen ranks, which may have no common."""
+    return MEMORY if MEMORY.is_dir() and not setting.ranks else setting.scratch
+
+
+def _row(what: str, layout: str, way: str, ranks: int, ms: float, times: Row) -> Row:
     return {
         "what": what,
         "layout": layout,
         "way": way,
         "ranks": ranks,
         "ms_frame": ms,
-        "t_wait": waiting,
+        **{part: times.get(part, 0.0) for part in ("t_total", *SCALING_PARTS)},
+        BY_RANK: times.get(BY_RANK),
     }
+
+
+def scaling_published() -> list[Published]:
+    """Return the stated times of reading frame by frame, which used MPI-IO, ms a frame."""
+    return [
+        one for layout in LAYOUTS for one in of_h5md(layout, "frame by frame", ("reading", layout))
+    ]
 
 
 def _cases(what: str) -> list[tuple[str, str]]:
@@ -208,5 +228,13 @@ EXPERIMENT = Experiment(
         "HDF5. In the paper, ranks waited long because they competed for the file system; here "
         "they do not. Rows of paceline read the Cα atoms alone, the usual case; with driver mpio "
         "the same blocks are read through HDF5 and MPI-IO; other rows show whole frames."
+    ),
+    scaling=Scaling(
+        "ms a frame",
+        itemgetter("ms_frame"),
+        line="way",
+        variants=("what", "layout"),
+        parts=SCALING_PARTS,
+        published=scaling_published,
     ),
 )

@@ -52,8 +52,8 @@ def reference_of(topology: str, path: str, atoms: np.ndarray) -> np.ndarray:
 
 
 def prepared(case: Case, job: Callable[[MPI.Intracomm], Any], comm: MPI.Intracomm) -> Any:
-    """Run a job; drop the file's pages from memory first if the case requires it."""
-    if case.cold and comm.rank == 0:
+    """Run a job; drop the file's pages from memory of all hosts first if the case requires it."""
+    if case.cold:
         drop_from_cache(case.path)
     comm.Barrier()
     return job(comm)

@@ -27,15 +27,15 @@ BATCH = 16
 
 
 def write(
-    topology: str, source: str, folder: str, frames: str, repeats: str, *layouts: str
+    topology: str, source: str, folder: str, frames: str, repeats: str, ranks: str, *layouts: str
 ) -> list[dict[str, Any]]:
-    """Time writing additional frames of a DCD file in every layout, by one rank and by all."""
+    """Time writing additional frames of a DCD file in every layout, by some ranks."""
     warnings.simplefilter("ignore")
     path = str(Path(folder) / "written.h5md")
     lengths = int(frames), 2 * int(frames)
     found = []
     rounds = range(-1, int(repeats))
-    cases = product(rounds, (1, WORLD.size), layouts, WRITERS.items())
+    cases = product(rounds, map(int, ranks.split(",")), layouts, WRITERS.items())
     for number, n_ranks, layout, (way, writer) in cases:
         if way == "independent" and LAYOUTS[layout].compressed:
             continue  # HDF5 refuses this combination

@@ -1,10 +1,12 @@
 """One shared file, one file per rank, and a chain of files."""
 
+from dataclasses import replace
+
 import numpy as np
 from matplotlib.figure import Figure
 
 import paceline
-from benchmarks.experiments.cases import TOOLS, Case, measure_cases
+from benchmarks.experiments.cases import SCALING, TOOLS, Case, measure_cases
 from benchmarks.experiments.experiment import (
     Experiment,
     Row,
@@ -15,7 +17,8 @@ from benchmarks.experiments.experiment import (
     rounds_of,
     spread,
 )
-from benchmarks.experiments.published import published
+from benchmarks.experiments.published import FRAMES_2020, of_table5, published, stated
+from benchmarks.experiments.scaling import Published
 from benchmarks.experiments.style import COLOURS, PAPER, PARTS, legend_below, panels, stacked
 from benchmarks.measure import Spread
 from benchmarks.table import Table
@@ -32,20 +35,14 @@ TICKS = (2, 24, 72, 192)
 
 def measure(setting: Setting) -> list[Row]:
     whole = setting.data.trajectory("xtc")
-    files = {
-        ("shared", 1): [whole],
-        ("shared", 2): [whole],
-        ("split", 1): [whole],
-        ("split", 2): paceline.split(whole, 2, output=setting.scratch / "half.xtc"),
-        ("chain", 1): paceline.split(whole, CHAIN, output=setting.scratch / "part.xtc"),
-    }
-    files["chain", 2] = files["chain", 1]
-    cases = [
-        Case(tool, n, tuple(map(str, files[layout, n])), setting.data.n_frames, layout)
-        for n in RANKS
-        for layout in LAYOUTS
-        for tool in TOOLS
-    ]
+    chain = paceline.split(whole, CHAIN, output=setting.scratch / "part.xtc")
+    cases = []
+    for n in setting.ranks_or(RANKS):
+        pieces = setting.scratch / f"of-{n}.xtc"
+        split = paceline.split(whole, n, output=pieces) if n > 1 else [whole]
+        for layout, files in zip(LAYOUTS, ([whole], split, chain), strict=True):
+            names = tuple(map(str, files))
+            cases += [Case(tool, n, names, setting.data.n_frames, layout) for tool in TOOLS]
     return measure_cases(setting, cases)
 
 
@@ -63,6 +60,16 @@ def published_efficiency(access: str) -> dict[int, float]:
     rows = published("khoshlessan2020_table5", cluster="Comet", gather="mpi", access=access)
     times = {row["n_processes"]: row["t_io"] + row["t_comp"] for row in rows}
     return {n: times[1] / time / n for n, time in times.items() if n > 1}
+
+
+def scaling_published() -> list[Published]:
+    """Return Table 5, and the times of stragglers and of the other ranks on Comet."""
+    found = [one for layout, access in ACCESS.items() for one in of_table5(access, (layout,))]
+    for quantity in ("straggling ranks (62 of 72) total", "other ranks total"):
+        seconds = stated("khoshlessan_stated_times", quantity=quantity)
+        name = f"Comet, {quantity.removesuffix(' total')}"
+        found.append(Published(name, {72: 1e6 * seconds / FRAMES_2020}, ("shared",)))
+    return found
 
 
 def table(rows: list[Row]) -> Table:
@@ -166,4 +173,5 @@ EXPERIMENT = Experiment(
         "paceline's ranks open a file for the first block of it that they read, and blocks are "
         "assigned dynamically, so that no layout has to fit the number of ranks."
     ),
+    scaling=replace(SCALING, published=scaling_published),
 )

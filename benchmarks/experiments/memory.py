@@ -1,8 +1,10 @@
 """The job without reading: positions come from memory."""
 
+from dataclasses import replace
+
 from matplotlib.figure import Figure
 
-from benchmarks.experiments.cases import TOOLS, Case, measure_cases, speed_up
+from benchmarks.experiments.cases import SCALING, TOOLS, Case, measure_cases, speed_up
 from benchmarks.experiments.experiment import (
     Experiment,
     Row,
@@ -12,6 +14,8 @@ from benchmarks.experiments.experiment import (
     ratio,
     spread,
 )
+from benchmarks.experiments.published import of_table5, stated
+from benchmarks.experiments.scaling import Published
 from benchmarks.experiments.style import PARTS, legend_below, panels, stacked
 from benchmarks.table import Table
 
@@ -21,13 +25,13 @@ FRAMES = 2000
 
 
 def measure(setting: Setting) -> list[Row]:
-    return of_sources(setting, RANKS)
+    return of_sources(setting, setting.ranks_or(RANKS))
 
 
 def of_sources(setting: Setting, ranks: tuple[int, ...]) -> list[Row]:
     """Return rows of RMSDs of frames from a file, and of equal frames in memory."""
     whole = (str(setting.data.trajectory("xtc")),)
-    frames = min(setting.amount(FRAMES), setting.data.n_frames)
+    frames = setting.frames(FRAMES, setting.data)
     cases = [
         Case(tool, n, whole, frames, source=source)
         for n in ranks
@@ -35,6 +39,13 @@ def of_sources(setting: Setting, ranks: tuple[int, ...]) -> list[Row]:
         for tool in TOOLS
     ]
     return measure_cases(setting, cases)
+
+
+def scaling_published() -> list[Published]:
+    """Return Table 5 of the shared file, and the time to compute of one process, µs a frame."""
+    computing = 1e3 * stated("khoshlessan_stated_times", quantity="t_compute per frame")
+    alone = Published("Comet, t_comp", {1: computing}, (SOURCES[1],))
+    return [*of_table5("single", (SOURCES[0],)), alone]
 
 
 def table(rows: list[Row]) -> Table:
@@ -84,6 +95,7 @@ def finding(rows: list[Row]) -> str:
     )
 
 
+SOURCES_SCALING = replace(SCALING, variants=("source",), published=scaling_published)
 EXPERIMENT = Experiment(
     title="Without reading",
     source="Khoshlessan et al. 2020, Fig. 3",
@@ -100,4 +112,5 @@ EXPERIMENT = Experiment(
         "cache. For paceline only the computation is timed, on blocks of positions in memory; "
         "the shorter it is, the more waiting for the other rank matters."
     ),
+    scaling=SOURCES_SCALING,
 )

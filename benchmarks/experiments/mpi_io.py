@@ -6,6 +6,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, spread
 from benchmarks.experiments.published import published
+from benchmarks.experiments.scaling import Published, Scaling
 from benchmarks.experiments.style import OTHER, OURS, PAPER, bars, panels
 from benchmarks.ranks import EVERY_RANK, on_ranks
 from benchmarks.table import Table
@@ -25,9 +26,11 @@ HDF5_FRAME, HDF5_FRAMES = 146 * 3 * 4, 2_512_200
 
 def measure(setting: Setting) -> list[Row]:
     files = [setting.data.trajectory(suffix) for suffix in FILES]
-    told = (setting.data.topology, setting.repeats, *files)
+    ranks = setting.ranks_or(RANKS)
+    numbers = ",".join(map(str, ranks))
+    told = (setting.data.topology, setting.repeats, numbers, *files)
     rows = []
-    for one in on_ranks(RANKS[-1], EVERY_RANK, *told, programs=PROGRAM):
+    for one in on_ranks(max(ranks), EVERY_RANK, *told, programs=PROGRAM):
         path = Path(one.pop("file"))
         rate = path.stat().st_size / one["seconds"] / 1e6
         rows.append({**one, "format": path.suffix[1:], "rate": rate})
@@ -39,6 +42,12 @@ def published_rates() -> list[tuple[int, float]]:
     rows = published("khoshlessan2020_table5", cluster="Comet", access="phdf5")
     size = HDF5_FRAME * HDF5_FRAMES / 1e6
     return [(row["n_processes"], size / row["t_io"]) for row in rows]
+
+
+def scaling_published() -> list[Published]:
+    """Return the time of a MB of the shared HDF5 file on Comet, ms, beside each format."""
+    times = {n: 1e3 / rate for n, rate in published_rates()}
+    return [Published("Comet, HDF5 through MPI-IO", times, (suffix,)) for suffix in FILES]
 
 
 def table(rows: list[Row]) -> Table:
@@ -109,5 +118,13 @@ EXPERIMENT = Experiment(
         "uncompressed, at positions that need no index. paceline reads large pieces ahead of "
         "decoding through the system's own calls, and its rate here is that of a whole run, "
         "including scheduling and collecting."
+    ),
+    scaling=Scaling(
+        "ms a MB",
+        lambda row: 1e3 / row["rate"],
+        line="way",
+        variants=("format",),
+        parts={},
+        published=scaling_published,
     ),
 )

@@ -7,6 +7,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import cache, partial
+from os import getpid
+from socket import gethostname
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ from mpi4py import MPI
 import paceline
 from benchmarks.experiments.cases import Case
 from benchmarks.experiments.empty import apply, take_blocks
-from benchmarks.experiments.papers import Times, compute_share, distances, mean, share
+from benchmarks.experiments.papers import Times, compute_share, distances, share
 from paceline.analysis.rms import RMSD
 from paceline.backends.mpi.comm import wait_idle
 from paceline.block import Block, FrameBuffer
@@ -94,7 +96,9 @@ def in_memory(
     """Compute equal shares of positions in memory with paceline, and gather as in the papers."""
     positions = made_up(len(share(case.frames, comm.size, comm.rank)), len(indices))
     universe = paceline.Universe(topology, case.trajectory[0])
-    computation = RepeatedRMSD(universe.atoms[indices], case.workload).prepare()
+    analysis = RepeatedRMSD(universe.atoms[indices], case.workload)
+    analysis.frames = np.arange(len(positions))  # as a run sets them
+    computation = analysis.prepare()
     comm.Barrier()
     begun = time.perf_counter()
     blocks = [positions[first : first + BLOCK] for first in range(0, len(positions), BLOCK)]
@@ -114,11 +118,9 @@ def collected(
     whole = np.empty(counts.sum())
     comm.Gatherv(values, (whole, counts))
     ended = time.perf_counter()
-    parts = asdict(mean(comm.allgather(times)))
-    parts["t_wait"] = comm.allreduce(waited - computed) / comm.size
-    parts["t_comm"] = comm.allreduce(ended - waited) / comm.size
+    own = {**asdict(times), "t_wait": waited - computed, "t_comm": ended - waited}
     total = comm.allreduce(ended - begun, MPI.MAX)
-    return told_of(parts, total, float(whole.mean()))
+    return told_of(comm.allgather(own), total, float(whole.mean()))
 
 
 def our_way(
@@ -149,23 +151,27 @@ def our_times(
     """Return the times of a paceline run, including the time to open the file, s."""
     total = comm.allreduce(time.perf_counter() - begun, MPI.MAX)
     workers = analysis.timings.workers()
-    # Every rank has a worker, but a worker may start too late to get a block.
-    sums = {
-        "t_open": sum(one.t_init_traj for one in workers),
-        "t_io": sum(one.t_io + one.t_decode for one in workers),
-        "t_comp": sum(one.t_compute for one in workers),
-        "t_wait": sum(one.t_wait for one in workers),
-        "t_comm": comm.size * analysis.timings.t_comm,
-    }
-    parts = {key: value / comm.size for key, value in sums.items()}
-    parts["t_open"] += comm.allreduce(opened) / comm.size
+    parts = []
+    for process, seconds in comm.allgather((f"{gethostname()}:{getpid()}:", opened)):
+        # Every rank has a worker, but a worker may start too late to get a block.
+        own = [one for one in workers if one.worker.startswith(process)]
+        parts.append(
+            {
+                "t_open": seconds + sum(one.t_init_traj for one in own),
+                "t_io": sum(one.t_io + one.t_decode for one in own),
+                "t_comp": sum(one.t_compute for one in own),
+                "t_wait": sum(one.t_wait for one in own),
+                "t_comm": analysis.timings.t_comm,
+            }
+        )
     return told_of(parts, total, float(rows.mean()))
 
 
-def told_of(parts: dict[str, float], total: float, mean_value: float) -> dict[str, float]:
-    """Return the times of one job; the remaining time is in no component."""
-    rest = total - sum(parts.values())
-    return {**parts, "t_rest": max(rest, 0.0), "t_total": total, "mean": mean_value}
+def told_of(by_rank: list[dict[str, float]], total: float, mean_value: float) -> dict[str, Any]:
+    """Return the times of one job, means over ranks; the remaining time is in no component."""
+    parts = {key: sum(one[key] for one in by_rank) / len(by_rank) for key in by_rank[0]}
+    rest = max(total - sum(parts.values()), 0.0)
+    return {**parts, "t_rest": rest, "t_total": total, "mean": mean_value, "by_rank": by_rank}
 
 
 class RepeatedRMSD(RMSD):

@@ -7,7 +7,6 @@ from matplotlib import rc_context
 
 from benchmarks.experiments.experiment import Experiment, load
 from benchmarks.experiments.style import DPI, RC
-from benchmarks.table import Table
 
 INTRODUCTION = """\
 # Experiments
@@ -51,14 +50,9 @@ def _section(folder: Path, name: str, experiment: Experiment, kept: Path) -> str
             f"*{experiment.source}.* {experiment.question}",
             f"**Found here.** {experiment.finding(rows)}",
             f"![{experiment.title}]({name}.png)",
-            _markdown(experiment.table(rows)),
+            experiment.table(rows).markdown(),
             f"**Why it differs.** {experiment.why}",
             f"`{name}`, [rows]({name}.tsv): {'; '.join(head)}.",
             "",
         )
     )
-
-
-def _markdown(table: Table) -> str:
-    lines = [table.headings, ["---"] * len(table.headings), *table.rows]
-    return "\n".join([f"{table.title}:", "", *(f"| {' | '.join(line)} |" for line in lines)])

@@ -4,7 +4,6 @@ The analysis follows Algorithm 1 of Khoshlessan et al. 2020, with the times of i
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,8 +89,3 @@ TASKS = {"rmsd": rmsd, "distances": distances}
 def share(n_frames: int, n_workers: int, worker: int) -> range:
     """Return adjacent frames; shares of workers differ by at most one frame."""
     return range(n_frames * worker // n_workers, n_frames * (worker + 1) // n_workers)
-
-
-def mean(times: Sequence[Times]) -> Times:
-    """Return means over workers."""
-    return Times(*(float(np.mean([getattr(one, key) for one in times])) for key in Times.__slots__))

@@ -19,12 +19,12 @@ from benchmarks.experiments.papers import share
 PIECE = 1 << 20
 
 
-def read(topology: str, repeats: int, *files: str) -> list[dict[str, Any]]:
-    """Time reading each file by one rank, and by all ranks in shares, with every method, s."""
+def read(topology: str, repeats: int, ranks: list[int], *files: str) -> list[dict[str, Any]]:
+    """Time reading each file by some ranks in shares, with every method, s."""
     found = []
     # The first run reads the file into memory, parses its topology, and does not count.
     for number in range(-1, repeats):
-        for n_ranks in (1, WORLD.size):
+        for n_ranks in ranks:
             for path in files:
                 for way in READERS:
                     seconds = of_first(n_ranks, partial(seconds_of, way, topology, path))
@@ -85,6 +85,8 @@ READERS: dict[str, Callable[..., None]] = {
 }
 
 if __name__ == "__main__":
-    found = read(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])
+    found = read(
+        sys.argv[1], int(sys.argv[2]), [int(n) for n in sys.argv[3].split(",")], *sys.argv[4:]
+    )
     if WORLD.rank == 0:
         print(json.dumps(found), flush=True)

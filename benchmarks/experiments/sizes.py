@@ -2,7 +2,7 @@
 
 from matplotlib.figure import Figure
 
-from benchmarks.experiments.cases import TOOLS, Case, measure_cases
+from benchmarks.experiments.cases import SCALING, TOOLS, Case, measure_cases
 from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, median, spread
 from benchmarks.experiments.style import COLOURS, panels, points
 from benchmarks.table import Table
@@ -28,7 +28,7 @@ def measure(setting: Setting) -> list[Row]:
             repeated=PASSES,
         )
         for size in SIZES
-        for n in RANKS
+        for n in setting.ranks_or(RANKS)
         for tool in TOOLS
         if size <= MOST[tool]
     ]
@@ -99,4 +99,5 @@ EXPERIMENT = Experiment(
         "most in the shortest. The copies are a chain of the same file, which stays in the page "
         "cache; the papers had one long file on a disk."
     ),
+    scaling=SCALING,
 )

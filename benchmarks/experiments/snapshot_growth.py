@@ -5,8 +5,8 @@ from matplotlib.figure import Figure
 from benchmarks import nacl
 from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, digits, median, spread
 from benchmarks.experiments.published import published
-from benchmarks.experiments.snapshot_methods import COLOURS, NAMES, cells_of
-from benchmarks.experiments.snapshot_writers import PARTS
+from benchmarks.experiments.scaling import Published, Scaling
+from benchmarks.experiments.snapshot_methods import COLOURS, NAMES, PARTS, cells_of
 from benchmarks.experiments.style import panels, points, stacked
 from benchmarks.snapshot_cases import METHODS, Case, measure_cases
 from benchmarks.table import Table
@@ -20,14 +20,27 @@ RANKS = 2
 
 def measure(setting: Setting) -> list[Row]:
     cases = {
-        (whole, way): Case(way, RANKS, cells_of(setting, whole))
+        (whole, way, n): Case(way, n, cells_of(setting, whole))
+        for n in setting.ranks_or((RANKS,))
         for way, systems in SYSTEMS_OF.items()
         for whole in systems
     }
     rows = measure_cases(setting.scratch, list(cases.values()), setting.repeats)
-    for row, (whole, _) in zip(rows, list(cases) * setting.repeats, strict=True):
+    for row, (whole, _, _) in zip(rows, list(cases) * setting.repeats, strict=True):
         row |= {"system": whole, "us_ion": 1e6 * row["t_total"] / nacl.n_ions(row["cells"])}
     return rows
+
+
+def rates() -> list[Published]:
+    """Return the published rates of 1,728,000 atoms as ms a MB, by the number of writers."""
+    return [
+        Published(
+            f"{row['machine']}, {row['kind']}, by writers",
+            {row["writers"]: 1e3 / row["mbytes_per_s"]},
+            (nacl.LARGE,),
+        )
+        for row in published("todorov_bush_figures", n_atoms=nacl.n_ions(nacl.LARGE))
+    ]
 
 
 def table(rows: list[Row]) -> Table:
@@ -103,5 +116,13 @@ EXPERIMENT = Experiment(
         "and the batches of writers stay as large as their buffer. On the Cray the disks were "
         "shared with other users, which explained rates from 238 to 659 MB/s according to the "
         "authors; here the page cache takes all bytes, and two cores limit formatting."
+    ),
+    scaling=Scaling(
+        "ms a MB",
+        lambda row: 1e3 / row["mb_s"],
+        line="way",
+        variants=("system",),
+        parts=PARTS,
+        published=rates,
     ),
 )

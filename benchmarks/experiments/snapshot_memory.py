@@ -1,5 +1,7 @@
 """Memory of a writing rank, as a function of its buffer."""
 
+from operator import itemgetter
+
 from matplotlib.figure import Figure
 
 from benchmarks import nacl
@@ -13,6 +15,7 @@ from benchmarks.experiments.experiment import (
     spread,
 )
 from benchmarks.experiments.published import stated
+from benchmarks.experiments.scaling import Scaling
 from benchmarks.experiments.snapshot_methods import cells_of
 from benchmarks.experiments.style import (
     OTHER,
@@ -38,14 +41,15 @@ ALLOWED = 32 * MEBIBYTE
 
 def measure(setting: Setting) -> list[Row]:
     cases = {
-        (whole, mebibytes): Case(
-            "sorted", RANKS, cells_of(setting, whole), writers=WRITERS, buffer=f"{mebibytes} MiB"
+        (whole, mebibytes, n): Case(
+            "sorted", n, cells_of(setting, whole), writers=WRITERS, buffer=f"{mebibytes} MiB"
         )
+        for n in setting.ranks_or((RANKS,))
         for whole in WHOLE
         for mebibytes in BUFFERS
     }
     rows = measure_cases(setting.scratch, list(cases.values()), setting.repeats)
-    for row, (whole, mebibytes) in zip(rows, list(cases) * setting.repeats, strict=True):
+    for row, (whole, mebibytes, _) in zip(rows, list(cases) * setting.repeats, strict=True):
         row |= {"system": whole, "buffer": mebibytes}
     return rows
 
@@ -134,5 +138,12 @@ EXPERIMENT = Experiment(
         "The ids are divided into batches that fit the buffer, for any number of atoms; each is "
         "received, sorted, formatted and written before the next. Memory is that of the process as "
         "Linux counts it, including MPI's messages and Python."
+    ),
+    scaling=Scaling(
+        "MB beyond its ions",
+        itemgetter("mb_growth"),
+        line="system",
+        variants=("buffer",),
+        parts={},
     ),
 )

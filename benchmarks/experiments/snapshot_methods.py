@@ -13,6 +13,7 @@ from benchmarks.experiments.experiment import (
     spread,
 )
 from benchmarks.experiments.published import published
+from benchmarks.experiments.scaling import Published, Scaling
 from benchmarks.experiments.style import (
     OURS,
     PAPER,
@@ -27,6 +28,14 @@ from benchmarks.snapshot_cases import COLLECTIVE, METHODS, Case, measure_cases
 from benchmarks.table import Table
 
 RANKS = (1, 2, 4, 8)
+#: Parts of the time of a dump: names in rows, labels and colours.
+PARTS = {
+    "t_communicate": ("communicate", "#cc79a7"),
+    "t_sort": ("sort", "#e69f00"),
+    "t_format": ("format", "#009e73"),
+    "t_write": ("write", "#0072b2"),
+    "t_rest": ("open, check, close", "#777777"),
+}
 WAYS = (*METHODS, COLLECTIVE)
 NAMES = {**METHODS, COLLECTIVE: "MPI_File_write_all"}
 COLOURS = {
@@ -45,7 +54,7 @@ def cells_of(setting: Setting, whole: int = nacl.SMALL) -> int:
 
 def measure(setting: Setting) -> list[Row]:
     cells = cells_of(setting)
-    cases = [Case(way, n, cells) for n in RANKS for way in WAYS]
+    cases = [Case(way, n, cells) for n in setting.ranks_or(RANKS) for way in WAYS]
     return measure_cases(setting.scratch, cases, setting.repeats)
 
 
@@ -107,6 +116,18 @@ def finding(rows: list[Row]) -> str:
     )
 
 
+def rates() -> list[Published]:
+    """Return the published rates of 216,000 atoms as ms a MB, by the number of writers."""
+    return [
+        Published(
+            f"{row['machine']}, {row['method']}, by writers",
+            {row["writers"]: 1e3 / row["mbytes_per_s"]},
+        )
+        for row in published("todorov_bush_figures", n_atoms=nacl.n_ions(nacl.SMALL))
+        if row["writers"]
+    ]
+
+
 EXPERIMENT = Experiment(
     title="Four ways to write a snapshot",
     source="Todorov & Bush, HPCxTR0806, Figs 1, 3 and 5",
@@ -131,5 +152,12 @@ EXPERIMENT = Experiment(
         "curves show the loss by more ranks, not the scaling. ROMIO's collective write also "
         "sorts between ranks, by lists of the position of each record, which it makes, sends and "
         "merges."
+    ),
+    scaling=Scaling(
+        "ms a MB",
+        lambda row: 1e3 / row["mb_s"],
+        line="way",
+        parts=PARTS,
+        published=rates,
     ),
 )

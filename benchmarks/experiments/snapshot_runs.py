@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import asdict
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from benchmarks.experiments.experiment import (
     rounds_of,
     spread,
 )
+from benchmarks.experiments.scaling import Scaling
 from benchmarks.experiments.snapshot_methods import COLOURS, NAMES, cells_of
 from benchmarks.experiments.style import legend_below, logarithmic, panels, points
 from benchmarks.measure import Spread
@@ -48,7 +50,7 @@ def measure(setting: Setting) -> list[Row]:
     for system, ranks in RANKS.items():
         cells = cells_of(setting, system)
         step = STEP * nacl.n_ions(system)
-        for n in ranks:
+        for n in setting.ranks_or(ranks):
             for way, (method, dumps, wait) in WAYS.items():
                 if system == nacl.SMALL or way in FEW:
                     runs.append(Run(n, cells, steps, step, method, steps // dumps, wait))
@@ -133,5 +135,12 @@ EXPERIMENT = Experiment(
         "two ranks they still have two cores, so this machine cannot show how dumps scale. As in "
         "the report, fixed costs show most on the shortest run. Dumps in the background run "
         "while the steps sleep; a real simulation would share its cores with them."
+    ),
+    scaling=Scaling(
+        "s a run",
+        itemgetter("t_total"),
+        line="way",
+        variants=("system",),
+        parts={},
     ),
 )

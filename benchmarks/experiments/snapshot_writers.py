@@ -13,26 +13,23 @@ from benchmarks.experiments.experiment import (
     spread,
 )
 from benchmarks.experiments.published import published, stated
-from benchmarks.experiments.snapshot_methods import cells_of
+from benchmarks.experiments.scaling import Scaling
+from benchmarks.experiments.snapshot_methods import PARTS, cells_of, rates
 from benchmarks.experiments.style import OURS, legend_below, panels, points, stacked
 from benchmarks.snapshot_cases import Case, measure_cases
 from benchmarks.table import Table
 
 RANKS = 16
 WRITERS = (1, 2, 4, 8, 16)
-#: Components of a writer's time, in the order in which they happen.
-PARTS = {
-    "t_communicate": ("communicate", "#cc79a7"),
-    "t_sort": ("sort", "#e69f00"),
-    "t_format": ("format", "#009e73"),
-    "t_write": ("write", "#0072b2"),
-    "t_rest": ("open, check, close", "#777777"),
-}
 
 
 def measure(setting: Setting) -> list[Row]:
     cells = cells_of(setting)
-    cases = [Case("sorted", RANKS, cells, writers=n) for n in WRITERS]
+    cases = [
+        Case("sorted", n, cells, writers=writers)
+        for n in setting.ranks_or((RANKS,))
+        for writers in (2**k for k in range(n.bit_length()))
+    ]
     return measure_cases(setting.scratch, cases, setting.repeats)
 
 
@@ -110,5 +107,13 @@ EXPERIMENT = Experiment(
         "cache of one machine, so writing is a copy in memory, and the two cores are busy with "
         "formatting and with sending atoms between ranks. A rank that waits for a core counts as "
         "communicating."
+    ),
+    scaling=Scaling(
+        "ms a MB",
+        lambda row: 1e3 / row["mb_s"],
+        line="ranks",
+        parts=PARTS,
+        published=rates,
+        x="writers",
     ),
 )

@@ -1,14 +1,10 @@
 """Splitting the trajectory into segments, by copying bytes or by writing the frames again."""
 
 import shutil
-import time
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 from matplotlib.figure import Figure
 
-import paceline
 from benchmarks.experiments.experiment import (
     Experiment,
     Row,
@@ -18,17 +14,26 @@ from benchmarks.experiments.experiment import (
     rounds_of,
     spread,
 )
-from benchmarks.experiments.papers import share
 from benchmarks.experiments.published import published
-from benchmarks.experiments.style import OTHER, OURS, PAPER, bars, panels
+from benchmarks.experiments.scaling import Published, Scaling
+from benchmarks.experiments.style import OTHER, OURS, PAPER, PARTS, bars, panels
 from benchmarks.measure import Spread
+from benchmarks.ranks import EVERY_RANK, on_ranks
 from benchmarks.table import Table
 
+PROGRAM = Path(__file__).with_name("splitting_on_ranks.py")
 SEGMENTS = (24, 192)
 WORKERS = (1, 2)
 #: Size of the papers' file, bytes.
 THEIRS = 30e9
 COLOURS = {"MDAnalysis": OTHER, "paceline": OURS}
+#: Parts of the time of the papers' way; paceline copies bytes, and has no parts.
+SCALING_PARTS = {
+    "t_open": PARTS["t_open"],
+    "t_io": PARTS["t_io"],
+    "t_write": ("writing", "#56b4e9"),
+    "t_wait": PARTS["t_wait"],
+}
 #: Writing the frames again takes the same time for any number of segments.
 CASES = [
     *(("MDAnalysis", SEGMENTS[0], n) for n in WORKERS),
@@ -38,49 +43,30 @@ CASES = [
 
 def measure(setting: Setting) -> list[Row]:
     whole, topology = setting.data.trajectory("xtc"), setting.data.topology
-    size, target = whole.stat().st_size, setting.scratch / "segments"
+    target = setting.scratch / "segments"
+    cases = CASES
+    if setting.ranks:  # a segment for each rank, as in the paper
+        cases = [(tool, n, n) for n in setting.ranks for tool in COLOURS]
     rows = []
-    with ProcessPoolExecutor(max(WORKERS), get_context("spawn")) as pool:
-        list(pool.map(warm_up, range(2 * max(WORKERS))))
-        for _ in range(setting.repeats):
-            for tool, segments, workers in CASES:
-                target.mkdir()
-                n_segments = min(segments, setting.data.n_frames)
-                begun = time.perf_counter()
-                if tool == "paceline":
-                    output = target / "part.xtc"
-                    paceline.split(
-                        whole, n_segments, output=output, n_workers=workers, progress=False
-                    )
-                else:
-                    shares = [share(n_segments, workers, worker) for worker in range(workers)]
-                    told = [(str(topology), str(whole), target, n_segments, s) for s in shares]
-                    list(pool.map(write_segments, told))
-                seconds = time.perf_counter() - begun
-                shutil.rmtree(target)
-                common = {"tool": tool, "segments": segments, "workers": workers}
-                rows.append({**common, "seconds": seconds, "rate": size / seconds / 1e6})
+    for _ in range(setting.repeats):
+        for tool, segments, workers in cases:
+            target.mkdir()
+            n_segments = min(segments, setting.data.n_frames)
+            told = (tool, topology, whole, target, n_segments)
+            found = on_ranks(workers, EVERY_RANK, *told, programs=PROGRAM)
+            shutil.rmtree(target)
+            seconds = found["t_total"]
+            common = {"tool": tool, "segments": segments, "workers": workers}
+            rate = whole.stat().st_size / seconds / 1e6
+            times = {part: found.get(part, 0.0) for part in ("t_total", *SCALING_PARTS)}
+            rows.append({**common, "seconds": seconds, "rate": rate, **times})
     return rows
 
 
-def warm_up(_: int) -> None:
-    """Import all that a worker needs."""
-    import MDAnalysis  # noqa: F401
-
-    time.sleep(0.1)  # so that every worker gets a task
-
-
-def write_segments(told: tuple[str, str, Path, int, range]) -> None:
-    """Write a worker's segments frame by frame."""
-    import MDAnalysis as mda
-
-    topology, whole, target, n_segments, segments = told
-    universe = mda.Universe(topology, whole)
-    for segment in segments:
-        frames = share(universe.trajectory.n_frames, n_segments, segment)
-        with mda.Writer(str(target / f"{segment}.xtc"), len(universe.atoms)) as writer:
-            for _ in universe.trajectory[frames.start : frames.stop]:
-                writer.write(universe.atoms)
+def times_of_gigabyte() -> list[Published]:
+    """Return Table 4 as seconds for each GB, by number of processes."""
+    values = {n: 1e3 / rate for n, rate in published_rates().items()}
+    return [Published("Comet", values)]
 
 
 def published_rates() -> dict[int, float]:
@@ -149,5 +135,12 @@ EXPERIMENT = Experiment(
         "index. It also waits until the segments are on the disk, which MDAnalysis does not. "
         "paceline's workers read one shared file as fast as many, so there is rarely a reason to "
         "split."
+    ),
+    scaling=Scaling(
+        "s a GB",
+        lambda row: 1e3 / row["rate"],
+        parts=SCALING_PARTS,
+        published=times_of_gigabyte,
+        x="workers",
     ),
 )

@@ -24,6 +24,7 @@ from benchmarks.experiments.experiment import (
     values_of,
 )
 from benchmarks.experiments.published import published
+from benchmarks.experiments.scaling import Published, Scaling
 from benchmarks.experiments.style import OTHER, OURS, PAPER, bars, panels
 from benchmarks.measure import Spread
 from benchmarks.ranks import EVERY_RANK, on_ranks
@@ -40,13 +41,18 @@ def measure(setting: Setting) -> list[Row]:
     files = setting.data.topology, setting.data.trajectory("dcd")
     rows = []
     with ExitStack() as stack:
-        ways = dict(_ways(stack, files))
-        numbers = {way: _fitting(way, run, setting) for way, run in ways.items()}
+        # Only ranks of MPI can be on several hosts.
+        ways = {
+            (way, n): run
+            for n in setting.ranks_or((WORKERS,))
+            for way, run in (_on_mpi(files, n) if setting.ranks else _ways(stack, files)).items()
+        }
+        numbers = {case: _fitting(case[0], run, setting) for case, run in ways.items()}
         for _ in range(setting.repeats):
-            for way, run in ways.items():
-                seconds = _seconds(way, run, numbers[way])
-                row = {"way": way, "tasks": numbers[way], "rate": numbers[way] / seconds}
-                rows.append(row)
+            for (way, n), run in ways.items():
+                tasks = numbers[way, n]
+                seconds = _seconds(way, run, tasks)
+                rows.append({"way": way, "ranks": n, "tasks": tasks, "rate": tasks / seconds})
     return rows
 
 
@@ -83,9 +89,14 @@ def _ways(stack: ExitStack, files: tuple[Path, Path]) -> dict[str, Callable[[int
     for backend in ours:
         ways[f"paceline, {backend.name}: calls"] = partial(apply, backend)
         ways[f"paceline, {backend.name}: blocks"] = partial(take_blocks, backend, atom)
-    for what, told in (("calls", ()), ("blocks", files)):
-        ways[f"{TELLS}: {what}"] = partial(_on_ranks, what, told)
-    return ways
+    return ways | _on_mpi(files, WORKERS)
+
+
+def _on_mpi(files: tuple[Path, Path], n_ranks: int) -> dict[str, Callable[[int], Any]]:
+    return {
+        f"{TELLS}: {what}": partial(_on_ranks, n_ranks, what, told)
+        for what, told in (("calls", ()), ("blocks", files))
+    }
 
 
 def _in_graph(n_tasks: int, **where: Any) -> None:
@@ -95,8 +106,8 @@ def _in_graph(n_tasks: int, **where: Any) -> None:
     dask.base.get_scheduler(scheduler=where["scheduler"])(graph, list(graph), **where)
 
 
-def _on_ranks(what: str, told: tuple[Path, ...], n_tasks: int) -> dict[str, float]:
-    return on_ranks(WORKERS, EVERY_RANK, what, n_tasks, *told, programs=PROGRAMS)
+def _on_ranks(n_ranks: int, what: str, told: tuple[Path, ...], n_tasks: int) -> dict[str, float]:
+    return on_ranks(n_ranks, EVERY_RANK, what, n_tasks, *told, programs=PROGRAMS)
 
 
 def stampede() -> dict[str, float]:
@@ -105,6 +116,15 @@ def stampede() -> dict[str, float]:
     rates = {row["case"]: row["value"] for row in rows if row["unit"] == "tasks/s"}
     (whole,) = (row for row in rows if row["unit"] == "s")
     return {**rates, "threads or multiprocessing": TASKS / whole["value"]}
+
+
+def scaling_published() -> list[Published]:
+    """Return the time of an empty task of the paper's Dask workers, µs."""
+    stated = published("khoshlessan2017_stated", unit="tasks/s")
+    return [
+        Published(f"{row['where']}, {row['case']}", {row["n_processes"]: 1e6 / row["value"]})
+        for row in stated
+    ]
 
 
 def table(rows: list[Row]) -> Table:
@@ -163,5 +183,12 @@ EXPERIMENT = Experiment(
         "answered alone. Real tasks are longer: a scheduler is fast enough for blocks of some "
         "milliseconds, on Dask for these batches, and then it does not limit a job, as the paper "
         "found."
+    ),
+    scaling=Scaling(
+        "µs a task",
+        lambda row: 1e6 / row["rate"],
+        line="way",
+        parts={},
+        published=scaling_published,
     ),
 )

@@ -1,10 +1,13 @@
 """The RMSD computed 1, 40, 70 and 100 times for every frame that is read."""
 
+from dataclasses import replace
+
 from matplotlib.figure import Figure
 
-from benchmarks.experiments.cases import TOOLS, Case, measure_cases, speed_up
+from benchmarks.experiments.cases import SCALING, TOOLS, Case, measure_cases, speed_up
 from benchmarks.experiments.experiment import Experiment, Row, Setting, cell, spread
-from benchmarks.experiments.published import published
+from benchmarks.experiments.published import FRAMES_2020, published
+from benchmarks.experiments.scaling import Published
 from benchmarks.experiments.style import COLOURS, PAPER, panels, points
 from benchmarks.table import Table
 
@@ -17,9 +20,9 @@ TITLES = {"MDAnalysis": "papers' way", "paceline": "paceline"}
 def measure(setting: Setting) -> list[Row]:
     whole = (str(setting.data.trajectory("xtc")),)
     cases = [
-        Case(tool, n, whole, setting.amount(FRAMES[tool], 32), workload=workload)
+        Case(tool, n, whole, setting.frames(FRAMES[tool], setting.data, 32), workload=workload)
         for workload in WORKLOADS
-        for n in RANKS
+        for n in setting.ranks_or(RANKS)
         for tool in TOOLS
     ]
     rows = measure_cases(setting, cases)
@@ -28,6 +31,18 @@ def measure(setting: Setting) -> list[Row]:
         # The papers count waiting for other ranks and sending as one component.
         row["comp_by_comm"] = row["t_comp"] / max(row["t_comm"] + row["t_wait"], 1e-9)
     return rows
+
+
+def serial_times() -> list[Published]:
+    """Return t_io + t_comp of one process, µs a frame."""
+    return [
+        Published(
+            "Comet, t_io + t_comp",
+            {1: 1e6 * (row["t_io"] + row["t_comp"]) / FRAMES_2020},
+            (row["workload"],),
+        )
+        for row in published("khoshlessan2020_tableB1_workload")
+    ]
 
 
 def table(rows: list[Row]) -> Table:
@@ -106,4 +121,5 @@ EXPERIMENT = Experiment(
         "waiting for the other rank is a smaller part of it. Two cores without a shared file "
         "system cannot test whether more computing per byte scales further, as in the papers."
     ),
+    scaling=replace(SCALING, variants=("workload",), published=serial_times),
 )
