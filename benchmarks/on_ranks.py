@@ -179,11 +179,12 @@ def collect(how: str, n_rows: str, n_blocks: str) -> Any:
 
     from paceline.backends.mpi.comm import Comm, wait_idle
     from paceline.backends.mpi.gather import LocalResults, gather
+    from paceline.contract.kinds import Kind, WorkerDeclaration
     from paceline.contract.plan import LeafBoundaries
     from paceline.engine.tasks import BlockResult, Job, WorkerAnalysis
 
     world = MPI.COMM_WORLD
-    part = WorkerAnalysis("rows", Work(0, 1, 1, False), None)
+    part = WorkerAnalysis("rows", None, WorkerDeclaration(Kind.ROWS), None)
     job = Job(None, (), [part], LeafBoundaries(16), False)
     results = LocalResults([job], [int(n_blocks)])
     bounds = np.linspace(0, int(n_rows), int(n_blocks) + 1).astype(int)

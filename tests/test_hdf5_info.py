@@ -5,9 +5,11 @@ import numpy as np
 import pytest
 from helpers.h5md_files import N_ATOMS, N_FRAMES, numbers, write_lammps, write_simple
 from helpers.netcdf_files import AMBER, values, write_netcdf4
+from helpers.programs import needs_program
 from MDAnalysisTests import datafiles
 
 import paceline
+from paceline._util.stripes import Stripes, parse_stripes
 from paceline.cli import main
 from paceline.cli.info import facts_of
 from paceline.hdf5.repack import repack
@@ -163,3 +165,93 @@ def test_what_a_file_does_not_say_is_asked_for(tmp_path, capsys):
     assert "dataset=" in capsys.readouterr().out
     assert bad(path, dataset="pos", units={"length": "nm"}) == []
     assert not main(["validate", str(path), "--dataset", "pos", "--units", "nm"])
+
+
+#: Output of `lfs getstripe` for a file of one layout, and for a file whose parts have several.
+ONE_LAYOUT = """md.h5md
+lmm_stripe_count:  4
+lmm_stripe_size:   65536
+lmm_pattern:       raid0
+lmm_layout_gen:    0
+lmm_stripe_offset: 3
+\tobdidx\t\t objid\t\t objid\t\t group
+\t     3\t             2\t          0x2\t             0
+"""
+SEVERAL_LAYOUTS = """md.h5md
+  lcm_layout_gen:    2
+  lcm_mirror_count:  1
+  lcm_entry_count:   3
+    lcme_id:             1
+    lcme_flags:          init
+    lcme_extent.e_start: 0
+    lcme_extent.e_end:   1048576
+      lmm_stripe_count:  1
+      lmm_stripe_size:   65536
+    lcme_id:             2
+    lcme_flags:          init,prefer
+    lcme_extent.e_start: 1048576
+    lcme_extent.e_end:   4294967296
+      lmm_stripe_count:  4
+      lmm_stripe_size:   1048576
+    lcme_id:             3
+    lcme_flags:          0
+    lcme_extent.e_start: 4294967296
+    lcme_extent.e_end:   EOF
+      lmm_stripe_count:  -1
+      lmm_stripe_size:   4194304
+"""
+
+
+def test_stripes_are_those_of_the_last_part_with_objects():
+    assert parse_stripes(ONE_LAYOUT) == Stripes(4, 65536)
+    assert parse_stripes(SEVERAL_LAYOUTS) == Stripes(4, 2**20)
+    assert parse_stripes("md.h5md has no stripe info\n") is None
+    assert parse_stripes("") is None
+
+
+@pytest.fixture
+def lustre(tmp_path, monkeypatch):
+    """Folder for which a stand-in for `lfs` reports stripes; elsewhere it fails like `lfs`."""
+    folder = tmp_path / "lustre"
+    folder.mkdir()
+    program = tmp_path / "bin" / "lfs"
+    program.parent.mkdir()
+    program.write_text(
+        f"""#!/bin/sh
+case "$1 $2" in
+"getstripe {folder}"/*) printf '%s' '{ONE_LAYOUT}' ;;
+*) echo "error: getstripe failed: Inappropriate ioctl for device" >&2; exit 25 ;;
+esac
+"""
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    return folder
+
+
+@needs_program("sh")
+def test_stripes_of_lustre_are_beside_the_alignment(lustre, tmp_path, capsys):
+    small = write_simple(lustre / "small.h5md", chunks=(2, N_ATOMS, 3))
+    facts = {one.key: one for one in facts_of(str(small))}
+    assert facts["stripes"].text == "4 × 64KiB, Lustre"
+    assert facts["stripes"].value == {"count": 4, "size": 65536}
+    advice = "--align 64KiB would let chunks begin at stripes"
+    assert advice not in facts["repacking"].text
+    path = str(lustre / "a.h5md")
+    assert main(["convert", datafiles.XTC, path, "--chunk", "frame"]) == 0
+    assert advice in {one.key: one for one in facts_of(path)}["repacking"].text
+    assert main(["repack", path]) == 0
+    assert "--align 64KiB lets chunks begin there" in capsys.readouterr().err
+    assert main(["repack", path, "--align", "64KiB"]) == 0
+    assert "--align" not in capsys.readouterr().err
+    assert advice not in {one.key: one for one in facts_of(path)}["repacking"].text
+    elsewhere = write_simple(tmp_path / "a.h5md", chunks=(2, N_ATOMS, 3))
+    assert "stripes" not in {one.key for one in facts_of(str(elsewhere))}
+
+
+@needs_program("sh")
+def test_lustre_that_does_not_answer_is_no_error(lustre, monkeypatch):
+    path = write_simple(lustre / "a.h5md", chunks=(2, N_ATOMS, 3))
+    (lustre.parent / "bin" / "lfs").write_text("#!/bin/sh\nexec sleep 60\n")
+    monkeypatch.setattr("paceline._util.stripes.PATIENCE", 0.1)
+    assert "stripes" not in {one.key for one in facts_of(str(path))}

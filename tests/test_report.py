@@ -262,6 +262,33 @@ def test_advice_is_what_the_numbers_support(made, wanted):
     assert kinds(made) == wanted
 
 
+def text_of(made, kind):
+    """Return the text of a recommendation; None without it."""
+    return next((one.text for one in advice_of(report_of(made)) if one.kind == kind), None)
+
+
+def test_advice_of_fewer_workers_where_reading_is_the_limit():
+    waiting = {"compute": 0.2, "read": 1.3, "decode": 0.1, "n_blocks": 8}  # a fifth is work
+    text = text_of(run_of(n_workers=16, **waiting), "fewer workers")
+    assert text.startswith("16 workers did the work of 3.0 and waited for bytes otherwise")
+    assert "Try fewer, n_workers=4:" in text
+    text = text_of(run_of(n_workers=16, backend="mpi", **waiting), "fewer workers")
+    assert text.startswith("16 ranks a node did the work of 3.0")
+    assert "--ntasks-per-node=4:" in text
+    # Workers of several hosts: as many on each.
+    rows = (
+        row_of_blocks(f"{host}:{k}:1", 8, first=8 * k, compute=0.2, read=1.3, decode=0.1)
+        for k, host in enumerate("aaaaaaaabbbbbbbb")
+    )
+    several = timings([one for row in rows for one in row], n_workers=16, backend="dask")
+    text = text_of(several, "fewer workers")
+    assert text.startswith("8 workers a host did the work of 1.5")
+    assert "Try fewer, 3 on each:" in text
+    busy = {"compute": 0.6, "read": 0.5, "decode": 0.4}
+    assert text_of(run_of(n_workers=16, **busy), "fewer workers") is None
+    assert text_of(run_of(n_workers=2, **waiting), "fewer workers") is None
+
+
 def test_advice_on_idle_workers():
     uneven = [*row_of_blocks("a:1:1", 4), *row_of_blocks("a:2:1", 3, first=4)]
     assert kinds(timings(uneven, n_workers=2)) == ["balance", "computing", "few blocks"]

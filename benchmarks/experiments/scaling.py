@@ -151,7 +151,7 @@ def save_ranks(rows: Sequence[Row], folder: Path, name: str, head: Iterable[str]
     for row in rows:
         each = row.pop(BY_RANK, None) or []
         case = {key: value for key, value in row.items() if not isinstance(value, float)}
-        del case["ranks"]
+        case.pop("ranks", None)
         known = by_rank.setdefault(tuple(case.values()), [])
         if len(each) > len(known):
             known[:] = [{**case, "rank": k, **parts} for k, parts in enumerate(each)]

@@ -640,6 +640,7 @@ def add_repack(commands: Commands) -> CommandParser:
 def run_repack(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline._util.machine import available_cpus
+    from paceline._util.stripes import stripes_of
     from paceline.backends.rank_calls import rank_calls
     from paceline.hdf5.repack import repack
 
@@ -670,6 +671,12 @@ def run_repack(args: argparse.Namespace) -> None:
     made = args.output or file
     after = os.path.getsize(made)
     print(f"{made}: {amount(size)}, now {amount(after)}", file=sys.stderr)
+    stripes = stripes_of(made)
+    if stripes is not None and after >= stripes.size and (args.align or 1) % stripes.size:
+        print(
+            f"{made}: stripes of {stripes}; --align {stripes.size_text} lets chunks begin there",
+            file=sys.stderr,
+        )
 
 
 PARSERS = {

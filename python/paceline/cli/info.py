@@ -3,18 +3,21 @@
 import contextlib
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from paceline import _core
+from paceline._util.stripes import Stripes, stripes_of
 from paceline.block import dimensions_of, periodic_vectors, vectors_of
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, Element
 from paceline.hdf5.read_cost import (
     LIBRARY_CACHES,
     advice,
+    is_aligned,
     layout_in_words,
     library_cost,
     read_costs,
@@ -65,8 +68,11 @@ def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[Fact]:
     yield _cell(core)
     yield Fact("size (bytes)", core.size, "size_bytes", core.size)
     yield _fact("fingerprint", core.fingerprint)
+    stripes = stripes_of(path)
+    if stripes is not None:
+        yield Fact("stripes", str(stripes), "stripes", asdict(stripes))
     if isinstance(core, Hdf5File):
-        yield from _facts_of_hdf5(core)
+        yield from _facts_of_hdf5(core, stripes)
     else:
         where = None if core.index_file is None else str(core.index_file)
         index = {"origin": core.index_origin, "file": where}
@@ -169,7 +175,7 @@ def _cell(core: Any) -> Fact:
     return Fact("cell (Å, degrees)", text, "cell", value)
 
 
-def _facts_of_hdf5(file: Hdf5File) -> Iterator[Fact]:
+def _facts_of_hdf5(file: Hdf5File, stripes: Stripes | None) -> Iterator[Fact]:
     """Yield facts about an HDF5 file, its layout, and the cost of reading it."""
     index = file.chunk_index
     for name, text in index.facts.items():
@@ -191,7 +197,10 @@ def _facts_of_hdf5(file: Hdf5File) -> Iterator[Fact]:
     yield Fact(name, text or "unknown", "bytes_read_for_each_used_by_other_programs", by_version)
     # repack rewrites only H5MD; convert makes H5MD from other files.
     command = "paceline repack" if index.format == "H5MD" else "paceline convert to H5MD"
-    yield _fact("repacking", advice(costs, command=command))
+    words = advice(costs, command=command)
+    if stripes is not None and not is_aligned(main.dataset, stripes.size):
+        words += f"; --align {stripes.size_text} would let chunks begin at stripes"
+    yield _fact("repacking", words)
 
 
 def _element_in_words(element: Element, n_frames: int, n_atoms: int) -> str:

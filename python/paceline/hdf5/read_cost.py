@@ -156,6 +156,16 @@ def layout_in_words(dataset: Dataset, n_atoms: int) -> str:
     return f"{words} ({amount(dataset.chunk_bytes)}{f', {stages}' if stages else ''})"
 
 
+def is_aligned(dataset: Dataset, size: int) -> bool:
+    """Return whether a dataset or all its chunks begin at a multiple of a size, or are smaller."""
+    if math.prod(dataset.shape) * dataset.dtype.itemsize < size:
+        return True
+    if dataset.chunk is None:
+        return dataset.offset % size == 0
+    table = dataset.table
+    return table is None or not (table.offsets[table.sizes > 0] % size).any()
+
+
 def advice(costs: list[AccessCost], *, command: str = "paceline repack") -> str:
     """Recommend for or against repacking, given the costs of reading positions."""
     if not costs:

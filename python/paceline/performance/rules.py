@@ -23,6 +23,8 @@ NOTABLE = 0.1
 MUCH = 10.0
 #: Number of bytes read per byte used from which a file of the required atoms pays off.
 WASTEFUL = 2.0
+#: Number of workers of a host from which fewer may be recommended.
+CROWDED = 4
 #: Start-up time from which it is mentioned, s, if it also exceeds the time of the work.
 LONG_START = 0.5
 #: Minimum number of blocks per worker; with fewer, waiting for the last blocks is noticeable.
@@ -205,6 +207,29 @@ def _reading(report: Report) -> Recommendation | None:
     )
 
 
+def _crowded(report: Report) -> Recommendation | None:
+    """Recommend fewer workers on each host if they mostly wait for bytes (Fig. 8)."""
+    share = _at_work(report, "t_io")
+    on_host = report.n_workers // report.n_hosts
+    busy = on_host * (1 - share)
+    enough = math.ceil(busy) + 1
+    if share < BOUND or on_host < CROWDED or enough >= on_host:
+        return None
+    if report.backend == "mpi":
+        workers, how = "ranks a node", f"--ntasks-per-node={enough}"
+    elif report.n_hosts > 1:
+        workers, how = "workers a host", f"{enough} on each"
+    else:
+        workers, how = "workers", f"n_workers={enough}"
+    return Recommendation(
+        "fewer workers",
+        f"{on_host} {workers} did the work of {max(busy, 0.1):.1f} and waited for bytes otherwise, "
+        f"so the file system limits them, not the cores. Try fewer, {how}: they would take the "
+        "bytes as fast as they arrive, and disturb each other less.",
+        {"share": share, "on_host": float(on_host), "enough": float(enough)},
+    )
+
+
 def _unused_bytes(report: Report) -> Recommendation | None:
     share = _at_work(report, "t_io")
     if not report.read_per_used >= WASTEFUL or share < NOTABLE:
@@ -366,6 +391,7 @@ _RULES: tuple[Callable[[Report], Recommendation | None], ...] = (
     _computing,
     _decoding,
     _reading,
+    _crowded,
     _unused_bytes,
     _opening,
     _collecting,
