@@ -33,7 +33,7 @@ NAMES = (
     *("oversubscription", "throughput", "formats", "splitting", "distances", "sizes", "mpi_io"),
     *("chunking", "compression", "h5md_formats", "writing", "h5md_mpi_io", "from_disk", "access"),
     *("snapshot_methods", "snapshot_writers", "snapshot_memory", "snapshot_growth"),
-    "snapshot_runs",
+    *("snapshot_runs", "snapshot_formats"),
 )
 #: Frames of adenylate kinase, as in the trajectory that the papers repeat; fewer for it in water.
 FRAMES, SCALE = 4187, 4187 / 20_000

@@ -44,10 +44,10 @@ The experiments of Khoshlessan et al. (2020), Jakupovic and Beckstein (2021), an
 (HPCxTR0806) on MPI ranks: the papers' way (each rank opens its own MDAnalysis Universe, reads an
 equal share frame by frame, and takes part in a gather at the end; called MDAnalysis) beside
 paceline's. A figure has a row of panels for each case: the time, the speed-up over the fewest
-ranks, and the parts of the time, as means over ranks. A second figure has the parts of each of the
-most ranks in the first round. Values of the papers are grey; of their Table 5 the time is the sum
-of reading and computing, without opening and communicating. The speed-up of values that begin at
-more ranks is ideal up to there. Tables have the median and the range of all rounds.
+ranks, and the shares of the parts of the time, as means over ranks. A second figure has the parts
+of each of the most ranks in the first round. Values of the papers are grey; of their Table 5 the
+time is the sum of reading and computing, without opening and communicating. The speed-up of values
+that begin at more ranks is ideal up to there. Tables have the median and the range of all rounds.
 """
 
 
@@ -73,9 +73,11 @@ class Published:
     speed_up: bool = False
 
     def speed_ups(self, fewest: int) -> Mapping[int, float]:
-        """Return speed-ups over the fewest ranks, ideal up to the first published number."""
+        """Return speed-ups over the fewest ranks, ideal up to the first of several numbers."""
         if self.speed_up:
             return self.values
+        if len(self.values) < 2:
+            return {}
         first, *_ = self.values
         slowest = self.values[first] * first / fewest
         return {n: slowest / value for n, value in self.values.items()}
@@ -209,7 +211,10 @@ def table(scaling: Scaling, rows: Sequence[Row]) -> Table:
         for one in scaling.of_variant(variant):
             speeds = one.speed_ups(min(scaling.ranks_of(some, line) for line in lines)[0])
             for n, value in one.values.items():
-                numbers = ("–" if one.speed_up else digits(value), digits(speeds[n]))
+                numbers = (
+                    "–" if one.speed_up else digits(value),
+                    digits(speeds[n]) if speeds else "–",
+                )
                 name = f"published: {one.name}"
                 found.rows.append((*map(str, variant), name, str(n), *numbers, *["–"] * len(parts)))
     return found
@@ -228,7 +233,7 @@ def draw(scaling: Scaling, rows: Sequence[Row]) -> Figure:
             _draw_values(scaling, panes, variant, some)
             if scaling.parts:
                 _draw_parts(scaling, panes[2], some)
-                panes[2].set(xlabel=f"{scaling.label}, mean of ranks")
+                panes[2].set(xlabel="share of the time, mean of ranks", xlim=(0, 1))
         if scaling.parts:
             handles, labels = grid[0][2].get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside lower right", ncols=len(labels))
@@ -253,10 +258,11 @@ def _draw_values(
         options = {"color": PAPER, "markersize": 4, "linewidth": 1, "label": one.name}
         if not one.speed_up:
             left.plot(list(one.values), list(one.values.values()), style, **options)
-        if len(speeds) > 1:
+        if speeds:
             right.plot(list(speeds), list(speeds.values()), style, **options)
     every = {*ranks, *(n for one in theirs for n in one.values)}
-    ticks = sorted(every if len(every) <= 6 else {*ranks, max(every)})
+    far = [n for n in every if all(n > 1.7 * own or own > 1.7 * n for own in ranks)]
+    ticks = sorted({*ranks, *far} if len(far) <= 2 else {*ranks, max(far)})
     ideal = [min(every), max(every)]
     right.plot(ideal, np.divide(ideal, ranks[0]), color="#bbbbbb", linewidth=1, zorder=0)
     for axes in (left, right):
@@ -272,7 +278,12 @@ def _draw_parts(scaling: Scaling, axes: Axes, rows: Sequence[Row]) -> None:
     cases = [(line, n) for line in lines for n in scaling.ranks_of(rows, line)]
     names = [f"{line}, {n}" for line, n in cases]
     parts = [scaling.parts_of(rows, line, n) for line, n in cases]
-    stacked(axes, names, parts, scaling.parts)
+    wholes = [sum(one.values()) or 1.0 for one in parts]
+    shares = [
+        {key: value / whole for key, value in one.items()}
+        for one, whole in zip(parts, wholes, strict=True)
+    ]
+    stacked(axes, names, shares, scaling.parts)
     axes.tick_params(axis="y", labelsize=7)
 
 
