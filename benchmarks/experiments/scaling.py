@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 #: Key of a row with the parts of the time of every rank, which are saved in a file of their own.
 BY_RANK = "by_rank"
-#: Colours of methods without a colour of their own, and styles of published values.
-PALETTE = ("#d55e00", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+#: Colours of lines other than the two tools, and styles of published values.
+PALETTE = ("#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
 STYLES = ("o-", "s--", "^:", "v-.", "D-", "P--")
 #: Width of a figure, and height of a row of panels and of a bar, inches.
 WIDTH, HEIGHT, BAR = 9.5, 2.7, 0.17
@@ -130,9 +130,11 @@ class Scaling:
         return values_of([row for row in rows if row[self.line] == line], self.x)
 
     def speed_up(self, rows: Sequence[Row], line: Any, n: int) -> Spread:
-        """Return the speed-up over the fewest ranks, by round."""
-        first = self.rounds(rows, line, self.ranks_of(rows, line)[0])
-        return Spread.of(first / self.rounds(rows, line, n))
+        """Return the speed-up over the fewest ranks of all lines, by round."""
+        fewest = self.ranks_of(rows, line)[0]
+        ideal = fewest / min(row[self.x] for row in rows)
+        first = self.rounds(rows, line, fewest)
+        return Spread.of(ideal * first / self.rounds(rows, line, n))
 
     def parts_of(self, rows: Sequence[Row], line: Any, n: int) -> dict[str, float]:
         """Return medians of the parts in the unit of the values."""
@@ -141,6 +143,10 @@ class Scaling:
             part: float(np.median([self.value(row) * row[part] / row["t_total"] for row in chosen]))
             for part in self.parts
         }
+
+    def name(self, line: Any) -> str:
+        """Return the name of a line; numbers get that of their column."""
+        return line if isinstance(line, str) else f"{self.line} {line}"
 
     def of_variant(self, variant: tuple[Any, ...]) -> list[Published]:
         """Return the published values of a combination of variants."""
@@ -247,12 +253,13 @@ def _draw_values(
     theirs = scaling.of_variant(variant)
     ranks = values_of(rows, scaling.x)
     lines = values_of(rows, scaling.line)
-    for line, colour in zip(lines, cycle(PALETTE)):
+    palette = cycle(PALETTE)
+    for line in lines:
         own = scaling.ranks_of(rows, line)
         values = [Spread.of(scaling.rounds(rows, line, n)) for n in own]
-        colour = COLOURS.get(line, colour)
-        points(left, own, values, colour, str(line))
-        points(right, own, [scaling.speed_up(rows, line, n) for n in own], colour, str(line))
+        colour = COLOURS.get(line) or next(palette)
+        points(left, own, values, colour, scaling.name(line))
+        points(right, own, [scaling.speed_up(rows, line, n) for n in own], colour, "")
     for one, style in zip(theirs, cycle(STYLES)):
         speeds = one.speed_ups(ranks[0])
         options = {"color": PAPER, "markersize": 4, "linewidth": 1, "label": one.name}
@@ -276,7 +283,7 @@ def _draw_values(
 def _draw_parts(scaling: Scaling, axes: Axes, rows: Sequence[Row]) -> None:
     lines = values_of(rows, scaling.line)
     cases = [(line, n) for line in lines for n in scaling.ranks_of(rows, line)]
-    names = [f"{line}, {n}" for line, n in cases]
+    names = [f"{scaling.name(line)}, {n}" for line, n in cases]
     parts = [scaling.parts_of(rows, line, n) for line, n in cases]
     wholes = [sum(one.values()) or 1.0 for one in parts]
     shares = [

@@ -27,11 +27,12 @@ WORKERS = (1, 2)
 #: Size of the papers' file, bytes.
 THEIRS = 30e9
 COLOURS = {"MDAnalysis": OTHER, "paceline": OURS}
-#: Parts of the time of the papers' way; paceline copies bytes, and has no parts.
+#: Parts of the time; paceline only copies bytes.
 SCALING_PARTS = {
     "t_open": PARTS["t_open"],
     "t_io": PARTS["t_io"],
-    "t_write": ("writing", "#56b4e9"),
+    "t_write": ("writing", "#cc79a7"),
+    "t_copy": ("copying bytes", "#56b4e9"),
     "t_wait": PARTS["t_wait"],
 }
 #: Writing the frames again takes the same time for any number of segments.

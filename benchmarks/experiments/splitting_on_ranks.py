@@ -54,7 +54,7 @@ def ours(topology: str, trajectory: str, folder: str, n_segments: str) -> dict[s
         begun = time.perf_counter()
         output = Path(folder) / "part.xtc"
         paceline.split(trajectory, int(n_segments), output=output, progress=False)
-        found["t_total"] = time.perf_counter() - begun
+        found["t_copy"] = found["t_total"] = time.perf_counter() - begun
         return 0
 
     WORLD.Barrier()
