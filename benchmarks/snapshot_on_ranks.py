@@ -5,7 +5,7 @@ import os
 import sys
 import time
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -100,10 +100,8 @@ def held(in_order: bool, cells: int, n_ranks: int, rank: int) -> nacl.Ions:
     return ions[np.argsort(ions.ids)[share]]
 
 
-def by_writer(
-    comm: MPI.Intracomm, case: Case, path: str, ions: nacl.Ions, without: Sequence[str] = ()
-) -> dict[str, float]:
-    """Write with one of the writer's methods, except for some fields."""
+def by_writer(comm: MPI.Intracomm, case: Case, path: str, ions: nacl.Ions) -> dict[str, float]:
+    """Write with one of the writer's methods."""
     with Writer(
         comm,
         path,
@@ -114,7 +112,7 @@ def by_writer(
         buffer=case.buffer,
         sync=case.sync,
     ) as writer:
-        given = ions.arrays(*NOT_HELD.get(case.format, ()), *without)
+        given = ions.arrays(*NOT_HELD.get(case.format, ()))
         writer.write(**given, box=nacl.box(case.cells), step=STEP, time=STEP * STEP_LENGTH)
     return {key: getattr(writer.costs[-1], key) for key in (*SECONDS, *NUMBERS)}
 

@@ -41,6 +41,7 @@ LONG = [
     "access",
     "snapshot_methods",
     "snapshot_runs",
+    "snapshot_formats",
 ]
 
 needs_mpi = pytest.mark.skipif(
@@ -312,6 +313,7 @@ def test_a_year_stands_for_the_experiments_of_its_paper():
     assert not {"splitting", "snapshot_runs"} & set(chosen)
     assert list(chosen) == [name for name in known if name in chosen]
     assert chosen_of([], known) == known
+    assert list(chosen_of(["chunking"], known)) == ["chunking"]  # also a word of another source
 
 
 def test_sets_have_the_frames_of_the_papers(monkeypatch, tmp_path):

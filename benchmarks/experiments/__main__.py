@@ -64,7 +64,9 @@ def chosen_of(names: Sequence[str], known: dict[str, Experiment]) -> dict[str, E
     """
     found = {}
     for name in names:
-        some = {key: one for key, one in known.items() if name == key or name in words(one.source)}
+        some = {key: one for key, one in known.items() if name in words(one.source)}
+        if name in known:
+            some = {name: known[name]}
         if not some:
             raise ValueError(f"there is no experiment {name}; choose from {', '.join(known)}")
         found |= some

@@ -12,9 +12,8 @@ from mpi4py import MPI
 
 from benchmarks import nacl
 from benchmarks.experiments.on_ranks import WORLD, of_first
-from benchmarks.snapshot_cases import Case
-from benchmarks.snapshot_on_ranks import MB, by_writer, held
-from paceline.snapshot import Reader
+from benchmarks.snapshot_on_ranks import MB, STEP_LENGTH, held
+from paceline.snapshot import Reader, Writer
 
 
 def formats(folder: str, told: str, repeats: str) -> list[dict[str, Any]]:
@@ -22,34 +21,35 @@ def formats(folder: str, told: str, repeats: str) -> list[dict[str, Any]]:
     todo = json.loads(Path(told).read_text(encoding="utf-8"))
     found = []
     for number in range(-1, int(repeats)):
-        for which, (file, without, case) in enumerate(todo):
-            path = str(Path(folder) / file)
-            job = partial(write_and_read, Case(**case), path, without)
-            measured = of_first(case["ranks"], job)
+        for which, case in enumerate(todo):
+            measured = of_first(case["ranks"], partial(write_and_read, folder, case))
             if number >= 0:
                 found.append({"case": which, **(measured or {})})
     return found
 
 
-def write_and_read(
-    case: Case, path: str, without: list[str], comm: MPI.Intracomm
-) -> dict[str, float]:
-    """Return times to write a file and to read it by domains, s, and its size, MB."""
-    ions = held(False, case.cells, comm.size, comm.rank)
+def write_and_read(folder: str, case: dict[str, Any], comm: MPI.Intracomm) -> dict[str, float]:
+    """Return times to write a frame and to read it by domains, s, and its size, MB."""
+    path, cells, n_frames = str(Path(folder) / case["file"]), case["cells"], case["frames"]
+    ions = held(False, cells, comm.size, comm.rank)
+    given = ions.arrays(*case["without"])
     comm.Barrier()
     begun = time.perf_counter()
-    by_writer(comm, case, path, ions, without)
-    written = comm.allreduce(time.perf_counter() - begun, MPI.MAX)
+    with Writer(comm, path, nacl.n_ions(cells), format=case["format"]) as writer:
+        for step in range(1, n_frames + 1):
+            writer.write(**given, box=nacl.box(cells), step=step, time=step * STEP_LENGTH)
+    written = comm.allreduce(time.perf_counter() - begun, MPI.MAX) / n_frames
     begun = time.perf_counter()
     with Reader(comm, path) as reader:
-        snapshot = reader.read(grid=MPI.Compute_dims(comm.size, 3))
-    read = comm.allreduce(time.perf_counter() - begun, MPI.MAX)
-    if comm.allreduce(len(snapshot.ids)) != nacl.n_ions(case.cells):
-        raise RuntimeError(f"{path}: ions are missing")
+        held_frames = reader.n_frames
+        for frame in range(held_frames):
+            snapshot = reader.read(frame, grid=MPI.Compute_dims(comm.size, 3))
+            if comm.allreduce(len(snapshot.ids)) != nacl.n_ions(cells):
+                raise RuntimeError(f"{path}: ions are missing")
+    read = comm.allreduce(time.perf_counter() - begun, MPI.MAX) / held_frames
     times = {"t_write": written, "t_read": read, "t_total": written + read}
-    comm.Barrier()
     if comm.rank == 0:
-        times["mbytes"] = os.path.getsize(path) / MB
+        times["mbytes"] = os.path.getsize(path) / held_frames / MB
         os.unlink(path)
     return times
 
