@@ -26,7 +26,7 @@ pub trait Source: Send + Sync {
     /// Fill `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
-    /// [`Error::Changed`] if the source ends before the buffer is full: callers request only bytes
+    /// [`crate::error::Error::Changed`] if the source ends before the buffer is full: callers request only bytes
     /// that existed when the source was indexed.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
 
