@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -320,6 +321,12 @@ def test_sets_have_the_frames_of_the_papers(monkeypatch, tmp_path):
     monkeypatch.setattr(data, "_write", lambda recipe, dataset: None)
     sets = [data.prepare_set(recipe, tmp_path, None) for recipe in (*data.RECIPES, data.TILED)]
     assert [one.n_frames for one in sets] == [2_512_200, 2_000, 90_100]
+    papers, tiny = (Setting(sets[0], None, None, *form) for form in ((5, 10.0, None), (1, 0.01, 1)))
+    assert papers.frames(2000, sets[0]) == 2_512_200
+    assert tiny.frames(2000, sets[0]) == 20
+    assert replace(tiny, ranks=(1, 72)).frames(2000, sets[0]) == 72  # a frame for each rank
+    assert tiny.ranks_or((1, 2)) == (1, 2)
+    assert replace(tiny, ranks=(24,)).ranks_or((1, 2)) == (24,)
 
 
 def test_the_command_of_ranks_is_chosen(monkeypatch):
