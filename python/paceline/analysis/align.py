@@ -221,7 +221,7 @@ class AlignTraj(AnalysisBase):
         **options: Unpack[FurtherOptions],
     ) -> Self:
         """Superpose and write each frame; other arguments are those of `AnalysisBase.run`."""
-        self._keep_bounds(start, stop, step, frames)
+        self._set_frame_bounds(start, stop, step, frames)
         if self._theirs is not None:
             self._theirs.run(start=start, stop=stop, step=step, frames=frames)
             self.frames, self.times = self._theirs.frames, self._theirs.times
