@@ -971,9 +971,9 @@ def test_a_run_sees_what_is_transformed(ours):
 
 def test_velocities_do_not_turn(ours):
     turning = [transform.fit("name CA"), transform.fit("name CA", rotation=False)]
-    assert [step.turns for step in turning] == [True, False]
+    assert [step.rotates for step in turning] == [True, False]
     others = [transform.unwrap(), transform.center("all"), transform.wrap()]
-    assert not any(step.turns for step in others)
+    assert not any(step.rotates for step in others)
 
 
 @contextlib.contextmanager

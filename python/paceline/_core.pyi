@@ -303,7 +303,7 @@ class FileFormat:
     def times_are_steps(self, /) -> bool:
         """True if times are step numbers, so that the user must supply the time step."""
     @property
-    def turned_cells(self, /) -> bool:
+    def stores_cell_vectors(self, /) -> bool:
         """True if frames contain cell vectors, so that cells may have any orientation."""
     @property
     def writes(self, /) -> int:

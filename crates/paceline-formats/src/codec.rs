@@ -123,7 +123,7 @@ pub fn odd_bits(x: f32) -> u32 {
 
 /// Collects runs, from the front of a frame to its end.
 #[derive(Debug)]
-pub struct Reading {
+pub struct ReadRanges {
     pub runs: Vec<Run>,
     /// Total number of bytes of the runs.
     pub len: u64,
@@ -132,10 +132,10 @@ pub struct Reading {
     open: bool,
 }
 
-impl Reading {
+impl ReadRanges {
     /// Create an empty collection. Ranges that are at most `gap` bytes apart are read together.
     pub fn new(gap: u64) -> Self {
-        Reading {
+        ReadRanges {
             runs: Vec::new(),
             len: 0,
             gap,
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn what_is_near_is_read_together() {
-        let mut reading = Reading::new(10);
+        let mut reading = ReadRanges::new(10);
         let places =
             [(5, 10), (12, 2), (25, 1), (37, 4)].map(|(start, len)| reading.want(start, len));
         assert_eq!(places, [0, 7, 20, 21]);
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn no_gap_is_too_wide_for_all() {
-        let mut reading = Reading::new(u64::MAX);
+        let mut reading = ReadRanges::new(u64::MAX);
         assert_eq!(reading.want(0, 92), 0);
         assert_eq!(reading.want(1 << 40, 3), 1 << 40);
         assert_eq!(reading.runs.len(), 1);

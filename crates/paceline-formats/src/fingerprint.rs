@@ -83,7 +83,7 @@ impl Samples {
         let places = places(size);
         // The samples are prefetched together: on a remote file system, this takes about as long as
         // fetching one.
-        ask_for(source, &places);
+        prefetch(source, &places);
         let mut digests = Vec::new();
         for place in &places {
             let sample = read(source, place, counts)?;
@@ -137,7 +137,7 @@ fn places(size: u64) -> Vec<Range<u64>> {
     (0..u128::from(N_SAMPLES)).map(place).collect()
 }
 
-fn ask_for<'a>(source: &dyn Source, places: impl IntoIterator<Item = &'a Range<u64>>) {
+fn prefetch<'a>(source: &dyn Source, places: impl IntoIterator<Item = &'a Range<u64>>) {
     for place in places {
         source.will_need(place.start, place.end - place.start);
     }
@@ -228,7 +228,7 @@ impl<S: Source> Source for VerifiedSource<S> {
         let samples = self.not_compared(bytes);
         // Samples are prefetched while the requested bytes are read.
         let places = samples.clone().map(|number| &self.places[number]);
-        ask_for(&self.source, places);
+        prefetch(&self.source, places);
         self.source.read_at(offset, buffer)?;
         samples
             .into_iter()

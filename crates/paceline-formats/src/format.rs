@@ -94,7 +94,7 @@ pub struct Abilities {
     /// True if each frame contains λ of a free-energy calculation.
     pub lambda: bool,
     /// True if frames contain cell vectors, so that cells may have any orientation.
-    pub turned_cells: bool,
+    pub stores_cell_vectors: bool,
     /// True if the precision of positions can be chosen.
     pub precision: bool,
     /// True if the bytes of frames can be copied into another file, or appended to a file.

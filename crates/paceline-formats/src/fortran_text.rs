@@ -413,7 +413,7 @@ fn written_exponent(value: i32) -> [u8; 4] {
 
 #[cold]
 fn written_not_finite<const WIDTH: usize>(value: f64) -> [u8; WIDTH] {
-    right(match value {
+    right_aligned(match value {
         f64::INFINITY => "Infinity",
         f64::NEG_INFINITY => "-Infinity",
         _ => "NaN",
@@ -428,10 +428,10 @@ pub fn e16_7(value: f64) -> [u8; 16] {
     let text = format!("{value:.7e}");
     let (digits, power) = text.split_once('e').unwrap_or_default();
     let power = written_exponent(power.parse().unwrap_or_default());
-    right(&format!("{digits}{}", power.escape_ascii()))
+    right_aligned(&format!("{digits}{}", power.escape_ascii()))
 }
 
-fn right<const WIDTH: usize>(text: &str) -> [u8; WIDTH] {
+fn right_aligned<const WIDTH: usize>(text: &str) -> [u8; WIDTH] {
     let mut columns = [b' '; WIDTH];
     for (column, character) in columns.iter_mut().rev().zip(text.bytes().rev()) {
         *column = character;

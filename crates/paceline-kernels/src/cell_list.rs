@@ -11,8 +11,8 @@
 use std::ops::Range;
 
 use crate::cell::{SLACK, square};
-use crate::frame_parts::{MANY, change, in_parts, part_len, ranges};
-use crate::histogram::{Histogram, PIECE, Rough};
+use crate::frame_parts::{MANY, change, compute_parts, part_len, ranges};
+use crate::histogram::{FastBins, Histogram, PIECE};
 use crate::qcp::Matrix3;
 
 /// Number of columns within the largest distance. More columns exclude more pairs, but have fewer
@@ -193,7 +193,7 @@ impl Grid {
             parts.push((part, &begins[range.start..=range.end]));
             rest = behind;
         }
-        in_parts(parts.into_iter(), |(mut keys, begins)| {
+        compute_parts(parts.into_iter(), |(mut keys, begins)| {
             for ends in begins.windows(2) {
                 let (column, behind) = keys.split_at_mut(ends[1] - ends[0]);
                 column.sort_unstable();
@@ -357,7 +357,7 @@ fn sweep(
     shift: [f64; 3],
     window: f64,
     once: bool,
-    mut rough: Option<&mut Rough>,
+    mut rough: Option<&mut FastBins>,
     found: &mut Histogram,
 ) {
     let x = to.points.x();
@@ -444,7 +444,7 @@ impl Points {
             axis.resize(padded, 0.0);
             axis[..len].chunks_mut(part)
         });
-        in_parts(x.zip(y).zip(z).enumerate(), |(number, ((x, y), z))| {
+        compute_parts(x.zip(y).zip(z).enumerate(), |(number, ((x, y), z))| {
             for (((x, y), z), place) in x.iter_mut().zip(y).zip(z).zip(part * number..) {
                 [*x, *y, *z] = positions[atom_at(place)];
             }
@@ -533,7 +533,7 @@ impl Points {
         i: usize,
         row: Range<usize>,
         shift: [f64; 3],
-        rough: &mut Rough,
+        rough: &mut FastBins,
         found: &mut Histogram,
     ) {
         for begin in row.clone().step_by(PIECE) {

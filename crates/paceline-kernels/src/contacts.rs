@@ -11,7 +11,7 @@ use super::cell::{ApplyPbc, in_cell, nearest_in, nearest_of_27, square};
 use super::row_kernel::{Frames, RowKernel, cell_or_none};
 use super::transform::Refused;
 use super::{Columns, check_len};
-use crate::frame_parts::{MANY, change, in_parts, part_len, ranges};
+use crate::frame_parts::{MANY, change, compute_parts, part_len, ranges};
 use paceline_base::error::{Error, Result};
 
 /// Minimum number of groups of a part of a frame.
@@ -342,7 +342,7 @@ impl OfDistances for Count<'_> {
                 (rows, part)
             })
             .collect();
-        in_parts(parts.into_iter(), |(rows, mut counts)| {
+        compute_parts(parts.into_iter(), |(rows, mut counts)| {
             for k in rows {
                 let (row, behind) = counts.split_at_mut(groups.len() - 1 - k);
                 count(k, row);

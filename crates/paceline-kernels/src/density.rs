@@ -2,10 +2,10 @@
 
 use super::cell::{ApplyPbc, Cell, in_cell};
 use super::histogram::Bins;
-use super::row_kernel::{Frames, RowKernel, Taken};
+use super::row_kernel::{FrameConversion, Frames, RowKernel};
 use super::transform::Refused;
 use super::{Columns, check_len, frames};
-use crate::frame_parts::{MANY, change, in_parts, part_len};
+use crate::frame_parts::{MANY, change, compute_parts, part_len};
 use crate::instructions::by_widest;
 use paceline_base::error::{Error, Result};
 
@@ -46,12 +46,12 @@ struct Brick {
     edges: [f32; 3],
     into: ApplyPbc,
     bins: Bins,
-    rough: [Rough; 3],
+    rough: [FastBins; 3],
 }
 
 /// Bins along an axis, with single-precision assignment where it is certain.
 #[derive(Debug, Clone, Copy)]
-struct Rough {
+struct FastBins {
     first: f32,
     /// Position from which on there is no bin.
     end: f32,
@@ -66,7 +66,7 @@ struct Rough {
 pub struct Voxels {
     columns: Columns,
     bins: [Bins; 3],
-    rough: [Rough; 3],
+    rough: [FastBins; 3],
 }
 
 /// Some atoms: arrays of x, y and z, their bins, and 1 where a bin is uncertain.
@@ -95,7 +95,7 @@ impl Tile {
     }
 
     #[inline(always)]
-    fn assign(&mut self, rough: &[Rough; 3]) {
+    fn assign(&mut self, rough: &[FastBins; 3]) {
         self.doubts.fill(0);
         for ((x, bins), rough) in self.x.iter().zip(&mut self.bins).zip(rough) {
             for ((&x, bin), doubt) in x.iter().zip(bins).zip(&mut self.doubts) {
@@ -114,7 +114,7 @@ impl Tile {
 by_widest! {
     /// Assign bins to atoms, and mark uncertain bins. With `into`, atoms are first wrapped into a
     /// brick that is at most one cell away.
-    fn assign(atoms: &[[f32; 3]], into: Option<&ApplyPbc>, rough: &[Rough; 3], tile: &mut Tile) {
+    fn assign(atoms: &[[f32; 3]], into: Option<&ApplyPbc>, rough: &[FastBins; 3], tile: &mut Tile) {
         tile.fill(atoms);
         if let Some(into) = into {
             into.apply_to(&mut tile.x);
@@ -123,7 +123,7 @@ by_widest! {
     }
 }
 
-impl Rough {
+impl FastBins {
     fn new(bins: &Bins) -> Self {
         let (first, end, n_bins) = (bins.first(), bins.end(), bins.len() as f64);
         let bins_per_angstrom = n_bins / (end - first);
@@ -132,7 +132,7 @@ impl Rough {
         let largest = n_bins + first.abs().max(end.abs()) * bins_per_angstrom;
         let error = 9.0 * largest * f64::from(f32::EPSILON);
         let is_certain = bins.len() <= MOST_BINS && error < 0.25;
-        Rough {
+        FastBins {
             first: first as f32,
             end: end as f32,
             bins_per_angstrom: bins_per_angstrom as f32,
@@ -164,7 +164,7 @@ impl Voxels {
         }
         Ok(Voxels {
             columns: Columns::new(columns),
-            rough: bins.each_ref().map(Rough::new),
+            rough: bins.each_ref().map(FastBins::new),
             bins,
         })
     }
@@ -185,7 +185,7 @@ impl Voxels {
         let mut scratch = Vec::new();
         for (row, frame) in frames.enumerate() {
             let atoms = self.columns.pick(frame, &mut scratch).as_chunks::<3>().0;
-            if !self.find_some(atoms, &mut found) {
+            if !self.find_voxels(atoms, &mut found) {
                 return Ok(Err((row, NOT_FINITE.to_string())));
             }
         }
@@ -193,14 +193,14 @@ impl Voxels {
     }
 
     /// Find the voxels of some atoms; return false if a position is not finite.
-    fn find_some(&self, atoms: &[[f32; 3]], found: &mut Vec<u32>) -> bool {
+    fn find_voxels(&self, atoms: &[[f32; 3]], found: &mut Vec<u32>) -> bool {
         let mut tile = Tile::default();
         let mut tiles = atoms.chunks(TILE);
-        tiles.all(|atoms| self.find_few(atoms, &mut tile, found))
+        tiles.all(|atoms| self.find_in_tile(atoms, &mut tile, found))
     }
 
     /// Find the voxels of the atoms of a tile; return false if a position is not finite.
-    fn find_few(&self, atoms: &[[f32; 3]], tile: &mut Tile, found: &mut Vec<u32>) -> bool {
+    fn find_in_tile(&self, atoms: &[[f32; 3]], tile: &mut Tile, found: &mut Vec<u32>) -> bool {
         assign(atoms, None, &self.rough, tile);
         let (n_y, n_z) = (self.bins[1].len() as u32, self.bins[2].len() as u32);
         for (i, atom) in atoms.iter().enumerate() {
@@ -299,8 +299,8 @@ impl Profiles {
 }
 
 impl RowKernel for Profiles {
-    fn taken(&self) -> Taken {
-        Taken::Upright
+    fn conversion(&self) -> FrameConversion {
+        FrameConversion::Upright
     }
 
     /// Return the length of a row. A row contains for each axis the mass density in each bin and
@@ -351,11 +351,11 @@ impl Brick {
         let edges: [f32; 3] = std::array::from_fn(|i| cell.vectors()[i][i] as f32);
         let longest = f64::from(edges[0].max(edges[1]).max(edges[2]));
         let bins = Bins::even(longest, n_bins, single);
-        let rough = Rough::new(&bins);
+        let rough = FastBins::new(&bins);
         Brick {
             edges,
             into: ApplyPbc::brick(cell.vectors()),
-            rough: edges.map(|end| Rough { end, ..rough }),
+            rough: edges.map(|end| FastBins { end, ..rough }),
             bins,
         }
     }
@@ -373,7 +373,7 @@ impl Brick {
         });
         found.into_iter().collect::<Result<(), String>>()?;
         let axes = sums.of_bins.chunks_exact_mut(sums.n_bins).enumerate();
-        in_parts(axes, |(axis, sums)| {
+        compute_parts(axes, |(axis, sums)| {
             for (i, (bins, [mass, charge])) in bins.iter().zip(weights).enumerate() {
                 let sums = &mut sums[bins[axis] as usize][i % LANES];
                 sums[0] += mass;

@@ -1,7 +1,7 @@
 //! Dipole moments and currents: Σ q x and Σ q v over atoms.
 
 use super::cell::Cell;
-use super::row_kernel::{Frames, RowKernel, Taken};
+use super::row_kernel::{FrameConversion, Frames, RowKernel};
 use super::transform::Refused;
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};
@@ -57,8 +57,8 @@ impl Dipole {
 }
 
 impl RowKernel for Dipole {
-    fn taken(&self) -> Taken {
-        Taken::Stored
+    fn conversion(&self) -> FrameConversion {
+        FrameConversion::Stored
     }
 
     fn n_columns(&self) -> usize {

@@ -4,7 +4,7 @@ use super::Columns;
 use super::placement::Basis;
 use super::qcp::{IDENTITY, Matrix3};
 use super::reference::{Motion, Reference};
-use super::transform::{Notes, Refused, Transform, Turn, each_row};
+use super::transform::{FrameRotation, Notes, Refused, Transform, each_row};
 use paceline_base::error::Result;
 
 /// Degrees of freedom of the motion that the fit removes.
@@ -83,7 +83,7 @@ impl Transform for Fit {
             }
             change(frame, &motion, target);
             if self.freedom.rotation {
-                notes.turns.push(Turn {
+                notes.rotations.push(FrameRotation {
                     row,
                     rotation: motion.rotation,
                     centre: motion.centre,

@@ -92,7 +92,7 @@ pub(crate) fn compute<P: Send, S: Send, T: Send>(
 }
 
 /// Compute parts without scratch memory.
-pub fn in_parts<P: Send, T: Send>(
+pub fn compute_parts<P: Send, T: Send>(
     parts: impl ExactSizeIterator<Item = P> + Send,
     task: impl Fn(P) -> T + Sync,
 ) -> Vec<T> {
@@ -108,7 +108,7 @@ pub(crate) fn change<X: Send, T: Send>(
 ) -> Vec<T> {
     let len = part_len(items.len(), least);
     let parts = items.chunks_mut(len).enumerate();
-    in_parts(parts, |(number, part)| task(len * number, part))
+    compute_parts(parts, |(number, part)| task(len * number, part))
 }
 
 #[cfg(test)]

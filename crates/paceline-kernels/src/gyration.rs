@@ -2,7 +2,7 @@
 
 use super::qcp::Matrix3;
 use super::reference::{self, EMPTY, Numbers, Sum, TILE};
-use super::row_kernel::{Frames, RowKernel, Taken};
+use super::row_kernel::{FrameConversion, Frames, RowKernel};
 use super::transform::{self, Refused};
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};
@@ -91,8 +91,8 @@ impl Gyration {
 }
 
 impl RowKernel for Gyration {
-    fn taken(&self) -> Taken {
-        Taken::Stored
+    fn conversion(&self) -> FrameConversion {
+        FrameConversion::Stored
     }
 
     fn n_columns(&self) -> usize {

@@ -12,7 +12,7 @@ use super::near_pairs::{Measure, Pair, Point, Search, cell_for, extent, finite};
 use super::rdf::FEW;
 use super::row_kernel::Frames;
 use super::transform::Refused;
-use crate::frame_parts::{in_parts, part_len};
+use crate::frame_parts::{compute_parts, part_len};
 use paceline_base::error::{self, Error};
 
 /// Minimum distance between donor and acceptor, Å.
@@ -91,7 +91,7 @@ pub struct Donors {
 /// Classes of donors and of acceptors. A bond is possible only between a donor class and an
 /// acceptor class that `allowed` permits. `allowed` has the shape (donor classes, `n_acceptors`).
 #[derive(Debug, Clone)]
-pub struct Parts {
+pub struct BondClasses {
     /// Class of each donor.
     pub donors: Vec<u32>,
     /// Class of each acceptor.
@@ -111,7 +111,7 @@ pub type Bond = ([u32; 3], f64, f64);
 pub struct HydrogenBonds {
     donors: Donors,
     acceptors: Vec<u32>,
-    parts: Option<Parts>,
+    parts: Option<BondClasses>,
     criterion: Criterion,
     /// Atoms from which the search starts; `None` if they change from frame to frame.
     probes: Option<Probes>,
@@ -138,7 +138,7 @@ impl HydrogenBonds {
     pub fn new(
         donors: Donors,
         acceptors: Vec<u32>,
-        parts: Option<Parts>,
+        parts: Option<BondClasses>,
         criterion: Criterion,
     ) -> error::Result<Self> {
         if donors.within.is_none() {
@@ -427,7 +427,7 @@ impl HydrogenBonds {
         if len >= found.len() {
             test(found, hits)?;
         } else {
-            let parts = in_parts(found.chunks(len), |found| {
+            let parts = compute_parts(found.chunks(len), |found| {
                 let mut hits = Vec::new();
                 test(found, &mut hits).map(|()| hits)
             });
@@ -530,9 +530,9 @@ type Hit = (u32, u32, f64, f64);
 #[derive(Debug, Default)]
 struct Scratch {
     search: Search,
-    /// Indices of probes, or of donors, and of acceptors near them.
+    /// Pairs of indices: of a probe or donor, and of an acceptor near it.
     found: Vec<Pair>,
-    /// Indices of donors and of hydrogens near them.
+    /// Pairs of indices: of a donor, and of a hydrogen near it.
     near: Vec<Pair>,
     pairs: Vec<[u32; 2]>,
     /// Probes of the current frame, if pairs are found in each frame.
@@ -795,7 +795,7 @@ mod tests {
             bonds.iter().map(|bond| bond.0).collect::<Vec<_>>()
         };
         assert_eq!(names(None), [[2, 3, 4], [0, 1, 4], [0, 1, 4]]);
-        let parts = |allowed| Parts {
+        let parts = |allowed| BondClasses {
             donors: vec![1, 0, 0],
             acceptors: vec![1, 0],
             allowed,
@@ -857,7 +857,7 @@ mod tests {
                     let is_other = |&atom: &u32| u32::from(10 * atom >= 3 * n as u32);
                     atoms.iter().map(is_other).collect()
                 };
-                let parts = with_parts.then(|| Parts {
+                let parts = with_parts.then(|| BondClasses {
                     donors: part(&donors),
                     acceptors: part(&acceptors),
                     allowed: vec![false, true, true, false],

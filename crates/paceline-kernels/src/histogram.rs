@@ -42,7 +42,7 @@ pub struct Histogram {
 
 /// Assignment of bins in single precision, with a mark for uncertain bins.
 #[derive(Debug, Clone)]
-pub struct Rough {
+pub struct FastBins {
     bins_per_angstrom: f32,
     /// Number of bin widths from 0 to the middle of the first bin.
     before: f32,
@@ -162,7 +162,7 @@ impl Histogram {
 
     /// Return the assignment of bins for distances with a maximum error of `error` Å; `None` if too
     /// few bins are certain.
-    pub fn rough(&self, error: f64) -> Option<Rough> {
+    pub fn rough(&self, error: f64) -> Option<FastBins> {
         let n_bins = self.n_bins() as f64;
         // Rounding error: half a unit in the last place for each of six operations, on numbers up
         // to three times the number of bins.
@@ -172,7 +172,7 @@ impl Histogram {
             && DISTANCES.contains(&self.end())
             && before.abs() <= 2.0 * n_bins
             && error < 0.25;
-        possible.then_some(Rough {
+        possible.then_some(FastBins {
             bins_per_angstrom: self.bins.bins_per_angstrom as f32,
             before: before as f32,
             n_bins: n_bins as f32,
@@ -183,7 +183,7 @@ impl Histogram {
         })
     }
 
-    /// Count distances whose bins `Rough` has assigned.
+    /// Count distances whose bins `FastBins` has assigned.
     #[inline(always)]
     pub fn add_assigned(&mut self, bins: impl Iterator<Item = u32>) {
         for (k, bin) in bins.enumerate() {
@@ -227,12 +227,12 @@ impl Histogram {
     }
 }
 
-impl Rough {
+impl FastBins {
     /// Assign bins to the first `n` squared distances; return whether any bin is uncertain.
     #[inline(never)]
     pub fn assign(&mut self, n: usize) -> bool {
         // Local copies: otherwise the compiler reads the fields again for each square.
-        let Rough {
+        let FastBins {
             bins_per_angstrom,
             before,
             n_bins,

@@ -210,7 +210,7 @@ pub(crate) fn cut<const N: usize>(columns: &mut [Vec<f32>; N]) -> [&mut [f32]; N
 /// Write `begin` + the index of each set bit to the front of `out`. The rest of the first eight
 /// entries is undefined.
 #[inline(always)]
-pub(crate) fn put_set(bits: u8, begin: usize, out: &mut [u32]) {
+pub(crate) fn write_set_bits(bits: u8, begin: usize, out: &mut [u32]) {
     let out: &mut [u32; LANES] = out.first_chunk_mut().expect("room for all");
     let lanes = &SET[bits as usize];
     for k in 0..LANES {

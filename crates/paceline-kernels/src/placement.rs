@@ -102,7 +102,7 @@ impl Placement {
     }
 
     /// Rotate a vector from the kernel's orientation to the file's.
-    fn turned_back(&self, d: [f64; 3]) -> [f64; 3] {
+    fn rotate_back(&self, d: [f64; 3]) -> [f64; 3] {
         let [x, y, z] = self.axes;
         std::array::from_fn(|i| d[0] * x[i] + d[1] * y[i] + d[2] * z[i])
     }
@@ -130,7 +130,7 @@ impl Placement {
         for (atom, &x) in atoms.zip(stored.as_chunks::<3>().0) {
             let (before, after) = (self.placed(x), *atom);
             let by = std::array::from_fn(|i| f64::from(after[i]) - f64::from(before[i]));
-            let by = self.turned_back(by);
+            let by = self.rotate_back(by);
             *atom = match before == after {
                 true => x,
                 false => std::array::from_fn(|i| (f64::from(x[i]) + by[i]) as f32),

@@ -1,7 +1,7 @@
 //! Projection of each frame onto directions in coordinate space, such as principal components.
 
 use super::reference::{Motion, Reference};
-use super::row_kernel::{Frames, RowKernel, Taken};
+use super::row_kernel::{FrameConversion, Frames, RowKernel};
 use super::transform::Refused;
 use super::{Columns, check_len, frames};
 use paceline_base::error::Result;
@@ -40,8 +40,8 @@ impl Projection {
 }
 
 impl RowKernel for Projection {
-    fn taken(&self) -> Taken {
-        Taken::Stored
+    fn conversion(&self) -> FrameConversion {
+        FrameConversion::Stored
     }
 
     fn n_columns(&self) -> usize {

@@ -15,7 +15,7 @@ use super::{Columns, check_len, frames};
 use crate::cell::ApplyPbc;
 use crate::cell_list::Grid;
 use crate::cell_list::Points;
-use crate::frame_parts::{MANY, change, in_parts, part_len, ranges};
+use crate::frame_parts::{MANY, change, compute_parts, part_len, ranges};
 use paceline_base::error::{self, Error};
 
 /// Number of atoms below which MDAnalysis compares all pairs of a group.
@@ -180,7 +180,7 @@ impl Rdf {
 impl Members<'_> {
     fn are_finite(&self) -> bool {
         let parts = self.positions.chunks(part_len(self.positions.len(), MANY));
-        let are_finite = in_parts(parts, |part| part.iter().flatten().all(|x| x.is_finite()));
+        let are_finite = compute_parts(parts, |part| part.iter().flatten().all(|x| x.is_finite()));
         are_finite.into_iter().all(|finite| finite)
     }
 

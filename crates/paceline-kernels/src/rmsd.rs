@@ -1,7 +1,7 @@
 //! RMSD of each frame of a block, as defined by `MDAnalysis.analysis.rms.RMSD`.
 
 use super::reference::{Motion, Reference};
-use super::row_kernel::{Frames, RowKernel, Taken};
+use super::row_kernel::{FrameConversion, Frames, RowKernel};
 use super::transform::Refused;
 use super::{Columns, check_len};
 use paceline_base::error::{Error, Result};
@@ -75,8 +75,8 @@ impl Rmsd {
 }
 
 impl RowKernel for Rmsd {
-    fn taken(&self) -> Taken {
-        Taken::Stored
+    fn conversion(&self) -> FrameConversion {
+        FrameConversion::Stored
     }
 
     fn n_columns(&self) -> usize {

@@ -136,7 +136,7 @@ impl<'a> Frames<'a> {
 
 /// Conversion that a kernel requires for the frames of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
+pub enum FrameConversion {
     /// Frames are not converted: the kernel uses no periodic images.
     Stored,
     /// Frames need upright cells, because the kernel divides the cell along x, y and z.
@@ -148,8 +148,8 @@ pub enum Taken {
 /// Kernel that computes a row of numbers for each frame of a block.
 pub trait RowKernel: Send + Sync {
     /// Return the conversion that this kernel requires.
-    fn taken(&self) -> Taken {
-        Taken::Placed
+    fn conversion(&self) -> FrameConversion {
+        FrameConversion::Placed
     }
 
     /// Return the number of values of a row.
@@ -178,16 +178,16 @@ pub fn compute_in_cells(
     let (rows, _) = cells.as_chunks();
     let of_rows = || rows.iter().map(UnitCell::of_row);
     let is_moved = |cell: UnitCell| !cell.is_periodic() && cell.origin != [0.0; 3];
-    let basis = match kernel.taken() {
-        Taken::Placed => Some(Basis::Compact),
-        Taken::Upright => {
+    let basis = match kernel.conversion() {
+        FrameConversion::Placed => Some(Basis::Compact),
+        FrameConversion::Upright => {
             if let Some(row) = of_rows().position(is_moved) {
                 return Ok(Some((row, MOVED.to_string())));
             }
             let is_turned = of_rows().any(|cell| !cell.is_upright());
             is_turned.then_some(Basis::Own)
         }
-        Taken::Stored => None,
+        FrameConversion::Stored => None,
     };
     if let Some(basis) = basis {
         let placed = PlacedFrames::new(positions, n_atoms, cells, basis)?;

@@ -59,7 +59,7 @@ pub struct SitePairs {
 /// way.
 #[derive(Debug, Clone)]
 struct Searched {
-    /// Columns of the atoms: of all first groups, one after the other, and of the second group.
+    /// Columns of the atoms of all first groups, one group after the other, then of the second.
     columns: [Vec<u32>; 2],
     /// Index of the first bin of each atom of the first groups.
     first_bins: Vec<usize>,

@@ -18,7 +18,7 @@ pub type LongBonds = (usize, usize, [usize; 2], f64);
 
 /// Rotation of the positions of a frame. It also applies to vectors, such as velocities.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Turn {
+pub struct FrameRotation {
     /// Row of the frame in the block.
     pub row: usize,
     /// Rotation matrix, applied to column vectors from the left.
@@ -29,7 +29,7 @@ pub struct Turn {
     pub target: [f64; 3],
 }
 
-impl Turn {
+impl FrameRotation {
     /// Rotate a vector.
     pub fn vector(&self, d: [f64; 3]) -> [f64; 3] {
         let r = &self.rotation;
@@ -51,7 +51,7 @@ pub struct Notes {
     /// Long bonds, if the transformation checks bonds.
     pub long: Vec<LongBonds>,
     /// Frames that were rotated.
-    pub turns: Vec<Turn>,
+    pub rotations: Vec<FrameRotation>,
 }
 
 impl Notes {
@@ -111,9 +111,9 @@ pub fn apply_in_cells(
 }
 
 /// Rotate the cells together with their frames: the cell vectors, and the origin of the cell.
-pub fn turn_cells(cells: &mut [f64], turns: &[Turn]) {
+pub fn rotate_cells(cells: &mut [f64], rotations: &[FrameRotation]) {
     let (rows, _) = cells.as_chunks_mut();
-    for turn in turns {
+    for turn in rotations {
         let cell = UnitCell::of_row(&rows[turn.row]);
         if cell.vectors != [[0.0; 3]; 3] {
             let turned = UnitCell {
@@ -127,8 +127,8 @@ pub fn turn_cells(cells: &mut [f64], turns: &[Turn]) {
 }
 
 /// Rotate a vector of each atom, such as its velocity, by the rotation of the frame.
-pub fn turn_vectors(vectors: &mut [f32], n_atoms: usize, turns: &[Turn]) {
-    for turn in turns {
+pub fn rotate_vectors(vectors: &mut [f32], n_atoms: usize, rotations: &[FrameRotation]) {
+    for turn in rotations {
         let frame = &mut vectors[3 * n_atoms * turn.row..][..3 * n_atoms];
         for d in frame.as_chunks_mut::<3>().0 {
             *d = turn.vector(d.map(f64::from)).map(|x| x as f32);

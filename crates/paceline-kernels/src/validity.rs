@@ -55,12 +55,12 @@ fn largest(values: &[f32]) -> Result<(f32, usize), usize> {
             (reach, farthest) = (largest, k * STRETCH);
         }
     }
-    Ok((reach, (farthest + place_of(reach, &values[farthest..])) / 3))
+    Ok((reach, (farthest + index_of(reach, &values[farthest..])) / 3))
 }
 
 /// Return the index of the first number with this magnitude; the caller guarantees that there is
 /// one.
-fn place_of(size: f32, values: &[f32]) -> usize {
+fn index_of(size: f32, values: &[f32]) -> usize {
     let (chunks, _) = values.as_chunks::<LANES>();
     // All lanes are compared at once: stopping at the first takes 6 times as long.
     let lacks = |chunk: &&Lanes| !chunk.iter().fold(false, |any, x| any | (x.abs() == size));

@@ -683,8 +683,8 @@ mod tests {
         assert!((50..350).contains(&n_broken));
     }
 
-    /// Check that several frames together give the same broken frames as each frame alone, and that
-    /// the frame with the lowest number has its longest link.
+    /// Check that a block of frames gives the same broken frames as each frame alone, and that the
+    /// first broken frame is reported with its longest link.
     fn check_frames(random: &mut Random, whole: &Whole, frame: &[f32], dimensions: &[f32; 6]) {
         let vector = dimensions[0];
         let mut frames: Vec<f32> = frame.to_vec();

@@ -8,7 +8,7 @@ use pyo3::types::{PyBytes, PyDict};
 use super::arrays::{Array1, Array2, Array3, NewArray};
 use super::errors::{Failure, Result};
 use paceline_formats::hdf5_chunks::encode::{self, Compression, Float, Settings};
-use paceline_formats::writer::{with_room, write_chunks};
+use paceline_formats::writer::{with_buffers, write_chunks};
 use paceline_formats::{CELL_WIDTH, CellRow, UnitCell};
 
 /// Encodes the chunks of one dataset of shape (frames, atoms, 3).
@@ -101,7 +101,7 @@ impl ChunkEncoder {
         values: Array3<'_, f32>,
     ) -> Result<(Bound<'py, PyBytes>, NewArray<u64, 1>)> {
         let (n_atoms, values) = (atoms_of(&values)?, &*values);
-        with_room(|room| {
+        with_buffers(|room| {
             let sizes = py.detach(|| self.0.encode(values, n_atoms, room));
             let sizes = sizes.map_err(Failure::row)?;
             Ok((PyBytes::new(py, &room.packed), sizes.into()))
@@ -152,7 +152,7 @@ pub(super) fn pack_chunk<'py>(
     level: Option<i32>,
 ) -> Result<Bound<'py, PyBytes>> {
     let compression = compression(method, level)?;
-    with_room(|room| {
+    with_buffers(|room| {
         let packed = py.detach(|| encode::pack_chunk(data, width, shuffle, compression, room));
         packed.map_err(Failure::unwritable)?;
         Ok(PyBytes::new(py, &room.packed))

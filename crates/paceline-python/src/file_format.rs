@@ -83,8 +83,8 @@ impl FileFormat {
 
     /// True if frames contain cell vectors, so that cells may have any orientation.
     #[getter]
-    fn turned_cells(&self) -> bool {
-        self.abilities.turned_cells
+    fn stores_cell_vectors(&self) -> bool {
+        self.abilities.stores_cell_vectors
     }
 
     /// True if the precision of positions can be chosen.

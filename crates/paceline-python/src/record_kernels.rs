@@ -6,8 +6,8 @@ use super::arrays::{Array1, Array2, Array3, ArrayMut2, Columns, Indices, NewArra
 use super::errors::{Failure, Result};
 use super::kernels::{in_frames, kernels};
 use paceline_formats::error::Error;
-use paceline_kernels::frame_parts::{in_parts, part_len};
-use paceline_kernels::hbonds::{Criterion, Donors, HydrogenBonds as Task, Parts};
+use paceline_kernels::frame_parts::{compute_parts, part_len};
+use paceline_kernels::hbonds::{BondClasses, Criterion, Donors, HydrogenBonds as Task};
 use paceline_kernels::near_pairs::{Pair, PairList};
 use paceline_kernels::select::{Center, Comparison, Group, Node, Selected};
 use paceline_kernels::transform::Refused;
@@ -39,7 +39,7 @@ kernels! {
             criterion: (String, f64, f64),
         ) {
             let parts = parts.map(|(of_donors, of_acceptors, allowed)| -> Result<_> {
-                Ok(Parts {
+                Ok(BondClasses {
                     donors: numbers(&of_donors)?,
                     acceptors: numbers(&of_acceptors)?,
                     allowed: allowed.to_vec(),
@@ -115,7 +115,7 @@ fn criterion_of((name, distance, other): (String, f64, f64)) -> Result<Criterion
 type NumbersOfPair<'py> = (Array1<'py, i64>, Array1<'py, i64>);
 
 /// Pairs of atoms in two groups, or in one, excluding pairs with equal indices or labels.
-pub(super) struct UnlikePairs {
+pub(super) struct PairFilter {
     list: PairList,
     is_one_group: bool,
     n_first: usize,
@@ -130,7 +130,7 @@ kernels! {
     ///
     /// Two atoms with the same index or the same label are not a pair. `indices` and `labels`
     /// contain one array per group, even if the groups are the same.
-    pub(super) struct NearPairs(UnlikePairs);
+    pub(super) struct NearPairs(PairFilter);
 
     new {
         (
@@ -152,7 +152,7 @@ kernels! {
                 }
             };
             let of_second = second.as_deref().map(|second| columns.of(second)).transpose()?;
-            let task = UnlikePairs {
+            let task = PairFilter {
                 is_one_group: second.is_none(),
                 n_first,
                 indices: both(indices)?,
@@ -173,7 +173,7 @@ kernels! {
                 if len >= pairs.len() {
                     task.add_records(pairs, &mut records);
                 } else {
-                    let parts = in_parts(pairs.chunks(len), |pairs| {
+                    let parts = compute_parts(pairs.chunks(len), |pairs| {
                         let mut records = Vec::with_capacity(2 * pairs.len());
                         task.add_records(pairs, &mut records);
                         records
@@ -218,7 +218,7 @@ kernels! {
     }
 }
 
-impl UnlikePairs {
+impl PairFilter {
     fn ends(&self, i: u32, j: u32) -> [u32; 2] {
         [self.indices[0][i as usize], self.indices[1][j as usize]]
     }

@@ -100,7 +100,7 @@ pub(super) fn read_text_head(
 
 /// Rule that determines the owner rank of an atom.
 #[derive(FromPyObject)]
-pub(super) enum Whose {
+pub(super) enum OwnerRule {
     /// Number of domains along each vector, the cell vectors (Å), and whether the cell is centred
     /// on the origin.
     Grid([u32; 3], [[f64; 3]; 3], bool),
@@ -134,7 +134,7 @@ pub(super) fn read_snapshot(
     py: Python<'_>,
     comm: PyCommunicator,
     frame: Frame,
-    whose: Option<Whose>,
+    whose: Option<OwnerRule>,
     ghosts: Option<(f64, [bool; 3])>,
     n_atoms: u64,
     readers: Vec<usize>,
@@ -164,7 +164,7 @@ pub(super) fn read_snapshot(
     };
     let read = py.detach(|| {
         let mut owners = owners_of(&whose, &moment, n_atoms, comm.size(), &raised)?;
-        let mut hand = Hand {
+        let mut hand = LazyAtomSource {
             frame: &frame,
             moment: &moment,
             raised: &raised,
@@ -175,7 +175,7 @@ pub(super) fn read_snapshot(
         let Some((own, cost)) = distribute(&comm, settings, supply, &mut *owners)? else {
             return Ok(None);
         };
-        let (Some((width, periodic)), Some(Whose::Grid(shape, vectors, centred))) =
+        let (Some((width, periodic)), Some(OwnerRule::Grid(shape, vectors, centred))) =
             (ghosts, &whose)
         else {
             return Ok(Some((own, cost, None)));
@@ -215,7 +215,7 @@ fn cost_of(cost: ReadingCost) -> Cost {
 }
 
 fn owners_of<'a>(
-    whose: &'a Option<Whose>,
+    whose: &'a Option<OwnerRule>,
     moment: &Moment,
     n_atoms: u64,
     n_ranks: usize,
@@ -226,15 +226,15 @@ fn owners_of<'a>(
             n_atoms,
             n_ranks: n_ranks as u32,
         }),
-        Some(Whose::Grid(shape, vectors, centred)) => {
+        Some(OwnerRule::Grid(shape, vectors, centred)) => {
             Box::new(Grid::new(moment.clone(), *shape, *vectors, *centred)?)
         }
-        Some(Whose::Function(RanksOf(function))) => Box::new(Function { function, raised }),
+        Some(OwnerRule::Function(RanksOf(function))) => Box::new(Function { function, raised }),
     })
 }
 
 /// Store an exception of Python for the caller of the core.
-fn keep<T>(raised: &Raised, called: PyResult<T>) -> error::Result<T> {
+fn store_exception<T>(raised: &Raised, called: PyResult<T>) -> error::Result<T> {
     called.map_err(|error| {
         *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         Error::Interrupted
@@ -243,7 +243,7 @@ fn keep<T>(raised: &Raised, called: PyResult<T>) -> error::Result<T> {
 
 /// Atoms of a frame for a reading rank. Text is opened at the first request for atoms, so that all
 /// ranks learn about an error.
-struct Hand<'a> {
+struct LazyAtomSource<'a> {
     frame: &'a Frame,
     moment: &'a Moment,
     raised: &'a Raised,
@@ -251,7 +251,7 @@ struct Hand<'a> {
     text: Option<Text>,
 }
 
-impl AtomSource for Hand<'_> {
+impl AtomSource for LazyAtomSource<'_> {
     fn read(&mut self, places: Range<u64>, table: &mut AtomTable) -> error::Result<()> {
         match (&self.frame.text, &mut self.text) {
             (None, _) => self.decode(places, table),
@@ -307,7 +307,7 @@ impl Decoded<'_> {
     }
 }
 
-impl Hand<'_> {
+impl LazyAtomSource<'_> {
     /// Append atoms that Python decoded.
     fn decode(&self, places: Range<u64>, table: &mut AtomTable) -> error::Result<()> {
         let read = Python::attach(|py| {
@@ -315,7 +315,7 @@ impl Hand<'_> {
             let atoms: Decoded<'_> = read.call1((places.start, places.end))?.extract()?;
             atoms.append_to(places, table)
         });
-        keep(self.raised, read)
+        store_exception(self.raised, read)
     }
 }
 
@@ -335,6 +335,6 @@ impl Owners for Function<'_> {
             ranks.extend_from_slice(&found);
             Ok(())
         });
-        keep(self.raised, called)
+        store_exception(self.raised, called)
     }
 }

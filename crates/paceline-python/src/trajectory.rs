@@ -27,7 +27,7 @@ type ExtentArrays = (NewArray<u64, 1>, NewArray<u64, 1>);
 type TimeArrays = (NewArray<f64, 1>, NewArray<i64, 1>);
 
 narrowed! {
-    /// Function that is called with the number of scanned bytes, and of all bytes.
+    /// Function that is called with the number of scanned bytes and the size of the file.
     struct Progress(Py<PyAny>): callable!([INT, INT] -> OBJECT)
 }
 

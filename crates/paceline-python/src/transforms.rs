@@ -143,14 +143,14 @@ kernels! {
             let mut notes = transform::Notes::default();
             let changed = py.detach(|| -> error::Result<_> {
                 let refused = transform::apply_in_cells(&*self.0, positions, cells, &mut notes)?;
-                transform::turn_cells(cells, &notes.turns);
+                transform::rotate_cells(cells, &notes.rotations);
                 Ok(refused)
             });
             let refused = changed?;
             for array in &mut vectors {
                 check_atoms(array.shape(), n_atoms)?;
                 let array = &mut **array;
-                py.detach(|| transform::turn_vectors(array, n_atoms, &notes.turns));
+                py.detach(|| transform::rotate_vectors(array, n_atoms, &notes.rotations));
             }
             Ok((refused, notes.long))
         }

@@ -194,7 +194,7 @@ class Write(AnalysisBase):
                 atoms=self.atomgroup,
                 skip_damaged=self.skip_damaged,
                 origin=self._origin(),
-                turns=any(transform.turns for transform in self.transforms),
+                rotates=any(transform.rotates for transform in self.transforms),
                 keep_cell=self._keep_cell,
                 **_contents_of_first_frame(self.atomgroup.universe.trajectory),
             )

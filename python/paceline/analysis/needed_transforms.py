@@ -22,7 +22,7 @@ def needed_transforms(
     the axes of the cell.
     """
     check_transforms(given)
-    turning = [one for one in given if one.turns]
+    turning = [one for one in given if one.rotates]
     if turning and not any(one.needs_fit for one in analyses):
         names = ", ".join(one.parameters() for one in turning)
         warn(
@@ -47,7 +47,7 @@ def needed_transforms(
                 one,
                 [
                     *first[id(one.atomgroup.universe)],
-                    *(step for step in given if one.needs_fit or not step.turns),
+                    *(step for step in given if one.needs_fit or not step.rotates),
                 ],
             )
             for one in analyses

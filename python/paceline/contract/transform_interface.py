@@ -130,7 +130,7 @@ class Transform:
     breaks: ClassVar[bool] = False
 
     @property
-    def turns(self) -> bool:
+    def rotates(self) -> bool:
         """True if the transformation rotates positions, velocities and forces."""
         return False
 

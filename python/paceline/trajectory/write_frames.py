@@ -206,7 +206,7 @@ class FramesToWrite:
     #: Cell of the first readable frame, a row of `FrameBuffer.cells`, shape (1, 19).
     cells: np.ndarray
     #: True if frames may be rotated before they are written.
-    turns: bool
+    rotates: bool
     #: True if lengths and angles of cells are written even if the format cannot store the vectors.
     keep_cell: bool
     #: Fields that the frames contain.
@@ -308,7 +308,7 @@ class FrameFile(Target):
         if not frames.has_cell or frames.keep_cell:
             return False
         why = _reason_against_cell(self._format, frames.cells)
-        if why is None and frames.turns and not self._format.turned_cells:
+        if why is None and frames.rotates and not self._format.stores_cell_vectors:
             why = _TURNED
         if why is not None:
             warn(
@@ -457,7 +457,7 @@ def _reason_against_cell(format: Any, cells: np.ndarray) -> str | None:
     cells = cells[cells[:, :3].any(axis=1)]
     if not periodic_vectors(cells).all():
         return _NOT_PERIODIC
-    return None if format.turned_cells or _core.upright_cells(cells).all() else _TURNED
+    return None if format.stores_cell_vectors or _core.upright_cells(cells).all() else _TURNED
 
 
 @dataclass(frozen=True)

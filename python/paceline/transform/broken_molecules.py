@@ -29,13 +29,20 @@ if TYPE_CHECKING:
 
 #: Name of the companion analysis that checks the frames.
 CHECK_NAME = "look"
-#: Kinds of findings in a frame, as numbers in records: a molecule that is broken across the cell;
-#: a molecule that is in another image than its neighbour; atoms that are not superposed.
-BROKEN, APART, TURNED = range(3)
-#: Maximum number of atoms whose superposition is checked. A warning requires that the RMSD without
-#: superposition exceeds that with superposition by a factor and a difference (Å) in a minimum
-#: fraction of the frames.
-SAMPLED, TIMES, MORE, PART = 60, 2.0, 2.0, 0.05
+#: Finding in a frame, as a number in records: a molecule is broken across the cell.
+BROKEN = 0
+#: A molecule is in another image than its neighbour.
+APART = 1
+#: Atoms are not superposed.
+TURNED = 2
+#: Maximum number of atoms whose superposition is checked.
+SAMPLED = 60
+#: A warning requires that superposition divides the RMSD by more than this factor,
+TIMES = 2.0
+#: that it reduces the RMSD by more than this difference (Å),
+MORE = 2.0
+#: and that both hold in this fraction of the frames.
+PART = 0.05
 #: Analyses that share a requirement: their names, each with the indices of the atoms.
 _Needs = list[tuple[str, np.ndarray]]
 
@@ -94,7 +101,7 @@ def _find_requirements(
             kind = one.parameters().partition("(")[0]
             moved = f"{kind} (--{kind})", whole_atoms
             needing["needs_whole"].append(moved)
-            if one.turns:
+            if one.rotates:
                 needing["needs_together"].append(moved)
     if find_scan(transforms) is not None:  # `nojump` lets adjacent molecules drift apart
         needing["needs_together"] = []
@@ -106,7 +113,7 @@ def _find_requirements(
             for one, (name, group) in zip(analyses, of_analyses, strict=True)
             if not one.measures_each
         ]
-    if any(one.turns for one in transforms):
+    if any(one.rotates for one in transforms):
         needing["needs_fit"] = []
     broken = [(name, group[~is_whole[group]]) for name, group in needing["needs_whole"]]
     return _Requirements(

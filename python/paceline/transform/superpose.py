@@ -99,7 +99,7 @@ class _Fit(Transform):
     tol_mass: float
 
     @property
-    def turns(self) -> bool:
+    def rotates(self) -> bool:
         return self.rotation
 
     def atoms(self, wanted: np.ndarray, universe: System) -> np.ndarray:

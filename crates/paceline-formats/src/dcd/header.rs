@@ -21,7 +21,7 @@ use crate::format::{
     Abilities, Clock, EncoderSettings, FileLayout, Format, Frames, OpenOptions, Opened, Times,
     Traits, unsupported,
 };
-use crate::index::fixed_size::{count, cut, miscounted, read_head};
+use crate::index::fixed_size::{count, cut, frame_count_note, read_head};
 use crate::source::Source;
 use crate::unit_styles::Units;
 use crate::{Decoder, Encoder, Fields, Frame, format};
@@ -343,7 +343,7 @@ impl Format for Dcd {
         let n = frames.len();
         let mut notes = Vec::new();
         notes.extend(layout.is_reduced().then(|| Units::REDUCED.to_owned()));
-        notes.extend(miscounted(n, layout.n_frames_claimed()));
+        notes.extend(frame_count_note(n, layout.n_frames_claimed()));
         notes.extend(cut(n, size, rest, layout.frame_size()));
         if n > 0 {
             let (start, len) = frames.extent(n - 1);

@@ -20,7 +20,7 @@ mod layout;
 use self::header::{bytes_at, check_marker};
 use self::layout::CELL_LEN;
 use crate::atom_set::Atoms;
-use crate::codec::Reading;
+use crate::codec::ReadRanges;
 use crate::error::Fault;
 use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
@@ -312,7 +312,7 @@ impl Plan {
         let size = layout.size_of_frame(stored as u64);
 
         let mut frame = Marked {
-            reading: Reading::new(GAP),
+            reading: ReadRanges::new(GAP),
             markers: Vec::new(),
             width,
         };
@@ -402,7 +402,7 @@ fn number<const BIG_ENDIAN: bool>(bytes: &[u8]) -> f32 {
 
 /// Collects the byte ranges to read of a frame, and the markers in these ranges.
 struct Marked {
-    reading: Reading,
+    reading: ReadRanges,
     markers: Vec<Marker>,
     /// Bytes of a record marker.
     width: u64,

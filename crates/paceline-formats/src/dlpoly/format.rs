@@ -17,7 +17,7 @@ use crate::format::{
     self, Abilities, FileLayout, Format, Frames, OpenOptions, Opened, Times, Traits,
 };
 use crate::index;
-use crate::index::fixed_size::{miscounted, read_each, read_head};
+use crate::index::fixed_size::{frame_count_note, read_each, read_head};
 use crate::index::header_scan::ScanProgress;
 use crate::index::line_scan::{LineScanner, each_line, scan_lines};
 use crate::index::scanned::{load_or_scan, times_of};
@@ -208,14 +208,14 @@ fn open_history(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Re
         watch: ScanProgress::new(options.progress, size),
     };
     let mut opened = load_or_scan(source, format::Layout::new(layout), size, options, &scanner)?;
-    let note = odd_sizes(&head.layout, &opened);
+    let note = unusual_size_note(&head.layout, &opened);
     opened.notes.splice(..0, note);
     Ok(opened)
 }
 
 /// Return the note on frames whose size is not that of the usual lines, if most frames have the
 /// usual size.
-fn odd_sizes(layout: &Layout, opened: &Opened) -> Option<String> {
+fn unusual_size_note(layout: &Layout, opened: &Opened) -> Option<String> {
     let n = opened.frames.len();
     let is_odd = |&frame: &u64| {
         let (_, size) = opened.frames.extent(frame);
@@ -245,18 +245,18 @@ fn by_arithmetic(
     let (start, Some(stride)) = (head.layout.start(), head.layout.frame_size()) else {
         return Ok(None);
     };
-    let met_at = |frame: u64| meet(source, start + frame * stride, size);
+    let met_at = |frame: u64| classify(source, start + frame * stride, size);
     let mut n = (size - start) / stride;
-    if n > 1 && met_at(n - 1)? == Met::Hole {
+    if n > 1 && met_at(n - 1)? == Content::Hole {
         n -= 1;
     }
     let behind = met_at(n)?;
-    if n == 0 || behind == Met::Other {
+    if n == 0 || behind == Content::Other {
         return Ok(None);
     }
     for sample in 1..=N_SAMPLES {
         let frame = (u128::from(n - 1) * u128::from(sample) / u128::from(N_SAMPLES)) as u64;
-        if met_at(frame)? != Met::Frame {
+        if met_at(frame)? != Content::Frame {
             return Ok(None);
         }
     }
@@ -269,15 +269,15 @@ fn by_arithmetic(
     let (at, present) = (start + n * stride, size - start - n * stride);
     let claimed = head.claimed.and_then(|claimed| i64::try_from(claimed).ok());
     let mut warnings: Vec<String> = claimed
-        .and_then(|claimed| miscounted(n, claimed))
+        .and_then(|claimed| frame_count_note(n, claimed))
         .into_iter()
         .collect();
-    warnings.extend(odd_cell(&head.layout));
+    warnings.extend(unusual_cell_warning(&head.layout));
     match behind {
-        Met::Frame if present > 0 => {
+        Content::Frame if present > 0 => {
             warnings.push(index::cut_warning(n, at, present, Some(stride)))
         }
-        Met::Hole => warnings.push(index::hole_warning(n, at)),
+        Content::Hole => warnings.push(index::hole_warning(n, at)),
         _ => {}
     }
     let layout = ordered(source, head.layout, start)?;
@@ -323,7 +323,7 @@ fn ordered(source: &dyn Source, layout: Layout, start: u64) -> Result<Layout> {
 }
 
 /// Return the warning about a periodic boundary that three vectors cannot describe.
-fn odd_cell(layout: &Layout) -> Option<String> {
+fn unusual_cell_warning(layout: &Layout) -> Option<String> {
     let shape = match layout.imcon() {
         4 => "a truncated octahedron",
         5 => "a rhombic dodecahedron",
@@ -339,7 +339,7 @@ fn odd_cell(layout: &Layout) -> Option<String> {
 
 /// Content at an offset where a frame of a HISTORY should begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Met {
+enum Content {
     /// A frame, or the beginning of its first line at the end of the file.
     Frame,
     /// Zeros: bytes that a parallel writer has not written yet.
@@ -349,22 +349,22 @@ enum Met {
     Other,
 }
 
-fn meet(source: &dyn Source, at: u64, size: u64) -> Result<Met> {
+fn classify(source: &dyn Source, at: u64, size: u64) -> Result<Content> {
     let mut bytes = [0; 1 + TIMESTEP.len()];
     let len = (size - at).min(TIMESTEP.len() as u64) as usize;
     let bytes = &mut bytes[..1 + len];
     source.read_at(at - 1, bytes)?;
     let [b'\n', begun @ ..] = &*bytes else {
-        return Ok(Met::Other);
+        return Ok(Content::Other);
     };
     Ok(if TIMESTEP.starts_with(begun) {
-        Met::Frame
+        Content::Frame
     } else if begun.iter().all(|&byte| byte == 0) {
-        Met::Hole
+        Content::Hole
     } else if is_blank_behind(source, at, size)? {
-        Met::End
+        Content::End
     } else {
-        Met::Other
+        Content::Other
     })
 }
 
@@ -386,7 +386,7 @@ fn open_config(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Res
     let head = read_head(source, size, Head::parse_config)?;
     let layout = match atoms_are_regular(source, &head.layout, size)? {
         true => ordered(source, head.layout, 0)?,
-        false => counted(source, head, size, options)?,
+        false => with_counted_atoms(source, head, size, options)?,
     };
     let found = layout.n_atoms() as u64;
     let claimed = head.claimed.unwrap_or(found);
@@ -408,7 +408,7 @@ fn open_config(source: &dyn Source, size: u64, options: &OpenOptions<'_>) -> Res
     let notes = (claimed < found)
         .then_some(note)
         .into_iter()
-        .chain(odd_cell(&layout))
+        .chain(unusual_cell_warning(&layout))
         .collect();
     Opened::computed(
         source,
@@ -437,7 +437,7 @@ fn atoms_are_regular(source: &dyn Source, layout: &Layout, size: u64) -> Result<
 
 /// Return the layout of a CONFIG with lines of any length. The number of atoms is computed from the
 /// number of lines.
-fn counted(
+fn with_counted_atoms(
     source: &dyn Source,
     head: Head,
     size: u64,

@@ -124,7 +124,7 @@ fn history(head: &[u8], file_size: u64) -> Result<Head, Fault> {
     };
     if lines.clone().next_if_any()?.is_some() {
         layout
-            .look(&head[start..], file_size - start as u64)
+            .inspect_first_frame(&head[start..], file_size - start as u64)
             .map_err(|fault| fault.behind(start))?;
     }
     Ok(Head {
@@ -150,7 +150,7 @@ fn config(head: &[u8], file_size: u64) -> Result<Head, Fault> {
         lines: LineLengths::Varying,
         ordered: false,
     };
-    let len = layout.look(head, file_size)?;
+    let len = layout.inspect_first_frame(head, file_size)?;
     if let LineLengths::Equal(widths) = layout.lines {
         let (atoms, size) = (file_size - u64::from(widths.head), layout.atom_size(widths));
         match atoms % size {
@@ -168,7 +168,7 @@ fn config(head: &[u8], file_size: u64) -> Result<Head, Fault> {
 impl Layout {
     /// Determine the fields of atoms and the lengths of lines from the first frame. Return the
     /// number of bytes before its first atom.
-    fn look(&mut self, frame: &[u8], size: u64) -> Result<u64, Fault> {
+    fn inspect_first_frame(&mut self, frame: &[u8], size: u64) -> Result<u64, Fault> {
         let head = FrameHead::parse(self, frame, size)?;
         self.level = head.level;
         let mut lines = Lines::behind(frame, size, head.len);

@@ -17,7 +17,7 @@ use self::atoms::Walk;
 use self::encode::FORCE;
 use self::header::{LineLengths, Widths};
 use crate::atom_set::Atoms;
-use crate::codec::Reading;
+use crate::codec::ReadRanges;
 use crate::error::Fault;
 use crate::source::GAP;
 use crate::{Decoder, Fields, FrameOut, Run, UnitCell};
@@ -250,7 +250,7 @@ impl Plan {
     pub fn new(layout: &Layout, widths: Widths, atoms: &Atoms) -> Plan {
         let head = u64::from(widths.head);
         let size = layout.atom_size(widths);
-        let mut reading = Reading::new(GAP);
+        let mut reading = ReadRanges::new(GAP);
         reading.want(0, head);
         let pieces = atoms.runs().iter().map(|&(place, n)| Piece {
             source: reading.want(head + place as u64 * size, n as u64 * size),

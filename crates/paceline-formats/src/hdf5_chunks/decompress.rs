@@ -90,15 +90,20 @@ impl Decompressors {
     ///
     /// # Errors
     /// A description of what was found instead of a stream of `out.len()` bytes.
-    pub fn undo(&mut self, method: Method, stream: &[u8], out: &mut [u8]) -> Result<(), String> {
+    pub fn decompress(
+        &mut self,
+        method: Method,
+        stream: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), String> {
         match method {
             Method::Lzf => lzf::inflate(stream, out),
             #[cfg(feature = "deflate")]
             Method::Deflate => self.inflate(stream, out),
             #[cfg(feature = "lz4")]
-            Method::Lz4 => undo_lz4(stream, out),
+            Method::Lz4 => decompress_lz4(stream, out),
             #[cfg(feature = "zstd")]
-            Method::Zstd => self.undo_zstd(stream, out),
+            Method::Zstd => self.decompress_zstd(stream, out),
             #[cfg(not(all(feature = "deflate", feature = "lz4", feature = "zstd")))]
             left_out => left_out.check_built(),
         }
@@ -157,7 +162,7 @@ impl Decompressors {
     ///
     /// # Errors
     /// A description of what was found instead of a stream of at least `out.len()` bytes.
-    pub fn go_on(&mut self, mut stream: &[u8], out: &mut [u8]) -> Result<bool, String> {
+    pub fn decompress_more(&mut self, mut stream: &[u8], out: &mut [u8]) -> Result<bool, String> {
         loop {
             let (taken, done) = (self.deflate.beginning.total_in(), self.done());
             if done == out.len() {
@@ -200,7 +205,7 @@ impl Decompressors {
 impl Decompressors {
     pub fn begin(&mut self) {}
 
-    pub fn go_on(&mut self, _: &[u8], _: &mut [u8]) -> Result<bool, String> {
+    pub fn decompress_more(&mut self, _: &[u8], _: &mut [u8]) -> Result<bool, String> {
         Method::Deflate.check_built().map(|()| false)
     }
 
@@ -216,7 +221,7 @@ const ZSTD_MOST: usize = 1 << 15;
 
 #[cfg(feature = "zstd")]
 impl Decompressors {
-    fn undo_zstd(&mut self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
+    fn decompress_zstd(&mut self, frame: &[u8], out: &mut [u8]) -> Result<(), String> {
         let context = self.zstd.get_or_insert_with(DCtx::create);
         match context.decompress(out, frame) {
             Ok(n) if n == out.len() => Ok(()),
@@ -253,7 +258,7 @@ fn lz4_size(stream: &[u8]) -> Option<u64> {
 /// # Errors
 /// A description of what was found instead of a stream of `out.len()` bytes.
 #[cfg(feature = "lz4")]
-fn undo_lz4(stream: &[u8], out: &mut [u8]) -> Result<(), String> {
+fn decompress_lz4(stream: &[u8], out: &mut [u8]) -> Result<(), String> {
     let cut = |done: usize| format!("a stream that ends after {done} bytes");
     let rest = stream.get(size_of::<u64>()..).ok_or_else(|| cut(0))?;
     let (block, mut rest) = split_number(rest).ok_or_else(|| cut(0))?;
@@ -325,7 +330,7 @@ mod tests {
             inflater.begin();
             let mut full = false;
             for piece in stream.chunks(step) {
-                full = inflater.go_on(piece, &mut some).unwrap();
+                full = inflater.decompress_more(piece, &mut some).unwrap();
                 if full {
                     break;
                 }
@@ -348,17 +353,24 @@ mod tests {
         }
         inflater.begin();
         let refused = inflater
-            .go_on(&stream, &mut vec![0; data.len() + 1])
+            .decompress_more(&stream, &mut vec![0; data.len() + 1])
             .unwrap_err();
         assert_eq!(refused, "a stream of 100000 bytes");
         // Only a reader of the whole stream can notice a wrong checksum at its end.
         *stream.last_mut().unwrap() ^= 1;
         assert!(inflater.inflate(&stream, &mut vec![0; data.len()]).is_err());
         inflater.begin();
-        assert_eq!(inflater.go_on(&stream, &mut vec![0; 50_000]), Ok(true));
+        assert_eq!(
+            inflater.decompress_more(&stream, &mut vec![0; 50_000]),
+            Ok(true)
+        );
         stream[..100].fill(0xff);
         inflater.begin();
-        assert!(inflater.go_on(&stream, &mut vec![0; 50_000]).is_err());
+        assert!(
+            inflater
+                .decompress_more(&stream, &mut vec![0; 50_000])
+                .is_err()
+        );
     }
 
     /// Return a stream of uncompressed blocks.
@@ -376,7 +388,7 @@ mod tests {
     fn blocks_of_any_size_come_out() {
         for block in [3, 10, 99] {
             let mut out = [0; 10];
-            undo_lz4(&plain(b"abcdefghij", block), &mut out).unwrap();
+            decompress_lz4(&plain(b"abcdefghij", block), &mut out).unwrap();
             assert_eq!(&out, b"abcdefghij");
         }
         // "abc", 13 bytes copied from 3 bytes back, and "abcde"; then an uncompressed block of 3
@@ -390,14 +402,14 @@ mod tests {
             &[0, 0, 0, 3, b'x', b'y', b'z'],
         ];
         let mut out = [0; 24];
-        undo_lz4(&stream.concat(), &mut out).unwrap();
+        decompress_lz4(&stream.concat(), &mut out).unwrap();
         assert_eq!(&out, b"abcabcabcabcabcaabcdexyz");
     }
 
     #[test]
     fn streams_that_break_off_or_go_on_are_refused() {
         let stream = plain(b"abcdefghij", 4);
-        let refused = |stream: &[u8]| undo_lz4(stream, &mut [0; 10]).unwrap_err();
+        let refused = |stream: &[u8]| decompress_lz4(stream, &mut [0; 10]).unwrap_err();
         for (n, done) in [
             (0, 0),
             (8, 0),

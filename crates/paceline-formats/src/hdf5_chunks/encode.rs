@@ -22,7 +22,7 @@ const COMPONENTS: usize = 3;
 /// Maximum memory that each buffer keeps for the next block, bytes.
 const KEPT: usize = 64 << 20;
 
-/// Maximum size of an LZ4 chunk in HDF5, and of its blocks, bytes.
+/// Maximum size of an LZ4 chunk in HDF5, and maximum size of its blocks, bytes.
 const LZ4_CHUNK: usize = i32::MAX as usize;
 #[cfg(feature = "lz4")]
 const LZ4_BLOCK: usize = 1 << 30;
@@ -132,7 +132,7 @@ pub struct ChunkEncoder {
 
 /// Buffers of one thread, reused for each chunk.
 #[derive(Default)]
-pub struct Room {
+pub struct ChunkBuffers {
     plain: Vec<u8>,
     shuffled: Vec<u8>,
     /// Encoded chunks, one after another.
@@ -140,7 +140,7 @@ pub struct Room {
     compressor: Option<(Compression, Box<dyn Compressor>)>,
 }
 
-impl Room {
+impl ChunkBuffers {
     /// Free memory that exceeds the likely need of the next block.
     pub fn tidy(&mut self) {
         for buffer in [&mut self.plain, &mut self.shuffled, &mut self.packed] {
@@ -219,7 +219,7 @@ impl ChunkEncoder {
         &self,
         values: &[f32],
         n_atoms: usize,
-        room: &mut Room,
+        room: &mut ChunkBuffers,
     ) -> Result<Vec<u64>, (usize, String)> {
         self.check(values, n_atoms)?;
         let n_frames = values.len() / (COMPONENTS * n_atoms);
@@ -299,7 +299,7 @@ impl ChunkEncoder {
     }
 
     /// Append the chunk in `room.plain` to `room.packed`; return its size in `room.packed`.
-    fn pack(&self, room: &mut Room) -> usize {
+    fn pack(&self, room: &mut ChunkBuffers) -> usize {
         let before = room.packed.len();
         match self.settings.compression {
             None => room.packed.extend_from_slice(&room.plain),
@@ -321,7 +321,7 @@ pub fn pack_chunk(
     width: usize,
     shuffle: bool,
     compression: Compression,
-    room: &mut Room,
+    room: &mut ChunkBuffers,
 ) -> Result<(), String> {
     compression.check(bytes.len())?;
     if width == 0 || bytes.is_empty() || !bytes.len().is_multiple_of(width) {
@@ -337,7 +337,7 @@ pub fn pack_chunk(
     Ok(())
 }
 
-impl Room {
+impl ChunkBuffers {
     /// Append the chunk in `plain` to `packed`. If requested, shuffle it by the bytes of its
     /// numbers.
     fn pack(&mut self, shuffled: Option<usize>, compression: Compression) {

@@ -29,7 +29,7 @@ const LZ4: u32 = 32004;
 const ZSTD: u32 = 32015;
 
 /// Return the maximum expansion of one byte by the filters of a dataset.
-pub fn most_of(filters: &[Filter]) -> usize {
+pub fn max_expansion(filters: &[Filter]) -> usize {
     match filters.iter().any(|filter| filter.number == ZSTD) {
         true => Method::Zstd.most(),
         false => Method::Deflate.most(),
@@ -64,7 +64,7 @@ fn compression(filter: &Filter, method: Method) -> Result<Stage, String> {
     match method.check_built() {
         Ok(()) => Ok(Stage::Compression(method)),
         Err(why) => Err(format!(
-            "cannot undo the filter {name} (number {number}): {why}"
+            "cannot decompress the filter {name} (number {number}): {why}"
         )),
     }
 }
@@ -81,21 +81,21 @@ impl Pipeline {
             2 => match filter.values.first() {
                 None => Ok(Stage::Shuffle(width)),
                 Some(&bytes @ 1..=0xffff) => Ok(Stage::Shuffle(bytes as usize)),
-                Some(bytes) => Err(format!("cannot undo a shuffle of {bytes} bytes")),
+                Some(bytes) => Err(format!("cannot decompress a shuffle of {bytes} bytes")),
             },
             3 => Ok(Stage::Fletcher32),
             32000 => compression(filter, Method::Lzf),
             LZ4 => compression(filter, Method::Lz4),
             ZSTD => compression(filter, Method::Zstd),
             number => Err(format!(
-                "cannot undo the filter {} (number {number})",
+                "cannot decompress the filter {} (number {number})",
                 filter.name
             )),
         });
         let stages: Vec<Stage> = stages.collect::<Result<_, _>>()?;
         let packs = |stage: &&Stage| matches!(stage, Stage::Compression(_));
         if stages.iter().filter(packs).count() > 1 || stages.len() > u32::BITS as usize {
-            return Err("cannot undo more than one compression".into());
+            return Err("cannot decompress more than one compression".into());
         }
         Ok(Pipeline {
             stages,
@@ -190,7 +190,7 @@ impl Pipeline {
                     let stated = method.check_stated_size(&bytes, len);
                     stated.map_err(contradiction)?;
                     out.resize(len, 0);
-                    let done = decompressors.undo(method, &bytes, &mut out);
+                    let done = decompressors.decompress(method, &bytes, &mut out);
                     done.map_err(contradiction)?;
                     bytes = out.into();
                 }
@@ -234,7 +234,7 @@ impl Pipeline {
         };
         let len = out.len();
         let done = method.check_stated_size(stored, len);
-        let done = done.and_then(|()| decompressors.undo(method, stored, out));
+        let done = done.and_then(|()| decompressors.decompress(method, stored, out));
         Some(done.map_err(|found| contradiction(method, len, found)))
     }
 }
@@ -385,7 +385,7 @@ mod tests {
             };
             let refused = Pipeline::new(&[filter], 4, 12).err();
             let expected = format!(
-                "cannot undo the filter {method} (number {number}): the crate paceline-formats was \
+                "cannot decompress the filter {method} (number {number}): the crate paceline-formats was \
                  built without its feature {feature:?}"
             );
             assert_eq!(refused, (!built).then_some(expected));

@@ -6,7 +6,7 @@
 //! 111ooooo nnnnnnnn oooooooo     n + 9 bytes from o + 1 bytes back
 //! ```
 
-/// Maximum length of literal bytes in one piece, and of a reference.
+/// Maximum length of literal bytes in one piece, and maximum length of a reference.
 const LITERAL: usize = 32;
 const REFERENCE: usize = 264;
 /// Maximum distance of a reference.

@@ -14,7 +14,7 @@ use crate::source::GAP;
 
 pub(crate) use decompress::Decompressors;
 pub use filters::Filter;
-pub(crate) use filters::{Pipeline, Unpacked, most_of};
+pub(crate) use filters::{Pipeline, Unpacked, max_expansion};
 
 // Datasets, and the layout of their bytes.
 

@@ -37,7 +37,7 @@ const MAGIC: [u8; 8] = *b"paceline";
 const VERSION: u32 = 4;
 const HEAD_LEN: usize = 72;
 const CHECKSUM_LEN: u64 = 8;
-/// Size of a frame's time, and of its time and step, bytes.
+/// Size of a frame's time alone, and size of its time and step together, bytes.
 const TIME_LEN: usize = 8;
 const MOMENT_LEN: u64 = 16;
 /// Number of random digits at the end of the name of a temporary file.
@@ -81,7 +81,7 @@ impl Listing {
 /// Save an index atomically.
 pub fn write(file: &Path, listing: &Listing, times: &Times) -> io::Result<()> {
     fs::create_dir_all(folder_of(file))?;
-    let (file, permissions) = replaced(file)?;
+    let (file, permissions) = resolve_target(file)?;
     remove_leftovers(&file);
     let temporary = temporary_name(&file);
     // The temporary file stays open, and therefore locked, until it is renamed.
@@ -96,7 +96,7 @@ pub fn write(file: &Path, listing: &Listing, times: &Times) -> io::Result<()> {
 
 /// Return the resolved path of a file, and its permissions if it exists; an error if the path is
 /// not a file.
-fn replaced(file: &Path) -> io::Result<(PathBuf, Option<Permissions>)> {
+fn resolve_target(file: &Path) -> io::Result<(PathBuf, Option<Permissions>)> {
     match fs::symlink_metadata(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok((file.to_owned(), None)),
         Err(error) => Err(error),
@@ -223,7 +223,7 @@ fn second_part(times: &Times) -> Vec<u8> {
 pub fn read(file: &Path, layout: &Layout) -> Option<Listing> {
     let source = FileSource::open(file).ok()?;
     let head = Head::read(&source)?;
-    let first = checked(&source, 0, head.first_len()?, 0)?;
+    let first = read_checked(&source, 0, head.first_len()?, 0)?;
     // The header may have changed since it was read alone.
     if Head::parse(first.get(..HEAD_LEN)?)? != head {
         return None;
@@ -262,7 +262,7 @@ pub fn read_times(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Opti
     let mut seed = [0; CHECKSUM_LEN as usize];
     source.read_at(start - CHECKSUM_LEN, &mut seed).ok()?;
     let len = head.second_len()?;
-    let second = checked(&source, start, len, u64::from_le_bytes(seed))?;
+    let second = read_checked(&source, start, len, u64::from_le_bytes(seed))?;
     let (times, steps) = second.split_at(second.len() / MOMENT_LEN as usize * TIME_LEN);
     let times = times.chunks_exact(TIME_LEN);
     let steps = steps.chunks_exact(8);
@@ -273,7 +273,7 @@ pub fn read_times(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Opti
 }
 
 /// Read `len` bytes from `start` on, and check their checksum. Return them without the checksum.
-fn checked(source: &FileSource, start: u64, len: u64, seed: u64) -> Option<Vec<u8>> {
+fn read_checked(source: &FileSource, start: u64, len: u64, seed: u64) -> Option<Vec<u8>> {
     let mut bytes = vec![0; usize::try_from(len).ok()?];
     source.read_at(start, &mut bytes).ok()?;
     let content = bytes.len().checked_sub(CHECKSUM_LEN as usize)?;

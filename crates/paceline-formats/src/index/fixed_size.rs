@@ -53,7 +53,7 @@ pub fn count(size: u64, first: u64, first_size: u64, stride: u64) -> (Frames, u6
 }
 
 /// Return the note on a wrong number of frames in the header.
-pub fn miscounted(n: u64, claimed: i64) -> Option<String> {
+pub fn frame_count_note(n: u64, claimed: i64) -> Option<String> {
     let note = format!("the header says {claimed} frames, the file has {n}");
     (i64::try_from(n) != Ok(claimed)).then_some(note)
 }

@@ -171,7 +171,7 @@ impl<'a> Walker<'a> {
 
     /// Return the place at `at`, if there is one.
     pub fn place(&mut self, at: u64) -> Result<Option<Place>> {
-        Ok(match self.look(at)? {
+        Ok(match self.parse_at(at)? {
             Found::Header(header) => Some(Place { at, header }),
             _ => None,
         })
@@ -244,7 +244,7 @@ impl<'a> Walker<'a> {
             });
         };
         chain.push(place);
-        if next.is_none() && matches!(self.look(end)?, Found::Beginning) {
+        if next.is_none() && matches!(self.parse_at(end)?, Found::Beginning) {
             return Ok(Resync::Cut {
                 at: end,
                 stated: None,
@@ -275,7 +275,7 @@ impl<'a> Walker<'a> {
         (end <= self.file.size).then_some(end)
     }
 
-    fn look(&mut self, at: u64) -> Result<Found> {
+    fn parse_at(&mut self, at: u64) -> Result<Found> {
         let Trajectory {
             format, n_atoms, ..
         } = self.file;

@@ -434,7 +434,7 @@ pub fn convention_name(convention: u8) -> String {
     names.map_or_else(String::new, |names| names.join(" "))
 }
 
-/// Return a description of the position columns. A frame must have one of these sets.
+/// Return a description of the sets of position columns. A frame must have one of the sets.
 pub fn names_of_positions() -> String {
     let names = POSITIONS.map(|names| names.join(" ")).join(", ");
     format!("columns of positions ({names})")

@@ -131,7 +131,7 @@ impl LammpsDecoder {
             };
             let (word, bit) = (&mut self.seen[place / 64], 1 << (place % 64));
             if *word & bit != 0 {
-                return Err(twice(at, place as u64 + 1));
+                return Err(duplicate_id(at, place as u64 + 1));
             }
             *word |= bit;
             if target != UNWANTED {
@@ -368,13 +368,13 @@ impl<'a> AtomLines<'a> {
         }
         found.sort_unstable();
         match found.windows(2).find(|pair| pair[0].0 == pair[1].0) {
-            Some(pair) => Err(twice(pair[1].1, pair[1].0)),
+            Some(pair) => Err(duplicate_id(pair[1].1, pair[1].0)),
             None => Ok(()),
         }
     }
 }
 
-fn twice(at: usize, id: u64) -> Fault {
+fn duplicate_id(at: usize, id: u64) -> Fault {
     Fault::bad(at, "each atom once in a frame", format!("atom {id} again"))
 }
 

@@ -42,7 +42,7 @@ impl Layout {
         file_size: u64,
     ) -> Result<Result<(Layout, Vec<String>), String>, Fault> {
         let header = Header::parse(head, file_size)?;
-        Ok(Reading::new(&header).and_then(|reading| reading.layout(file_size)))
+        Ok(HeaderReading::new(&header).and_then(|reading| reading.layout(file_size)))
     }
 }
 
@@ -50,14 +50,14 @@ impl Layout {
 type Variables<'h> = [Option<&'h Variable<'h>>; Role::ALL.len()];
 
 /// Header, interpreted by the conventions.
-struct Reading<'h> {
+struct HeaderReading<'h> {
     header: &'h Header<'h>,
     n_atoms: u64,
     /// Dimension of the frames. A restart file has none.
     frame: Option<usize>,
 }
 
-impl<'h> Reading<'h> {
+impl<'h> HeaderReading<'h> {
     fn new(header: &'h Header<'h>) -> Result<Self, String> {
         let is_restart = is_restart(header)?;
         let n_atoms = match header.dimension("atom") {
@@ -73,7 +73,7 @@ impl<'h> Reading<'h> {
         if !is_restart && frame.is_none() {
             return Err(expected("a dimension \"frame\"", None));
         }
-        Ok(Reading {
+        Ok(HeaderReading {
             header,
             n_atoms,
             frame: frame.filter(|_| !is_restart),

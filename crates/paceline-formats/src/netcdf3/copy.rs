@@ -54,7 +54,10 @@ pub fn traits(layout: &Layout, source: &dyn Source) -> Result<Traits> {
     ));
     for variable in &header.variables {
         let name = format!("variable {}", variable.name.escape_ascii());
-        traits.push((name, described(&header, variable, layout.start(), &head)));
+        traits.push((
+            name,
+            describe_variable(&header, variable, layout.start(), &head),
+        ));
     }
     traits.extend(header.attributes.iter().map(|one| {
         let name = format!("{REMARK}{}", one.name.escape_ascii());
@@ -98,7 +101,12 @@ fn before_records(layout: &Layout, source: &dyn Source) -> Result<Vec<u8>> {
 }
 
 /// Type, dimensions, offset and attributes of a variable, and its value if it is not in records.
-fn described(header: &Header<'_>, variable: &Variable<'_>, start: u64, head: &[u8]) -> String {
+fn describe_variable(
+    header: &Header<'_>,
+    variable: &Variable<'_>,
+    start: u64,
+    head: &[u8],
+) -> String {
     let name = |&number: &usize| header.dimensions[number].name.escape_ascii().to_string();
     let dimensions: Vec<String> = variable.dimensions.iter().map(name).collect();
     let kind = match variable.kind {

@@ -12,7 +12,7 @@ use crate::format::{
     self, Abilities, Clock, EncoderSettings, FileLayout, Format, Frames, OpenOptions, Opened,
     Times, Traits, unsupported,
 };
-use crate::index::fixed_size::{count, cut, miscounted, read_each, read_head};
+use crate::index::fixed_size::{count, cut, frame_count_note, read_each, read_head};
 use crate::source::Source;
 use crate::xdr::padding;
 use crate::{Decoder, Encoder, Fields};
@@ -80,7 +80,7 @@ impl Format for Netcdf3 {
         let (frames, mut notes) = match layout.arrangement() {
             Arrangement::Records { n_claimed } => records(source, &mut layout, size, n_claimed)?,
             Arrangement::Arrays { n, n_claimed } => {
-                let other_count = miscounted(n, i64::try_from(n_claimed).unwrap_or(i64::MAX));
+                let other_count = frame_count_note(n, i64::try_from(n_claimed).unwrap_or(i64::MAX));
                 let notes = [other_size(size, size_claimed), other_count];
                 let notes = notes.into_iter().flatten().collect();
                 let (start, size) = (layout.start(), layout.frame_size());
@@ -143,7 +143,7 @@ fn records(
     let (frames, rest) = count(size, start, frame_size, frame_size);
     let n = frames.len();
     let claimed = n_claimed.and_then(|n| i64::try_from(n).ok());
-    let other_count = claimed.and_then(|claimed| miscounted(n, claimed));
+    let other_count = claimed.and_then(|claimed| frame_count_note(n, claimed));
     if rest == 0 && other_count.is_none() {
         return Ok((frames, Vec::new()));
     }
@@ -151,7 +151,10 @@ fn records(
     let notes = match alignment(source, layout, size, n)? {
         Alignment::Lost(place) => {
             layout.lost_from = place.as_ref().map(|place| *place.start());
-            vec![Some(lost(layout, size, rest, place)), other_count]
+            vec![
+                Some(shifted_records_note(layout, size, rest, place)),
+                other_count,
+            ]
         }
         Alignment::Unknown => vec![cut.map(|note| note + OR_ELSEWHERE), other_count],
         // The bytes of the last complete frame may be shifted after its time and cell.
@@ -167,13 +170,18 @@ fn records(
 /// Beginning of the note on a file that has lost or gained bytes.
 const CONTRADICTS: &str = "the size of the file contradicts its header";
 
-const OR_ELSEWHERE: &str = "; or bytes were lost or inserted elsewhere, and all numbers behind are \
+const OR_ELSEWHERE: &str = "; or bytes were shifted_records_note or inserted elsewhere, and all numbers behind are \
      wrong: the times and cells of the file do not tell";
 
 const COPY_AGAIN: &str = "copy it again from where it is whole";
 
 /// Return the note on a file whose records are not at the offsets of the header.
-fn lost(layout: &Layout, size: u64, rest: u64, place: Option<RangeInclusive<u64>>) -> String {
+fn shifted_records_note(
+    layout: &Layout,
+    size: u64,
+    rest: u64,
+    place: Option<RangeInclusive<u64>>,
+) -> String {
     let (start, frame_size) = (layout.start(), layout.frame_size());
     let size = match rest {
         0 => format!("{size} bytes"),
@@ -182,13 +190,13 @@ fn lost(layout: &Layout, size: u64, rest: u64, place: Option<RangeInclusive<u64>
     let Some(place) = place else {
         return format!(
             "{CONTRADICTS}: {size}, and the last frames have no possible times or cells: bytes were \
-             lost or inserted, and all numbers behind them are wrong; {COPY_AGAIN}"
+             shifted_records_note or inserted, and all numbers behind them are wrong; {COPY_AGAIN}"
         );
     };
     let (first, last) = place.into_inner();
     let (from, to) = (start + first * frame_size, start + (last + 1) * frame_size);
     format!(
-        "{CONTRADICTS}: {size}; bytes were lost or inserted in frame {first} or {last} (bytes {from} \
+        "{CONTRADICTS}: {size}; bytes were shifted_records_note or inserted in frame {first} or {last} (bytes {from} \
          to {to}), and frames from {first} on cannot be read; {COPY_AGAIN}"
     )
 }
@@ -198,7 +206,7 @@ fn lost(layout: &Layout, size: u64, rest: u64, place: Option<RangeInclusive<u64>
 fn other_size(size: u64, claimed: Option<u64>) -> Option<String> {
     let claimed = claimed?;
     let what = if size < claimed {
-        "it was cut at its end, or bytes were lost in its middle"
+        "it was cut at its end, or bytes were shifted_records_note in its middle"
     } else if size > claimed + padding(claimed) {
         "bytes were added at its end, or inserted in its middle"
     } else {

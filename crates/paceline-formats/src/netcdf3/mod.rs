@@ -30,7 +30,7 @@ use std::ops::Range;
 use self::header::{Number, Scale};
 use self::layout::{Role, Variable};
 use crate::atom_set::Atoms;
-use crate::codec::Reading;
+use crate::codec::ReadRanges;
 use crate::codec::check_time;
 use crate::error::Fault;
 use crate::source::GAP;
@@ -267,7 +267,7 @@ impl Plan {
             .collect();
         // Runs must ascend.
         variables.sort_by_key(|(_, variable)| variable.at);
-        let mut reading = Reading::new(GAP);
+        let mut reading = ReadRanges::new(GAP);
         let mut steps = Vec::new();
         let mut parts = [const { None }; Role::ALL.len()];
         for (role, variable) in variables {
@@ -293,7 +293,7 @@ impl Plan {
 
 impl Part {
     /// Plan the wanted data of a variable.
-    fn new(role: Role, variable: Variable, atoms: &Atoms, reading: &mut Reading) -> Part {
+    fn new(role: Role, variable: Variable, atoms: &Atoms, reading: &mut ReadRanges) -> Part {
         let number = variable.number;
         let runs: Vec<(usize, usize)> = if role.is_of_atoms() {
             let runs = atoms.runs().iter();

@@ -36,7 +36,7 @@ impl Format for Trr {
             writes: Fields::ALL,
             mixed_fields: true,
             lambda: true,
-            turned_cells: true,
+            stores_cell_vectors: true,
             appends: true,
             ..Abilities::default()
         }

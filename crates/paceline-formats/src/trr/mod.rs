@@ -20,7 +20,7 @@
 mod format;
 
 use crate::atom_set::Atoms;
-use crate::codec::{Reading, check_time, not_finite};
+use crate::codec::{ReadRanges, check_time, not_finite};
 use crate::error::Fault;
 use crate::source::GAP;
 use crate::xdr::{NM_PER_ANGSTROM, Xdr};
@@ -198,7 +198,7 @@ struct Piece {
 impl Plan {
     /// Create the plan. Ranges that are at most `gap` bytes apart are read together.
     pub fn new(contents: &Contents, atoms: &Atoms, wanted: Fields, gap: u64) -> Plan {
-        let mut reading = Reading::new(gap);
+        let mut reading = ReadRanges::new(gap);
         reading.want(0, contents.size.min(HEADER_MAX as u64));
         let cell = contents
             .cell
@@ -516,7 +516,7 @@ impl Encoder for TrrEncoder {
         for (field, values) in fields.into_iter().enumerate() {
             if !put_field(values, TO_FILE[field], bytes) {
                 bytes.truncate(start);
-                return Err(why_unsound(values, field));
+                return Err(invalid_value_reason(values, field));
             }
         }
         Ok(())
@@ -562,7 +562,7 @@ fn put_field(values: &[f32], unit: f32, bytes: &mut Vec<u8>) -> bool {
 }
 
 /// Return a message with the atom whose number cannot be written.
-fn why_unsound(values: &[f32], field: usize) -> String {
+fn invalid_value_reason(values: &[f32], field: usize) -> String {
     let unsound = |&value: &f32| !(value * TO_FILE[field]).is_finite();
     let at = values.iter().position(unsound).unwrap_or(0);
     let (atom, name, value) = (at / 3, NAMES[field], values[at]);

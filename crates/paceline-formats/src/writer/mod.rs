@@ -5,7 +5,7 @@ use std::fs::{File, OpenOptions};
 use std::path::Path;
 
 use crate::error::Error;
-use crate::hdf5_chunks::encode::{ChunkEncoder, Room};
+use crate::hdf5_chunks::encode::{ChunkBuffers, ChunkEncoder};
 use crate::system::write_all_at;
 use crate::{CellRow, Encoder, FrameIn, Series, UnitCell};
 
@@ -156,7 +156,7 @@ fn head_size(encoder: &dyn Encoder) -> u64 {
 // Writing of frames into allocated chunks, or contiguous space, of a dataset in an HDF5 file.
 
 thread_local! {
-    static ROOM: RefCell<Room> = RefCell::default();
+    static ROOM: RefCell<ChunkBuffers> = RefCell::default();
 }
 
 /// Approximate number of bytes per write call. Bytes of this size are still in the cache, which
@@ -164,7 +164,7 @@ thread_local! {
 const PORTION: usize = 4 << 20;
 
 /// Call a function with the buffers of this thread, which are reused.
-pub fn with_room<T>(function: impl FnOnce(&mut Room) -> T) -> T {
+pub fn with_buffers<T>(function: impl FnOnce(&mut ChunkBuffers) -> T) -> T {
     ROOM.with_borrow_mut(|room| {
         let value = function(room);
         room.tidy();
@@ -209,7 +209,7 @@ pub fn write_chunks(
         .write(true)
         .open(path)
         .map_err(refused("cannot open"))?;
-    with_room(|room| {
+    with_buffers(|room| {
         let mut run = Run::new(&file, &mut room.packed);
         for (k, &place) in places.iter().enumerate() {
             let (row, column) = (k / columns, k % columns);
@@ -389,7 +389,7 @@ mod tests {
             let mut found = std::fs::read(&path).unwrap();
             std::fs::remove_file(&path).unwrap();
             found.resize(places[places.len() - 1] as usize + size as usize, 0);
-            let mut room = Room::default();
+            let mut room = ChunkBuffers::default();
             encoder.encode(&values, FEW_ATOMS, &mut room).unwrap();
             for (&place, chunk) in places.iter().zip(room.packed.chunks_exact(size as usize)) {
                 assert_eq!(&found[place as usize..][..size as usize], chunk);
@@ -411,7 +411,7 @@ mod tests {
         let size = std::fs::metadata(&path).unwrap().len();
         std::fs::remove_file(&path).unwrap();
         assert_eq!(size, (n_frames * encoder.frame_bytes()) as u64);
-        let most = with_room(|room| room.packed.capacity());
+        let most = with_buffers(|room| room.packed.capacity());
         assert!(
             most <= 2 * (PORTION + encoder.frame_bytes()),
             "{most} bytes"

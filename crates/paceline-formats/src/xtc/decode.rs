@@ -152,7 +152,7 @@ impl Packed {
         wanted: &Wanted,
         positions: &mut [f32],
     ) -> Result<usize, Fault> {
-        let mut place = Place::first(self);
+        let mut place = GroupStart::first(self);
         let mut groups = Groups::new(self, bytes);
         while place.atom < wanted.end {
             if let Some(walk) = walk {
@@ -173,7 +173,7 @@ impl Packed {
 
     /// Estimate the number of bytes needed to decode the last wanted atom, if the bytes end at
     /// `place`.
-    fn reach_further(&self, fault: Fault, place: &Place, wanted: &Wanted) -> Fault {
+    fn reach_further(&self, fault: Fault, place: &GroupStart, wanted: &Wanted) -> Fault {
         match fault {
             Fault::Short { needed } => {
                 let used = (needed - self.start) as u128;
@@ -223,7 +223,7 @@ pub(super) fn bit_length(value: u128) -> u32 {
 
 /// Beginning of a group, and parameters from the previous group.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct GroupStart {
     /// Offset from the first packed bit, bits.
     pub(super) bit: u64,
     /// Index of the first atom of the group.
@@ -235,9 +235,9 @@ pub(super) struct Place {
     pub(super) small: usize,
 }
 
-impl Place {
+impl GroupStart {
     pub(super) fn first(packed: &Packed) -> Self {
-        Place {
+        GroupStart {
             bit: 0,
             atom: 0,
             out: 0,
@@ -278,7 +278,7 @@ impl<'a> Groups<'a> {
     /// Decode the wanted atoms of the group at `place`, and move on to the next group.
     fn decode_next(
         &mut self,
-        place: &mut Place,
+        place: &mut GroupStart,
         wanted: &Wanted,
         positions: &mut [f32],
     ) -> Result<(), Fault> {
@@ -305,7 +305,7 @@ impl<'a> Groups<'a> {
 
     /// Check that the flag and the code at `flag_at` are consistent with the group from `start` to
     /// `end`.
-    fn check(&self, start: &Place, flag_at: u64, end: &Place) -> Result<(), Fault> {
+    fn check(&self, start: &GroupStart, flag_at: u64, end: &GroupStart) -> Result<(), Fault> {
         let left = self.packed.n_atoms - start.atom - 1;
         if end.run > left {
             let expected = format!("a run within the {left} atoms that are left");
@@ -329,7 +329,7 @@ impl<'a> Groups<'a> {
     /// Decode the wanted atoms (`mask`) of the group at `start`. The differences begin at `bit`.
     fn unpack(
         &mut self,
-        start: &Place,
+        start: &GroupStart,
         mut bit: u64,
         run: usize,
         mask: u32,

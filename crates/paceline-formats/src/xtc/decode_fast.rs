@@ -15,7 +15,7 @@
 //! If one atom in 15 is wanted, half of the time is spent on finding the groups: each group begins
 //! where the previous one ends. The other half is spent on unpacking groups with wanted atoms.
 
-use super::decode::{Packed, Place, RUN_MAX, SMALL_MIN, Wanted};
+use super::decode::{GroupStart, Packed, RUN_MAX, SMALL_MIN, Wanted};
 use super::mixed_radix::{Digits, FAR, FAR_FAST, SMALL, SMALL_FAST};
 use super::simd::{Four, Two};
 
@@ -89,7 +89,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Advance from `place` as long as groups are valid and not near the end of the frame.
-    pub(super) fn advance(&self, place: &mut Place, wanted: &Wanted, positions: &mut [f32]) {
+    pub(super) fn advance(&self, place: &mut GroupStart, wanted: &Wanted, positions: &mut [f32]) {
         while (SMALL_MIN..=FAR_FAST).contains(&place.small) {
             let leg = if wanted.all {
                 self.leg::<true>(*place, wanted, positions)
@@ -108,10 +108,10 @@ impl<'a> Walk<'a> {
     /// from there; `None` if a group is invalid.
     fn leg<const ALL: bool>(
         &self,
-        mut place: Place,
+        mut place: GroupStart,
         wanted: &Wanted,
         positions: &mut [f32],
-    ) -> Option<(Place, bool)> {
+    ) -> Option<(GroupStart, bool)> {
         let atom_limit = wanted.end.saturating_sub(GROUP_MAX);
         let leg_limit = atom_limit.min(place.atom + LEG);
         let bit_limit = 8 * self.bytes.len().saturating_sub(REACH) as u64;
@@ -121,7 +121,7 @@ impl<'a> Walk<'a> {
             let Some((group, next)) = self.find(place) else {
                 return sound.holds().then_some((place, false));
             };
-            let Place { atom, out, .. } = place;
+            let GroupStart { atom, out, .. } = place;
             place = next;
             if ALL {
                 let out = positions.get_mut(3 * atom..)?.first_chunk_mut()?;
@@ -148,7 +148,7 @@ impl<'a> Walk<'a> {
     /// Find the group at `place`, and the place of the next group; `None` if the fast path does not
     /// support the next group.
     #[inline(always)]
-    fn find(&self, mut place: Place) -> Option<(Group, Place)> {
+    fn find(&self, mut place: GroupStart) -> Option<(Group, GroupStart)> {
         let bit = place.bit as usize;
         let small = place.small;
         let window = self.window(bit + self.full.bits);

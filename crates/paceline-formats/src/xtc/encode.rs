@@ -88,7 +88,7 @@ impl Encoder for XtcEncoder {
         }
         self.integers.take(frame.positions, self.precision)?;
         let integers = &self.integers;
-        let most = most_bytes(integers);
+        let most = max_bytes(integers);
         let long = self.n_atoms > ATOMS_1995 || i32::try_from(most).is_err();
         let frame_at = bytes.len();
         start.put(if long { MAGIC_2023 } else { MAGIC_1995 }, bytes);
@@ -202,7 +202,7 @@ fn largest_small(integers: &Integers) -> usize {
 }
 
 /// Return the maximum number of bytes that [`pack`] needs.
-fn most_bytes(integers: &Integers) -> usize {
+fn max_bytes(integers: &Integers) -> usize {
     let whole = Whole::new(integers).n_bits() + 6;
     let atom = whole.max(largest_small(integers) as u32) as usize;
     (integers.atoms.len() * atom).div_ceil(8) + SLACK
@@ -246,7 +246,7 @@ impl Whole {
     }
 }
 
-/// Pack all atoms into `bytes`, which has [`most_bytes`] bytes; return the number of bytes used.
+/// Pack all atoms into `bytes`, which has [`max_bytes`] bytes; return the number of bytes used.
 fn pack(integers: &Integers, bytes: &mut [u8]) -> usize {
     let whole = Whole::new(integers);
     let [x, y, z] = integers.minimum;
@@ -420,7 +420,7 @@ impl Integers {
             atom
         }));
         if !range.is_sound() {
-            return Err(why_unsound(positions, precision));
+            return Err(invalid_value_reason(positions, precision));
         }
         let (minimum, maximum) = (range.minimum.to_array(), range.maximum.to_array());
         for axis in 0..3 {
@@ -475,7 +475,7 @@ impl Range {
 #[inline(always)]
 fn rounded(position: [f32; 4], precision: f32) -> Floats {
     let nm = Floats::new(position).times(NM_PER_ANGSTROM);
-    nm.times(precision).half_further()
+    nm.times(precision).add_half_away_from_zero()
 }
 
 /// Compute the minimum distance. Sums that overflow wrap, as in xdrfile.
@@ -488,7 +488,7 @@ fn least_distance(atoms: &[Four]) -> i32 {
 }
 
 #[cold]
-fn why_unsound(positions: &[[f32; 3]], precision: f32) -> String {
+fn invalid_value_reason(positions: &[[f32; 3]], precision: f32) -> String {
     for (atom, &[x, y, z]) in positions.iter().enumerate() {
         let whole = rounded([x, y, z, 0.0], precision).truncated().to_array();
         for (x, whole) in [x, y, z].into_iter().zip(whole) {

@@ -270,7 +270,7 @@ impl Format for Xtc {
             reads: Fields::POSITIONS,
             writes: Fields::POSITIONS,
             precision: true,
-            turned_cells: true,
+            stores_cell_vectors: true,
             appends: true,
             ..Abilities::default()
         }

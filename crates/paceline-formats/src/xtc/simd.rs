@@ -154,7 +154,7 @@ mod sse2 {
 
         /// Add half a unit away from 0.
         #[inline(always)]
-        pub fn half_further(self) -> Self {
+        pub fn add_half_away_from_zero(self) -> Self {
             sse2!({
                 let sign = _mm_and_ps(self.0, _mm_set1_ps(-0.0));
                 Floats(_mm_add_ps(self.0, _mm_or_ps(sign, _mm_set1_ps(0.5))))
@@ -315,7 +315,7 @@ mod portable {
 
         /// Add half a unit away from 0.
         #[inline(always)]
-        pub fn half_further(self) -> Self {
+        pub fn add_half_away_from_zero(self) -> Self {
             Floats(self.0.map(|number| number + 0.5f32.copysign(number)))
         }
 
@@ -367,7 +367,7 @@ mod tests {
     macro_rules! of_floats {
         ($kind:ident, $a:expr, $b:expr) => {{
             let (a, b) = ($kind::Floats::new($a), $kind::Floats::new($b));
-            let whole = a.times(1.7).half_further().truncated();
+            let whole = a.times(1.7).add_half_away_from_zero().truncated();
             let odd = $kind::Four::new([i32::MIN, 0, 1, -1]);
             (
                 a.least(b).to_array().map(f32::to_bits),

@@ -11,7 +11,7 @@
 use super::grid::{FEW_CELLS, Grid, Lanes, PARTS, PLACED, ROWS, mark_around};
 use super::measure::Measure;
 use super::{Atoms, Point, extent_of, finite};
-use crate::frame_parts::{in_parts, part_len};
+use crate::frame_parts::{compute_parts, part_len};
 use crate::instructions::{LANES, by_widest, low_bits, positive};
 
 /// Maximum number of bins per atom, if the two groups have similar sizes.
@@ -28,14 +28,14 @@ pub(super) const LEAST_ATOMS: usize = 2048;
 
 /// Position in the cell, and the part of a bin that contains the position, along each vector.
 #[derive(Debug, Clone, Copy, Default)]
-struct Home {
+struct WrappedAtom {
     x: Point,
     part: [u16; 3],
 }
 
 /// Atom that may be near atoms in the bins: its index, its bin, and its position in the cell.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Near {
+pub(super) struct NearAtom {
     pub place: u32,
     bin: u32,
     x: Point,
@@ -54,10 +54,11 @@ pub(super) struct Bins {
     /// Marks, one bit per part. Each row along a begins with a new word, and has `PARTS` more bits
     /// at both ends. The last word has no marks, and is used for positions outside all parts.
     marks: Vec<u64>,
-    homes: Vec<Home>,
+    homes: Vec<WrappedAtom>,
     entries: Vec<(u32, u32, Point)>,
-    /// Bit masks of the parts with atoms, and of the same parts with their neighbours in a row.
+    /// Bit masks of the parts with atoms.
     occupied: Vec<u64>,
+    /// The same masks, with the adjacent parts of each row.
     spread: Vec<u64>,
 }
 
@@ -71,7 +72,7 @@ impl Bins {
         measure: &Measure,
         of: Atoms<'_>,
         others: Atoms<'_>,
-        near: &mut Vec<Vec<Near>>,
+        near: &mut Vec<Vec<NearAtom>>,
     ) -> Result<(), String> {
         // Rounding errors grow with the distance of the atoms from the cell.
         let mut largest = 0.0;
@@ -87,10 +88,10 @@ impl Bins {
 
     /// Collect the atoms that may be near any atom in the bins, in parts; return the largest
     /// coordinate of atoms that were far away.
-    fn near(&self, of: Atoms<'_>, near: &mut Vec<Vec<Near>>) -> Result<f32, String> {
+    fn near(&self, of: Atoms<'_>, near: &mut Vec<Vec<NearAtom>>) -> Result<f32, String> {
         let parts = of.places.chunks(part_len(of.places.len(), LEAST_ATOMS));
         near.resize_with(parts.len(), Vec::new);
-        let farthest = in_parts(parts.zip(near), |(places, near)| {
+        let farthest = compute_parts(parts.zip(near), |(places, near)| {
             find_near(self, Atoms { places, ..of }, near)
         });
         (farthest.into_iter()).try_fold(0.0, |most: f32, farthest| Ok(most.max(farthest?)))
@@ -116,11 +117,11 @@ impl Bins {
             extent = extent_of(of.positions());
         }
         self.grid = Grid::new(measure, n_bins, extent, largest);
-        let farthest = self.bring_home(of)?;
+        let farthest = self.wrap_atoms(of)?;
         if farthest > largest {
             largest = farthest;
             self.grid = Grid::new(measure, n_bins, extent, largest);
-            self.bring_home(of)?;
+            self.wrap_atoms(of)?;
         }
         if are_few {
             self.mark();
@@ -136,12 +137,12 @@ impl Bins {
 
     /// Wrap all atoms of the bins into the cell. Returns the largest coordinate of atoms that were
     /// far away.
-    fn bring_home(&mut self, of: Atoms<'_>) -> Result<f32, String> {
+    fn wrap_atoms(&mut self, of: Atoms<'_>) -> Result<f32, String> {
         let len = part_len(of.places.len(), LEAST_ATOMS);
-        self.homes.resize(of.places.len(), Home::default());
+        self.homes.resize(of.places.len(), WrappedAtom::default());
         let parts = of.places.chunks(len).zip(self.homes.chunks_mut(len));
-        let farthest = in_parts(parts, |(places, homes)| {
-            bring_home(&self.grid, Atoms { places, ..of }, homes)
+        let farthest = compute_parts(parts, |(places, homes)| {
+            wrap_atoms(&self.grid, Atoms { places, ..of }, homes)
         });
         (farthest.into_iter()).try_fold(0.0, |most: f32, farthest| Ok(most.max(farthest?)))
     }
@@ -238,7 +239,7 @@ impl Bins {
 
     /// Collect pairs of an atom of `near` and an atom in the bins, if they may be near each other.
     /// Pairs contain indices in both lists.
-    pub(super) fn pairs(&self, near: &[Near], found: &mut Vec<[u32; 2]>) {
+    pub(super) fn pairs(&self, near: &[NearAtom], found: &mut Vec<[u32; 2]>) {
         find_pairs(self, near, found);
         if self.grid.pbc.is_some() && self.grid.n.iter().any(|&n| n < 3) {
             // Two images of an atom may give the same pair.
@@ -281,17 +282,17 @@ fn gaps(axes: &[&[f32]; 3], begin: usize, x: &Point, most: f32) -> [f32; LANES] 
 }
 
 by_widest! {
-    /// Wrap some atoms of the bins into the cell, as `Bins::bring_home` does.
-    fn bring_home(grid: &Grid, of: Atoms<'_>, homes: &mut [Home]) -> Result<f32, String> {
+    /// Wrap some atoms of the bins into the cell, as `Bins::wrap_atoms` does.
+    fn wrap_atoms(grid: &Grid, of: Atoms<'_>, homes: &mut [WrappedAtom]) -> Result<f32, String> {
         let mut lanes = Lanes::default();
         let mut largest = 0.0_f32;
         for (some, homes) in of.places.chunks(PLACED).zip(homes.chunks_mut(PLACED)) {
             lanes.gather(&of, some);
-            if lanes.bring_home(grid) {
-                largest = largest.max(grid.bring_others_home(&of, some, &mut lanes)?);
+            if lanes.wrap_atoms(grid) {
+                largest = largest.max(grid.wrap_far_atoms(&of, some, &mut lanes)?);
             }
             for (lane, home) in homes.iter_mut().enumerate() {
-                *home = Home {
+                *home = WrappedAtom {
                     x: [0, 1, 2].map(|axis: usize| lanes.x[axis][lane]),
                     part: [0, 1, 2].map(|axis: usize| lanes.part[axis][lane] as u16),
                 };
@@ -306,7 +307,7 @@ by_widest! {
     ///
     /// # Errors
     /// As [`Bins::fill`].
-    fn find_near(bins: &Bins, of: Atoms<'_>, near: &mut Vec<Near>) -> Result<f32, String> {
+    fn find_near(bins: &Bins, of: Atoms<'_>, near: &mut Vec<NearAtom>) -> Result<f32, String> {
         near.clear();
         let mut largest = 0.0_f32;
         let grid = &bins.grid;
@@ -318,8 +319,8 @@ by_widest! {
         let (mut bits, mut at) = ([0_u32; PLACED], [0; PLACED]);
         for some in of.places.chunks(PLACED) {
             lanes.gather(&of, some);
-            if lanes.bring_home(grid) {
-                largest = largest.max(grid.bring_others_home(&of, some, &mut lanes)?);
+            if lanes.wrap_atoms(grid) {
+                largest = largest.max(grid.wrap_far_atoms(&of, some, &mut lanes)?);
             }
             for lane in 0..PLACED {
                 let [i, j, k] = [0, 1, 2].map(|axis: usize| lanes.part[axis][lane]);
@@ -334,7 +335,7 @@ by_widest! {
             }
             while marked != 0 {
                 let lane = marked.trailing_zeros() as usize % PLACED;
-                near.push(Near {
+                near.push(NearAtom {
                     place: some[lane],
                     bin: at[lane],
                     x: [0, 1, 2].map(|axis: usize| lanes.x[axis][lane]),
@@ -348,7 +349,7 @@ by_widest! {
 
 by_widest! {
     /// Collect pairs within the search distance.
-    fn find_pairs(bins: &Bins, near: &[Near], found: &mut Vec<[u32; 2]>) {
+    fn find_pairs(bins: &Bins, near: &[NearAtom], found: &mut Vec<[u32; 2]>) {
         let rows = bins.grid.rows();
         let (axes, most) = (bins.axes(), bins.grid.most);
         let mut runs = [[0; 3]; SOME * ROWS.len()];
@@ -397,7 +398,7 @@ by_widest! {
     /// other atoms, collect pairs within the larger distance.
     pub(super) fn mark_near(
         bins: &Bins,
-        near: &[Near],
+        near: &[NearAtom],
         marks: &mut [bool],
         unsure: &mut Vec<[u32; 2]>,
     ) {

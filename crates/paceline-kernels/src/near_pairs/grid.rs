@@ -170,7 +170,7 @@ impl Grid {
     /// Wrap positions into the cell. The loop has no branches, so that the compiler can vectorise
     /// it.
     #[inline(always)]
-    fn bring_home<const PERIODIC: bool>(&self, lanes: &mut Lanes) {
+    fn wrap_atoms<const PERIODIC: bool>(&self, lanes: &mut Lanes) {
         let sizes = self.parts().map(|n| n as f32);
         let [a, b, c] = self.vectors;
         for lane in 0..PLACED {
@@ -209,7 +209,7 @@ impl Grid {
     /// # Errors
     /// A message if a position is not finite, or cannot be wrapped into the cell.
     #[cold]
-    pub(super) fn bring_others_home(
+    pub(super) fn wrap_far_atoms(
         &self,
         of: &Atoms<'_>,
         some: &[u32],
@@ -227,7 +227,7 @@ impl Grid {
                 for (axis, x) in one.x.iter_mut().zip(in_cell(pbc, x)?) {
                     axis[0] = x;
                 }
-                self.bring_home::<true>(&mut one);
+                self.wrap_atoms::<true>(&mut one);
                 for k in 0..3 {
                     (lanes.x[k][lane], lanes.part[k][lane]) = (one.x[k][0], one.part[k][0]);
                 }
@@ -268,11 +268,11 @@ impl Lanes {
 
     /// Wrap positions into the cell; return whether some were too far away.
     #[inline(always)]
-    pub(super) fn bring_home(&mut self, grid: &Grid) -> bool {
+    pub(super) fn wrap_atoms(&mut self, grid: &Grid) -> bool {
         if grid.pbc.is_none() {
-            grid.bring_home::<false>(self);
+            grid.wrap_atoms::<false>(self);
         } else {
-            grid.bring_home::<true>(self);
+            grid.wrap_atoms::<true>(self);
         }
         // NaN counts as far away.
         !(self.away.iter()).fold(true, |all, &away| all & (away < FEW_CELLS))

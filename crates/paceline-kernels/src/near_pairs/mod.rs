@@ -17,7 +17,7 @@ mod bins;
 mod grid;
 mod measure;
 
-use bins::{Bins, LEAST_ATOMS, Near, mark_near};
+use bins::{Bins, LEAST_ATOMS, NearAtom, mark_near};
 pub use measure::Measure;
 pub(crate) use measure::cell_for;
 
@@ -232,7 +232,7 @@ pub(crate) fn extent_of(positions: impl Iterator<Item = Point>) -> [Point; 2] {
 pub struct Search {
     bins: Bins,
     /// Atoms of the larger group that may be near any of the smaller one, in parts.
-    near: Vec<Vec<Near>>,
+    near: Vec<Vec<NearAtom>>,
     candidates: Vec<[u32; 2]>,
     placed: Vec<Point>,
 }
@@ -299,7 +299,7 @@ impl Search {
             least,
         };
         let (bins, candidates) = (&self.bins, &mut self.candidates);
-        let find = |candidates: &mut Vec<[u32; 2]>, near: &Vec<Near>, pairs: &mut Vec<Pair>| {
+        let find = |candidates: &mut Vec<[u32; 2]>, near: &Vec<NearAtom>, pairs: &mut Vec<Pair>| {
             bins.pairs(near, candidates);
             searched.add(near, candidates, pairs)?;
             arrange(pairs);
@@ -347,7 +347,7 @@ impl Search {
         };
         self.bins.fill(measure, few, many, &mut self.near)?;
         let (bins, n_marks) = (&self.bins, marks.len());
-        let mark = |(candidates, marks): &mut (Vec<[u32; 2]>, Vec<bool>), near: &Vec<Near>| {
+        let mark = |(candidates, marks): &mut (Vec<[u32; 2]>, Vec<bool>), near: &Vec<NearAtom>| {
             if by_others {
                 mark_near(bins, near, marks, candidates);
             } else {
@@ -382,7 +382,7 @@ impl Searched<'_> {
     /// Add the pairs among candidates, which are numbers in `near` and among the few.
     fn add(
         &self,
-        near: &[Near],
+        near: &[NearAtom],
         candidates: &[[u32; 2]],
         pairs: &mut Vec<Pair>,
     ) -> Result<(), String> {

@@ -229,7 +229,7 @@ impl NoJump {
             images: &mut noted,
         };
         let frames = Frames::Read(positions);
-        let gone_on = followed.go_on(&self.atoms, frames, &steps, notes);
+        let gone_on = followed.advance(&self.atoms, frames, &steps, notes);
         gone_on.map_err(|stop| refusal(&self.too_far(stop.atom)))?;
         Ok(Scan {
             moved: followed.images(self.atoms.len()),
@@ -311,7 +311,7 @@ impl NoJump {
         }
         let (of, frames) = (&self.atoms[atoms.clone()], Frames::Moved(positions));
         followed
-            .go_on(of, frames, steps, notes)
+            .advance(of, frames, steps, notes)
             .map_err(|stop| Stop {
                 atom: atoms.start + stop.atom,
                 ..stop
@@ -325,7 +325,7 @@ impl NoJump {
             // Earlier pieces were unwrapped without a lost atom up to this frame.
             let first = stop.atom + if number < stop.step { PIECE } else { 0 };
             let atoms = self.atoms.get(first..).unwrap_or_default();
-            let reason = lost_among(atoms, &positions[step.frame.clone()], &step.cell)?;
+            let reason = lost_atom_reason(atoms, &positions[step.frame.clone()], &step.cell)?;
             Some((step.frame.start / (3 * self.n_atoms), reason))
         };
         let mut steps = steps[..=stop.step].iter().enumerate();
@@ -353,13 +353,13 @@ impl NoJump {
         if RoundedCell::new(&cell).largest(largest_of(frame)) <= FARTHEST {
             return Ok(cell);
         }
-        lost_among(&self.atoms, frame, &cell).map_or(Ok(cell), Err)
+        lost_atom_reason(&self.atoms, frame, &cell).map_or(Ok(cell), Err)
     }
 }
 
 /// Return why an atom is lost, for the first lost atom: its position is not finite, or too far
 /// away.
-fn lost_among(atoms: &[usize], frame: &[f32], cell: &Cell) -> Option<String> {
+fn lost_atom_reason(atoms: &[usize], frame: &[f32], cell: &Cell) -> Option<String> {
     let mut atoms = atoms.iter();
     let atom = atoms.find(|&&atom| is_lost(position(frame, atom), cell))?;
     let [x, y, z] = position(frame, *atom);

@@ -22,7 +22,7 @@ const ZEROS: Piece = [[0.0; PIECE]; 3];
 /// Some atoms in a frame, aligned to a cache line for fast loads and stores.
 #[derive(Debug, Clone)]
 #[repr(align(64))]
-pub(super) struct Places {
+pub(super) struct PiecePositions {
     /// Positions in the file, Å, padded with zeros.
     pub(super) positions: Piece,
     /// Unwrapped positions in fractional coordinates, approximately. Before the first frame, the
@@ -30,8 +30,8 @@ pub(super) struct Places {
     pub(super) followed: Piece,
 }
 
-impl Places {
-    pub(super) const ZEROS: Places = Places {
+impl PiecePositions {
+    pub(super) const ZEROS: PiecePositions = PiecePositions {
         positions: ZEROS,
         followed: ZEROS,
     };
@@ -149,7 +149,7 @@ fn set_lanes<const N: usize>(piece: &mut Piece, group: usize, numbers: [[f32; N]
 /// Return the images of a group of consecutive atoms in a frame.
 #[inline(always)]
 pub(super) fn images_in<const N: usize>(
-    places: &Places,
+    places: &PiecePositions,
     cell: Option<&RoundedCell>,
     group: usize,
 ) -> [[f32; N]; 3] {
@@ -169,7 +169,7 @@ pub(super) fn images_in<const N: usize>(
 }
 
 /// Return the images of all atoms in a frame.
-pub(super) fn images_of(places: &Places, cell: &RoundedCell) -> Piece {
+pub(super) fn images_of(places: &PiecePositions, cell: &RoundedCell) -> Piece {
     images_in(places, Some(cell), 0)
 }
 
@@ -210,7 +210,7 @@ pub(super) fn scatter(rows: &Rows, frame: &mut [[f32; 3]], atoms: &[usize]) {
 }
 
 /// Maxima over the atoms of a piece, for each SIMD lane.
-pub(super) struct Most<const N: usize> {
+pub(super) struct Maxima<const N: usize> {
     /// Bits of the squared distance from the origin, Å². The bits sort like the numbers, and
     /// numbers that are not finite come last.
     pub(super) square: [u32; N],
@@ -223,9 +223,9 @@ pub(super) struct Most<const N: usize> {
 pub(super) fn begin<const WIDE: bool, const N: usize, const MOVE: bool>(
     rows: &mut Rows,
     cell: &RoundedCell,
-    given: &Places,
-    now: &mut Places,
-) -> Most<N> {
+    given: &PiecePositions,
+    now: &mut PiecePositions,
+) -> Maxima<N> {
     let fractions = cell.fractions::<false>();
     for (group, rows) in rows.as_chunks().0.iter().enumerate() {
         set_lanes(&mut now.positions, group, columns_of::<WIDE, N>(rows));
@@ -239,7 +239,7 @@ pub(super) fn begin<const WIDE: bool, const N: usize, const MOVE: bool>(
     if MOVE {
         shift_piece::<WIDE, N>(rows, cell, &given.followed);
     }
-    Most {
+    Maxima {
         square: [now.square(); N],
         by: [0.0; N],
     }
@@ -251,9 +251,9 @@ pub(super) fn follow<const WIDE: bool, const N: usize, const MOVE: bool>(
     rows: &mut Rows,
     next: Option<&Rows>,
     cell: &RoundedCell,
-    before: &Places,
-    now: &mut Places,
-) -> Most<N> {
+    before: &PiecePositions,
+    now: &mut PiecePositions,
+) -> Maxima<N> {
     let (fractions, moved) = (cell.fractions::<WIDE>(), cell.moved());
     let (mut square, mut by) = ([0; N], [0.0; N]);
     for (group, rows) in rows.as_chunks_mut().0.iter_mut().enumerate() {
@@ -288,7 +288,7 @@ pub(super) fn follow<const WIDE: bool, const N: usize, const MOVE: bool>(
             rows_of::<WIDE, N>(&there, rows);
         }
     }
-    Most { square, by }
+    Maxima { square, by }
 }
 
 by_widest! {

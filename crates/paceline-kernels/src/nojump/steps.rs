@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use super::places::{
-    Most, PIECE, Places, RoundedCell, Rows, TO_WHOLE, begin, follow, gather, images_in, images_of,
-    largest_in, piece_of, place_of, scatter, shift_piece,
+    Maxima, PIECE, PiecePositions, RoundedCell, Rows, TO_WHOLE, begin, follow, gather, images_in,
+    images_of, largest_in, piece_of, place_of, scatter, shift_piece,
 };
 use super::{FARTHEST, Images, is_lost};
 use crate::cell::{Cell, whole};
@@ -26,7 +26,7 @@ pub(super) struct Step {
 #[derive(Debug)]
 pub(super) struct Followed {
     last: Option<Step>,
-    pieces: Vec<Places>,
+    pieces: Vec<PiecePositions>,
 }
 
 /// Images to record: the steps after which images are recorded, and the output, step by step.
@@ -67,9 +67,9 @@ impl Step {
 
 impl Followed {
     pub(super) fn new(images: &[Images]) -> Self {
-        let pieces = images.chunks(PIECE).map(|images| Places {
+        let pieces = images.chunks(PIECE).map(|images| PiecePositions {
             followed: piece_of(images),
-            ..Places::ZEROS
+            ..PiecePositions::ZEROS
         });
         Followed {
             last: None,
@@ -87,7 +87,7 @@ impl Followed {
     }
 
     /// Unwrap atoms through some frames.
-    pub(super) fn go_on(
+    pub(super) fn advance(
         &mut self,
         atoms: &[usize],
         frames: Frames<'_>,
@@ -116,7 +116,7 @@ impl Notes<'_> {
 /// Record the images of a piece in a frame.
 #[inline(always)]
 fn note<const WIDE: bool, const N: usize>(
-    places: &Places,
+    places: &PiecePositions,
     frame: Option<&Step>,
     to: &mut [Images],
 ) {
@@ -147,20 +147,20 @@ by_widest! {
         frames: Frames<'_>,
         last: Option<&Step>,
         steps: &[Step],
-        pieces: &mut [Places],
+        pieces: &mut [PiecePositions],
         notes: Notes<'_>,
     ) -> Result<(), Stop> {
         let (mut frames, n_atoms) = (frames, atoms.len());
         let all = steps.iter().chain(last);
         let per_length = all.fold(0.0, |most, step| f64::max(most, step.rounded.per_length));
-        let (mut spare, mut gathered) = (Places::ZEROS, [[0.0; 3]; PIECE]);
+        let (mut spare, mut gathered) = (PiecePositions::ZEROS, [[0.0; 3]; PIECE]);
         for (number, (atoms, piece)) in atoms.chunks(PIECE).zip(pieces).enumerate() {
             let mut bounds = Bounds::new(piece, per_length, steps.len());
             let (place, mut last, mut noted) = (place_of(atoms), last, 0);
             if atoms.len() < PIECE {
                 gathered = [[0.0; 3]; PIECE];
             }
-            let (mut before, mut now): (&mut Places, &mut Places) = (piece, &mut spare);
+            let (mut before, mut now): (&mut PiecePositions, &mut PiecePositions) = (piece, &mut spare);
             for (k, step) in steps.iter().enumerate() {
                 let gone_on = match &mut frames {
                     Frames::Read(positions) => {
@@ -169,7 +169,7 @@ by_widest! {
                             Some(first) => gathered = *frame[first..].first_chunk().expect("a piece"),
                             None => gather(frame, atoms, &mut gathered),
                         }
-                        go_on::<WIDE, N, false>(&mut gathered, None, last, step, &mut bounds, before, now)
+                        advance::<WIDE, N, false>(&mut gathered, None, last, step, &mut bounds, before, now)
                     }
                     Frames::Moved(positions) => {
                         let (frame, _) = positions[step.frame.clone()].as_chunks_mut();
@@ -183,14 +183,14 @@ by_widest! {
                                 (&mut gathered, None)
                             }
                         };
-                        let gone_on = go_on::<WIDE, N, true>(rows, next, last, step, &mut bounds, before, now);
+                        let gone_on = advance::<WIDE, N, true>(rows, next, last, step, &mut bounds, before, now);
                         if place.is_none() {
                             scatter(&gathered, frame, atoms);
                         }
                         gone_on
                     }
                 };
-                if let Err(Gone { atom, is_lost }) = gone_on {
+                if let Err(LostAtom { atom, is_lost }) = gone_on {
                     let atom = PIECE * number + atom;
                     return Err(Stop { step: k, atom, is_lost });
                 }
@@ -202,7 +202,7 @@ by_widest! {
                 std::mem::swap(&mut before, &mut now);
                 last = Some(step);
             }
-            keep(steps.len(), before, now);
+            copy_last(steps.len(), before, now);
         }
         Ok(())
     }
@@ -210,7 +210,7 @@ by_widest! {
 
 /// Copy the last positions to `last`, because steps alternate between two buffers.
 #[inline(always)]
-fn keep(n_steps: usize, last: &mut Places, other: &mut Places) {
+fn copy_last(n_steps: usize, last: &mut PiecePositions, other: &mut PiecePositions) {
     if !n_steps.is_multiple_of(2) {
         other.clone_from(last);
     }
@@ -218,7 +218,7 @@ fn keep(n_steps: usize, last: &mut Places, other: &mut Places) {
 
 /// Bounds on a piece within which rounding cannot change an image.
 struct Bounds {
-    /// Bits of a squared distance, as in [`Most`].
+    /// Bits of a squared distance, as in [`Maxima`].
     square: u32,
     by: f32,
     /// Maximum length of 1 Å in fractional coordinates.
@@ -229,7 +229,7 @@ struct Bounds {
 
 impl Bounds {
     #[inline(always)]
-    fn new(piece: &Places, per_length: f64, n_steps: usize) -> Self {
+    fn new(piece: &PiecePositions, per_length: f64, n_steps: usize) -> Self {
         let farthest = f64::from(largest_in(piece.followed.as_flattened()));
         let mut bounds = Bounds {
             square: 0,
@@ -261,7 +261,7 @@ impl Bounds {
     }
 
     #[inline(always)]
-    fn allow<const N: usize>(&mut self, most: &Most<N>) -> bool {
+    fn allow<const N: usize>(&mut self, most: &Maxima<N>) -> bool {
         let are_within = |bounds: &Bounds| {
             let of_lanes = most.square.iter().zip(&most.by);
             of_lanes.fold(true, |all, (&square, &by)| {
@@ -276,7 +276,7 @@ impl Bounds {
 }
 
 /// Lost atom of a piece.
-struct Gone {
+struct LostAtom {
     atom: usize,
     is_lost: bool,
 }
@@ -285,15 +285,15 @@ struct Gone {
 /// move the piece if `MOVE` is true. `next` contains the rows that are needed next, for
 /// prefetching.
 #[inline(always)]
-fn go_on<const WIDE: bool, const N: usize, const MOVE: bool>(
+fn advance<const WIDE: bool, const N: usize, const MOVE: bool>(
     rows: &mut Rows,
     next: Option<&Rows>,
     last: Option<&Step>,
     step: &Step,
     bounds: &mut Bounds,
-    before: &Places,
-    now: &mut Places,
-) -> Result<(), Gone> {
+    before: &PiecePositions,
+    now: &mut PiecePositions,
+) -> Result<(), LostAtom> {
     let most = match last {
         Some(_) => follow::<WIDE, N, MOVE>(rows, next, &step.rounded, before, now),
         None => begin::<WIDE, N, MOVE>(rows, &step.rounded, before, now),
@@ -301,26 +301,26 @@ fn go_on<const WIDE: bool, const N: usize, const MOVE: bool>(
     if bounds.allow(&most) {
         return Ok(());
     }
-    go_on_exactly(MOVE.then_some(rows), last, step, before, now)
+    advance_exactly(MOVE.then_some(rows), last, step, before, now)
 }
 
 /// Repeat the step in double precision.
 #[cold]
 #[inline(never)]
-fn go_on_exactly(
+fn advance_exactly(
     mut rows: Option<&mut Rows>,
     last: Option<&Step>,
     step: &Step,
-    before: &Places,
-    now: &mut Places,
-) -> Result<(), Gone> {
+    before: &PiecePositions,
+    now: &mut PiecePositions,
+) -> Result<(), LostAtom> {
     if let Some(rows) = &mut rows {
         for (atom, row) in rows.iter_mut().enumerate() {
             *row = now.position(atom);
         }
         if (0..PIECE).any(|atom| is_lost(now.position(atom), &step.cell)) {
             let is_lost = true;
-            return Err(Gone { atom: 0, is_lost });
+            return Err(LostAtom { atom: 0, is_lost });
         }
     }
     if let Some(last) = last {
@@ -333,7 +333,12 @@ fn go_on_exactly(
 }
 
 /// Compute the images in double precision.
-fn count_exactly(last: &Step, step: &Step, before: &Places, now: &mut Places) -> Result<(), Gone> {
+fn count_exactly(
+    last: &Step,
+    step: &Step,
+    before: &PiecePositions,
+    now: &mut PiecePositions,
+) -> Result<(), LostAtom> {
     let (from, to) = (last.cell.fractions(), step.cell.fractions());
     let (images, nearly) = (
         images_of(before, &last.rounded),
@@ -347,7 +352,7 @@ fn count_exactly(last: &Step, step: &Step, before: &Places, now: &mut Places) ->
             let image = images[axis][atom] - whole(to[axis] - from[axis]) as f32;
             if !is_counted(image) {
                 let is_lost = false;
-                return Err(Gone { atom, is_lost });
+                return Err(LostAtom { atom, is_lost });
             }
             followed[atom] = image + nearly[axis];
         }

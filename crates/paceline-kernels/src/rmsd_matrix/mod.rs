@@ -603,7 +603,7 @@ pub fn put_tile<T: Copy>(
     for (of_row, row) in tile.chunks_exact(width.max(1)).zip(rows.clone()) {
         let (begin, start) = if is_condensed {
             let begin = columns.start.max(row + 1).min(columns.end);
-            // Number of pairs in earlier rows, and of pairs that this row lacks.
+            // Number of pairs in earlier rows, plus the number of pairs that this row lacks.
             let before = row * (2 * n_frames - row - 1) / 2;
             (begin, (before + begin).saturating_sub(row + 1))
         } else {

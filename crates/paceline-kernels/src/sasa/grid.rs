@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use crate::cell::{Cell, FAR, square};
 use crate::frame_parts::{MANY, change};
-use crate::instructions::{LANES, cut, low_bits, pack, positive, put_set};
+use crate::instructions::{LANES, cut, low_bits, pack, positive, write_set_bits};
 use crate::qcp::Matrix3;
 
 /// Number of boxes within the largest distance between the centres of two intersecting spheres.
@@ -42,7 +42,7 @@ pub struct Grid {
 
 /// Spheres of the boxes around a box, copied into contiguous memory.
 #[derive(Debug, Default)]
-pub struct Around {
+pub struct NearbySpheres {
     /// Arrays of x, y, z (Å) and radius (Å).
     numbers: [Vec<f32>; 4],
     /// Rows of spheres: the index at which each row begins in this copy, and in the grid.
@@ -196,7 +196,7 @@ impl Grid {
 
     /// Copy the spheres of the boxes around a box.
     #[inline(always)]
-    pub fn copy_around(&self, at: usize, around: &mut Around) {
+    pub fn copy_around(&self, at: usize, around: &mut NearbySpheres) {
         around.clear();
         let n = self.n.map(|n| n as i64);
         let (at_a, at_b, at_c) = (
@@ -222,7 +222,7 @@ impl Grid {
         [at_a, j, k]: [i64; 3],
         first_of_box: usize,
         is_far: bool,
-        around: &mut Around,
+        around: &mut NearbySpheres,
     ) {
         let n = self.n.map(|n| n as i64);
         let (j, image_b) = wrapped(j, n[1]);
@@ -273,7 +273,7 @@ fn wrapped(i: i64, n: i64) -> (i64, i64) {
     }
 }
 
-impl Around {
+impl NearbySpheres {
     fn clear(&mut self) {
         self.n = 0;
         self.rows.clear();
@@ -414,17 +414,17 @@ impl Neighbours {
         place: usize,
         own: usize,
         grid: &Grid,
-        around: &Around,
+        around: &NearbySpheres,
         runs: &[Run],
     ) -> bool {
         self.make_room(around.room());
-        let end = self.meet::<WIDE>(grid.spheres[place], own, around, runs);
+        let end = self.collect_intersecting::<WIDE>(grid.spheres[place], own, around, runs);
         self.n_eights = end.div_ceil(LANES);
         let radius = grid.spheres[place][3];
         for number in 1..self.n_eights {
             let some = low_bits(LANES.min(end - LANES * number));
             if self.classify::<WIDE>(radius, number, some)
-                && is_held(place, own, grid, around, runs)
+                && is_inside_another(place, own, grid, around, runs)
             {
                 return false;
             }
@@ -446,11 +446,11 @@ impl Neighbours {
 
     /// Copy the spheres that intersect a sphere into `met`; return the number of entries.
     #[inline(always)]
-    fn meet<const WIDE: bool>(
+    fn collect_intersecting<const WIDE: bool>(
         &mut self,
         [x, y, z, radius]: [f32; 4],
         own: usize,
-        around: &Around,
+        around: &NearbySpheres,
         runs: &[Run],
     ) -> usize {
         let mut end = LANES;
@@ -495,8 +495,8 @@ impl Neighbours {
         for k in 0..LANES {
             let apart = x[k] * x[k] + y[k] * y[k] + z[k] * z[k];
             let longer = its[k] - radius;
-            let is_held = (apart <= longer * longer) & (longer >= 0.0);
-            held[k] = if is_held { 1.0 } else { 0.0 };
+            let is_inside_another = (apart <= longer * longer) & (longer >= 0.0);
+            held[k] = if is_inside_another { 1.0 } else { 0.0 };
             least[k] = (apart + radius * radius - its[k] * its[k]) * half;
             for (before, end) in before.iter_mut().zip(ENDS) {
                 before[k] = end - least[k] * half;
@@ -525,10 +525,10 @@ impl Neighbours {
             for (number, &bits) in class[..self.n_eights].iter().enumerate().skip(1) {
                 let begin = LANES * number;
                 if WIDE {
-                    let eight = met.each_ref().map(|met| eight_of(met, begin));
+                    let eight = met.each_ref().map(|met| load_eight(met, begin));
                     pack::<WIDE, 4>(eight, bits, &mut packed, n);
                 } else {
-                    put_set(bits, begin, &mut self.indices[n..]);
+                    write_set_bits(bits, begin, &mut self.indices[n..]);
                 }
                 n += bits.count_ones() as usize;
             }
@@ -549,7 +549,7 @@ impl Neighbours {
         let begin = BATCH * number;
         let mut all = [[0.0; BATCH]; 4];
         if WIDE {
-            all = (self.packed.each_ref()).map(|numbers| eight_of(numbers, begin));
+            all = (self.packed.each_ref()).map(|numbers| load_eight(numbers, begin));
         } else {
             let n = self.met[0].len();
             let met = self.met.each_ref().map(|met| &met[..n]);
@@ -576,14 +576,20 @@ impl Neighbours {
 
 /// Return eight numbers from index `begin`.
 #[inline(always)]
-fn eight_of(numbers: &[f32], begin: usize) -> [f32; LANES] {
+fn load_eight(numbers: &[f32], begin: usize) -> [f32; LANES] {
     *numbers[begin..].first_chunk().expect("room for all")
 }
 
 /// Return true if another sphere contains a sphere entirely. Of equal spheres at the same point,
 /// only the first has a surface.
 #[cold]
-fn is_held(place: usize, own: usize, grid: &Grid, around: &Around, runs: &[Run]) -> bool {
+fn is_inside_another(
+    place: usize,
+    own: usize,
+    grid: &Grid,
+    around: &NearbySpheres,
+    runs: &[Run],
+) -> bool {
     let [x, y, z, radius] = grid.spheres[place];
     runs.iter().any(|run| {
         let from = [x - run.shift[0], y - run.shift[1], z - run.shift[2]];

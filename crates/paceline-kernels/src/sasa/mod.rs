@@ -19,7 +19,7 @@ use crate::cell::square;
 use crate::frame_parts::{compute, part_len, ranges};
 use crate::instructions::{LANES, by_widest, low_bits, positive};
 use grid::Neighbours;
-use grid::{Around, Grid};
+use grid::{Grid, NearbySpheres};
 use paceline_base::error;
 use paceline_base::error::Error;
 
@@ -213,7 +213,7 @@ impl RowKernel for Sasa {
 
 #[derive(Debug, Default)]
 struct Scratch {
-    around: Around,
+    around: NearbySpheres,
     neighbours: Neighbours,
     alive: Vec<Alive>,
 }

@@ -15,7 +15,7 @@ fn numbers(n_frames: usize, n_atoms: usize) -> Vec<f32> {
 }
 
 fn encode(settings: Settings, values: &[f32], n_atoms: usize) -> Vec<Vec<u8>> {
-    let mut room = Room::default();
+    let mut room = ChunkBuffers::default();
     let encoder = ChunkEncoder::new(settings).unwrap();
     let sizes = encoder.encode(values, n_atoms, &mut room).unwrap();
     let mut rest = &room.packed[..];
@@ -192,7 +192,7 @@ fn numbers_that_are_not_finite_are_refused_by_frame_and_atom() {
     let mut values = numbers(4, 5);
     values[3 * (2 * 5 + 3) + 1] = f32::NAN;
     let encoder = ChunkEncoder::new(PLAIN(2, 5)).unwrap();
-    let refused = encoder.encode(&values, 5, &mut Room::default());
+    let refused = encoder.encode(&values, 5, &mut ChunkBuffers::default());
     let reason = "atom 3: expected a finite position, found NaN".to_owned();
     assert_eq!(refused, Err((2, reason)));
 }
@@ -214,7 +214,7 @@ fn what_lz4_makes_no_smaller_is_stored_as_it_is() {
 
 #[test]
 fn memory_is_used_again_whatever_comes_between() {
-    let mut room = Room::default();
+    let mut room = ChunkBuffers::default();
     let values: Vec<f32> = repeat_n(1.5, 12).collect();
     let mut packed = Vec::new();
     for compression in COMPRESSIONS.into_iter().chain(COMPRESSIONS) {
@@ -232,7 +232,7 @@ fn memory_is_used_again_whatever_comes_between() {
 
 #[test]
 fn numbers_of_any_width_are_packed_as_they_are() {
-    let mut room = Room::default();
+    let mut room = ChunkBuffers::default();
     let plain: Vec<u8> = (0..240).map(|k| (k * 7 % 251) as u8).collect();
     for (width, compression) in COMPRESSIONS
         .into_iter()

@@ -40,7 +40,7 @@ impl DatasetReader {
     /// # Errors
     /// [`crate::error::Error::Argument`] if a slice does not fit the dataset, or `n` frames.
     pub fn check(&self, slice: Slice<'_>, n: usize) -> Result<()> {
-        slice.check(&self.selection.grid, !self.selection.is_contiguous(), n)
+        slice.check(&self.selection.grid, !self.selection.is_unchunked(), n)
     }
 
     /// Decode some frames of a block, one after another.
@@ -79,7 +79,7 @@ impl DatasetReader {
             let chunk_number = selection.chunk_number(group[0].0);
             for column in &selection.grid.columns {
                 let chunk = selection.chunk(slice, chunk_number, column.index);
-                if !selection.is_contiguous() && !io.holds(chunk.offset, chunk.size) {
+                if !selection.is_unchunked() && !io.holds(chunk.offset, chunk.size) {
                     continue;
                 }
                 if selection.pipeline.is_empty() {
@@ -160,20 +160,20 @@ impl<'a, 'f, T: Value> Plain<'a, 'f, T> {
         for &(row, k) in group {
             let at = chunk.offset + self.selection.within(row, chunk_number);
             let size = self.selection.grid.row_bytes as u64;
-            if self.selection.is_contiguous() && !self.io.holds(at, size) {
+            if self.selection.is_unchunked() && !self.io.holds(at, size) {
                 let flaw = self.selection.cut_row(row, at, self.io.file_size);
                 self.skipped.note(std::iter::once(k), &flaw)?;
                 continue;
             }
             for part in parts {
                 let start = at + part.start as u64;
-                self.want_part(part, start..start + part.len as u64, k)?;
+                self.request_part(part, start..start + part.len as u64, k)?;
             }
         }
         Ok(())
     }
 
-    fn want_part(&mut self, part: &'a Part, bytes: Range<u64>, row: usize) -> Result<()> {
+    fn request_part(&mut self, part: &'a Part, bytes: Range<u64>, row: usize) -> Result<()> {
         let width = self.selection.frame_len;
         // For few bytes, a separate call would cost more than a copy.
         let worth = part.len as u64 >= GAP || part.len == self.selection.grid.row_bytes;
@@ -441,7 +441,7 @@ impl<T: Value> Packed<'_, '_, T> {
         let mut read = bytes.len() as u64;
         loop {
             let bytes = if more.is_empty() { bytes } else { &more };
-            let found = match io.decompressors.go_on(bytes, &mut room) {
+            let found = match io.decompressors.decompress_more(bytes, &mut room) {
                 Ok(true) => break,
                 Err(found) => found,
                 Ok(false) if read < chunk.size => {

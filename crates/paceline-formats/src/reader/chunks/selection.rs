@@ -9,7 +9,7 @@ use super::{Chunk, Element, Identity, NOWHERE, Slice, Wanted};
 use crate::atom_set::Atoms;
 use crate::error::{Error, Result};
 use crate::hdf5_chunks::{
-    Column, Dataset, Grid, Kind, Pipeline, Units, Value, decode_one, most_of, tuple,
+    Column, Dataset, Grid, Kind, Pipeline, Units, Value, decode_one, max_expansion, tuple,
 };
 use crate::source::Source;
 
@@ -52,7 +52,7 @@ impl Selection {
         })
     }
 
-    pub fn is_contiguous(&self) -> bool {
+    pub fn is_unchunked(&self) -> bool {
         self.dataset.chunk.is_none()
     }
 
@@ -68,7 +68,7 @@ impl Selection {
 
     /// Return the location of a chunk; a contiguous dataset is one chunk.
     pub fn chunk(&self, slice: Slice<'_>, chunk_number: u64, column: usize) -> Chunk {
-        match self.is_contiguous() {
+        match self.is_unchunked() {
             false => slice.chunk(&self.grid, chunk_number, column),
             true => Chunk {
                 offset: self.dataset.offset,
@@ -121,7 +121,7 @@ impl Selection {
         column: usize,
         chunk: Chunk,
     ) -> std::result::Result<(), Flaw> {
-        if self.is_contiguous() {
+        if self.is_unchunked() {
             return Ok(());
         }
         self.check_inside(io, chunk_number, column, chunk)?;
@@ -212,8 +212,8 @@ fn check_axes(dataset: &Dataset, n_atoms: u64, per_atom: u64) -> std::result::Re
 /// would need unlimited memory.
 fn check_room(dataset: &Dataset, file_size: u64) -> std::result::Result<(), String> {
     let numbers: u64 = dataset.shape[1..].iter().product();
-    let most =
-        file_size.saturating_mul(most_of(&dataset.filters) as u64) / dataset.number.width as u64;
+    let most = file_size.saturating_mul(max_expansion(&dataset.filters) as u64)
+        / dataset.number.width as u64;
     let chunk = dataset.chunk.as_ref().unwrap_or(&dataset.shape);
     let axes = dataset.shape[1..].iter().zip(&chunk[1..]);
     let columns: u64 = axes.map(|(&n, &step)| n.div_ceil(step.max(1))).product();
@@ -397,7 +397,7 @@ pub fn read_integers(
     let n = columns.saturating_mul(slice.rows.len() as u64);
     let most = io
         .file_size
-        .saturating_mul(most_of(&dataset.filters) as u64)
+        .saturating_mul(max_expansion(&dataset.filters) as u64)
         / width;
     if dataset.number.kind == Kind::Float || dataset.shape.len() != 2 || n > most {
         return Err(Error::Argument(format!(
