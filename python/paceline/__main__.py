@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
 _WITH_VALUE = ("-j", "--workers")
 
-#: Module of Jupyter's Python kernel, and environment variable that contains paceline's options.
-_KERNEL, _KERNEL_OPTIONS = "ipykernel_launcher", "PACELINE_KERNEL_OPTIONS"
+#: Module of Jupyter's Python kernel.
+_KERNEL = "ipykernel_launcher"
+#: Environment variable that contains paceline's options.
+_KERNEL_OPTIONS = "PACELINE_KERNEL_OPTIONS"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -34,21 +34,28 @@ from paceline.runner import analyses_of, trajectory_of
 
 __all__ = ["Advice", "Outline", "Recoded", "advise", "open_samples"]
 
-#: Approximate duration of one measurement, s; minimum number of rounds of measurements; time after
-#: the first measurement from which no further round starts, s.
-_SECONDS, _ROUNDS, _LONGEST = 0.2, 5, 6.0
-#: Maximum number of rounds that read from the disk; time for these rounds, and for processes, s.
-_COLD_ROUNDS, _SOON = 3, 1.0
+#: Approximate duration of one measurement, s.
+_SECONDS = 0.2
+#: Minimum number of rounds of measurements.
+_ROUNDS = 5
+#: No round starts later than this time after the first measurement, s.
+_LONGEST = 6.0
+#: Maximum number of rounds that read from the disk.
+_COLD_ROUNDS = 3
+#: Time for these rounds, and for starting processes, s.
+_SOON = 1.0
 #: Frames stored as one chunk are measured together if this takes less, s.
 _PATIENCE = 2.0
 #: If a frame takes longer than this, reading from the disk is not measured, s.
 _SLOW = 0.5
-#: Maximum number of bytes read from the disk in one measurement; measurements from memory read so
-#: many times that, more than CPU caches can store.
-_COLD_BYTES, _WARM_TIMES = 16 << 20, 4
-#: Threads are said to slow each other down if each of two computes longer than a single one by this
-#: factor, and if computing is at least this fraction of the time.
-_HELD_UP, _BY_COMPUTING = 1.25, 0.5
+#: Maximum number of bytes read from the disk in one measurement.
+_COLD_BYTES = 16 << 20
+#: Measurements from memory read this multiple, which is more than CPU caches can store.
+_WARM_TIMES = 4
+#: Two threads slow each other down if each computes longer than a single one by this factor,
+_HELD_UP = 1.25
+#: and if computing is at least this fraction of the time.
+_BY_COMPUTING = 0.5
 
 
 def advise(

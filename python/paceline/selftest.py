@@ -35,8 +35,10 @@ from paceline._util.machine import (
 )
 from paceline._util.os_calls import WINDOWS
 
-#: Number of residues in the chain (each has N, CA, C and O), and number of frames.
-N_RESIDUES, N_FRAMES = 60, 64
+#: Number of residues in the chain; each has N, CA, C and O.
+N_RESIDUES = 60
+#: Number of frames.
+N_FRAMES = 64
 #: Number of workers, ranks and processes on each backend.
 N_WORKERS = 2
 #: Environment variables that let Open MPI (4 and 5) start more ranks than there are cores.

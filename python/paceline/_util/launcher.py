@@ -19,8 +19,10 @@ _LAUNCHERS = (
     ("PMI_SIZE", "PMI_RANK"),
     ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
-#: Variable that only Open MPI's mpirun sets, and variable that only MPICH-like mpiruns set.
-_OF_OPEN_MPI, _OF_MPICH = "OMPI_COMM_WORLD_SIZE", "MPI_LOCALRANKID"
+#: Variable that only Open MPI's mpirun sets.
+_OF_OPEN_MPI = "OMPI_COMM_WORLD_SIZE"
+#: Variable that only MPICH-like mpiruns set.
+_OF_MPICH = "MPI_LOCALRANKID"
 #: Programs that Open MPI needs even for one process without a launcher: up to version 4, and from
 #: version 5 on.
 _DAEMONS = ("orted", "prted")
@@ -29,8 +31,12 @@ INSTALL = (
     'install mpi4py and an MPI: pip install "paceline[mpi]" mpich, or on a cluster '
     '"paceline[mpi]" beside the MPI that its mpirun belongs to'
 )
-#: Exit statuses: an error in the script or the data, in the arguments, and Ctrl-C.
-FAILED, BAD_ARGUMENTS, INTERRUPTED = 1, 2, 130
+#: Exit status after an error in the script or the data.
+FAILED = 1
+#: Exit status after an error in the arguments.
+BAD_ARGUMENTS = 2
+#: Exit status after Ctrl-C.
+INTERRUPTED = 130
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> tuple[int, int]:

@@ -17,8 +17,10 @@ from paceline._util.os_calls import NO_LINK, PLAIN, WINDOWS, is_own, lock
 KINDS = ("attempts", "dask", "advice", "selftest", "script")
 #: Name of the lock file in each of these folders.
 _LOCK = ".lock"
-#: Folder of Linux's named semaphores, and name prefixes of loky's and multiprocessing's semaphores.
-_SEMAPHORES, _PREFIXES = Path("/dev/shm"), ("sem.loky-", "sem.mp-")
+#: Folder of Linux's named semaphores.
+_SEMAPHORES = Path("/dev/shm")
+#: Name prefixes of loky's and multiprocessing's semaphores.
+_PREFIXES = ("sem.loky-", "sem.mp-")
 #: Name of a loky semaphore, which contains the number of the process that created it.
 _MAKER = re.compile(r"sem\.loky-(\d+)-")
 #: Age from which an unmapped semaphore is taken to belong to a killed process, seconds. A new

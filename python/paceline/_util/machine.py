@@ -172,7 +172,7 @@ def free_memory() -> int | None:
 
 
 def _memory(meminfo: Path, root: Path, own: Path) -> list[tuple[int, int]]:
-    """Total and free memory of the machine, and of cgroups that limit it further, bytes.
+    """Total and free memory of the machine, then of each cgroup that limits it, bytes.
 
     Returns an empty list if the system does not report memory.
     """

@@ -42,8 +42,10 @@ _LOCKED_BYTE = 2**31 - 2
 _F_PREALLOCATE, _ALLOCATE_ALL, _FROM_END = 42, 4, 3
 #: Time between two checks whether another process is running, seconds.
 _INTERVAL = 0.5
-#: Number of sampled windows of a large file, and their size, bytes.
-_WINDOWS, _WINDOW = 256, 1 << 20
+#: Number of sampled windows of a large file.
+_WINDOWS = 256
+#: Size of a window, bytes.
+_WINDOW = 1 << 20
 #: Maximum number of checked ranges; each check takes some microseconds.
 _RANGES = 1000
 

@@ -13,11 +13,15 @@ from paceline.performance.number_format import many
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase
 
-#: States of a full angle, and of a folded angle: one that rotation by 180° leaves equivalent.
-STATES, FOLDED_STATES = ("gauche+", "trans", "gauche-"), ("perpendicular", "planar")
+#: States of a full angle.
+STATES = ("gauche+", "trans", "gauche-")
+#: States of a folded angle: one that rotation by 180° leaves equivalent.
+FOLDED_STATES = ("perpendicular", "planar")
 ALL_STATES = (*STATES, *FOLDED_STATES)
-#: Width of a state of a full angle, and range of the folded state "perpendicular", degrees.
-WIDTH, PERPENDICULAR = 120, (30, 150)
+#: Width of a state of a full angle, degrees.
+WIDTH = 120
+#: Range of the folded state "perpendicular", degrees.
+PERPENDICULAR = (30, 150)
 #: Width of the bins of a histogram, degrees.
 BIN = 5
 #: Maximum number of panels of a figure; more groups of angles are drawn as one map.

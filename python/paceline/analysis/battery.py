@@ -32,7 +32,7 @@ from paceline.transform.bond_lists import describe_missing_bonds
 
 #: Name of the energies among the analyses, in battery files and in filenames.
 ENERGIES = "energies"
-#: Tables of means of each replica and of each group, and of differences from the first group.
+#: Tables of the means of replicas, the means of groups, and their differences from the first group.
 TABLES = ("replicas.csv", "means.csv", "differences.csv")
 #: Parameters of type AtomGroup; battery files contain selections instead.
 ATOMS = (

@@ -37,12 +37,16 @@ OF_ATOMS = {
     **{"name CA": "Cα", "protein and name CA": "Cα"},
 }
 LONGEST = 40
-#: Maximum number of series in the card of an analysis, and in its sentence of the summary.
-LISTED, SUMMARISED = 20, 3
+#: Maximum number of series in the card of an analysis.
+LISTED = 20
+#: Maximum number of series in an analysis's sentence of the summary.
+SUMMARISED = 3
 #: Maximum length of a warning that the summary repeats, characters.
 SHORT_WARNING = 240
-#: Size of a figure, and of the figure of a further table, whose rows have names, inches.
-FIGURE_SIZE, FURTHER_SIZE = (5.2, 2.9), (5.2, 3.6)
+#: Size of a figure, inches.
+FIGURE_SIZE = (5.2, 2.9)
+#: Size of the figure of a further table, whose rows have names, inches.
+FURTHER_SIZE = (5.2, 3.6)
 #: Column titles of the table of means.
 OF_MEANS = ("series", "mean ± 95 %", "independent", "converged")
 FOOTER = (

@@ -24,8 +24,10 @@ from paceline.contract.kinds import OverParts, PerFrame
 from paceline.engine.parts import allocate_results
 from paceline.transform.atom_choice import choose_atoms, relative_weights
 
-#: Methods that need a cutoff, and methods that need a number of clusters.
-BY_CUTOFF, BY_NUMBER = ("gromos", "leader"), ("k-medoids",)
+#: Methods that need a cutoff.
+BY_CUTOFF = ("gromos", "leader")
+#: Methods that need a number of clusters.
+BY_NUMBER = ("k-medoids",)
 #: Cutoff below every RMSD, with which `PairRmsds` returns all RMSDs.
 NO_CUTOFF = -1.0
 #: Dtype of the RMSDs that k-medoids stores.

@@ -18,8 +18,10 @@ FEWEST = 2
 CUBIC = 2.837297
 #: k_B / (6 π · 1 mPa s · 1 Å), in 10⁻⁵ cm²/s per K (CODATA 2018).
 DRAG = 1.380649e-23 / (6 * np.pi * 1e-3 * 1e-10) * 1e4 / 1e-5
-#: Maximum difference of the edges (relative) and of the angles (degrees) of a cubic cell.
-SAME_EDGE, SAME_ANGLE = 1e-3, 1e-2
+#: Maximum relative difference of the edges of a cubic cell.
+SAME_EDGE = 1e-3
+#: Maximum difference of the angles of a cubic cell, degrees.
+SAME_ANGLE = 1e-2
 
 
 class DiffusionCoefficient(NamedTuple):

@@ -47,8 +47,10 @@ DSSP_STATES = (
     ("bend", "#009e73"),
     ("polyproline helix", "#f0e442"),
 )
-#: Bits in the numbers that the kernel returns.
-HELIX, STRAND = 1, 2
+#: Bit for helices in the numbers that the kernel returns.
+HELIX = 1
+#: Bit for strands in these numbers.
+STRAND = 2
 #: Index of the letter for each sum of bits; helices have priority over strands.
 OF_BITS = np.array([0, 1, 2, 1], dtype=np.int8)
 
@@ -229,7 +231,7 @@ class DSSP(AnalysisBase):
 
     @property
     def indices(self) -> np.ndarray:
-        """Indices of all N, then of all CA, C and O, and of H if hydrogens are not placed."""
+        """Indices of all N, all CA, all C, all O and, if hydrogens are not placed, all H."""
         kinds = [group.indices for group in self._backbone]
         if self._hydrogens is not None:
             kinds.append(self._hydrogens)

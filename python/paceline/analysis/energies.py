@@ -41,8 +41,10 @@ DRAWN = ("potential", "temperature", "pressure", "density")
 CONSERVED = ("conserved", "total")
 #: Maximum number of terms in a figure if no quantity of `DRAWN` is available.
 MOST_DRAWN = 4
-#: Relative deviation from the usual time interval, and fraction of such rows, that is reported.
-UNEVEN, MANY_UNEVEN = 0.01, 0.01
+#: Time intervals that deviate from the usual one by more than this fraction are uneven.
+UNEVEN = 0.01
+#: Uneven intervals are reported above this fraction of the rows.
+MANY_UNEVEN = 0.01
 #: Maximum number of terms that a message lists.
 LISTED = 40
 

@@ -25,9 +25,11 @@ from paceline.analysis.xvg import read_xvg
 from paceline.contract.time_units import TIME_UNITS
 from paceline.errors import DamagedFileError, UnsupportedError
 
-#: Size of the head that identifies a format, and of the part of an .edr file read at a time, bytes.
-HEAD, WINDOW = 2**16, 2**20
-#: Maximum number of terms of an .edr file, and of parts of the blocks of a frame.
+#: Size of the head that identifies a format, bytes.
+HEAD = 2**16
+#: Size of the part of an .edr file that is read at a time, bytes.
+WINDOW = 2**20
+#: Maximum number of terms of an .edr file, and maximum number of parts of a frame's blocks.
 MOST_PARTS = 100_000
 #: First bytes of an .edr file.
 EDR_MAGIC = struct.pack(">i", -55555)

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 SIZES = ("medium", "small", "x-small", "xx-small")
 #: Maximum height of a legend, as a fraction of the height of the figure.
 LEGEND = 0.42
-#: Maximum number of lines of an axis label, and of a title.
-LABEL_LINES, TITLE_LINES = 2, 3
-#: Height of a line, distance between entries, and width of a handle with its spacing, in units of
-#: the font size.
-LINE, BETWEEN, HANDLE = 1.2, 0.5, 4.8
+#: Maximum number of lines of an axis label.
+LABEL_LINES = 2
+#: Maximum number of lines of a title.
+TITLE_LINES = 3
+#: Height of a line of a legend, in units of the font size.
+LINE = 1.2
+#: Distance between entries of a legend, in units of the font size.
+BETWEEN = 0.5
+#: Width of a handle with its spacing, in units of the font size.
+HANDLE = 4.8
 #: Options of legends for the spacing within an entry, and their default values.
 SPACES = {"columnspacing": 2.0, "handlelength": 2.0, "handletextpad": 0.8}
 #: Maximum length of texts along an axis, as a fraction of its length, since widths are estimates.

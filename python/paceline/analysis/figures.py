@@ -39,27 +39,36 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-#: Number of points above which a running mean is drawn, and number of windows along the series.
-MANY_POINTS, WINDOWS = 2000, 100
-#: Number of points above which curves are drawn as an image, and maximum number of points of a
-#: scatter plot, beyond which a random subset is drawn.
-LARGE, MOST_POINTS = 20_000, 200_000
+#: A running mean is drawn above this number of points.
+MANY_POINTS = 2000
+#: Number of windows of the running mean along the series.
+WINDOWS = 100
+#: Curves are drawn as an image above this number of points.
+LARGE = 20_000
+#: Maximum number of points of a scatter plot; of more, a random subset is drawn.
+MOST_POINTS = 200_000
 #: Maximum number of points that are drawn large, because few small points are hard to see.
 FEW_POINTS = 300
 #: Maximum number of series whose means are in the legend.
 NAMED = 4
 #: Maximum number of names along an x axis in the default font size.
 MANY_TICKS = 16
-#: Maximum number of bars, and maximum fraction of the figure's width for their names.
-MOST_BARS, NAMES = 20, 0.4
-#: Height of a named row of a map, and of the space around all rows, inches.
-NAME_HEIGHT, AROUND_NAMES = 0.095, 0.7
+#: Maximum number of bars.
+MOST_BARS = 20
+#: Maximum fraction of the figure's width for the names of bars.
+NAMES = 0.4
+#: Height of a named row of a map, inches.
+NAME_HEIGHT = 0.095
+#: Height of the space around all rows, inches.
+AROUND_NAMES = 0.7
 #: Number of states in a row of a legend.
 STATES_IN_A_ROW = 3
 #: Reference angles of 500 structures (Lovell et al. 2003), files of MDAnalysis: start of the range.
 REFERENCES = {"Ramachandran": -180, "Janin": 0}
-#: Fractions of the reference angles inside the drawn regions, and the colours of the regions.
-REGIONS, GREYS = (0.98, 0.9), ("#e6e6e6", "#cccccc")
+#: Fractions of the reference angles inside the drawn regions.
+REGIONS = (0.98, 0.9)
+#: Colours of the regions.
+GREYS = ("#e6e6e6", "#cccccc")
 #: Line styles of the series of one table, if colours distinguish tables.
 PATTERNS = ("-", "--", ":", "-.")
 

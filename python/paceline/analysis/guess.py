@@ -43,8 +43,12 @@ MASSES = {
     **{"P": 30.974, "S": 32.06, "CL": 35.45, "K": 39.098, "ZN": 65.38, "BR": 79.904, "I": 126.904},
 }
 NEAR = 0.012
-#: Masses of hydrogens, u: MDAnalysis's range, the exact mass, and the largest repartitioned one.
-LIGHT, HYDROGEN, REPARTITIONED = (0.9, 1.1), 1.008, 4.5
+#: Range of masses that MDAnalysis takes for hydrogens, u.
+LIGHT = (0.9, 1.1)
+#: Exact mass of hydrogen, u.
+HYDROGEN = 1.008
+#: Largest mass of a hydrogen after mass repartitioning, u.
+REPARTITIONED = 4.5
 
 
 def unrepartitioned_masses(atoms: Atoms) -> np.ndarray:

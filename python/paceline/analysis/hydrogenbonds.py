@@ -59,8 +59,10 @@ CRITERIA = {
     "gromacs": (3.5, 30.0),
     "wernet_nilsson": (3.3, 0.00044),
 }
-#: Default limits of MDAnalysis's criterion, Å and degrees.
-D_A_CUTOFF, D_H_A_ANGLE_CUTOFF = 3.0, 150
+#: Default distance limit of MDAnalysis's criterion, Å.
+D_A_CUTOFF = 3.0
+#: Default angle limit of MDAnalysis's criterion, degrees.
+D_H_A_ANGLE_CUTOFF = 150
 #: Description in messages of how atoms without a selection are guessed.
 GUESSED = {
     "hydrogens": ", by masses from 0.9 to 1.1 u and charges above 0.3 e",

@@ -57,8 +57,10 @@ NO_CELL = (
 SPREAD = 2
 #: Maximum number of positions that are checked for jumps across the cell.
 JUMP_VALUES = 2**21
-#: Steps are long above this fraction of half the cell; a larger fraction of long steps is reported.
-NEARLY, MOST_LONG = 0.8, 0.01
+#: Steps above this fraction of half the cell are long.
+NEARLY = 0.8
+#: Long steps are reported above this fraction of the steps.
+MOST_LONG = 0.01
 #: Offsets of a cell and its 26 neighbours, in units of cell vectors.
 NEIGHBOURS = np.stack(np.meshgrid(*3 * [[-1.0, 0.0, 1.0]]), axis=-1).reshape(-1, 3)
 #: Maximum size of the data of particles whose slopes are fitted at a time, bytes.

@@ -27,8 +27,10 @@ from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import PerFrame
 from paceline.transform.atom_choice import known_weights, masses_of
 
-#: Maximum number of chains with own columns in a table, and number of bins of the histogram.
-MOST_COLUMNS, N_BINS = 20, 50
+#: Maximum number of chains with own columns in a table.
+MOST_COLUMNS = 20
+#: Number of bins of the histogram.
+N_BINS = 50
 #: Maximum number of values of chains whose end-to-end vectors are correlated at a time.
 CORRELATED = 2**22
 

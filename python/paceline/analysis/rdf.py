@@ -45,9 +45,10 @@ TITLES = {"rdf": "g(r)", "density": "n(r) (Å⁻³)", "none": "pairs per frame"}
 #: Compounds whose centers can replace atoms.
 COMPOUNDS = ("residues", "segments", "molecules", "fragments")
 
-#: Maximum number of pairs of atoms with own columns in the table of `InterRDF_s`, and maximum
-#: number of arrays of the size of its counts in a run at a time.
-MOST_COLUMNS, ARRAYS = 100, 6
+#: Maximum number of pairs of atoms with own columns in the table of `InterRDF_s`.
+MOST_COLUMNS = 100
+#: Maximum number of arrays of the size of the counts that exist at a time in a run.
+ARRAYS = 6
 #: Maximum number of pairs of groups in the record of a run.
 LISTED_PAIRS = 10
 

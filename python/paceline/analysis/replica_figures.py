@@ -36,8 +36,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Height of a panel, and of the space around all panels, inches.
-PANEL, AROUND = 1.5, 0.7
+#: Height of a panel, inches.
+PANEL = 1.5
+#: Height of the space around all panels, inches.
+AROUND = 0.7
 #: Height of a row in a map with names, inches.
 HEIGHT = 0.13
 

@@ -21,8 +21,10 @@ from paceline.errors import UnsupportedError, warn
 
 #: Key of the line that describes the figure of a saved table.
 FIGURE = "figure"
-#: Columns that identify frames and join tables, and a column that is not a series.
-OF_FRAMES, STEP = ("frame", "time (ps)"), "step"
+#: Columns that identify frames and join tables.
+OF_FRAMES = ("frame", "time (ps)")
+#: Column that is not a series.
+STEP = "step"
 #: Names of arrays, and titles of the columns that identify frames.
 IN_ARRAYS = {"frames": OF_FRAMES[0], "times": OF_FRAMES[1], "steps": STEP}
 #: Maximum number of values in the line, for a figure with values that are not in the table.

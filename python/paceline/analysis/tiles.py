@@ -14,8 +14,12 @@ from paceline.block import Block
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.engine.parts import allocate_results
 
-#: Minimum, usual and maximum number of frames along an edge of a tile.
-SMALLEST_TILE, TILE, LARGEST_TILE = 32, 256, 512
+#: Minimum number of frames along an edge of a tile.
+SMALLEST_TILE = 32
+#: Usual number of frames along an edge.
+TILE = 256
+#: Maximum number of frames along an edge.
+LARGEST_TILE = 512
 #: Maximum size of the positions of the frames along an edge, bytes.
 TILE_BYTES = 8 * 2**20
 

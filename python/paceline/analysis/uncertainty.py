@@ -12,10 +12,14 @@ ENOUGH = 50
 #: Minimum number of frames over which the autocorrelation is summed. Beyond it, the sum ends where
 #: the autocorrelation first reaches 0.
 LEAST_LAG = 3
-#: Confidence levels of the interval, and of the test for correlated blocks.
-LEVEL, BLOCK_LEVEL = 0.95, 0.99
-#: Numbers below the first or above the second value are written with a power of 10.
-LEAST_PLAIN, MOST_PLAIN = 1e-3, 1e7
+#: Confidence level of the interval.
+LEVEL = 0.95
+#: Confidence level of the test for correlated blocks.
+BLOCK_LEVEL = 0.99
+#: Smaller numbers are written with a power of 10.
+LEAST_PLAIN = 1e-3
+#: Larger numbers are written with a power of 10.
+MOST_PLAIN = 1e7
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 

@@ -41,10 +41,11 @@ ROW = np.dtype(
     ]
 )
 
-#: Two limits of the distance of an atom: a multiple of the cell edge, and a multiple of the usual
-#: distance in other frames. An atom beyond both limits is too far away. Molecules that were never
-#: wrapped diffuse some thousand Å in a microsecond, but then distances are large in all frames.
-CELL_EDGES, USUAL_REACHES = 10, 4
+#: An atom is too far away beyond this multiple of the cell edge and the multiple below.
+CELL_EDGES = 10
+#: Multiple of the usual distance in other frames. Unwrapped molecules diffuse some thousand Å in a
+#: microsecond, but then distances are large in all frames.
+USUAL_REACHES = 4
 #: Number of frames before and after a frame that it is compared with.
 NEIGHBOURS = 5
 #: Minimum cell edge in this check, Å; a cell of 1 Å may stand for no cell.

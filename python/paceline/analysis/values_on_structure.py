@@ -26,8 +26,10 @@ from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many
 from paceline.transform.apply_transforms import first_positions
 
-#: Range of values in the columns of B-factors, which are six characters wide with two decimals.
-LEAST, LARGEST = -99.99, 999.99
+#: Minimum value in the columns of B-factors, which have six characters and two decimals.
+LEAST = -99.99
+#: Maximum value in these columns.
+LARGEST = 999.99
 #: Maximum length of a remark, characters.
 REMARK = 66
 

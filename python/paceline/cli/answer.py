@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 
 #: Value of -o that prints the whole table to stdout.
 STDOUT = Path("-")
-#: Maximum number of table rows that a terminal shows, and of characters per cell.
-MOST_ROWS, MOST_CHARACTERS = 20, 40
-#: Maximum number of characters for the names of the files, and of replicas with a line each.
-MOST_OF_FILES, MOST_RUNS = 80, 3
+#: Maximum number of table rows that a terminal shows.
+MOST_ROWS = 20
+#: Maximum number of characters per cell.
+MOST_CHARACTERS = 40
+#: Maximum number of characters for the names of the files.
+MOST_OF_FILES = 80
+#: Maximum number of replicas with a line each.
+MOST_RUNS = 3
 
 
 def say(text: str) -> None:

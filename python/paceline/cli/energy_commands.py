@@ -99,7 +99,7 @@ def within(energies: "Energies", begin: Bound, end: Bound) -> "Energies":
 
 
 def format_energies(energies: "Energies") -> str:
-    """Format a list of terms with means and units, and of findings."""
+    """Format the list of terms, with means and units, and the list of findings."""
     results = energies.results
     rows = [("term", "mean and 95 % interval", "unit")]
     means = zip(energies.units.items(), results.means.values(), strict=True)

@@ -10,8 +10,10 @@ from paceline.contract.time_units import TIME_UNITS
 
 #: Length units per inch.
 LENGTHS = {"in": 1.0, "cm": 2.54, "mm": 25.4}
-#: Minimum figure size with space for axes, and maximum size of a figure file, inches.
-SMALLEST, LARGEST = 0.5, 100.0
+#: Minimum figure size, with space for axes, inches.
+SMALLEST = 0.5
+#: Maximum size of a figure file, inches.
+LARGEST = 100.0
 _SIZE = re.compile(r"([\d.]+)\s*[x×]\s*([\d.]+)\s*(in|cm|mm|px)", re.IGNORECASE)
 
 
@@ -79,8 +81,10 @@ def flag_of(name: str) -> str:
     return flag
 
 
-#: Options of figures that combine several analyses, and of figures of measurements.
-OF_ALL, OF_MEASUREMENTS = ("figsize", "time_unit", "stats", "style"), ("title", "figsize", "style")
+#: Options of figures that combine several analyses.
+OF_ALL = ("figsize", "time_unit", "stats", "style")
+#: Options of figures of measurements.
+OF_MEASUREMENTS = ("title", "figsize", "style")
 
 
 class FigureOptions:

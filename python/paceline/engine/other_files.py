@@ -28,10 +28,14 @@ from paceline.hdf5.writer import H5MDFileWriter, new_hdf5
 from paceline.performance.forecast import Recoded
 from paceline.trajectory.chain import Chain
 
-#: Maximum size of the positions of the encoded frames, bytes, and maximum number of these frames.
-_BYTES, _FRAMES = 8 << 20, 64
-#: Time for which each file is read in a round, s, and number of rounds; the fastest round counts.
-_READING_SECONDS, _READING_ROUNDS = 0.02, 3
+#: Maximum size of the positions of the encoded frames, bytes.
+_BYTES = 8 << 20
+#: Maximum number of encoded frames.
+_FRAMES = 64
+#: Time for which each file is read in a round, s.
+_READING_SECONDS = 0.02
+#: Number of rounds; the fastest one counts.
+_READING_ROUNDS = 3
 #: Formats for frames with positions only.
 _OF_POSITIONS = [name for name, one in FORMATS.items() if fields_in(one.writes) == FIELDS[:1]]
 #: Formats for frames with velocities or forces, in which all frames have the same size.

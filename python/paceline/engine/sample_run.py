@@ -27,13 +27,18 @@ from paceline.trajectory.file_trajectory import Trajectory
 from paceline.trajectory.open import open_files
 from paceline.transform.apply_transforms import find_scan
 
-#: Maximum number of bytes that one reader reads in total and in one call, and maximum time, s.
-_BYTES, _CALL, _SECONDS = 32 << 20, 4 << 20, 0.25
+#: Maximum number of bytes that one reader reads in total.
+_BYTES = 32 << 20
+#: Maximum number of bytes of one call.
+_CALL = 4 << 20
+#: Maximum time for which one reader reads, s.
+_SECONDS = 0.25
 #: Minimum size of a file for which a read rate is measured, bytes.
 _LEAST = 4 << 20
-#: If a smaller fraction of a file is in memory, it counts as not in memory, since other reads may
-#: load some pages. If a larger fraction than the second value is, it counts as all in memory.
-_DROPPED, _MOST = 0.05, 0.5
+#: A file counts as not in memory below this fraction, since other reads may load some pages.
+_DROPPED = 0.05
+#: A file counts as all in memory above this fraction.
+_MOST = 0.5
 #: Maximum size of a folio, Linux's unit of the page cache, bytes. Linux keeps a whole folio in
 #: memory if any part of it must stay.
 _PIECE = 2 << 20

@@ -36,8 +36,10 @@ from paceline.transform.matching import described
 if TYPE_CHECKING:
     from paceline.trajectory.file_trajectory import Trajectory
 
-#: Formats with times in ps, and time between frames, ps, that hardly any simulation writes.
-IN_PICOSECONDS, LONG_STEP = ("XTC", "TRR"), 1e6
+#: Formats whose times are in ps.
+IN_PICOSECONDS = ("XTC", "TRR")
+#: Time between frames that hardly any simulation writes, ps.
+LONG_STEP = 1e6
 
 
 @dataclass(frozen=True)

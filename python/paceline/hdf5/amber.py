@@ -43,8 +43,10 @@ TIME = AmberVariable("time", "picosecond")
 LENGTHS = AmberVariable("cell_lengths", "angstrom")
 ANGLES = AmberVariable("cell_angles", "degree")
 
-#: Variable that contains the exponent in cpptraj's first version, and its maximum for 32 bits.
-_POWER, _LARGEST_POWER = "compressedpow", 9
+#: Variable that contains the exponent in cpptraj's first version.
+_POWER = "compressedpow"
+#: Maximum exponent for 32 bits.
+_LARGEST_POWER = 9
 
 
 def is_netcdf4(attributes: Mapping[str, object]) -> bool:

@@ -14,7 +14,7 @@ from paceline import _core
 from paceline.block import CELL_WIDTH, FIELDS, FrameBuffer, field_bits, vectors_of
 from paceline.contract.source import Extents, FileReadStats
 
-#: HDF5 numbers of the filters that the compiled module decodes, and of szip.
+#: HDF5 numbers of szip and of the filters that the compiled module decodes.
 DEFLATE, SHUFFLE, FLETCHER32, LZF, LZ4, ZSTD = 1, 2, 3, 32000, 32004, 32015
 SZIP = 4
 #: Names of registered filters, including filters that the compiled module does not decode.

@@ -41,7 +41,7 @@ _ABOUT = ("/h5md", "/parameters")
 _ENCODED = {SHUFFLE, DEFLATE, ZSTD, LZ4}
 #: Number of values that a message shows.
 _FEW = 12
-#: Largest difference between times that follow each other by an increment, relative to it.
+#: Largest deviation of a time step from the increment, relative to the increment.
 _ROUNDING = 1e-6
 
 

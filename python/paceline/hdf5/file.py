@@ -24,8 +24,10 @@ from paceline.hdf5.sandbox import extend_time_limit
 
 #: Exceptions that h5py raises for an invalid file.
 H5PY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError)
-#: Maximum decoded bytes per byte of a chunk: for deflate, and for any other filter.
-_DEFLATE_RATIO, _RATIO = 1032, 1 << 15
+#: Maximum decoded bytes per byte of a deflated chunk.
+_DEFLATE_RATIO = 1032
+#: Maximum decoded bytes per byte of a chunk with another filter.
+_RATIO = 1 << 15
 #: Offset beyond any file; it marks a chunk whose entry in the file is impossible.
 NOWHERE = 2**64 - 1
 
@@ -33,8 +35,10 @@ NOWHERE = 2**64 - 1
 _MAX_TRUNCATION = 64
 #: Number of bytes that may be read whatever the file size, because unwritten values use no space.
 _ALWAYS_READ = 1 << 20
-#: Allowed times to find and to read one chunk, seconds.
-_FIND_SECONDS, _READ_SECONDS = 2e-4, 1e-3
+#: Allowed time to find one chunk, s.
+_FIND_SECONDS = 2e-4
+#: Allowed time to read one chunk, s.
+_READ_SECONDS = 1e-3
 #: Maximum number of soft links in a path, as in HDF5.
 _MAX_LINKS = 16
 _HOW_TO_FOLLOW = (

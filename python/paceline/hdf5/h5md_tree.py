@@ -18,8 +18,10 @@ from paceline.contract.atoms import Atoms, TopologyAttribute, attribute_of, topo
 from paceline.errors import UnwritableError
 from paceline.hdf5.units import OUR_UNITS, factor_of
 
-#: Versions of H5MD, and of its units module.
-H5MD_VERSION, UNITS_VERSION = (1, 1), (1, 0)
+#: Version of H5MD.
+H5MD_VERSION = (1, 1)
+#: Version of H5MD's units module.
+UNITS_VERSION = (1, 0)
 #: Name of the particles group, as in MDAnalysis.
 GROUP = "trajectory"
 #: H5MD element for each field.
@@ -49,8 +51,10 @@ _LABELS = {
 _MOST_KINDS = 1000
 #: Filters for atom properties; for a solvated protein they save nine tenths of the bytes.
 _PACKED: Mapping[str, object] = {"compression": "gzip", "shuffle": True}
-#: Chunk sizes: rows of growing steps, times and cells; atoms of properties.
-_ROWS, _ATOMS = 512, 2**16
+#: Rows of a chunk of growing steps, times and cells.
+_ROWS = 512
+#: Atoms of a chunk of properties.
+_ATOMS = 2**16
 
 
 @dataclass(frozen=True)

@@ -30,8 +30,10 @@ from paceline.hdf5.chunk_index import (
 from paceline.hdf5.file import NOWHERE, Array, File, mpi_options
 from paceline.hdf5.sandbox import extend_time_limit
 
-#: Number of bytes of values that are read at a time; if a chunk is larger, up to the second number.
-_PORTION, _MAX_PORTION = 16 << 20, 256 << 20
+#: Number of bytes of values that are read at a time, unless a chunk is larger.
+_PORTION = 16 << 20
+#: Maximum number of bytes of values that are read at a time.
+_MAX_PORTION = 256 << 20
 
 #: Lock of the thread that calls the HDF5 library; the main thread acquires it when the program
 #: ends. If the interpreter stopped a thread inside h5py, the thread would keep h5py's own lock, and

@@ -24,9 +24,10 @@ from paceline.performance.number_format import amount
 
 #: The sample selection contains one in so many atoms.
 ONE_IN = 20
-#: Repacking pays if at least so many bytes are read per byte used, and at least so many bytes are
-#: read in total.
-WORTH, LITTLE = 4.0, 10_000_000
+#: Repacking pays if at least this number of bytes is read per byte used,
+WORTH = 4.0
+#: and at least this number of bytes is read in total.
+LITTLE = 10_000_000
 
 
 #: Default size of the cache of decoded chunks in HDF5's library, bytes, by its version.

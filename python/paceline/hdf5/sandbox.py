@@ -35,9 +35,10 @@ from paceline.errors import DamagedFileError, WorkerError
 TIME_LIMIT = 5.0
 #: Maximum wall time per CPU time: storage may be slow, but must not hang.
 _WAITING = 24.0
-#: Maximum memory of a request, bytes: a constant, plus a number per byte of the file. The number is
-#: the maximum expansion of one deflated byte.
-_ROOM, _ROOM_PER_BYTE = 1 << 30, 1032
+#: Constant part of the maximum memory of a request, bytes.
+_ROOM = 1 << 30
+#: Memory per byte of the file: the maximum expansion of one deflated byte.
+_ROOM_PER_BYTE = 1032
 #: Time without a request after which the helper ends, seconds.
 _IDLE = 60.0
 #: Format of the length before each answer, by which truncated answers are recognised.

@@ -17,8 +17,10 @@ from paceline.hdf5.units import OUR_UNITS, factor_of
 #: Access patterns for which a file may be optimised.
 ACCESSES = ("frames", "atoms", "both")
 
-#: Size of a stored number, and of an atom's vector, bytes.
-NUMBER_BYTES, ATOM_BYTES = 4, 12
+#: Size of a stored number, bytes.
+NUMBER_BYTES = 4
+#: Size of an atom's vector, bytes.
+ATOM_BYTES = 12
 #: Chunks have at least this size, bytes, if possible: HDF5 takes about as long to find a chunk as
 #: to copy this many bytes.
 SMALL = 64 * 2**10

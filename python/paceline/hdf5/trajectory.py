@@ -36,8 +36,10 @@ _SUPERBLOCK = 64
 TRUNCATED = "the file was cut"
 #: Beginning of the note on a file that has lost or gained bytes.
 CONTRADICTS = "the size of the file contradicts its header"
-#: Upper limits of valid times, ps, and of cell edges, Å.
-_TIME_MAX, _EDGE_MAX = 1e15, 1e9
+#: Upper limit of valid times, ps.
+_TIME_MAX = 1e15
+#: Upper limit of valid cell edges, Å.
+_EDGE_MAX = 1e9
 #: File name extensions of HDF5 trajectories.
 EXTENSIONS = ("h5md", "h5", "hdf5")
 #: h5py drivers for a single ordinary file.

@@ -8,8 +8,10 @@ from MDAnalysis.coordinates.base import ProtoReader
 
 from paceline.mdanalysis.registration import READERS
 
-#: Maximum time of a round, after which no frame is begun, s; number of rounds.
-_SECONDS, _ROUNDS = 0.1, 3
+#: No further frame is read in a round after this time, s.
+_SECONDS = 0.1
+#: Number of rounds.
+_ROUNDS = 3
 
 
 def time_of_own_reader(path: str, format: str, n_atoms: int, frames: range) -> float | None:

@@ -207,7 +207,7 @@ class Reader(FormatAttributes, ReaderBase):
             options=Hdf5Options(group, units, dataset, driver, external),
             refresh=refresh_offsets,
             continuous=continuous,
-            # If the user replaces the times, they are no evidence of restarts.
+            # Times that the user replaces do not show whether the simulation was restarted.
             quiet=dt is not None or opener is not open_files,
             times_given=dt is not None,
             opener=opener,

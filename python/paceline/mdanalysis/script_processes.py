@@ -21,8 +21,10 @@ from paceline._util.leftovers import ScratchFolder
 VARIABLE = "PACELINE_SCRIPT"
 #: Folder of the start-up hook.
 HOOK = Path(__file__).parent / "start_up"
-#: Module that Dask clients load, and the Dask setting that contains its name.
-_PRELOAD, _DASK_SETTING = "paceline.mdanalysis.dask_clients", "distributed.client.preload"
+#: Module that Dask clients load.
+_PRELOAD = "paceline.mdanalysis.dask_clients"
+#: Dask setting that contains the name of the module.
+_DASK_SETTING = "distributed.client.preload"
 _DASK_VARIABLE = "DASK_DISTRIBUTED__CLIENT__PRELOAD"
 
 

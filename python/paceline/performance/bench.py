@@ -45,8 +45,10 @@ ERROR = "paceline: error: "
 GRACE = 10.0
 #: Components that add up to a worker's wall time: in blocks, and between blocks.
 PARTS = (*AT_BLOCKS, ABANDONED, STARTUP, WAIT)
-#: Columns of the time of the run, and of the whole command.
-TOTAL, COMMAND = "t_total (s)", "t_command (s)"
+#: Column of the time of the run.
+TOTAL = "t_total (s)"
+#: Column of the time of the whole command.
+COMMAND = "t_command (s)"
 
 
 def find_launcher() -> list[str]:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Maximum number of points in a curve, and of curves in a chart.
-MOST_POINTS, MOST_CURVES = 2000, 12
+#: Maximum number of points in a curve.
+MOST_POINTS = 2000
+#: Maximum number of curves in a chart.
+MOST_CURVES = 12
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.typing import RcKeyType
 
-#: Colours of text with axes, and of grid lines; pages use other colours on dark screens.
-INK, GRID = "#1f2a33", "#dfe4e8"
+#: Colour of text and axes; pages use another colour on dark screens.
+INK = "#1f2a33"
+#: Colour of grid lines; pages use another colour on dark screens.
+GRID = "#dfe4e8"
 #: Style of a figure for one journal column; sizes in inches and points.
 FIGURE_STYLE: "dict[RcKeyType, Any]" = {
     "figure.figsize": (3.5, 2.6),

@@ -45,18 +45,22 @@ WIDTH = 8.5
 BARS = 200
 #: Maximum number of bars of a histogram.
 BINS = 30
-#: Minimum number of bars, and of rows, for which space is reserved, so that a single one is not
-#: too wide.
-LEAST_BARS, LEAST_ROWS = 12, 4
+#: Space is reserved for this number of bars, so that a single bar is not too wide.
+LEAST_BARS = 12
+#: Space is reserved for this number of rows, so that a single row is not too wide.
+LEAST_ROWS = 4
 #: Maximum number of rows in a task stream. If there are more workers, the slowest, the middle and
 #: the fastest ones are drawn.
 ROWS = 36
 #: Maximum number of blocks whose borders are drawn. If there are more, fractions of components
 #: are drawn for each time step.
 BLOCKS = 1500
-#: Number of time steps in a dense task stream, and in curves; number of pixel lines in a row of a
-#: dense task stream.
-STREAM_STEPS, STEPS, LINES = 300, 120, 24
+#: Number of time steps in a dense task stream.
+STREAM_STEPS = 300
+#: Number of time steps in a curve.
+STEPS = 120
+#: Number of pixel lines in a row of a dense task stream.
+LINES = 24
 
 
 @dataclass(frozen=True)
@@ -435,7 +439,7 @@ def _name_chosen(axes: "Axes", timeline: Timeline, rows: np.ndarray) -> None:
 
 
 def draw_activity(axes: "Axes", timeline: Timeline) -> None:
-    """Draw the number of workers in each component, and of waiting workers, over time."""
+    """Draw the numbers of busy workers (by component) and of waiting workers over time."""
     unit = time_unit(timeline.end.max())
     steps = np.linspace(min(timeline.start.min(), 0), timeline.end.max(), STEPS + 1)
     borders = timeline.borders

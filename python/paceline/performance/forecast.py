@@ -12,14 +12,17 @@ import numpy as np
 from paceline.performance.model import FILE_SYSTEMS, FileSystem, FrameCost, predict
 from paceline.performance.record import BlockTiming, RunTimings
 
-#: Prior relative spread of two measurements, and its weight as a number of measurements.
-_USUAL_SPREAD, _WEIGHT = 0.15, 2
+#: Prior relative spread of two measurements.
+_USUAL_SPREAD = 0.15
+#: Weight of the prior spread, as a number of measurements.
+_WEIGHT = 2
 #: Measurements that exceed the median by this factor are ignored as outliers, at most one in five.
 #: They are due to short pauses of the machine; other programs slow measurements less.
 _STOOD_STILL, _OUT_OF = 2.5, 5
-#: Half width, in standard deviations, of a range that contains nine of ten runs; the same for one,
-#: two or three measurements, whose spread is less well known.
-_DEVIATIONS, _OF_FEW = 2.0, (2.92, 3.2, 2.4)
+#: Half width, in standard deviations, of a range that contains nine of ten runs.
+_DEVIATIONS = 2.0
+#: The same for one, two or three measurements, whose spread is less well known.
+_OF_FEW = (2.92, 3.2, 2.4)
 #: Minimum ratio of a range's ends, because the machine's speed varies from run to run. The ratio
 #: is larger if measurements vary more.
 WIDE = 1.5

@@ -32,8 +32,10 @@ from paceline.performance.record import COMM, WALL_TIME, Component, RunTimings
 from paceline.performance.rules import advice_of
 from paceline.performance.summary import OF_RUN, PUBLISHED, Report, report_of
 
-#: File name extensions of a page, and of figures alone.
-PAGE, FIGURES = ".html", (".png", ".svg")
+#: File name extension of a page.
+PAGE = ".html"
+#: File name extensions of figures.
+FIGURES = (".png", ".svg")
 #: Maximum number of workers in the table; if there are more, only the slowest are listed.
 LINES = 100
 #: Formats of the run's quantities that are not times or ratios.

@@ -52,8 +52,10 @@ PREDICTED = {
 CYCLE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 #: Components below this fraction of the total time, at every number of workers, are left out.
 NEGLIGIBLE = 0.01
-#: Width of a page, and height of one mode's panels, inches.
-WIDTH, HEIGHT = 7.2, 4.6
+#: Width of a page, inches.
+WIDTH = 7.2
+#: Height of the panels of one mode, inches.
+HEIGHT = 4.6
 
 #: Predictions by schedule and layout; speed-ups are relative to the first prediction in each.
 Curves = Mapping[tuple[str, str], Sequence[Prediction]]

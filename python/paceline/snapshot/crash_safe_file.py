@@ -25,15 +25,21 @@ from paceline.snapshot.output import Output, Piece
 #: Alignment of allocated parts of the file, bytes: a disk sector, which divides a memory page.
 ALIGNMENT = 512
 _WORD = 8
-#: B-tree nodes in files of superblock version 0: number of children, bytes before the first key.
-_CHILDREN, _FIRST_KEY = 64, 24
+#: Number of children of a B-tree node in files of superblock version 0.
+_CHILDREN = 64
+#: Number of bytes before the first key of such a node.
+_FIRST_KEY = 24
 #: Offset of a dataset's shape in its header, bytes: 16 for the header, 8 for the first message, 8
 #: in the message (version, rank, flag of limits). The shape is followed by its limits.
 _ROWS = 32
 #: Type of the header message that contains the shape.
 _SHAPE = b"\x01\x00"
-#: Superblock: signature, and offsets of the version and of the address of the end of the file.
-_SIGNATURE, _VERSION, _END = b"\x89HDF\r\n\x1a\n", 8, 40
+#: First bytes of the superblock.
+_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+#: Offset of the version in the superblock.
+_VERSION = 8
+#: Offset of the address of the end of the file in the superblock.
+_END = 40
 
 
 class Change(NamedTuple):
@@ -102,7 +108,7 @@ def _node(change: Change) -> list[Piece]:
 
 
 class RowCount(NamedTuple):
-    """Offsets of the 8 bytes of a dataset's number of rows, and of its limit, if any."""
+    """Offset of a dataset's number of rows (8 bytes), and offset of its limit, if any."""
 
     offset: int
     limit_offset: int | None

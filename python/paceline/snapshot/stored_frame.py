@@ -160,7 +160,7 @@ class FrameInfo:
     text: TextFrameLocation | None = None
     #: Properties out of `STATIC_PROPERTIES` that the frame holds.
     known: Sequence[str] = ()
-    #: Rows of these properties, and of "ids", in an HDF5 file.
+    #: Rows of "ids" and of these properties in an HDF5 file.
     rows: Mapping[str, "AtomRow"] = field(default_factory=dict)
     #: Numbers that belong to atoms, if the file has "ids".
     numbering: AtomNumbering | None = None

@@ -32,8 +32,10 @@ _CALL = 16 << 20
 _BUFFER = 256 << 10
 #: Bytes; the sizes of pages of the page cache and of disk blocks are multiples of it.
 _PAGE = 4096
-#: Multiples of bytes at which portions of different workers meet, and largest size of a portion.
-_ALIGNED, _PORTION = 1 << 20, 64 << 20
+#: Portions of different workers meet at multiples of this number of bytes.
+_ALIGNED = 1 << 20
+#: Maximum size of a portion, bytes.
+_PORTION = 64 << 20
 #: Time between two progress updates, seconds.
 _INTERVAL = 0.1
 

@@ -121,7 +121,7 @@ def open(
         options=options,
         continuous=continuous,
         varying=True,
-        # If the user replaces the times, they are no evidence of restarts.
+        # Times that the user replaces do not show whether the simulation was restarted.
         quiet=dt is not None,
         times_given=dt is not None,
     )

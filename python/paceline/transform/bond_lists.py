@@ -26,11 +26,14 @@ from paceline.transform.residue_templates import kind_of_residue, template_of
 
 #: Maximum lengths of bonds between residues, Å: C–N, O3'–P and S–S; and of bonds to hydrogen.
 PEPTIDE, ESTER, DISULPHIDE, HYDROGEN = 2.0, 2.5, 2.5, 1.5
-#: Minimum length of a guessed bond, Å, and maximum length relative to the sum of van der Waals
-#: radii, as in MDAnalysis.
-SHORTEST, FACTOR = 0.1, 0.55
-#: Names of atoms that only the last residue of a protein chain has, and only the first one.
-_LAST, _FIRST = ("OXT", "OT1", "OT2", "OC1", "OC2", "OT", "O2"), ("H2", "HT2", "HN2", "2H")
+#: Minimum length of a guessed bond, Å, as in MDAnalysis.
+SHORTEST = 0.1
+#: Maximum length of a guessed bond, relative to the sum of van der Waals radii, as in MDAnalysis.
+FACTOR = 0.55
+#: Names of atoms that only the last residue of a protein chain has.
+_LAST = ("OXT", "OT1", "OT2", "OC1", "OC2", "OT", "O2")
+#: Names of atoms that only the first residue of a protein chain has.
+_FIRST = ("H2", "HT2", "HN2", "2H")
 #: Residues that end a chain: their C is not bonded to N of the next residue.
 _ENDS = ("NME", "NH2")
 _BY_BONDS = re.compile(r"\b(bonded|fragment)\b")

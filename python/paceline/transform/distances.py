@@ -8,8 +8,8 @@ from paceline.contract.atoms import System, fields_of, positions_in, set_values,
 
 #: Pair of nearby atoms: row or index of each atom, and the distance between them, Å.
 PAIR = np.dtype([("first", np.int32), ("second", np.int32), ("distance", np.float64)])
-#: Maximum distance within a molecule from which the image of an atom can be inferred, as a fraction
-#: of the cell's smallest height.
+#: If atoms of a molecule are farther apart than this fraction of the cell's smallest height, the
+#: image of one cannot be inferred from the other.
 REACH = 0.45
 
 

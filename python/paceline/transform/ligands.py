@@ -15,9 +15,10 @@ from paceline.transform.links import nearest_contacts
 COMPLEXES = "complexes"
 #: Maximum distance between the nearest atoms of two molecules in a complex, Å.
 IN_CONTACT = 5.0
-#: Minimum number of heavy atoms of a ligand, and maximum number of residues with its name.
-#: Solvents, membranes and buffers have more residues.
-LEAST_HEAVY, MOST_RESIDUES = 5, 20
+#: Minimum number of heavy atoms of a ligand.
+LEAST_HEAVY = 5
+#: Maximum number of residues with the name of a ligand: solvents, membranes and buffers have more.
+MOST_RESIDUES = 20
 #: Residues with fewer heavy atoms are a solvent if there are more of them than chains.
 SMALL = 10
 #: Residue names that are never ligands: lipids, sterols, detergents, fatty acids, and components of

@@ -15,18 +15,26 @@ from paceline.transform.distances import REACH, distances, near_pairs, read_fram
 
 T = TypeVar("T")
 
-#: Distance at which molecules are in contact, Å; if none are, it is multiplied by `FARTHER`.
-CONTACT, FARTHER = 4.0, 1.25
+#: Distance at which molecules are in contact, Å.
+CONTACT = 4.0
+#: Factor by which the distance grows until some molecules are in contact.
+FARTHER = 1.25
 #: Maximum distance between analysed atoms, such as Cα, of two molecules in contact, Å.
 NEAR = 8.0
-#: Contacts are searched for at most so many molecules: chains with a minimum number of residues,
-#: and molecules with a minimum number of atoms. Ions and water would touch all other molecules.
-MOLECULES, CHAIN_RESIDUES, LEAST_ATOMS = 64, 3, 6
-#: Assumed bond length and smallest cell height where they are unknown, Å.
-USUAL_BOND, USUAL_HEIGHT = 2.0, 30.0
-#: Maximum lengths of guessed bonds with hydrogen and between other atoms, Å. Hydrogen bonds are
-#: longer than the first value, and other atoms without a bond are farther apart than these.
-HYDROGEN_BOND, OTHER_BOND = 1.3, 2.15
+#: Maximum number of molecules whose contacts are searched.
+MOLECULES = 64
+#: Minimum number of residues of a chain whose contacts are searched.
+CHAIN_RESIDUES = 3
+#: Minimum number of atoms of other molecules: ions and water would touch all molecules.
+LEAST_ATOMS = 6
+#: Assumed length of a bond of unknown length, Å.
+USUAL_BOND = 2.0
+#: Assumed smallest height of an unknown cell, Å.
+USUAL_HEIGHT = 30.0
+#: Maximum length of a guessed bond with hydrogen, Å; hydrogen bonds are longer.
+HYDROGEN_BOND = 1.3
+#: Maximum length of another guessed bond, Å; atoms without a bond are farther apart.
+OTHER_BOND = 2.15
 #: Maximum distances between adjacent residues if only one kind of atom is decoded, Å.
 IN_CHAIN = {"CA": 4.3, "BB": 4.6, "P": 7.8, "N": 4.6, "C": 4.6, "CB": 6.8}
 

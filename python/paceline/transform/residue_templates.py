@@ -57,7 +57,7 @@ _BASES = {
     "T": _PYRIMIDINE + "C4-O4 C5-C7 C5-C5M",
     "U": _PYRIMIDINE + "C4-O4",
 }
-#: Other residue names: of protonation states, and of terminal residues in GROMACS.
+#: Residue names of protonation states, and of terminal residues in GROMACS.
 _ALIASES = {
     "ARG": "ARGN ARN",
     "ASP": "ASH ASPH ASPP",

@@ -26,14 +26,18 @@ from paceline.errors import PacelineError, WorkerError
 T = TypeVar("T")
 U = TypeVar("U")
 
-#: Sleep between polls, seconds: at first, and after a long time without messages.
-SHORTEST, LONGEST = 2e-4, 1e-2
+#: First sleep between polls, s.
+SHORTEST = 2e-4
+#: Sleep between polls after a long time without messages, s.
+LONGEST = 1e-2
 #: Longest sleep when all ranks already take part in the call, or bytes are in transfer, seconds. A
 #: pure spin is slow: with 16 ranks on two cores, Gatherv of 80 MB took 7 s, but Igatherv with
 #: sleeps took less than 1 s.
 PROMPT = 5e-4
-#: Duration of the initial spin in a busy wait, seconds: per call, and per transferred byte.
-_SPIN, _SPIN_BYTE = 1e-3, 1e-9
+#: Duration of the initial spin in a busy wait, s.
+_SPIN = 1e-3
+#: Additional duration per transferred byte, s.
+_SPIN_BYTE = 1e-9
 #: Length of a sleep in a busy wait, as a fraction of the time waited so far.
 _SLEEP = 0.1
 #: Maximum size of one message, bytes: many MPI libraries count to 2**31 only.

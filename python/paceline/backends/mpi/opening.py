@@ -15,8 +15,10 @@ from paceline._util.digest import digest
 from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, pack, unpack
 from paceline.errors import UnsupportedError
 
-#: Time that a rank waits for the others, seconds: if joint opening is required, and if optional.
-REQUIRED, OPTIONAL = 300.0, 10.0
+#: Time that a rank waits for the others if joint opening is required, s.
+REQUIRED = 300.0
+#: Time that a rank waits for the others if joint opening is optional, s.
+OPTIONAL = 10.0
 #: Longest sleep between polls, s.
 _POLL = 2e-3
 _REMEDY = "; with comm=, all ranks must open the same files in the same order"
