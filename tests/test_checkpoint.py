@@ -844,7 +844,7 @@ def test_signals_are_handled_while_a_run_goes_on_and_not_otherwise(atoms, tmp_pa
 def test_a_signal_waits_until_results_are_in_their_place():
     with Stopping() as stopping:
         reached = []
-        with pytest.raises(KeyboardInterrupt), stopping.held():
+        with pytest.raises(KeyboardInterrupt), stopping.delayed():
             reached.append(signal.raise_signal(signal.SIGINT))
         assert reached == [None]
         with pytest.raises(Terminated):

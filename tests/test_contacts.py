@@ -209,7 +209,9 @@ def test_mdanalysis_s_class_is_done_natively(adk, theirs):
         assert (registration.runs == [("Contacts", "native")]) == (how is not None)
         np.testing.assert_allclose(found.results.timeseries, wanted.results.timeseries, rtol=1e-12)
     with pytest.raises(UnsupportedError, match="no contacts"):
-        Contacts.like(theirs_contacts.Contacts(theirs, (ACIDIC, BASIC), bridges(theirs), radius=1))
+        Contacts.from_mdanalysis(
+            theirs_contacts.Contacts(theirs, (ACIDIC, BASIC), bridges(theirs), radius=1)
+        )
 
 
 def test_parameters_are_mdanalysis_s():

@@ -90,7 +90,7 @@ def test_as_mdanalysis(weights, adk):
     found = DistanceMatrix(universe, "name CA CB", **options).run(step=9)
     wanted = expected.results.dist_matrix
     np.testing.assert_allclose(found.results.dist_matrix, wanted, rtol=1e-13)
-    again = DistanceMatrix.like(expected).run(step=9).results.dist_matrix
+    again = DistanceMatrix.from_mdanalysis(expected).run(step=9).results.dist_matrix
     np.testing.assert_array_equal(again, found.results.dist_matrix)
     with pytest.warns(DeprecationWarning, match="results.dist_matrix"):
         assert found.dist_matrix is found.results.dist_matrix
@@ -393,7 +393,7 @@ def test_bad_input(ca):
         DistanceMatrix(ca, metric="rmsd")
     theirs = diffusionmap.DistanceMatrix(ca, metric=largest_move)
     with pytest.raises(UnsupportedError, match="any function"):
-        DistanceMatrix.like(theirs)
+        DistanceMatrix.from_mdanalysis(theirs)
 
 
 def test_diffusion_map(adk):

@@ -162,7 +162,7 @@ def test_scripts_of_mdanalysis_run_natively(adk):
 
     for guess_hydrogens in (True, False):
         theirs = Theirs(MDAnalysis.Universe(*adk), guess_hydrogens)
-        ours = DSSP.like(Theirs(paceline.Universe(*adk), guess_hydrogens))
+        ours = DSSP.from_mdanalysis(Theirs(paceline.Universe(*adk), guess_hydrogens))
         assert_same(ours.run(backend="serial"), theirs.run())
     from paceline.mdanalysis.analyses import native_class
 

@@ -183,9 +183,9 @@ def test_what_is_dropped_counts_no_longer():
         assert not is_in_file(first)
         del first
         assert is_in_file(result_arrays.allocate(*shape))
-        assert memory.left == result_arrays.SMALL
+        assert memory.available == result_arrays.SMALL
         del view
-        assert memory.left == 3 * result_arrays.SMALL
+        assert memory.available == 3 * result_arrays.SMALL
         assert not is_in_file(result_arrays.allocate(*shape))
 
 

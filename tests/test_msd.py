@@ -89,7 +89,7 @@ def test_as_mdanalysis(fft, msd_type, adk):
         ours = found.results[name]
         assert ours.dtype == np.float64
         np.testing.assert_allclose(ours, expected.results[name], atol=tolerance, rtol=0)
-    again = EinsteinMSD.like(expected).run(3, 90, 2).results
+    again = EinsteinMSD.from_mdanalysis(expected).run(3, 90, 2).results
     np.testing.assert_allclose(again.timeseries, expected.results.timeseries, atol=tolerance)
 
 

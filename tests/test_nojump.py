@@ -646,10 +646,8 @@ def molecules(tmp_path_factory):
     arms -= (arms * masses[:, None]).sum(axis=2, keepdims=True) / 17
     broken = (inside[:, :, None] + arms).reshape(n, -1, 3)
     expected = (steps.cumsum(axis=0)[:, :, None] + arms).reshape(n, -1, 3)
-    spread_over_atoms = np.repeat(np.arange(n_molecules), 3)
-    one = MDAnalysis.Universe.empty(
-        36, n_molecules, atom_resindex=spread_over_atoms, trajectory=True
-    )
+    of_residues = np.repeat(np.arange(n_molecules), 3)
+    one = MDAnalysis.Universe.empty(36, n_molecules, atom_resindex=of_residues, trajectory=True)
     path = str(tmp_path_factory.mktemp("molecules") / "walk.trr")
     with MDAnalysis.Writer(path, 36) as writer:
         for k, (frame, cell, edges) in enumerate(zip(broken, cells(), vectors, strict=True)):

@@ -371,14 +371,14 @@ def test_scripts_with_sites_run_natively(adk_in_water):
     ags = [[universe.select_atoms("name NZ"), universe.select_atoms("name OW")]]
     with pytest.warns(DeprecationWarning, match="superflous"):
         theirs = theirs_rdf.InterRDF_s(universe, ags, nbins=9, range=(0, 4.03), density=True)
-    ours = InterRDF_s.like(theirs).run(stop=2)
+    ours = InterRDF_s.from_mdanalysis(theirs).run(stop=2)
     theirs.run(stop=2)
     assert native_class(theirs_rdf.InterRDF_s) is InterRDF_s
     np.testing.assert_array_equal(ours.results.count, theirs.results.count)
     np.testing.assert_allclose(ours.results.rdf, theirs.results.rdf, rtol=1e-12)
     theirs.ags = [[universe.atoms[:0], universe.atoms]]
     with pytest.raises(UnsupportedError, match="contains no atoms"):
-        InterRDF_s.like(theirs)
+        InterRDF_s.from_mdanalysis(theirs)
 
 
 def test_sites_that_cannot_be_counted_are_refused(universe, adk, monkeypatch):

@@ -183,15 +183,15 @@ def test_mean_profiles_end_with_the_shortest_replica(systems):
     )
 
 
-def spread_over_atoms(numbers, values):
+def of_residues(numbers, values):
     return Table({"residue": np.array(numbers), "y": np.array(values)}, "residue", {"y": "y"}, "y")
 
 
 def test_chains_are_compared_with_chains():
     """Check chains if the second one begins after a row of NaN, and lacks a residue."""
     nan = np.nan
-    first = spread_over_atoms([1, 2, 3, nan, 1, 2, 3], np.arange(7.0))
-    second = spread_over_atoms([2, 3, nan, 1, 3], np.arange(5.0))
+    first = of_residues([1, 2, 3, nan, 1, 2, 3], np.arange(7.0))
+    second = of_residues([2, 3, nan, 1, 3], np.arange(5.0))
     keys, chains, rows = align([first, second], ["residue"])
     assert keys["residue"].tolist() == [1, 2, 3, 1, 2, 3]
     assert chains.tolist() == [0, 0, 0, 1, 1, 1]
@@ -201,8 +201,8 @@ def test_chains_are_compared_with_chains():
 def test_rows_that_share_keys_are_not_guessed():
     """Check pairs of residues of two chains, one of which lacks residues."""
     first, second = (
-        spread_over_atoms([1, 2, 1, 2], np.arange(4.0)),
-        spread_over_atoms([1, 2, 2], np.ones(3)),
+        of_residues([1, 2, 1, 2], np.arange(4.0)),
+        of_residues([1, 2, 2], np.ones(3)),
     )
     _, _, rows = align([first, first], ["residue"])
     assert [one.tolist() for one in rows] == [[0, 2, 1, 3]] * 2
@@ -213,7 +213,7 @@ def test_rows_that_share_keys_are_not_guessed():
 def test_bins_of_nearly_one_place_are_compared(shift, n_rows):
     """Check slices of varying cells, which are compared; others are not."""
     places = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
-    first, second = (spread_over_atoms(places + by, places) for by in (0, shift))
+    first, second = (of_residues(places + by, places) for by in (0, shift))
     keys, _, rows = align([first, second], ["residue"])
     assert len(rows) == (2 if n_rows else 0)
     if n_rows:
@@ -222,11 +222,9 @@ def test_bins_of_nearly_one_place_are_compared(shift, n_rows):
 
 def test_tables_may_end_before_others():
     places = np.array([0.1, 0.3, 0.5, 0.7, 0.9])
-    others = [spread_over_atoms(one, one) for one in (places, 3 * places[:2])]
+    others = [of_residues(one, one) for one in (places, 3 * places[:2])]
     assert align(others, ["residue"])[2] == []
-    keys, _, rows = align(
-        [spread_over_atoms(one, one) for one in (places[:3], places)], ["residue"]
-    )
+    keys, _, rows = align([of_residues(one, one) for one in (places[:3], places)], ["residue"])
     assert [one.tolist() for one in rows] == [[0, 1, 2, -1, -1], [0, 1, 2, 3, 4]]
     np.testing.assert_array_equal(keys["residue"], places)
 

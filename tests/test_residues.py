@@ -200,7 +200,7 @@ def test_an_analysis_of_mdanalysis_has_its_own_residues_and_a_warning(inserted):
         warnings.simplefilter("ignore")
         theirs = dihedrals.Ramachandran(inserted)
     with pytest.warns(PacelineWarning, match="11 residues, such as .* insertion codes repeat"):
-        ours = Ramachandran.like(theirs)
+        ours = Ramachandran.from_mdanalysis(theirs)
     assert ours.ag1.indices.tolist() == theirs.ag1.indices.tolist()
 
 

@@ -166,8 +166,8 @@ def test_residence_times_of_a_known_case(square):
     three = is_in[:, 2:] * is_in[:, 1:-1] * is_in[:, :-2]
     assert stayed.tolist() == [1, expected[1], three.sum() / is_in[:, :6].sum()]
     # The second residue is always there.
-    spread_over_atoms = run.time_correlation("continuous", tau_max=1, residues=True)
-    assert spread_over_atoms.correlation[1] == (1 + 4 + 7) / (6 + 7)
+    of_residues = run.time_correlation("continuous", tau_max=1, residues=True)
+    assert of_residues.correlation[1] == (1 + 4 + 7) / (6 + 7)
 
 
 def test_stays_of_a_known_case(square):

@@ -182,11 +182,11 @@ def measure(
         return _memory_frames(sample, n)
 
     seconds, waiting = _estimate_frame_time(sample)
-    n_frames, start = _frames_in(seconds, sample.together), 0.0
+    n_frames, start = _frames_in(seconds, sample.frames_per_chunk), 0.0
     if n_frames > 1:
         # With more frames, a frame takes less time than with the few frames of the first look.
         many = sample.run(make(1), take(n_frames, 0), sample.block_of(n_frames))
-        n_frames = max(n_frames, _frames_in(many.cost.seconds, sample.together))
+        n_frames = max(n_frames, _frames_in(many.cost.seconds, sample.frames_per_chunk))
         start = many.fixed
 
     def forecast(rounds: Sequence[Pair], start: float = 0.0) -> Forecast:
@@ -248,7 +248,7 @@ def _estimate_frame_time(sample: SampleRun) -> tuple[float, float]:
     several looks is used. The first look takes one frame; later looks take more, if that is fast.
     """
     seconds = waiting = 0.0
-    for n_frames in sorted({max(n, sample.together) for n in (1, 16, 256)}):
+    for n_frames in sorted({max(n, sample.frames_per_chunk) for n in (1, 16, 256)}):
         if seconds * n_frames > _SECONDS:
             break
         looks = [_measure_frame_time(sample, n_frames) for _ in range(_ROUNDS if seconds else 1)]
@@ -263,7 +263,7 @@ def _measure_frame_time(sample: SampleRun, n_frames: int) -> tuple[float, float]
     """Return the time per frame, s, and the fraction of it in which the analysis waits."""
     frames = sample.middle(n_frames)
     before = perf_counter(), *_thread_seconds()
-    found = sample.run(Serial(), frames, max(min(n_frames, 16), sample.together))
+    found = sample.run(Serial(), frames, max(min(n_frames, 16), sample.frames_per_chunk))
     after = perf_counter(), *_thread_seconds()
     wall, on_cpu, in_line = (then - now for then, now in zip(after, before, strict=True))
     idle = wall - on_cpu - in_line - found.cost.read * len(frames)

@@ -294,7 +294,7 @@ def check_refused(block: Block, refused: tuple[int, str] | None) -> None:
 class AtomAttributes(Mapping[str, np.ndarray]):
     """Attributes of atoms by name; attributes of residues are stored once per residue.
 
-    `residues` contains each atom's row in the arrays of `spread_over_atoms`.
+    `residues` contains each atom's row in the arrays of `of_residues`.
 
     Examples
     --------
@@ -307,11 +307,11 @@ class AtomAttributes(Mapping[str, np.ndarray]):
         self,
         of_atoms: Mapping[str, np.ndarray],
         residues: np.ndarray,
-        spread_over_atoms: Mapping[str, np.ndarray],
+        of_residues: Mapping[str, np.ndarray],
     ):
         self._of_atoms = dict(of_atoms)
         self._residues = residues
-        self._of_residues = dict(spread_over_atoms)
+        self._of_residues = dict(of_residues)
 
     def __getitem__(self, name: str) -> np.ndarray:
         # Threads share this object: entries are never removed, since another thread may use them.

@@ -111,7 +111,7 @@ class Checkpoint:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         try:
             if error is not None and not self._finished:
-                with self._stopping.held():
+                with self._stopping.delayed():
                     self._leave(error)
         finally:
             self._journal.close()
@@ -132,7 +132,7 @@ class Checkpoint:
         if not self._begun:
             self._recognize([one for one in runs if isinstance(one, FramePass)])
             self._timings = timings
-        with self._stopping.held():
+        with self._stopping.delayed():
             restored = self._restore(runs)
             self._stage = runs
             self._runs += runs
@@ -198,7 +198,7 @@ class Checkpoint:
 
     def add(self, result: BlockResult) -> None:
         """Collect the results of one or several blocks, and write them soon."""
-        with self._stopping.held():
+        with self._stopping.delayed():
             self._whole = False
             self._stage[result.job].collected.add(result)
             self._whole = True
@@ -266,7 +266,7 @@ class Checkpoint:
 
     def finish(self) -> None:
         """Delete the checkpoint: the results are complete."""
-        with self._stopping.held():
+        with self._stopping.delayed():
             self._finished = True
             try:
                 self._journal.remove()

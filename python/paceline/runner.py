@@ -31,7 +31,7 @@ from paceline.contract.plan import choose_frames
 from paceline.contract.transform_interface import Transform
 from paceline.engine.parts import PartsRun
 from paceline.engine.passes import FramePass, first_pass
-from paceline.engine.result_arrays import limited
+from paceline.engine.result_arrays import limit_arrays
 from paceline.engine.scheduler import with_frame_threads
 from paceline.engine.tasks import CollectedResult, FrameCaching
 from paceline.engine.trajectory_run import Facilities, TrajectoryRun, n_passes
@@ -216,7 +216,7 @@ def run(
                 f"{refused[0]}; omit it, or run that analysis separately"
             )
     if given:
-        with limited(limit) as memory, workers.collective_run() as collective:
+        with limit_arrays(limit) as memory, workers.collective_run() as collective:
             if collective.is_coordinator:
                 path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
                 _check_files(given, path)

@@ -171,7 +171,7 @@ def saved_together(done: Callable[[], None] | None = None) -> Iterator[Saving]:
         _saving.set(weakref.ref(saving))
         yield saving
         if outer is None:
-            with Stopping() as stopping, stopping.held():
+            with Stopping() as stopping, stopping.delayed():
                 saving.publish()
                 if done is not None:
                     done()

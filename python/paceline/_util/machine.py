@@ -30,19 +30,19 @@ class MemoryLimit:
     Examples
     --------
     >>> memory = MemoryLimit(1000)
-    >>> memory.take(800), memory.take(800)
+    >>> memory.reserve(800), memory.reserve(800)
     (True, False)
     """
 
     #: Limits of this process, by key.
-    _known: ClassVar[weakref.WeakValueDictionary[str, "MemoryLimit"]] = (
+    _of_process: ClassVar[weakref.WeakValueDictionary[str, "MemoryLimit"]] = (
         weakref.WeakValueDictionary()
     )
 
     def __init__(self, limit: int | None, key: str = ""):
         self.limit, self._key = limit, key or uuid.uuid4().hex
         self._held, self._lock = 0, threading.RLock()
-        self._known[self._key] = self
+        self._of_process[self._key] = self
 
     def __reduce__(self) -> tuple[object, ...]:
         return MemoryLimit.of_this_process, (self.limit, self._key)
@@ -50,9 +50,9 @@ class MemoryLimit:
     @classmethod
     def of_this_process(cls, limit: int | None, key: str) -> "MemoryLimit":
         """Return the limit of this process with the same key; create it if necessary."""
-        return cls._known.get(key) or cls(limit, key)
+        return cls._of_process.get(key) or cls(limit, key)
 
-    def take(self, n_bytes: int) -> bool:
+    def reserve(self, n_bytes: int) -> bool:
         """Reserve bytes; return False if too few are available."""
         with self._lock:
             if self.limit is not None and self._held + n_bytes > self.limit:
@@ -60,13 +60,13 @@ class MemoryLimit:
             self._held += n_bytes
             return True
 
-    def give_back(self, n_bytes: int) -> None:
+    def release(self, n_bytes: int) -> None:
         """Release reserved bytes."""
         with self._lock:
             self._held -= n_bytes
 
     @property
-    def left(self) -> int | None:
+    def available(self) -> int | None:
         """Number of available bytes; None without a limit."""
         return None if self.limit is None else self.limit - self._held
 

@@ -318,7 +318,7 @@ def wait_for_parent(parent: int) -> None:
         time.sleep(_INTERVAL)
 
 
-def ask_to_end(process: "subprocess.Popen[Any]", number: int) -> None:
+def terminate(process: "subprocess.Popen[Any]", number: int) -> None:
     """Send a process a signal that ends it; on Windows, end it at once."""
     if WINDOWS:
         process.terminate()
@@ -326,7 +326,7 @@ def ask_to_end(process: "subprocess.Popen[Any]", number: int) -> None:
         process.send_signal(number)
 
 
-def end_after(seconds: int) -> None:
+def end_process_after(seconds: int) -> None:
     """End this process after some seconds, even inside a library call."""
     signal.alarm(seconds)
 
@@ -381,7 +381,7 @@ def limit_memory(more: int) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (n_bytes, most))
 
 
-def end_with_pipe(pipe: int) -> None:
+def end_when_closed(pipe: int) -> None:
     """End this process when the other end of a pipe closes, even within a library call.
 
     On systems other than Linux, only `limit_time` ends a library call that never returns.
@@ -392,7 +392,7 @@ def end_with_pipe(pipe: int) -> None:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, limits)
     if sys.platform != "linux":  # SIGIO does not end a process on other systems
-        threading.Thread(target=_end_behind, args=(pipe,), daemon=True).start()
+        threading.Thread(target=_kill_when_closed, args=(pipe,), daemon=True).start()
         return
     # An event on the pipe sends SIGIO, whose default action ends the process.
     fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
@@ -401,7 +401,7 @@ def end_with_pipe(pipe: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _end_behind(pipe: int) -> None:
+def _kill_when_closed(pipe: int) -> None:
     with contextlib.suppress(OSError):
         os.read(pipe, 1)
     os.kill(os.getpid(), signal.SIGKILL)

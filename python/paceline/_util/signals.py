@@ -28,7 +28,7 @@ class Stopping:
     --------
     >>> with Stopping() as stopping:
     ...     try:
-    ...         with stopping.held():
+    ...         with stopping.delayed():
     ...             signal.raise_signal(signal.SIGTERM)
     ...             print("still here")
     ...     except Terminated as error:
@@ -53,7 +53,7 @@ class Stopping:
 
     @staticmethod
     @contextmanager
-    def held() -> Iterator[None]:
+    def delayed() -> Iterator[None]:
         """Delay the signals until the outermost context of this kind ends."""
         if Stopping._holding:
             yield
@@ -74,7 +74,7 @@ class Stopping:
 
 
 @contextmanager
-def deaf() -> Iterator[None]:
+def ignored() -> Iterator[None]:
     """Ignore both signals in a worker process: the parent gets them too, and ends the worker."""
     former = _handle_by(signal.SIG_IGN)
     try:

@@ -404,7 +404,7 @@ class AverageStructure(AnalysisBase):
         self.remark("order", other_order(self.mobile_atoms, self.ref_atoms, "select"))
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.align.AverageStructure") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.align.AverageStructure") -> Self:
         """Make an analysis with the parameters of MDAnalysis's analysis."""
         ours = cls(
             theirs.mobile_atoms,

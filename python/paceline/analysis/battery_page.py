@@ -316,13 +316,13 @@ def _drawing(
     """Draw results for the page; the figure includes data for interactive charts."""
     from matplotlib.figure import Figure
 
-    needed_transforms = results.options_of(options)
+    suitable = results.options_of(options)
     with styled(STYLE, options.style):
         figure = Figure(figsize=size, layout="constrained")
-        results.plot(figure.subplots(), **needed_transforms)
+        results.plot(figure.subplots(), **suitable)
     drawn = table.drawn or table
     return ResultDrawing(
         figure,
-        charts_of(table, needed_transforms["time_unit"]),
+        charts_of(table, suitable["time_unit"]),
         drawn.states is None and drawn.image is None,
     )

@@ -171,11 +171,11 @@ class BuriedArea(AnalysisBase):
         areas = np.column_stack(
             [alone[:, :n_first].sum(axis=1), alone[:, n_first:].sum(axis=1), both.sum(axis=1)]
         )
-        buried, spread_over_atoms = areas[:, 0] + areas[:, 1] - areas[:, 2], alone - both
+        buried, of_residues = areas[:, 0] + areas[:, 1] - areas[:, 2], alone - both
         names = "first group", "second group", "both together"
         columns = {"buried area (Å²)": buried}
         columns |= {f"area of {name} (Å²)": one for name, one in zip(names, areas.T, strict=True)}
-        read = spread_over_atoms[~self.left_out][:, n_first:]
+        read = of_residues[~self.left_out][:, n_first:]
         means = read.mean(axis=0) if len(read) else np.full(n_all - n_first, np.nan)
         title = "buried area of residue (Å²)"
         profile = along_residues(residues[1], {title: means}, title)
@@ -188,7 +188,7 @@ class BuriedArea(AnalysisBase):
             provenance=self.record(),
             buried=buried,
             areas=areas,
-            buried_of_residues=spread_over_atoms,
+            buried_of_residues=of_residues,
             resindices=np.concatenate([one.resindices for one in residues]),
         )
 

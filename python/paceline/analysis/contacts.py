@@ -178,7 +178,7 @@ class Contacts(AnalysisBase):
             if not all(np.isfinite(group.positions).all() for group in groups):
                 raise ValueError(f"Contacts: positions of reference {k} are not all finite numbers")
         theirs = contacts.Contacts(u, select, refgroup, method, radius, pbc, kwargs)
-        self._take(theirs, residues_apart, verbose)
+        self._copy_parameters(theirs, residues_apart, verbose)
         for groups in references if not pbc else ():
             if groups[0].universe is not u.universe:
                 warn_of_broken_reference(groups[0] + groups[1], "Contacts")
@@ -189,18 +189,18 @@ class Contacts(AnalysisBase):
                 self.remark(f"order of {what}", other_order(*pair, what))
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.contacts.Contacts") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.contacts.Contacts") -> Self:
         """Make an analysis with the contacts of MDAnalysis's analysis."""
         ours = cls.__new__(cls)
         try:
-            ours._take(theirs)
+            ours._copy_parameters(theirs)
         except (SelectionError, TypeError, ValueError) as error:
             raise UnsupportedError(f"Contacts: {error}") from error
         if ours._limits is None:
             raise UnsupportedError("Contacts: only MDAnalysis can call this function of the user")
         return ours
 
-    def _take(
+    def _copy_parameters(
         self,
         theirs: "MDAnalysis.analysis.contacts.Contacts",
         residues_apart: int = 0,

@@ -208,7 +208,7 @@ class Write(AnalysisBase):
                 overwrite=self._overwrite,
                 all_blocks=self.skip_damaged or "positions" not in self.fields,
             )
-            half = self._first.beside(half)
+            half = self._first.add_to_part(half)
         return half
 
     def _origin(self) -> dict[str, object]:

@@ -23,7 +23,7 @@ from paceline.engine.parts import allocate_results
 from paceline.engine.result_arrays import put_rows
 from paceline.errors import UnsupportedError
 from paceline.transform.atom_choice import check_not_empty
-from paceline.transform.jumps import unwrapped
+from paceline.transform.jumps import unwrap_series
 
 #: Minimum number of lag times in figures of velocities and currents, if the run has as many.
 DRAWN = 100
@@ -42,7 +42,7 @@ class SeriesParts(OverParts):
 
     `series` has shape (n_frames, n_particles, width); only the `axes` of the `width` numbers are
     used. `gaps` are rows of frames that were left out. With `unwrap`, jumps across the cell are
-    removed first (see `unwrapped`), and the last three particles contain the cell vectors.
+    removed first (see `unwrap_series`), and the last three particles contain the cell vectors.
     `by_particle` is the function of each particle, float64, shape (n_particles, n_frames).
     `by_block`, shape (n_particles, n_blocks), contains lines fitted in blocks of time as
     `of_blocks` describes; None without `of_blocks`.
@@ -146,7 +146,7 @@ class _Correlated:
         """
         if cells is not None and self._unwrap is not None:
             *_, gaps = self._arguments
-            series = unwrapped(series, cells, gaps, self._unwrap)
+            series = unwrap_series(series, cells, gaps, self._unwrap)
         if self._kernel is None:
             self._kernel = _core.Correlation(*self._arguments, fft=self._fft)
         dtype: Any = np.float32 if series.dtype == np.float32 else np.float64

@@ -165,7 +165,7 @@ class DensityAnalysis(AnalysisBase):
         self._is_given = gridcenter is not None
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.density.DensityAnalysis") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.density.DensityAnalysis") -> Self:
         """Make an analysis with the grid of MDAnalysis's analysis."""
         ours = cls.__new__(cls)
         ours._prepare_group(theirs._atomgroup, verbose=False)

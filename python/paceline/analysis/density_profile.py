@@ -27,7 +27,7 @@ from paceline.transform.atom_choice import (
     missing_masses_reason,
     select,
 )
-from paceline.transform.matching import described
+from paceline.transform.matching import name_atom
 
 #: Names and units of the densities.
 UNITS = {
@@ -363,7 +363,7 @@ def _weights_of(group: Atoms, quantity: str) -> np.ndarray:
         first, n_unknown = group[int(np.argmin(numbers))], int((numbers == 0).sum())
         raise UnsupportedError(
             f"DensityProfile: the element of {many(n_unknown, 'atom')} is unknown (the first is "
-            f"{described(first)}), and so is the number of electrons: use a topology with "
+            f"{name_atom(first)}), and so is the number of electrons: use a topology with "
             "elements, or another quantity (--quantity)"
         )
     return numbers

@@ -195,7 +195,7 @@ class DielectricConstant(_DipoleAnalysis):
         self.temperature = temperature
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.dielectric.DielectricConstant") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.dielectric.DielectricConstant") -> Self:
         """Make an analysis with the parameters of MDAnalysis's analysis."""
         if len(theirs.atomgroup) == 0:
             raise UnsupportedError("DielectricConstant: the group is empty")

@@ -157,7 +157,7 @@ class DistanceMatrix(AnalysisBase):
         self._calculated = False
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.diffusionmap.DistanceMatrix") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.diffusionmap.DistanceMatrix") -> Self:
         """Make an analysis with the parameters of MDAnalysis's analysis."""
         if not _is_rmsd(theirs._metric):
             raise UnsupportedError("a metric may be any function: use MDAnalysis's own class")

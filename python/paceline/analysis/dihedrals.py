@@ -27,7 +27,7 @@ from paceline.contract.kinds import PerFrame
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import joined
 from paceline.transform.atom_choice import check_not_empty, check_static
-from paceline.transform.matching import described
+from paceline.transform.matching import name_atom
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.dihedrals
@@ -192,7 +192,7 @@ class Dihedral(_Dihedrals):
         self.ag1, self.ag2, self.ag3, self.ag4 = (universe.atoms[column] for column in atoms.T)
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.dihedrals.Dihedral") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.dihedrals.Dihedral") -> Self:
         """Make an analysis with the parameters of MDAnalysis's analysis."""
         return cls(theirs.atomgroups)
 
@@ -341,9 +341,9 @@ class Ramachandran(_Dihedrals):
             raise SelectionError(reason) from error
         except AttributeError as error:
             raise _missing_names_error(self.name, error) from None
-        self._take(theirs)
+        self._copy_parameters(theirs)
 
-    def _take(self, theirs: "MDAnalysis.analysis.dihedrals.Ramachandran") -> None:
+    def _copy_parameters(self, theirs: "MDAnalysis.analysis.dihedrals.Ramachandran") -> None:
         """Copy the atoms of the angles from an analysis of MDAnalysis."""
         self.ag1, self.ag2, self.ag3 = theirs.ag1, theirs.ag2, theirs.ag3
         self.ag4, self.ag5 = theirs.ag4, theirs.ag5
@@ -355,11 +355,11 @@ class Ramachandran(_Dihedrals):
             raise SelectionError(f"{self.name}: no residue has the atoms of both angles")
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.dihedrals.Ramachandran") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.dihedrals.Ramachandran") -> Self:
         """Make an analysis with the atoms of MDAnalysis's analysis."""
         ours = cls.__new__(cls)
         AnalysisBase.__init__(ours, theirs.atomgroup)
-        ours._take(theirs)
+        ours._copy_parameters(theirs)
         ours.remark("residues", ours._describe_distant_residues())
         return ours
 
@@ -481,15 +481,15 @@ class Janin(Ramachandran):
         options = {"select_remove": select_remove, "select_protein": select_protein}
         self._find(atomgroup, verbose, **options)
 
-    def _take(self, theirs: "MDAnalysis.analysis.dihedrals.Janin") -> None:
+    def _copy_parameters(self, theirs: "MDAnalysis.analysis.dihedrals.Janin") -> None:
         """Copy the atoms of the angles; check that each angle is within one residue."""
-        super()._take(theirs)
+        super()._copy_parameters(theirs)
         for group in (self.ag1, self.ag3, self.ag4, self.ag5):
             other = np.flatnonzero(group.resindices != self.ag2.resindices)
             if len(other):
                 atoms = self.ag2[other[0]], group[other[0]]
                 raise ValueError(
-                    f"{self.name}: {described(atoms[0])} and {described(atoms[1])} form an "
+                    f"{self.name}: {name_atom(atoms[0])} and {name_atom(atoms[1])} form an "
                     "angle, but belong to two residues: a residue lacks an atom, or has "
                     "an atom twice; leave out this residue"
                 )

@@ -181,7 +181,7 @@ class AtomicDistances(GroupsAnalysis):
     SHARED_RESULTS = ("distances",)
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.atomicdistances.AtomicDistances") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.atomicdistances.AtomicDistances") -> Self:
         """Make an analysis with the parameters of MDAnalysis's analysis."""
         if len(theirs._ag1.atoms) == 0:  # paceline's constructor raises an error
             raise UnsupportedError("AtomicDistances: the groups are empty")
@@ -404,9 +404,9 @@ def _map_of(first: Atoms, second: Atoms, values: np.ndarray, label: str) -> Imag
     """Make an image with residue numbers or atom indices along both axes."""
     parts, labels = [], []
     for group in (first, second):
-        spread_over_atoms = has_attribute(group, "resids") and len(group.residues) == len(group)
-        parts.append(group.resids if spread_over_atoms else group.indices)
-        labels.append("residue" if spread_over_atoms else "atom index")
+        of_residues = has_attribute(group, "resids") and len(group.residues) == len(group)
+        parts.append(group.resids if of_residues else group.indices)
+        labels.append("residue" if of_residues else "atom index")
     edges = [np.arange(len(group) + 1) - 0.5 for group in (first, second)]
     both = parts[0], parts[1]
     return Image(values, edges[0], edges[1], labels[0], labels[1], label, both)

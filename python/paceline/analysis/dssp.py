@@ -193,7 +193,7 @@ class DSSP(AnalysisBase):
             self._hydrogens = self._choose_hydrogens(named)
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.dssp.DSSP") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.dssp.DSSP") -> Self:
         """Make an analysis with the parameters of MDAnalysis's analysis."""
         if theirs._backend != "serial":
             raise UnsupportedError(f"DSSP: not with backend={theirs._backend!r}")

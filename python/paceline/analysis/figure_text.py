@@ -66,7 +66,7 @@ def points_of(size: str | float | None) -> float:
     return float(FontProperties(size=size).get_size_in_points())
 
 
-def wrapped(text: str, room: float, size: str | float | None = None) -> list[str]:
+def wrap_text(text: str, room: float, size: str | float | None = None) -> list[str]:
     """Break a text into lines of a given width (points), after commas or else between words.
 
     A word that is too long is broken anywhere, but formulas between $ stay whole.
@@ -162,7 +162,7 @@ def fit_legends(all_axes: "Sequence[Axes]") -> None:
         own, n = points_of(texts[0].get_fontsize()), vars(legend)["_ncols"]
         for size in (own, *(one for one in map(points_of, SIZES) if one < own)):
             room = width / n - (HANDLE - SPACES["columnspacing"] * (n == 1)) * own
-            lines = [wrapped(name, room, size) for name in names]
+            lines = [wrap_text(name, room, size) for name in names]
             if max(map(len, lines)) <= LABEL_LINES:
                 break
         for text, one in zip(texts, lines, strict=True):
@@ -255,7 +255,7 @@ def _fit(
         found = []
         for n in choices:
             room = width / n - (handle - SPACES["columnspacing"] * (n == 1)) * points
-            lines = [wrapped(text, room, size) for text in texts]
+            lines = [wrap_text(text, room, size) for text in texts]
             per_column = -(-len(texts) // n)
             tallest = max(
                 sum(len(one) * LINE + BETWEEN for one in lines[k : k + per_column])
@@ -292,12 +292,12 @@ def _fit_text(label: "Text", room: float, most_lines: int) -> None:
         return
     sizes = (label.get_fontsize(), *SIZES[1:])
     for size, most in (*((one, most_lines) for one in sizes), (SIZES[-1], most_lines + 1)):
-        lines = wrapped(text, room, size)
+        lines = wrap_text(text, room, size)
         is_broken = any(text_width(word, size) > room for word in text.split())
         if len(lines) <= most and not is_broken:
             break
     else:
-        lines = wrapped(text, room, size)
+        lines = wrap_text(text, room, size)
         rest = " ".join(lines[most - 1 :])
         lines = [*lines[: most - 1], *([shortened_to(rest, room, size)] if rest else [])]
     label.set_text("\n".join(lines))
@@ -322,5 +322,5 @@ def put_note(ax: "Axes", text: str) -> None:
     place |= {"xytext": (0, 4), "va": "bottom", "fontsize": "small", "gid": NOTE}
     note = ax.annotate(text, (0, 1), **place)
     room, size = panel_size(ax)[0], note.get_fontsize()
-    lines = [part for line in text.split("\n") for part in wrapped(line, room, size)]
+    lines = [part for line in text.split("\n") for part in wrap_text(line, room, size)]
     note.set_text("\n".join(lines))

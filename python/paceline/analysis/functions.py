@@ -34,7 +34,7 @@ class _FunctionAnalysis(AnalysisBase):
         verbose: bool,
     ):
         name = type(self).__name__
-        atomgroup, self._finder, self._known_attributes = follow_if_changing(atomgroup, name)
+        atomgroup, self._finder, self._description = follow_if_changing(atomgroup, name)
         super().__init__(atomgroup, verbose=verbose)
         field_bits(fields)
         if self._finder is not None and block == "mdtraj":
@@ -66,12 +66,12 @@ class _FunctionAnalysis(AnalysisBase):
         if resindices is None:
             return {}  # atoms of a trajectory without a topology
         residues, rows = np.unique(resindices, return_inverse=True)
-        spread_over_atoms = self.atomgroup.universe.residues[residues]
+        of_residues = self.atomgroup.universe.residues[residues]
         return AtomAttributes(
             _known_attributes(self.atomgroup),
             rows,
             _attributes_of(
-                spread_over_atoms,
+                of_residues,
                 {"resindices": int, "resids": int, "resnames": str, "segids": str},
             ),
         )
@@ -97,7 +97,7 @@ class _FunctionAnalysis(AnalysisBase):
 
     def parameters(self) -> dict[str, object]:
         """Return the function's name and the atoms."""
-        group = {"group": self._known_attributes} if self._known_attributes else {}
+        group = {"group": self._description} if self._description else {}
         return {"function": self._function_name, **group, **super().parameters()}
 
 

@@ -543,8 +543,8 @@ def _returns_by_transforms(
     counts = np.zeros((n_blocks, tau_max + 1), np.int64)
     for product, (one, other) in zip(products, pairs, strict=True):
         # Shift by the distance of the two blocks.
-        rotates = (starts[other] - starts[one]) * np.arange(size // 2 + 1) % size
-        product *= np.exp(-2j * np.pi / size * rotates)
+        turns = (starts[other] - starts[one]) * np.arange(size // 2 + 1) % size
+        product *= np.exp(-2j * np.pi / size * turns)
         counts[one] += np.rint(np.fft.irfft(product, size)[: tau_max + 1]).astype(np.int64)
     return counts
 

@@ -17,7 +17,7 @@ from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.atom_choice import missing_masses_reason
 from paceline.transform.bond_lists import bond_list
 from paceline.transform.compounds import bonds_of
-from paceline.transform.matching import described
+from paceline.transform.matching import name_atom
 
 #: Selection of polar hydrogens, by names and bonds.
 POLAR_HYDROGENS = "name H* [1-4]H* and bonded (name N* O*)"
@@ -128,7 +128,7 @@ def donors_of(universe: System, hydrogens: Atoms) -> Atoms:
     if (found == n_atoms).any():
         lonely = hydrogens[found == n_atoms]
         raise SelectionError(
-            f"HydrogenBondAnalysis: {described(lonely[0])}, one of {len(lonely)} hydrogens, "
+            f"HydrogenBondAnalysis: {name_atom(lonely[0])}, one of {len(lonely)} hydrogens, "
             "is not bonded to any atom; set donors_sel=, use a topology with its bond, or "
             "guess_bonds=True (--guess-bonds)"
         )

@@ -20,7 +20,7 @@ from paceline.errors import SelectionError
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_not_empty, known_weights, masses_of
 from paceline.transform.compounds import compound_of_atoms
-from paceline.transform.matching import described
+from paceline.transform.matching import name_atom
 
 #: Compounds that are measured separately.
 COMPOUNDS = ("residues", "segments", "fragments")
@@ -257,7 +257,7 @@ class Gyration(AnalysisBase):
             first = self.atomgroup[self._order[firsts[few[0]]]]
             with_mass = "" if self._weights is None else " with a mass"
             raise SelectionError(
-                f"Gyration: {one} (the first is that of {described(first)}) {verb} less than two "
+                f"Gyration: {one} (the first is that of {name_atom(first)}) {verb} less than two "
                 f"atoms{with_mass}"
                 ", so the shape is undefined; use another selection"
             )

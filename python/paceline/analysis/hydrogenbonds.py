@@ -252,7 +252,7 @@ class HydrogenBondAnalysis(AnalysisBase):
         self._select()
 
     @classmethod
-    def like(
+    def from_mdanalysis(
         cls, theirs: "MDAnalysis.analysis.hydrogenbonds.hbond_analysis.HydrogenBondAnalysis"
     ) -> Self:
         """Make an analysis with the atoms and cutoffs of MDAnalysis's analysis."""

@@ -11,7 +11,7 @@ from paceline.contract.atoms import Atoms, System, positions_in
 from paceline.errors import UnsupportedError
 from paceline.transform.apply_transforms import CoreTransform
 from paceline.transform.compounds import fragments_of, molecular_bonds_of
-from paceline.transform.matching import described
+from paceline.transform.matching import name_atom
 
 #: Selection of polymers, whose residues are consecutive in topologies without bonds.
 POLYMER = "protein or nucleic"
@@ -101,7 +101,7 @@ def nearer_images(
         upright = (whole[0] @ turned).astype(np.float32)
         if (worst := _COMPARE[kind](upright, rows, molecules, one.cell)) is not None:
             ends, plain, nearest = worst
-            first, second = (described(universe.atoms[decoded[end]]) for end in ends)
+            first, second = (name_atom(universe.atoms[decoded[end]]) for end in ends)
             pair = "their centers" if kind == "centers" else f"such as {first} and {second}"
             return (
                 f"{name}: atoms of one molecule are closer to each other's images than to each "

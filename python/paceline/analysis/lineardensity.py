@@ -188,7 +188,7 @@ class LinearDensity(AnalysisBase):
         length("binsize", binsize, 0.1)
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.lineardensity.LinearDensity") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.lineardensity.LinearDensity") -> Self:
         """Make an analysis with the parameters of MDAnalysis's analysis."""
         ours = cls(theirs._ags[0], theirs.grouping, theirs.binsize)
         ours.nbins = int(theirs.nbins)

@@ -33,8 +33,8 @@ from paceline.performance.number_format import many
 from paceline.transform.apply_transforms import find_scan
 from paceline.transform.atom_choice import choose_atoms, masses_of
 from paceline.transform.compounds import advice_on_sites, compound_of_atoms
-from paceline.transform.jumps import changed, warn_of_jumps
-from paceline.transform.matching import described
+from paceline.transform.jumps import changed_cells, warn_of_jumps
+from paceline.transform.matching import name_atom
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.msd
@@ -237,7 +237,7 @@ class EinsteinMSD(AnalysisBase):
         self.row_bytes = self._value_bytes * n_rows
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.msd.EinsteinMSD") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.msd.EinsteinMSD") -> Self:
         """Make an analysis with the parameters of MDAnalysis's analysis."""
         if theirs.non_linear:  # MDAnalysis does not merge times that differ by rounding
             raise UnsupportedError("EinsteinMSD: not with non_linear=True")
@@ -288,7 +288,7 @@ class EinsteinMSD(AnalysisBase):
             fit = self._fit_of_blocks()
         if unwrap is not None:
             # Shortest displacements do not change if a cell vector changes by another whole vector.
-            changes = changed(np.delete(value[:, -3:], gaps, 0), lengths_only=unwrap == "tor")
+            changes = changed_cells(np.delete(value[:, -3:], gaps, 0), lengths_only=unwrap == "tor")
             changes = np.delete(self.frames, gaps)[1:][changes]
             scheme = f"unwrap={unwrap!r}"
             warn_of_jumps(self.name, scheme, "a particle", self.frames[gaps], changes)
@@ -630,7 +630,7 @@ def _compounds(atoms: Atoms, compound: str) -> tuple[np.ndarray, np.ndarray, np.
     if not (total > 0).all():
         first = atoms[order[firsts[np.argmin(total > 0)]]]
         raise SelectionError(
-            f"compound={compound!r}: the one with {described(first)} has no mass, so no center; "
+            f"compound={compound!r}: the one with {name_atom(first)} has no mass, so no center; "
             f"exclude it, by 'and prop mass > 0' for instance{advice_on_sites(atoms.universe)}"
         )
     return order, masses / total[numbers], firsts

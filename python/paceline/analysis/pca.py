@@ -175,7 +175,7 @@ class PCA(AnalysisBase):
         self.stages = 2 if n_projected else 1
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.pca.PCA") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.pca.PCA") -> Self:
         """Make an analysis with the parameters of MDAnalysis's analysis."""
         return cls(theirs._u, theirs._select, theirs.align, theirs._mean, theirs.n_components)
 

@@ -14,7 +14,7 @@ from paceline.errors import SelectionError, UnsupportedError
 from paceline.performance.number_format import many
 from paceline.transform.atom_choice import check_static
 from paceline.transform.compounds import bonds_of, compound_of_atoms
-from paceline.transform.matching import described
+from paceline.transform.matching import name_atom
 
 #: Minimum number of atoms in a chain; three atoms form an angle.
 LEAST_ATOMS = 3
@@ -152,7 +152,7 @@ def _check_lengths(chains: PolymerChains, name: str) -> PolymerChains:
         first = chains.group.universe.atoms[chains.indices[chains.firsts[short[0]]]]
         raise SelectionError(
             f"{name}: {len(short)} of {many(len(chains.sizes), 'chain')} (the first is that of "
-            f"{described(first)}) have less than {LEAST_ATOMS} selected atoms; {ADVICE}"
+            f"{name_atom(first)}) have less than {LEAST_ATOMS} selected atoms; {ADVICE}"
         )
     return chains
 
@@ -190,7 +190,7 @@ def _follow_bonds(group: Atoms, name: str) -> tuple[np.ndarray, np.ndarray]:
         first = group[seen.index(False)]
         raise SelectionError(
             f"{name}: selected atoms are bonded to rings, which have no ends; the first atom of "
-            f"one is {described(first)}; {ADVICE}"
+            f"one is {name_atom(first)}; {ADVICE}"
         )
     return group.indices[np.array(order)], np.array(sizes)
 
@@ -213,5 +213,5 @@ def _check_degrees(group: Atoms, degrees: np.ndarray, name: str) -> None:
                 )
             raise SelectionError(
                 f"{name}: {many(count, 'selected atom')} {verb} {what} (the first is "
-                f"{described(first)}); {ADVICE}{others}"
+                f"{name_atom(first)}); {ADVICE}{others}"
             )

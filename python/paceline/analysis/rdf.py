@@ -246,7 +246,7 @@ class InterRDF(AnalysisBase):
     SHARED_RESULTS = ("bins", "edges", "count", "rdf", "volume_cum")
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.rdf.InterRDF") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.rdf.InterRDF") -> Self:
         """Make an analysis with the parameters of MDAnalysis's analysis."""
         attributes: dict[str, Literal["residue", "segment", "chain"]] = {
             "resindices": "residue",
@@ -601,7 +601,7 @@ class InterRDF_s(AnalysisBase):
         )
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.rdf.InterRDF_s") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.rdf.InterRDF_s") -> Self:
         """Make an analysis with the parameters of MDAnalysis's analysis."""
         try:
             return cls(

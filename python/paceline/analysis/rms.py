@@ -178,7 +178,7 @@ class RMSD(AnalysisBase):
     SHARED_RESULTS = ("rmsd",)
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.rms.RMSD") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.rms.RMSD") -> Self:
         """Make an analysis with the parameters of MDAnalysis's analysis."""
         return cls(
             theirs.mobile_atoms,
@@ -373,7 +373,7 @@ class RMSF(AnalysisBase):
             self.stages = 2
 
     @classmethod
-    def like(cls, theirs: "MDAnalysis.analysis.rms.RMSF") -> Self:
+    def from_mdanalysis(cls, theirs: "MDAnalysis.analysis.rms.RMSF") -> Self:
         """Make an analysis with the parameters of MDAnalysis's analysis."""
         return cls(theirs.atomgroup)
 
@@ -434,9 +434,9 @@ def table_of_rmsf(
     places = np.searchsorted(residues.resindices, atoms.resindices)
     of_atoms |= telling_columns(residues, {"": places})
     title = "RMSF (Å)"
-    spread_over_atoms, n_atoms = _means_of_residues(atoms, rmsf)
+    of_residues, n_atoms = _means_of_residues(atoms, rmsf)
     label = title if n_atoms.max() == 1 else "RMSF, mean of atoms (Å)"
-    drawn = along_residues(atoms.residues, {title: spread_over_atoms}, label)
+    drawn = along_residues(atoms.residues, {title: of_residues}, label)
     columns = {"atom index": atoms.indices, **of_atoms, **(columns or {}), title: rmsf}
     return Table(columns, "atom index", {title: "RMSF"}, title, drawn)
 

@@ -45,20 +45,20 @@ class StructureFormat(NamedTuple):
     letters: tuple[int, int] = (8, 8)
     #: Bytes per velocity; 0 if the format stores none.
     velocities: int = 0
-    several: bool = True
+    multi_frame: bool = True
     #: Maximum number of letters in a chain ID; 0 if the format stores none.
     chain: int = 0
 
 
 _PDB = StructureFormat("PDB", 81, (-999.9994, 9999.9994), (5, 4), (4, 4), chain=1)
-_CIF = StructureFormat("mmCIF", 110, letters=(7, 7), several=False, chain=4)
+_CIF = StructureFormat("mmCIF", 110, letters=(7, 7), multi_frame=False, chain=4)
 #: Formats by filename extension.
 STRUCTURES = {
     ".pdb": _PDB,
     ".ent": _PDB,
     ".gro": StructureFormat("GRO", 45, (-9999.99, 99999.99), (5, 5), (5, 5), velocities=24),
     ".xyz": StructureFormat("XYZ", 45),
-    ".crd": StructureFormat("CRD", 140, several=False),
+    ".crd": StructureFormat("CRD", 140, multi_frame=False),
     ".cif": _CIF,
     ".mmcif": _CIF,
 }
@@ -96,7 +96,7 @@ def check_structure(path: str | os.PathLike, atoms: Atoms, n_frames: int = 1) ->
             f"{name}: a structure needs names of atoms, but these have none: use a topology with "
             "names (-s)"
         )
-    if n_frames > 1 and not kind.several:
+    if n_frames > 1 and not kind.multi_frame:
         raise UnsupportedError(
             f"{name}: {kind.name} stores one frame, but there are {n_frames}: select one, or write "
             ".pdb, .gro or .xyz"
@@ -148,7 +148,7 @@ def structure_file(
     atoms: Atoms,
     *,
     kind: StructureFormat | None = None,
-    several: bool = False,
+    multi_frame: bool = False,
     title: str = "",
     b_factors: np.ndarray | None = None,
     remarks: Sequence[str] = (),
@@ -176,7 +176,7 @@ def structure_file(
             system.add_TopologyAttr("tempfactors", b_factors)
     title = title or f"{many(len(atoms), 'atom')}, paceline {__version__}"
     system.load_new(np.zeros((1, len(atoms), 3), np.float32))
-    with _WRITERS[kind.name](os.fspath(path), system, several, remarks) as write:
+    with _WRITERS[kind.name](os.fspath(path), system, multi_frame, remarks) as write:
 
         def write_snapshot(found: StructureFrame) -> None:
             ts = system.trajectory.ts
@@ -237,7 +237,7 @@ def chain_ids(atoms: Atoms, longest: int = 1) -> np.ndarray:
 
 @contextmanager
 def _pdb(
-    path: str, system: System, several: bool, remarks: Sequence[str]
+    path: str, system: System, multi_frame: bool, remarks: Sequence[str]
 ) -> Iterator[Callable[[str], None]]:
     """Write PDB: TITLE and cell before each model, and bonds as CONECT records.
 
@@ -259,7 +259,7 @@ def _pdb(
             for line in _bonded_atoms(system):
                 self.CONECT(line)
 
-    with Writer(path, n_atoms=len(system.atoms), multiframe=several) as writer:
+    with Writer(path, n_atoms=len(system.atoms), multiframe=multi_frame) as writer:
 
         def write(title: str) -> None:
             writer.title = title
@@ -283,7 +283,7 @@ def _bonded_atoms(system: System) -> Iterator[list[int]]:
 
 @contextmanager
 def _gro(
-    path: str, system: System, several: bool, remarks: Sequence[str]
+    path: str, system: System, multi_frame: bool, remarks: Sequence[str]
 ) -> Iterator[Callable[[str], None]]:
     """Write GRO, one frame after another, as GROMACS reads it."""
     from MDAnalysis.coordinates.GRO import GROWriter
@@ -302,7 +302,7 @@ def _gro(
 
 @contextmanager
 def _xyz(
-    path: str, system: System, several: bool, remarks: Sequence[str]
+    path: str, system: System, multi_frame: bool, remarks: Sequence[str]
 ) -> Iterator[Callable[[str], None]]:
     from MDAnalysis.coordinates.XYZ import XYZWriter
 
@@ -317,7 +317,7 @@ def _xyz(
 
 @contextmanager
 def _crd(
-    path: str, system: System, several: bool, remarks: Sequence[str]
+    path: str, system: System, multi_frame: bool, remarks: Sequence[str]
 ) -> Iterator[Callable[[str], None]]:
     from MDAnalysis.coordinates.CRD import CRDWriter
 
@@ -326,7 +326,7 @@ def _crd(
 
 @contextmanager
 def _cif(
-    path: str, system: Any, several: bool, remarks: Sequence[str]
+    path: str, system: Any, multi_frame: bool, remarks: Sequence[str]
 ) -> Iterator[Callable[[str], None]]:
     with open(path, "w", encoding="utf-8") as file:
         yield lambda title: write_mmcif(file, system, title)
@@ -350,7 +350,7 @@ def write_structures(
         path,
         universe.atoms,
         kind=format_of(named),
-        several=len(frames) > 1,
+        multi_frame=len(frames) > 1,
         b_factors=b_factors,
         remarks=remarks,
     ) as write:
@@ -391,12 +391,12 @@ class StructureFrames(Target):
     @contextmanager
     def receiver(self) -> Iterator[OrderedReceiver]:
         """Open the file during a run; it gets its name when it is complete."""
-        several = self._frames.n_frames > 1
+        multi_frame = self._frames.n_frames > 1
         with new_files([self._path], overwrite=self._overwrite) as [made]:
             with (
                 writing_to(self._path),
                 structure_file(
-                    made, self._frames.atoms, kind=self._format, several=several
+                    made, self._frames.atoms, kind=self._format, multi_frame=multi_frame
                 ) as write,
                 OrderedReceiver(
                     self._path, lambda value: [*map(write, self._part.snapshots(value))]
@@ -460,7 +460,7 @@ class FirstFrame:
         self._all_blocks = all_blocks
         self._found: tuple[int, EncodedBlock] | None = None
 
-    def beside(self, part: PerBlock) -> PerBlock:
+    def add_to_part(self, part: PerBlock) -> PerBlock:
         """Make the worker part that adds the first frame to the blocks of another worker part."""
         return _WithFirst(part, self._part, self._all_blocks)
 

@@ -36,11 +36,11 @@ def describe_columns(table: Table) -> dict[str, str]:
 
 def _describe_angles(degrees: np.ndarray) -> str:
     """Describe periodic angles by their circular mean and standard deviation."""
-    rotates = np.exp(1j * np.radians(np.asarray(degrees, float)))
-    rotates = rotates[~np.isnan(rotates)]
-    if len(rotates) == 0 or abs(rotates.mean()) < np.finfo(float).eps:
+    turns = np.exp(1j * np.radians(np.asarray(degrees, float)))
+    turns = turns[~np.isnan(turns)]
+    if len(turns) == 0 or abs(turns.mean()) < np.finfo(float).eps:
         return ""
-    mean = rotates.mean()
+    mean = turns.mean()
     spread = np.degrees(np.sqrt(max(0.0, -2 * np.log(min(1.0, abs(mean))))))
     return f"circular mean {np.degrees(np.angle(mean)):.1f}°, standard deviation {spread:.1f}°"
 

@@ -7,7 +7,7 @@ import numpy as np
 from paceline.analysis.base import AnalysisBase, moments_of, warn_of_unknown_times
 from paceline.analysis.correlation import SeriesParts, padded_rows
 from paceline.errors import UnsupportedError
-from paceline.transform.jumps import unwrapped
+from paceline.transform.jumps import unwrap_series
 
 #: Maximum number of frames; their pairs take 0.6 GB in each worker.
 MOST_FRAMES = 5_000
@@ -54,7 +54,7 @@ class _OfAllPairs:
             self._pairs = times_between_pairs(np.delete(self._times, self._gaps))
         lags, lags_of = self._pairs
         if cells is not None and self._unwrap is not None:
-            series = unwrapped(series, cells, self._gaps, self._unwrap)
+            series = unwrap_series(series, cells, self._gaps, self._unwrap)
         positions = np.delete(series, self._gaps, axis=0)[..., self._axes].astype(np.float64)
         along = np.ascontiguousarray(positions.transpose(1, 2, 0))
         found, counts = np.zeros((len(along), len(lags))), np.zeros(len(lags))

@@ -28,7 +28,7 @@ class HangCheck:
         #: True if the pool hung; the error that the pool raises afterwards is not the cause.
         self.found = False
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Look for a worker that has been dead for some time; skip executors without processes."""
         processes = self._processes()
         if not any(map(_has_ended, processes)):

@@ -277,7 +277,7 @@ def run_batches(
     pickled: Sequence[PickledJob],
     batches: TaskBatcher,
     scheduler: Scheduler[TaskBatch],
-    half: HangCheck,
+    hang_check: HangCheck,
     *,
     cancels: bool = True,
 ) -> Generator[BlockResult | DuplicateAttempt, None, dict[BatchFuture, DuplicateAttempt]]:
@@ -293,9 +293,9 @@ def run_batches(
     pending: dict[BatchFuture, tuple[TaskBatch, int, int]] = {}
     attempts = count()
 
-    def send(batch: TaskBatch, since: int, *, whole: bool = False) -> None:
+    def send(batch: TaskBatch, since: int, *, with_job: bool = False) -> None:
         attempt = next(attempts)
-        future = sender.send(batch, log.folder, attempt, whole=whole)
+        future = sender.send(batch, log.folder, attempt, with_job=with_job)
         pending[future] = batch, since, attempt
 
     try:
@@ -310,14 +310,14 @@ def run_batches(
             timeout = LOOK if timeout is None else min(timeout, LOOK)
             done, _ = wait(pending, timeout, FIRST_COMPLETED)
             if not done:
-                half.look()
+                hang_check.check()
             # If several errors arrive together, the error of the first task is raised.
             for future in sorted(done, key=lambda one: pending[one][2]):
                 batch, since, _ = pending[future]
                 result = _result_of(future, batch)
                 del pending[future]
                 if result is None:
-                    send(batch, since, whole=True)
+                    send(batch, since, with_job=True)
                     continue
                 batches.record(result)
                 result = replace(result, timings=clocks.to_this_host(result.timings))
@@ -332,7 +332,7 @@ def run_batches(
             if not (cancels and future.cancel())
         }
     except BrokenExecutor as error:
-        if half.found:
+        if hang_check.found:
             error.__cause__ = None  # the cause was a killed worker, not an error of unpickling
         # Not only pending batches: the executor may have refused a batch that was just assigned.
         for batch in scheduler.running:
@@ -378,8 +378,8 @@ class _Sender:
         self._keys = [job.key_alone() for job in pickled]
         self._n_sent = [0] * len(pickled)
 
-    def send(self, batch: TaskBatch, notes: str, attempt: int, *, whole: bool) -> BatchFuture:
+    def send(self, batch: TaskBatch, notes: str, attempt: int, *, with_job: bool) -> BatchFuture:
         self._n_sent[batch.job] += 1
-        whole = whole or self._n_sent[batch.job] <= self._n_workers
-        job = (self._pickled if whole else self._keys)[batch.job]
+        with_job = with_job or self._n_sent[batch.job] <= self._n_workers
+        job = (self._pickled if with_job else self._keys)[batch.job]
         return self._executor.submit(run_pickled, job, batch, notes, attempt)

@@ -93,7 +93,7 @@ class Command(NamedTuple):
         """Open the Universe, and make the analysis that the arguments describe."""
         from paceline.analysis.known_classes import class_of
         from paceline.cli import special_analyses
-        from paceline.cli.analysis_steps import open_universe, selected
+        from paceline.cli.analysis_steps import open_universe, select_nonempty
 
         universe = open_universe(args)
         options = {one["keyword"]: vars(args)[one["keyword"]] for one in self.entry["options"]}
@@ -102,7 +102,7 @@ class Command(NamedTuple):
         others = (f"select_{k}" for k, _ in enumerate(self.entry["groups"], start=2))
         texts = [args.select or "all", *(vars(args)[name] for name in others)]
         updating = self.entry["updating"]
-        groups = [selected(universe, text, updating=updating) for text in texts]
+        groups = [select_nonempty(universe, text, updating=updating) for text in texts]
         make = special_analyses.MAKE.get(self.name)
         if make is not None:
             return make(universe, args, groups, options)
@@ -231,11 +231,11 @@ def rdf_analysis_of(args: argparse.Namespace) -> object:
 def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
     """Make the analysis that the arguments describe for an opened Universe."""
     from paceline.analysis.rdf import InterRDF, InterRDF_s
-    from paceline.cli.analysis_steps import selected
+    from paceline.cli.analysis_steps import select_nonempty
     from paceline.performance.number_format import many
 
-    first = selected(universe, args.select)
-    second = first if args.select_2 is None else selected(universe, args.select_2)
+    first = select_nonempty(universe, args.select)
+    second = first if args.select_2 is None else select_nonempty(universe, args.select_2)
     blocks = args.exclusion_block
     begin, end = args.range
     nbins = args.nbins or max(1, round(min(end - begin, 1e6) / BIN))

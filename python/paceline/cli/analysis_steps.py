@@ -112,7 +112,7 @@ def choose_defaults(args: argparse.Namespace, universe: "GroupUniverse") -> None
             continue
         found = next((text for text in default.alternatives if _finds(universe, text)), None)
         if found is None:
-            continue  # `selected` raises the error
+            continue  # `select_nonempty` raises the error
         if found != default:
             atoms = many(len(universe.select_atoms(found)), "atom")
             warn(
@@ -173,7 +173,7 @@ def chain_options(args: argparse.Namespace) -> dict[str, Any]:
     return {**continuous, **dt, **hdf5_options(args)}
 
 
-def selected(universe: Any, text: str, *, updating: bool = False) -> Any:
+def select_nonempty(universe: Any, text: str, *, updating: bool = False) -> Any:
     """Select at least one atom; raise `SelectionError` if that is impossible.
 
     With `updating`, atoms are selected again in each frame, and the selection may be empty.

@@ -30,7 +30,7 @@ from paceline.cli.options import (
     add_thread_argument,
     add_transform_arguments,
     add_worker_arguments,
-    given,
+    given_arguments,
     hdf5_options,
     layout_options,
     positive,
@@ -460,7 +460,7 @@ def run_split(args: argparse.Namespace) -> None:
         output=args.output,
         overwrite=args.overwrite,
         n_workers=args.n_workers,
-        **given(args, "units", group="particles"),
+        **given_arguments(args, "units", group="particles"),
     )
     if args.json:
         print_json("split", pieces=[str(piece) for piece in pieces])
@@ -494,7 +494,7 @@ def run_join(args: argparse.Namespace) -> None:
     from paceline.split_join import join
 
     options = {"continuous": args.continuous, "overwrite": args.overwrite}
-    options |= given(args, "units", group="particles")
+    options |= given_arguments(args, "units", group="particles")
     join(args.trajectory, args.output, **options, n_workers=args.n_workers)
 
 
@@ -552,7 +552,7 @@ def run_convert(args: argparse.Namespace) -> None:
         check_report,
         run_analysis,
         save_report,
-        selected,
+        select_nonempty,
     )
 
     check_distinct(args.output, args.structure, args.report)
@@ -560,10 +560,10 @@ def run_convert(args: argparse.Namespace) -> None:
     check_output(args.output, overwrite=args.overwrite)
     if args.structure is not None:
         format_of(args.structure)
-    options = {**given(args, "precision"), **layout_options(args)}
+    options = {**given_arguments(args, "precision"), **layout_options(args)}
     format_with(args.output, options)
     universe = _universe(args)
-    atoms = universe.atoms if args.select is None else selected(universe, args.select)
+    atoms = universe.atoms if args.select is None else select_nonempty(universe, args.select)
     analysis = Write(
         atoms,
         args.output,

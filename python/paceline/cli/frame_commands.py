@@ -132,7 +132,7 @@ def run_frames(args: argparse.Namespace) -> None:
         check_report,
         run_analysis,
         save_report,
-        selected,
+        select_nonempty,
         system_of,
     )
 
@@ -162,7 +162,7 @@ def run_frames(args: argparse.Namespace) -> None:
         universe = system_of(args)
         frames = chosen.in_trajectory(universe.trajectory)
         _check_same(universe.trajectory, args.trajectory, fingerprints, chosen)
-        atoms = universe.atoms if args.select is None else selected(universe, args.select)
+        atoms = universe.atoms if args.select is None else select_nonempty(universe, args.select)
         write = Write(atoms, args.output, structure=args.structure, overwrite=args.overwrite)
         with saved_together():
             run_analysis(args, write, frames=frames)

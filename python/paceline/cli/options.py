@@ -231,12 +231,13 @@ def _checked_text(parse: Callable[[str], object], text: str) -> str:
     return text
 
 
-def given(args: argparse.Namespace, *names: str, **renamed: str) -> dict[str, Any]:
+def given_arguments(args: argparse.Namespace, *names: str, **renamed: str) -> dict[str, Any]:
     """Return keywords for the arguments that are set; renamed ones as keyword=argument.
 
     Examples
     --------
-    >>> given(argparse.Namespace(step=2, begin=None, particles="all"), "begin", group="particles")
+    >>> arguments = argparse.Namespace(step=2, begin=None, particles="all")
+    >>> given_arguments(arguments, "begin", group="particles")
     {'group': 'all'}
     """
     there = {**dict(zip(names, names, strict=True)), **renamed}
@@ -246,7 +247,7 @@ def given(args: argparse.Namespace, *names: str, **renamed: str) -> dict[str, An
 
 def hdf5_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the keywords for HDF5 files that are set."""
-    return given(args, "units", "dataset", "external", group="particles")
+    return given_arguments(args, "units", "dataset", "external", group="particles")
 
 
 def layout_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -255,7 +256,7 @@ def layout_options(args: argparse.Namespace) -> dict[str, Any]:
         from paceline.hdf5.storage_layout import check_compressible, parse_compression
 
         check_compressible(args.chunk == "contiguous", parse_compression(args.compress))
-    return given(args, "chunk", "for_", "align", "compress")
+    return given_arguments(args, "chunk", "for_", "align", "compress")
 
 
 def add_analysis_arguments(

@@ -286,12 +286,12 @@ class FileForm(NamedTuple):
         return f"file that describes the system: TPR, GRO, PDB, PSF, PRMTOP ...{alone}"
 
     @property
-    def by_place(self) -> str:
+    def positional_usage(self) -> str:
         """Usage of the files as positional arguments."""
         return self._usage("", "", "")
 
     @property
-    def by_option(self) -> str:
+    def option_usage(self) -> str:
         """Usage of the files as options."""
         return self._usage("-s ", "-f ", "-o ")
 
@@ -323,11 +323,16 @@ def add_file_arguments(
     """
     more = f" {more}" if more else ""
     parser.usage = (
-        f"%(prog)s [options] {form.by_place}{more}\n       "
-        f"%(prog)s [options] {form.by_option}{more}"
+        f"%(prog)s [options] {form.positional_usage}{more}\n       "
+        f"%(prog)s [options] {form.option_usage}{more}"
     )
     add = parser.section("files").add_argument
-    add("files", nargs="*", metavar=form.by_place, help="in this order, or with these options:")
+    add(
+        "files",
+        nargs="*",
+        metavar=form.positional_usage,
+        help="in this order, or with these options:",
+    )
     if form.topology:
         add(
             "-s",
@@ -363,7 +368,7 @@ def resolve_files(args: argparse.Namespace) -> None:
             raise UnsupportedError(
                 f"--{option} reads {given} as its selection: put files before this option"
             )
-    expected = f"expected {form.by_place}, or {form.by_option}"
+    expected = f"expected {form.positional_usage}, or {form.option_usage}"
     places = list(args.files)
     if not (form.needed or places or args.topology or args.trajectory):
         args.trajectory = []
@@ -430,7 +435,7 @@ def _check_kinds(form: FileForm, topology: str | None, trajectories: Sequence[st
         if others:
             raise UnsupportedError(
                 f"{topology} is a trajectory and {others[0]} a topology: the topology comes first "
-                f"({form.by_place})"
+                f"({form.positional_usage})"
             )
         raise UnsupportedError(
             f"expected a topology before the trajectory, found {topology}, which is a trajectory"
@@ -439,7 +444,7 @@ def _check_kinds(form: FileForm, topology: str | None, trajectories: Sequence[st
         if not form.topology:
             how = "this command needs no topology"
         elif topology is None:
-            how = f"pass files as {form.by_place}, or {form.by_option}"
+            how = f"pass files as {form.positional_usage}, or {form.option_usage}"
         else:
             how = f"the topology is {topology}"
         raise UnsupportedError(f"expected a trajectory, found {misplaced[0]}, a topology: {how}")

@@ -232,11 +232,11 @@ def run_advise(args: argparse.Namespace) -> None:
 def _analysis(universe: object, args: argparse.Namespace) -> object:
     """Make the analysis for which advice is requested."""
     from paceline.analysis.rms import RMSD, RMSF
-    from paceline.cli.analysis_steps import selected
+    from paceline.cli.analysis_steps import select_nonempty
 
     if args.analysis == "rdf":
         return rdf_of(universe, args)
-    return {"rmsd": RMSD, "rmsf": RMSF}[args.analysis](selected(universe, args.select))
+    return {"rmsd": RMSD, "rmsf": RMSF}[args.analysis](select_nonempty(universe, args.select))
 
 
 def add_predict(commands: Commands) -> CommandParser:

@@ -32,10 +32,10 @@ def _contacts(
     universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.contacts import Contacts
-    from paceline.cli.analysis_steps import reference_at, selected
+    from paceline.cli.analysis_steps import reference_at, select_nonempty
 
     reference = reference_at(universe, options.pop("ref"))
-    there = tuple(selected(reference, text) for text in (args.select, args.select_2))
+    there = tuple(select_nonempty(reference, text) for text in (args.select, args.select_2))
     return Contacts(universe, tuple(groups), there, **options)
 
 
@@ -43,17 +43,17 @@ def _hydrogen_bonds(
     universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.hydrogenbonds import HydrogenBondAnalysis
-    from paceline.cli.analysis_steps import selected
+    from paceline.cli.analysis_steps import select_nonempty
 
     lags, between = correlation_lags(args), options["between"]
     del options["tau_max"]
-    some = [selected(universe, text) for text in between or ()]
+    some = [select_nonempty(universe, text) for text in between or ()]
     if args.select is not None:
         atoms, which = groups[0], f"--select {args.select!r}"
     elif between is not None:
         atoms, which = sum(some[1:], some[0]), f"--between {between[0]!r} {between[1]!r}"
     else:
-        atoms, which = selected(universe, "protein"), "--select 'protein'"
+        atoms, which = select_nonempty(universe, "protein"), "--select 'protein'"
     analysis = HydrogenBondAnalysis(atoms, **options)
     analysis.correlation_lags, analysis.which_atoms = lags, f"of {which}"
     return analysis
@@ -98,10 +98,10 @@ def _distance_map(
     universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.distances import DistanceMap
-    from paceline.cli.analysis_steps import selected
+    from paceline.cli.analysis_steps import select_nonempty
 
     other = options.pop("other")
-    second = None if other is None else selected(universe, other)
+    second = None if other is None else select_nonempty(universe, other)
     return DistanceMap(groups[0], second, **options)
 
 
@@ -143,15 +143,15 @@ def _density_profile(
     universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.density_profile import DensityProfile
-    from paceline.cli.analysis_steps import selected
+    from paceline.cli.analysis_steps import select_nonempty
 
     named = {str(args.select): groups[0]}
     for text in options.pop("groups"):
         if text in named:
             raise UnsupportedError(f"--group {text!r} occurs twice: use each selection once")
-        named[text] = selected(universe, text)
+        named[text] = select_nonempty(universe, text)
     origin = options.pop("origin")
-    atoms = None if origin is None else selected(universe, origin)
+    atoms = None if origin is None else select_nonempty(universe, origin)
     return DensityProfile(named, origin=atoms, **options)
 
 
@@ -187,22 +187,22 @@ def _order(
     universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.order import SCH, OrderParameter
-    from paceline.cli.analysis_steps import selected
+    from paceline.cli.analysis_steps import select_nonempty
 
     other, hydrogens = options.pop("other"), options.pop("hydrogens")
     if other is None:
-        chosen = None if hydrogens is None else selected(universe, hydrogens)
+        chosen = None if hydrogens is None else select_nonempty(universe, hydrogens)
         return SCH(groups[0], hydrogens=chosen, **options)
     if hydrogens is not None:
         raise UnsupportedError("--hydrogens is for bonds, --select-2 for other vectors: use one")
-    return OrderParameter(groups[0], selected(universe, other), **options)
+    return OrderParameter(groups[0], select_nonempty(universe, other), **options)
 
 
 def _sasa(
     universe: "GroupUniverse", args: argparse.Namespace, groups: "list[Atoms]", options: JsonObject
 ) -> "AnalysisBase":
     from paceline.analysis.sasa import SASA
-    from paceline.cli.analysis_steps import selected
+    from paceline.cli.analysis_steps import select_nonempty
     from paceline.contract.declaration import ON_STRUCTURE
 
     whole = options["compound"] == "group"
@@ -211,7 +211,7 @@ def _sasa(
             f"{args.output} is for residues or atoms: use --compound residues, or atoms"
         )
     if (surface := options.pop("surface")) is not None:
-        options["surface"] = selected(universe, surface)
+        options["surface"] = select_nonempty(universe, surface)
     analysis = SASA(groups[0], **options)
     analysis.maps_residues = args.residues is not None
     if analysis.maps_residues and options["compound"] != "residues":

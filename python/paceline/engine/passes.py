@@ -16,7 +16,7 @@ from paceline.engine.collect import Collected, DamagedFrames
 from paceline.engine.parts import PartsRun
 from paceline.engine.reduce import states_before
 from paceline.engine.tasks import BlockResult, Job, SharedRows, Task, WorkerAnalysis
-from paceline.engine.trajectory_run import TrajectoryRun, worker_part
+from paceline.engine.trajectory_run import TrajectoryRun, make_worker_part
 from paceline.engine.transform_states import TransformStates
 from paceline.timing import Timings
 
@@ -200,7 +200,9 @@ class AnalysisPass(FramePass):
                 parts.append(replace(part, has_states=True, shared=SharedRows()))
             else:
                 states.append(None)
-                parts.append(worker_part(analysis, analysis.next_stage(value), part.columns, stage))
+                parts.append(
+                    make_worker_part(analysis, analysis.next_stage(value), part.columns, stage)
+                )
         analyses = [analysis for analysis, _, _ in found]
         warned = self._before.warned_of_bonds or bool(self.collected.long_bonds)
         before = Before(self._all_damaged, warned)

@@ -136,11 +136,11 @@ def _merge_values(analysis: WorkerAnalysis, values: Sequence[Any]) -> Any:
     if analysis.ragged:
         counts = np.concatenate([of_block.counts for of_block in values])
         found = [of_block.records for of_block in values if of_block.records is not None]
-        return Records(counts, joined(analysis, found) if found else None)
-    return joined(analysis, values)
+        return Records(counts, join_rows(analysis, found) if found else None)
+    return join_rows(analysis, values)
 
 
-def joined(analysis: WorkerAnalysis, values: Sequence[np.ndarray]) -> np.ndarray:
+def join_rows(analysis: WorkerAnalysis, values: Sequence[np.ndarray]) -> np.ndarray:
     """Join the rows of adjacent blocks; raise `AnalysisError` if shapes or dtypes differ."""
     computed = [rows for rows in values if not are_unread(rows)]
     if not computed:

@@ -49,7 +49,7 @@ def replace_unread(rows: np.ndarray, shape: tuple[int, ...], dtype: np.dtype) ->
 
 
 @contextmanager
-def limited(limit: int | None) -> Iterator[MemoryLimit]:
+def limit_arrays(limit: int | None) -> Iterator[MemoryLimit]:
     """Context manager that limits the total memory of the arrays allocated within it, bytes."""
     memory = MemoryLimit(limit)
     token = _memory.set(memory)
@@ -80,10 +80,10 @@ def in_memory(shape: tuple[int, ...], dtype: np.dtype, largest: int) -> np.ndarr
     memory, n_bytes = _memory.get(), math.prod(shape) * dtype.itemsize
     if memory is None or memory.limit is None or not largest or n_bytes <= SMALL:
         return np.empty(shape, dtype) if n_bytes <= largest else None
-    if not memory.take(n_bytes):
+    if not memory.reserve(n_bytes):
         return None
     array = np.empty(shape, dtype)
-    weakref.finalize(array, memory.give_back, n_bytes).atexit = False
+    weakref.finalize(array, memory.release, n_bytes).atexit = False
     return array
 
 
@@ -135,7 +135,7 @@ def check_room(sizes: Sequence[tuple[str, int]]) -> None:
     >>> check_room([("RMSD", 1000)])
     """
     memory, large = _memory.get(), []
-    left = memory.left if memory else None
+    left = memory.available if memory else None
     for name, size in sizes:
         if size <= (LARGE if left is None else max(left, SMALL)):
             left = None if left is None else left - size

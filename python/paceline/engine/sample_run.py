@@ -96,7 +96,7 @@ class Outline:
 
     def times(self) -> np.ndarray:
         """Times of all frames, ps, extrapolated from the indexed frames with a constant step."""
-        known, _ = self._chain.moments()
+        known, _ = self._chain.times_and_steps()
         numbers = np.arange(len(known)) + (self.n_frames - len(known)) // 2
         # The median is robust: a file may contain the times of several runs.
         dt = np.nanmedian(np.diff(known)) if len(known) > 1 else 0.0
@@ -164,7 +164,7 @@ class SampleRun:
         n = min(n, max(1, len(self._frames) // parts))
         first = (len(self._frames) - n * parts) // 2 + n * part
         first = max(0, min(first, len(self._frames) - n))
-        first -= (first - self._borders.head) % self.together
+        first -= (first - self._borders.head) % self.frames_per_chunk
         return self._frames[max(0, first) :][:n]
 
     def throughout(self, n: int, block_frames: int, number: int) -> np.ndarray:
@@ -176,12 +176,12 @@ class SampleRun:
         n_blocks = min(n_there, -(-n // block_frames))
         shift = number * _SHIFT % 1
         firsts = ((np.arange(n_blocks) + shift) * n_there / n_blocks).astype(int) * block_frames
-        firsts -= (firsts - self._borders.head) % self.together
+        firsts -= (firsts - self._borders.head) % self.frames_per_chunk
         blocks = [self._frames[max(0, first) :][:block_frames] for first in firsts]
         return np.resize(np.concatenate(blocks), n)
 
     @property
-    def together(self) -> int:
+    def frames_per_chunk(self) -> int:
         """Number of frames in one stored chunk: reading one of these frames decodes all of them."""
         return self._borders.rows
 
@@ -246,7 +246,7 @@ class SampleRun:
         The number of the whole run is used if it is small enough.
         """
         size = self.block_frames(2)
-        while size > max(self.together, n_frames // _BLOCKS):
+        while size > max(self.frames_per_chunk, n_frames // _BLOCKS):
             size //= 2
         return size
 

@@ -31,7 +31,7 @@ from paceline.transform.apply_transforms import (
 )
 from paceline.transform.bond_lists import note_on_bonds
 from paceline.transform.jumps import warn_of_jumps
-from paceline.transform.matching import described
+from paceline.transform.matching import name_atom
 
 if TYPE_CHECKING:
     from paceline.trajectory.file_trajectory import Trajectory
@@ -127,7 +127,7 @@ class TrajectoryRun:
         warn_of_locations(self.analyses)
         # Make worker parts before finding fields: an analysis may choose its fields in this step.
         parts = [
-            worker_part(analysis, analysis.prepare(), columns_in(atoms, own), 0)
+            make_worker_part(analysis, analysis.prepare(), columns_in(atoms, own), 0)
             for analysis, own in zip(self.analyses, indices, strict=True)
         ]
         if scan is None:
@@ -249,7 +249,7 @@ class TrajectoryRun:
         warn(
             f"{path}: {found.n_bonds} bonds in {found.n_frames} of {len(self.plan.frames)} frames "
             "are longer than half the cell after unwrap; the longest, "
-            f"{found.length:.1f} Å, is between {described(first)} and {described(second)} in "
+            f"{found.length:.1f} Å, is between {name_atom(first)} and {name_atom(second)} in "
             f"frame {found.frame}. Perhaps a molecule left its complex or is bonded to its own "
             "image, or the topology describes other atoms"
         )
@@ -342,7 +342,7 @@ def n_passes(
     )
 
 
-def worker_part(
+def make_worker_part(
     analysis: Analysis, computation: object, columns: np.ndarray | None, stage: int
 ) -> WorkerAnalysis:
     """Check the worker part of an analysis for a stage, and find the columns of its atoms."""

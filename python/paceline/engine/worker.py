@@ -19,7 +19,7 @@ from paceline import _core
 from paceline._util.machine import free_memory_fraction
 from paceline.block import DAMAGED_STEP, Block, FrameBuffer, without_placeholders
 from paceline.contract.source import ReadStats
-from paceline.engine.reduce import joined, merge_results, tree_accumulate, tree_reduce
+from paceline.engine.reduce import join_rows, merge_results, tree_accumulate, tree_reduce
 from paceline.engine.result_arrays import unread_rows
 from paceline.engine.tasks import (
     AnyJob,
@@ -100,7 +100,7 @@ class FrameCache:
             for key in keys:
                 cache = cls._of_runs.pop(key, None)
                 if cache is not None:
-                    cache._memory.give_back(cache._n_bytes)
+                    cache._memory.release(cache._n_bytes)
 
     @classmethod
     def drop_others(cls, keys: Collection[str]) -> None:
@@ -113,7 +113,7 @@ class FrameCache:
             return
         with self._lock:
             n_bytes = block.frames.nbytes
-            if number not in self._blocks and self._memory.take(n_bytes):
+            if number not in self._blocks and self._memory.reserve(n_bytes):
                 self._blocks[number] = block
                 self._n_bytes += n_bytes
 
@@ -377,7 +377,7 @@ class Worker:
                 raise
             reason = f"{type(error).__name__}: {error}"
             raise AnalysisError.of(f"{analysis.name} raised on {where}: {reason}", error) from error
-        rows = parts[0] if len(parts) == 1 else joined(analysis, parts)
+        rows = parts[0] if len(parts) == 1 else join_rows(analysis, parts)
         begin = task.own.start - window.start
         # A copy, because a view would keep the rows of the halo in memory.
         return rows if len(rows) == task.n_frames else rows[begin : begin + task.n_frames].copy()

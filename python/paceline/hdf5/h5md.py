@@ -338,7 +338,7 @@ def _elements(particles: Particles, units: Units) -> dict[str, Element]:
         except UnknownUnitError as error:
             if not found:
                 raise
-            particles.notes.append(f"left out: {units.why(error)}")
+            particles.notes.append(f"left out: {units.message_of(error)}")
     return found
 
 

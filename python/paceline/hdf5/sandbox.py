@@ -22,7 +22,7 @@ from typing import IO, Any
 from paceline._util.os_calls import (
     CAN_LIMIT,
     after_fork,
-    end_with_pipe,
+    end_when_closed,
     exit_reason,
     extend_limit,
     has_input,
@@ -224,7 +224,7 @@ def serve(lifeline: int) -> None:
     """Answer requests until none comes for some time: the main function of the helper."""
     global _serving
     _serving = True
-    end_with_pipe(lifeline)
+    end_when_closed(lifeline)
     requests = sys.stdin.buffer
     # Standard output is redirected, because libraries print to it, for example the LZ4 filter
     # for each damaged chunk.

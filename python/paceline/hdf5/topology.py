@@ -222,8 +222,8 @@ def _with_residues(
     """Start a new residue or segment wherever a label changes."""
     n_atoms = len(labels["resid"])
     segids = labels.get("segid", np.full(n_atoms, "SYSTEM", dtype=object))
-    spread_over_atoms = [labels[name] for name in _OF_RESIDUES if name in labels]
-    residue = _number_runs([*spread_over_atoms, segids])
+    of_residues = [labels[name] for name in _OF_RESIDUES if name in labels]
+    residue = _number_runs([*of_residues, segids])
     first = np.unique(residue, return_index=True)[1]
     segment = _number_runs([segids[first]])
     values = {

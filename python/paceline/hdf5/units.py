@@ -256,7 +256,7 @@ class Units:
             self.notes.append(f"{name}: in {unit}, as units= (--units) says, not in {stated}")
         return factor
 
-    def why(self, error: UnsupportedError) -> str:
+    def message_of(self, error: UnsupportedError) -> str:
         """Return the message of an error without the file path."""
         return str(error).removeprefix(f"{self._path}: ")
 

@@ -122,7 +122,7 @@ def _run_natively(
     if analysis.n_frames == 0:  # paceline raises an error in this case
         return False
     try:
-        ours = cls.like(analysis)
+        ours = cls.from_mdanalysis(analysis)
     except (SelectionError, UnsupportedError):  # for example, groups without atoms
         return False
     try:
@@ -148,13 +148,13 @@ def _set_result(results: Results, name: str, value: object) -> None:
 
 
 def native_class(theirs: type) -> Any:
-    """Return paceline's class with the same name as an MDAnalysis class, if it has `like`."""
+    """Return paceline's class that has the name of an MDAnalysis class, and `from_mdanalysis`."""
     package, _, module = theirs.__module__.partition(".analysis.")
     # A subclass in a module of another package may compute something else.
     if package != "MDAnalysis" or not find_spec(f"paceline.analysis.{module}"):
         return None
     ours = getattr(import_module(f"paceline.analysis.{module}"), theirs.__name__, None)
-    return ours if hasattr(ours, "like") else None
+    return ours if hasattr(ours, "from_mdanalysis") else None
 
 
 def _is_changed(analysis: AnalysisBase) -> bool:

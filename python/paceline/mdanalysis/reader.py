@@ -361,7 +361,7 @@ class Reader(FormatAttributes, ReaderBase):
         numpy.ndarray of float64, shape (n_frames,)
             Times, ps; NaN if a frame's time is unknown.
         """
-        return self.time_axis(np.arange(self.n_frames), *self.chain.moments())
+        return self.time_axis(np.arange(self.n_frames), *self.chain.times_and_steps())
 
     def timeseries(
         self,

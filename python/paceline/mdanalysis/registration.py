@@ -132,7 +132,7 @@ class Registration:
             record(self._options.folder, "written", trajectory)
         self.written.append(trajectory)
 
-    def add_left(self, reason: str) -> None:
+    def add_declined(self, reason: str) -> None:
         """Note that a trajectory was left to MDAnalysis's reader or writer."""
         if self.in_script_process:
             record(self._options.folder, "left", reason)
@@ -475,7 +475,7 @@ def _leave(registration: Registration, reason: UnsupportedError) -> None:
     """Let MDAnalysis's reader open a trajectory, with a warning; with `strict`, raise instead."""
     if registration.strict:
         raise reason
-    registration.add_left(str(reason))
+    registration.add_declined(str(reason))
     warn(f"{reason}; MDAnalysis's own reader opens it, and strict=True would raise")
 
 

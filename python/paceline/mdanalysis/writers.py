@@ -39,7 +39,7 @@ class WriterLog(Protocol):
     def add_written(self, trajectory: str) -> None:
         """Record that paceline encodes the frames of a file."""
 
-    def add_left(self, reason: str) -> None:
+    def add_declined(self, reason: str) -> None:
         """Record that MDAnalysis's writer encodes frames of a file."""
 
 
@@ -111,10 +111,10 @@ class _Frames:
         if self.log is not None:
             self.log.add_written(str(self.filename))
 
-    def _note_left(self, reason: str) -> None:
+    def _note_declined(self, reason: str) -> None:
         """Record once per file why MDAnalysis encodes its frames."""
         if self.log is not None and not self._noted:
-            self.log.add_left(f"{self.filename}: {reason}")
+            self.log.add_declined(f"{self.filename}: {reason}")
             self._noted = True
 
 
@@ -123,10 +123,10 @@ class _FileEnd:
 
     def __init__(self, path: str):
         self._fd = os.open(path, os.O_RDWR)
-        self.look()
+        self.find_end()
 
     @classmethod
-    def behind(cls, path: str, frame: bytes, *, from_start: bool) -> Self:
+    def after_last(cls, path: str, frame: bytes, *, from_start: bool) -> Self:
         """Open a file that ends with a frame; with `from_start`, the frame must be the whole file.
 
         Raises `UnwritableError` if the file does not end with the frame.
@@ -158,7 +158,7 @@ class _FileEnd:
             n = write_at(self._fd, left, offset)
             left, offset = left[n:], offset + n
 
-    def look(self) -> None:
+    def find_end(self) -> None:
         """Find the end again after another handle has written."""
         self.size = os.fstat(self._fd).st_size
 
@@ -205,9 +205,9 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
         try:
             data = self._encode(self._check_atoms(obj))
             self._flush()
-            self._end = _FileEnd.behind(self._path, data, from_start=True)
+            self._end = _FileEnd.after_last(self._path, data, from_start=True)
         except UnwritableError as error:
-            self._note_left(str(error))
+            self._note_declined(str(error))
         else:
             self._note_written()
 
@@ -215,13 +215,13 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
         try:
             data = self._encode(self._check_atoms(obj))
         except UnwritableError as error:
-            self._note_left(str(error))
+            self._note_declined(str(error))
             self._flush()
             try:
                 self._by_mdanalysis(obj)
             finally:
                 self._flush()
-                end.look()
+                end.find_end()
             return
         end.append(data)
 
@@ -345,9 +345,9 @@ class NCDFWriter(_Frames, TRJ.NCDFWriter):
         super()._write_next_frame(obj)
         if is_first:
             try:
-                self.trjfile = _Records.behind(self.trjfile, self.filename)
+                self.trjfile = _Records.after_last(self.trjfile, self.filename)
             except UnwritableError as error:
-                self._note_left(str(error))
+                self._note_declined(str(error))
             else:
                 self._note_written()
 
@@ -370,7 +370,7 @@ class _Records:
             self.variables[name] = _RecordVariable(record[name])
 
     @classmethod
-    def behind(cls, dataset: Any, path: str) -> Self:
+    def after_last(cls, dataset: Any, path: str) -> Self:
         """Create the object; raise `UnwritableError` if the first record does not end the file."""
         if type(dataset).__module__.partition(".")[0] != "netCDF4":
             # SciPy writes the whole file only when it closes the file.
@@ -384,7 +384,7 @@ class _Records:
         record = np.zeros((), kinds)
         for name, variable in variables.items():
             record[name][...] = variable[0]
-        return cls(dataset, _FileEnd.behind(path, record.tobytes(), from_start=False), record)
+        return cls(dataset, _FileEnd.after_last(path, record.tobytes(), from_start=False), record)
 
     def sync(self) -> None:
         """Append the record, and count it in the header."""
@@ -425,7 +425,7 @@ class H5MDRowWriter(_Frames, H5MD.H5MDWriter):
             if why is None:
                 self._rows = rows
                 return
-            self._note_left(why)
+            self._note_declined(why)
         super()._write_next_frame(obj)
         if is_first or rows is not None:
             self._rows = _H5mdRows(self)

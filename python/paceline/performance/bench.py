@@ -19,7 +19,7 @@ from typing import IO, Any, NamedTuple, Self
 
 from paceline._util.files import new_file
 from paceline._util.launcher import BAD_ARGUMENTS, INSTALL
-from paceline._util.os_calls import ask_to_end
+from paceline._util.os_calls import terminate
 from paceline._util.signals import Stopping
 from paceline.errors import UnsupportedError, WorkerError
 from paceline.performance.number_format import aligned
@@ -103,7 +103,7 @@ def _running_process(
     process = None
     try:
         # If a signal came between the start and this assignment, nothing would end the process.
-        with Stopping.held():
+        with Stopping.delayed():
             process = _start(command, output)
         yield process
     finally:
@@ -121,7 +121,7 @@ def _start(command: Sequence[str], output: IO[str]) -> "subprocess.Popen[str]":
 
 def _end_process(process: "subprocess.Popen[str]", ending: signal.Signals) -> None:
     """Ask a process to end, and kill it if necessary."""
-    ask_to_end(process, ending)
+    terminate(process, ending)
     try:
         with suppress(subprocess.TimeoutExpired):
             process.wait(GRACE)

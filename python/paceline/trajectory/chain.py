@@ -266,7 +266,7 @@ class Chain:
         k, number = self.locate(frame)
         return k, extents_in(k, self.files[k], np.array([number], dtype=np.uint64))
 
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+    def times_and_steps(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the times (ps, float64; NaN if unknown) and steps of all frames in the files."""
         found = []
         for file, kept in zip(self.files, self._kept, strict=True):

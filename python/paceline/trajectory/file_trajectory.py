@@ -402,7 +402,7 @@ class FileTrajectory(Trajectory):
     @cached_property
     def times(self) -> np.ndarray:
         """Times of all frames, ps, found without decoding them: float64, shape (n_frames,)."""
-        times = np.array(self._time_axis(np.arange(self.n_frames), *self.chain.moments()))
+        times = np.array(self._time_axis(np.arange(self.n_frames), *self.chain.times_and_steps()))
         times.flags.writeable = False
         return times
 

@@ -8,7 +8,7 @@ import numpy as np
 from paceline.contract.atoms import System, topology_attribute_of
 from paceline.errors import warn
 from paceline.performance.number_format import joined, many
-from paceline.transform.matching import described
+from paceline.transform.matching import name_atom
 
 if TYPE_CHECKING:
     from paceline.contract.analysis import Analysis
@@ -62,7 +62,7 @@ def warn_of_locations(analyses: "Sequence[Analysis]") -> None:
             continue
         text = (
             f"{many(found.n_atoms, 'atom')} occur again at another alternate location, such as "
-            f"{described(universe.atoms[found.first])} at {joined(found.locations)}, and each "
+            f"{name_atom(universe.atoms[found.first])} at {joined(found.locations)}, and each "
             f"location counts: leave the others out, as by 'not altLoc {' '.join(found.others)}'"
         )
         analysis.remarks = {**analysis.remarks, "locations": text}

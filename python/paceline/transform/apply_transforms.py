@@ -187,10 +187,10 @@ def read_frame(
 
 def _step_of(follower: Follower) -> _Step:
     """Create the function that transforms readable frames in frame order."""
-    rotates = itertools.count()
+    turns = itertools.count()
 
     def move_on(positions: np.ndarray, cells: np.ndarray) -> list[tuple[int, str]]:
-        return follower.move_on(next(rotates), positions, cells) or []
+        return follower.move_on(next(turns), positions, cells) or []
 
     return move_on
 

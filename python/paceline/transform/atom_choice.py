@@ -27,7 +27,7 @@ from paceline.errors import (
 )
 from paceline.performance.number_format import joined, many
 from paceline.transform.bond_lists import add_bonds_to_select
-from paceline.transform.matching import described
+from paceline.transform.matching import name_atom
 
 #: Names of massless virtual sites in water models with four or five sites.
 MASSLESS = ("MW", "EP", "LP", "OM")
@@ -128,8 +128,8 @@ def check_masses(
         first = differing[0]
         error = SelectionError(
             f"{name}: {len(differing)} pairs of atoms differ in mass by more than {tolerance} u, "
-            f"the first is {described(mobile[first])} ({mobile[first].mass:.3f} u) and "
-            f"{described(fixed[first])} ({fixed[first].mass:.3f} u) of the reference"
+            f"the first is {name_atom(mobile[first])} ({mobile[first].mass:.3f} u) and "
+            f"{name_atom(fixed[first])} ({fixed[first].mass:.3f} u) of the reference"
         )
         raise with_script_advice(error, advice)
 

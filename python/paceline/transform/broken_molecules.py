@@ -38,11 +38,11 @@ TURNED = 2
 #: Maximum number of atoms whose superposition is checked.
 SAMPLED = 60
 #: A warning requires that superposition divides the RMSD by more than this factor,
-TIMES = 2.0
+MIN_RATIO = 2.0
 #: that it reduces the RMSD by more than this difference (Å),
-MORE = 2.0
+MIN_DIFFERENCE = 2.0
 #: and that both hold in this fraction of the frames.
-PART = 0.05
+MIN_FRACTION = 0.05
 #: Analyses that share a requirement: their names, each with the indices of the atoms.
 _Needs = list[tuple[str, np.ndarray]]
 
@@ -159,7 +159,7 @@ class MoleculeCheck(Analysis):
         contacts: np.ndarray,
     ):
         self.atomgroup = analyses[0].atomgroup
-        self._find_requirements, self._links, self._contacts = wants, links, contacts
+        self._requirements, self._links, self._contacts = wants, links, contacts
         self._sampled = [
             (name, group[:: max(1, -(-len(group) // SAMPLED))]) for name, group in wants.fit
         ]
@@ -184,9 +184,7 @@ class MoleculeCheck(Analysis):
                 (columns_of(self._links.pairs), self._links.lengths),
                 self._links.longest,
             )
-            inside = (
-                group[np.isin(group, self.indices)] for _, group in self._find_requirements.whole
-            )
+            inside = (group[np.isin(group, self.indices)] for _, group in self._requirements.whole)
             groups = [columns_of(group) for group in inside]
         universe, context = self.atomgroup.universe, self._run_context
         how = self._run_info.frames, context.transforms, context.skip_damaged
@@ -218,7 +216,7 @@ class MoleculeCheck(Analysis):
                 of_kind = (records[:, 0] == kind) & (records[:, 1] == number)
                 first = np.flatnonzero(of_kind)[frames[of_kind].argmin()]
                 n_frames = int(of_kind.sum())
-                if kind == TURNED and n_frames < PART * n_all:
+                if kind == TURNED and n_frames < MIN_FRACTION * n_all:
                     continue
                 where = f"{n_frames} of {n_all} frames, first in frame {frames[first]}"
                 text = f"{path}: {say(where, records[first], int(number))}"
@@ -229,7 +227,7 @@ class MoleculeCheck(Analysis):
     def _warn_of_unchecked(self) -> "list[str]":
         """Warn if molecules could not be checked although an analysis needs them whole."""
         has_cell = cell_of(self.atomgroup.universe.trajectory)[:, :6].any()
-        several = any(len(group) > 1 for _, group in self._find_requirements.whole)
+        several = any(len(group) > 1 for _, group in self._requirements.whole)
         if self._links is not None or not (has_cell and several):
             return []
         if len(known_bonds(self.atomgroup.universe)):
@@ -241,7 +239,7 @@ class MoleculeCheck(Analysis):
         ]
 
     def _broken(self, where: str, record: np.ndarray, _: int) -> str:
-        names = list(dict.fromkeys(name for name, _ in self._find_requirements.whole))
+        names = list(dict.fromkeys(name for name, _ in self._requirements.whole))
         assert self._links is not None
         first, second = record[2:4].astype(int)
         is_link = (self._links.pairs == sorted((first, second))).all(axis=1)
@@ -260,7 +258,7 @@ class MoleculeCheck(Analysis):
         )
 
     def _apart(self, where: str, record: np.ndarray, _: int) -> str:
-        names = list(dict.fromkeys(name for name, _ in self._find_requirements.together))
+        names = list(dict.fromkeys(name for name, _ in self._requirements.together))
         atoms = " and ".join(map(self._name, record[2:4].astype(int)))
         return (
             "molecules that are near each other in the first frame are in different images in "
@@ -333,7 +331,7 @@ class _CheckedBlocks(Ragged):
         for number, kernels in enumerate(self._rmsds):
             for kernel, out in zip(kernels, (plain, best), strict=True):
                 kernel.compute(block.raw[0], block.cells, out)
-            rows = np.flatnonzero((plain >= TIMES * best) & (plain >= best + MORE))
+            rows = np.flatnonzero((plain >= MIN_RATIO * best) & (plain >= best + MIN_DIFFERENCE))
             if len(rows):
                 of_row = TURNED, number, plain[rows, 0], best[rows, 0], 0.0
                 parts.append((rows, np.stack(np.broadcast_arrays(*of_row), axis=1)))

@@ -23,7 +23,7 @@ from paceline.errors import SelectionError, UnsupportedError
 from paceline.transform.apply_transforms import CoreTransform
 from paceline.transform.atom_choice import masses_of, select
 from paceline.transform.bond_lists import bond_list
-from paceline.transform.matching import described
+from paceline.transform.matching import name_atom
 
 T = TypeVar("T")
 
@@ -286,7 +286,7 @@ def compounds_of(group: Atoms, compound: str | None, center: str, name: str) -> 
             first = group[order[firsts[massless[0]]]]
             raise SelectionError(
                 f"{name}: {len(massless)} of the {compound} (the first is that of "
-                f"{described(first)}) have no mass, and so no center of mass; leave them out, or "
+                f"{name_atom(first)}) have no mass, and so no center of mass; leave them out, or "
                 "use center='geometry' (--geometry)"
                 f"{advice_on_sites(group.universe)}"
             )
@@ -390,7 +390,7 @@ def _check_connected(
     apart = np.flatnonzero(of_atoms != np.repeat(of_atoms[compounds.firsts], compounds.sizes))
     if len(apart):
         raise SelectionError(
-            f"{name}: no bonds connect {described(universe.atoms[compounds.indices[apart[0]]])} to "
+            f"{name}: no bonds connect {name_atom(universe.atoms[compounds.indices[apart[0]]])} to "
             f"the rest of its compound (one of the {compounds.kind}), so that its center is "
             "not defined: leave it out, use compound='fragments', or make compounds whole by "
             "transforms, and set unwrap=False"

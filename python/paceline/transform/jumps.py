@@ -41,7 +41,7 @@ class _JoinedImages(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Counts:
+class ImageCounts:
     """Images counted over frames `first` to `last`, relative to frame `first`.
 
     Attributes
@@ -130,7 +130,7 @@ class CoreNoJump(WorkerScan):
         moved, _ = self._of_ends.scan(ends, cells, np.zeros(0, np.int64))
         return moved.astype(np.int32)
 
-    def counted(self, images: np.ndarray) -> np.ndarray:
+    def checked_images(self, images: np.ndarray) -> np.ndarray:
         """Convert images to the stored dtype; `OverflowError` if an atom has moved too far."""
         if _largest(images) > np.iinfo(np.int16).max:
             raise OverflowError(f"nojump: an atom has moved by {_largest(images)} cells")
@@ -212,7 +212,7 @@ class CoreSteps(WorkerScan):
         """Compute the steps of molecules between two frames from the centers in the two frames."""
         return _sum_steps(_core.molecule_steps(ends, _core.lattices(cells)))[1]
 
-    def counted(self, steps: np.ndarray) -> np.ndarray:
+    def checked_images(self, steps: np.ndarray) -> np.ndarray:
         """Return the steps; raise `OverflowError` if they are too large."""
         return _sum_steps(steps)
 
@@ -301,7 +301,7 @@ class NoJumpScan(Reduction):
     def __init__(self, nojump: CoreNoJump | CoreSteps, wanted: np.ndarray):
         self._nojump, self._wanted = nojump, wanted
 
-    def compute(self, block: Block) -> Counts | None:
+    def compute(self, block: Block) -> ImageCounts | None:
         """Count images over adjacent frames; None if there are no frames.
 
         If a frame was skipped, the images of the next frame are recorded.
@@ -313,12 +313,12 @@ class NoJumpScan(Reduction):
         rows = np.searchsorted(frames, noted_frames).astype(np.int64)
         ends, moved, images = self._nojump.count(block.raw[0], cells, rows)
         vectors = upright_vectors(cells)
-        changes = frames[1:][changed(vectors, lengths_only=self._nojump.lengths_only)]
+        changes = frames[1:][changed_cells(vectors, lengths_only=self._nojump.lengths_only)]
         noted = _RecordedImages(noted_frames, images)
         first, last = int(frames[0]), int(frames[-1])
-        return Counts(first, last, ends, cells[[0, -1]], moved, noted, changes)
+        return ImageCounts(first, last, ends, cells[[0, -1]], moved, noted, changes)
 
-    def merge(self, left: Counts | None, right: Counts | None) -> Counts | None:
+    def merge(self, left: ImageCounts | None, right: ImageCounts | None) -> ImageCounts | None:
         """Merge the counts of adjacent ranges of frames; sums of whole numbers are exact."""
         if left is None or right is None:
             return right if left is None else left
@@ -327,18 +327,18 @@ class NoJumpScan(Reduction):
         cells = np.stack([left.cells[1], right.cells[0]])
         between = left.moved + nojump.between(ends, cells)
         crossed = self._wanted[(self._wanted > left.last) & (self._wanted <= right.first)]
-        met = changed(upright_vectors(cells), lengths_only=nojump.lengths_only)
-        return Counts(
+        met = changed_cells(upright_vectors(cells), lengths_only=nojump.lengths_only)
+        return ImageCounts(
             left.first,
             right.last,
             np.stack([left.ends[0], right.ends[1]]),
             np.stack([left.cells[0], right.cells[1]]),
-            nojump.counted(right.moved + between),
-            _JoinedImages(left.noted, crossed, nojump.counted(between), right.noted),
+            nojump.checked_images(right.moved + between),
+            _JoinedImages(left.noted, crossed, nojump.checked_images(between), right.noted),
             np.concatenate([left.changes, np.array([right.first])[met], right.changes]),
         )
 
-    def states(self, merged: Counts | None) -> tuple[np.ndarray, np.ndarray]:
+    def states(self, merged: ImageCounts | None) -> tuple[np.ndarray, np.ndarray]:
         """Return images in each wanted frame, and the frames at which the cell changes strongly.
 
         Images are int16, shape (n_wanted, n_followed, 3); steps of molecules are int64. Both are 0
@@ -371,7 +371,7 @@ class NoJumpScan(Reduction):
                 for place, one in zip(
                     places, np.broadcast_to(noted.images, places.shape), strict=True
                 ):
-                    place[:] = self._nojump.counted(one + begin)
+                    place[:] = self._nojump.checked_images(one + begin)
 
 
 class _Follower:
@@ -412,7 +412,7 @@ class _Follower:
         cells = np.concatenate([np.empty((0, CELL_WIDTH)), *blocks])
         frames = np.flatnonzero(~np.isnan(cells).any(axis=1))
         vectors = upright_vectors(cells[frames])
-        return frames[1:][changed(vectors, lengths_only=self._lengths_only)]
+        return frames[1:][changed_cells(vectors, lengths_only=self._lengths_only)]
 
 
 def _largest(numbers: np.ndarray) -> int:
@@ -420,7 +420,7 @@ def _largest(numbers: np.ndarray) -> int:
     return max(int(numbers.max(initial=0)), -int(numbers.min(initial=0)))
 
 
-def changed(cells: np.ndarray, *, lengths_only: bool = False) -> np.ndarray:
+def changed_cells(cells: np.ndarray, *, lengths_only: bool = False) -> np.ndarray:
     """Return a mask of cells that differ from the previous cell by more than half an edge.
 
     `cells` has shape (n_cells, 3, 3), with vector a along x and b in the xy plane. The mask has
@@ -430,7 +430,7 @@ def changed(cells: np.ndarray, *, lengths_only: bool = False) -> np.ndarray:
     Examples
     --------
     >>> cells = np.array([np.eye(3), np.eye(3) * 1.4, np.eye(3) * 2.2])
-    >>> changed(cells)
+    >>> changed_cells(cells)
     array([False,  True])
     """
     edges = np.diagonal(cells, axis1=1, axis2=2)
@@ -463,7 +463,9 @@ def warn_of_jumps(
         )
 
 
-def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: str) -> np.ndarray:
+def unwrap_series(
+    series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: str
+) -> np.ndarray:
     """Undo jumps across the cell, from the first frame on, also across skipped frames.
 
     "lattice" counts the cells n that a particle has crossed, and adds n·L with the cell of the
@@ -490,7 +492,7 @@ def unwrapped(series: np.ndarray, cells: np.ndarray, gaps: np.ndarray, scheme: s
     --------
     >>> jumping = np.array([[[9.0, 0, 0]], [[1.0, 0, 0]]])
     >>> cells = np.array([np.eye(3) * 10, np.eye(3) * 11])
-    >>> unwrapped(jumping, cells, np.array([], int), "lattice")[:, 0, 0]
+    >>> unwrap_series(jumping, cells, np.array([], int), "lattice")[:, 0, 0]
     array([ 9., 12.])
     """
     rows = np.setdiff1d(np.arange(len(series)), gaps)

@@ -89,13 +89,13 @@ def other_order(mobile: Atoms, fixed: Atoms, what: str) -> str | None:
     first = pairs[0]
     return (
         f"{what}: atoms are compared in their order, and {len(pairs):,} of {len(mobile):,} differ "
-        f"from those of the reference in name or residue: the first is {described(mobile[first])}, "
-        f"there {described(fixed[first])}. Bring both into one order, or choose atoms that are in "
+        f"from those of the reference in name or residue: the first is {name_atom(mobile[first])}, "
+        f"there {name_atom(fixed[first])}. Bring both into one order, or choose atoms that are in "
         "the same order"
     )
 
 
-def described(atom: Atom) -> str:
+def name_atom(atom: Atom) -> str:
     """Describe an atom from its topology, such as "CA of ALA 5 (index 61)"."""
     parts = [attribute_of(atom, name) for name in ("resname", "resid", "segid")]
     of = " ".join(f"{part}" for part in parts if part not in (None, ""))
@@ -132,7 +132,7 @@ def order_in_file(atoms: Atoms, of_file: Labels) -> tuple[str, bool] | None:
     what = "the names of the topology in another order" if is_order else "other names"
     return (
         f"its atoms have {what}: {len(pairs):,} of {len(atoms):,} differ, the first is "
-        f"{described(atoms[n])}, in the file {there}; positions are taken in the order of the "
+        f"{name_atom(atoms[n])}, in the file {there}; positions are taken in the order of the "
         "file: use the topology that it was written with",
         is_order,
     )

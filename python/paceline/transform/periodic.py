@@ -22,7 +22,7 @@ from paceline.transform.compounds import (
     with_any,
 )
 from paceline.transform.jumps import CoreNoJump, CoreSteps
-from paceline.transform.matching import described
+from paceline.transform.matching import name_atom
 from paceline.transform.molecules import contacts_between
 
 _COMPOUNDS = ("atoms", "group", "residues", "segments", "molecules", "fragments")
@@ -300,7 +300,7 @@ class _NoJumpOfMolecules(Transform):
         if not (total > 0).all():
             first = universe.atoms[members[firsts[np.argmin(total > 0)]]]
             raise SelectionError(
-                f"nojump by tor: the molecule of {described(first)} has no mass, so no center; "
+                f"nojump by tor: the molecule of {name_atom(first)} has no mass, so no center; "
                 f"choose the other molecules by a selection{advice_on_sites(universe)}"
             )
         weights = masses / np.repeat(total, np.diff(firsts, append=len(members)))

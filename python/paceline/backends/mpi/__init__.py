@@ -15,8 +15,8 @@ import cloudpickle
 from paceline._util.arguments import one_of, whole_number
 from paceline._util.choices import SCHEDULES
 from paceline._util.launcher import launched, threads_a_rank, world
-from paceline._util.os_calls import end_after
-from paceline._util.signals import deaf
+from paceline._util.os_calls import end_process_after
+from paceline._util.signals import ignored
 from paceline.backends.base import CollectiveRun, SingleProcessRun
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.engine.pickled_jobs import pickle_jobs
@@ -165,7 +165,7 @@ class RankCollectiveRun:
         """Compute in the run that the first rank coordinates; signals end the run on that rank."""
         from paceline.backends.mpi.worker import work_in_run
 
-        with deaf():
+        with ignored():
             self.begin()
             work_in_run(self.comm)
 
@@ -200,8 +200,8 @@ class RankSession:
         """Work in runs until the session ends. Only the first rank acts on signals."""
         from paceline.backends.mpi.worker import serve
 
-        with deaf():
-            signal.signal(signal.SIGTERM, lambda *_: end_after(GRACE))
+        with ignored():
+            signal.signal(signal.SIGTERM, lambda *_: end_process_after(GRACE))
             serve(self.comm)
 
     def end(self) -> None:

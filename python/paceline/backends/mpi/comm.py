@@ -20,7 +20,7 @@ import numpy as np
 from mpi4py import MPI
 from numpy.typing import NDArray
 
-from paceline._util.os_calls import end_after, yield_processor
+from paceline._util.os_calls import end_process_after, yield_processor
 from paceline.errors import PacelineError, WorkerError
 
 T = TypeVar("T")
@@ -304,7 +304,7 @@ class Comm:
         """Print a message, and end all ranks at once."""
         print(f"paceline: error: {reason}", file=sys.stderr, flush=True)
         # Abort may hang if mpirun is itself about to end; SIGALRM then ends this process.
-        end_after(ABORT_TIMEOUT)
+        end_process_after(ABORT_TIMEOUT)
         self.intracomm.Abort(1)
 
     # Clocks of the hosts.

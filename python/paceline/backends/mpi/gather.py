@@ -26,7 +26,7 @@ from paceline._util.os_calls import SharedFile, memory_file
 from paceline.backends.mpi.comm import Comm, RankErrors, pack, unpack
 from paceline.contract.kinds import PartlyKept
 from paceline.engine.collect import RecordLog
-from paceline.engine.reduce import TreeReduction, joined
+from paceline.engine.reduce import TreeReduction, join_rows
 from paceline.engine.result_arrays import allocate, are_unread, replace_unread
 from paceline.engine.tasks import AnyJob, BlockResult, CollectedResult, Job, Records
 from paceline.errors import PacelineError, WorkerError
@@ -185,7 +185,7 @@ class JobResults:
             None: np.concatenate([self._times[i] for i in order])
         }
         for k, blocks in self._rows.items():
-            found[k] = joined(self.parts[k], [blocks[i] for i in order])
+            found[k] = join_rows(self.parts[k], [blocks[i] for i in order])
         return found | {k: log.counts() for k, log in self.logs.items()}
 
 
