@@ -12,8 +12,9 @@ from paceline import _core
 #: Fields that a frame may contain; the Rust core represents them by the bits 1, 2, 4.
 FIELDS = ("positions", "velocities", "forces")
 
-#: Width of a row of `FrameBuffer.cells`; the next line has the slices of its parts.
+#: Width of a row of `FrameBuffer.cells`.
 CELL_WIDTH = 19
+#: Slices of a row: lengths and angles, vectors, and origin of the cell, and bits of periodicity.
 _DIMENSIONS, _VECTORS, _ORIGIN, PERIODIC = slice(0, 6), slice(6, 15), slice(15, 18), 18
 
 #: Result of the validity check for a frame without fields.

@@ -80,11 +80,11 @@ pub struct FrameOut<'a> {
 /// Frame with its own memory.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frame {
-    /// x, y, z of each atom in turn, Å; empty if unwanted, like the next two fields.
+    /// x, y, z of each atom in turn, Å; empty if unwanted.
     pub positions: Vec<f32>,
-    /// Velocities, Å/ps.
+    /// Velocities, Å/ps; empty if unwanted.
     pub velocities: Vec<f32>,
-    /// Forces, kJ/(mol·Å).
+    /// Forces, kJ/(mol·Å); empty if unwanted.
     pub forces: Vec<f32>,
     /// Cell as a row of [`UnitCell::row`].
     pub cell: CellRow,

@@ -131,12 +131,11 @@ pub struct FrameReader<'a> {
 /// Frames, in Å, Å/ps, kJ/(mol·Å), degrees and ps.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FrameBlock {
-    /// Positions, Å: frames × atoms × 3. Empty if positions were not requested; the same holds for
-    /// the next two fields.
+    /// Positions, Å: frames × atoms × 3. Empty if positions were not requested.
     pub positions: Vec<f32>,
-    /// Velocities, Å/ps.
+    /// Velocities, Å/ps: frames × atoms × 3. Empty if velocities were not requested.
     pub velocities: Vec<f32>,
-    /// Forces, kJ/(mol·Å).
+    /// Forces, kJ/(mol·Å): frames × atoms × 3. Empty if forces were not requested.
     pub forces: Vec<f32>,
     /// Cell of each frame, see [`UnitCell::of_row`].
     pub cells: Vec<CellRow>,

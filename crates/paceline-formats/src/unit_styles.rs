@@ -1,11 +1,14 @@
 //! Unit styles of LAMMPS (`units real` in its input), and conversion factors.
 
-/// Force of 1 N in kJ/(mol·Å). The next constant is 1 eV in kJ/mol. Values are from CODATA 2010, as
-/// in MDAnalysis.
+// Values are from CODATA 2010, as in MDAnalysis.
+
+/// 1 N in kJ/(mol·Å).
 const NEWTON: f64 = 6.02214129e10;
+/// 1 eV in kJ/mol.
 const ELECTRONVOLT: f64 = 6.02214129e20 * 1.602176565e-19;
-/// Length of 1 bohr in Å. The next constant is 1 hartree in kJ/mol. Values are from CODATA 2010.
+/// 1 bohr in Å.
 const BOHR: f64 = 0.52917721092;
+/// 1 hartree in kJ/mol.
 const HARTREE: f64 = 27.21138505 * ELECTRONVOLT;
 
 /// Units of a style.

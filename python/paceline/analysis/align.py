@@ -364,8 +364,9 @@ class AverageStructure(AnalysisBase):
 
     needs_whole = needs_together = True
     SHARED_RESULTS = ("universe", "positions", "rmsd")
-    #: MDAnalysis's writer for the file, and the Universe of the atoms, once they exist.
+    #: MDAnalysis's writer for the file, once it exists.
     _writer: Any = None
+    #: Universe of the atoms, once it exists.
     _universe: "MDAnalysis.Universe | None" = None
 
     def __init__(

@@ -41,8 +41,9 @@ class Content:
     path: str
     parts: list[EnergyPart] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
-    #: Number of rows that could not be read, and line number of the first of them.
+    #: Number of rows that could not be read.
     n_unread: int = 0
+    #: Line number of the first row that could not be read.
     first_unread: int = 0
 
     def skip(self, line: int) -> None:

@@ -211,7 +211,7 @@ class _SharedFile:
         try:
             copy = allocate(self._array.shape, self._array.dtype, 0)
         except OSError:
-            # The array is then sent to the workers with each job.
+            # The workers then get the array with each job instead.
             return None
         copy[:] = self._array
         return copy

@@ -221,9 +221,9 @@ class Task:
     state: "np.ndarray | Relay | None" = None
     #: Number of frames of the window before and after the block.
     halo: tuple[int, int] = (0, 0)
-    #: Number of frames of the window before the first frame of the block, and spacing of the
-    #: block's frames in the window. Only a transformation uses the frames between them.
+    #: Number of frames of the window before the first frame of the block.
     lead: int = 0
+    #: Spacing of the block's frames in the window; only a transformation uses the frames between.
     step: int = 1
     #: State before the block for each analysis. The state is None for an analysis without scan, and
     #: before the first frame. Empty if no analysis has states.
@@ -341,12 +341,15 @@ class TaskBatch:
 class LongBonds(NamedTuple):
     """Bonds that are longer than half the cell after molecules were made whole."""
 
-    #: Number of frames with such bonds, and total number of such bonds in these frames.
+    #: Number of frames with such bonds.
     n_frames: int
+    #: Total number of such bonds in these frames.
     n_bonds: int
-    #: Longest bond: length in Å, number of the frame, and columns of the two atoms.
+    #: Length of the longest bond, Å.
     length: float
+    #: Number of the frame with the longest bond.
     frame: int
+    #: Columns of the two atoms of the longest bond.
     atoms: tuple[int, int]
 
 

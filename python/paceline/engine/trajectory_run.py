@@ -61,8 +61,9 @@ class Facilities:
 class TrajectoryRun:
     """Run of several analyses over one trajectory; `prepare` makes the plan and the first job."""
 
-    #: Blocks of frames, and job of the first pass.
+    #: Blocks of frames.
     plan: Plan
+    #: Job of the first pass.
     job: Job
 
     def __init__(

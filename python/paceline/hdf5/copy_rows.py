@@ -184,7 +184,7 @@ def _step_of(file: File, element: SampledElement) -> Array | None:
 def _rows_of_frames(
     element: SampledElement, frames: SampledElement, run: FrameRun
 ) -> tuple[int, int]:
-    """Rows of an element that belong to some frames: the same ones, or those of their steps."""
+    """Return the rows of an element that belong to a run of frames, by number or by step."""
     steps, of_frames = element.steps, frames.steps
     assert steps is not None
     if of_frames is None:

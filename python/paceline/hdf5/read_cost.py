@@ -40,8 +40,9 @@ class AccessCost:
 
     #: Description of the access pattern.
     access: str
-    #: Bytes read from the file, and stored size of the required values.
+    #: Bytes read from the file.
     read: int
+    #: Stored size of the required values.
     used: int
 
     @property
@@ -195,11 +196,13 @@ class _Column:
 
     #: Index of the column.
     number: int
-    #: First required byte, and end of the required bytes.
+    #: First required byte.
     first: int
+    #: End of the required bytes.
     end: int
-    #: Bytes read in this row of a chunk, and in the gap before the next row.
+    #: Bytes read in this row of a chunk.
     of_row: int
+    #: Bytes read in the gap before the next row.
     between: int
     #: True for long runs of float32 values, which are read directly into the output array, without
     #: gaps.

@@ -418,11 +418,13 @@ class _FrameStore:
 class _Order:
     """Order of the frames of all ranks in the file."""
 
-    #: Steps of the frames of rank 0, of rank 1 and so on; and their indices in rising order.
+    #: Steps of the frames of all ranks: first those of rank 0, then those of rank 1 and so on.
     steps: np.ndarray
+    #: Indices that sort the steps.
     sorted: np.ndarray
-    #: Rank of each row, and its number among the frames of the rank.
+    #: Rank that has the frame of each row.
     ranks: np.ndarray
+    #: Number of the frame of each row among the frames of its rank.
     frames: np.ndarray
 
     @classmethod

@@ -64,8 +64,9 @@ READERS: dict[type, frozenset[str]] = {
 #: Arguments of MDAnalysis's readers that paceline's reader ignores.
 _MEANINGLESS = ("self", "mmap", "kwargs")
 
-#: Metaclass of all MDAnalysis readers; the next line has that of the writers.
+#: Metaclass of all MDAnalysis readers.
 _ReaderMeta: Any = type(ProtoReader)
+#: Metaclass of all MDAnalysis writers.
 _WriterMeta: Any = type(WriterBase)
 
 _lock = threading.RLock()

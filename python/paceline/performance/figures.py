@@ -281,9 +281,9 @@ class Timeline:
     parts: np.ndarray
     #: Time from `end` until the results were stored, s, float, shape (n_blocks,).
     comm: np.ndarray
-    #: Number of frames in each block, and number of frames read for each block whose result was
-    #: used, int, shape (n_blocks,).
+    #: Number of frames in each block, int, shape (n_blocks,).
     frames: np.ndarray
+    #: Number of bytes read for each block whose result was used, int, shape (n_blocks,).
     bytes: np.ndarray
 
     def __len__(self) -> int:

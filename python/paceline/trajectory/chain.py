@@ -352,9 +352,11 @@ class _Stretch:
     file: int
     start: int
     stop: int
-    #: First and last time, and rounding error of the times, ps; NaN without times.
+    #: Time of the first frame, ps; NaN without times.
     first: float = math.nan
+    #: Time of the last frame, ps; NaN without times.
     last: float = math.nan
+    #: Rounding error of the times, ps.
     rounding: float = 0.0
     #: Times of these frames, ps; None if the stretch is a whole file and times are not loaded.
     moments: np.ndarray | None = None

@@ -18,8 +18,9 @@ class Repeated(NamedTuple):
     """Atoms of a group that occur again at another alternate location."""
 
     n_atoms: int
-    #: Index of a repeated atom, and its alternate locations.
+    #: Index of a repeated atom.
     first: int
+    #: Alternate locations of the atom.
     locations: list[str]
     #: Alternate locations to leave out, so that each atom occurs once.
     others: list[str]

@@ -44,8 +44,9 @@ _NONE = np.empty((0, 2), np.int64)
 class BondList:
     """Bonds of a topology, including added ones; valid while the topology stays the same."""
 
-    #: Bonds of the topology itself, and a text that identifies its atom names.
+    #: Bonds of the topology itself.
     listed: list[tuple[int, ...]]
+    #: Text that identifies the atom names of the topology.
     names: Any
     #: All bonds, those of the topology first: int64, shape (n_bonds, 2), read-only.
     bonds: np.ndarray

@@ -264,9 +264,9 @@ const HEAD_MAX: usize = 64 << 10;
 /// Level of a compressed HISTORY.
 pub(super) const COMPRESSED: u8 = 3;
 
-/// Minimum size of the line with a name, bytes. The next constant is that of a line with three
-/// numbers.
+/// Minimum size of the line with a name, bytes.
 const NAME_MIN: u64 = 2;
+/// Minimum size of a line with three numbers, bytes.
 const VECTOR_MIN: u64 = 6;
 
 impl Layout {

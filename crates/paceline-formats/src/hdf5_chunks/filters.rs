@@ -44,8 +44,9 @@ pub type Contradiction = (String, String);
 pub struct Pipeline {
     /// Filters, in the order of encoding.
     stages: Vec<Stage>,
-    /// Size of a number, bytes. The next field is that of the numbers of a chunk.
+    /// Size of a number, bytes.
     width: usize,
+    /// Size of all numbers of a chunk, bytes.
     chunk_bytes: usize,
 }
 

@@ -292,11 +292,13 @@ macro_rules! with_decoder {
 /// Division of the rows of a dataset into chunks, and the wanted parts of rows.
 #[derive(Debug)]
 pub(crate) struct Grid {
-    /// Number of rows of the dataset. The next field is that of a chunk.
+    /// Number of rows of the dataset.
     pub n_rows: u64,
+    /// Number of rows of a chunk.
     pub chunk_rows: u64,
-    /// Size of a row of a chunk, bytes. The next field is the size of a chunk.
+    /// Size of a row of a chunk, bytes.
     pub row_bytes: usize,
+    /// Size of a chunk, bytes.
     pub chunk_bytes: usize,
     /// Number of chunks with the same chunk number along the row axis, wanted or not.
     pub n_columns: usize,
@@ -464,8 +466,9 @@ impl Cut {
 /// Points that are adjacent on both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transfer {
-    /// Index of the first number in the part of the row. The next field is its index in the frame.
+    /// Index of the first number in the part of the row.
     pub source: usize,
+    /// Index of the first number in the frame.
     pub target: usize,
     /// Number of points, or of values if points are dense on both sides.
     pub n: usize,

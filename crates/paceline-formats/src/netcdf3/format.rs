@@ -289,14 +289,14 @@ impl FileLayout for Layout {
 /// Maximum number of frames without data at the end, after a writer was killed.
 const UNWRITTEN_MAX: u64 = 8;
 
-/// Maximum ratio between edges of cells. The next constant is the maximum difference of angles,
-/// degrees.
+/// Maximum ratio between edges of cells.
 const EDGE_FACTOR: f32 = 1.25;
+/// Maximum difference between angles of cells, degrees.
 const ANGLE_CHANGE: f32 = 2.0;
 
-/// Maximum relative change of the time between frames. The next constant is that of times relative
-/// to the total time. Both exclude rounding.
+/// Maximum relative change of the time between frames, except for rounding.
 const DT_CHANGE: f64 = 0.01;
+/// Maximum change of a time relative to the total time, except for rounding.
 const DRIFT: f64 = 0.001;
 
 /// Where the frames of a file are, relative to the header.

@@ -353,9 +353,11 @@ fn grow(buffer: &mut Vec<u8>, len: usize) {
 
 // Prefetching: the decision, and the requests.
 
-/// Maximum time of a call if the bytes are in memory. The next constant is that of a byte. A block
-/// that took longer came from a disk or a network.
+// A block whose reading took longer than these limits came from a disk or a network.
+
+/// Maximum time of a call, without that of copying its bytes, if the bytes are in memory.
 const CACHED_CALL: Duration = Duration::from_micros(4);
+/// Minimum rate of copying bytes that are in memory.
 const CACHED_BYTES_PER_SECOND: f64 = 1e9;
 
 /// Number of blocks that are prefetched after a block came from a disk. Then one block is read
@@ -550,7 +552,7 @@ impl<'a> Rows<'a> {
         self.scratch
     }
 
-    /// Return the output for the frame of a row, and for its fields.
+    /// Return the buffers of a row for its frame; the frame's fields are written to `held`.
     pub fn place<'b>(&'b mut self, row: usize, held: &'b mut Fields) -> FrameOut<'b> {
         let width = self.width;
         let [positions, velocities, forces] = match &mut self.out.numbers {

@@ -32,9 +32,9 @@ pub use self::format::{Trr, TrrLayout};
 /// multiplications.
 const UNITS: [f32; 3] = [10.0, 10.0, 0.1];
 
-/// Maximum size of box, virial and pressure in double precision, bytes. The next constant is that
-/// of three vectors per atom.
+/// Size of box, virial and pressure in double precision, bytes.
 const TENSORS_BYTES_MAX: u64 = 3 * 72;
+/// Size of position, velocity and force of an atom in double precision, bytes.
 const ATOM_BYTES_MAX: u64 = 3 * 24;
 
 /// Size of a vector in single precision, bytes: the minimum size of an atom in a frame with data of

@@ -35,9 +35,9 @@ const TOO_NEAR: f64 = 0.5;
 const CA_REACH: f64 = 9.0;
 /// Maximum distance from C to the next N within a chain, Å.
 const PEPTIDE: f64 = 2.5;
-/// Maximum length of an ordinary C=O bond, Å. The next constant is the maximum distance from N to O
-/// of a hydrogen bond, for a C=O bond up to this length.
+/// Maximum length of an ordinary C=O bond, Å.
 const LONG_CO: f64 = 1.3;
+/// Maximum distance from N to O of a hydrogen bond with an ordinary C=O bond, Å.
 const REACH: f64 = 5.6;
 /// Increase of this maximum distance per Å of a longer C=O bond.
 const PER_CO: f64 = 2.0;
