@@ -176,7 +176,7 @@ def test_longer_runs_take_no_more_memory_than_their_rows(shape, backend, adk_xtc
 
 
 def test_what_is_dropped_counts_no_longer():
-    with result_arrays.limited(3 * result_arrays.SMALL) as memory:
+    with result_arrays.limit_arrays(3 * result_arrays.SMALL) as memory:
         shape = (2 * result_arrays.SMALL,), np.dtype(np.uint8)
         first = result_arrays.allocate(*shape)
         view = first[10:]

@@ -23,7 +23,7 @@ from paceline.engine import parts
 from paceline.engine.worker import Worker
 from paceline.errors import AnalysisError, PacelineWarning, SelectionError, UnsupportedError
 from paceline.transform import nojump
-from paceline.transform.jumps import unwrapped
+from paceline.transform.jumps import unwrap_series
 
 
 @pytest.fixture(scope="module")
@@ -379,7 +379,7 @@ def test_shortest_steps_in_an_triclinic_cell(adk_in_water):
 def test_steps_after_an_unknown_position_are_unknown(scheme):
     positions, cells = np.zeros((5, 2, 3)), np.repeat(10.0 * np.eye(3)[None], 5, axis=0)
     positions[2, 1, 0] = np.nan
-    found = unwrapped(positions, cells, np.array([], int), scheme)
+    found = unwrap_series(positions, cells, np.array([], int), scheme)
     assert np.isnan(found[:, :, 0]).tolist() == [[False, False]] * 2 + [[False, True]] * 3
 
 
@@ -441,8 +441,8 @@ def test_jumps_are_undone_over_frames_that_were_left_out(tmp_path):
     series, vectors = np.zeros((60, 6, 3)), np.zeros((60, 3, 3))
     series[kept], vectors[kept] = frames, cells
     for scheme in ("tor", "lattice"):
-        found = unwrapped(series, vectors, np.array(gaps), scheme)
-        again = unwrapped(series[kept], vectors[kept], np.array([], int), scheme)
+        found = unwrap_series(series, vectors, np.array(gaps), scheme)
+        again = unwrap_series(series[kept], vectors[kept], np.array([], int), scheme)
         np.testing.assert_array_equal(found[kept], again)
         assert np.isnan(found[gaps]).all()
 
@@ -485,7 +485,7 @@ def test_centers_of_molecules_do_not_jump(tmp_path):
         universe.residues.atoms.center_of_mass(compound="residues") for _ in universe.trajectory
     ]
     vectors = np.array([ts.triclinic_dimensions for ts in universe.trajectory])
-    free = unwrapped(np.array(series), vectors, np.array([], int), "lattice")
+    free = unwrap_series(np.array(series), vectors, np.array([], int), "lattice")
     np.testing.assert_allclose(found.timeseries, mean_square(free, range(60)), rtol=1e-4, atol=1e-3)
     with pytest.raises(ValueError, match="unwrap must be 'auto', 'tor', 'lattice' or None"):
         EinsteinMSD(universe, unwrap="both")

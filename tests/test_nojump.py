@@ -24,7 +24,7 @@ from paceline.engine import scheduler, trajectory_run, transform_states
 from paceline.engine.worker import Worker
 from paceline.errors import PacelineWarning, SelectionError, TransformError, UnsupportedError
 from paceline.transform import nojump, unwrap, wrap
-from paceline.transform.jumps import CoreNoJump, NoJumpScan, unwrapped
+from paceline.transform.jumps import CoreNoJump, NoJumpScan, unwrap_series
 
 N_FRAMES, N_ATOMS = 150, 40
 
@@ -674,7 +674,7 @@ def test_steps_are_the_shortest_in_triclinic_cells(angles):
     shortest = np.take_along_axis(of_images, nearest[..., None, None], axis=2)[:, :, 0]
     assert (np.linalg.norm(steps, axis=-1) > np.linalg.norm(shortest, axis=-1) + 1).any()
     cells = np.broadcast_to(vectors, (400, 3, 3))
-    found = unwrapped(steps.cumsum(axis=0), cells, np.zeros(0, int), "tor")
+    found = unwrap_series(steps.cumsum(axis=0), cells, np.zeros(0, int), "tor")
     expected = shortest.cumsum(axis=0) - shortest[0] + steps[0]
     np.testing.assert_allclose(found, expected, atol=1e-4)
 

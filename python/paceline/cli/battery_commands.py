@@ -214,7 +214,9 @@ def run_run(args: argparse.Namespace) -> None:
             "tables, or omit files from the command line"
         )
     if not groups and not args.topology:
-        raise UnsupportedError(f"expected {args.form.by_place}, or [groups.NAME] in {args.battery}")
+        raise UnsupportedError(
+            f"expected {args.form.positional_usage}, or [groups.NAME] in {args.battery}"
+        )
     _run(args, groups, lambda universe: Battery(asked, universe))
 
 
