@@ -442,13 +442,15 @@ def test_what_wants_no_processor_waits(monkeypatch, busy):
 
     monkeypatch.setattr(advising, "perf_counter", lambda: clocks["wall"])
     monkeypatch.setattr(advising, "thread_time", lambda: clocks["busy"])
-    sample = SimpleNamespace(run=run, middle=range, together=1)
+    sample = SimpleNamespace(run=run, middle=range, frames_per_chunk=1)
     assert advising._estimate_frame_time(sample) == (1.0, pytest.approx(1 - busy, abs=0.01))
 
 
 def test_a_moment_of_the_first_look_is_not_taken_for_a_slow_frame():
     seconds = iter([0.5] + [1e-3] * 100)
-    sample = SimpleNamespace(run=lambda *given: measured(next(seconds)), middle=range, together=1)
+    sample = SimpleNamespace(
+        run=lambda *given: measured(next(seconds)), middle=range, frames_per_chunk=1
+    )
     assert advising._estimate_frame_time(sample)[0] == 1e-3
 
 
@@ -500,7 +502,9 @@ def test_samples_from_memory_are_of_the_whole_run():
     """Check that samples use other blocks each time, read the frames of a chunk together, and
     finally cover most blocks.
     """
-    sample = SimpleNamespace(_frames=np.arange(3, 10_000), _borders=Borders(8, 8, 5), together=8)
+    sample = SimpleNamespace(
+        _frames=np.arange(3, 10_000), _borders=Borders(8, 8, 5), frames_per_chunk=8
+    )
     seen = np.zeros(10_000, dtype=bool)
     for number in range(12):
         frames = SampleRun.throughout(sample, 2048, 64, number)
@@ -627,7 +631,7 @@ def test_frames_from_the_disk_are_not_those_from_memory(monkeypatch):
     sample = SimpleNamespace(
         _frames=frames,
         _borders=Borders(),
-        together=1,
+        frames_per_chunk=1,
         frame_bytes=1e6,
         middle=middle,
         from_disk=from_disk,
