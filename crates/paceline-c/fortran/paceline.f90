@@ -49,7 +49,9 @@ module paceline
     type(c_ptr) :: format = c_null_ptr, title = c_null_ptr
     real(c_double) :: dt = 0
     integer(c_int64_t) :: buffer = 0
-    integer(c_int) :: append = 0, overwrite = 0, sync = 0, method = 0, n_writers = 0, reserved = 0
+    integer(c_int) :: append = 0, overwrite = 0, sync = 0, method = 0, n_writers = 0, &
+      double_precision = 0
+    integer(c_int64_t) :: n_frames = 0
   end type
 
   type, bind(c) :: c_reader_options
@@ -152,15 +154,15 @@ contains
 
   ! Open a file for frames of n_atoms atoms.
   integer(c_int) function paceline_writer_open(comm, path, n_atoms, writer, format, title, dt, &
-      buffer, append, overwrite, sync, method, n_writers) result(status)
+      buffer, append, overwrite, sync, method, n_writers, double_precision, n_frames) result(status)
     type(paceline_comm), intent(in) :: comm
     character(len=*), intent(in) :: path
     integer(c_int64_t), intent(in) :: n_atoms
     type(paceline_writer), intent(out) :: writer
     character(len=*), intent(in), optional :: format, title
     real(c_double), intent(in), optional :: dt
-    integer(c_int64_t), intent(in), optional :: buffer
-    logical, intent(in), optional :: append, overwrite, sync
+    integer(c_int64_t), intent(in), optional :: buffer, n_frames
+    logical, intent(in), optional :: append, overwrite, sync, double_precision
     integer(c_int), intent(in), optional :: method, n_writers
     character(kind=c_char), allocatable, target :: format_c(:), title_c(:)
     type(c_options) :: options
@@ -179,6 +181,8 @@ contains
     options%sync = flag(sync)
     if (present(method)) options%method = method
     if (present(n_writers)) options%n_writers = n_writers
+    options%double_precision = flag(double_precision)
+    if (present(n_frames)) options%n_frames = n_frames
     status = c_writer_open(comm, c_text(path), n_atoms, options, writer%handle)
   end function
 

@@ -74,8 +74,8 @@ enum {
 /* Options of a writer; zeros (paceline_options o = {0}) are the defaults. They must be the same on
  * all ranks. */
 typedef struct paceline_options {
-    const char *format; /* "CONFIG", "REVCON", "HISTORY", "NetCDF", "DCD"; NULL: by the file name */
-    const char *title;  /* CONFIG, REVCON, HISTORY: up to 72 characters; NULL: blank */
+    const char *format; /* "CONFIG", "REVCON", "HISTORY", "H5MD", "NetCDF", "DCD"; NULL: by the name */
+    const char *title;  /* CONFIG, REVCON, HISTORY: up to 72 characters; H5MD; NULL: none */
     double dt;          /* CONFIG, REVCON, HISTORY: length of a step, ps; 0: time divided by step */
     int64_t buffer;     /* memory of a rank in addition to its atoms, bytes; 0: 64 MiB */
     int append;         /* not 0: an existing file of the same atoms and fields grows */
@@ -83,7 +83,8 @@ typedef struct paceline_options {
     int sync;           /* not 0: each frame is on the disk before paceline_write returns */
     int method;         /* PACELINE_SORTED or PACELINE_DIRECT */
     int n_writers;      /* number of writing ranks; 0: chosen */
-    int reserved;       /* 0 */
+    int double_precision; /* H5MD: not 0: numbers of 64 bits */
+    int64_t n_frames; /* H5MD: maximum number of frames, for contiguous storage; 0: chunks */
 } paceline_options;
 
 /* Atoms of one rank, in any order. All ranks together give each id from 1 to the number of atoms

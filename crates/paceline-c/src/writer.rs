@@ -24,7 +24,8 @@ pub struct CWriterOptions {
     sync: c_int,
     method: c_int,
     n_writers: c_int,
-    reserved: c_int,
+    double_precision: c_int,
+    n_frames: i64,
 }
 
 /// `paceline_atoms` of the header.
@@ -123,7 +124,8 @@ unsafe fn options_of(
         sync: 0,
         method: 0,
         n_writers: 0,
-        reserved: 0,
+        double_precision: 0,
+        n_frames: 0,
     };
     let options = unsafe { object(options, "options") }?.unwrap_or(&default);
     let format = unsafe { text(options.format, "a format") }?;
@@ -137,8 +139,8 @@ unsafe fn options_of(
             )
         })?,
         None => Kind::from_path(&path).ok_or_else(|| {
-            let what = "expected a name that ends in .nc, .ncdf or .dcd, or is CONFIG, REVCON or \
-                        HISTORY; or give the format (H5MD is written by the Python package alone)";
+            let what = "expected a name that ends in .h5md, .h5, .hdf5, .nc, .ncdf or .dcd, or is \
+                        CONFIG, REVCON or HISTORY; or give the format";
             unsupported(&path, what.into())
         })?,
     };
@@ -152,9 +154,27 @@ unsafe fn options_of(
             )));
         }
     };
-    if !is_text && (dt.is_some() || !title.is_empty()) {
-        let name = kind.name();
-        return Err(argument(format!("{name} has no title and no dt to choose")));
+    let n_frames = match u64::try_from(options.n_frames) {
+        Ok(0) => None,
+        Ok(n_frames) => Some(n_frames),
+        Err(_) => {
+            return Err(argument(format!(
+                "expected a number of frames, found {}",
+                options.n_frames
+            )));
+        }
+    };
+    let is_h5md = kind == Kind::H5md;
+    for (what, is_given, has) in [
+        ("title", !title.is_empty(), is_text || is_h5md),
+        ("dt", dt.is_some(), is_text),
+        ("n_frames", n_frames.is_some(), is_h5md),
+        ("double_precision", options.double_precision != 0, is_h5md),
+    ] {
+        if is_given && !has {
+            let name = kind.name();
+            return Err(argument(format!("{name} has no {what} to choose")));
+        }
     }
     if options.append != 0 && options.overwrite != 0 {
         return Err(argument(
@@ -171,6 +191,8 @@ unsafe fn options_of(
             overwrite: options.overwrite != 0,
             dt,
             sync: options.sync != 0,
+            n_frames,
+            double: options.double_precision != 0,
         },
         method: match options.method {
             0 => Method::Sorted,

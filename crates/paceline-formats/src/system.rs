@@ -3,15 +3,19 @@
 #[cfg(unix)]
 pub use unix::{close, create_new, open_unless_link, open_without_waiting, read_at};
 #[cfg(unix)]
-pub use unix::{host_name, is_same_file, path_of_bytes, will_need, write_all_at};
+pub use unix::{
+    host_name, is_same_file, path_of_bytes, reserve, user_name, will_need, write_all_at,
+};
 #[cfg(windows)]
 pub use windows::{close, create_new, open_unless_link, open_without_waiting, read_at};
 #[cfg(windows)]
-pub use windows::{host_name, is_same_file, path_of_bytes, will_need, write_all_at};
+pub use windows::{
+    host_name, is_same_file, path_of_bytes, reserve, user_name, will_need, write_all_at,
+};
 
 #[cfg(unix)]
 mod unix {
-    use std::ffi::OsStr;
+    use std::ffi::{CStr, CString, OsStr};
     use std::fs::{File, Metadata, OpenOptions};
     use std::io;
     use std::os::fd::{AsRawFd, IntoRawFd};
@@ -34,10 +38,11 @@ mod unix {
             .open(path)
     }
 
-    /// Create a new file for writing; only this user can open a `private` one.
+    /// Create a new file; only this user can open a `private` one.
     pub fn create_new(path: &Path, private: bool) -> io::Result<File> {
         let mode = if private { 0o600 } else { 0o666 };
         OpenOptions::new()
+            .read(true)
             .write(true)
             .create_new(true)
             .mode(mode)
@@ -110,6 +115,74 @@ mod unix {
         name
     }
 
+    /// Reserve disk space for bytes of a file, if the file system supports that.
+    #[cfg(target_os = "linux")]
+    pub fn reserve(file: &File, offset: u64, size: usize) -> io::Result<()> {
+        if size == 0 {
+            return Ok(());
+        }
+        let (offset, size) = (offset as libc::off_t, size as libc::off_t);
+        // SAFETY: posix_fallocate gets a descriptor that `file` keeps open, and two integers; it
+        // accesses no memory of the process.
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), offset, size) } {
+            0 | libc::EOPNOTSUPP | libc::ENOSYS | libc::EINVAL => Ok(()),
+            errno => Err(io::Error::from_raw_os_error(errno)),
+        }
+    }
+
+    /// Do nothing: space is found when bytes are written.
+    #[cfg(not(target_os = "linux"))]
+    pub fn reserve(_file: &File, _offset: u64, _size: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// Full name of this process's user if the system has one, else the login name, or "unknown".
+    pub fn user_name() -> String {
+        let names = ["LOGNAME", "USER", "LNAME", "USERNAME"];
+        let login = names
+            .iter()
+            .filter_map(std::env::var_os)
+            .find(|name| !name.is_empty())
+            .and_then(|name| CString::new(name.into_encoded_bytes()).ok());
+        let entry = user_entry(login.as_deref());
+        let login = login.or_else(|| entry.as_ref().map(|(login, _)| login.clone()));
+        let full = entry.map(|(_, full)| full.to_string_lossy().into_owned());
+        let full = full.and_then(|full| full.split(',').next().map(str::to_owned));
+        match (full.filter(|full| !full.is_empty()), login) {
+            (Some(full), _) => full,
+            (None, Some(login)) => login.to_string_lossy().into_owned(),
+            (None, None) => "unknown".into(),
+        }
+    }
+
+    /// Login name and field of comments of a user, by default the user of this process.
+    fn user_entry(login: Option<&CStr>) -> Option<(CString, CString)> {
+        let mut buffer = vec![0; 1 << 16];
+        let mut found = std::ptr::null_mut();
+        let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
+        let (place, len) = (entry.as_mut_ptr(), buffer.len());
+        // SAFETY: the login name ends with a zero byte; the functions write to `entry`, and at most
+        // `len` bytes to `buffer`, both of which live longer than the copies below are made.
+        unsafe {
+            match login {
+                Some(login) => {
+                    let login = login.as_ptr();
+                    libc::getpwnam_r(login, place, buffer.as_mut_ptr(), len, &raw mut found)
+                }
+                None => {
+                    let user = libc::getuid();
+                    libc::getpwuid_r(user, place, buffer.as_mut_ptr(), len, &raw mut found)
+                }
+            };
+            let entry = found.as_ref()?;
+            let text = |text: *const libc::c_char| match text.is_null() {
+                true => CString::default(),
+                false => CStr::from_ptr(text).to_owned(),
+            };
+            Some((text(entry.pw_name), text(entry.pw_gecos)))
+        }
+    }
+
     /// Close a file and return the result. With delayed writes, as in NFS, some write errors are
     /// reported only here.
     pub fn close(file: File) -> io::Result<()> {
@@ -159,10 +232,14 @@ mod windows {
         }
     }
 
-    /// Create a new file for writing. Its permissions are those of the folder, since Windows has no
+    /// Create a new file. Its permissions are those of the folder, since Windows has no
     /// mode.
     pub fn create_new(path: &Path, _private: bool) -> io::Result<File> {
-        OpenOptions::new().write(true).create_new(true).open(path)
+        OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(path)
     }
 
     /// Read once from `offset` on. The cursor moves, but is not used.
@@ -212,6 +289,14 @@ mod windows {
         std::env::var_os("COMPUTERNAME")
             .unwrap_or_default()
             .into_encoded_bytes()
+    }
+
+    pub fn reserve(_file: &File, _offset: u64, _size: usize) -> io::Result<()> {
+        Ok(())
+    }
+
+    pub fn user_name() -> String {
+        std::env::var("USERNAME").unwrap_or_else(|_| "unknown".into())
     }
 
     /// Close a file. Windows reports no write errors here.

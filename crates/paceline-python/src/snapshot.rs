@@ -40,7 +40,7 @@ impl SnapshotFormat {
             Failure::argument(format!("dtype must be <f4, >f4, <f8 or >f8, not {dtype}"))
         })?;
         let records = match file::Kind::from_name(&kind) {
-            Some(known) => known.records(held).map_err(Failure::unwritable)?,
+            Some(known) => known.records(held, false).map_err(Failure::unwritable)?,
             None if kind == "arrays" => Box::new(Arrays::new(held, float, factors.into())),
             None => return Err(Failure::argument(format!("unknown format {kind}"))),
         };

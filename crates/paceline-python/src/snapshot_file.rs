@@ -60,6 +60,8 @@ impl SnapshotFile {
             overwrite,
             dt,
             sync,
+            n_frames: None,
+            double: false,
         };
         let opened = py.detach(|| file::SnapshotFile::open(kind, settings));
         Ok(SnapshotFile(Mutex::new(opened.map_err(failure_of)?)))

@@ -196,7 +196,7 @@ fn surplus(comm: &dyn Communicator, ids: &[i64], range: &Range) -> u64 {
 
 /// Hash an id with the finalizer of SplitMix64 (Steele, Lea & Flood 2014,
 /// doi:10.1145/2660193.2660195).
-fn mixed(id: u64) -> u64 {
+pub(crate) fn mixed(id: u64) -> u64 {
     let x = (id ^ id >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31

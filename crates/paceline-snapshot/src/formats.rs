@@ -256,7 +256,7 @@ impl Text {
 
 /// Return true if a name consists of printable characters, followed only by blanks or zeros. All
 /// eight characters are tested at once, since the test runs for every atom of every frame.
-fn is_word(name: &[u8; 8]) -> bool {
+pub(crate) fn is_word(name: &[u8; 8]) -> bool {
     const ONES: u64 = u64::MAX / 0xff;
     const HIGH: u64 = ONES << 7;
     let name = u64::from_le_bytes(*name);

@@ -8,14 +8,14 @@ use paceline_formats::system::path_of_bytes;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::check::agree;
-use crate::file::{Contents, Heading, Kind, Place, Settings, SnapshotFile};
+use crate::file::{self, Container, Contents, Heading, Kind, Place, Property, Settings};
 use crate::ranks::{choose_writers, spread};
+use crate::static_properties::{
+    StaticProperties, check_values, compare_property, write_properties,
+};
 use crate::{
     Atoms, Communicator, Cost, Failure, Job, Method, Records, Reduce, Result, check, write,
 };
-
-/// Number of atoms whose names are compared together.
-const BATCH: u64 = 1 << 16;
 
 /// Options of a writer, the same on all ranks; only rank 0's path is used.
 #[derive(Debug, Clone)]
@@ -41,6 +41,8 @@ impl Options {
             ("append", settings.append.to_string()),
             ("overwrite", settings.overwrite.to_string()),
             ("sync", settings.sync.to_string()),
+            ("n_frames", format!("{:?}", settings.n_frames)),
+            ("double", settings.double.to_string()),
             ("title", settings.title.clone()),
             ("dt", format!("{:?}", settings.dt)),
             ("method", format!("{:?}", self.method)),
@@ -62,13 +64,14 @@ enum Call {
 pub struct Writer {
     options: Options,
     /// File, on rank 0.
-    file: Option<SnapshotFile>,
+    file: Option<Box<dyn Container>>,
     /// Node of each rank.
     nodes: Vec<u64>,
     writers: Vec<usize>,
     n_frames: u64,
-    /// True until names were compared with those of an existing file.
-    compares_names: bool,
+    static_properties: StaticProperties,
+    /// Properties that must be compared with those of an existing file.
+    to_compare: Vec<Property>,
     is_open: bool,
 }
 
@@ -77,14 +80,14 @@ impl Writer {
     ///
     /// # Errors
     /// The same on all ranks: an error of any rank's options, ranks that disagree, or an error of
-    /// [`SnapshotFile::open`].
+    /// [`file::open`].
     pub fn open(comm: &dyn Communicator, options: Result<Options>, node: u64) -> Result<Self> {
         let options = options.and_then(|mut options| {
             let path = &mut options.settings.path;
             *path = absolute(path)?;
             Ok(options)
         });
-        let options = agree(comm, Path::new(""), options)?;
+        let mut options = agree(comm, Path::new(""), options)?;
         check_same(comm, &options.agreed())?;
         let nodes = comm.all_to_all(&vec![node; comm.size()])?;
         let writers = match options.n_writers {
@@ -99,19 +102,29 @@ impl Writer {
             None => Vec::new(),
         };
         let opened = match comm.rank() {
-            0 => SnapshotFile::open(options.kind, options.settings.clone()).map(Some),
+            0 => file::open(options.kind, options.settings.clone()).map(Some),
             _ => Ok(None),
         };
         let file = agree(comm, &options.settings.path, opened)?;
-        let mut n_frames = [file.as_ref().map_or(0, SnapshotFile::n_frames)];
-        comm.all_reduce(&mut n_frames, Reduce::Sum)?;
+        let found = |file: &dyn Container| [file.n_frames(), file.is_double().into()];
+        let mut found = file.as_deref().map_or([0, 0], found);
+        comm.all_reduce(&mut found, Reduce::Sum)?;
+        let [n_frames, is_double] = found;
+        options.settings.double = is_double != 0;
+        let compared = match options.kind {
+            _ if n_frames == 0 => &[],
+            Kind::History => &[Property::Names][..],
+            kind if kind.has_static_properties() => &Property::ALL,
+            _ => &[],
+        };
         Ok(Writer {
-            compares_names: n_frames[0] > 0 && options.kind == Kind::History,
+            to_compare: compared.to_vec(),
+            static_properties: StaticProperties::default(),
             options,
             file,
             nodes,
             writers,
-            n_frames: n_frames[0],
+            n_frames,
             is_open: true,
         })
     }
@@ -135,10 +148,17 @@ impl Writer {
         self.check_call(comm, Call::Write)?;
         let (atoms, heading) = agree(comm, &path, atoms)?;
         let contents = agree_on_frame(comm, &path, &atoms, &heading)?;
-        let records = self.options.kind.records(contents.fields);
+        let is_double = self.options.settings.double;
+        let records = self.options.kind.records(contents.fields, is_double);
         let records = records.map_err(|reason| refused(&path, &reason))?;
         check(comm, &*records, self.options.settings.n_atoms, &atoms)
             .map_err(|failure| naming(&path, failure))?;
+        if self.options.kind.has_static_properties() {
+            let own = check_values(&atoms).map_err(|reason| refused(&path, &reason));
+            agree(comm, &path, own)?;
+            self.static_properties
+                .check_unchanged(comm, &path, &atoms)?;
+        }
         let written = self.write_checked(comm, &atoms, &contents, &heading, &*records);
         if written.is_err()
             && let Some(file) = &mut self.file
@@ -157,24 +177,15 @@ impl Writer {
         heading: &Heading,
         records: &dyn Records,
     ) -> Result<(Cost, Option<String>)> {
-        let path = &self.options.settings.path;
+        let path = self.options.settings.path.clone();
         let placed = self
             .file
             .as_mut()
             .map(|file| file.place(*contents, heading));
-        let placed = agree(comm, path, placed.transpose())?;
+        let placed = agree(comm, &path, placed.transpose())?;
         let warning = placed.as_ref().and_then(|place| place.warning.clone());
         let (name, starts) = broadcast(comm, placed, records.sections().len())?;
-        if self.compares_names {
-            compare_names(
-                comm,
-                path,
-                self.file.as_ref(),
-                self.options.settings.n_atoms,
-                atoms,
-            )?;
-            self.compares_names = false;
-        }
+        self.handle_static_properties(comm, atoms)?;
         if self.writers.is_empty() {
             let size: usize = records.sections().iter().sum();
             let n_bytes = self.options.settings.n_atoms.saturating_mul(size as u64);
@@ -192,10 +203,33 @@ impl Writer {
             sync: self.options.settings.sync,
         };
         let cost = write(comm, &job)?;
-        let committed = self.file.as_mut().map_or(Ok(()), SnapshotFile::commit);
-        agree(comm, path, committed)?;
+        let committed = self.file.as_mut().map_or(Ok(()), |file| file.commit());
+        agree(comm, &path, committed)?;
+        self.static_properties.keep();
         self.n_frames += 1;
         Ok((cost, warning))
+    }
+
+    /// Write properties that a new file stores once, or compare them with those of an existing file.
+    fn handle_static_properties(
+        &mut self,
+        comm: &dyn Communicator,
+        atoms: &Atoms<'_>,
+    ) -> Result<()> {
+        let Settings { path, n_atoms, .. } = &self.options.settings;
+        if self.n_frames == 0 && self.options.kind.has_static_properties() {
+            let given: Vec<_> = self.static_properties.found().collect();
+            if !given.is_empty() {
+                let file = self.file.as_deref_mut();
+                write_properties(comm, path, file, *n_atoms, atoms, &given)?;
+            }
+        }
+        while let Some(&property) = self.to_compare.last() {
+            let file = self.file.as_deref();
+            compare_property(comm, path, file, *n_atoms, atoms, property)?;
+            self.to_compare.pop();
+        }
+        Ok(())
     }
 
     /// Finish the file.
@@ -340,54 +374,4 @@ fn broadcast(
     comm.all_reduce(&mut words, Reduce::Sum)?;
     let names = comm.all_gather(&name)?;
     Ok((path_of_bytes(&names[0]), words))
-}
-
-/// Refuse atoms whose names differ from those of an existing file.
-fn compare_names(
-    comm: &dyn Communicator,
-    path: &Path,
-    file: Option<&SnapshotFile>,
-    n_atoms: u64,
-    atoms: &Atoms<'_>,
-) -> Result<()> {
-    for first in (0..n_atoms).step_by(BATCH as usize) {
-        let range = first..n_atoms.min(first + BATCH);
-        let stored = file.map(|file| file.stored_names(range.clone()));
-        let stored = agree(comm, path, stored.transpose())?
-            .flatten()
-            .unwrap_or_default();
-        // A name has as many bytes as a number: their sum over ranks is that of rank 0.
-        let mut words = vec![0_u64; (range.end - range.start) as usize];
-        for (word, name) in words.iter_mut().zip(stored.as_chunks().0) {
-            *word = u64::from_ne_bytes(*name);
-        }
-        comm.all_reduce(&mut words, Reduce::Sum)?;
-        let names: Vec<[u8; 8]> = words.into_iter().map(u64::to_ne_bytes).collect();
-        let wrong = atoms
-            .ids
-            .iter()
-            .zip(atoms.names.unwrap_or_default())
-            .find(|(id, name)| {
-                let place = (**id as u64).wrapping_sub(1 + first) as usize;
-                names
-                    .get(place)
-                    .is_some_and(|stored| trimmed(stored) != trimmed(name))
-            });
-        let own = wrong.map_or(Ok(()), |(id, name)| {
-            let stored = &names[(*id as u64 - 1 - first) as usize];
-            Err(Failure::Unwritable(format!(
-                "{} belongs to another system: expected atom {id} to be '{}', found '{}'",
-                path.display(),
-                trimmed(stored).escape_ascii(),
-                trimmed(name).escape_ascii()
-            )))
-        });
-        agree(comm, path, own)?;
-    }
-    Ok(())
-}
-
-fn trimmed(name: &[u8; 8]) -> &[u8] {
-    let end = name.iter().rposition(|&byte| byte != 0 && byte != b' ');
-    &name[..end.map_or(0, |end| end + 1)]
 }

@@ -4,10 +4,11 @@
 //! complete. A program that is killed leaves the complete frames.
 
 mod cell;
+mod container;
 mod dcd;
 mod dlpoly;
 mod netcdf;
-mod output;
+pub(crate) mod output;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,7 @@ use crate::formats::{Arrays, Float, Text};
 use crate::{Failure, Records, Result};
 
 pub use cell::{angles, lengths_and_cosines};
+pub use container::{Container, Property, open};
 pub use output::check_output;
 
 use output::Output;
@@ -39,16 +41,19 @@ pub enum Kind {
     Netcdf,
     /// DCD, little-endian, with markers of 4 bytes.
     Dcd,
+    /// H5MD, whose metadata HDF5's library writes.
+    H5md,
 }
 
 impl Kind {
     /// All formats with their names.
-    pub const ALL: [(&'static str, Kind); 5] = [
+    pub const ALL: [(&'static str, Kind); 6] = [
         ("CONFIG", Kind::Config),
         ("REVCON", Kind::Config),
         ("HISTORY", Kind::History),
         ("NetCDF", Kind::Netcdf),
         ("DCD", Kind::Dcd),
+        ("H5MD", Kind::H5md),
     ];
 
     /// Return the format of this name, in letters of any case.
@@ -65,6 +70,7 @@ impl Kind {
         match name.rsplit_once('.').map(|(_, extension)| extension) {
             Some("NC" | "NCDF") => Some(Kind::Netcdf),
             Some("DCD") => Some(Kind::Dcd),
+            Some("H5MD" | "H5" | "HDF5") => Some(Kind::H5md),
             _ => name.split('.').find_map(Kind::from_name),
         }
     }
@@ -76,14 +82,24 @@ impl Kind {
             Kind::History => "HISTORY",
             Kind::Netcdf => "NetCDF",
             Kind::Dcd => "DCD",
+            Kind::H5md => "H5MD",
         }
     }
 
-    /// Make the encoder of atoms.
+    /// True if the file stores names, masses and charges of atoms once.
+    pub fn has_static_properties(self) -> bool {
+        self == Kind::H5md
+    }
+
+    /// Make the encoder of atoms, with numbers of 64 bits if the format has a choice and `is_double`.
     ///
     /// # Errors
     /// Sentence about fields that the format does not hold together.
-    pub fn records(self, fields: Fields) -> std::result::Result<Box<dyn Records + Send>, String> {
+    pub fn records(
+        self,
+        fields: Fields,
+        is_double: bool,
+    ) -> std::result::Result<Box<dyn Records + Send>, String> {
         let big = Float::F4 { big_endian: true };
         let little = Float::F4 { big_endian: false };
         Ok(match self {
@@ -92,6 +108,11 @@ impl Kind {
             Kind::Netcdf => Box::new(Arrays::new(fields, big, AMBER)),
             Kind::Dcd if fields == Fields::POSITIONS => Box::new(Arrays::coordinates(little)),
             Kind::Dcd => return Err("a DCD file can contain only positions".into()),
+            Kind::H5md if is_double => {
+                let double = Float::F8 { big_endian: false };
+                Box::new(Arrays::new(fields, double, [1.0; 3]))
+            }
+            Kind::H5md => Box::new(Arrays::new(fields, little, [1.0; 3])),
         })
     }
 }
@@ -107,7 +128,7 @@ pub struct Settings {
     pub path: PathBuf,
     /// Number of atoms of all ranks.
     pub n_atoms: u64,
-    /// Title, for CONFIG and HISTORY.
+    /// Title, for CONFIG, HISTORY and H5MD.
     pub title: String,
     /// True if an existing file grows.
     pub append: bool,
@@ -117,6 +138,10 @@ pub struct Settings {
     pub dt: Option<f64>,
     /// True if each frame must be on the disk before the next frame.
     pub sync: bool,
+    /// Maximum number of frames, for contiguous storage in H5MD instead of chunks.
+    pub n_frames: Option<u64>,
+    /// True for numbers of 64 bits in H5MD.
+    pub double: bool,
 }
 
 /// Content of all frames of a file.
@@ -235,11 +260,7 @@ trait Layout: Send {
     }
 }
 
-/// File that is being written, as the first rank holds it.
-///
-/// For every frame, `place` is called, then ranks write their atoms, then `commit` is called. After
-/// an error in between, `cut_back` is called. A frame counts from `commit` on: if the job is killed
-/// before, the file has the previous `n_frames` frames.
+/// File whose frames follow each other after a header, or are one frame.
 pub struct SnapshotFile {
     settings: Settings,
     layout: Box<dyn Layout>,
@@ -263,6 +284,7 @@ impl SnapshotFile {
             Kind::History => Box::<dlpoly::History>::default(),
             Kind::Netcdf => Box::<netcdf::Netcdf>::default(),
             Kind::Dcd => Box::<dcd::Dcd>::default(),
+            Kind::H5md => return Err(unsupported(&settings.path, "H5MD has no layout of its own")),
         };
         let mut file = SnapshotFile {
             settings,
@@ -433,7 +455,7 @@ fn not_placed() -> Failure {
     Error::Argument("no frame has a place in the file".into()).into()
 }
 
-fn unsupported(path: &Path, what: impl Into<String>) -> Failure {
+pub(crate) fn unsupported(path: &Path, what: impl Into<String>) -> Failure {
     Error::Unsupported {
         path: path.to_owned(),
         what: what.into(),
@@ -450,7 +472,7 @@ fn damaged(path: &Path, len: usize, fault: Fault) -> Failure {
     Error::damaged_head(path, len, fault).into()
 }
 
-fn check_atom_count(settings: &Settings, found: u64) -> Result<()> {
+pub(crate) fn check_atom_count(settings: &Settings, found: u64) -> Result<()> {
     match found == settings.n_atoms {
         true => Ok(()),
         false => Err(Failure::AtomCount {
@@ -462,7 +484,7 @@ fn check_atom_count(settings: &Settings, found: u64) -> Result<()> {
 }
 
 /// Refuse a frame whose content differs from that of the file's frames.
-fn check_contents(path: &Path, found: &Contents, expected: &Contents) -> Result<()> {
+pub(crate) fn check_contents(path: &Path, found: &Contents, expected: &Contents) -> Result<()> {
     let cell = |there| if there { "one" } else { "none" }.to_owned();
     let pairs = [
         ("", field_names(found.fields), field_names(expected.fields)),

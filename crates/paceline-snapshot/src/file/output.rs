@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use paceline_formats::error::Error;
-use paceline_formats::system::{close, create_new, is_same_file, read_at, write_all_at};
+use paceline_formats::system::{close, create_new, is_same_file, read_at, reserve, write_all_at};
 
 use crate::{Failure, Result};
 
@@ -100,6 +100,12 @@ impl Output {
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let written = write_all_at(&self.file, bytes, offset);
         written.map_err(|source| self.error("cannot write", source))
+    }
+
+    /// Reserve disk space for bytes, if the system supports it.
+    pub fn reserve(&self, offset: u64, size: usize) -> Result<()> {
+        let reserved = reserve(&self.file, offset, size);
+        reserved.map_err(|source| self.error("cannot write", source))
     }
 
     /// Set the size: truncate the file, or extend it with zeros.

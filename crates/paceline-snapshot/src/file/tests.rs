@@ -24,6 +24,8 @@ fn settings(path: PathBuf) -> Settings {
         overwrite: false,
         dt: None,
         sync: false,
+        n_frames: None,
+        double: false,
     }
 }
 
@@ -48,7 +50,7 @@ fn heading(frame: i64) -> Heading {
 }
 
 fn put(kind: Kind, place: &Place) {
-    let records = kind.records(Fields::POSITIONS).unwrap();
+    let records = kind.records(Fields::POSITIONS, false).unwrap();
     let atoms = Atoms {
         ids: &[2, 1],
         positions: Vectors::F64(&POSITIONS),

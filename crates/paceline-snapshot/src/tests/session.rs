@@ -72,6 +72,8 @@ fn options(kind: Kind, path: &Path) -> Options {
             overwrite: true,
             dt: None,
             sync: false,
+            n_frames: None,
+            double: false,
         },
         method: Method::Sorted,
         n_writers: None,

@@ -1,0 +1,211 @@
+//! HDF5's writes, delayed until a frame is complete, in an order in which a crash does no damage.
+//!
+//! The Python package does the same: `paceline/snapshot/crash_safe_file.py` explains why. Changes
+//! within the committed size wait in memory; bytes beyond it may be written earlier.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::file::output::Output;
+use crate::{Failure, Result};
+
+/// Alignment of allocated parts of the file, bytes: a disk sector, which divides a memory page.
+pub const ALIGNMENT: u64 = 512;
+const WORD: usize = 8;
+/// B-tree nodes in files of superblock version 0: number of children, bytes before the first key.
+const CHILDREN: usize = 64;
+const FIRST_KEY: usize = 24;
+/// Superblock: signature, and offsets of the version and of the address of the end of the file.
+pub const SIGNATURE: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
+const VERSION: usize = 8;
+const END: usize = 40;
+
+/// Offset, and bytes at this offset.
+type Piece = (u64, Vec<u8>);
+
+/// Bytes of the file before and after a change.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Change {
+    offset: u64,
+    old: Vec<u8>,
+    new: Vec<u8>,
+}
+
+/// File of HDF5 over an output with a number of committed bytes.
+pub struct CrashSafeFile {
+    pub output: Output,
+    size: u64,
+    /// End of the committed bytes.
+    end: u64,
+    refusal: Option<Failure>,
+    waiting: Vec<Piece>,
+}
+
+impl CrashSafeFile {
+    /// Take an output with `size` committed bytes.
+    pub fn new(output: Output, size: u64) -> Self {
+        CrashSafeFile {
+            output,
+            size,
+            end: size,
+            refusal: None,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Number of bytes of the file for HDF5.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// Number of bytes at the last `apply`.
+    pub fn committed(&self) -> u64 {
+        self.end
+    }
+
+    /// Set the number of bytes for HDF5.
+    pub fn set_size(&mut self, size: u64) {
+        self.size = size;
+    }
+
+    /// Read bytes as if all waiting writes were finished; bytes beyond the end are zero.
+    pub fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>> {
+        let mut found = self.output.read(offset, size)?;
+        found.resize(size, 0);
+        let stop = offset + size as u64;
+        for (start, bytes) in &self.waiting {
+            let first = offset.max(*start);
+            let last = stop.min(start + bytes.len() as u64);
+            if first < last {
+                let part = &bytes[(first - start) as usize..(last - start) as usize];
+                found[(first - offset) as usize..(last - offset) as usize].copy_from_slice(part);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Keep bytes for `apply`, or write them at once if they are beyond the committed end.
+    ///
+    /// Errors of the system are raised by `apply`: after a failed write, HDF5 can neither close nor
+    /// discard a file.
+    pub fn write(&mut self, offset: u64, bytes: &[u8]) {
+        if offset < self.end {
+            self.waiting.push((offset, bytes.to_vec()));
+        } else if self.refusal.is_none() {
+            self.refusal = self.output.write(offset, bytes).err();
+        }
+        self.size = self.size.max(offset + bytes.len() as u64);
+    }
+
+    /// Write all waiting changes; the numbers of rows, at the offsets `rows`, come last.
+    ///
+    /// # Errors
+    /// The system cannot write; the committed bytes are then unchanged, unless the disk itself
+    /// failed.
+    pub fn apply(&mut self, rows: &[u64]) -> Result<()> {
+        if let Some(refusal) = self.refusal.take() {
+            return Err(refusal);
+        }
+        let spans: BTreeSet<(u64, usize)> = self
+            .waiting
+            .iter()
+            .map(|(offset, bytes)| (*offset, bytes.len()))
+            .collect();
+        let mut changes = Vec::new();
+        for (offset, size) in spans {
+            let mut old = self.output.read(offset, size)?;
+            old.resize(size, 0);
+            let new = self.read(offset, size)?;
+            changes.push(Change { offset, old, new });
+        }
+        for change in &changes {
+            self.output.reserve(change.offset, change.new.len())?;
+        }
+        if self.output.size()? != self.size {
+            self.output.cut(self.size)?;
+        }
+        for (offset, bytes) in order_writes(changes, rows) {
+            self.output.write(offset, &bytes)?;
+        }
+        self.waiting.clear();
+        self.end = self.size;
+        Ok(())
+    }
+
+    /// Ignore all further writes, so that HDF5 can close a file that will be discarded.
+    pub fn give_up(&mut self) {
+        self.end = u64::MAX;
+    }
+
+    /// Forget HDF5's changes; the file has `size` committed bytes.
+    pub fn restart(&mut self, size: u64) {
+        self.waiting.clear();
+        self.refusal = None;
+        self.size = size;
+        self.end = size;
+    }
+}
+
+/// Read the end of the file from the superblock; a killed program may have left bytes after it.
+///
+/// Returns `None` if the first 48 bytes are not a superblock of the version that paceline writes.
+pub fn superblock_end(head: &[u8]) -> Option<u64> {
+    let end = head.get(END..)?.first_chunk()?;
+    (head.starts_with(SIGNATURE) && head[VERSION] == 0).then_some(u64::from_le_bytes(*end))
+}
+
+/// Split changes into writes, ordered so that the file is valid after any number of them.
+///
+/// The numbers of rows, at the offsets `rows`, are written last, in this order.
+fn order_writes(mut changes: Vec<Change>, rows: &[u64]) -> Vec<Piece> {
+    changes.sort();
+    let (mut nodes, others): (Vec<_>, Vec<_>) = changes
+        .into_iter()
+        .partition(|change| change.old.starts_with(b"TREE") && change.new.starts_with(b"TREE"));
+    let mut words = BTreeMap::new();
+    for change in &others {
+        for at in (0..change.new.len()).step_by(WORD) {
+            let end = change.new.len().min(at + WORD);
+            if change.old[at..end] != change.new[at..end] {
+                words.insert(change.offset + at as u64, change.new[at..end].to_vec());
+            }
+        }
+    }
+    let last: Vec<Piece> = rows
+        .iter()
+        .filter_map(|offset| Some((*offset, words.remove(offset)?)))
+        .collect();
+    nodes.sort_by_key(|change| std::cmp::Reverse(change.new[5]));
+    let mut pieces: Vec<Piece> = words.into_iter().collect();
+    pieces.extend(nodes.iter().flat_map(order_node));
+    pieces.extend(last);
+    pieces
+}
+
+/// Order the writes of a B-tree node that gained a child or passed children to another node.
+fn order_node(change: &Change) -> Vec<Piece> {
+    let len = change.new.len();
+    let key = (len.saturating_sub(FIRST_KEY + CHILDREN * WORD)) / (CHILDREN + 1);
+    let used = |node: &[u8]| {
+        let n_children = usize::from(u16::from_le_bytes([node[6], node[7]]));
+        (FIRST_KEY + n_children * (key + WORD) + key).min(len)
+    };
+    let (before, after) = (used(&change.old), used(&change.new));
+    let parts = if change.old[5] != change.new[5] {
+        // The root of a tree that gains a level has two children, which need less than 512 bytes.
+        vec![0..after, after..len]
+    } else {
+        // The number of children is written after the children and their keys. Above the leaves,
+        // the key of the first new child already directs readers to that child: the child must be
+        // counted before this key is written.
+        let keys = match change.new[5] {
+            0 => before,
+            _ => before - key,
+        };
+        vec![keys..after.max(keys), 0..WORD, WORD..keys, after..len]
+    };
+    parts
+        .into_iter()
+        .filter(|part| change.old[part.clone()] != change.new[part.clone()])
+        .map(|part| (change.offset + part.start as u64, change.new[part].to_vec()))
+        .collect()
+}
