@@ -2,14 +2,18 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import h5py
+import numpy as np
 import pytest
 from helpers.lammps_files import dump as lammps_dump
 from helpers.mpi import MPIEXEC, SCRIPTS, environment, needs_mpi
 from helpers.programs import needs_program
+from helpers.waiting import until
 
 pytestmark = [needs_mpi, needs_program("cargo"), needs_program("cc")]
 ROOT = Path(__file__).parents[1]
@@ -18,6 +22,9 @@ CRATE = ROOT / "crates" / "paceline-c"
 MPICC = str(Path(shutil.which(MPIEXEC[0]) or MPIEXEC[0]).with_name("mpicc"))
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-O1", "-ffp-contract=off")
 MPIFORT = str(Path(MPICC).with_name("mpifort"))
+#: HDF5's library in the wheel of h5py, so that C and Python have the same.
+HDF5 = next(Path(h5py.__file__).parents[1].glob("h5py*/**/libhdf5[-.]*"), None)
+needs_hdf5 = pytest.mark.skipif(HDF5 is None, reason="h5py has no HDF5 library of its own")
 needs_mpicc = pytest.mark.skipif(not os.access(MPICC, os.X_OK), reason="mpicc is not installed")
 
 
@@ -56,23 +63,29 @@ def programs(library, tmp_path_factory):
 def expected(tmp_path_factory):
     """Files that Python wrote."""
     folder = tmp_path_factory.mktemp("python")
-    assert run(sys.executable, SCRIPTS / "c_interface.py", folder) == ""
+    for script in ("c_interface.py", "c_h5md.py"):
+        assert run(sys.executable, SCRIPTS / script, folder, "ranks") == ""
     return folder
 
 
-def on_ranks(n_ranks, *command):
-    return run(*MPIEXEC, "-n", n_ranks, *command, env=environment(), timeout=300)
+def with_hdf5(**changed):
+    return environment() | {"PACELINE_HDF5": str(HDF5 or "")} | changed
+
+
+def on_ranks(n_ranks, *command, **options):
+    return run(*MPIEXEC, "-n", n_ranks, *command, env=with_hdf5(), timeout=300, **options)
 
 
 @needs_mpicc
+@needs_hdf5
 @pytest.mark.parametrize("n_ranks", [2, *(pytest.param(n, marks=pytest.mark.full) for n in (4, 8))])
 def test_files_of_c_are_python_s(n_ranks, programs, expected, tmp_path):
     (tmp_path / "text").write_text("no trajectory")
     (tmp_path / "md.h5").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(100))
     (tmp_path / "cut.dcd").write_bytes((expected / "python.dcd").read_bytes()[:90])
     (tmp_path / "md.dump").write_text(lammps_dump())
-    assert on_ranks(n_ranks, programs / "c_interface", tmp_path) == "done\n"
-    for name in ("CONFIG", "HISTORY", "nc", "dcd"):
+    assert on_ranks(n_ranks, programs / "c_interface", ".", cwd=tmp_path) == "done\n"
+    for name in ("CONFIG", "HISTORY", "nc", "dcd", "h5md", "h5"):
         for method in (0, 1):
             found = (tmp_path / f"{method}c.{name}").read_bytes()
             assert found == (expected / f"python.{name}").read_bytes(), (name, method)
@@ -121,6 +134,7 @@ def test_a_failure_is_a_status_where_standard_error_is_full(library):
 
 
 @needs_mpicc
+@needs_hdf5
 def test_the_example_gives_the_same_text_on_any_ranks(programs, tmp_path):
     folders = [tmp_path / str(n_ranks) for n_ranks in (1, 2)]
     for folder in folders:
@@ -138,25 +152,133 @@ def test_the_examples_in_c_and_fortran_agree(library, programs, tmp_path):
     calls = tmp_path / "paceline_mpi.o"
     run(MPICC, "-c", CRATE / "src" / "paceline_mpi.c", f"-I{CRATE / 'include'}", "-o", calls)
     sources = CRATE / "fortran" / "paceline.f90", CRATE / "examples" / "lennard_jones.f90"
-    run(MPIFORT, *sources, calls, "-o", "program", *links(library), cwd=tmp_path)
-    for program in (programs / "lennard_jones", tmp_path / "program"):
-        folder = tmp_path / program.name.replace("program", "fortran")
-        folder.mkdir()
-        assert on_ranks(2, program, folder).startswith("1200 atoms, -7839.6506 kJ/mol, read 1200")
-    for name in ("HISTORY", "CONFIG"):
-        one, two = ((tmp_path / kind / name).read_bytes() for kind in ("lennard_jones", "fortran"))
-        assert one == two
+    (tmp_path / "fortran").mkdir()
+    made = "-o", "fortran/lennard_jones"
+    run(MPIFORT, *sources, calls, *made, *links(library), cwd=tmp_path)
+    for program in (programs / "lennard_jones", tmp_path / "fortran" / "lennard_jones"):
+        folder = tmp_path / program.parent.name
+        folder.mkdir(exist_ok=True)
+        said = on_ranks(2, program, ".", cwd=folder)
+        assert said.startswith("1200 atoms, -7839.6506 kJ/mol, read 1200")
+    for name in ("HISTORY", "CONFIG", "md.nc", "md.h5md"):
+        folders = tmp_path / programs.name, tmp_path / "fortran"
+        one, two = ((folder / name).read_bytes() for folder in folders)
+        assert len(one) == len(two), name
+        assert one == two or name.startswith("md"), name
 
 
+@needs_hdf5
 @needs_program("gfortran")
 def test_files_of_fortran_are_python_s(library, expected, tmp_path):
     sources = CRATE / "fortran" / "paceline.f90", SCRIPTS / "fortran_interface.f90"
     checks = "-std=f2018", "-Wall", "-Wextra", "-Werror", "-fcheck=all", "-ffp-contract=off"
     run("gfortran", *checks, *sources, "-o", "program", *links(library), cwd=tmp_path)
-    said = run(tmp_path / "program", tmp_path)
+    said = run(tmp_path / "program", ".", cwd=tmp_path, env=with_hdf5())
     assert said.startswith("done ")
-    found = (tmp_path / "fortran.HISTORY").read_bytes()
-    assert found == (expected / "python.HISTORY").read_bytes()
+    for found, python in (("fortran.HISTORY", "python.HISTORY"), ("fortran.h5md",) * 2):
+        assert (tmp_path / found).read_bytes() == (expected / python).read_bytes(), found
+
+
+@pytest.fixture(scope="module")
+def h5md_program(library, tmp_path_factory):
+    """Program of one rank that writes H5MD."""
+    program = tmp_path_factory.mktemp("h5md") / "c_h5md"
+    run("cc", *WARNINGS, SCRIPTS / "c_h5md.c", "-o", program, *links(library))
+    return program
+
+
+@needs_hdf5
+def test_h5md_files_of_c_are_python_s_and_written_in_the_same_order(h5md_program, tmp_path):
+    """At any time, a file is thus as whole as tests/test_snapshot_crash_safe_file.py shows."""
+    folders = tmp_path / "c", tmp_path / "python"
+    commands = [h5md_program], [sys.executable, SCRIPTS / "c_h5md.py", "."]
+    shim = tmp_path / "writes.so"
+    preloaded = {}
+    if sys.platform == "linux":
+        run("cc", "-shared", "-fPIC", SCRIPTS / "writes.c", "-o", shim, "-ldl")
+        preloaded = {"LD_PRELOAD": str(shim), "NOTES": str(tmp_path / "notes")}
+    notes = []
+    for folder, command in zip(folders, commands, strict=True):
+        folder.mkdir()
+        run(*command, cwd=folder, env=with_hdf5(**preloaded))
+        if preloaded:
+            notes.append((tmp_path / "notes").read_text().splitlines())
+            (tmp_path / "notes").unlink()
+    for name in ("long.h5md", "parts.h5", "wide.hdf5", "few.h5md"):
+        one, two = ((folder / name).read_bytes() for folder in folders)
+        assert one == two, name
+    if preloaded:
+        assert len(notes[0]) > 1000
+        assert notes[0] == notes[1]
+
+
+@needs_hdf5
+def test_h5md_that_cannot_be_written(h5md_program, tmp_path):
+    (tmp_path / "not.h5").write_text("no file of HDF5")
+    for name, path, chunk in (("other", "numbers", (1, 500, 3)), ("packed", "value", (3, 500, 3))):
+        with h5py.File(tmp_path / f"{name}.h5", "w") as file:
+            group = file.create_group("particles/trajectory/position")
+            group.create_dataset(path, (3, 500, 3), "<f4", chunks=chunk, maxshape=(None, 500, 3))
+            group["step"] = [1, 2, 3]
+            file.create_group("particles/trajectory/box")
+    run(h5md_program, "refuse", cwd=tmp_path, env=with_hdf5())
+    for name, steps in (("bad.h5", [0, 10, 20]), ("full.h5md", [0, 10, 20])):
+        with h5py.File(tmp_path / name) as file:
+            assert file["particles/trajectory/position/step"][:].tolist() == steps
+            assert file["particles/trajectory/force/value"].shape == (3, 500, 3)
+
+
+@needs_hdf5
+def test_h5md_of_a_killed_program_has_its_frames(h5md_program, tmp_path):
+    path = tmp_path / "md.h5md"
+    with subprocess.Popen([h5md_program, path], env=with_hdf5()) as process:
+        until(lambda: path.exists() and path.stat().st_size > 2_000_000)
+        process.send_signal(signal.SIGKILL)
+    with h5py.File(path) as file:
+        group = file["particles/trajectory"]
+        n_frames = len(group["position/value"])
+        assert n_frames > 50
+        assert np.array_equal(group["position/step"][:n_frames], 10 * np.arange(n_frames))
+        ids, frames = np.arange(1, 501)[:, None], np.arange(n_frames)[:, None, None]
+        numbers = (ids * 37 + np.arange(3) * 11 + frames * 10) % 2000
+        assert np.array_equal(group["position/value"], (numbers * 0.01 - 3).astype("<f4"))
+    assert [one.name for one in tmp_path.iterdir()] == ["md.h5md"]
+
+
+#: A program of one rank; it prints the status and the message of a call.
+OPENING = """
+import ctypes as c, sys
+library, writer = c.CDLL(sys.argv[1]), c.c_void_p()
+library.paceline_message.restype = c.c_char_p
+status = library.paceline_writer_open(None, b"md.h5md", c.c_int64(3), None, c.byref(writer))
+print(status, library.paceline_message().decode())
+"""
+VERSION = """
+int H5open(void) { return 0; }
+int H5get_libversion(unsigned *a, unsigned *b, unsigned *c) { *a = 1; *b = %d; *c = 4; return 0; }
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        (None, "PACELINE_HDF5 names no library: "),
+        ("int other;", "the library that was loaded is not HDF5; link the program with HDF5, or"),
+        (VERSION % 10, "H5MD needs HDF5 1.10.5 or newer, found 1.10.4; link the program with"),
+        (VERSION % 14, "the HDF5 library of version 1.14.4 has no H5free_memory; link the program"),
+    ],
+)
+def test_hdf5_that_is_missing_or_too_old_is_named(library, source, words, tmp_path):
+    name = tmp_path / "libhdf5.so"
+    if source is not None:
+        (tmp_path / "hdf5.c").write_text(source)
+        run("cc", "-shared", "-fPIC", tmp_path / "hdf5.c", "-o", name)
+    [built] = (*library.glob("libpaceline.so"), *library.glob("libpaceline.dylib"))
+    changed = os.environ | {"PACELINE_HDF5": str(name)}
+    said = run(sys.executable, "-c", OPENING, built, env=changed, cwd=tmp_path)
+    assert said.startswith("4 rank 0: "), said
+    assert words in said
+    assert "md.h5md" in said
 
 
 def test_a_c_plus_plus_program_reads_the_header(tmp_path):

@@ -76,12 +76,14 @@ static void write_good(const char *folder)
 {
     static const struct {
         const char *name;
-        int fields, parts;
-    } files[] = {{"c.CONFIG", 3, 0}, {"c.HISTORY", 2, 1}, {"c.nc", 3, 1}, {"c.dcd", 1, 1}};
+        int fields, parts, wide;
+    } files[] = {{"c.CONFIG", 3, 0, 0}, {"c.HISTORY", 2, 1, 0}, {"c.nc", 3, 1, 0},
+                 {"c.dcd", 1, 1, 0},    {"c.h5md", 3, 1, 0},    {"c.h5", 3, 0, 1}};
     char path[4096];
-    for (int k = 0; k < 4; k++)
+    for (int k = 0; k < 6; k++)
         for (int method = PACELINE_SORTED; method <= PACELINE_DIRECT; method++) {
-            paceline_options options = {.overwrite = 1, .method = method};
+            paceline_options options = {.overwrite = 1, .method = method,
+                                        .double_precision = files[k].wide};
             paceline_writer *writer;
             snprintf(path, sizeof path, "%s/%d%s", folder, method, files[k].name);
             GOOD(paceline_writer_open(&comm, path, N, &options, &writer));
@@ -124,7 +126,7 @@ static void write_bad(const char *folder)
     BAD(paceline_writer_open(&comm, path, 0, NULL, &writer), ARGUMENT, "at least 1 atom");
     BAD(paceline_writer_open(&comm, path, N, &options, &writer), UNSUPPORTED, "a format out of");
     BAD(paceline_writer_open(&comm, "md.xyz", N, NULL, &writer), UNSUPPORTED, "a name that ends");
-    BAD(paceline_writer_open(&comm, "md.h5md", N, NULL, &writer), UNSUPPORTED, "(H5MD is written by");
+    BAD(paceline_writer_open(&comm, "md.h5md", N, &dt, &writer), ARGUMENT, "no dt to choose");
     BAD(paceline_writer_open(&comm, "md.dcd", N, &dt, &writer), ARGUMENT, "no dt to choose");
     BAD(paceline_writer_open(&comm, path, N, &minus, &writer), ARGUMENT, "a dt of more than 0");
     BAD(paceline_writer_open(&comm, path, N, &both, &writer), ARGUMENT, "append or overwrite");
@@ -195,6 +197,35 @@ static void write_bad(const char *folder)
     GOOD(paceline_writer_open(&comm, path, N, &append, &writer));
     WRONG(memcpy(names[0], "K+      ", 8), UNWRITABLE, "belongs to another system");
     GOOD(paceline_writer_close(&writer));
+}
+
+/* What H5MD stores once. */
+static void write_bad_h5md(const char *folder)
+{
+    int last = rank == size - 1, parts;
+    char path[4096];
+    paceline_writer *writer;
+    paceline_options append = {.append = 1};
+    paceline_atoms atoms;
+    snprintf(path, sizeof path, "%s/once.h5md", folder);
+    GOOD(paceline_writer_open(&comm, path, N, NULL, &writer));
+    for (parts = 0; parts < 2; parts++) {
+        WRONG(memcpy(names[0], "N\n      ", 8), UNWRITABLE, "expected a name of 1 to 8");
+        WRONG(masses[0] = NAN, UNWRITABLE, "expected a finite mass");
+        if (parts == 0)
+            GOOD(put(writer, 0, 3));
+        atoms = own(1, 3);
+        if (last)
+            charges[0] = 7;
+        BAD(paceline_write(writer, &atoms, 10, 0, cell), UNWRITABLE, parts ? "another system" : "charges");
+        atoms = own(1, 3);
+        if (last)
+            memcpy(names[0], "K+      ", 8);
+        BAD(paceline_write(writer, &atoms, 10, 0, cell), UNWRITABLE, parts ? "another system" : "names");
+        GOOD(paceline_writer_close(&writer));
+        if (parts == 0)
+            GOOD(paceline_writer_open(&comm, path, N, &append, &writer));
+    }
 }
 
 static void read_back(const char *folder)
@@ -276,6 +307,7 @@ int main(int argc, char **argv)
     }
     write_good(argv[1]);
     write_bad(argv[1]);
+    write_bad_h5md(argv[1]);
     read_back(argv[1]);
     GOOD(paceline_comm_free(&comm));
     if (rank == 0)

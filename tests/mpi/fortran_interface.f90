@@ -9,7 +9,7 @@ program fortran_interface
   type(paceline_reader) :: reader
   type(paceline_frame) :: found
   integer(c_int64_t) :: ids(n)
-  real(c_double) :: positions(3, 2 * n), velocities(3, n), masses(n), charges(n), cell(3, 3)
+  real(c_double) :: positions(3, 2 * n), velocities(3, n), forces(3, n), masses(n), charges(n), cell(3, 3)
   character(len=8) :: names(n)
   character(len=4096) :: folder
   integer :: frame
@@ -37,6 +37,15 @@ program fortran_interface
   call expect(paceline_writer_close(writer), paceline_error_argument, 'is closed')
   call expect(put(ids, positions(:, ::2), velocities), paceline_error_argument, 'found NULL')
 
+  call expect(paceline_writer_open(comm, trim(folder) // '/fortran.h5md', int(n, c_int64_t), writer, &
+    title='NaCl', n_frames=4_c_int64_t), paceline_ok, '')
+  do frame = 0, 2
+    call fill(frame)
+    call expect(paceline_write(writer, ids, positions(:, ::2), velocities, forces, names, masses, charges, &
+      10_c_int64_t * frame, 0.5d0 * frame, cell), paceline_ok, '')
+  end do
+  call expect(paceline_writer_close(writer), paceline_ok, '')
+
   call expect(paceline_reader_open(comm, trim(folder) // '/fortran.HISTORY', reader), paceline_ok, '')
   if (paceline_reader_atoms(reader) /= n .or. paceline_reader_frames(reader) /= 3) error stop 'sizes'
   call expect(paceline_read(reader, 2_c_int64_t, found, [1, 1, 1]), paceline_ok, '')
@@ -58,6 +67,7 @@ contains
       do k = 1, 3
         positions(k, 2 * i - 1) = mod(ids(i) * 37 + (k - 1) * 11 + at * 10, 2000_c_int64_t) * 0.01d0 - 3
         velocities(k, i) = mod(ids(i) * 37 + (k - 1) * 11 + at * 5, 1000_c_int64_t) * 0.01d0 - 3
+        forces(k, i) = mod(ids(i) * 37 + (k - 1) * 11 + at * 15, 3000_c_int64_t) * 0.01d0 - 3
       end do
       names(i) = merge('Na+', 'Cl-', mod(ids(i), 2_c_int64_t) == 1)
       masses(i) = merge(22.99d0, 35.45d0, mod(ids(i), 2_c_int64_t) == 1)

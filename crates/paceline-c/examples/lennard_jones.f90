@@ -1,5 +1,5 @@
-! Liquid argon on slabs of a box, one for each rank: writes HISTORY, CONFIG and NetCDF, and reads
-! the CONFIG back by domains.
+! Liquid argon on slabs of a box, one for each rank: writes HISTORY, CONFIG, NetCDF and H5MD,
+! and reads the CONFIG back by domains.
 !
 !   mpif90 paceline.f90 lennard_jones.f90 $(pkg-config --libs paceline-mpi) -o lennard_jones
 !   mpirun -n 4 ./lennard_jones FOLDER
@@ -14,12 +14,13 @@ program lennard_jones
     cutoff = 6, dt = 0.002d0, acceleration = 100
   ! An atom is a column: id, position, velocity, force.
   integer, parameter :: id = 1, x(3) = [2, 3, 4], v(3) = [5, 6, 7], f(3) = [8, 9, 10], z = 4
-  character(len=*), parameter :: names(3) = [character(len=7) :: 'HISTORY', 'CONFIG', 'md.nc']
+  character(len=*), parameter :: names(4) = [character(len=7) :: 'HISTORY', 'CONFIG', 'md.nc', &
+    'md.h5md']
   ! Own atoms, then copies of neighbours'.
   real(c_double) :: atoms(10, n_atoms), box(3), energy
-  integer :: rank, size, n_own = 0, n_all, status, k, at
+  integer :: rank, size, n_own = 0, n_all, n_files = 4, status, k, at
   type(paceline_comm) :: comm
-  type(paceline_writer) :: writers(3)
+  type(paceline_writer) :: writers(4)
   type(paceline_reader) :: reader
   type(paceline_frame) :: found
   character(len=4096) :: folder
@@ -38,6 +39,13 @@ program lennard_jones
   end do
   call check(paceline_writer_open(comm, path_of(3), int(n_atoms, c_int64_t), writers(3), &
     overwrite=.true.), names(3))
+  status = paceline_writer_open(comm, path_of(4), int(n_atoms, c_int64_t), writers(4), overwrite=.true.)
+  if (status == paceline_error_unsupported) then
+    n_files = 3
+    if (rank == 0) print '(2a)', 'without H5MD: ', paceline_message()
+  else
+    call check(status, names(4))
+  end if
   call begin()
   call copy_borders()
   energy = forces()
@@ -45,7 +53,7 @@ program lennard_jones
     if (at > 0) energy = step()
     if (mod(at, every) == 0) call write_frame(at)
   end do
-  do k = 1, 3
+  do k = 1, n_files
     call check(paceline_writer_close(writers(k)), names(k))
   end do
   call mpi_allreduce(mpi_in_place, energy, 1, mpi_double_precision, mpi_sum, mpi_comm_world, status)
@@ -199,7 +207,7 @@ contains
     cell(3, 3) = box(3)
     call check(paceline_write(writers(1), ids, atoms(x, :n_own), velocities=atoms(v, :n_own), names=labels, &
       masses=masses, step=int(number, c_int64_t), time=number * dt, cell=cell), names(1))
-    do i = 2, 3
+    do i = 2, n_files
       call check(paceline_write(writers(i), ids, atoms(x, :n_own), velocities=atoms(v, :n_own), &
         forces=atoms(f, :n_own), names=labels, masses=masses, step=int(number, c_int64_t), &
         time=number * dt, cell=cell), names(i))

@@ -18,8 +18,6 @@ mod atoms;
 mod check;
 pub mod file;
 pub mod formats;
-#[cfg(all(unix, target_pointer_width = "64"))]
-mod h5md;
 pub mod ranks;
 pub mod reading;
 mod send_schedule;

@@ -185,7 +185,11 @@ impl Writer {
         let placed = agree(comm, &path, placed.transpose())?;
         let warning = placed.as_ref().and_then(|place| place.warning.clone());
         let (name, starts) = broadcast(comm, placed, records.sections().len())?;
-        self.handle_static_properties(comm, atoms)?;
+        let given: Vec<_> = match self.options.kind.has_static_properties() {
+            true => self.static_properties.found().collect(),
+            false => vec![Property::Names],
+        };
+        self.handle_static_properties(comm, atoms, &given)?;
         if self.writers.is_empty() {
             let size: usize = records.sections().iter().sum();
             let n_bytes = self.options.settings.n_atoms.saturating_mul(size as u64);
@@ -206,6 +210,7 @@ impl Writer {
         let committed = self.file.as_mut().map_or(Ok(()), |file| file.commit());
         agree(comm, &path, committed)?;
         self.static_properties.keep();
+        self.to_compare.retain(|one| !given.contains(one));
         self.n_frames += 1;
         Ok((cost, warning))
     }
@@ -215,19 +220,17 @@ impl Writer {
         &mut self,
         comm: &dyn Communicator,
         atoms: &Atoms<'_>,
+        given: &[Property],
     ) -> Result<()> {
         let Settings { path, n_atoms, .. } = &self.options.settings;
-        if self.n_frames == 0 && self.options.kind.has_static_properties() {
-            let given: Vec<_> = self.static_properties.found().collect();
-            if !given.is_empty() {
-                let file = self.file.as_deref_mut();
-                write_properties(comm, path, file, *n_atoms, atoms, &given)?;
-            }
+        let is_new = self.n_frames == 0 && self.options.kind.has_static_properties();
+        if is_new && !given.is_empty() {
+            let file = self.file.as_deref_mut();
+            write_properties(comm, path, file, *n_atoms, atoms, given)?;
         }
-        while let Some(&property) = self.to_compare.last() {
+        for &property in self.to_compare.iter().filter(|one| given.contains(one)) {
             let file = self.file.as_deref();
             compare_property(comm, path, file, *n_atoms, atoms, property)?;
-            self.to_compare.pop();
         }
         Ok(())
     }

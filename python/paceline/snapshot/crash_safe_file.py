@@ -55,10 +55,12 @@ def order_writes(changes: Sequence[Change], rows: Sequence[int]) -> list[Piece]:
 
     The numbers of rows, at the offsets `rows`, are written last, in this order.
     """
+    changes = sorted(changes)
     nodes = [change for change in changes if _is_node(change.old) and _is_node(change.new)]
     words = {
         change.offset + at: piece
-        for change in sorted(change for change in changes if change not in nodes)
+        for change in changes
+        if change not in nodes
         for at, piece in _words(change)
     }
     last = [(offset, words.pop(offset)) for offset in rows if offset in words]

@@ -205,6 +205,7 @@ class WriteSession:
             )
         errors.first(lambda: container.commit())  # type: ignore[union-attr]
         self._static.keep()
+        self._to_compare -= {name for name in STATIC_PROPERTIES if atoms.array(name) is not None}
         self.n_frames += 1
         self.costs.append(cost)
 
@@ -223,7 +224,6 @@ class WriteSession:
                     self._options.settings.n_atoms,
                     lambda *which: container.stored_property(*which),  # type: ignore[union-attr]
                 )
-                self._to_compare.remove(name)
 
     def _write_static_properties(self, atoms: LocalAtoms) -> None:
         """Write the atom properties that the file stores only once."""

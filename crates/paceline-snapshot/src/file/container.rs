@@ -95,7 +95,7 @@ pub trait Container: Send {
 pub fn open(kind: Kind, settings: Settings) -> Result<Box<dyn Container>> {
     match kind {
         #[cfg(all(unix, target_pointer_width = "64"))]
-        Kind::H5md => Ok(Box::new(crate::h5md::H5md::open(settings)?)),
+        Kind::H5md => Ok(Box::new(super::h5md::H5md::open(settings)?)),
         #[cfg(not(all(unix, target_pointer_width = "64")))]
         Kind::H5md => Err(super::unsupported(
             &settings.path,

@@ -7,8 +7,10 @@ mod cell;
 mod container;
 mod dcd;
 mod dlpoly;
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod h5md;
 mod netcdf;
-pub(crate) mod output;
+mod output;
 #[cfg(test)]
 mod tests;
 
@@ -455,7 +457,7 @@ fn not_placed() -> Failure {
     Error::Argument("no frame has a place in the file".into()).into()
 }
 
-pub(crate) fn unsupported(path: &Path, what: impl Into<String>) -> Failure {
+fn unsupported(path: &Path, what: impl Into<String>) -> Failure {
     Error::Unsupported {
         path: path.to_owned(),
         what: what.into(),
@@ -472,7 +474,7 @@ fn damaged(path: &Path, len: usize, fault: Fault) -> Failure {
     Error::damaged_head(path, len, fault).into()
 }
 
-pub(crate) fn check_atom_count(settings: &Settings, found: u64) -> Result<()> {
+fn check_atom_count(settings: &Settings, found: u64) -> Result<()> {
     match found == settings.n_atoms {
         true => Ok(()),
         false => Err(Failure::AtomCount {
@@ -484,7 +486,7 @@ pub(crate) fn check_atom_count(settings: &Settings, found: u64) -> Result<()> {
 }
 
 /// Refuse a frame whose content differs from that of the file's frames.
-pub(crate) fn check_contents(path: &Path, found: &Contents, expected: &Contents) -> Result<()> {
+fn check_contents(path: &Path, found: &Contents, expected: &Contents) -> Result<()> {
     let cell = |there| if there { "one" } else { "none" }.to_owned();
     let pairs = [
         ("", field_names(found.fields), field_names(expected.fields)),

@@ -6,9 +6,9 @@
 use paceline_formats::Fields;
 use paceline_formats::system::user_name;
 
+use super::super::{Contents, Heading, Property, Settings};
 use super::library::{Hdf5, Id};
 use super::objects::{Object, Result, Storage, Type, UNLIMITED};
-use crate::file::{Contents, Heading, Property, Settings};
 
 /// Versions of H5MD, and of its units module.
 const H5MD_VERSION: [i32; 2] = [1, 1];

@@ -24,8 +24,8 @@ use self::tree::{
     ELEMENTS, GROUP, append_frame, create, create_property, elements, frame_datasets, property_of,
     values_path,
 };
-use crate::file::output::{Output, check_output};
-use crate::file::{
+use super::output::{Output, check_output};
+use super::{
     Container, Contents, Heading, Place, Property, Settings, check_atom_count, check_contents,
     unsupported,
 };

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::file::output::Output;
+use super::super::output::Output;
 use crate::{Failure, Result};
 
 /// Alignment of allocated parts of the file, bytes: a disk sector, which divides a memory page.
@@ -160,7 +160,7 @@ fn order_writes(mut changes: Vec<Change>, rows: &[u64]) -> Vec<Piece> {
     changes.sort();
     let (mut nodes, others): (Vec<_>, Vec<_>) = changes
         .into_iter()
-        .partition(|change| change.old.starts_with(b"TREE") && change.new.starts_with(b"TREE"));
+        .partition(|change| is_node(&change.old) && is_node(&change.new));
     let mut words = BTreeMap::new();
     for change in &others {
         for at in (0..change.new.len()).step_by(WORD) {
@@ -181,6 +181,11 @@ fn order_writes(mut changes: Vec<Change>, rows: &[u64]) -> Vec<Piece> {
     pieces
 }
 
+/// True if bytes are a node of a B-tree.
+fn is_node(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"TREE") && bytes.len() > FIRST_KEY
+}
+
 /// Order the writes of a B-tree node that gained a child or passed children to another node.
 fn order_node(change: &Change) -> Vec<Piece> {
     let len = change.new.len();
@@ -198,8 +203,8 @@ fn order_node(change: &Change) -> Vec<Piece> {
         // the key of the first new child already directs readers to that child: the child must be
         // counted before this key is written.
         let keys = match change.new[5] {
-            0 => before,
-            _ => before - key,
+            0 => before - key,
+            _ => before,
         };
         vec![keys..after.max(keys), 0..WORD, WORD..keys, after..len]
     };
