@@ -261,6 +261,14 @@ for path, kind in ((HISTORY, "HISTORY"), (H5MD, "H5MD")):
     given["names"] = np.where(given["ids"] == 77, "K+", given["names"])
     refused("expected atom 77 to be 'Na+', found 'K+'", path, given, follows=False)
 
+# A refused frame does not end the comparison.
+with Writer(world, H5MD, N_ATOMS, append=True) as writer:
+    for name, other in (("charges", 0.25), ("names", "K+"), ("masses", 1.5)):
+        given = own_frame(world, 3, FIELDS["H5MD"])
+        given[name] = np.where(given["ids"] == 77, other, given[name])
+        found = error_of(lambda given=given: writer.write(**given))
+        assert "belongs to another system: expected atom 77" in found, found
+
 # Data that H5MD stores once.
 for name in ("masses", "charges", "names"):
     changed = own_frame(world, 4, FIELDS["H5MD"])
@@ -356,3 +364,12 @@ found = error_of(lambda: Writer(world, folder / "other.dcd", N_ATOMS, wait=False
 assert "wait=False needs an MPI" in found, found
 if rank == 0:
     print("refused")
+
+# The same in the first frame.
+with Writer(world, folder / "full.h5md", N_ATOMS) as writer:
+    given = own_frame(world, 0, FIELDS["H5MD"])
+    for room in (512, 20_000, 60_000):
+        with full_disk(room):
+            found = error_of(lambda given=given: writer.write(**given))
+        assert "OSError" in found, found
+    assert error_of(lambda: writer.write(**given)) == "none"

@@ -197,7 +197,7 @@ class CrashSafeFile(io.RawIOBase):
     def write(self, data: Any) -> int:
         """Keep bytes for `apply`, or write them immediately if they are beyond the end.
 
-        System errors are raised by `apply` and hidden from HDF5, because HDF5 cannot close or
+        System errors are raised by `check` and hidden from HDF5, because HDF5 cannot close or
         discard a file after a failed write.
         """
         data = bytes(data)
@@ -217,13 +217,17 @@ class CrashSafeFile(io.RawIOBase):
         self._size = self._at if size is None else size
         return self._size
 
+    def check(self) -> None:
+        """Raise the error of the first failed write beyond the committed end."""
+        if self._refusal is not None:
+            raise self._refusal
+
     def apply(self, rows: Sequence[int]) -> None:
         """Write all waiting changes; the numbers of rows, at the offsets `rows`, come last.
 
         If the system cannot write, the committed bytes are unchanged.
         """
-        if self._refusal is not None:
-            raise self._refusal
+        self.check()
         changes = [self._change(*span) for span in {(at, len(data)) for at, data in self._waiting}]
         for change in changes:
             self._output.reserve(change.offset, len(change.new))

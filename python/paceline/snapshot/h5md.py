@@ -117,6 +117,7 @@ class H5MD(Container):
         _create(self._file, self._settings, contents)
         self._contents = contents
         self._file.flush()
+        self._file_bytes.check()
         self._find_rows()
 
     def _open(self) -> None:

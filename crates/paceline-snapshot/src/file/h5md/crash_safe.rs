@@ -85,7 +85,7 @@ impl CrashSafeFile {
 
     /// Keep bytes for `apply`, or write them at once if they are beyond the committed end.
     ///
-    /// Errors of the system are raised by `apply`: after a failed write, HDF5 can neither close nor
+    /// Errors of the system are raised by `check` and `apply`: after a failed write, HDF5 can neither close nor
     /// discard a file.
     pub fn write(&mut self, offset: u64, bytes: &[u8]) {
         if offset < self.end {
@@ -96,15 +96,18 @@ impl CrashSafeFile {
         self.size = self.size.max(offset + bytes.len() as u64);
     }
 
+    /// Raise the error of the first failed write beyond the committed end.
+    pub fn check(&mut self) -> Result<()> {
+        self.refusal.take().map_or(Ok(()), Err)
+    }
+
     /// Write all waiting changes; the numbers of rows, at the offsets `rows`, come last.
     ///
     /// # Errors
     /// The system cannot write; the committed bytes are then unchanged, unless the disk itself
     /// failed.
     pub fn apply(&mut self, rows: &[u64]) -> Result<()> {
-        if let Some(refusal) = self.refusal.take() {
-            return Err(refusal);
-        }
+        self.check()?;
         let spans: BTreeSet<(u64, usize)> = self
             .waiting
             .iter()
@@ -213,4 +216,73 @@ fn order_node(change: &Change) -> Vec<Piece> {
         .filter(|part| change.old[part.clone()] != change.new[part.clone()])
         .map(|part| (change.offset + part.start as u64, change.new[part].to_vec()))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A B-tree node of chunks with three dimensions, with some children.
+    fn node(level: u8, n_children: u16) -> Vec<u8> {
+        let key = 40;
+        let mut bytes = vec![0; FIRST_KEY + CHILDREN * WORD + (CHILDREN + 1) * key];
+        bytes[..4].copy_from_slice(b"TREE");
+        bytes[5] = level;
+        bytes[6..8].copy_from_slice(&n_children.to_le_bytes());
+        let used = FIRST_KEY + usize::from(n_children) * (key + WORD) + key;
+        bytes[FIRST_KEY..used].fill(n_children as u8);
+        bytes
+    }
+
+    fn spans(changes: Vec<Change>, rows: &[u64]) -> Vec<(u64, usize)> {
+        let writes = order_writes(changes, rows);
+        writes
+            .iter()
+            .map(|(at, bytes)| (*at, bytes.len()))
+            .collect()
+    }
+
+    #[test]
+    fn numbers_of_rows_come_last_and_equal_words_are_left() {
+        let change = Change {
+            offset: 100,
+            old: vec![0; 40],
+            new: [[1; 8], [0; 8], [2; 8], [3; 8], [0; 8]].concat(),
+        };
+        assert_eq!(
+            spans(vec![change], &[116, 100]),
+            [(124, 8), (116, 8), (100, 8)]
+        );
+    }
+
+    #[test]
+    fn children_are_counted_after_they_are_written() {
+        let change = |level| Change {
+            offset: 1000,
+            old: node(level, 2),
+            new: node(level, 3),
+        };
+        // All keys change in this node: a leaf's last key belongs to the new child.
+        let start = 1000 + FIRST_KEY as u64;
+        let leaf = [(start + 96, 88), (1000, 8), (1008, 112)];
+        assert_eq!(spans(vec![change(0)], &[]), leaf);
+        let above = [(start + 136, 48), (1000, 8), (1008, 152)];
+        assert_eq!(spans(vec![change(1)], &[]), above);
+        let grown = Change {
+            new: node(1, 2),
+            ..change(0)
+        };
+        assert_eq!(spans(vec![grown], &[])[0].0, 1000);
+    }
+
+    #[test]
+    fn only_a_superblock_of_version_0_has_an_end() {
+        let mut head = [0; 48];
+        head[..8].copy_from_slice(SIGNATURE);
+        head[END] = 77;
+        assert_eq!(superblock_end(&head), Some(77));
+        assert_eq!(superblock_end(&head[..47]), None);
+        head[VERSION] = 2;
+        assert_eq!(superblock_end(&head), None);
+    }
 }

@@ -276,13 +276,14 @@ impl H5md {
         }
         let output = Output::new(&path)?;
         let file: SharedFile = Arc::new(Mutex::new(CrashSafeFile::new(output, 0)));
+        self.file = Some(file.clone());
         let opened = hdf5.open_file(&file, ALIGNMENT, true);
-        self.file = Some(file);
         let id = opened.map_err(|refusal| refused(&path, &refusal))?;
         self.id = Some(id);
         create(hdf5, id, settings, contents)
             .and_then(|()| hdf5.flush(id))
             .map_err(|refusal| refused(&path, &refusal))?;
+        locked(&file).check()?;
         self.contents = Some(*contents);
         self.find_rows(hdf5)
     }
@@ -498,7 +499,9 @@ impl Container for H5md {
 impl Drop for H5md {
     /// Close HDF5's file, which would refer to the output until the end of the program.
     fn drop(&mut self) {
+        // A panic may have left HDF5 locked by this thread.
         if self.id.is_some()
+            && !std::thread::panicking()
             && let Ok(hdf5) = Hdf5::enter()
         {
             self.forget(&hdf5);
