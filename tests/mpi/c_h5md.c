@@ -76,12 +76,17 @@ static int refuse(void)
 {
     paceline_options options = {.n_frames = 3}, append = {.append = 1}, none = {.n_frames = -1};
     paceline_writer *writer;
+    paceline_reader *reader;
+    paceline_snapshot read;
     int wrong = 0;
     wrong |= expect(paceline_writer_open(NULL, "a.h5", N, &none, &writer), 1, "number of frames");
     wrong |= expect(paceline_writer_open(NULL, "a.nc", N, &options, &writer), 1, "no n_frames");
     wrong |= expect(paceline_writer_open(NULL, "not.h5", N, &append, &writer), 5, "an H5MD file");
     wrong |= expect(paceline_writer_open(NULL, "other.h5", N, &append, &writer), 4, "has no part");
     wrong |= expect(paceline_writer_open(NULL, "packed.h5", N, &append, &writer), 4, "in chunks");
+    wrong |= expect(paceline_reader_open(NULL, "not.h5", NULL, &reader), 4, "not.h5");
+    wrong |= expect(paceline_reader_open(NULL, "other.h5", NULL, &reader), 4, "has no part");
+    wrong |= expect(paceline_reader_open(NULL, "packed.h5", NULL, &reader), 4, "nor read by");
     wrong |= expect(paceline_writer_open(NULL, "bad.h5", N, &options, &writer), 0, "");
     wrong |= expect(put(writer, 0, 1), 0, "");
     wrong |= expect(put(writer, 0, 1), 2, "expected a step after 0");
@@ -91,6 +96,13 @@ static int refuse(void)
     wrong |= expect(put(writer, 3, 1), 2, "space for 3 frames");
     wrong |= expect(paceline_writer_close(&writer), 0, "");
     wrong |= expect(paceline_writer_open(NULL, "bad.h5", N + 1, &append, &writer), 4, "501 atoms");
+    /* Contiguous values; names, masses and charges are in the file. */
+    wrong |= expect(paceline_reader_open(NULL, "bad.h5", NULL, &reader), 0, "");
+    wrong |= expect(paceline_read(reader, 2, NULL, &read), 0, "");
+    wrong |= read.n != N || read.step != 20 || fabs(read.positions[6] - value(3, 0, 2, 2)) > 1e-5
+             || memcmp(read.names, "Na+\0", 4) != 0 || read.charges[1] != -1;
+    wrong |= expect(paceline_read(reader, 3, NULL, &read), 1, "out of range for 3 frames");
+    wrong |= expect(paceline_reader_close(&reader), 0, "");
     wrong |= expect(paceline_writer_open(NULL, "full.h5md", N, NULL, &writer), 0, "");
 #ifdef __unix__
     /* A full disk, in the first frame and at each size between those with one frame and with two. */

@@ -230,12 +230,13 @@ static void write_bad_h5md(const char *folder)
 
 static void read_back(const char *folder)
 {
-    static const char *const files[] = {"0c.CONFIG", "0c.HISTORY", "0c.nc", "0c.dcd"};
+    static const char *const files[] = {"0c.CONFIG", "0c.HISTORY", "0c.nc",
+                                        "0c.dcd",    "0c.h5md",    "0c.h5"};
     const int32_t grid[3] = {1, size, 1}, wrong[3] = {2, size, 1}, minus[3] = {-1, -size, 1};
     char path[4096];
     paceline_reader *reader = NULL;
     paceline_snapshot read;
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 6; k++) {
         snprintf(path, sizeof path, "%s/%s", folder, files[k]);
         GOOD(paceline_reader_open(&comm, path, NULL, &reader));
         int frames = (int)paceline_reader_frames(reader);
@@ -249,8 +250,8 @@ static void read_back(const char *folder)
                 n = read.n;
                 MPI_Allreduce(MPI_IN_PLACE, &n, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
                 if (n != N || !read.has_cell || fabs(read.cell[3] - 4) > 1e-4
-                    || (k < 3 && fabs(read.time - 0.5 * was) > 1e-6)
-                    || (k == 1 && read.step != 10 * was))
+                    || (k != 3 && fabs(read.time - 0.5 * was) > 1e-6)
+                    || ((k == 1 || k > 3) && read.step != 10 * was))
                     fail(__LINE__, path, (int)n);
                 for (int64_t i = 0; i < read.n; i++)
                     for (int j = 0; j < 3; j++)
@@ -259,7 +260,13 @@ static void read_back(const char *folder)
                 for (int64_t i = 0; read.names != NULL && i < read.n; i++)
                     if (memcmp(read.names + 8 * i, read.ids[i] % 2 ? "Na+\0" : "Cl-\0", 4) != 0)
                         fail(__LINE__, path, (int)read.ids[i]);
-                if ((read.names == NULL) != (k > 1) || (read.velocities == NULL) != (k == 3))
+                for (int64_t i = 0; k > 3 && i < read.n; i++)
+                    if (read.masses[i] != (read.ids[i] % 2 ? 22.99 : 35.45)
+                        || read.charges[i] != (read.ids[i] % 2 ? 1 : -1)
+                        || fabs(read.forces[3 * i] - value(read.ids[i], 0, was, 3)) > 1e-5)
+                        fail(__LINE__, path, (int)read.ids[i]);
+                if ((read.names == NULL) != (k == 2 || k == 3)
+                    || (read.velocities == NULL) != (k == 3))
                     fail(__LINE__, path, k);
             }
         BAD(paceline_read(reader, frames, NULL, &read), ARGUMENT, "out of range");
@@ -278,7 +285,7 @@ static void read_back(const char *folder)
     snprintf(path, sizeof path, "%s/text", folder);
     BAD(paceline_reader_open(&comm, path, NULL, &reader), UNSUPPORTED, "text");
     snprintf(path, sizeof path, "%s/md.h5", folder);
-    BAD(paceline_reader_open(&comm, path, NULL, &reader), UNSUPPORTED, "Python package alone");
+    BAD(paceline_reader_open(&comm, path, NULL, &reader), DAMAGED, "an H5MD file");
     snprintf(path, sizeof path, "%s/md.dump", folder);
     BAD(paceline_reader_open(&comm, path, NULL, &reader), UNSUPPORTED, "dumps of LAMMPS");
     snprintf(path, sizeof path, "%s/cut.dcd", folder);

@@ -145,7 +145,8 @@ typedef struct paceline_snapshot {
 
 typedef struct paceline_reader paceline_reader;
 
-/* Open a file: CONFIG, REVCON, HISTORY, NetCDF, DCD, XTC, TRR. Only rank 0's path is used. */
+/* Open a file: CONFIG, REVCON, HISTORY, NetCDF, DCD, XTC, TRR, or H5MD of this library or of
+ * paceline.snapshot. Only rank 0's path is used. */
 int paceline_reader_open(const paceline_comm *comm, const char *path,
                          const paceline_reader_options *options, paceline_reader **reader);
 

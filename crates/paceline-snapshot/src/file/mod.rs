@@ -8,7 +8,7 @@ mod container;
 mod dcd;
 mod dlpoly;
 #[cfg(all(unix, target_pointer_width = "64"))]
-mod h5md;
+pub(crate) mod h5md;
 mod netcdf;
 mod output;
 #[cfg(test)]
@@ -147,7 +147,7 @@ pub struct Settings {
 }
 
 /// Content of all frames of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Contents {
     /// Vectors of atoms.
     pub fields: Fields,

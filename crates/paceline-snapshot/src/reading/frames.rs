@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use paceline_formats::atom_set::Atoms;
+use paceline_formats::dlpoly::encode::Cell;
 use paceline_formats::error::{self, Error};
 use paceline_formats::fingerprint::Samples;
 use paceline_formats::reader::{BlockOut, BlockReader, Extents, Numbers};
@@ -14,12 +15,16 @@ use paceline_formats::system::path_of_bytes;
 use paceline_formats::trajectory::Trajectory;
 use paceline_formats::{Fields, Layout, UnitCell, dlpoly};
 
+#[cfg(all(unix, target_pointer_width = "64"))]
+use super::arrays::ArrayFrame;
 use super::{
     AtomSource, AtomTable, ById, Grid, IDS, Known, Moment, Owners, POSITIONS, Settings, Text,
     distribute, widths,
 };
 use crate::check::agree;
 use crate::file::Heading;
+#[cfg(all(unix, target_pointer_width = "64"))]
+use crate::file::h5md::H5mdReader;
 use crate::ranks::choose_readers;
 use crate::session::{absolute, check_same};
 use crate::{Communicator, Reduce, Result};
@@ -33,7 +38,7 @@ const LAMMPS: &str = "LAMMPSDUMP";
 /// Options of a reader, the same on all ranks; only rank 0's path is used.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// CONFIG, REVCON, HISTORY, NetCDF, DCD, XTC or TRR.
+    /// CONFIG, REVCON, HISTORY, NetCDF, DCD, XTC, TRR, or H5MD of this crate's writer.
     pub path: PathBuf,
     /// Number of reading ranks; by default, see [`choose_readers`].
     pub n_readers: Option<usize>,
@@ -54,10 +59,11 @@ pub struct Snapshot {
 pub struct Reader {
     options: Options,
     /// File, on rank 0.
-    file: Option<Trajectory>,
+    file: Option<File>,
     readers: Vec<usize>,
     n_atoms: u64,
     n_frames: u64,
+    is_h5md: bool,
 }
 
 /// Location and header of a frame, which rank 0 finds.
@@ -95,18 +101,17 @@ impl Reader {
             0 => open(&options.path).map(Some),
             _ => Ok(None),
         };
-        let file = agree(comm, &options.path, opened.map_err(Into::into))?;
-        let mut sizes = file
-            .as_ref()
-            .map_or([0, 0], |file| [file.n_atoms() as u64, file.n_frames()]);
+        let file = agree(comm, &options.path, opened)?;
+        let mut sizes = file.as_ref().map_or([0; 3], File::sizes);
         comm.all_reduce(&mut sizes, Reduce::Sum)?;
-        let [n_atoms, n_frames] = sizes;
+        let [n_atoms, n_frames, is_h5md] = sizes;
         Ok(Reader {
             options,
             file,
             readers,
             n_atoms,
             n_frames,
+            is_h5md: is_h5md != 0,
         })
     }
 
@@ -147,7 +152,23 @@ impl Reader {
             ))
             .into());
         }
-        let found = self.file.as_ref().map(|file| locate(file, &path, frame));
+        let past = match frame < self.n_frames {
+            true => Ok(()),
+            false => Err(Error::Argument(format!(
+                "{}: frame {frame} is out of range for {} frames",
+                path.display(),
+                self.n_frames
+            ))
+            .into()),
+        };
+        agree(comm, &path, past)?;
+        if self.is_h5md {
+            return self.read_arrays(comm, frame, grid);
+        }
+        let found = match &self.file {
+            Some(File::Decoded(file)) => Some(locate(file, &path, frame)),
+            _ => None,
+        };
         let found = agree(comm, &path, found.transpose().map_err(Into::into))?;
         let names = comm.all_gather(&found.map(|frame| frame.to_bytes()).unwrap_or_default())?;
         let frame = agree(
@@ -167,6 +188,31 @@ impl Reader {
         })
     }
 
+    #[cfg(all(unix, target_pointer_width = "64"))]
+    fn read_arrays(
+        &self,
+        comm: &dyn Communicator,
+        number: u64,
+        grid: Option<[u32; 3]>,
+    ) -> Result<Snapshot> {
+        let file = match &self.file {
+            Some(File::Arrays(file)) => Some(file),
+            _ => None,
+        };
+        let frame = ArrayFrame::find(comm, &self.options.path, file, self.n_atoms, number)?;
+        let atoms = frame.distribute(comm, &self.readers, self.options.buffer, grid);
+        let atoms = agree(comm, &self.options.path, atoms.map_err(Into::into))?;
+        Ok(Snapshot {
+            atoms: atoms.ok_or(Error::Interrupted)?,
+            heading: frame.heading(),
+        })
+    }
+
+    #[cfg(not(all(unix, target_pointer_width = "64")))]
+    fn read_arrays(&self, _: &dyn Communicator, _: u64, _: Option<[u32; 3]>) -> Result<Snapshot> {
+        Err(Error::Interrupted.into())
+    }
+
     fn distribute(
         &self,
         comm: &dyn Communicator,
@@ -179,24 +225,14 @@ impl Reader {
             masses: frame.has_masses,
             charges: frame.has_masses,
         };
-        let mut owners: Box<dyn Owners> = match (grid, frame.heading.cell) {
-            (None, _) => Box::new(ById {
-                n_atoms: self.n_atoms,
-                n_ranks: comm.size() as u32,
-            }),
-            _ if !frame.fields.positions => {
-                let what = "it has no positions, which would determine domains";
-                return Err(frame.moment.unsupported(what));
-            }
-            (_, None) => {
-                return Err(frame
-                    .moment
-                    .unsupported("it has no cell that a grid could cut"));
-            }
-            (Some(shape), Some(cell)) => {
-                Box::new(Grid::new(frame.moment.clone(), shape, cell, is_text)?)
-            }
-        };
+        let mut owners = owners_of(
+            comm,
+            &frame.moment,
+            self.n_atoms,
+            frame.fields,
+            frame.heading.cell,
+            grid.map(|shape| (shape, is_text)),
+        )?;
         let settings = Settings {
             moment: &frame.moment,
             n_atoms: self.n_atoms,
@@ -222,41 +258,79 @@ impl Reader {
     }
 }
 
-/// Open a file, but neither HDF5, whose metadata only the Python package reads, nor a LAMMPS dump.
-fn open(path: &Path) -> error::Result<Trajectory> {
+/// Choose the owners of atoms: a grid of domains, with true for a cell that is centred on the origin, or
+/// equal ranges of ids.
+pub(super) fn owners_of(
+    comm: &dyn Communicator,
+    moment: &Moment,
+    n_atoms: u64,
+    fields: Fields,
+    cell: Option<Cell>,
+    grid: Option<([u32; 3], bool)>,
+) -> error::Result<Box<dyn Owners>> {
+    Ok(match (grid, cell) {
+        (None, _) => Box::new(ById {
+            n_atoms,
+            n_ranks: comm.size() as u32,
+        }),
+        _ if !fields.positions => {
+            let what = "it has no positions, which would determine domains";
+            return Err(moment.unsupported(what));
+        }
+        (_, None) => return Err(moment.unsupported("it has no cell that a grid could cut")),
+        (Some((shape, is_centred)), Some(cell)) => {
+            Box::new(Grid::new(moment.clone(), shape, cell, is_centred)?)
+        }
+    })
+}
+
+/// File on rank 0.
+enum File {
+    /// Frames that are decoded.
+    Decoded(Box<Trajectory>),
+    /// H5MD.
+    #[cfg(all(unix, target_pointer_width = "64"))]
+    Arrays(H5mdReader),
+}
+
+impl File {
+    /// Number of atoms, number of frames, and 1 for H5MD.
+    fn sizes(&self) -> [u64; 3] {
+        match self {
+            File::Decoded(file) => [file.n_atoms() as u64, file.n_frames(), 0],
+            #[cfg(all(unix, target_pointer_width = "64"))]
+            File::Arrays(file) => [file.n_atoms(), file.n_frames(), 1],
+        }
+    }
+}
+
+/// Open a file, but not a LAMMPS dump.
+fn open(path: &Path) -> Result<File> {
     let source = FileSource::open(path)?;
     let mut head = [0; HDF5.len()];
     if source.size()? >= head.len() as u64 {
         source.read_at(0, &mut head)?;
     }
     let unsupported = |what: &str| {
-        Err(Error::Unsupported {
-            path: path.to_owned(),
-            what: what.into(),
-        })
+        let (path, what) = (path.to_owned(), what.into());
+        Err(Error::Unsupported { path, what }.into())
     };
     if head == *HDF5 {
-        return unsupported(
-            "HDF5 files are read by the Python package alone; convert it to NetCDF",
-        );
+        #[cfg(all(unix, target_pointer_width = "64"))]
+        return H5mdReader::open(path).map(File::Arrays);
+        #[cfg(not(all(unix, target_pointer_width = "64")))]
+        return unsupported("H5MD is read on Linux and macOS; convert it to NetCDF");
     }
     let file = Trajectory::open(path)?;
     // Its atoms have ids of their own, and its cell another origin.
     match file.format().name() == LAMMPS {
         true => unsupported("dumps of LAMMPS are not read as snapshots; convert it to NetCDF"),
-        false => Ok(file),
+        false => Ok(File::Decoded(Box::new(file))),
     }
 }
 
 /// Find a frame, and read its header.
 fn locate(file: &Trajectory, path: &Path, number: u64) -> error::Result<Frame> {
-    let n_frames = file.n_frames();
-    if number >= n_frames {
-        return Err(Error::Argument(format!(
-            "{}: frame {number} is out of range for {n_frames} frames",
-            path.display()
-        )));
-    }
     let index = file.index();
     if let Some(what) = index.varying() {
         return Err(Error::Unsupported {

@@ -4,6 +4,8 @@
 //! then exchange atoms, so that one reader has all atoms of an owner. Finally each owner gets one
 //! long message (Todorov & Bush, HPCxTR0806, section 5).
 
+#[cfg(all(unix, target_pointer_width = "64"))]
+mod arrays;
 mod atom_table;
 mod exchange;
 pub mod frames;

@@ -335,8 +335,8 @@ fn open_library() -> Result<*mut c_void, String> {
 }
 
 /// Advice of errors.
-const WHAT_TO_SET: &str = "link the program with HDF5, or set PACELINE_HDF5 to the path of \
-                           libhdf5.so on rank 0";
+const WHAT_TO_SET: &str =
+    "link the program with HDF5, or set PACELINE_HDF5 to the path of libhdf5.so";
 
 fn last_error() -> String {
     // SAFETY: `dlerror` returns NULL or a text that ends with a zero byte, valid until the next

@@ -4,8 +4,10 @@
 
 mod crash_safe;
 mod driver;
+mod inspect;
 mod library;
 mod objects;
+mod reading;
 mod tree;
 
 use std::io;
@@ -13,16 +15,14 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use paceline_formats::Fields;
 use paceline_formats::error::Error;
 
 use self::crash_safe::{ALIGNMENT, CrashSafeFile, SIGNATURE, superblock_end};
 use self::driver::{SharedFile, locked};
+use self::inspect::inspect;
 use self::library::{Hdf5, Id, Refusal};
-use self::objects::{Object, Type};
 use self::tree::{
-    ELEMENTS, GROUP, append_frame, create, create_property, elements, frame_datasets, property_of,
-    values_path,
+    append_frame, create, create_property, elements, frame_datasets, property_of, values_path,
 };
 use super::output::{Output, check_output};
 use super::{
@@ -30,6 +30,8 @@ use super::{
     unsupported,
 };
 use crate::{Failure, Result};
+
+pub(crate) use self::reading::{FrameArrays, H5mdReader};
 
 /// Maximum size of a chunk, bytes: HDF5 stores it in 32 bits.
 const LARGEST_CHUNK: u64 = u32::MAX as u64;
@@ -128,105 +130,15 @@ impl H5md {
 
     /// Find contents, number of frames and last step of a file; refuse another layout or system.
     fn inspect(&mut self, hdf5: &Hdf5) -> Result<()> {
-        let path = self.settings.path.clone();
-        let found = self.found(hdf5);
-        found.unwrap_or_else(|refusal| Err(damaged(&path, &refusal)))
-    }
-
-    fn found(&mut self, hdf5: &Hdf5) -> objects::Result<Result<()>> {
-        let path = self.settings.path.clone();
         let Some(id) = self.id else {
-            return Ok(Ok(()));
+            return Ok(());
         };
-        let contains = |name: &str| hdf5.contains(id, &format!("{GROUP}/{name}"));
-        if !hdf5.contains(id, GROUP)? || !contains("position/value")? {
-            let what = format!("has no {GROUP}/position/value");
-            return Ok(Err(unlike(&path, &what)));
-        }
-        let there = ELEMENTS.map(|(element, _)| contains(element));
-        let [positions, velocities, forces] = there;
-        let contents = Contents {
-            fields: Fields {
-                positions: positions?,
-                velocities: velocities?,
-                forces: forces?,
-            },
-            has_cell: contains("box/edges")?,
-        };
-        let positions = hdf5.object(id, &values_path("position"))?;
-        let n_atoms = positions.shape()?.now.get(1).copied().unwrap_or(0);
-        if let Err(failure) = check_atom_count(&self.settings, n_atoms) {
-            return Ok(Err(failure));
-        }
-        self.settings.double = positions.has_type(Type::Float64)?;
-        let step = hdf5.object(id, &format!("{GROUP}/position/step"))?;
-        for (element, unit) in elements(contents.fields) {
-            if let Some(what) = self.other_layout(hdf5, id, element, unit, &step)? {
-                return Ok(Err(unlike(&path, &format!("has {what}"))));
-            }
-        }
-        let mut counts = Vec::new();
-        for name in frame_datasets(&contents) {
-            let dataset = hdf5.object(id, &name)?;
-            let n_rows = dataset.shape()?.now.first().copied().unwrap_or(0);
-            counts.push((name, n_rows, dataset.chunk()?.is_some()));
-        }
-        let n_frames = counts.iter().map(|&(_, n, _)| n).min().unwrap_or(0);
-        for (name, n_rows, has_chunks) in &counts {
-            // A killed program may have counted a frame in one dataset and not in another.
-            if *has_chunks && *n_rows > n_frames + 1 {
-                let what = format!("has {n_rows} rows in {name}, and {n_frames} elsewhere");
-                return Ok(Err(unlike(&path, &what)));
-            }
-        }
-        self.last_step = match n_frames.checked_sub(1) {
-            None => None,
-            Some(last) => {
-                let bytes = step.read_rows(last, 1, Type::Int64)?;
-                bytes.first_chunk().map(|&bytes| i64::from_le_bytes(bytes))
-            }
-        };
-        (self.contents, self.n_frames) = (Some(contents), n_frames);
-        Ok(self.find_rows(hdf5))
-    }
-
-    /// Describe how an element differs from paceline's.
-    fn other_layout(
-        &self,
-        hdf5: &Hdf5,
-        id: Id,
-        element: &str,
-        unit: &str,
-        step: &Object<'_>,
-    ) -> objects::Result<Option<String>> {
-        let name = values_path(element);
-        let values = hdf5.object(id, &name)?;
-        let (shape, n_atoms) = (values.shape()?.now, self.settings.n_atoms);
-        let kind = match self.settings.double {
-            true => Type::Float64,
-            false => Type::Float32,
-        };
-        let of_a_frame = shape.len() == 3 && shape[1..] == [n_atoms, 3];
-        let in_frames = match values.chunk()? {
-            Some(chunk) => chunk == [1, n_atoms, 3] && values.is_allocated_early()?,
-            None => true,
-        };
-        let own = hdf5.object(id, &format!("{GROUP}/{element}/step"))?;
-        Ok(if !of_a_frame {
-            Some(format!("{name} of shape {shape:?}"))
-        } else if !in_frames {
-            Some(format!("{name} in chunks other than a frame"))
-        } else if !values.has_type(kind)? {
-            Some(format!("{name} of another type"))
-        } else if values.is_encoded()? {
-            Some(format!("{name} compressed, or in another file"))
-        } else if values.text("unit")?.as_deref() != Some(unit) {
-            Some(format!("{name} in another unit than {unit}"))
-        } else if own.address()? != step.address()? {
-            Some(format!("steps of its own for {element}"))
-        } else {
-            None
-        })
+        let found = inspect(hdf5, id, &self.settings.path)?;
+        check_atom_count(&self.settings, found.n_atoms)?;
+        self.settings.double = found.is_double;
+        self.contents = Some(found.contents);
+        (self.n_frames, self.last_step) = (found.n_frames, found.last_step);
+        self.find_rows(hdf5)
     }
 
     /// Find the offsets of the row counts, which `commit` writes last.
@@ -447,18 +359,7 @@ impl Container for H5md {
         let Some(id) = self.id else {
             return Ok(None);
         };
-        let read = || {
-            let (name, kind, _) = property_of(property);
-            if !hdf5.contains(id, name)? {
-                return Ok(None);
-            }
-            let values = hdf5.object(id, name)?;
-            if values.shape()?.now != [self.settings.n_atoms] {
-                return Err(Refusal(format!("{name} has another shape")));
-            }
-            let n = atoms.end - atoms.start;
-            values.read_rows(atoms.start, n, kind).map(Some)
-        };
+        let read = || read_property(&hdf5, id, property, self.settings.n_atoms, atoms);
         read().map_err(|refusal| damaged(path, &refusal))
     }
 
@@ -509,6 +410,26 @@ impl Drop for H5md {
     }
 }
 
+/// Read a property of some atoms, counted from 0; `None` if the file does not store it.
+fn read_property(
+    hdf5: &Hdf5,
+    id: Id,
+    property: Property,
+    n_atoms: u64,
+    atoms: Range<u64>,
+) -> objects::Result<Option<Vec<u8>>> {
+    let (name, kind, _) = property_of(property);
+    if !hdf5.contains(id, name)? {
+        return Ok(None);
+    }
+    let values = hdf5.object(id, name)?;
+    if values.shape()?.now != [n_atoms] {
+        return Err(Refusal(format!("{name} has another shape")));
+    }
+    let n = atoms.end - atoms.start;
+    values.read_rows(atoms.start, n, kind).map(Some)
+}
+
 /// Enter HDF5, or refuse the file.
 fn enter(path: &Path) -> Result<Hdf5> {
     Hdf5::enter().map_err(|what| unsupported(path, what))
@@ -521,7 +442,8 @@ fn unwritable(path: &Path, reason: String) -> Failure {
 /// Make the error for a file that cannot be continued.
 fn unlike(path: &Path, found: &str) -> Failure {
     let what = format!(
-        "it {found}, unlike the files of this writer: it cannot be continued; write to a new file"
+        "it {found}, unlike the files of paceline.snapshot: it can be neither continued nor read by \
+         domains"
     );
     unsupported(path, what)
 }

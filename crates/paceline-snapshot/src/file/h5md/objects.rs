@@ -1,6 +1,8 @@
 //! Objects of an HDF5 file, with the calls that snapshots need.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::ptr::null;
 
 use super::driver::{SharedFile, opening};
@@ -16,6 +18,7 @@ const VARIABLE: usize = usize::MAX;
 pub const UNLIMITED: u64 = u64::MAX;
 const UNDEFINED: u64 = u64::MAX;
 const TRUNCATE: u32 = 2;
+const READ_ONLY: u32 = 0;
 const READ_AND_WRITE: u32 = 1;
 /// Level of gzip that h5py chooses.
 const GZIP_LEVEL: u32 = 4;
@@ -149,6 +152,17 @@ impl Hdf5 {
         });
         match id < 0 {
             true => Err(self.refusal(function)),
+            false => Ok(id),
+        }
+    }
+
+    /// Open a file for reading, by the system's calls.
+    pub fn open_to_read(&self, path: &Path) -> Result<Id> {
+        let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        // SAFETY: the name ends with a zero byte.
+        let id = unsafe { (self.functions().H5Fopen)(name.as_ptr(), READ_ONLY, DEFAULT) };
+        match id < 0 {
+            true => Err(self.refusal("H5Fopen")),
             false => Ok(id),
         }
     }

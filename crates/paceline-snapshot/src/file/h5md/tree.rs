@@ -15,7 +15,7 @@ const H5MD_VERSION: [i32; 2] = [1, 1];
 const UNITS_VERSION: [i32; 2] = [1, 0];
 /// Group of the particles, as in MDAnalysis.
 pub const GROUP: &str = "particles/trajectory";
-const EDGES: &str = "particles/trajectory/box/edges/value";
+pub const EDGES: &str = "particles/trajectory/box/edges/value";
 /// Elements of positions, velocities and forces, with their units.
 pub const ELEMENTS: [(&str, &str); 3] = [
     ("position", "Angstrom"),
