@@ -14,6 +14,7 @@ from typing_extensions import disjoint_base
 __all__ = [
     "BEGINNING_SHARE",
     "BEGINNING_SPARE",
+    "CACHE_BLOCK",
     "GAP_BYTES",
     "KEPT_BYTES",
     "__version__",
@@ -45,6 +46,7 @@ __all__ = [
     "allow_threads",
     "allow_wide",
     "amber_factor",
+    "cached_blocks",
     "cell_dimensions",
     "cells_of_dimensions",
     "cells_of_vectors",
@@ -88,6 +90,9 @@ BEGINNING_SHARE: Final[float]
 
 BEGINNING_SPARE: Final[int]
 """Additional bytes that are read beyond that fraction."""
+
+CACHE_BLOCK: Final[int]
+"""Size of a block of a cache, bytes."""
 
 GAP_BYTES: Final[int]
 """Maximum gap between wanted bytes that is read together with them, bytes."""
@@ -167,6 +172,7 @@ class ChunkReader:
         atoms: NDArray[int64] | None = None,
         ids: _Element | None = None,
         id_order: NDArray[int64] | None = None,
+        cache: _Cache | None = None,
     ) -> ChunkReader: ...
     def read(
         self,
@@ -182,6 +188,10 @@ class ChunkReader:
         """Read and decode a block into the given arrays."""
     def read_ahead(self, /, slices: SupportsLenAndGetItem[_Slice | None]) -> None:
         """Prefetch the bytes of a block that will be read soon."""
+    def take_cache_use(self, /) -> tuple[int, str | None]:
+        """Return the number of bytes that came from the cache since the last call, and the reason why
+        blocks are no longer stored.
+        """
 
 @final
 class ContactMap:
@@ -460,6 +470,7 @@ class Reader:
         *,
         atoms: NDArray[int64] | None = None,
         fields: SupportsIndex = 1,
+        cache: _Cache | None = None,
     ) -> Reader: ...
     def read(
         self, /, extents: _Extents, block: _Block, *, required: SupportsIndex, skip: bool
@@ -467,6 +478,10 @@ class Reader:
         """Read and decode a block into the given arrays."""
     def read_ahead(self, /, extents: _Extents) -> None:
         """Prefetch the bytes of a block that will be read soon."""
+    def take_cache_use(self, /) -> tuple[int, str | None]:
+        """Return the number of bytes that came from the cache since the last call, and the reason why
+        blocks are no longer stored.
+        """
 
 @final
 class RowKernel:
@@ -1021,6 +1036,17 @@ class _Block(Protocol):
     @property
     def fields(self) -> NDArray[uint8]: ...
 
+class _Cache(Protocol):
+    """Folder for the blocks of files, its maximum size (bytes; None for half of the free space),
+    and the time (seconds since 1970) of the latest use of files that may be removed.
+    """
+    @property
+    def folder(self) -> str | PathLike[str]: ...
+    @property
+    def size(self) -> SupportsIndex | None: ...
+    @property
+    def since(self) -> SupportsFloat | SupportsIndex: ...
+
 class _Communicator(Protocol):
     """Communicator of ranks, as `paceline.backends.mpi.comm` has it."""
     @property
@@ -1177,6 +1203,9 @@ def amber_factor(unit: str, like: str) -> float | None:
     """Return the factor that converts a unit to paceline's unit of the same quantity. `like` is a unit
     of this quantity.
     """
+
+def cached_blocks(path: str | PathLike[str], samples: bytes, cache: _Cache) -> bytes:
+    """Return one byte for each block of a file: 1 if the cache of this node contains the block."""
 
 def cell_dimensions(
     cell: SupportsLenAndGetItem[SupportsLenAndGetItem[SupportsFloat | SupportsIndex]],

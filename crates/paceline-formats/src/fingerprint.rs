@@ -191,6 +191,11 @@ impl<S: Source> VerifiedSource<S> {
         })
     }
 
+    /// Return the fingerprint of the expected file.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.samples.fingerprint
+    }
+
     /// Return the indices of the samples around a byte range that were not compared yet.
     fn not_compared(&self, bytes: Range<u64>) -> impl Iterator<Item = usize> + Clone {
         let compared = self.compared.load(Ordering::Relaxed);
@@ -221,6 +226,10 @@ impl<S: Source> Source for VerifiedSource<S> {
 
     fn size(&self) -> Result<u64> {
         self.source.size()
+    }
+
+    fn version(&self) -> Result<u64> {
+        self.source.version()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {

@@ -15,7 +15,7 @@
 //!
 //! A program with its own workers can combine the modules that it uses:
 //!
-//! - [`source`] reads ranges of bytes;
+//! - [`source`] reads ranges of bytes, [`disk_cache`] keeps them on a local disk;
 //! - [`index`] finds the offset of each frame, and saves the result of a scan;
 //! - [`reader`] reads blocks of frames in few large reads, [`reader::chunks`] those of HDF5
 //!   datasets;
@@ -31,6 +31,7 @@
 pub mod atom_set;
 mod codec;
 pub mod dcd;
+pub mod disk_cache;
 pub mod dlpoly;
 pub mod fingerprint;
 pub mod format;

@@ -1,23 +1,28 @@
 //! Calls of the operating system that differ between Linux, macOS and Windows.
 
 #[cfg(unix)]
-pub use unix::{close, create_new, open_unless_link, open_without_waiting, read_at};
+pub use unix::{allocated, available, close, create_new, is_own, is_removed, user};
 #[cfg(unix)]
 pub use unix::{
     host_name, is_same_file, path_of_bytes, reserve, user_name, will_need, write_all_at,
 };
+#[cfg(unix)]
+pub use unix::{open_unless_link, open_without_waiting, read_at};
 #[cfg(windows)]
-pub use windows::{close, create_new, open_unless_link, open_without_waiting, read_at};
+pub use windows::{allocated, available, close, create_new, is_own, is_removed, user};
 #[cfg(windows)]
 pub use windows::{
     host_name, is_same_file, path_of_bytes, reserve, user_name, will_need, write_all_at,
 };
+#[cfg(windows)]
+pub use windows::{open_unless_link, open_without_waiting, read_at};
 
 #[cfg(unix)]
 mod unix {
     use std::ffi::{CStr, CString, OsStr};
     use std::fs::{File, Metadata, OpenOptions};
     use std::io;
+    use std::mem::MaybeUninit;
     use std::os::fd::{AsRawFd, IntoRawFd};
     use std::os::unix::ffi::OsStrExt;
     use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -97,6 +102,47 @@ mod unix {
     /// True if two files are the same.
     pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
         (one.dev(), one.ino()) == (other.dev(), other.ino())
+    }
+
+    /// Size of a file on the disk, bytes; holes are not counted.
+    pub fn allocated(metadata: &Metadata) -> u64 {
+        metadata.blocks() * 512
+    }
+
+    /// True if an open file no longer has a name.
+    pub fn is_removed(metadata: &Metadata) -> bool {
+        metadata.nlink() == 0
+    }
+
+    /// Name of the user of this process, for file names.
+    pub fn user() -> String {
+        user_id().to_string()
+    }
+
+    /// True if a file belongs to the user of this process.
+    pub fn is_own(metadata: &Metadata) -> bool {
+        metadata.uid() == user_id()
+    }
+
+    fn user_id() -> u32 {
+        // SAFETY: `geteuid` has no arguments, and always succeeds.
+        unsafe { libc::geteuid() }
+    }
+
+    /// Free space that this user may fill on the disk of a folder, bytes.
+    #[expect(clippy::allow_attributes, reason = "the types differ between systems")]
+    #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
+    pub fn available(folder: &Path) -> io::Result<u64> {
+        let name = CString::new(folder.as_os_str().as_bytes())?;
+        let mut found = MaybeUninit::<libc::statvfs>::uninit();
+        // SAFETY: `statvfs` reads a string that ends with a zero byte, and writes a `statvfs`,
+        // which has space for it. Both live until the call returns.
+        if unsafe { libc::statvfs(name.as_ptr(), found.as_mut_ptr()) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call succeeded, so that it has written all fields.
+        let found = unsafe { found.assume_init() };
+        Ok((found.f_bavail as u64).saturating_mul(found.f_frsize as u64))
     }
 
     /// Make a path of the bytes that the system, or `OsStr::as_encoded_bytes`, has for it.
@@ -279,6 +325,31 @@ mod windows {
     /// Stable Rust has no number of a file here.
     pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
         one.creation_time() == other.creation_time()
+    }
+
+    /// Size of a file, bytes.
+    pub fn allocated(metadata: &Metadata) -> u64 {
+        metadata.len()
+    }
+
+    /// Return false: a file that is open keeps its name.
+    pub fn is_removed(_metadata: &Metadata) -> bool {
+        false
+    }
+
+    pub fn user() -> String {
+        let name = std::env::var("USERNAME").unwrap_or_default();
+        name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_")
+    }
+
+    /// Return true: stable Rust has no owner of a file here.
+    pub fn is_own(_metadata: &Metadata) -> bool {
+        true
+    }
+
+    /// Return the largest number: stable Rust has no size of a disk here.
+    pub fn available(_folder: &Path) -> io::Result<u64> {
+        Ok(u64::MAX)
     }
 
     pub fn path_of_bytes(bytes: &[u8]) -> PathBuf {

@@ -8,8 +8,8 @@ use pyo3::prelude::*;
 use super::arrays::{self, Array1, Indices, NewArray};
 use super::errors::{Failure, Result};
 use super::hints::{attribute, attributes, from_python, protocol};
-use super::reader::{BlockArrays, Cost, open_verified};
-use super::sources;
+use super::reader::{BlockArrays, Cost};
+use super::sources::{self, CacheSettings, WorkerSource};
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::{self, Error};
@@ -22,6 +22,7 @@ use paceline_formats::reader::chunks::{
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct ChunkReader {
     chunks: Mutex<Chunks>,
+    source: WorkerSource,
 }
 
 attributes! {
@@ -173,7 +174,7 @@ from_python! {
 impl ChunkReader {
     #[new]
     #[pyo3(signature = (
-        path, samples, elements, *, n_atoms, atoms=None, ids=None, id_order=None
+        path, samples, elements, *, n_atoms, atoms=None, ids=None, id_order=None, cache=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "all but three are named")]
     fn new(
@@ -185,6 +186,7 @@ impl ChunkReader {
         atoms: Option<Indices>,
         ids: Option<PyElement>,
         id_order: Option<Array1<'_, i64>>,
+        cache: Option<CacheSettings>,
     ) -> Result<Self> {
         let atoms = match atoms {
             None => Atoms::all(n_atoms),
@@ -204,13 +206,21 @@ impl ChunkReader {
                 ));
             }
         };
-        let chunks = py.detach(|| {
-            let source = Arc::new(open_verified(&path, samples)?);
-            Chunks::new(source, elements, &atoms, ids)
+        let (chunks, source) = py.detach(|| {
+            let opened = WorkerSource::open(&path, samples, cache)?;
+            let chunks = Chunks::new(Arc::clone(&opened.source), elements, &atoms, ids)?;
+            Ok::<_, Error>((chunks, opened))
         })?;
         Ok(ChunkReader {
             chunks: Mutex::new(chunks),
+            source,
         })
+    }
+
+    /// Return the number of bytes that came from the cache since the last call, and the reason why
+    /// blocks are no longer stored.
+    fn take_cache_use(&self) -> (u64, Option<String>) {
+        self.source.take_cache_use()
     }
 
     /// Prefetch the bytes of a block that will be read soon.

@@ -28,7 +28,7 @@ use pyo3::pymodule;
 
 #[pymodule]
 mod _core {
-    use paceline_formats::{reader::chunks, source};
+    use paceline_formats::{disk_cache, reader::chunks, source};
 
     #[pymodule_export]
     use super::chunk_encoder::{
@@ -62,6 +62,8 @@ mod _core {
     #[pymodule_export]
     use super::snapshot_reading::{read_snapshot, read_text_head};
     #[pymodule_export]
+    use super::sources::cached_blocks;
+    #[pymodule_export]
     use super::sum_kernels::{
         ContactMap, Rdf, SitePairs, Superposed, Voxels, accumulate_rows, centered, count_indices,
         merge_covariance, merge_moments,
@@ -78,6 +80,9 @@ mod _core {
     #[pymodule_export]
     #[expect(non_upper_case_globals, reason = "Python's name")]
     const __version__: &str = env!("CARGO_PKG_VERSION");
+    /// Size of a block of a cache, bytes.
+    #[pymodule_export]
+    const CACHE_BLOCK: u64 = disk_cache::BLOCK;
     /// Maximum gap between wanted bytes that is read together with them, bytes.
     #[pymodule_export]
     const GAP_BYTES: u64 = source::GAP;

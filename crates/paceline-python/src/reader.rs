@@ -1,6 +1,6 @@
 //! Per-worker reader of a trajectory file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -9,20 +9,19 @@ use pyo3::prelude::*;
 use super::arrays::{Array1, ArrayMut1, ArrayMut2, ArrayMut3, Indices, Number};
 use super::errors::{Failure, Result};
 use super::hints::attributes;
-use super::sources;
+use super::sources::{CacheSettings, WorkerSource};
 use paceline_formats::Fields;
 use paceline_formats::atom_set::Atoms;
 use paceline_formats::error::{self, Error};
-use paceline_formats::fingerprint::{Samples, VerifiedSource};
 use paceline_formats::reader::{BlockOut, BlockReader, BlockReport, Extents, Numbers};
 use paceline_formats::registry::STANDARD;
-use paceline_formats::source::Source;
 use paceline_kernels::validity;
 
 /// Per-worker reader of a trajectory file.
 #[pyclass(frozen, module = "paceline._core")]
 pub(super) struct Reader {
     blocks: Mutex<BlockReader>,
+    source: WorkerSource,
 }
 
 attributes! {
@@ -139,7 +138,8 @@ fn cost_of(report: BlockReport) -> Cost {
 #[pymethods]
 impl Reader {
     #[new]
-    #[pyo3(signature = (path, layout, samples, *, atoms=None, fields=1))]
+    #[pyo3(signature = (path, layout, samples, *, atoms=None, fields=1, cache=None))]
+    #[expect(clippy::too_many_arguments, reason = "all but three are named")]
     fn new(
         py: Python<'_>,
         path: PathBuf,
@@ -147,6 +147,7 @@ impl Reader {
         samples: &[u8],
         atoms: Option<Indices>,
         fields: u8,
+        cache: Option<CacheSettings>,
     ) -> Result<Self> {
         let Some(layout) = STANDARD.layout(layout) else {
             return Err(Failure::argument("these bytes are not a layout"));
@@ -155,13 +156,22 @@ impl Reader {
             None => Atoms::all(layout.n_atoms()),
             Some(atoms) => Atoms::new(&atoms, layout.n_atoms())?,
         };
-        let blocks = py.detach(|| {
-            let source = Arc::new(open_verified(&path, samples)?);
-            BlockReader::new(source, &layout, atoms, Fields::from_bits(fields))
+        let (blocks, source) = py.detach(|| {
+            let opened = WorkerSource::open(&path, samples, cache)?;
+            let source = Arc::clone(&opened.source);
+            let blocks = BlockReader::new(source, &layout, atoms, Fields::from_bits(fields))?;
+            Ok::<_, Error>((blocks, opened))
         })?;
         Ok(Reader {
             blocks: Mutex::new(blocks),
+            source,
         })
+    }
+
+    /// Return the number of bytes that came from the cache since the last call, and the reason why
+    /// blocks are no longer stored.
+    fn take_cache_use(&self) -> (u64, Option<String>) {
+        self.source.take_cache_use()
     }
 
     /// Prefetch the bytes of a block that will be read soon.
@@ -192,19 +202,4 @@ impl Reader {
             .try_lock()
             .map_err(|_| Error::Argument("only one worker at a time may use a reader".into()))
     }
-}
-
-// Only a file that did not change since it was opened is accepted.
-
-pub(super) fn samples_from(samples: &[u8]) -> error::Result<Samples> {
-    Samples::from_bytes(samples)
-        .ok_or_else(|| Error::Argument("these bytes are not samples of a file".into()))
-}
-
-/// Open the file of some samples. Later reads are compared with the samples.
-pub(super) fn open_verified(
-    path: &Path,
-    samples: &[u8],
-) -> error::Result<VerifiedSource<Arc<dyn Source>>> {
-    STANDARD.verified(sources::open(path)?, samples_from(samples)?)
 }

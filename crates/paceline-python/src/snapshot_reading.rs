@@ -12,7 +12,7 @@ use super::arrays::{Array1, Array2, NewArray, Number};
 use super::communicator::PyCommunicator;
 use super::errors::Result;
 use super::hints::{INT, attributes, callable, narrowed};
-use super::reader::open_verified;
+use super::sources::open_verified;
 use paceline_formats::dlpoly;
 use paceline_formats::error::{self, Error};
 use paceline_formats::registry::STANDARD;

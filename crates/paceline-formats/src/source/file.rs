@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
 
 use super::{Source, Traffic};
 use crate::error::{Error, Result};
@@ -60,6 +61,14 @@ impl Source for FileSource {
             Ok(metadata) => Ok(metadata.len()),
             Err(source) => Err(Error::io(&self.path, "cannot stat", source)),
         }
+    }
+
+    /// Return the time of the last modification, ns since 1970.
+    fn version(&self) -> Result<u64> {
+        let modified = self.file.metadata().and_then(|found| found.modified());
+        let modified = modified.map_err(|why| Error::io(&self.path, "cannot stat", why))?;
+        let since = modified.duration_since(SystemTime::UNIX_EPOCH);
+        Ok(since.unwrap_or_default().as_nanos() as u64)
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {

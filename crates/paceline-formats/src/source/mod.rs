@@ -23,6 +23,11 @@ pub trait Source: Send + Sync {
     /// Return the current size, bytes.
     fn size(&self) -> Result<u64>;
 
+    /// Return a number that differs once the content was modified; 0 if the source has none.
+    fn version(&self) -> Result<u64> {
+        Ok(0)
+    }
+
     /// Fill `buffer` with the bytes from `offset` on.
     ///
     /// # Errors
@@ -54,6 +59,10 @@ impl Source for Arc<dyn Source> {
 
     fn size(&self) -> Result<u64> {
         (**self).size()
+    }
+
+    fn version(&self) -> Result<u64> {
+        (**self).version()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {

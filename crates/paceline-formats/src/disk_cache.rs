@@ -1,0 +1,648 @@
+//! Cache of the blocks of sources in a folder on a local disk.
+//!
+//! Each version of a source has one sparse file: a table with the hash of each block, then the
+//! blocks at their positions. A hash is written after its block, and is compared whenever the block
+//! is read. A torn, damaged or foreign block is therefore read from its source again, and the
+//! processes of a node share the folder without locks.
+
+use std::collections::VecDeque;
+use std::fs::{DirBuilder, File, FileTimes, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use crate::error::{Error, Result};
+use crate::fingerprint::{Fingerprint, VerifiedSource};
+use crate::source::{Source, Traffic};
+use crate::system;
+
+/// Size of a block, bytes. Smaller blocks cost more calls of a remote file system; the tests of this
+/// crate are faster with them.
+pub const BLOCK: u64 = if cfg!(test) { 64 * 1024 } else { 1024 * 1024 };
+/// Size of an entry of the table, bytes. An entry of zero means that the block is absent.
+const ENTRY: u64 = 8;
+/// The table ends at a multiple of this number of bytes.
+const PAGE: u64 = 4096;
+/// Number of blocks that a source keeps in memory.
+const RECENT: usize = 4;
+/// Number of stored blocks after which the sizes of the other files of the folder are read again.
+const RECOUNT: u64 = 16;
+/// Beginning of the names of cache folders, with the version of the layout of files.
+const FOLDER: &str = "paceline-blocks-1";
+
+/// Folder of cached blocks, and its limits.
+#[derive(Debug, Clone)]
+pub struct DiskCache {
+    /// Folder on a local disk. The cache is a subfolder, which only this user can open.
+    pub folder: PathBuf,
+    /// Maximum size of all files of the cache, bytes. `None` for half of the free space.
+    pub limit: Option<u64>,
+    /// Files used later than this are not removed.
+    pub since: SystemTime,
+}
+
+/// Size of a file of the cache on the disk, bytes, its path and the time of its last use.
+struct Used {
+    path: PathBuf,
+    bytes: u64,
+    at: SystemTime,
+}
+
+impl DiskCache {
+    /// Create the subfolder of this user, unless it exists, and return its path.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if the folder cannot be created, belongs to another user, or is a link.
+    pub fn prepare(&self) -> Result<PathBuf> {
+        let fail = |path: &Path, why| Error::io(path, "cannot keep a cache there", why);
+        let own = self.folder.join(format!("{FOLDER}-{}", system::user()));
+        std::fs::create_dir_all(&self.folder).map_err(|why| fail(&self.folder, why))?;
+        let mut builder = DirBuilder::new();
+        #[cfg(unix)]
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        match builder.create(&own) {
+            Err(why) if why.kind() != io::ErrorKind::AlreadyExists => return Err(fail(&own, why)),
+            _ => {}
+        }
+        let metadata = own.symlink_metadata().map_err(|why| fail(&own, why))?;
+        let refused = match (metadata.is_dir(), system::is_own(&metadata)) {
+            (false, _) => "expected a folder, found a link or file",
+            (true, false) => "the folder belongs to another user",
+            (true, true) => return Ok(own),
+        };
+        let why = io::Error::new(io::ErrorKind::PermissionDenied, refused);
+        Err(fail(&own, why))
+    }
+
+    /// Return the name of the file of one version of a source.
+    fn name(source: &dyn Source, fingerprint: &Fingerprint) -> Result<String> {
+        let (path, version) = (path_hash(source.path()), source.version()?);
+        Ok(format!("{path}-{fingerprint}-{version:016x}"))
+    }
+
+    /// Return, for each block of a source, whether the cache of this node contains it.
+    ///
+    /// # Errors
+    /// Errors of [`DiskCache::prepare`] and of the source.
+    pub fn held(&self, source: &dyn Source, fingerprint: &Fingerprint) -> Result<Vec<bool>> {
+        let n_blocks = fingerprint.size().div_ceil(BLOCK);
+        let path = self.prepare()?.join(Self::name(source, fingerprint)?);
+        let mut table = vec![0; (n_blocks * ENTRY) as usize];
+        if let Ok(file) = File::open(path) {
+            let mut done = 0;
+            while let Ok(n @ 1..) = system::read_at(&file, &mut table[done..], done as u64) {
+                done += n;
+            }
+        }
+        let entries = table.chunks_exact(ENTRY as usize);
+        Ok(entries.map(|entry| entry != [0; ENTRY as usize]).collect())
+    }
+}
+
+fn path_hash(path: &Path) -> String {
+    format!("{:016x}", xxh3_64(path.as_os_str().as_encoded_bytes()))
+}
+
+/// Return the files of a cache, except one.
+fn others(folder: &Path, own: &str) -> io::Result<Vec<Used>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder)? {
+        let entry = entry?;
+        // Another process may have removed the file.
+        let Ok(metadata) = entry.metadata() else {
+            continue;
+        };
+        if entry.file_name() != own {
+            found.push(Used {
+                path: entry.path(),
+                bytes: system::allocated(&metadata),
+                at: metadata.modified()?,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// Bytes that were read from a cache, and its failure.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Number of bytes, in whole blocks.
+    pub bytes: u64,
+    /// Sentence that says why blocks are no longer stored.
+    pub notice: Option<String>,
+}
+
+/// Source that keeps its blocks in a cache, and reads from the cache first.
+///
+/// Reads that end beyond the fingerprinted bytes bypass the cache.
+pub struct CachedSource<S> {
+    inner: VerifiedSource<S>,
+    size: u64,
+    folder: PathBuf,
+    name: String,
+    seed: u64,
+    file: Option<File>,
+    limit: u64,
+    since: SystemTime,
+    /// Size of the other files of the cache, bytes.
+    others: AtomicU64,
+    n_stored: AtomicU64,
+    /// True once blocks are no longer stored.
+    stopped: AtomicBool,
+    used: Mutex<CacheUse>,
+    /// Latest blocks with their numbers, the latest one last.
+    recent: Mutex<VecDeque<(u64, Vec<u8>)>>,
+}
+
+impl<S: Source> CachedSource<S> {
+    /// Open the file of this version of a source in a cache. Older versions are removed.
+    ///
+    /// If the disk is full, the source is read without a cache.
+    ///
+    /// # Errors
+    /// Errors of [`DiskCache::prepare`] and of the source.
+    pub fn open(inner: VerifiedSource<S>, cache: &DiskCache) -> Result<Self> {
+        let fingerprint = inner.fingerprint();
+        let (folder, name) = (cache.prepare()?, DiskCache::name(&inner, &fingerprint)?);
+        let mut opened = CachedSource {
+            size: fingerprint.size(),
+            seed: xxh3_64(name.as_bytes()),
+            file: None,
+            limit: 0,
+            since: cache.since,
+            others: AtomicU64::new(0),
+            n_stored: AtomicU64::new(0),
+            stopped: AtomicBool::new(false),
+            used: Mutex::default(),
+            recent: Mutex::default(),
+            inner,
+            folder,
+            name,
+        };
+        match opened.open_file(cache.limit) {
+            Err(why) if !is_full(&why) => {
+                let path = opened.folder.join(&opened.name);
+                return Err(Error::io(&path, "cannot keep a cache there", why));
+            }
+            Err(why) => opened.stop(&why.to_string()),
+            Ok(()) => {}
+        }
+        Ok(opened)
+    }
+
+    fn open_file(&mut self, limit: Option<u64>) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(self.folder.join(&self.name))?;
+        file.set_times(FileTimes::new().set_modified(SystemTime::now()))?;
+        let own = system::allocated(&file.metadata()?);
+        self.file = Some(file);
+        let version_of_path = path_hash(self.inner.path());
+        let mut others = others(&self.folder, &self.name)?;
+        others.retain(|other| {
+            let name = other.path.file_name().unwrap_or_default().to_string_lossy();
+            let stale = name.starts_with(&version_of_path) && other.at < self.since;
+            !(stale && std::fs::remove_file(&other.path).is_ok())
+        });
+        let others = others.iter().map(|other| other.bytes).sum();
+        self.others.store(others, Ordering::Relaxed);
+        self.limit = match limit {
+            Some(limit) => limit,
+            None => (system::available(&self.folder)?.saturating_add(own + others)) / 2,
+        };
+        Ok(())
+    }
+
+    /// Return the use of the cache since the last call.
+    pub fn take_use(&self) -> CacheUse {
+        std::mem::take(&mut self.used.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Store no more blocks, for this reason.
+    fn stop(&self, why: &str) {
+        if !self.stopped.swap(true, Ordering::Relaxed) {
+            let notice = format!(
+                "{}: {why}; blocks that are not in this cache are read from {}",
+                self.folder.display(),
+                self.inner.path().display(),
+            );
+            let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+            used.notice = Some(notice);
+        }
+    }
+
+    fn n_blocks(&self) -> u64 {
+        self.size.div_ceil(BLOCK)
+    }
+
+    /// Offset of a block in the file of the cache.
+    fn place(&self, number: u64) -> u64 {
+        (self.n_blocks() * ENTRY).next_multiple_of(PAGE) + number * BLOCK
+    }
+
+    fn hash(&self, number: u64, block: &[u8]) -> u64 {
+        xxh3_64_with_seed(block, self.seed.wrapping_add(number)).max(1)
+    }
+
+    /// Read the entry of a block; 0 if it is absent or cannot be read.
+    fn entry(&self, file: &File, number: u64) -> u64 {
+        let mut entry = [0; ENTRY as usize];
+        match read_all(file, number * ENTRY, &mut entry) {
+            true => u64::from_le_bytes(entry),
+            false => 0,
+        }
+    }
+
+    /// Fill `block` from the cache; return false if the cache lacks the block.
+    fn load(&self, number: u64, block: &mut [u8]) -> bool {
+        let Some(file) = &self.file else { return false };
+        let entry = self.entry(file, number);
+        let is_held = entry != 0
+            && read_all(file, self.place(number), block)
+            && self.hash(number, block) == entry;
+        if is_held {
+            let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
+            used.bytes += block.len() as u64;
+        }
+        is_held
+    }
+
+    /// Store a block, unless the cache is full.
+    fn store(&self, number: u64, block: &[u8]) {
+        let Some(file) = &self.file else { return };
+        if self.stopped.load(Ordering::Relaxed) {
+            return;
+        }
+        match self.make_room(file, block.len() as u64) {
+            Ok(true) => {}
+            Ok(false) => return self.stop(&format!("the cache is full ({} bytes)", self.limit)),
+            Err(why) => return self.stop(&why.to_string()),
+        }
+        let entry = self.hash(number, block).to_le_bytes();
+        let written = system::write_all_at(file, block, self.place(number))
+            .and_then(|()| system::write_all_at(file, &entry, number * ENTRY));
+        if let Err(why) = written {
+            self.stop(&why.to_string());
+        }
+    }
+
+    /// Remove the files that were not used for the longest time, until `needed` more bytes are
+    /// within the limit. Return false if that is impossible.
+    fn make_room(&self, file: &File, needed: u64) -> io::Result<bool> {
+        let metadata = file.metadata()?;
+        if system::is_removed(&metadata) {
+            self.stopped.store(true, Ordering::Relaxed);
+        }
+        let own = system::allocated(&metadata);
+        let fits = |others| own + others + needed <= self.limit;
+        let n_stored = self.n_stored.fetch_add(1, Ordering::Relaxed);
+        if !n_stored.is_multiple_of(RECOUNT) && fits(self.others.load(Ordering::Relaxed)) {
+            return Ok(true);
+        }
+        let mut found = others(&self.folder, &self.name)?;
+        found.sort_by_key(|other| other.at);
+        let mut bytes = found.iter().map(|other| other.bytes).sum();
+        for other in found.iter().filter(|other| other.at < self.since) {
+            if fits(bytes) {
+                break;
+            }
+            std::fs::remove_file(&other.path)?;
+            bytes -= other.bytes;
+        }
+        self.others.store(bytes, Ordering::Relaxed);
+        Ok(fits(bytes))
+    }
+
+    /// Return the size of a block; the last one may be shorter.
+    fn len(&self, number: u64) -> usize {
+        BLOCK.min(self.size - number * BLOCK) as usize
+    }
+
+    /// Return a block from memory, the cache, or the source.
+    fn block(&self, number: u64, recent: &mut VecDeque<(u64, Vec<u8>)>) -> Result<()> {
+        if let Some(at) = recent.iter().position(|(other, _)| *other == number) {
+            if let Some(found) = recent.remove(at) {
+                recent.push_back(found);
+            }
+            return Ok(());
+        }
+        let reused = (recent.len() >= RECENT)
+            .then(|| recent.pop_front())
+            .flatten();
+        let mut block = reused.map_or_else(Vec::new, |(_, block)| block);
+        block.resize(self.len(number), 0);
+        if !self.load(number, &mut block) {
+            self.inner.read_at(number * BLOCK, &mut block)?;
+            self.store(number, &block);
+        }
+        recent.push_back((number, block));
+        Ok(())
+    }
+}
+
+fn read_all(file: &File, offset: u64, buffer: &mut [u8]) -> bool {
+    let mut done = 0;
+    while done < buffer.len() {
+        match system::read_at(file, &mut buffer[done..], offset + done as u64) {
+            Ok(n @ 1..) => done += n,
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => {}
+            _ => return false,
+        }
+    }
+    true
+}
+
+fn is_full(why: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(why.kind(), StorageFull | QuotaExceeded)
+}
+
+impl<S: Source> Source for CachedSource<S> {
+    fn path(&self) -> &Path {
+        self.inner.path()
+    }
+
+    fn size(&self) -> Result<u64> {
+        self.inner.size()
+    }
+
+    fn version(&self) -> Result<u64> {
+        self.inner.version()
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let Some(end) = offset.checked_add(buffer.len() as u64) else {
+            return self.inner.read_at(offset, buffer);
+        };
+        if end > self.size {
+            return self.inner.read_at(offset, buffer);
+        }
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut at = offset;
+        while at < end {
+            let number = at / BLOCK;
+            self.block(number, &mut recent)?;
+            let Some((_, block)) = recent.back() else {
+                break; // `block` has added one
+            };
+            let from = (at - number * BLOCK) as usize;
+            let n = (block.len() - from).min((end - at) as usize);
+            let to = (at - offset) as usize;
+            buffer[to..to + n].copy_from_slice(&block[from..from + n]);
+            at += n as u64;
+        }
+        Ok(())
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        let end = offset.saturating_add(len).min(self.size);
+        for number in offset / BLOCK..end.div_ceil(BLOCK) {
+            let len = self.len(number) as u64;
+            match &self.file {
+                Some(file) if self.entry(file, number) != 0 => {
+                    system::will_need(file, self.place(number), len);
+                }
+                _ => self.inner.will_need(number * BLOCK, len),
+            }
+        }
+    }
+
+    /// Return the traffic of the source, without that of the cache.
+    fn traffic(&self) -> Traffic {
+        self.inner.traffic()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::registry::STANDARD;
+    use crate::source::FileSource;
+
+    const SIZE: usize = 3 * BLOCK as usize + 4567;
+
+    /// Folder with a trajectory of four blocks, the last one short. Dropping it removes it.
+    struct Folder(PathBuf);
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            fs::remove_dir_all(&self.0).unwrap();
+        }
+    }
+
+    fn bytes(seed: u64) -> Vec<u8> {
+        let word = |k: u64| k.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+        (seed << 32..).flat_map(word).take(SIZE).collect()
+    }
+
+    impl Folder {
+        fn new(name: &str) -> Folder {
+            let name = format!("paceline-cache-{name}-{}", std::process::id());
+            let folder = Folder(std::env::temp_dir().join(name));
+            fs::create_dir_all(&folder.0).unwrap();
+            folder.write("md", 1);
+            folder
+        }
+
+        fn write(&self, name: &str, seed: u64) {
+            fs::write(self.0.join(name), bytes(seed)).unwrap();
+        }
+
+        fn cache(&self, limit: Option<u64>) -> DiskCache {
+            DiskCache {
+                folder: self.0.join("scratch"),
+                limit,
+                since: SystemTime::now(),
+            }
+        }
+
+        fn source(&self, name: &str) -> VerifiedSource<Arc<dyn Source>> {
+            let source: Arc<dyn Source> = Arc::new(FileSource::open(&self.0.join(name)).unwrap());
+            let samples = STANDARD.samples(&source, SIZE as u64).unwrap();
+            let source: Arc<dyn Source> = Arc::new(FileSource::open(&self.0.join(name)).unwrap());
+            STANDARD.verified(source, samples).unwrap()
+        }
+
+        fn open(&self, name: &str, cache: &DiskCache) -> CachedSource<Arc<dyn Source>> {
+            CachedSource::open(self.source(name), cache).unwrap()
+        }
+
+        /// Read everything in unaligned pieces; return the bytes from the file and the cache, and
+        /// the notice.
+        fn read(&self, name: &str, seed: u64, cache: &DiskCache) -> (u64, u64, Option<String>) {
+            let (source, expected) = (self.open(name, cache), bytes(seed));
+            let mut found = vec![0; SIZE];
+            for (k, piece) in found.chunks_mut(70_001).enumerate() {
+                source.will_need(k as u64 * 70_001, piece.len() as u64);
+                source.read_at(k as u64 * 70_001, piece).unwrap();
+            }
+            assert!(found == expected, "other bytes");
+            let used = source.take_use();
+            (source.traffic().bytes, used.bytes, used.notice)
+        }
+
+        fn files(&self) -> Vec<PathBuf> {
+            let own = self.cache(None).prepare().unwrap();
+            let files = fs::read_dir(own).unwrap();
+            files.map(|entry| entry.unwrap().path()).collect()
+        }
+    }
+
+    const ALL: u64 = SIZE as u64;
+
+    #[test]
+    fn the_second_read_is_from_the_cache() {
+        let folder = Folder::new("second");
+        let cache = folder.cache(None);
+        assert_eq!(folder.read("md", 1, &cache), (ALL, 0, None));
+        let verified = folder.source("md");
+        let held = cache.held(&verified, &verified.fingerprint()).unwrap();
+        assert_eq!(held, [true; 4]);
+        assert_eq!(folder.read("md", 1, &cache), (0, ALL, None));
+        // A part reads the blocks around it.
+        let source = folder.open("md", &cache);
+        let mut buffer = [0; 10];
+        source.read_at(BLOCK - 5, &mut buffer).unwrap();
+        assert_eq!(source.take_use().bytes, 2 * BLOCK);
+        let beyond = source.read_at(SIZE as u64 - 5, &mut buffer).unwrap_err();
+        assert!(matches!(beyond, Error::Changed { .. }));
+    }
+
+    #[test]
+    fn damaged_torn_and_foreign_blocks_are_read_again() {
+        let folder = Folder::new("damaged");
+        folder.write("other", 2);
+        let cache = folder.cache(None);
+        folder.read("md", 1, &cache);
+        let path = folder.files().remove(0);
+        let stored = fs::read(&path).unwrap();
+        for at in [8, PAGE as usize, PAGE as usize + 2 * BLOCK as usize + 77] {
+            let mut damaged = stored.clone();
+            damaged[at] ^= 1;
+            fs::write(&path, damaged).unwrap();
+            assert_eq!(folder.read("md", 1, &cache), (BLOCK, ALL - BLOCK, None));
+            assert_eq!(folder.read("md", 1, &cache), (0, ALL, None));
+        }
+        // A writer was killed behind an entry, or before it.
+        for (len, again) in [(PAGE as usize + BLOCK as usize + 9, ALL - BLOCK), (16, ALL)] {
+            fs::write(&path, &stored[..len]).unwrap();
+            assert_eq!(folder.read("md", 1, &cache), (again, ALL - again, None));
+        }
+        // Blocks of one file under the name of another one.
+        folder.read("other", 2, &cache);
+        let other = folder
+            .files()
+            .into_iter()
+            .find(|file| *file != path)
+            .unwrap();
+        fs::copy(&other, &path).unwrap();
+        assert_eq!(folder.read("md", 1, &cache), (ALL, 0, None));
+    }
+
+    #[test]
+    fn a_modified_file_gets_another_cache_and_the_old_one_is_removed() {
+        let folder = Folder::new("modified");
+        folder.read("md", 1, &folder.cache(None));
+        let before = folder.files();
+        // The samples do not contain this byte.
+        let mut changed = bytes(1);
+        changed[20_000] ^= 1;
+        fs::write(folder.0.join("md"), &changed).unwrap();
+        let source = folder.open("md", &folder.cache(None));
+        let mut found = vec![0; SIZE];
+        source.read_at(0, &mut found).unwrap();
+        assert!(found == changed, "bytes of the old version");
+        assert_eq!(source.take_use().bytes, 0);
+        let after = folder.files();
+        assert_eq!((before.len(), after.len()), (1, 1));
+        assert_ne!(before, after);
+    }
+
+    #[test]
+    fn the_longest_unused_files_are_removed_and_the_limit_holds() {
+        let folder = Folder::new("limit");
+        let limit = 2 * (ALL + 3 * PAGE);
+        for (name, seed) in [("md", 1), ("b", 2), ("c", 3)] {
+            folder.write(name, seed);
+            folder.read(name, seed, &folder.cache(Some(limit)));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert_eq!(folder.files().len(), 2);
+        assert_eq!(
+            folder.read("c", 3, &folder.cache(Some(limit))),
+            (0, ALL, None)
+        );
+        assert_eq!(
+            folder.read("b", 2, &folder.cache(Some(limit))),
+            (0, ALL, None)
+        );
+        // Files that were used since then stay, and the new file is cached in part.
+        let cache = DiskCache {
+            since: SystemTime::UNIX_EPOCH,
+            ..folder.cache(Some(limit + 2 * BLOCK))
+        };
+        let (_, _, notice) = folder.read("md", 1, &cache);
+        assert!(notice.unwrap().contains("the cache is full"));
+        let (read, cached, _) = folder.read("md", 1, &cache);
+        assert!(
+            0 < cached && cached < ALL && read + cached == ALL,
+            "{read} {cached}"
+        );
+        assert_eq!(folder.files().len(), 3);
+    }
+
+    #[test]
+    fn two_readers_fill_one_cache_at_once() {
+        let folder = Folder::new("two");
+        let cache = folder.cache(None);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| folder.read("md", 1, &cache));
+            }
+        });
+        assert_eq!(folder.read("md", 1, &cache), (0, ALL, None));
+    }
+
+    #[test]
+    fn a_removed_cache_is_still_readable() {
+        let folder = Folder::new("removed");
+        let cache = folder.cache(None);
+        let source = folder.open("md", &cache);
+        let mut found = vec![0; SIZE];
+        source.read_at(0, &mut found[..10]).unwrap();
+        fs::remove_dir_all(folder.0.join("scratch")).unwrap();
+        source.read_at(0, &mut found).unwrap();
+        assert!(found == bytes(1));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_and_unusable_folders_are_refused() {
+        let folder = Folder::new("refused");
+        let cache = folder.cache(None);
+        let own = cache.prepare().unwrap();
+        fs::remove_dir(&own).unwrap();
+        std::os::unix::fs::symlink(&folder.0, &own).unwrap();
+        let message = cache.prepare().unwrap_err().to_string();
+        assert!(message.contains("found a link or file"), "{message}");
+        let file = DiskCache {
+            folder: folder.0.join("md"),
+            ..cache
+        };
+        let message = file.prepare().unwrap_err().to_string();
+        assert!(
+            message.contains("md: cannot keep a cache there"),
+            "{message}"
+        );
+    }
+}
