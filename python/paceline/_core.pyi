@@ -1204,8 +1204,12 @@ def amber_factor(unit: str, like: str) -> float | None:
     of this quantity.
     """
 
-def cached_blocks(path: str | PathLike[str], samples: bytes, cache: _Cache) -> bytes:
-    """Return one byte for each block of a file: 1 if the cache of this node contains the block."""
+def cached_blocks(
+    files: SupportsGetItem[int, tuple[str | PathLike[str], str]], cache: _Cache
+) -> list[bytes]:
+    """Return one byte for each block of files with these paths and fingerprints: 1 if the cache of this
+    node contains the block. The files themselves are not opened.
+    """
 
 def cell_dimensions(
     cell: SupportsLenAndGetItem[SupportsLenAndGetItem[SupportsFloat | SupportsIndex]],

@@ -268,8 +268,8 @@ def _slices(name: str, timing: BlockTiming, row: int, origin: int) -> Iterator[d
 #: First line of a file of timings; the names of its columns follow.
 _FIRST_LINE = "# paceline: block timings, 1"
 _CELLS = tuple(column.name for column in fields(BlockTiming))
-#: Last column, which older files lack.
-_NEW = "threads"
+#: Number of last columns that older files may lack.
+_N_NEW = 2
 #: Facts of the run, written before the table, with their types; older files lack `n_chosen`.
 _FACTS = {
     one.name: type(one.default)
@@ -343,7 +343,7 @@ class _Reader:
             _check(not missing)
             self.expected = "the names of the columns"
             self._columns = tuple(line.split(","))
-            _check(self._columns in (_CELLS, _CELLS[:-1]))
+            _check(self._columns in [_CELLS[: len(_CELLS) - k] for k in range(_N_NEW + 1)])
             self._in_table = True
 
     def _take_fact(self, name: str, text: str) -> None:
@@ -375,12 +375,12 @@ def _check(right: bool) -> None:
 
 def _block(cells: Mapping[str, Any]) -> BlockTiming:
     """Create a block from its cells; `ValueError` if a cell is missing or out of range."""
-    _check(cells.keys() | {_NEW} == set(_CELLS))
+    _check(cells.keys() | set(_CELLS[-_N_NEW:]) == set(_CELLS))
     values: dict[str, Any] = {
         name: str(cell) if name == "worker" else int(cell) for name, cell in cells.items()
     }
     for name, value in values.items():
-        least = -(2**63) if name in _SIGNED else int(name in ("n_frames", _NEW))
+        least = -(2**63) if name in _SIGNED else int(name in ("n_frames", "threads"))
         _check(name == "worker" or least <= value < 2**63)
     _check(values["start"] <= values["end"])
     return BlockTiming(**values)

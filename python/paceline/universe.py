@@ -72,7 +72,10 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         `dataset` names the positions in a file without a known convention.
         For LAMMPS dumps and LAMMPS DCD files, `units` is the unit style of the simulation, such as
         "real". `atoms`, a selection text or indices, limits decoding to these atoms, which saves
-        time and memory; any use of other atoms raises an error. `comm`, an mpi4py communicator,
+        time and memory; any use of other atoms raises an error. `cache`, a folder on the local disk
+        of each node, such as "/local/scratch" or "$TMPDIR", keeps the blocks of the files that
+        analyses have read there for later runs; `cache_size`, such as "50GB", limits it on each
+        node (by default half of the free space). `comm`, an mpi4py communicator,
         makes all its ranks open the Universe together: rank 0 reads the files, and sends topology,
         frame index and first frame to the others. If ranks name different files, or one rank fails,
         all ranks raise an error.

@@ -5,6 +5,7 @@
 //! is read. A torn, damaged or foreign block is therefore read from its source again, and the
 //! processes of a node share the folder without locks.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fs::{DirBuilder, File, FileTimes, OpenOptions};
 use std::io;
@@ -84,23 +85,41 @@ impl DiskCache {
         Ok(format!("{path}-{fingerprint}-{version:016x}"))
     }
 
-    /// Return, for each block of a source, whether the cache of this node contains it.
+    /// Return, for each block of some files, whether the cache of this node contains it.
+    ///
+    /// The files themselves are not opened, so that a modified file may count as cached.
     ///
     /// # Errors
-    /// Errors of [`DiskCache::prepare`] and of the source.
-    pub fn held(&self, source: &dyn Source, fingerprint: &Fingerprint) -> Result<Vec<bool>> {
-        let n_blocks = fingerprint.size().div_ceil(BLOCK);
-        let path = self.prepare()?.join(Self::name(source, fingerprint)?);
-        let mut table = vec![0; (n_blocks * ENTRY) as usize];
-        if let Ok(file) = File::open(path) {
-            let mut done = 0;
-            while let Ok(n @ 1..) = system::read_at(&file, &mut table[done..], done as u64) {
-                done += n;
-            }
-        }
-        let entries = table.chunks_exact(ENTRY as usize);
-        Ok(entries.map(|entry| entry != [0; ENTRY as usize]).collect())
+    /// Errors of [`DiskCache::prepare`], and of reading the folder.
+    pub fn held(&self, files: &[(PathBuf, Fingerprint)]) -> Result<Vec<Vec<bool>>> {
+        let folder = self.prepare()?;
+        let found = others(&folder, "");
+        let found = found.map_err(|why| Error::io(&folder, "cannot keep a cache there", why))?;
+        let held = files.iter().map(|(path, fingerprint)| {
+            let prefix = format!("{}-{fingerprint}-", path_hash(path));
+            let named = |used: &&Used| file_name(&used.path).starts_with(&prefix);
+            let latest = found.iter().filter(named).max_by_key(|used| used.at);
+            read_table(latest.map(|used| &*used.path), fingerprint.size())
+        });
+        Ok(held.collect())
     }
+}
+
+/// Return, for each block of a source, whether a file of a cache has a hash of it.
+fn read_table(path: Option<&Path>, size: u64) -> Vec<bool> {
+    let mut table = vec![0; (size.div_ceil(BLOCK) * ENTRY) as usize];
+    if let Some(Ok(file)) = path.map(File::open) {
+        let mut done = 0;
+        while let Ok(n @ 1..) = system::read_at(&file, &mut table[done..], done as u64) {
+            done += n;
+        }
+    }
+    let entries = table.chunks_exact(ENTRY as usize);
+    entries.map(|entry| entry != [0; ENTRY as usize]).collect()
+}
+
+fn file_name(path: &Path) -> Cow<'_, str> {
+    path.file_name().unwrap_or_default().to_string_lossy()
 }
 
 fn path_hash(path: &Path) -> String {
@@ -167,7 +186,7 @@ impl<S: Source> CachedSource<S> {
     /// Errors of [`DiskCache::prepare`] and of the source.
     pub fn open(inner: VerifiedSource<S>, cache: &DiskCache) -> Result<Self> {
         let fingerprint = inner.fingerprint();
-        let (folder, name) = (cache.prepare()?, DiskCache::name(&inner, &fingerprint)?);
+        let name = DiskCache::name(&inner, &fingerprint)?;
         let mut opened = CachedSource {
             size: fingerprint.size(),
             seed: xxh3_64(name.as_bytes()),
@@ -179,35 +198,36 @@ impl<S: Source> CachedSource<S> {
             stopped: AtomicBool::new(false),
             used: Mutex::default(),
             recent: Mutex::default(),
+            folder: cache.folder.clone(),
             inner,
-            folder,
             name,
         };
-        match opened.open_file(cache.limit) {
-            Err(why) if !is_full(&why) => {
-                let path = opened.folder.join(&opened.name);
-                return Err(Error::io(&path, "cannot keep a cache there", why));
-            }
-            Err(why) => opened.stop(&why.to_string()),
-            Ok(()) => {}
+        let ready = cache.prepare().and_then(|folder| {
+            opened.folder = folder;
+            let path = opened.folder.join(&opened.name);
+            let ready = opened.open_file(&path, cache.limit);
+            ready.map_err(|why| Error::io(&path, "cannot keep a cache there", why))
+        });
+        match ready {
+            Err(Error::Io { source, .. }) if is_full(&source) => opened.stop(&source.to_string()),
+            ready => ready?,
         }
         Ok(opened)
     }
 
-    fn open_file(&mut self, limit: Option<u64>) -> io::Result<()> {
+    fn open_file(&mut self, path: &Path, limit: Option<u64>) -> io::Result<()> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(self.folder.join(&self.name))?;
+        let file = options.open(path)?;
         file.set_times(FileTimes::new().set_modified(SystemTime::now()))?;
         let own = system::allocated(&file.metadata()?);
         self.file = Some(file);
-        let version_of_path = path_hash(self.inner.path());
+        let of_path = path_hash(self.inner.path());
         let mut others = others(&self.folder, &self.name)?;
         others.retain(|other| {
-            let name = other.path.file_name().unwrap_or_default().to_string_lossy();
-            let stale = name.starts_with(&version_of_path) && other.at < self.since;
+            let stale = file_name(&other.path).starts_with(&of_path) && other.at < self.since;
             !(stale && std::fs::remove_file(&other.path).is_ok())
         });
         let others = others.iter().map(|other| other.bytes).sum();
@@ -312,7 +332,10 @@ impl<S: Source> CachedSource<S> {
             if fits(bytes) {
                 break;
             }
-            std::fs::remove_file(&other.path)?;
+            match std::fs::remove_file(&other.path) {
+                Err(why) if why.kind() != io::ErrorKind::NotFound => return Err(why),
+                _ => {} // another process may have removed it
+            }
             bytes -= other.bytes;
         }
         self.others.store(bytes, Ordering::Relaxed);
@@ -505,9 +528,10 @@ mod tests {
         let folder = Folder::new("second");
         let cache = folder.cache(None);
         assert_eq!(folder.read("md", 1, &cache), (ALL, 0, None));
-        let verified = folder.source("md");
-        let held = cache.held(&verified, &verified.fingerprint()).unwrap();
-        assert_eq!(held, [true; 4]);
+        let fingerprint = folder.source("md").fingerprint();
+        let file = |name| (folder.0.join(name), fingerprint);
+        let held = cache.held(&[file("md"), file("other")]).unwrap();
+        assert_eq!(held, [[true; 4], [false; 4]]);
         assert_eq!(folder.read("md", 1, &cache), (0, ALL, None));
         // A part reads the blocks around it.
         let source = folder.open("md", &cache);

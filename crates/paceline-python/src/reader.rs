@@ -139,7 +139,6 @@ fn cost_of(report: BlockReport) -> Cost {
 impl Reader {
     #[new]
     #[pyo3(signature = (path, layout, samples, *, atoms=None, fields=1, cache=None))]
-    #[expect(clippy::too_many_arguments, reason = "all but three are named")]
     fn new(
         py: Python<'_>,
         path: PathBuf,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use pyo3::prelude::*;
+use pyo3::types::PyBytes;
 
 use super::errors::Result;
 use super::hints::attributes;
@@ -89,17 +90,22 @@ impl WorkerSource {
     }
 }
 
-/// Return one byte for each block of a file: 1 if the cache of this node contains the block.
+/// Return one byte for each block of files with these paths and fingerprints: 1 if the cache of this
+/// node contains the block. The files themselves are not opened.
 #[pyfunction]
 pub(super) fn cached_blocks(
     py: Python<'_>,
-    path: PathBuf,
-    samples: &[u8],
+    files: Vec<(PathBuf, String)>,
     cache: CacheSettings,
-) -> Result<Vec<u8>> {
+) -> Result<Vec<Bound<'_, PyBytes>>> {
     let held = py.detach(|| {
-        let fingerprint = samples_from(samples)?.fingerprint;
-        cache.cache().held(&open(&path)?, &fingerprint)
-    });
-    Ok(held?.into_iter().map(u8::from).collect())
+        let parse = |(path, text): (PathBuf, String)| Ok((path, text.parse()?));
+        let files: error::Result<Vec<_>> = files.into_iter().map(parse).collect();
+        cache.cache().held(&files?)
+    })?;
+    let as_bytes = |blocks: Vec<bool>| -> Vec<u8> { blocks.into_iter().map(u8::from).collect() };
+    Ok(held
+        .into_iter()
+        .map(|blocks| PyBytes::new(py, &as_bytes(blocks)))
+        .collect())
 }

@@ -439,6 +439,23 @@ def add_chain_arguments(parser: CommandParser) -> None:
         help="time between frames, such as 2ps; it replaces the times in the files",
     )
     add_hdf5_arguments(parser)
+    add_cache_arguments(parser)
+
+
+def add_cache_arguments(parser: CommandParser) -> None:
+    """Add options for a cache of the trajectory's blocks."""
+    add = parser.section("workers").add_argument
+    add(
+        "--cache",
+        metavar="FOLDER",
+        help="folder on the local disk of each node that keeps blocks of the files for later runs",
+    )
+    add(
+        "--cache-size",
+        type=size,
+        metavar="SIZE",
+        help="maximum size of the cache on each node, such as 50GB [half of the free space]",
+    )
 
 
 def add_hdf5_arguments(parser: CommandParser) -> None:

@@ -12,12 +12,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from paceline import _core
 from paceline.block import FrameBuffer, field_bits
+from paceline.contract.cache import Cache, CachingReader
+from paceline.errors import warn
 
 #: Formats of the compiled module by name, with their file name extensions and capabilities.
 FORMATS = {format.name: format for format in _core.formats()}
@@ -128,8 +130,17 @@ class FileSpec(Protocol):
     def path(self) -> str:
         """Absolute path."""
 
-    def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
+    def open(self, atoms: np.ndarray | None, fields: int, cache: Cache | None = None) -> FileReader:
         """Open the file for atoms in increasing order (None: all atoms), and field bits."""
+
+
+@runtime_checkable
+class SampledFileSpec(FileSpec, Protocol):
+    """Description of a file that is identified by samples of its bytes."""
+
+    @property
+    def samples(self) -> bytes:
+        """Samples that identify the indexed version of the file."""
 
 
 class ReadStats(NamedTuple):
@@ -144,6 +155,8 @@ class ReadStats(NamedTuple):
     calls: int
     #: Unreadable rows, each with the reason.
     damaged: list[tuple[int, str]]
+    #: Number of bytes from the cache.
+    cached: int = 0
 
 
 @dataclass(frozen=True)
@@ -165,6 +178,8 @@ class FrameSource:
     cell: np.ndarray | None = None
     #: Number of atoms in a frame of the file.
     n_atoms: int = 0
+    #: Cache for the blocks of the files; None without one.
+    cache: Cache | None = None
 
     def open(self) -> "FrameReader":
         """Create a reader, which opens a file when a block first needs it."""
@@ -195,7 +210,8 @@ class FrameReader:
         if reader is None:
             while len(self._open) >= OPEN_FILES:
                 self._open.popitem(last=False)
-            reader = self._source.files[file].open(self._source.atoms, self._fields)
+            cache = None if self._source.cache is None else self._source.cache.here()
+            reader = self._source.files[file].open(self._source.atoms, self._fields, cache)
         self._open[file] = reader
         return reader
 
@@ -225,7 +241,19 @@ class FrameReader:
         if self._source.cell is not None:
             decoded.set_cell(self._source.cell)
         opening, reading, decoding, n_bytes, n_calls = sums.tolist()
-        return ReadStats(opening, reading, decoding, n_bytes, n_calls, damaged)
+        cached = 0 if self._source.cache is None else self._take_cache_use()
+        return ReadStats(opening, reading, decoding, n_bytes, n_calls, damaged, cached)
+
+    def _take_cache_use(self) -> int:
+        """Return the bytes from the cache since the last call; warn if no blocks are stored."""
+        n_bytes = 0
+        for reader in self._open.values():
+            if isinstance(reader, CachingReader):
+                found, notice = reader.take_cache_use()
+                n_bytes += found
+                if notice is not None:
+                    warn(notice)
+        return n_bytes
 
 
 class ClosesFiles(Protocol):
@@ -369,9 +397,11 @@ class IndexedFileSpec:
     #: Samples that identify the indexed version of the file.
     samples: bytes
 
-    def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
+    def open(self, atoms: np.ndarray | None, fields: int, cache: Cache | None = None) -> FileReader:
         """Open the file; the reader verifies the bytes that it reads against `samples`."""
-        return _core.Reader(self.path, self.layout, self.samples, atoms=atoms, fields=fields)
+        return _core.Reader(
+            self.path, self.layout, self.samples, atoms=atoms, fields=fields, cache=cache
+        )
 
 
 class IndexedFile(_core.Trajectory):

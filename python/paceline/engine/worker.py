@@ -50,7 +50,7 @@ from paceline.transform.apply_transforms import advice_without_cell, find_scan
 
 #: Values, times, damaged frames, long bonds, and the time of each phase and traffic of the block.
 _Computed = tuple[list[object], np.ndarray, list[tuple[int, str]], list[LongBonds], dict[str, int]]
-_NO_PARTS = dict.fromkeys((*PARTS, "comm", "bytes", "calls"), 0)
+_NO_PARTS = dict.fromkeys((*PARTS, "comm", "bytes", "calls", "cached"), 0)
 #: Frames are cached while more than this fraction of the memory is free, without a user's limit.
 LEAST_FREE = 0.5
 
@@ -237,6 +237,7 @@ class Worker:
             "compute": time.monotonic_ns() - transformed,
             "bytes": cost.bytes,
             "calls": cost.calls,
+            "cached": cost.cached,
         }
         if self._cache is not None:
             self._cache.put(task.number, DecodedBlock(decoded, damaged, self._n_applied(task)))

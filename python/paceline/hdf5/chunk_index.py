@@ -12,6 +12,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import CELL_WIDTH, FIELDS, FrameBuffer, field_bits, vectors_of
+from paceline.contract.cache import Cache
 from paceline.contract.source import Extents, FileReadStats
 
 #: HDF5 numbers of szip and of the filters that the compiled module decodes.
@@ -336,7 +337,13 @@ class FileDatasets:
 class ChunkReader:
     """Reads chunks at their offsets; `atoms` are increasing indices, None for all."""
 
-    def __init__(self, file: FileDatasets, atoms: np.ndarray | None, fields: int):
+    def __init__(
+        self,
+        file: FileDatasets,
+        atoms: np.ndarray | None,
+        fields: int,
+        cache: Cache | None = None,
+    ):
         self._elements = file.selected(fields)
         self._reader = _core.ChunkReader(
             file.path,
@@ -346,7 +353,9 @@ class ChunkReader:
             atoms=atoms,
             ids=file.ids,
             id_order=file.id_order,
+            cache=cache,
         )
+        self.take_cache_use = self._reader.take_cache_use
 
     def _slices(self, index: BlockIndex) -> list[IndexSlice | None]:
         pairs = zip(self._elements, index.elements, strict=True)

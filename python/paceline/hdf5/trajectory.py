@@ -11,6 +11,7 @@ import numpy as np
 
 from paceline import _core
 from paceline.block import FIELDS, field_bits
+from paceline.contract.cache import Cache
 from paceline.contract.source import FileReader, TrajectoryFile
 from paceline.errors import MissingDataError, PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import (
@@ -156,7 +157,7 @@ class Hdf5FileSpec(FileDatasets):
             external,
         )
 
-    def open(self, atoms: np.ndarray | None, fields: int) -> FileReader:
+    def open(self, atoms: np.ndarray | None, fields: int, cache: Cache | None = None) -> FileReader:
         """Open the file with the compiled module if it can read the fields, otherwise with h5py."""
         found = [element for element in (*self.selected(fields), self.ids) if element is not None]
         if self.driver is not None or any(element.dataset.h5py_fallback for element in found):
@@ -164,7 +165,7 @@ class Hdf5FileSpec(FileDatasets):
             from paceline.hdf5.h5py_reader import H5pyReader
 
             return H5pyReader(self, atoms, fields)
-        return ChunkReader(self, atoms, fields)
+        return ChunkReader(self, atoms, fields, cache)
 
 
 def _without_frames(element: Element | None) -> Element | None:

@@ -21,6 +21,7 @@ from MDAnalysis.lib.util import NamedStream, store_init_arguments
 
 from paceline.block import FIELDS, FrameBuffer, field_bits, fields_in
 from paceline.contract.atoms import Timestep, fields_of, set_values, values_of
+from paceline.contract.cache import Cache
 from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.contract.source import (
     FORMATS,
@@ -163,6 +164,8 @@ class Reader(FormatAttributes, ReaderBase):
         opener: Callable[..., list[TrajectoryFile]] = open_files,
         external: bool = False,
         chosen_by: str | None = None,
+        cache: str | os.PathLike | None = None,
+        cache_size: int | str | None = None,
         **kwargs: Any,
     ):
         names = list(filename) if isinstance(filename, list | tuple) else [filename]
@@ -212,6 +215,7 @@ class Reader(FormatAttributes, ReaderBase):
             times_given=dt is not None,
             opener=opener,
         )
+        self.chain.cache = Cache.of(cache, cache_size)
         self.t_init = time.perf_counter() - begun
         # An attribute of the instance, not of the class: see the module's docstring.
         self.format = _format_of(self.chain) if len(self.filenames) == 1 else "CHAIN"
@@ -260,6 +264,7 @@ class Reader(FormatAttributes, ReaderBase):
         specs: Sequence[FileSpec] = self.chain.specs
         if self._together is not None:
             specs = collective_specs(self.chain.files, self._together)
+        # Without the cache: this process may run on a node that has no folder for it.
         source = FrameSource(specs, atoms, n_decoded, fields, (), self._time_axis)
         self._frame_reader = source.open()
         self._fields = [(field_bits([field]), field, f"has_{field}") for field in FIELDS]

@@ -27,6 +27,7 @@ from MDAnalysis.core.groups import AtomGroup, UpdatingAtomGroup
 
 from paceline.block import FrameBuffer, cell_of, field_bits, fields_in
 from paceline.contract.atoms import Timestep, attribute_of, fields_of, values_of
+from paceline.contract.cache import Cache
 from paceline.contract.plan import Plan
 from paceline.contract.source import (
     Extents,
@@ -172,7 +173,9 @@ class _MDAnalysisFile:
     def path(self) -> str:
         return self._trajectory.filename
 
-    def open(self, atoms: np.ndarray | None, fields: int) -> "_MDAnalysisFileReader":
+    def open(
+        self, atoms: np.ndarray | None, fields: int, cache: Cache | None = None
+    ) -> "_MDAnalysisFileReader":
         if _following(self._trajectory):
             self._trajectory[0]  # each pass starts at the first frame
         return _MDAnalysisFileReader(self._trajectory, atoms, fields, self._n_again)

@@ -127,6 +127,8 @@ class BlockTiming:
         Number of bytes read from the file, and number of calls.
     threads : int
         Largest number of threads that computed a frame together.
+    cached : int
+        Number of bytes read from a cache instead.
     """
 
     job: int
@@ -146,6 +148,7 @@ class BlockTiming:
     bytes: int
     calls: int
     threads: int = 1
+    cached: int = 0
 
 
 def moved(block: BlockTiming, shift: int) -> BlockTiming:

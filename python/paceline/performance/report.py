@@ -39,7 +39,11 @@ FIGURES = (".png", ".svg")
 #: Maximum number of workers in the table; if there are more, only the slowest are listed.
 LINES = 100
 #: Formats of the run's quantities that are not times or ratios.
-_FORMS = {"bytes_read": amount, "bytes_used": amount, "calls": "{:,}".format, "read_rate": rate}
+_FORMS = {
+    **dict.fromkeys(("bytes_read", "bytes_cached", "bytes_used"), amount),
+    "calls": "{:,}".format,
+    "read_rate": rate,
+}
 
 
 def save_report(timings: RunTimings, path: str | os.PathLike, *, overwrite: bool = False) -> None:
@@ -123,6 +127,7 @@ def _facts(timings: RunTimings, report: Report) -> Iterator[tuple[str, str]]:
         "blocks": f"{report.n_blocks:,}",
         "total time": seconds(report.t_total),
         "read": f"{amount(report.bytes_read)}, {rate(report.read_rate)}" * bool(report.calls),
+        "from the cache": amount(report.bytes_cached) * bool(report.bytes_cached),
         "begun": timings.date,
         "on host": timings.host,
         "paceline": timings.version,

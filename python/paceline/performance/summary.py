@@ -266,6 +266,7 @@ OF_RUN = {
     "imbalance": "the last worker's end over the mean of all workers' ends: 1 if all end together",
     "bytes_read": "requested from the files",
     "calls": "number of calls that requested these bytes",
+    "bytes_cached": "read from a cache on local disks instead",
     "bytes_used": "size of the decoded numbers that the analyses used",
     "read_per_used": "bytes read per byte used: below 1 if the file is compressed, above 1 "
     "if it contains much unused data",
@@ -355,6 +356,8 @@ class Report:
         assignment of blocks; 1 if all workers end together.
     bytes_read, calls : int
         Number of bytes requested from the files, and number of calls.
+    bytes_cached : int
+        Number of bytes read from a cache instead.
     bytes_used : int
         Size of the decoded values that the analyses requested, bytes.
     read_per_used : float
@@ -392,6 +395,7 @@ class Report:
     imbalance: float
     bytes_read: int
     calls: int
+    bytes_cached: int
     bytes_used: int
     read_per_used: float
     read_rate: float
@@ -468,6 +472,7 @@ def report_of(timings: RunTimings) -> Report:
         imbalance=_ratio(t_blocks, t_blocks - over_workers["t_wait_last"].mean),
         bytes_read=bytes_read,
         calls=sum(worker.calls for worker in workers),
+        bytes_cached=sum(block.cached for block in timings.blocks),
         bytes_used=timings.bytes_used,
         read_per_used=_ratio(bytes_read, timings.bytes_used or math.nan),
         read_rate=_ratio(bytes_read, t_blocks),

@@ -11,6 +11,7 @@ import numpy as np
 from paceline import _core
 from paceline._util.shared_arrays import ArrayStore, MappedAgain, SharedArray, WrittenArrays
 from paceline.block import FrameBuffer, field_bits, fields_in
+from paceline.contract.cache import Cache
 from paceline.contract.source import Extents, FileReadStats, FrameSource
 from paceline.errors import MissingDataError, UnsupportedError, with_script_advice
 from paceline.trajectory.chain import Chain
@@ -165,7 +166,9 @@ class ArraySpec:
 
     path: str
 
-    def open(self, atoms: np.ndarray | None, fields: int) -> "ArrayReader":
+    def open(
+        self, atoms: np.ndarray | None, fields: int, cache: Cache | None = None
+    ) -> "ArrayReader":
         """Return a reader of slices."""
         return ArrayReader(self.path, atoms, fields_in(fields))
 

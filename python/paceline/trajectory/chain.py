@@ -10,6 +10,7 @@ from typing import Self
 import numpy as np
 
 from paceline import _core
+from paceline.contract.cache import Cache
 from paceline.contract.source import (
     Extents,
     FileSpec,
@@ -47,6 +48,8 @@ class Chain:
 
     #: True if the frames are in arrays, so that workers need not prefetch.
     in_memory = False
+    #: Cache for the blocks of the files that workers read; None without one.
+    cache: Cache | None = None
 
     def __init__(
         self,
@@ -281,7 +284,7 @@ class Chain:
         fingerprints = [file.fingerprint for file in self.files]
         options = self._options, self._n_atoms
         state = self.names, paths, fingerprints, self._kept, self._stops, *options
-        return Chain._reopen, state
+        return Chain._reopen, state, self.cache and {"cache": self.cache}
 
     @classmethod
     def _reopen(

@@ -6,6 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self, overload
 from weakref import WeakSet
@@ -16,6 +17,7 @@ from paceline._util.arguments import one_of, slice_of
 from paceline._util.choices import ON_ERROR
 from paceline._util.machine import available_cpus, free_memory
 from paceline.block import Block, FrameBuffer, field_bits, fields_in
+from paceline.contract.cache import Cache
 from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.contract.plan import Plan, make_plan, numbers_of
 from paceline.contract.source import Extents, FrameSource, TimeAxis, time_axis_of
@@ -54,6 +56,8 @@ def open(
     units: str | Mapping[str, str] | None = None,
     dataset: str | None = None,
     external: bool = False,
+    cache: str | os.PathLike | None = None,
+    cache_size: int | str | None = None,
 ) -> "FileTrajectory":
     """Open trajectory files without a topology, and without MDAnalysis.
 
@@ -77,6 +81,9 @@ def open(
     group, units, dataset, external : optional
         Options of HDF5 files, as in `paceline.Universe`. `units` also applies to LAMMPS dumps and
         LAMMPS DCD files.
+    cache, cache_size : optional
+        Folder on the local disk of each node in which blocks of the files are kept, and its
+        maximum size, as in `paceline.Universe`.
 
     Returns
     -------
@@ -108,7 +115,10 @@ def open(
     """
     begun = time.perf_counter()
     options = Hdf5Options(group, units, dataset, external=external)
+    kept = Cache.of(cache, cache_size)
     if isinstance(files, np.ndarray):
+        if kept is not None:
+            raise UnsupportedError(f"{UNNAMED}: cache= applies to files only")
         return _open_array(files, options, continuous=continuous, dt=dt, n_atoms=n_atoms)
     if not isinstance(files, list | tuple):
         refuse_numbers(files)
@@ -125,8 +135,10 @@ def open(
         quiet=dt is not None,
         times_given=dt is not None,
     )
+    chain.cache = kept
     axis = time_axis_of(chain.files, dt)
-    return FileTrajectory(chain, axis, t_init_traj=time.perf_counter() - begun)
+    opened = time.perf_counter() - begun
+    return FileTrajectory(chain, axis, t_init_traj=opened, reads_cache=True)
 
 
 def _open_array(
@@ -307,9 +319,13 @@ class FileTrajectory(Trajectory):
         origin: Mapping[str, object] | None = None,
         t_init_top: float = math.nan,
         t_init_traj: float = math.nan,
+        reads_cache: bool = False,
     ):
         # `sub` contains the topology's atoms as increasing indices in the files, and `origin`
-        # describes the topology. `cell` is set by a script if the files contain no cell.
+        # describes the topology. `cell` is set by a script if the files contain no cell. Workers
+        # read through the cache of the chain; this process does so with `reads_cache`, because it
+        # may run on a node without a folder for the cache.
+        self._reads_cache = reads_cache
         self.chain = chain
         self.t_init_top, self.t_init_traj = t_init_top, t_init_traj
         self.n_frames = chain.n_frames
@@ -703,6 +719,8 @@ class FileTrajectory(Trajectory):
             decoded, inverse = np.unique(wanted, return_inverse=True)
             columns = None if np.array_equal(decoded, wanted) else inverse
         source = self.frame_source(decoded, fields_in(field_bits(fields)), required)
+        if source.cache is not None and not self._reads_cache:
+            source = replace(source, cache=None)
         return FieldReader(self.chain, source, columns)
 
     def _check_open(self) -> None:
@@ -775,7 +793,7 @@ class FileTrajectory(Trajectory):
         """Create the source from which workers read some fields of some atoms."""
         self._check_open()
         decoded = None if len(atoms) == self.chain.n_atoms else self._in_file(atoms)
-        given = self._time_axis, self._cell, self.chain.n_atoms
+        given = self._time_axis, self._cell, self.chain.n_atoms, self.chain.cache
         return FrameSource(self.chain.specs, decoded, len(atoms), fields, required, *given)
 
     def _in_file(self, atoms: np.ndarray) -> np.ndarray:

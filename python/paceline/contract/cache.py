@@ -1,0 +1,54 @@
+"""Cache of the blocks of trajectory files in a folder on each node's local disk."""
+
+import os
+import time
+from dataclasses import dataclass, field, replace
+from typing import Protocol, Self, runtime_checkable
+
+from paceline._util.files import parse_size
+from paceline.errors import UnsupportedError
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Folder and limits of a cache; workers open it on their nodes."""
+
+    #: Absolute path; environment variables are those of the worker.
+    folder: str
+    #: Maximum size on each node, bytes; None for half of the free space.
+    size: int | None = None
+    #: Seconds since 1970: blocks used later are not removed.
+    since: float = field(default_factory=time.time, compare=False)
+
+    @classmethod
+    def of(cls, folder: str | os.PathLike | None, size: int | str | None) -> Self | None:
+        """Check the user's arguments `cache` and `cache_size`; None without a folder."""
+        if folder is None:
+            if size is not None:
+                raise UnsupportedError("cache_size= (--cache-size) needs cache= (--cache)")
+            return None
+        limit = parse_size(size) if isinstance(size, str) else size
+        if limit is not None and limit < 1:
+            raise ValueError(f"cache_size must be at least 1 byte, not {limit}")
+        name = os.fspath(folder)
+        return cls(name if name.startswith("$") else os.path.abspath(name), limit)
+
+    def here(self) -> "Cache":
+        """Return the cache with this node's values of environment variables."""
+        if "$" not in self.folder:
+            return self
+        folder = os.path.expandvars(self.folder)
+        if "$" in folder or not os.path.isabs(folder):
+            raise UnsupportedError(
+                f"cache {self.folder!r} is {folder!r} here: expected an absolute path, from "
+                "environment variables that are set on each node"
+            )
+        return replace(self, folder=folder)
+
+
+@runtime_checkable
+class CachingReader(Protocol):
+    """Reader of a file whose blocks may be in a cache."""
+
+    def take_cache_use(self) -> tuple[int, str | None]:
+        """Return the bytes from the cache since the last call, and why no blocks are stored."""
