@@ -10,11 +10,12 @@ import re
 import threading
 import time
 import uuid
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import cloudpickle
 
@@ -22,6 +23,7 @@ from paceline._core import __version__
 from paceline._util.machine import available_cpus
 from paceline.backends.dask_cluster import acquire_cluster, release_cluster
 from paceline.backends.mdanalysis import ForMDAnalysis
+from paceline.engine.cached_blocks import blocks_here, cached_files, homes_of, share_by_node
 from paceline.engine.pickled_jobs import PickledJob, pickle_jobs
 from paceline.engine.scheduler import (
     Scheduler,
@@ -169,10 +171,10 @@ class DaskRun:
         Raises `WorkerError` if the jobs cannot be sent, if workers die repeatedly at the same
         frames, or if the client was closed.
         """
-        self._batches = TaskBatcher(self._jobs, tasks, self._n_workers)
-        self._scheduler = Scheduler(self._batches)
         next_look = time.monotonic() + LOOK
         try:
+            self._batches = self._by_node(tasks)
+            self._scheduler = Scheduler(self._batches)
             self._scatter()
             while not self._scheduler.finished:
                 self._fill()
@@ -193,6 +195,45 @@ class DaskRun:
             # Drop references that a stored traceback would keep, because they would keep files
             # open.
             self._cancel([*(future for future, *_ in self._pending.values()), *self._scattered])
+
+    def _by_node(self, tasks: Iterable[AnyTask]) -> "NodeBatcher":
+        """Divide the tasks by the caches of nodes, if the files have a cache."""
+        files = cached_files(self._jobs)
+        if not files or any(job.streamed for job in self._jobs):
+            return NodeBatcher(self._jobs, [NodeTasks(tasks, [], self._n_workers)])
+        latest = time.monotonic() + FETCH
+
+        def look() -> None:
+            if time.monotonic() > latest:
+                raise TimeoutError
+
+        try:
+            ask = self._client.run
+            found = self._ask(ask, blocks_here, files, on_error="ignore", meanwhile=look)
+            n_threads = self._ask(self._client.nthreads)
+        except TimeoutError:  # a worker hangs: its node's cache is unknown
+            found = {}
+        found = {address: cache for address, cache in found.items() if n_threads.get(address)}
+        if not found:
+            return NodeBatcher(self._jobs, [NodeTasks(tasks, [], self._n_workers)])
+        tasks = list(tasks)
+        caches = {cache.node: cache for cache in found.values()}
+        numbers = {name: number for number, name in enumerate(caches)}
+        of_threads = [
+            numbers[cache.node]
+            for address, cache in found.items()
+            for _ in range(n_threads[address])
+        ]
+        order, bounds, _ = share_by_node(homes_of(tasks, list(caches.values())), of_threads)
+        nodes = []
+        for name, number in numbers.items():
+            threads = [k for k, node in enumerate(of_threads) if node == number]
+            own = sorted(
+                k for thread in threads for k in order[slice(*bounds[thread : thread + 2])]
+            )
+            addresses = [address for address, cache in found.items() if cache.node == name]
+            nodes.append(NodeTasks([tasks[k] for k in own], addresses, len(threads)))
+        return NodeBatcher(self._jobs, nodes)
 
     def _scatter(self) -> None:
         """Send the jobs to every worker; a worker that joins later copies them from others."""
@@ -256,7 +297,7 @@ class DaskRun:
             batch = self._scheduler.assign()
             if batch is None:
                 return
-            self._submit(batch)
+            self._submit(batch, self._batches.addresses_of(batch))
 
     def _submit(self, batch: TaskBatch, workers: Sequence[str] = ()) -> None:
         future = self._client.submit(
@@ -374,6 +415,56 @@ class DaskRun:
                 raise ConnectionError
             meanwhile()
         return answer.result()
+
+
+class NodeTasks(NamedTuple):
+    """Tasks for the workers of one node."""
+
+    tasks: Iterable[AnyTask]
+    #: Addresses of the workers; empty for all workers of the cluster.
+    addresses: list[str]
+    n_threads: int
+
+
+class NodeBatcher:
+    """Yields batches of each node's tasks in turn, so that every node has work."""
+
+    def __init__(self, jobs: Sequence[AnyJob], nodes: Sequence[NodeTasks]):
+        self._batchers = [TaskBatcher(jobs, node.tasks, node.n_threads) for node in nodes]
+        self._nodes = nodes
+        most = max(node.n_threads for node in nodes)
+        turns = range(most if len(nodes) > 1 else 1)
+        self._turns = deque(
+            k for turn in turns for k, node in enumerate(nodes) if turn < node.n_threads
+        )
+        self._addresses: dict[tuple[int, int, int], list[str]] = {}
+
+    def __iter__(self) -> Iterator[TaskBatch]:
+        return self
+
+    def __next__(self) -> TaskBatch:
+        """Make the next batch, of the next node that has tasks."""
+        while self._turns:
+            number = self._turns[0]
+            batch = next(self._batchers[number], None)
+            if batch is None:
+                self._turns.popleft()
+                continue
+            self._turns.rotate(-1)
+            if self._nodes[number].addresses:
+                key = batch.job, batch.level, batch.number
+                self._addresses[key] = self._nodes[number].addresses
+            return batch
+        raise StopIteration
+
+    def addresses_of(self, batch: TaskBatch) -> list[str]:
+        """Return the workers that should run a batch; empty if any worker may."""
+        return self._addresses.get((batch.job, batch.level, batch.number), [])
+
+    def record(self, result: BlockResult) -> None:
+        """Record the duration of the blocks of a result."""
+        for batcher in self._batchers:
+            batcher.record(result)
 
 
 def _not_taken(error: Exception) -> WorkerError:

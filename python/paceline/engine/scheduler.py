@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any, Generic, TypeVar
 
 from paceline.contract.source import Extents
+from paceline.engine.cached_blocks import NodeShares
 from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, Task, TaskBatch
 from paceline.errors import WorkerError
 from paceline.performance.record import PARTS, BlockTiming, DuplicateAttempt
@@ -321,7 +322,8 @@ class StealingPartition:
     A worker reads its part of the file in order. It stores few partial results, because adjacent
     results are merged at once. An idle worker steals half of the largest remaining share. With
     `fixed`, each worker processes only its own share (static schedule). With `in_order`, tasks are
-    assigned in the order of their numbers.
+    assigned in the order of their numbers. With `shares`, a worker's share contains the tasks of
+    its node's cache, and it first steals from workers of its node.
 
     Examples
     --------
@@ -341,11 +343,15 @@ class StealingPartition:
         *,
         fixed: bool = False,
         in_order: bool = False,
+        shares: NodeShares | None = None,
     ):
-        self._tasks = tasks
+        self._tasks = tasks if shares is None else [tasks[k] for k in shares.order]
         self._fixed = fixed
+        self._nodes = None if shares is None else shares.nodes
         n_shares = 1 if in_order and not fixed else n_workers
         bounds = [k * len(tasks) // n_shares for k in range(n_shares + 1)]
+        if shares is not None:
+            bounds = shares.bounds
         #: First index and end of the remaining tasks of each share.
         self._left = [[bounds[k], bounds[k + 1]] for k in range(n_shares)]
 
@@ -361,7 +367,7 @@ class StealingPartition:
         """
         share = self._left[worker % len(self._left)]
         if share[0] == share[1] and not self._fixed:
-            self._steal(share)
+            self._steal(worker, share)
         taken: list[AnyTask] = []
         while share[0] < share[1]:
             task = self._tasks[share[0]]
@@ -372,9 +378,15 @@ class StealingPartition:
             taken.append(self._with_next(task, share))
         return taken
 
-    def _steal(self, share: list[int]) -> None:
+    def _steal(self, worker: int, share: list[int]) -> None:
         """Move the second half of the largest share to the share of an idle worker."""
-        largest = max(self._left, key=lambda other: other[1] - other[0])
+        others = self._left
+        if self._nodes is not None:
+            own = self._nodes[worker]
+            pairs = zip(self._left, self._nodes, strict=True)
+            beside = [left for left, node in pairs if node == own and left[0] < left[1]]
+            others = beside or others
+        largest = max(others, key=lambda other: other[1] - other[0])
         middle = (largest[0] + largest[1]) // 2
         share[:] = middle, largest[1]
         largest[1] = middle
@@ -399,7 +411,12 @@ class PartitionedScheduler(Scheduler[AnyTask]):
     def __init__(self, tasks: Sequence[AnyTask], n_workers: int, *, static: bool, in_order: bool):
         super().__init__(())
         self._static = static
+        self._all, self._n_workers = tasks, n_workers
         self._shares = StealingPartition(tasks, n_workers, fixed=static, in_order=in_order)
+
+    def arrange(self, shares: NodeShares) -> None:
+        """Divide the tasks by the caches of nodes, before any task is assigned."""
+        self._shares = StealingPartition(self._all, self._n_workers, shares=shares)
 
     @property
     def finished(self) -> bool:

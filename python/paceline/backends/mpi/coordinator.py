@@ -15,6 +15,7 @@ from paceline.backends.mpi.worker import (
     WorkerReport,
 )
 from paceline.contract.kinds import PartlyKept
+from paceline.engine.cached_blocks import NodeBlocks, cached_files, homes_of, share_by_node
 from paceline.engine.scheduler import PartitionedScheduler, late_attempts
 from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 from paceline.performance.record import DuplicateAttempt
@@ -29,7 +30,8 @@ class RankScheduler:
     """Assigns blocks to the threads of all ranks.
 
     With `static`, each thread gets an equal share, and idle threads do not take over blocks of
-    other threads. With `in_order`, results arrive nearly in frame order.
+    other threads. With `in_order`, results arrive nearly in frame order. With `cached`, blocks are
+    assigned once each rank has reported the cache of its node, whose blocks it gets first.
     """
 
     def __init__(
@@ -40,8 +42,11 @@ class RankScheduler:
         *,
         static: bool,
         in_order: bool,
+        cached: bool = False,
     ):
-        self._n_threads = n_threads
+        self._tasks, self._n_ranks, self._n_threads = tasks, n_ranks, n_threads
+        self._awaits_caches = cached
+        self._caches: dict[int, NodeBlocks] = {}
         self._scheduler = PartitionedScheduler(
             tasks, n_ranks * n_threads, static=static, in_order=in_order
         )
@@ -58,6 +63,10 @@ class RankScheduler:
 
     def record(self, rank: int, report: WorkerReport) -> list[BlockResult | DuplicateAttempt]:
         """Record a rank's report; return the accepted results, and attempts that came too late."""
+        if report.blocks is not None and self._awaits_caches:
+            self._caches[rank] = report.blocks
+            if len(self._caches) == self._n_ranks:
+                self._arrange()
         accepted = [self._scheduler.complete(result) for result in report.results]
         self._replies[rank].accepted += accepted
         self._requests |= {ThreadAddress(rank, k): n for k, n in report.requests.items()}
@@ -68,6 +77,16 @@ class RankScheduler:
                 self._ranks[result.job, result.number] = rank
             recorded += [result] if counts else late_attempts(result)
         return recorded
+
+    def _arrange(self) -> None:
+        """Divide the blocks by the caches of all nodes."""
+        nodes = {cache.node: cache for _, cache in sorted(self._caches.items())}
+        numbers = {name: number for number, name in enumerate(nodes)}
+        of_ranks = [numbers[self._caches[rank].node] for rank in range(self._n_ranks)]
+        of_threads = [node for node in of_ranks for _ in range(self._n_threads)]
+        homes = homes_of(self._tasks, list(nodes.values()))
+        self._scheduler.arrange(share_by_node(homes, of_threads))
+        self._awaits_caches = False
 
     def add_offsets(self, jobs: Sequence[AnyJob]) -> None:
         """Add to replies the offsets that receivers have set for parts that ranks keep."""
@@ -80,7 +99,9 @@ class RankScheduler:
 
     def assign(self) -> dict[int, Reply]:
         """Assign blocks to threads that requested some; return the replies by rank."""
-        replies = {}
+        replies: dict[int, Reply] = {}
+        if self._awaits_caches:
+            return replies
         for thread in list(self._requests):
             tasks = self._blocks_for(thread)
             if tasks:
@@ -124,12 +145,14 @@ def coordinate(
         if request.compare_clocks:
             comm.answer_clock_offsets()
     worker = RankWorker(jobs, request.n_blocks, request.n_threads, run=request.run)
+    in_order = any(job.streamed for job in jobs)
     scheduler = RankScheduler(
         tasks,
         comm.size,
         request.n_threads,
         static=static,
-        in_order=any(job.streamed for job in jobs),
+        in_order=in_order,
+        cached=bool(cached_files(jobs)) and not static and not in_order,
     )
     failed = True
     try:

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from paceline._util.compute_threads import start_thread
 from paceline.backends.mpi.comm import SHORTEST, Backoff, Comm, portable, quoted
 from paceline.backends.mpi.gather import LocalResults, Place, gather
+from paceline.engine.cached_blocks import NodeBlocks, blocks_here, cached_files
 from paceline.engine.scheduler import abandoned_attempt
 from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, Job
 from paceline.engine.worker import FrameCache, ThreadNames, Worker
@@ -75,6 +76,8 @@ class WorkerReport:
     idle: Sequence[int] = ()
     #: Error of a thread.
     error: BaseException | None = None
+    #: Blocks in the cache of the rank's node, in the first report of a run with a cache.
+    blocks: NodeBlocks | None = None
 
 
 @dataclass
@@ -273,6 +276,8 @@ class RankWorker:
         self._reported = time.monotonic()
         self._idle: list[int] = []
         self._error: Exception | None = None
+        files = cached_files(jobs)
+        self._blocks = blocks_here(files) if files else None
 
     def report(self, seconds: float) -> WorkerReport | None:
         """Wait at most `seconds` for a result; return a report, or None if reporting can wait."""
@@ -284,8 +289,10 @@ class RankWorker:
         late = bool(self._unreported) and time.monotonic() - self._reported > REPORT_INTERVAL
         if not requests and idle == self._idle and not late:
             return None
-        report = WorkerReport(_mark_sent_together(self._unreported), requests, idle)
+        together = _mark_sent_together(self._unreported)
+        report = WorkerReport(together, requests, idle, blocks=self._blocks)
         self._unreported, self._idle, self._reported = [], idle, time.monotonic()
+        self._blocks = None
         return report
 
     def accept(self, reply: Reply) -> None:
