@@ -19,15 +19,23 @@ import loky
 import MDAnalysis
 import numpy as np
 import pytest
+from MDAnalysis.core import universe as mdanalysis_universe
 from MDAnalysisTests import datafiles
 
 import paceline
+from paceline.backends import processes
 from paceline.backends.dask_cluster import LocalCluster
 from paceline.engine import scheduler
 from paceline.mdanalysis import registration, script_processes
 
 #: Scripts that tests run on MPI ranks, and one that needs packages for the manual.
-collect_ignore = ["helpers/windows", "mpi", "user_guide.py"]
+collect_ignore = ["helpers/start_up", "helpers/windows", "mpi", "user_guide.py"]
+#: Folder of the start-up hook of interpreters that tests start.
+START_UP = str(Path(__file__).parent / "helpers" / "start_up")
+if START_UP not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        [START_UP, *filter(None, [os.environ.get("PYTHONPATH")])]
+    )
 #: Backends that schedule work differently. `OTHERS` are variants of these.
 EACH_WAY = ["serial", "threads-2", "processes-2", "ProcessPoolExecutor", "dask"]
 OTHERS = ["threads-1", "threads-4", "ThreadPoolExecutor", "loky"]
@@ -49,6 +57,8 @@ with contextlib.suppress(ImportError):
 
     # Collecting doctests imports modules that use MPI; this process must not become a rank.
     mpi4py.rc.initialize = False
+# Between two tests that use worker processes, other tests may take more than a minute.
+processes.IDLE = 1800
 # If tests run in the background of a script, Ctrl-C is ignored, also by child processes.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -162,9 +172,33 @@ def no_registration_remains():
 
 
 @pytest.fixture(scope="session")
-def adk(tmp_path_factory) -> System:
-    """Adenylate kinase, 3341 atoms, 98 frames: CHARMM's PSF and DCD, no cell."""
-    return _copy(tmp_path_factory.mktemp("adk"), datafiles.PSF, datafiles.DCD)
+def adk(tmp_path_factory) -> Iterator[System]:
+    """Adenylate kinase, 3341 atoms, 98 frames: CHARMM's PSF and DCD, no cell.
+
+    The topology is parsed once. Each Universe gets a copy, which takes a quarter of the time.
+    """
+    found = _copy(tmp_path_factory.mktemp("adk"), datafiles.PSF, datafiles.DCD)
+    parse = mdanalysis_universe._topology_from_file_like
+    parsed = parse(found.topology)
+
+    def copy_or_parse(file, topology_format=None, **options):
+        if isinstance(file, str) and file == found.topology and not topology_format:
+            return parsed.copy()
+        return parse(file, topology_format=topology_format, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mdanalysis_universe, "_topology_from_file_like", copy_or_parse)
+        yield found
+
+
+@pytest.fixture(scope="session")
+def alphas(adk, tmp_path_factory) -> System:
+    """Alpha carbons of adenylate kinase, 214 atoms, 98 frames: GRO and DCD."""
+    files = [str(tmp_path_factory.mktemp("alphas") / f"ca.{end}") for end in ("gro", "dcd")]
+    group = MDAnalysis.Universe(*adk).select_atoms("name CA")
+    group.write(files[0])
+    group.write(files[1], frames="all")
+    return System(*files)
 
 
 @pytest.fixture(scope="session")

@@ -57,6 +57,8 @@ WORTH = 3.0
 BATCH_SECONDS = 0.1
 #: Time between checks of a pool while no result arrives, seconds.
 LOOK = 1.0
+#: Time for which idle workers are kept for the next run of a notebook, seconds.
+IDLE = 60
 
 #: Environment of paceline's workers, which are not registered with MDAnalysis.
 _NO_SCRIPT = {"PACELINE_SCRIPT": ""}
@@ -94,12 +96,10 @@ class Processes(ForMDAnalysis):
         batches = TaskBatcher(jobs, tasks, self.n_workers, BATCH_SECONDS)
         scheduler = Scheduler(batches)
         while not scheduler.finished:
-            # The executor is kept for a minute, so that the next run in a notebook finds running
-            # workers.
             with interrupts_blocked():
                 executor = get_reusable_executor(
                     self.n_workers,
-                    timeout=60,
+                    timeout=IDLE,
                     initializer=_attach,
                     initargs=(os.getpid(),),
                     env=_NO_SCRIPT,
