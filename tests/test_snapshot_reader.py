@@ -286,7 +286,7 @@ def texts(tmp_path_factory) -> list[Path]:
     return [config, shuffled, trimmed, history, edited]
 
 
-@pytest.mark.parametrize("n_ranks", [2, 3])
+@pytest.mark.parametrize("n_ranks", [3, pytest.param(2, marks=pytest.mark.full)])
 def test_text_is_read_in_double_precision(n_ranks, texts):
     found = mpirun(n_ranks, SCRIPTS / "snapshot_reading.py", *texts)
     assert found == (0, "read\n", "")
@@ -299,7 +299,8 @@ def test_examples_run_on_a_rank():
 @pytest.mark.parametrize(
     ("n_ranks", "name"),
     [
-        (8, "md.nc"),
+        (5, "md.nc"),
+        pytest.param(8, "md.nc", marks=pytest.mark.full),
         pytest.param(16, "md.nc", marks=pytest.mark.full),
         pytest.param(8, "md.h5md", marks=pytest.mark.full),
     ],
