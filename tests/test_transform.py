@@ -439,6 +439,12 @@ def test_wrap_needs_only_compounds_that_are_wanted():
         assert np.array_equal(found, transformed(universe, [step])[:, wanted]), compound
 
 
+@pytest.fixture(scope="module")
+def crystal():
+    return MDAnalysis.Universe(datafiles.PSF, datafiles.PDB_small)
+
+
+@pytest.fixture(scope="module")
 def tumbling():
     """Positions that rotate and drift, in memory, and a similar structure."""
     universe = MDAnalysis.Universe(datafiles.PSF, datafiles.DCD)
@@ -455,34 +461,30 @@ def tumbling():
 @pytest.mark.parametrize("weights", [None, "mass"])
 @pytest.mark.parametrize("plane", [None, "xy", "yz", "xz"])
 @pytest.mark.parametrize("rotation", [True, False])
-def test_fit_is_mdanalysis_s(weights, plane, rotation):
-    universe = tumbling()
-    crystal = MDAnalysis.Universe(datafiles.PSF, datafiles.PDB_small)
+def test_fit_is_mdanalysis_s(weights, plane, rotation, tumbling, crystal):
     kind = transformations.fit_rot_trans if rotation else transformations.fit_translation
-    mobile, fixed = (u.select_atoms("name CA") for u in (universe, crystal))
-    expected = by_mdanalysis(universe, kind(mobile, fixed, plane=plane, weights=weights))
+    mobile, fixed = (u.select_atoms("name CA") for u in (tumbling, crystal))
+    expected = by_mdanalysis(tumbling, kind(mobile, fixed, plane=plane, weights=weights))
     for group, reference in ((mobile, fixed), ("name CA", crystal)):
         step = transform.fit(group, reference, weights=weights, rotation=rotation, plane=plane)
-        assert_close(transformed(universe, [step]), expected)
+        assert_close(transformed(tumbling, [step]), expected)
 
 
-def test_a_fit_takes_a_weight_of_each_atom():
-    universe = tumbling()
-    crystal = MDAnalysis.Universe(datafiles.PSF, datafiles.PDB_small).select_atoms("name CA")
-    atoms = universe.select_atoms("protein and name CA C")
+def test_a_fit_takes_a_weight_of_each_atom(tumbling, crystal):
+    atoms = tumbling.select_atoms("protein and name CA C")
     first = MDAnalysis.Merge(atoms)
     by_mass, by_number = (
-        transformed(universe, [transform.fit(atoms, first, weights=weights)])
+        transformed(tumbling, [transform.fit(atoms, first, weights=weights)])
         for weights in ("mass", 3 * atoms.masses)
     )
     # Only ratios of weights matter, except for the last bits.
     assert_close(by_mass, by_number)
     with pytest.raises(ValueError, match="428 atoms"):
-        transformed(universe, [transform.fit(atoms, weights=[1.0, 2.0])])
-    other = universe.select_atoms("name N")
+        transformed(tumbling, [transform.fit(atoms, weights=[1.0, 2.0])])
+    other, fixed = tumbling.select_atoms("name N"), crystal.select_atoms("name CA")
     with pytest.raises(SelectionError, match="differ in mass"):
-        transformed(universe, [transform.fit(other, crystal)])
-    transformed(universe, [transform.fit(other, crystal, tol_mass=3)])
+        transformed(tumbling, [transform.fit(other, fixed)])
+    transformed(tumbling, [transform.fit(other, fixed, tol_mass=3)])
     assert "weights=given" in transform.fit(atoms, weights=atoms.masses).parameters()
 
 
