@@ -6,10 +6,10 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128};
 
 use crate::error::{Error, Result};
-use crate::source::{Source, Traffic};
+use crate::source::{Access, Source, Traffic};
 
 const SAMPLE: u64 = 4096;
 /// Number of samples: the first bytes, the last bytes, and 16 samples between them.
@@ -34,6 +34,12 @@ impl Fingerprint {
         self.size
     }
 
+    /// Return the fingerprint of a version that a store identifies.
+    pub(crate) fn of_identity(size: u64, identity: &str) -> Self {
+        let hash = xxh3_128(identity.as_bytes());
+        Fingerprint { size, hash }
+    }
+
     /// Check that `source` still begins with the fingerprinted bytes. The file may have grown.
     ///
     /// # Errors
@@ -42,6 +48,7 @@ impl Fingerprint {
         self.verify_size(source)?;
         match Samples::of(source, self.size, counts)?.fingerprint == *self {
             true => Ok(()),
+            false if source.identity().is_some() => Err(new_version(source)),
             false => changed(source, format!("other bytes among the first {}", self.size)),
         }
     }
@@ -52,6 +59,13 @@ impl Fingerprint {
             true => Ok(()),
             false => changed(source, format!("it had {} bytes and has {size}", self.size)),
         }
+    }
+}
+
+fn new_version(source: &dyn Source) -> Error {
+    Error::Changed {
+        path: source.path().to_owned(),
+        what: "the store has another version".into(),
     }
 }
 
@@ -69,15 +83,44 @@ pub struct Samples {
     /// Fingerprint of the whole file.
     pub fingerprint: Fingerprint,
     digests: Vec<u64>,
+    /// Identity of the version in a store, which replaces the digests.
+    identity: Option<String>,
 }
+
+/// Bit of the first number of serialised samples that marks an identity in place of digests.
+const IDENTITY_BIT: u64 = 1 << 63;
 
 impl Samples {
     /// Compute the samples of the first `size` bytes of `source`. The ranges that `counts` returns
-    /// are excluded.
+    /// are excluded. If the store identifies the version, no bytes are read.
     ///
     /// # Errors
     /// [`Error::Changed`] if the source has fewer bytes.
     pub(crate) fn of(source: &dyn Source, size: u64, counts: &Counts<'_>) -> Result<Self> {
+        match source.identity() {
+            Some(identity) => Ok(Samples::of_identity(size, identity)),
+            None => Samples::of_content(source, size, counts),
+        }
+    }
+
+    fn of_identity(size: u64, identity: &str) -> Self {
+        Samples {
+            fingerprint: Fingerprint::of_identity(size, identity),
+            digests: Vec::new(),
+            identity: Some(identity.to_owned()),
+        }
+    }
+
+    /// Return the identity of the version in a store, if the store stated one.
+    pub fn identity(&self) -> Option<&str> {
+        self.identity.as_deref()
+    }
+
+    /// Compute the samples of the first `size` bytes of `source` from their content.
+    ///
+    /// # Errors
+    /// [`Error::Changed`] if the source has fewer bytes.
+    pub(crate) fn of_content(source: &dyn Source, size: u64, counts: &Counts<'_>) -> Result<Self> {
         let mut hasher = Xxh3::new();
         hasher.update(&size.to_le_bytes());
         let places = places(size);
@@ -94,12 +137,17 @@ impl Samples {
         Ok(Samples {
             fingerprint: Fingerprint { size, hash },
             digests,
+            identity: None,
         })
     }
 
     /// Serialise the samples for another process, which reads them with [`Samples::from_bytes`].
     pub fn to_bytes(&self) -> Vec<u8> {
         let Fingerprint { size, hash } = self.fingerprint;
+        if let Some(identity) = &self.identity {
+            let marked = (size | IDENTITY_BIT).to_le_bytes();
+            return [&marked[..], identity.as_bytes()].concat();
+        }
         let mut bytes = [&size.to_le_bytes()[..], &hash.to_le_bytes()].concat();
         bytes.extend(self.digests.iter().flat_map(|digest| digest.to_le_bytes()));
         bytes
@@ -108,18 +156,24 @@ impl Samples {
     /// Parse the result of [`Samples::to_bytes`]; `None` for invalid bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (size, rest) = bytes.split_first_chunk()?;
+        let stated = u64::from_le_bytes(*size);
+        if stated & IDENTITY_BIT != 0 {
+            let identity = std::str::from_utf8(rest).ok()?;
+            return Some(Samples::of_identity(stated & !IDENTITY_BIT, identity));
+        }
         let (hash, rest) = rest.split_first_chunk()?;
         let (digests, []) = rest.as_chunks() else {
             return None;
         };
         let fingerprint = Fingerprint {
-            size: u64::from_le_bytes(*size),
+            size: stated,
             hash: u128::from_le_bytes(*hash),
         };
         let digests: Vec<u64> = digests.iter().map(|&one| u64::from_le_bytes(one)).collect();
         (digests.len() == places(fingerprint.size).len()).then_some(Samples {
             fingerprint,
             digests,
+            identity: None,
         })
     }
 }
@@ -182,8 +236,14 @@ impl<S: Source> VerifiedSource<S> {
     /// [`Error::Changed`] if the source has fewer bytes, and errors of the source.
     pub(crate) fn new(source: S, samples: Samples, counts: Box<StaticCounts>) -> Result<Self> {
         samples.fingerprint.verify_size(&source)?;
+        let places = match samples.identity() {
+            None => places(samples.fingerprint.size),
+            // The store compares versions at each request.
+            identity if identity == source.identity() => Vec::new(),
+            _ => return Err(new_version(&source)),
+        };
         Ok(VerifiedSource {
-            places: places(samples.fingerprint.size),
+            places,
             source,
             counts,
             samples,
@@ -246,6 +306,14 @@ impl<S: Source> Source for VerifiedSource<S> {
 
     fn will_need(&self, offset: u64, len: u64) {
         self.source.will_need(offset, len);
+    }
+
+    fn access(&self) -> Access {
+        self.source.access()
+    }
+
+    fn identity(&self) -> Option<&str> {
+        self.source.identity()
     }
 
     /// Return the traffic without the samples, which callers have not requested.

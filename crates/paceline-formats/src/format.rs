@@ -393,6 +393,14 @@ impl Registry {
         Samples::of(source, size, &|head| self.counts(head))
     }
 
+    /// Compute the samples of the content, even if a store identifies the version.
+    ///
+    /// # Errors
+    /// As [`Registry::samples`].
+    pub(crate) fn content_samples(&self, source: &dyn Source, size: u64) -> Result<Samples> {
+        Samples::of_content(source, size, &|head| self.counts(head))
+    }
+
     /// Check that `source` still begins with the bytes of a fingerprint. It may have grown.
     ///
     /// # Errors

@@ -250,6 +250,12 @@ pub fn read(file: &Path, layout: &Layout) -> Option<Listing> {
     listing.is_sound().then_some(listing)
 }
 
+/// Return the fingerprint of the file whose index is saved in `file`.
+pub fn fingerprint_of(file: &Path) -> Option<Fingerprint> {
+    let source = FileSource::open(file).ok()?;
+    Some(Head::read(&source)?.fingerprint)
+}
+
 /// Read times and steps of `n_frames` frames of the file with this fingerprint; `None` if `file` is
 /// no longer the index of this file.
 pub fn read_times(file: &Path, fingerprint: &Fingerprint, n_frames: u64) -> Option<Times> {

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Fault, Result};
 use crate::format::Frames;
-use crate::source::{GAP, Source};
+use crate::source::{Access, Source};
 
 /// Number of bytes within which most headers end.
 const HEAD: u64 = 4096;
@@ -73,10 +73,17 @@ pub fn read_each(
     n: u64,
     mut use_bytes: impl FnMut(&[u8]),
 ) -> Result<()> {
-    let at_once = if step <= GAP { CHUNK / step } else { 1 };
+    let Access { gap, ahead } = source.access();
+    let at_once = match step <= gap {
+        true => (CHUNK / step).max(1),
+        false => 1,
+    };
     let mut bytes = Vec::new();
     for first in (0..n).step_by(at_once as usize) {
         let last = (first + at_once).min(n) - 1;
+        if ahead > 0 {
+            announce(source, start + first * step, width, step, n - first);
+        }
         bytes.resize(((last - first) * step + width) as usize, 0);
         source.read_at(start + first * step, &mut bytes)?;
         for frame in first..=last {
@@ -85,4 +92,18 @@ pub fn read_each(
         }
     }
     Ok(())
+}
+
+/// Announce the same `width` bytes of the next of `n` frames to a store.
+fn announce(source: &dyn Source, start: u64, width: u64, step: u64, n: u64) {
+    let Access { gap, ahead } = source.access();
+    if step <= gap {
+        source.will_need(start, ahead.min((n - 1) * step + width));
+        return;
+    }
+    /// Number of frames that are requested ahead, one request each.
+    const FRAMES_AHEAD: u64 = 64;
+    for frame in 0..n.min(FRAMES_AHEAD) {
+        source.will_need(start + frame * step, width);
+    }
 }

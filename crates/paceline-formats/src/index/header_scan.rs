@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Fault, Result};
 use crate::format::Progress;
-use crate::source::Source;
+use crate::source::{Access, Source};
 
 /// Time between two reports.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -154,16 +154,23 @@ pub struct Walker<'a> {
     watch: &'a dyn Fn(u64) -> Result<()>,
     /// Number of bytes to read for the next header.
     fetch: usize,
+    /// Size below which frames are read completely, bytes.
+    stream_below: u64,
+    /// Number of bytes that are announced to the source before a long read.
+    ahead: u64,
     buffer: Vec<u8>,
     buffer_start: u64,
 }
 
 impl<'a> Walker<'a> {
     pub fn new(file: Trajectory<'a>, watch: &'a dyn Fn(u64) -> Result<()>) -> Self {
+        let Access { gap, ahead } = file.source.access();
         Walker {
             file,
             watch,
             fetch: file.format.header_max(),
+            stream_below: STREAM_BELOW.max(gap),
+            ahead,
             buffer: Vec::new(),
             buffer_start: 0,
         }
@@ -292,7 +299,7 @@ impl<'a> Walker<'a> {
             _ => Found::Nothing,
         };
         if let Found::Header(header) = &found {
-            self.fetch = match header.size < STREAM_BELOW {
+            self.fetch = match header.size < self.stream_below {
                 true => BUFFER,
                 false => format.header_max(),
             };
@@ -313,6 +320,9 @@ impl<'a> Walker<'a> {
             (self.watch)(at)?;
             self.buffer.resize(clamp(fetch.max(want)), 0);
             self.buffer_start = at;
+            if self.ahead > 0 && fetch == BUFFER {
+                self.file.source.will_need(at, left.min(self.ahead));
+            }
             let read = self.file.source.read_at(at, &mut self.buffer);
             if read.is_err() {
                 self.buffer.clear();

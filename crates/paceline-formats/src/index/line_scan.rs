@@ -146,8 +146,12 @@ pub fn each_line(
     // of the buffer.
     let (mut line_at, mut held, mut too_long) = (range.start, 0, false);
     let mut at = range.start;
+    let ahead = source.access().ahead;
     while at < range.end {
         watch.reached(at)?;
+        if ahead > 0 {
+            source.will_need(at, ahead.min(range.end - at));
+        }
         let n = (range.end - at).min((buffer.len() - held) as u64) as usize;
         source.read_at(at, &mut buffer[held..held + n])?;
         let bytes = &buffer[..held + n];

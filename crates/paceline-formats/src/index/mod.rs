@@ -16,7 +16,7 @@ pub(crate) mod scanned;
 #[cfg(test)]
 mod tests;
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -40,16 +40,34 @@ pub fn index_files(path: &Path, cache: Option<&Path>) -> Vec<PathBuf> {
         _ => path,
     };
     if let (Some(name), false) = (path.file_name(), is_descriptor(path)) {
-        let mut hidden = OsString::from(".");
-        hidden.push(name);
-        hidden.push(".paceline-index");
-        files.push(path.with_file_name(hidden));
+        files.push(path.with_file_name(index_name(name)));
     }
     if let (Some(cache), Ok(path)) = (cache, target) {
-        let hash = xxh3_128(path.as_os_str().as_encoded_bytes());
-        files.push(cache.join(format!("{hash:032x}.paceline-index")));
+        files.push(object_index_file(&path, cache));
     }
     files
+}
+
+/// Return the name of the index next to a trajectory.
+pub fn index_name(name: &OsStr) -> OsString {
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(".paceline-index");
+    hidden
+}
+
+/// Return the path of the index of a resolved path, or of the address of an object, in the cache
+/// folder.
+pub fn object_index_file(path: &Path, cache: &Path) -> PathBuf {
+    let hash = xxh3_128(path.as_os_str().as_encoded_bytes());
+    cache.join(format!("{hash:032x}.paceline-index"))
+}
+
+/// Return true if `file` is the index of this version of an object. Its content is not checked.
+pub fn is_index_of(file: &Path, source: &dyn Source) -> bool {
+    let fingerprint = source.size().ok().zip(source.identity());
+    let fingerprint = fingerprint.map(|(size, identity)| Fingerprint::of_identity(size, identity));
+    fingerprint.is_some() && cache::fingerprint_of(file) == fingerprint
 }
 
 /// Return true if a path is the system's name for an open file, such as `/dev/stdin`. No index can
@@ -144,6 +162,9 @@ fn unknown(path: &Path, head: &[u8], registry: &Registry) -> Error {
     let advice = match head {
         [0x1f, 0x8b, ..] => "; it is compressed with gzip: unpack it first",
         [b'B', b'Z', b'h', ..] => "; it is compressed with bzip2: unpack it first",
+        [0x89, b'H', b'D', b'F', ..] => {
+            "; it is an HDF5 file, which is read from a local disk only: download it first"
+        }
         _ => "",
     };
     unsupported(

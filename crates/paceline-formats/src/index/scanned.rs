@@ -1,7 +1,7 @@
 //! Index of a format whose frames must be searched. It comes from a saved index, or from a scan.
 
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::cache::{self, Listing};
 use super::header_scan::ScanProgress;
@@ -124,7 +124,8 @@ pub fn load_or_scan(
             listing,
             samples,
         }) if listing.fingerprint.size() == size => {
-            return Ok(opened(listing, samples, None, Origin::Loaded, Some(path)));
+            let (listing, times) = of_store(listing, &samples, &path);
+            return Ok(opened(listing, samples, times, Origin::Loaded, Some(path)));
         }
         grown => grown,
     };
@@ -150,6 +151,21 @@ pub fn load_or_scan(
     let saved_in = |path: &&PathBuf| cache::write(path, &listing, &times).is_ok();
     let file = options.index_files.iter().find(saved_in).cloned();
     Ok(opened(listing, samples, Some(times), origin, file))
+}
+
+/// Save the index of a copy again, with the fingerprint of the object, so that the content of the
+/// object need not be compared again. Return the times that were read for that.
+fn of_store(mut listing: Listing, samples: &Samples, path: &Path) -> (Listing, Option<Times>) {
+    if listing.fingerprint == samples.fingerprint {
+        return (listing, None);
+    }
+    let times = cache::read_times(path, &listing.fingerprint, listing.n_frames());
+    listing.fingerprint = samples.fingerprint;
+    if let Some(times) = &times {
+        // If it cannot be saved, it is compared again.
+        let _ = cache::write(path, &listing, times);
+    }
+    (listing, times)
 }
 
 /// Describe some frames of a file as if it had no others.
@@ -304,7 +320,8 @@ fn load(
             let samples = options
                 .registry
                 .samples(source, listing.fingerprint.size())?;
-            if samples.fingerprint == listing.fingerprint {
+            let same = samples.fingerprint == listing.fingerprint;
+            if same || is_index_of_a_copy(source, size, &listing, options)? {
                 best = Some(Saved {
                     path: path.clone(),
                     listing,
@@ -314,6 +331,20 @@ fn load(
         }
     }
     Ok(best)
+}
+
+/// Return true if a listing, made of a copy on a disk, is that of an object of a store.
+fn is_index_of_a_copy(
+    source: &dyn Source,
+    size: u64,
+    listing: &Listing,
+    options: &OpenOptions<'_>,
+) -> Result<bool> {
+    if source.identity().is_none() || listing.fingerprint.size() != size {
+        return Ok(false);
+    }
+    let content = options.registry.content_samples(source, size)?;
+    Ok(content.fingerprint == listing.fingerprint)
 }
 
 /// Frames of a grown file for which the saved index is still valid: all before the last one, or

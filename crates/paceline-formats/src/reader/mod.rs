@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::atom_set::Atoms;
 use crate::error::{Error, Fault, Result};
-use crate::source::{GAP, Source};
+use crate::source::{Access, GAP, Source};
 use crate::{CELL_WIDTH, CellRow, Decoder, Fields, FrameOut, Layout};
 
 /// Maximum size of one read of consecutive frames, bytes. If the file is in memory, 64 KiB to 4 MiB
@@ -140,18 +140,27 @@ impl BlockReader {
     /// [`Error::Argument`] if a frame is outside the file.
     pub fn read_ahead(&mut self, extents: Extents<'_>) -> Result<()> {
         extents.check(self.file_size)?;
-        if !self.ahead.pays() {
-            return Ok(());
+        if self.ahead.pays() || self.source.access().ahead > 0 {
+            self.announce(extents);
         }
+        Ok(())
+    }
+
+    /// Announce the bytes of a block to the source. On a store, the rest of a frame is included if
+    /// it is shorter than the gap that a request is worth, since the decoder may need it.
+    fn announce(&mut self, extents: Extents<'_>) {
+        let Access { gap, ahead } = self.source.access();
+        let spare = if ahead > 0 { gap } else { 0 };
         let mut ranges = Vec::new();
         for (k, &frame) in extents.frames.iter().enumerate() {
-            for run in self.decoder.runs(frame, extents.sizes[k]) {
-                let start = extents.offsets[k] + run.start;
-                ranges.push(start..start + run.len);
+            let (start, size) = (extents.offsets[k], extents.sizes[k]);
+            for run in self.decoder.runs(frame, size) {
+                let rest = size.saturating_sub(run.end());
+                let end = if rest <= spare { size } else { run.end() };
+                ranges.push(start + run.start..start + end);
             }
         }
-        ask_for(&*self.source, ranges);
-        Ok(())
+        ask_for(&*self.source, gap, ranges);
     }
 
     /// Read and decode a block.
@@ -174,6 +183,9 @@ impl BlockReader {
         extents.check(self.file_size)?;
         let mut rows = Rows::new(out, n, self.n_wanted, self.wanted, &mut self.scratch)?;
         let before = self.source.traffic();
+        if self.source.access().ahead > 0 {
+            self.announce(extents);
+        }
         let mut report = BlockReport::default();
         let mut next = 0;
         while next < n {
@@ -226,7 +238,7 @@ impl BlockReader {
                     break;
                 };
                 let begin = offset + run.start;
-                if !within_reach(range.end, begin) || len + size > CHUNK {
+                if !within_reach(range.end, begin, GAP) || len + size > CHUNK {
                     break;
                 }
                 start += begin - range.end;
@@ -341,8 +353,8 @@ fn show_first_frame(source: &dyn Source, file_size: u64, decoder: &mut dyn Decod
 }
 
 /// Return true if the call that reads up to `end` can include a range that starts at `start`.
-fn within_reach(end: u64, start: u64) -> bool {
-    start >= end && start - end <= GAP
+fn within_reach(end: u64, start: u64, gap: u64) -> bool {
+    start >= end && start - end <= gap
 }
 
 fn grow(buffer: &mut Vec<u8>, len: usize) {
@@ -390,12 +402,14 @@ impl Ahead {
     }
 }
 
-/// Prefetch byte ranges. Ranges that are close together are requested with one call.
-fn ask_for(source: &dyn Source, ranges: impl IntoIterator<Item = Range<u64>>) {
+/// Prefetch byte ranges. Ranges that are at most `gap` bytes apart are requested with one call.
+fn ask_for(source: &dyn Source, gap: u64, ranges: impl IntoIterator<Item = Range<u64>>) {
     let mut pending: Option<Range<u64>> = None;
     for wanted in ranges {
         match &mut pending {
-            Some(range) if within_reach(range.end, wanted.start) => range.end = wanted.end,
+            Some(range) if within_reach(range.end, wanted.start, gap) => {
+                range.end = wanted.end;
+            }
             _ => {
                 if let Some(range) = pending.replace(wanted) {
                     source.will_need(range.start, range.end - range.start);

@@ -15,6 +15,21 @@ pub use file::FileSource;
 /// as much as another call.
 pub const GAP: u64 = 4096;
 
+/// Costs of a source, which decide how bytes are requested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Access {
+    /// Maximum gap between two wanted ranges that are requested together, bytes. Reading the gap
+    /// takes about as long as another request.
+    pub gap: u64,
+    /// Number of bytes that a sequential reader announces ahead; 0 if the system reads ahead.
+    pub ahead: u64,
+}
+
+impl Access {
+    /// Costs of a local file.
+    pub const FILE: Access = Access { gap: GAP, ahead: 0 };
+}
+
 /// Source of bytes with positional reads. Threads can share it, since it has no cursor.
 pub trait Source: Send + Sync {
     /// Return the path, for messages.
@@ -40,6 +55,17 @@ pub trait Source: Send + Sync {
 
     /// Return the number of bytes and calls so far.
     fn traffic(&self) -> Traffic;
+
+    /// Return how bytes are best requested.
+    fn access(&self) -> Access {
+        Access::FILE
+    }
+
+    /// Return the text by which the store identifies this version of the bytes; `None` if only
+    /// their content does.
+    fn identity(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// Amount of data that was read from a source so far.
@@ -75,6 +101,14 @@ impl Source for Arc<dyn Source> {
 
     fn traffic(&self) -> Traffic {
         (**self).traffic()
+    }
+
+    fn access(&self) -> Access {
+        (**self).access()
+    }
+
+    fn identity(&self) -> Option<&str> {
+        (**self).identity()
     }
 }
 

@@ -18,7 +18,7 @@ use crate::Fields;
 use crate::atom_set::Atoms;
 use crate::error::{Error, Result};
 use crate::hdf5_chunks::{Dataset, Grid, Units};
-use crate::source::Source;
+use crate::source::{GAP, Source};
 
 pub use self::dataset_reader::{BEGINNING_SHARE, BEGINNING_SPARE, KEPT_BYTES};
 pub use self::selection::read_integers;
@@ -85,7 +85,7 @@ impl ChunkReader {
         for (reader, slice) in self.elements.iter_mut().zip(slices) {
             if let (Some(reader), Some(slice)) = (reader, slice) {
                 reader.check(slice, slice.rows.len())?;
-                ask_for(&*self.io.source, reader.ranges(&self.io, slice));
+                ask_for(&*self.io.source, GAP, reader.ranges(&self.io, slice));
             }
         }
         Ok(())

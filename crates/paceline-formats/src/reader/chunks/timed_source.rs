@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result};
 use crate::hdf5_chunks::Decompressors;
 use crate::reader::{CHUNK, grow, within_reach};
-use crate::source::Source;
+use crate::source::{GAP, Source};
 
 /// Source, and the cost of reading from it.
 pub(super) struct TimedSource {
@@ -75,7 +75,7 @@ impl<K: Copy> Run<K> {
 
     /// Return true if a range is close enough to the collected ranges.
     pub fn accepts(&self, piece: &Range<u64>) -> bool {
-        let near = piece.start <= self.range.end || within_reach(self.range.end, piece.start);
+        let near = piece.start <= self.range.end || within_reach(self.range.end, piece.start, GAP);
         self.is_empty()
             || near
                 && piece.start >= self.range.start
