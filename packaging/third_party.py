@@ -17,8 +17,13 @@ ROOT = Path(__file__).resolve().parents[1]
 #: Licences that a wheel under BSD-3-Clause may hold; deny.toml has the same.
 ALLOWED = {
     *("Apache-2.0", "Apache-2.0 WITH LLVM-exception", "BSD-2-Clause", "BSD-3-Clause"),
-    *("BSL-1.0", "MIT", "Unicode-3.0", "Unlicense", "Zlib"),
+    *("BSL-1.0", "ISC", "MIT", "Unicode-3.0", "Unlicense", "Zlib"),
 }
+#: Platforms of wheels; crates for others are not linked.
+PLATFORMS = (
+    *("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu", "x86_64-apple-darwin"),
+    *("aarch64-apple-darwin", "x86_64-pc-windows-msvc"),
+)
 #: Beginnings of texts that a crate brings for another choice than ours: Zstandard's GPL beside BSD.
 NOT_CHOSEN = ("GNU GENERAL PUBLIC LICENSE",)
 #: Beginnings of the names of files that hold licences.
@@ -42,6 +47,7 @@ UPLOT = ROOT / "python" / "paceline" / "performance" / "uplot"
 def linked() -> list[dict]:
     """Packages that the compiled module holds: neither for tests nor for building alone."""
     command = ["cargo", "metadata", "--locked", "--format-version", "1"]
+    command += [part for platform in PLATFORMS for part in ("--filter-platform", platform)]
     written = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     metadata = json.loads(written)
     packages = {package["id"]: package for package in metadata["packages"]}

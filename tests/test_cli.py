@@ -505,10 +505,6 @@ def test_arguments_known_to_be_wrong_end_with_status_2(
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["info", "s3://bucket/md.xtc"],
-        ["info", "https://example.org/md.xtc?part=1"],
-        ["info", "-s", "s3://bucket/md.gro"],
-        ["rmsd", "gs://bucket/md.gro", "md.xtc"],
         ["rmsd", "md.gro", "ftp://host/md.xtc", "other.xtc"],
         ["rmsd", "md.gro", "-f", "other.xtc", "ftp://host/md.xtc"],
         ["rmsd", "md.gro", "md.xtc", "--ref", "https://example.org/1ake.pdb"],
@@ -517,8 +513,6 @@ def test_arguments_known_to_be_wrong_end_with_status_2(
         ["rmsd", "md.gro", "md.xtc", "--plot", "s3://bucket/rmsd.png"],
         ["rmsd", "md.gro", "md.xtc", "--checkpoint", "s3://bucket/kept"],
         ["convert", "md.xtc", "s3://bucket/md.h5md"],
-        *([name, "https://example.org/md.xtc"] for name in ("validate", "index")),
-        ["split", "https://example.org/md.xtc", "-n", "2"],
         ["report", "https://example.org/run.csv"],
         ["surface", "s3://bucket/a.csv", "b.csv"],
         ["run", "s3://bucket/battery.toml"],
@@ -530,14 +524,6 @@ def test_a_url_is_refused_with_a_sentence(arguments, run):
     (url,) = (one for one in arguments if "://" in one)
     words = "expected a file of this machine, found a URL: copy it to a disk first"
     assert (status, out, err) == (2, "", f"paceline: error: {url}: {words}\n")
-
-
-def test_a_url_of_a_file_here_names_its_path(run):
-    err = run("info", "file:///data/md.xtc")[2]
-    assert err.endswith(
-        "file:///data/md.xtc: expected a file of this machine, found a URL: give its "
-        "path, /data/md.xtc\n"
-    )
 
 
 def test_a_folder_may_be_named_as_a_url(adk, tmp_path, run, monkeypatch):

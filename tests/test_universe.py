@@ -606,6 +606,6 @@ def test_native_units_are_refused_or_read_by_mdanalysis(adk_in_water):
 )
 def test_a_url_is_no_file(take, adk):
     with pytest.raises(
-        UnsupportedError, match=r"s3://bucket/md\.xtc: expected a file of this mach"
+        UnsupportedError, match=r"ftp://host/md\.xtc: expected a file of this machine"
     ):
-        take("s3://bucket/md.xtc", adk)
+        take("ftp://host/md.xtc", adk)

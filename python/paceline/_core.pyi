@@ -63,15 +63,18 @@ __all__ = [
     "dlpoly_frame_head",
     "dlpoly_history_head",
     "dlpoly_imcon",
+    "download_object",
     "fingerprint_of",
     "formats",
     "fragments",
     "lattices",
     "links",
+    "list_objects",
     "merge_covariance",
     "merge_moments",
     "molecule_steps",
     "move_molecules",
+    "object_version",
     "pack_chunk",
     "put_tile",
     "read_integers",
@@ -1305,6 +1308,9 @@ def dlpoly_imcon(
 ) -> int:
     """DL_POLY's periodic boundary of a cell (Å)."""
 
+def download_object(address: str | PathLike[str], file: str | PathLike[str]) -> str | None:
+    """Write an object to a new file. Return the text that identifies its version, if it has one."""
+
 def fingerprint_of(samples: bytes) -> str:
     """Return the fingerprint of the file with these samples."""
 
@@ -1323,6 +1329,9 @@ def links(
     n_atoms: SupportsIndex, bonds: NDArray[int64], wanted: NDArray[int64], longest: SupportsIndex
 ) -> tuple[NDArray[int64], NDArray[int64], NDArray[int64]]:
     """Find the paths of at most `longest` bonds between the wanted atoms."""
+
+def list_objects(address: str | PathLike[str]) -> list[str]:
+    """Return the addresses of all objects in the folder of an address, and in deeper ones."""
 
 def merge_covariance(
     left_count: SupportsIndex,
@@ -1359,6 +1368,9 @@ def move_molecules(
     """Translate molecules in some rows of a block (Å) by the sums that `molecule_steps` returns.
     `atoms` are sorted by molecule, with `sizes` atoms each.
     """
+
+def object_version(address: str | PathLike[str]) -> tuple[int, str | None]:
+    """Return the size of an object, bytes, and the text that identifies its version, if it has one."""
 
 def pack_chunk(
     data: bytes,

@@ -12,7 +12,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.choices import MARTINI_WATERS
-from paceline._util.files import check_local
+from paceline._util.files import is_address
 from paceline.contract.atoms import attribute_of
 from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.errors import (
@@ -28,9 +28,10 @@ from paceline.hdf5.trajectory import is_hdf5
 from paceline.mdanalysis import topology_cache
 from paceline.mdanalysis.reader import Reader, is_name, opens_with_paceline
 from paceline.mdanalysis.shared_opening import load_trajectory, open_universe
+from paceline.trajectory.addresses import local_copy
 from paceline.trajectory.arrays import check_positions, refuse_numbers
 from paceline.trajectory.atom_names import names_in
-from paceline.trajectory.open import files_named
+from paceline.trajectory.open import cache_folder, files_named, is_decoded
 from paceline.transform.bond_lists import add_guessed_bonds
 from paceline.transform.matching import order_in_file
 
@@ -116,9 +117,13 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         """Parse the topology, and open the trajectory."""
         begun = time.perf_counter()
         self.opening_warnings: list[str] = []
+        named = topology
         if is_name(topology):
-            check_local(topology)
+            topology = local_copy(topology, cache_folder())
             _check_mmcif(os.fspath(topology))
+            if is_address(named) and not coordinates and is_decoded(named):
+                # A structure is also the trajectory.
+                coordinates = (named,)
         self._topology_file = os.fspath(topology) if is_name(topology) else None
         if style := _atom_style_of_lammps(topology, kwargs):
             kwargs["atom_style"] = style
@@ -152,6 +157,8 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             self.filename = name
             self._kwargs["format"] = given.get("format")
             self._kwargs["all_coordinates"] = given.get("all_coordinates", False)
+        if is_name(named) and is_address(named):
+            self.filename = os.fspath(named)
         opening = attribute_of(self._trajectory, "t_init") or 0.0
         self.t_init_top = time.perf_counter() - begun - opening
 

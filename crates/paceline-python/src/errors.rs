@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use numpy::AsSliceError;
 use pyo3::exceptions::{
     PyFileExistsError, PyFileNotFoundError, PyIsADirectoryError, PyKeyboardInterrupt, PyOSError,
-    PyValueError,
+    PyPermissionError, PyValueError,
 };
 use pyo3::prelude::*;
 
@@ -159,6 +159,7 @@ fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
                     ErrorKind::AlreadyExists => PyFileExistsError::new_err(text),
                     ErrorKind::IsADirectory => PyIsADirectoryError::new_err(text),
                     ErrorKind::NotFound => PyFileNotFoundError::new_err(text),
+                    ErrorKind::PermissionDenied => PyPermissionError::new_err(text),
                     _ => PyOSError::new_err(text),
                 },
             });

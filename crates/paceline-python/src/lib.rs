@@ -63,6 +63,9 @@ mod _core {
     use super::snapshot_reading::{read_snapshot, read_text_head};
     #[pymodule_export]
     use super::sources::cached_blocks;
+    #[cfg(feature = "stores")]
+    #[pymodule_export]
+    use super::sources::{download_object, list_objects, object_version};
     #[pymodule_export]
     use super::sum_kernels::{
         ContactMap, Rdf, SitePairs, Superposed, Voxels, accumulate_rows, centered, count_indices,

@@ -12,11 +12,17 @@ use super::hints::attributes;
 use paceline_formats::disk_cache::{CacheUse, CachedSource, DiskCache};
 use paceline_formats::error::{self, Error};
 use paceline_formats::fingerprint::{Samples, VerifiedSource};
+use paceline_formats::index;
 use paceline_formats::registry::STANDARD;
 use paceline_formats::source::{FileSource, Source};
 
-/// Open the source of the bytes of a trajectory.
-pub(super) fn open(path: &Path) -> error::Result<Arc<dyn Source>> {
+#[cfg(feature = "stores")]
+pub(super) use stores::{
+    download_object, index_files, list_objects, object_version, open, open_version,
+};
+
+/// Open the source of the bytes of a local file.
+fn open_file(path: &Path) -> error::Result<Arc<dyn Source>> {
     Ok(Arc::new(FileSource::open(path)?))
 }
 
@@ -31,7 +37,8 @@ pub(super) fn open_verified(
     path: &Path,
     samples: &[u8],
 ) -> error::Result<VerifiedSource<Arc<dyn Source>>> {
-    STANDARD.verified(open(path)?, samples_from(samples)?)
+    let samples = samples_from(samples)?;
+    STANDARD.verified(open_version(path, &samples)?, samples)
 }
 
 attributes! {
@@ -108,4 +115,136 @@ pub(super) fn cached_blocks(
         .into_iter()
         .map(|blocks| PyBytes::new(py, &as_bytes(blocks)))
         .collect())
+}
+
+#[cfg(feature = "stores")]
+mod stores {
+    use std::path::PathBuf;
+
+    use paceline_stores::{Address, StoreSource};
+    use pyo3::prelude::*;
+
+    use super::{Arc, Path, Samples, Source, error, index, open_file};
+    use crate::errors::{Failure, Result};
+
+    /// Parse the address of an object; `None` if the path is that of a local file.
+    fn address_of(path: &Path) -> error::Result<Option<Address>> {
+        paceline_stores::on_wait(|| {
+            Python::attach(|py| match py.check_signals() {
+                Ok(()) => false,
+                // The interruption is raised again by the caller.
+                Err(_) => true,
+            })
+        });
+        Ok(Address::parse(path)?.filter(|_| !path.exists()))
+    }
+
+    /// Open the source of the bytes of a trajectory.
+    pub(crate) fn open(path: &Path) -> error::Result<Arc<dyn Source>> {
+        match address_of(path)? {
+            Some(address) => Ok(Arc::new(StoreSource::open(&address)?)),
+            None => open_file(path),
+        }
+    }
+
+    /// Open the version of a trajectory that was sampled. A store needs no request for that.
+    pub(crate) fn open_version(path: &Path, samples: &Samples) -> error::Result<Arc<dyn Source>> {
+        let (Some(identity), Some(address)) = (samples.identity(), address_of(path)?) else {
+            return open(path);
+        };
+        let size = samples.fingerprint.size();
+        let source = StoreSource::open_version(&address, size, identity)?;
+        Ok(Arc::new(source))
+    }
+
+    /// Return the paths at which the index of a trajectory may be saved. That of an object is saved in
+    /// the cache folder. If none of this version is there, the index beside the object is copied.
+    pub(crate) fn index_files(
+        path: &Path,
+        cache: Option<&Path>,
+        source: &dyn Source,
+    ) -> Vec<PathBuf> {
+        let Ok(Some(address)) = address_of(path) else {
+            return index::index_files(path, cache);
+        };
+        let Some(file) = cache.map(|folder| index::object_index_file(path, folder)) else {
+            return Vec::new();
+        };
+        if !index::is_index_of(&file, source) {
+            let beside = address.beside(|name| {
+                index::index_name(name.as_ref())
+                    .to_string_lossy()
+                    .into_owned()
+            });
+            // Without an index beside the object, the object is scanned.
+            let _ = copy_index(&beside, &file);
+        }
+        vec![file]
+    }
+
+    fn copy_index(from: &Address, to: &Path) -> error::Result<()> {
+        let failed = |error| error::Error::io(to, "cannot write", error);
+        let temporary = to.with_extension(format!("{}.part", std::process::id()));
+        std::fs::create_dir_all(to.parent().unwrap_or(to)).map_err(failed)?;
+        let copied = paceline_stores::download(from, &temporary)
+            .and_then(|_| std::fs::rename(&temporary, to).map_err(failed));
+        if copied.is_err() {
+            // The temporary file may not exist.
+            let _ = std::fs::remove_file(&temporary);
+        }
+        copied
+    }
+
+    fn required(path: &Path) -> Result<Address> {
+        address_of(path)?.ok_or_else(|| Failure::argument("expected the address of an object"))
+    }
+
+    /// Return the size of an object, bytes, and the text that identifies its version, if it has one.
+    #[pyfunction]
+    pub(crate) fn object_version(
+        py: Python<'_>,
+        address: PathBuf,
+    ) -> Result<(u64, Option<String>)> {
+        let address = required(&address)?;
+        Ok(py.detach(|| {
+            let source = StoreSource::open(&address)?;
+            Ok::<_, error::Error>((source.size()?, source.identity().map(str::to_owned)))
+        })?)
+    }
+
+    /// Write an object to a new file. Return the text that identifies its version, if it has one.
+    #[pyfunction]
+    pub(crate) fn download_object(
+        py: Python<'_>,
+        address: PathBuf,
+        file: PathBuf,
+    ) -> Result<Option<String>> {
+        let address = required(&address)?;
+        Ok(py.detach(|| paceline_stores::download(&address, &file))?)
+    }
+
+    /// Return the addresses of all objects in the folder of an address, and in deeper ones.
+    #[pyfunction]
+    pub(crate) fn list_objects(py: Python<'_>, address: PathBuf) -> Result<Vec<String>> {
+        let address = required(&address)?;
+        Ok(py.detach(|| paceline_stores::list(&address))?)
+    }
+}
+
+#[cfg(not(feature = "stores"))]
+pub(super) use open_file as open;
+
+/// Open a trajectory that was sampled.
+#[cfg(not(feature = "stores"))]
+pub(super) fn open_version(path: &Path, _samples: &Samples) -> error::Result<Arc<dyn Source>> {
+    open_file(path)
+}
+
+#[cfg(not(feature = "stores"))]
+pub(super) fn index_files(
+    path: &Path,
+    cache: Option<&Path>,
+    _source: &dyn Source,
+) -> Vec<std::path::PathBuf> {
+    index::index_files(path, cache)
 }

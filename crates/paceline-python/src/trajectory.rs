@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -79,14 +79,15 @@ impl Trajectory {
         };
         let opened = py.detach(|| {
             let mut options = OpenOptions::new(&STANDARD);
-            options.index_files = index::index_files(&path, cache_folder.as_deref());
+            let source = sources::open(&path)?;
+            options.index_files = sources::index_files(&path, cache_folder.as_deref(), &*source);
             options.refresh = refresh;
             options.sample = sample;
             options.units = units.as_deref();
             options.n_atoms = n_atoms;
             options.n_threads = n_threads;
             options.progress = &report;
-            index::open(&sources::open(&path)?, &options)
+            index::open(&source, &options)
         });
         if let Some(error) = refused
             .into_inner()
@@ -131,7 +132,7 @@ impl Trajectory {
     /// Return the layout of one frame, as bytes, and its number of atoms.
     fn layout_of<'py>(&self, py: Python<'py>, frame: u64) -> Result<(Bound<'py, PyBytes>, usize)> {
         self.check_frames(&[frame])?;
-        let layout = py.detach(|| self.index.layout_of(&sources::open(&self.path)?, frame))?;
+        let layout = py.detach(|| self.index.layout_of(&self.source()?, frame))?;
         Ok((PyBytes::new(py, &layout.to_bytes()), layout.n_atoms()))
     }
 
@@ -239,23 +240,20 @@ impl Trajectory {
 
     /// Time (ps) and step of every frame.
     fn times(&self, py: Python<'_>) -> Result<TimeArrays> {
-        let times = py.detach(|| self.index.times(&sources::open(&self.path)?))?;
+        let times = py.detach(|| self.index.times(&self.source()?))?;
         Ok((times.times.into(), times.steps.into()))
     }
 
     /// Return the traits that two files must share to be parts of one trajectory: name and value.
     #[getter]
     fn traits(&self, py: Python<'_>) -> Result<Vec<(String, String)>> {
-        let traits = py.detach(|| self.index.layout().traits(&sources::open(&self.path)?));
+        let traits = py.detach(|| self.index.layout().traits(&self.source()?));
         Ok(traits?)
     }
 
     /// Return the header of a file with `n_frames` of these frames, starting at frame `first`.
     fn head<'py>(&self, py: Python<'py>, first: u64, n_frames: u64) -> Result<Bound<'py, PyBytes>> {
-        let head = py.detach(|| {
-            self.index
-                .head(&sources::open(&self.path)?, first, n_frames)
-        });
+        let head = py.detach(|| self.index.head(&self.source()?, first, n_frames));
         Ok(PyBytes::new(py, &head?))
     }
 
@@ -269,6 +267,11 @@ impl Trajectory {
 }
 
 impl Trajectory {
+    /// Open the version of the file that was indexed.
+    fn source(&self) -> error::Result<Arc<dyn Source>> {
+        sources::open_version(&self.path, self.index.samples())
+    }
+
     fn check_frames(&self, frames: &[u64]) -> Result<()> {
         let n_frames = self.index.n_frames();
         match frames.iter().find(|&&frame| frame >= n_frames) {

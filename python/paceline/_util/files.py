@@ -27,6 +27,8 @@ _ESCAPED = "backslashreplace"
 _RANDOM_BYTES = 8
 #: Scheme of a URL: two letters or more, because one letter is a Windows drive.
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+#: Schemes of addresses from which trajectories and topologies are read.
+SCHEMES = ("s3", "gs", "az", "http", "https")
 #: Maximum length of a file name to which a suffix can be added, bytes.
 _LONG_NAME = 200
 
@@ -291,6 +293,23 @@ def naming_file(path: str | os.PathLike) -> Iterator[None]:
         raise UnwritableError(f"{os.fspath(path)}: {error}") from None
 
 
+def is_address(path: str | os.PathLike) -> bool:
+    """True for the address of an object of a store or of a server.
+
+    Examples
+    --------
+    >>> is_address("s3://bucket/md.xtc"), is_address("md.xtc")
+    (True, False)
+    """
+    name = os.fspath(path)
+    return (
+        isinstance(name, str)
+        and name.split("://", 1)[0] in SCHEMES
+        and "://" in name
+        and not os.path.lexists(name)
+    )
+
+
 def check_local(path: str | os.PathLike) -> None:
     """Raise `UnsupportedError` for a URL, which would otherwise be taken for a relative path.
 
@@ -316,6 +335,11 @@ def local_path(path: str | os.PathLike) -> str:
     """Make a path absolute; raise `UnsupportedError` for a URL."""
     check_local(path)
     return os.path.abspath(path)
+
+
+def source_path(path: str | os.PathLike) -> str:
+    """Make a path absolute; return the address of an object as it is."""
+    return os.fspath(path) if is_address(path) else local_path(path)
 
 
 def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline import transform
-from paceline._util.files import check_distinct, check_output, saved_together
+from paceline._util.files import check_distinct, check_output, is_address, saved_together
 from paceline.analysis.chosen_frames import times_of
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.analysis.table import rounding_of
@@ -90,7 +90,7 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
         options["guess_bonds"] = True
     for path in (args.topology, *args.trajectory):
         # MDAnalysis reports a missing file of unknown extension as an unknown format.
-        if not glob.has_magic(str(path)) and not os.path.exists(path):
+        if not (is_address(path) or glob.has_magic(str(path)) or os.path.exists(path)):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
     universe = GroupUniverse(args.topology, *args.trajectory, **chain_options(args), **options)
     if args.dt is not None and type(universe.trajectory).__name__ == "DumpReader":

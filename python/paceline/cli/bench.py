@@ -16,7 +16,7 @@ from pathlib import Path
 from paceline._core import __version__
 from paceline._util.choices import BACKENDS
 from paceline._util.digest import digest
-from paceline._util.files import check_distinct, check_output
+from paceline._util.files import check_distinct, check_local, check_output
 from paceline._util.json_object import JsonObject
 from paceline._util.launcher import launched
 from paceline._util.machine import (
@@ -169,6 +169,8 @@ class Bench:
         self.counts = args.workers or doublings(self.cpus)
         self.modes = ["strong"] if args.strong or not args.weak else []
         self.modes += ["weak"] if args.weak else []
+        for name in args.trajectory:
+            check_local(name)
         self.files = [file for name in args.trajectory for file in files_named(name)]
         self.state = "cold" if args.cold else "copies" if args.copies else "warm"
         self.runs: list[ScalingRun] = []

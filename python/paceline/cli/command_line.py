@@ -25,6 +25,7 @@ from paceline.errors import (
     needs_mdanalysis,
     without_script_advice,
 )
+from paceline.trajectory.addresses import source_name
 
 #: Keywords of functions whose values argparse stores under another name. An option with the
 #: keyword's own name has another meaning.
@@ -139,8 +140,10 @@ def _main(argv: Sequence[str]) -> int:
         warnings.showwarning = _Warnings(args.option_names).show
         try:
             _check_backend(args)
-            _check_local(args)
+            _resolve_addresses(args)
             resolve_files(args)
+            if isinstance(output := vars(args).get("output"), Path):
+                check_local(output)
             status = args.run(args) or 0
             sys.stdout.flush()
         except BrokenPipeError:
@@ -175,10 +178,19 @@ def _check_backend(args: argparse.Namespace) -> None:
         )
 
 
-def _check_local(args: argparse.Namespace) -> None:
-    """Raise an error for URLs as files or as values of options."""
-    for value in vars(args).values():
-        for one in value if isinstance(value, list | tuple) else (value,):
+def _resolve_addresses(args: argparse.Namespace) -> None:
+    """Replace addresses of local files by paths; raise an error for URLs as other arguments.
+
+    Only trajectories and topologies may be addresses of objects.
+    """
+    sources = {"files", "topology", "trajectory"} if vars(args).get("form") else set()
+    for name, value in vars(args).items():
+        several = isinstance(value, list | tuple)
+        if name in sources and value is not None:
+            named = [source_name(one) for one in (value if several else [value])]
+            setattr(args, name, named if several else named[0])
+            continue
+        for one in value if several else (value,):
             if isinstance(one, str | Path):
                 check_local(one)
 

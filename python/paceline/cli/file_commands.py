@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 from paceline import _core
 from paceline._util.files import (
     check_distinct,
+    check_local,
     check_output,
     new_file,
     saved_together,
@@ -644,6 +645,7 @@ def run_repack(args: argparse.Namespace) -> None:
     from paceline.backends.rank_calls import rank_calls
     from paceline.hdf5.repack import repack
 
+    check_local(args.trajectory[0])
     file = Path(args.trajectory[0])
     size = os.path.getsize(file)
     gains = repack(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline import _core
+from paceline._util.files import is_address
 from paceline._util.stripes import Stripes, stripes_of
 from paceline.block import dimensions_of, periodic_vectors, vectors_of
 from paceline.errors import PacelineError, UnsupportedError
@@ -129,7 +130,7 @@ def _number(value: float | None) -> str:
 
 def _facts_of_unread(path: str) -> Iterator[Fact]:
     """Yield facts about an HDF5 file that was not opened as a trajectory."""
-    if is_hdf5(path):
+    if not is_address(path) and is_hdf5(path):
         # Import here, because other formats do not need h5py.
         from paceline.hdf5.conventions import list_tree
 

@@ -46,6 +46,8 @@ from paceline.mdanalysis.script_processes import (
 )
 from paceline.mdanalysis.writers import WRITERS
 from paceline.performance.number_format import many
+from paceline.trajectory.addresses import local_copy
+from paceline.trajectory.open import cache_folder
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -549,6 +551,7 @@ def _wrapped_init(original: Callable[..., None]) -> Callable[..., None]:
         *coordinates: object,
         **kwargs: object,
     ) -> None:
+        topology = local_copy(topology, cache_folder())
         make = functools.partial(original, universe)
         if shared_opening.open_universe(universe, make, (topology, *coordinates), kwargs):
             _note_received(universe)

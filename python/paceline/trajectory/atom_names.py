@@ -7,6 +7,7 @@ from itertools import islice
 import numpy as np
 
 from paceline import _core
+from paceline._util.files import is_address
 from paceline.errors import PacelineError
 
 #: Columns of atom and residue names in the lines of structure formats, by file name extension.
@@ -24,9 +25,11 @@ def names_in(path: str) -> dict[str, np.ndarray]:
 
     Returns arrays of str, shape (n_atoms,), with the keys "names" and "resnames". The result is
     empty if the format has no names (XTC, TRR, DCD, NetCDF, LAMMPS dumps), if the file does not
-    follow its format, or for HDF5 files.
+    follow its format, or for HDF5 files and objects of stores.
     """
     ending = os.path.splitext(path)[1].lower()
+    if is_address(path):
+        return {}
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             if ending in COLUMNS:

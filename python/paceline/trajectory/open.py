@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from paceline import _core
-from paceline._util.files import check_local, local_path
+from paceline._util.files import is_address, source_path
 from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer
@@ -22,6 +22,7 @@ from paceline.errors import warn
 from paceline.hdf5.sandbox import interrupt
 from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
 from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options, is_hdf5
+from paceline.trajectory.addresses import matching_objects, sizes_of, source_name
 
 #: File name extensions of paceline's formats; they equal MDAnalysis's format names.
 ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.extensions} | {
@@ -48,29 +49,34 @@ def cache_folder() -> Path | None:
 
 def is_decoded(path: str | os.PathLike) -> bool:
     """True if paceline decodes the format of a file, judged by file name or content."""
+    path = source_name(path)
     if Path(path).suffix[1:].upper() in ENDINGS or Path(path).name in _FILE_NAMES:
         return True
+    if is_address(path):
+        return _core.detect_format(path) is not None
     if not os.path.isfile(path):
         return False
-    return is_hdf5(path) or _core.detect_format(os.fspath(path)) is not None
+    return is_hdf5(path) or _core.detect_format(path) is not None
 
 
 def files_named(name: str | os.PathLike) -> list[str]:
     """Find the files that match a name or a pattern, in natural order: part2 before part10.
 
-    A file with exactly this name takes precedence. Raises `FileNotFoundError` if no file matches a
-    pattern, and `UnsupportedError` for a URL.
+    A file with exactly this name takes precedence. Names may be addresses of objects. Raises
+    `FileNotFoundError` if no file matches a pattern, and `UnsupportedError` for other URLs.
 
     Examples
     --------
     >>> files_named("md.xtc")
     ['md.xtc']
     """
-    check_local(name)
-    name = os.fspath(name)
-    if not glob.has_magic(name) or os.path.lexists(name):
+    name = source_name(name)
+    if is_address(name):
+        found = matching_objects(name)
+    elif not glob.has_magic(name) or os.path.lexists(name):
         return [name]
-    found = glob.glob(name)
+    else:
+        found = glob.glob(name)
     if not found:
         raise FileNotFoundError(errno.ENOENT, "no file matches this pattern", name)
     # Every second element of the key is a number.
@@ -112,8 +118,8 @@ def open_files(
     """
     # Absolute paths, because workers may have other working directories, and this process may
     # change its own.
-    names = [local_path(path) for path in paths]
-    n_bytes = sum(os.stat(name).st_size for name in names)
+    names = [source_path(source_name(path)) for path in paths]
+    n_bytes = sum(sizes_of(names))
     cpus = available_cpus()
     at_a_time = min(cpus, len(names), _FILES_AT_A_TIME)
     folder = cache_folder()
@@ -124,9 +130,9 @@ def open_files(
         scans = _Scans(bar, n_bytes)
 
         def open_one(name: str) -> TrajectoryFile:
-            report = scans.reporter()
+            report = scans.reporter(counted=not is_address(name))
             file: TrajectoryFile
-            if is_hdf5(name):
+            if not is_address(name) and is_hdf5(name):
                 file = Hdf5File.open(name, options)
             else:
                 options.check_unset(name)
@@ -170,15 +176,21 @@ class _Scans:
         self._lock = threading.Lock()
         self._stopped = False
 
-    def reporter(self) -> Callable[[int, int], None]:
-        """Create the callback that reports the progress of one file's scan."""
+    def reporter(self, *, counted: bool) -> Callable[[int, int], None]:
+        """Create the callback that reports the progress of one file's scan.
+
+        Unless it is `counted` in the number of all bytes, the size of the file is added to it.
+        """
         reported = 0
 
-        def report(done: int, _: int) -> None:
-            nonlocal reported
+        def report(done: int, size: int) -> None:
+            nonlocal counted, reported
             if self._stopped:
                 raise KeyboardInterrupt
             with self._lock:
+                if not counted:
+                    self._n_bytes += size
+                    counted = True
                 self._done += done - reported
                 reported = done
                 self._bar.set(self._done, self._n_bytes)

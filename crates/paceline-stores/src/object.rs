@@ -1,0 +1,541 @@
+//! Bytes of one version of an object that were requested, and are kept until they are read.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt;
+use object_store::path::Path as Key;
+use object_store::{GetOptions, GetResult, ObjectMeta};
+use tokio::task::AbortHandle;
+
+use crate::address::{Address, Scheme};
+use crate::failure::Request;
+use crate::process::{KEPT_BYTES, LOOK, Process, Store, check_stopped};
+use crate::requests::{FIRST_PAUSE, Tries, retry_limit, shortened};
+use crate::version::Version;
+use paceline_formats::error::{Error, Result};
+
+/// Number of bytes of a request. A range is divided into requests of the smaller size if this gives
+/// at most `PARALLEL`, since they are sent together.
+const SMALLEST: u64 = 1 << 20;
+const LARGEST: u64 = 4 << 20;
+const PARALLEL: u64 = 8;
+/// Number of bytes that the first request asks for: formats are recognised by fewer.
+const FRONT: u64 = 64 << 10;
+/// Age at which bytes that no reader has asked for are dropped if others need their place.
+const OLD: Duration = Duration::from_secs(20);
+
+/// One version of an object.
+pub(crate) struct Object {
+    pub(crate) address: Address,
+    pub(crate) size: u64,
+    pub(crate) version: Version,
+    pub(crate) process: &'static Process,
+    pub(crate) store: Arc<Store>,
+    pieces: Mutex<Pieces>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct Pieces {
+    /// Pieces by their offsets. They do not overlap.
+    by_start: BTreeMap<u64, Piece>,
+    announced: Runs,
+}
+
+/// Ranges that were announced; ranges that touch each other are one run.
+#[derive(Default)]
+struct Runs(BTreeMap<u64, u64>);
+
+impl Runs {
+    /// Maximum number of runs that are remembered.
+    const MOST: usize = 4096;
+
+    /// Add a range, and return the run that contains it.
+    fn add(&mut self, range: Range<u64>) -> Range<u64> {
+        if self.0.len() >= Runs::MOST {
+            self.0.clear();
+        }
+        let Range { mut start, mut end } = range;
+        while let Some((&first, &last)) = self.0.range(..=end).next_back()
+            && last >= start
+        {
+            self.0.remove(&first);
+            (start, end) = (start.min(first), end.max(last));
+        }
+        self.0.insert(start, end);
+        start..end
+    }
+}
+
+struct Piece {
+    end: u64,
+    content: Content,
+    /// True if a reader has read the last byte.
+    done: bool,
+    used: Instant,
+}
+
+enum Content {
+    Waiting(AbortHandle),
+    Here(Bytes),
+    Failed(Error),
+}
+
+impl Object {
+    /// Open the current version of an object with one request, which reads its beginning.
+    pub(crate) fn open(address: &Address) -> Result<Arc<Object>> {
+        let process = Process::current()?;
+        let store = process.store(address)?;
+        let (front, meta) = {
+            let (address, store) = (address.clone(), Arc::clone(&store));
+            process.wait(async move { front(&address, &store).await })?
+        };
+        let object = Object::new(address, meta.size, Version::of(&meta), process, store);
+        if !front.is_empty() {
+            let len = front.len() as u64;
+            process.kept.fetch_add(front.len(), Ordering::Relaxed);
+            object
+                .lock()
+                .by_start
+                .insert(0, Piece::of(len, Content::Here(front)));
+        }
+        Ok(object)
+    }
+
+    /// Open a known version of an object, without a request.
+    pub(crate) fn known(address: &Address, size: u64, version: Version) -> Result<Arc<Object>> {
+        let process = Process::current()?;
+        let store = process.store(address)?;
+        Ok(Object::new(address, size, version, process, store))
+    }
+
+    fn new(
+        address: &Address,
+        size: u64,
+        version: Version,
+        process: &'static Process,
+        store: Arc<Store>,
+    ) -> Arc<Object> {
+        Arc::new(Object {
+            address: address.clone(),
+            size,
+            version,
+            process,
+            store,
+            pieces: Mutex::default(),
+            arrived: Condvar::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Pieces> {
+        self.pieces.lock().unwrap_or_else(|lock| lock.into_inner())
+    }
+
+    /// Request a range that will soon be read, if there is space for it. If it continues ranges that
+    /// were announced before, up to `ahead` following bytes are requested, too.
+    pub(crate) fn announce(self: &Arc<Self>, range: Range<u64>, ahead: u64) {
+        let range = range.start..range.end.min(self.size);
+        if range.is_empty() {
+            return;
+        }
+        let mut pieces = self.lock();
+        let run = pieces.announced.add(range.clone());
+        self.request(&mut pieces, range.clone(), false);
+        let len = run.end - run.start;
+        if len >= 2 * (range.end - range.start) {
+            let end = run.end.saturating_add(ahead.min(len)).min(self.size);
+            self.request(&mut pieces, run.end..end, false);
+        }
+    }
+
+    /// Fill `buffer` with the bytes from `offset` on. The calling thread waits for them.
+    pub(crate) fn read(self: &Arc<Self>, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let end = offset + buffer.len() as u64;
+        let mut at = offset;
+        let mut pieces = self.lock();
+        self.request(&mut pieces, offset..end, true);
+        while at < end {
+            let Some((start, piece)) = pieces.holding(at) else {
+                self.request(&mut pieces, at..end, true);
+                continue;
+            };
+            match &piece.content {
+                Content::Here(bytes) => {
+                    let until = end.min(piece.end);
+                    let part = bytes.slice((at - start) as usize..(until - start) as usize);
+                    piece.used = Instant::now();
+                    piece.done |= until == piece.end;
+                    drop(pieces);
+                    buffer[(at - offset) as usize..(until - offset) as usize]
+                        .copy_from_slice(&part);
+                    at = until;
+                    pieces = self.lock();
+                }
+                Content::Waiting(_) => {
+                    let waited = self.arrived.wait_timeout(pieces, LOOK);
+                    let (lock, timeout) = waited.unwrap_or_else(|lock| lock.into_inner());
+                    pieces = lock;
+                    if timeout.timed_out() {
+                        drop(pieces);
+                        check_stopped()?;
+                        pieces = self.lock();
+                    }
+                }
+                Content::Failed(_) => {
+                    // A later read requests these bytes again.
+                    let failed = self.remove(&mut pieces, start);
+                    if let Some(Content::Failed(error)) = failed {
+                        return Err(error);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Request what is missing of a range. Without `needed`, only as much as there is space for.
+    fn request(self: &Arc<Self>, pieces: &mut Pieces, range: Range<u64>, needed: bool) {
+        if range.is_empty() {
+            return;
+        }
+        for missing in pieces.missing(range) {
+            let len = missing.end - missing.start;
+            let step = (len / PARALLEL).clamp(SMALLEST, LARGEST);
+            let mut start = missing.start;
+            while start < missing.end {
+                let mut end = missing.end.min(start + step);
+                // A short rest costs less than another request.
+                if missing.end - end < step / 2 {
+                    end = missing.end;
+                }
+                if !self.has_space(pieces, (end - start) as usize) && !needed {
+                    return;
+                }
+                self.send(pieces, start..end);
+                start = end;
+            }
+        }
+    }
+
+    /// Make space for more bytes; return true if there is enough.
+    fn has_space(&self, pieces: &mut Pieces, len: usize) -> bool {
+        let kept = &self.process.kept;
+        while kept.load(Ordering::Relaxed) + len > KEPT_BYTES {
+            let droppable = |piece: &Piece| {
+                matches!(piece.content, Content::Here(_))
+                    && (piece.done || piece.used.elapsed() > OLD)
+            };
+            let oldest = pieces
+                .by_start
+                .iter()
+                .filter(|(_, piece)| droppable(piece))
+                .min_by_key(|(_, piece)| piece.used)
+                .map(|(&start, _)| start);
+            match oldest {
+                Some(start) => drop(self.remove(pieces, start)),
+                None => return false,
+            }
+        }
+        true
+    }
+
+    fn remove(&self, pieces: &mut Pieces, start: u64) -> Option<Content> {
+        let piece = pieces.by_start.remove(&start)?;
+        let len = (piece.end - start) as usize;
+        self.process.kept.fetch_sub(len, Ordering::Relaxed);
+        Some(piece.content)
+    }
+
+    fn send(self: &Arc<Self>, pieces: &mut Pieces, range: Range<u64>) {
+        let Range { start, end } = range;
+        let (len, process) = (end - start, self.process);
+        let object = Arc::downgrade(self);
+        let (address, store, size) = (self.address.clone(), Arc::clone(&self.store), self.size);
+        let version = self.version.clone();
+        let task = process.runtime.spawn(async move {
+            let _permit = process.permits(len).acquire().await;
+            let got = get(&address, &store, &version, size, start..end).await;
+            let Some(object) = object.upgrade() else {
+                return;
+            };
+            let mut pieces = object.lock();
+            if let Some(piece) = pieces.by_start.get_mut(&start) {
+                piece.used = Instant::now();
+                piece.content = match got {
+                    Ok(bytes) => Content::Here(bytes),
+                    Err(error) => Content::Failed(error),
+                };
+            }
+            drop(pieces);
+            object.arrived.notify_all();
+        });
+        process.kept.fetch_add(len as usize, Ordering::Relaxed);
+        let piece = Piece::of(end, Content::Waiting(task.abort_handle()));
+        pieces.by_start.insert(start, piece);
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        let pieces = self.pieces.get_mut();
+        let pieces = pieces.unwrap_or_else(|lock| lock.into_inner());
+        for (start, piece) in &pieces.by_start {
+            let len = (piece.end - start) as usize;
+            self.process.kept.fetch_sub(len, Ordering::Relaxed);
+            if let (Content::Waiting(task), true) = (&piece.content, self.process.is_current()) {
+                task.abort();
+            }
+        }
+    }
+}
+
+impl Piece {
+    fn of(end: u64, content: Content) -> Self {
+        Piece {
+            end,
+            content,
+            done: false,
+            used: Instant::now(),
+        }
+    }
+}
+
+impl Pieces {
+    /// Return the piece that contains an offset, and where it starts.
+    fn holding(&mut self, at: u64) -> Option<(u64, &mut Piece)> {
+        let (&start, piece) = self.by_start.range_mut(..=at).next_back()?;
+        (piece.end > at).then_some((start, piece))
+    }
+
+    /// Return the parts of a range that are in no piece.
+    fn missing(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut missing = Vec::new();
+        let mut at = range.start;
+        if let Some((_, piece)) = self.holding(at) {
+            at = piece.end;
+        }
+        for (&start, piece) in self.by_start.range(range.start..range.end) {
+            if start > at {
+                missing.push(at..start);
+            }
+            at = at.max(piece.end);
+        }
+        if at < range.end {
+            missing.push(at..range.end);
+        }
+        missing
+    }
+}
+
+/// Return the key of an object for a client.
+pub(crate) fn key_of(address: &Address) -> Result<Key> {
+    let parsed = match address.scheme {
+        Scheme::Http | Scheme::Https => Key::from_url_path(&address.key),
+        Scheme::S3 | Scheme::Gs | Scheme::Az => Key::parse(&address.key),
+    };
+    parsed.map_err(|error| Error::Unsupported {
+        path: address.path().to_owned(),
+        what: format!("the address cannot be used: {error}"),
+    })
+}
+
+fn options_for(address: &Address, tries: &Tries) -> GetOptions {
+    let mut options = GetOptions {
+        version: address.version.clone(),
+        ..GetOptions::default()
+    };
+    options.extensions.insert(tries.clone());
+    options
+}
+
+/// Read the beginning of an object, and what the store states about it.
+async fn front(address: &Address, store: &Store) -> Result<(Bytes, ObjectMeta)> {
+    let key = key_of(address)?;
+    let mut attempt = Attempt::of(address, None);
+    loop {
+        let options = GetOptions {
+            range: Some((0..FRONT).into()),
+            ..options_for(address, &attempt.tries)
+        };
+        let begun = Instant::now();
+        let result = match store.objects.get_opts(&key, options).await {
+            Ok(result) => result,
+            Err(error) => return empty(address, store, attempt.request().failed(error)).await,
+        };
+        let (meta, first) = (result.meta.clone(), begun.elapsed());
+        let bytes = attempt
+            .collect(result, FRONT.min(meta.size), first, begun, store)
+            .await?;
+        if let Some(bytes) = bytes {
+            return Ok((bytes, meta));
+        }
+    }
+}
+
+/// Open an empty object. It has no first byte, and stores refuse the range in different ways.
+async fn empty(address: &Address, store: &Store, failed: Error) -> Result<(Bytes, ObjectMeta)> {
+    let options = GetOptions {
+        head: true,
+        ..options_for(address, &Tries::default())
+    };
+    match store.objects.get_opts(&key_of(address)?, options).await {
+        Ok(result) if result.meta.size == 0 => Ok((Bytes::new(), result.meta)),
+        _ => Err(failed),
+    }
+}
+
+/// Read a range of one version of an object.
+async fn get(
+    address: &Address,
+    store: &Store,
+    version: &Version,
+    size: u64,
+    range: Range<u64>,
+) -> Result<Bytes> {
+    let key = key_of(address)?;
+    let mut attempt = Attempt::of(address, Some(range.clone()));
+    loop {
+        let mut options = GetOptions {
+            range: Some(range.clone().into()),
+            ..options_for(address, &attempt.tries)
+        };
+        version.require(&mut options);
+        let begun = Instant::now();
+        let result = store.objects.get_opts(&key, options).await;
+        let result = result.map_err(|error| attempt.request().failed(error))?;
+        let first = begun.elapsed();
+        if result.meta.size != size || Version::of(&result.meta) != *version {
+            return Err(attempt.request().changed());
+        }
+        let len = range.end - range.start;
+        let bytes = attempt.collect(result, len, first, begun, store).await?;
+        if let Some(bytes) = bytes {
+            return Ok(bytes);
+        }
+    }
+}
+
+/// Request that is repeated if its response is cut.
+struct Attempt<'a> {
+    address: &'a Address,
+    bytes: Option<Range<u64>>,
+    tries: Tries,
+    started: Instant,
+    pause: Duration,
+}
+
+impl<'a> Attempt<'a> {
+    fn of(address: &'a Address, bytes: Option<Range<u64>>) -> Self {
+        Attempt {
+            address,
+            bytes,
+            tries: Tries::default(),
+            started: Instant::now(),
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    fn request(&self) -> Request<'a> {
+        Request {
+            address: self.address,
+            bytes: self.bytes.clone(),
+            tries: self.tries.count(),
+            elapsed: self.started.elapsed(),
+        }
+    }
+
+    /// Collect the `len` bytes of a response to a request that was sent at `begun`. `None` if the
+    /// response was cut, after a pause, if there is time for another request.
+    async fn collect(
+        &mut self,
+        result: GetResult,
+        len: u64,
+        first: Duration,
+        begun: Instant,
+        store: &Store,
+    ) -> Result<Option<Bytes>> {
+        let error = match collect(result, len).await {
+            Ok(bytes) if bytes.len() as u64 == len => {
+                let body = begun.elapsed() - first;
+                store.pace.record(first, body, bytes.len());
+                return Ok(Some(bytes));
+            }
+            Ok(bytes) => self.request().cut(bytes.len() as u64),
+            Err(error) => self.request().failed(error),
+        };
+        let wait = shortened(self.pause);
+        if self.started.elapsed() + wait > retry_limit() {
+            return Err(error);
+        }
+        tokio::time::sleep(wait).await;
+        self.pause *= 2;
+        Ok(None)
+    }
+}
+
+/// Collect the bytes of a response, at most `len` and one part more.
+async fn collect(result: GetResult, len: u64) -> object_store::Result<Bytes> {
+    let mut stream = result.into_stream();
+    let mut bytes = BytesMut::with_capacity(len as usize);
+    while let Some(part) = stream.next().await {
+        bytes.extend_from_slice(&part?);
+        if bytes.len() as u64 > len {
+            break;
+        }
+    }
+    Ok(bytes.freeze())
+}
+
+/// Read a whole object in one version, part by part, and pass each part on.
+pub(crate) fn each_part(
+    object: &Arc<Object>,
+    mut pass: impl FnMut(&[u8]) -> Result<()>,
+) -> Result<()> {
+    let mut buffer = vec![0; LARGEST.min(object.size) as usize];
+    let mut at = 0;
+    while at < object.size {
+        let len = LARGEST.min(object.size - at) as usize;
+        object.announce(at..at + PARALLEL * LARGEST, 0);
+        object.read(at, &mut buffer[..len])?;
+        pass(&buffer[..len])?;
+        at += len as u64;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_that_touch_are_one_run() {
+        let mut runs = Runs::default();
+        assert_eq!(runs.add(20..30), 20..30);
+        assert_eq!(runs.add(0..10), 0..10);
+        assert_eq!(runs.add(40..50), 40..50);
+        assert_eq!(runs.add(10..20), 0..30);
+        assert_eq!(runs.add(5..8), 0..30);
+        assert_eq!(runs.add(25..60), 0..60);
+    }
+
+    #[test]
+    fn parts_of_a_range_that_were_not_requested() {
+        let mut pieces = Pieces::default();
+        assert_eq!(pieces.missing(5..9), [5..9]);
+        for (start, end) in [(10, 20), (30, 40), (40, 50)] {
+            let piece = Piece::of(end, Content::Here(Bytes::new()));
+            pieces.by_start.insert(start, piece);
+        }
+        assert_eq!(pieces.missing(0..60), [0..10, 20..30, 50..60]);
+        assert_eq!(pieces.missing(15..35), [20..30]);
+        assert_eq!(pieces.missing(12..18), []);
+        assert_eq!(pieces.missing(45..52), [50..52]);
+        assert_eq!(pieces.holding(39).map(|(start, _)| start), Some(30));
+        assert!(pieces.holding(20).is_none());
+    }
+}

@@ -1,0 +1,169 @@
+//! Threads, clients and limits of requests of this process.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::io;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
+
+use object_store::ObjectStore;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+
+use crate::address::Address;
+use crate::client;
+use crate::credentials::settings;
+use crate::pace::Pace;
+use paceline_formats::error::{Error, Result};
+
+/// Maximum number of long and of short requests in flight.
+const LONG_REQUESTS: usize = 24;
+const SHORT_REQUESTS: usize = 96;
+/// Maximum number of bytes of a short request.
+const SHORT: u64 = 256 << 10;
+/// Maximum number of bytes that are kept for readers.
+pub(crate) const KEPT_BYTES: usize = 128 << 20;
+/// Number of threads that receive and decrypt responses.
+const THREADS: usize = 2;
+/// Time between two looks whether the user wants to stop.
+pub(crate) const LOOK: Duration = Duration::from_millis(100);
+
+static STOPPED: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// Set the function that is called from time to time while a caller waits for bytes. If it returns
+/// true, the wait ends with [`Error::Interrupted`].
+pub fn on_wait(stopped: fn() -> bool) {
+    let _ = STOPPED.set(stopped);
+}
+
+/// # Errors
+/// [`Error::Interrupted`] if the user wants to stop.
+pub(crate) fn check_stopped() -> Result<()> {
+    match STOPPED.get().is_some_and(|stopped| stopped()) {
+        true => Err(Error::Interrupted),
+        false => Ok(()),
+    }
+}
+
+/// Client and measurements of one bucket or host.
+pub(crate) struct Store {
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    pub(crate) pace: Pace,
+}
+
+pub(crate) struct Process {
+    pid: u32,
+    pub(crate) runtime: Runtime,
+    /// Clients by bucket or host, and by the settings with which they were made.
+    stores: Mutex<HashMap<(String, u64), Arc<Store>>>,
+    long: Semaphore,
+    short: Semaphore,
+    /// Number of bytes of all objects that were requested, and are kept.
+    pub(crate) kept: AtomicUsize,
+}
+
+/// Threads of this process. Those of a parent process do not run in a forked one, which makes its
+/// own; the parent's are never dropped.
+static CURRENT: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
+
+impl Process {
+    /// Return the threads of this process; start them if there are none.
+    pub(crate) fn current() -> Result<&'static Process> {
+        let pid = std::process::id();
+        loop {
+            let found = CURRENT.load(Ordering::Acquire);
+            // SAFETY: the pointer is null, or comes from `Box::leak`, so that it stays valid.
+            if let Some(process) = unsafe { found.as_ref() }
+                && process.pid == pid
+            {
+                return Ok(process);
+            }
+            let made: &'static mut Process = Box::leak(Box::new(Process::start(pid)?));
+            let made = ptr::from_mut(made);
+            let swapped =
+                CURRENT.compare_exchange(found, made, Ordering::AcqRel, Ordering::Acquire);
+            if swapped.is_err() {
+                // SAFETY: `made` comes from `Box::leak` above, and no other thread has seen it.
+                drop(unsafe { Box::from_raw(made) });
+            }
+        }
+    }
+
+    fn start(pid: u32) -> Result<Process> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("paceline-store")
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                Error::io(
+                    Path::new("requests"),
+                    "cannot start threads for requests",
+                    error,
+                )
+            })?;
+        Ok(Process {
+            pid,
+            runtime,
+            stores: Mutex::default(),
+            long: Semaphore::new(LONG_REQUESTS),
+            short: Semaphore::new(SHORT_REQUESTS),
+            kept: AtomicUsize::new(0),
+        })
+    }
+
+    pub(crate) fn is_current(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    /// Return the client of a bucket or host.
+    pub(crate) fn store(&self, address: &Address) -> Result<Arc<Store>> {
+        let mut stores = self.stores.lock().unwrap_or_else(|lock| lock.into_inner());
+        let key = (address.client_key(), settings());
+        if let Some(store) = stores.get(&key) {
+            return Ok(Arc::clone(store));
+        }
+        let store = Arc::new(Store {
+            objects: client::connect(address)?,
+            pace: Pace::new(),
+        });
+        stores.insert(key, Arc::clone(&store));
+        Ok(store)
+    }
+
+    /// Return the requests that may still be sent, for a request of `len` bytes.
+    pub(crate) fn permits(&self, len: u64) -> &Semaphore {
+        if len <= SHORT {
+            &self.short
+        } else {
+            &self.long
+        }
+    }
+
+    /// Run a request to its end. The calling thread waits.
+    pub(crate) fn wait<T: Send + 'static>(
+        &self,
+        request: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let task = self.runtime.spawn(async move {
+            let _ = sender.send(request.await);
+        });
+        loop {
+            match receiver.recv_timeout(LOOK) {
+                Ok(result) => return result,
+                Err(RecvTimeoutError::Timeout) => {
+                    check_stopped().inspect_err(|_| task.abort())?;
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    let error = io::Error::other("the thread of requests ended");
+                    return Err(Error::io(Path::new("requests"), "cannot wait", error));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Objects as sources of bytes; downloads, and lists of objects.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use futures_util::TryStreamExt;
+use object_store::path::Path as Prefix;
+
+use crate::address::Address;
+use crate::failure::Request;
+use crate::object::{Object, each_part};
+use crate::process::Process;
+use crate::version::Version;
+use paceline_formats::error::{Error, Result};
+use paceline_formats::source::{Access, Source, Traffic};
+
+/// Number of bytes that sequential readers announce ahead.
+const AHEAD: u64 = 32 << 20;
+
+/// One version of an object as a source of bytes.
+pub struct StoreSource {
+    object: Arc<Object>,
+    /// The same object in a forked process.
+    forked: OnceLock<Arc<Object>>,
+    identity: Option<String>,
+    bytes: AtomicU64,
+    calls: AtomicU64,
+}
+
+impl StoreSource {
+    /// Open the current version of an object, with one request.
+    ///
+    /// # Errors
+    /// [`Error::Io`] if there is no such object, or if it cannot be read.
+    pub fn open(address: &Address) -> Result<Self> {
+        Object::open(address).map(StoreSource::of)
+    }
+
+    /// Open the version of an object that [`Source::identity`] returned, without a request.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the store cannot be used.
+    pub fn open_version(address: &Address, size: u64, identity: &str) -> Result<Self> {
+        Object::known(address, size, Version::from_text(identity)).map(StoreSource::of)
+    }
+
+    fn of(object: Arc<Object>) -> Self {
+        StoreSource {
+            identity: object.version.to_text(),
+            object,
+            forked: OnceLock::new(),
+            bytes: AtomicU64::new(0),
+            calls: AtomicU64::new(0),
+        }
+    }
+
+    /// Return the object, with threads of this process.
+    fn object(&self) -> Result<Arc<Object>> {
+        if self.object.process.is_current() {
+            return Ok(Arc::clone(&self.object));
+        }
+        if let Some(object) = self.forked.get()
+            && object.process.is_current()
+        {
+            return Ok(Arc::clone(object));
+        }
+        let Object {
+            address,
+            size,
+            version,
+            ..
+        } = &*self.object;
+        let object = Object::known(address, *size, version.clone())?;
+        let _ = self.forked.set(Arc::clone(&object));
+        Ok(object)
+    }
+}
+
+impl Source for StoreSource {
+    fn path(&self) -> &Path {
+        self.object.address.path()
+    }
+
+    fn size(&self) -> Result<u64> {
+        Ok(self.object.size)
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let len = buffer.len() as u64;
+        let size = self.object.size;
+        match offset.checked_add(len) {
+            Some(end) if end <= size => {}
+            _ => {
+                return Err(Error::Changed {
+                    path: self.path().to_owned(),
+                    what: format!("it ends at byte {size}"),
+                });
+            }
+        }
+        self.object()?.read(offset, buffer)?;
+        self.bytes.fetch_add(len, Ordering::Relaxed);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn will_need(&self, offset: u64, len: u64) {
+        // Announcing is optional; a read reports the error.
+        if let Ok(object) = self.object() {
+            object.announce(offset..offset.saturating_add(len), AHEAD);
+        }
+    }
+
+    fn traffic(&self) -> Traffic {
+        Traffic {
+            bytes: self.bytes.load(Ordering::Relaxed),
+            calls: self.calls.load(Ordering::Relaxed),
+        }
+    }
+
+    fn access(&self) -> Access {
+        Access {
+            gap: self.object.store.pace.gap(),
+            ahead: AHEAD,
+        }
+    }
+
+    fn identity(&self) -> Option<&str> {
+        self.identity.as_deref()
+    }
+}
+
+/// Read a whole object into a new file. Return the text that identifies its version.
+///
+/// # Errors
+/// Errors of the store, and of writing the file.
+pub fn download(address: &Address, file: &Path) -> Result<Option<String>> {
+    let object = Object::open(address)?;
+    let failed = |error| Error::io(file, "cannot write", error);
+    let mut out = File::create_new(file).map_err(failed)?;
+    each_part(&object, |part| out.write_all(part).map_err(failed))?;
+    Ok(object.version.to_text())
+}
+
+/// Return the addresses of the objects in a bucket whose keys begin with the key of `prefix` up to
+/// its last slash. Objects in deeper folders are included.
+///
+/// # Errors
+/// Errors of the store; [`Error::Unsupported`] for a server without lists.
+pub fn list(prefix: &Address) -> Result<Vec<String>> {
+    if prefix.scheme.is_http() {
+        return Err(Error::Unsupported {
+            path: prefix.path().to_owned(),
+            what: "patterns are for buckets: name each file of this server".into(),
+        });
+    }
+    let process = Process::current()?;
+    let store = process.store(prefix)?;
+    let folder = prefix.key.rsplit_once('/').map(|(folder, _)| folder);
+    let folder = folder.map(Prefix::parse).transpose();
+    let folder = folder.map_err(|error| Error::Unsupported {
+        path: prefix.path().to_owned(),
+        what: format!("the address cannot be used: {error}"),
+    })?;
+    let address = prefix.clone();
+    process.wait(async move {
+        let found = store.objects.list(folder.as_ref());
+        let found = found.map_ok(|meta| {
+            let found = address.sibling(meta.location.as_ref());
+            found.path().to_string_lossy().into_owned()
+        });
+        let found: object_store::Result<Vec<String>> = found.try_collect().await;
+        found.map_err(|error| {
+            Request {
+                address: &address,
+                bytes: None,
+                tries: 1,
+                elapsed: std::time::Duration::ZERO,
+            }
+            .failed(error)
+        })
+    })
+}

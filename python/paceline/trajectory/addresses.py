@@ -1,0 +1,106 @@
+"""Files named by addresses: `s3://`, `gs://`, `az://`, `http://`, `https://` and `file://`."""
+
+import errno
+import os
+import re
+import urllib.parse
+from collections.abc import Sequence
+from fnmatch import translate
+from glob import has_magic
+from pathlib import Path
+
+from paceline import _core
+from paceline._util.digest import digest
+from paceline._util.files import check_local, is_address
+from paceline.errors import UnsupportedError
+
+#: Part of an address that names a version, in which a question mark is not part of a pattern.
+_VERSION = re.compile(r"\?(versionId|generation)=[^/]*$")
+#: Name of the folder of copied files in the cache folder.
+_COPIES = "objects"
+
+
+def source_name(name: str | os.PathLike) -> str:
+    """Return a name as text: an address of `file://` as a path, other names as they are.
+
+    Raises `UnsupportedError` for a URL from which files are not read.
+
+    Examples
+    --------
+    >>> source_name("file:///data/my%20run/md.xtc")
+    '/data/my run/md.xtc'
+    """
+    text = os.fspath(name)
+    if is_address(text):
+        if not hasattr(_core, "list_objects"):
+            raise UnsupportedError(f"{text}: this build of paceline reads local files only")
+        return text
+    if isinstance(text, str) and text.startswith("file://") and not os.path.lexists(text):
+        return _local_file(text)
+    check_local(text)
+    return text
+
+
+def _local_file(address: str) -> str:
+    """Return the path of an address of this machine."""
+    parts = urllib.parse.urlsplit(address)
+    if parts.netloc not in ("", "localhost"):
+        raise UnsupportedError(f"{address}: expected a file of this machine: file:///path")
+    path = urllib.parse.unquote(address.split("://", 1)[1].removeprefix(parts.netloc))
+    # A drive of Windows follows a slash: file:///C:/md.xtc.
+    return path[1:] if re.match(r"/[A-Za-z]:/", path) else path
+
+
+def matching_objects(address: str) -> list[str]:
+    """List the objects of a bucket that match a pattern; the address itself without a pattern.
+
+    Raises `FileNotFoundError` if none matches.
+    """
+    # Addresses of servers often have a question mark, and cannot be listed.
+    if not has_magic(_VERSION.sub("", address)) or address.startswith(("http://", "https://")):
+        return [address]
+    fixed = re.split(r"[*?[]", address, maxsplit=1)[0]
+    matches = [one for one in _core.list_objects(f"{fixed}*") if _matches(one, address)]
+    if not matches:
+        raise FileNotFoundError(errno.ENOENT, "no object matches this pattern", address)
+    return matches
+
+
+def _matches(address: str, pattern: str) -> bool:
+    """Compare an address with a pattern, part by part, so that `*` matches no slash."""
+    parts, patterns = address.split("/"), pattern.split("/")
+    return len(parts) == len(patterns) and all(
+        re.match(translate(known), part) for part, known in zip(parts, patterns, strict=True)
+    )
+
+
+def local_copy(name: object, folder: Path | None) -> object:
+    """Copy a file at an address into the cache folder, and return its path.
+
+    A copy of the same version is used again. Other names are returned as they are.
+    """
+    if not isinstance(name, str | os.PathLike):
+        return name
+    given, name = name, source_name(name)
+    if not is_address(name):
+        return given if name == os.fspath(given) else name
+    if folder is None:
+        raise UnsupportedError(f"{name}: without a home folder, it cannot be copied: set HOME")
+    size, version = _core.object_version(name)
+    own = folder / _COPIES / digest(f"{name}\n{size}\n{version}")
+    file = own / urllib.parse.unquote(_VERSION.sub("", name).split("?")[0].rsplit("/", 1)[1])
+    if version is None or not file.exists():
+        own.mkdir(parents=True, exist_ok=True)
+        temporary = own / f"{os.getpid()}.part"
+        temporary.unlink(missing_ok=True)
+        try:
+            _core.download_object(name, temporary)
+            temporary.replace(file)
+        finally:
+            temporary.unlink(missing_ok=True)
+    return os.fspath(file)
+
+
+def sizes_of(names: Sequence[str]) -> list[int]:
+    """Return the sizes of local files, bytes; 0 for objects, whose sizes are found when opened."""
+    return [0 if is_address(name) else os.stat(name).st_size for name in names]

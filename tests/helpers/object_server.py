@@ -1,0 +1,122 @@
+"""Server of files in memory on this machine, which answers like a store, and fails on request."""
+
+import contextlib
+import hashlib
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+
+class Objects:
+    """Files by their paths, with the requests that were made for them."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        #: Method, path and range of each request.
+        self.requests: list[tuple[str, str, str | None]] = []
+        #: Headers of each request.
+        self.headers: list[dict[str, str]] = []
+        #: Called before each answer; returns true if it has answered itself.
+        self.fault: Callable[[_Handler], bool] | None = None
+        #: Whether answers state an entity tag, and keep to `If-Match`.
+        self.has_tags = True
+        self.address = ""
+
+    def tag_of(self, path: str) -> str:
+        """Return the entity tag of a file."""
+        return f'"{hashlib.md5(self.files[path]).hexdigest()}"'
+
+    def count(self, path: str) -> int:
+        """Return the number of requests for a path."""
+        return sum(one == path for _, one, _ in self.requests)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    objects: Objects
+
+    def log_message(self, *args: object) -> None:
+        """Print nothing."""
+
+    def answer(self, status: int, body: bytes = b"", **headers: str) -> None:
+        """Send a whole response."""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def refuse(self, status: int, code: str) -> None:
+        """Send an error as S3 does."""
+        self.answer(status, f"<Error><Code>{code}</Code></Error>".encode())
+
+    def do_HEAD(self) -> None:
+        """Answer like GET, without a body."""
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        """Send a file, or a part of it."""
+        url, objects = urlsplit(self.path), self.objects
+        path = self.name = unquote(url.path)
+        wanted = self.headers["Range"]
+        objects.requests.append((self.command, path, wanted))
+        objects.headers.append(dict(self.headers))
+        if objects.fault is not None and objects.fault(self):
+            return
+        if "list-type=2" in url.query:
+            return self._list(path, parse_qs(url.query).get("prefix", [""])[0])
+        if path not in objects.files:
+            bucket = path.split("/")[1]
+            has_bucket = any(one.startswith(f"/{bucket}/") for one in objects.files)
+            return self.refuse(404, "NoSuchKey" if has_bucket else "NoSuchBucket")
+        content = objects.files[path]
+        headers = {"Last_Modified": "Sun, 29 Nov 2026 02:00:00 GMT"}
+        if objects.has_tags:
+            headers["ETag"] = objects.tag_of(path)
+            if self.headers["If-Match"] not in (None, headers["ETag"]):
+                return self.refuse(412, "PreconditionFailed")
+        if wanted is None:
+            return self.answer(200, content, **headers)
+        first, last = wanted.removeprefix("bytes=").split("-")
+        start, end = int(first), min(int(last) + 1, len(content))
+        if start >= len(content):
+            return self.refuse(416, "InvalidRange")
+        headers["Content_Range"] = f"bytes {start}-{end - 1}/{len(content)}"
+        return self.answer(206, content[start:end], **headers)
+
+    def _list(self, bucket: str, prefix: str) -> None:
+        """List the keys of a bucket."""
+        folder = f"{bucket.rstrip('/')}/"
+        keys = [path.removeprefix(folder) for path in self.objects.files if path.startswith(folder)]
+        entry = (
+            "<Contents><Key>{}</Key><LastModified>2026-11-29T02:00:00.000Z</LastModified>"
+            "<Size>{}</Size></Contents>"
+        )
+        found = "".join(
+            entry.format(escape(key), len(self.objects.files[folder + key]))
+            for key in sorted(keys)
+            if key.startswith(prefix)
+        )
+        self.answer(200, f"<ListBucketResult>{found}</ListBucketResult>".encode())
+
+
+@contextlib.contextmanager
+def object_server() -> Iterator[Objects]:
+    """Serve files on a free port of this machine."""
+    objects = Objects()
+    handler = type("Handler", (_Handler,), {"objects": objects})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    objects.address = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield objects
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

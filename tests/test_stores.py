@@ -1,0 +1,344 @@
+"""Tests of trajectories and topologies on object stores and servers."""
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import MDAnalysis
+import numpy as np
+import pytest
+from helpers.object_server import object_server
+from MDAnalysisTests.datafiles import DCD, GRO, NCDF, PSF, TRR, XTC
+
+import paceline
+from paceline import _core
+from paceline.analysis.rms import RMSD
+from paceline.errors import FileChangedError, UnsupportedError
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(_core, "list_objects"), reason="this build reads local files only"
+)
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """Serve a bucket, also as a plain server; the user has neither credentials nor a cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PACELINE_RETRY_SECONDS", "2")
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    with object_server() as objects:
+        objects.bucket = f"b{objects.address.rsplit(':', 1)[1]}"
+        monkeypatch.setenv("AWS_ENDPOINT_URL", objects.address)
+        for name, path in {"md.xtc": XTC, "md.dcd": DCD, "md.psf": PSF, "md.gro": GRO}.items():
+            objects.files[f"/{objects.bucket}/{name}"] = Path(path).read_bytes()
+        yield objects
+
+
+@pytest.fixture(params=["s3", "http"])
+def at(request, store):
+    """Return the address of a file of the store."""
+    folder = f"s3://{store.bucket}"
+    if request.param == "http":
+        folder = f"{store.address}/{store.bucket}"
+    return lambda name: f"{folder}/{name}"
+
+
+def positions_of(name):
+    with paceline.open(name) as trajectory:
+        return trajectory.positions(frames=slice(None))
+
+
+@pytest.mark.filterwarnings("ignore:.*the header says 500 frames")
+@pytest.mark.parametrize("local", [XTC, TRR, DCD, NCDF], ids=["XTC", "TRR", "DCD", "NetCDF"])
+def test_frames_are_those_of_the_local_file(local, store, at):
+    store.files[f"/{store.bucket}/one"] = Path(local).read_bytes()
+    with paceline.open(at("one")) as there, paceline.open(local) as here:
+        assert there.n_frames == here.n_frames
+        everything = slice(None)
+        assert np.array_equal(there.positions(frames=everything), here.positions(frames=everything))
+        assert np.array_equal(there.chain.files[0].times()[0], here.chain.files[0].times()[0])
+
+
+@pytest.mark.filterwarnings("ignore:.*the header says 500 frames")
+@pytest.mark.parametrize(("backend", "n"), [("serial", 1), ("threads", 2), ("processes", 2)])
+def test_an_analysis_has_the_bits_of_the_local_file(backend, n, store, at):
+    of_store = paceline.Universe(at("md.psf"), at("md.dcd"))
+    local = paceline.Universe(PSF, DCD)
+    found, expected = (
+        RMSD(one, select="name CA").run(backend=backend, n_workers=n).results.rmsd
+        for one in (of_store, local)
+    )
+    assert np.array_equal(found, expected)
+    assert of_store.filename == at("md.psf")
+    assert of_store.trajectory.filename == at("md.dcd")
+
+
+@pytest.mark.filterwarnings("ignore:.*the header says 500 frames")
+def test_plain_mdanalysis_opens_addresses_under_register(store, at):
+    with paceline.register():
+        found = MDAnalysis.Universe(at("md.psf"), at("md.dcd"))
+        expected = MDAnalysis.Universe(PSF, DCD)
+        assert np.array_equal(found.atoms.positions, expected.atoms.positions)
+        assert type(found.trajectory).__module__.startswith("paceline")
+
+
+def test_a_structure_is_topology_and_trajectory(store, at):
+    universe = paceline.Universe(at("md.gro"))
+    assert len(universe.trajectory) == 1
+    assert np.array_equal(universe.atoms.positions, paceline.Universe(GRO).atoms.positions)
+
+
+@pytest.mark.filterwarnings("ignore:.*the header says 500 frames")
+def test_opening_again_needs_few_requests(store, at):
+    positions_of(at("md.xtc"))
+    store.requests.clear()
+    with paceline.open(at("md.xtc")) as trajectory:
+        assert trajectory.chain.files[0].index_origin == "loaded"
+    assert len(store.requests) == 1
+    paceline.Universe(at("md.psf"), at("md.dcd"))
+    store.requests.clear()
+    paceline.Universe(at("md.psf"), at("md.dcd"))
+    assert store.count(f"/{store.bucket}/md.psf") == 1
+
+
+def test_the_index_beside_an_object_is_used(store, at, tmp_path):
+    local = tmp_path / "md.xtc"
+    local.write_bytes(Path(XTC).read_bytes())
+    paceline.open(local)
+    index = (tmp_path / ".md.xtc.paceline-index").read_bytes()
+    store.files[f"/{store.bucket}/.md.xtc.paceline-index"] = index
+    for _ in range(2):
+        with paceline.open(at("md.xtc")) as trajectory:
+            assert trajectory.chain.files[0].index_origin == "loaded"
+    store.files[f"/{store.bucket}/md.xtc"] += Path(XTC).read_bytes()
+    with paceline.open(at("md.xtc")) as trajectory:
+        assert trajectory.chain.files[0].index_origin == "scanned"
+        assert trajectory.n_frames == 20
+
+
+def test_an_object_that_is_replaced_is_a_changed_file(store, at):
+    trajectory = paceline.open(at("md.xtc"))
+    content = bytearray(store.files[f"/{store.bucket}/md.xtc"])
+    content[-1] ^= 1
+    store.files[f"/{store.bucket}/md.xtc"] = bytes(content)
+    with pytest.raises(FileChangedError, match=r"md\.xtc: the file changed since it was opened"):
+        trajectory.positions(frames=[9])
+    with pytest.raises(FileChangedError):
+        trajectory.chain.files[0].verify()
+    assert len(paceline.open(at("md.xtc"))) == 10
+
+
+def test_a_server_without_tags_is_compared_by_time_and_size(store, at):
+    store.has_tags = False
+    trajectory = paceline.open(at("md.xtc"))
+    assert np.array_equal(trajectory.positions(frames=[3]), positions_of(XTC)[3:4])
+    store.files[f"/{store.bucket}/md.xtc"] += b"x"
+    with pytest.raises(FileChangedError):
+        trajectory.positions(frames=[9])
+
+
+def test_patterns_find_objects_in_natural_order(store):
+    content = Path(XTC).read_bytes()
+    for name in ("run10/md.xtc", "run2/md.xtc", "run2/deep/md.xtc", "other/md.xtc"):
+        store.files[f"/{store.bucket}/{name}"] = content
+    with paceline.open(f"s3://{store.bucket}/run*/md.xtc") as trajectory:
+        folder = f"s3://{store.bucket}"
+        assert trajectory.filenames == [f"{folder}/run2/md.xtc", f"{folder}/run10/md.xtc"]
+    with pytest.raises(FileNotFoundError, match="no object matches this pattern"):
+        paceline.open(f"s3://{store.bucket}/no*.xtc")
+
+
+@pytest.mark.parametrize("name", ["a b/m d.xtc", "a+b%20c.xtc", "ü/md.xtc", "x=1&y.xtc"])
+def test_names_with_special_characters(name, store):
+    store.files[f"/{store.bucket}/{name}"] = Path(XTC).read_bytes()
+    assert len(paceline.open(f"s3://{store.bucket}/{name}")) == 10
+
+
+def test_names_of_servers_are_encoded(store):
+    store.files["/a b/m%d.xtc"] = Path(XTC).read_bytes()
+    assert len(paceline.open(f"{store.address}/a%20b/m%25d.xtc?download=1")) == 10
+
+
+def test_addresses_of_local_files(tmp_path):
+    folder = tmp_path / "my run"
+    folder.mkdir()
+    (folder / "md.xtc").write_bytes(Path(XTC).read_bytes())
+    address = (folder / "md.xtc").as_uri()
+    assert "%20" in address
+    assert len(paceline.open(address)) == 10
+    with pytest.raises(UnsupportedError, match="expected a file of this machine"):
+        paceline.open("file://elsewhere/md.xtc")
+
+
+def test_commands_read_addresses_and_write_local_files(store, at, run, tmp_path):
+    status, out, err = run("info", "--json", at("md.xtc"))
+    assert status == 0, err
+    assert json.loads(out)["files"][0]["frames"] == 10
+    assert run("validate", at("md.xtc"))[0] == 0
+    out_file = tmp_path / "one.dcd"
+    assert run("convert", at("md.xtc"), str(out_file))[0] == 0
+    assert len(paceline.open(out_file)) == 10
+    status, _, err = run("convert", at("md.xtc"), at("new.dcd"))
+    assert status == 2
+    assert "expected a file of this machine, found a URL" in err
+    assert not Path(tmp_path / "s3:").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "words"),
+    [
+        ("none.xtc", FileNotFoundError, "there is no such object"),
+        ("folder/", UnsupportedError, "ends with a slash, and names no object"),
+        ("a//b.xtc", UnsupportedError, "empty or relative part"),
+        ("empty.xtc", paceline.errors.DamagedFileError, "found an empty file"),
+        ("md.h5", UnsupportedError, "read from a local disk only: download it first"),
+    ],
+)
+def test_bad_addresses(name, error, words, store, at):
+    store.files[f"/{store.bucket}/empty.xtc"] = b""
+    store.files[f"/{store.bucket}/md.h5"] = b"\x89HDF\r\n\x1a\n" + bytes(2000)
+    with pytest.raises(error, match=words) as raised:
+        paceline.open(at(name))
+    assert at(name).split("//", 1)[1] in str(raised.value).replace("//b", "//b")
+
+
+def test_a_missing_bucket_is_named(store):
+    with pytest.raises(FileNotFoundError, match="the bucket nowhere does not exist"):
+        paceline.open("s3://nowhere/md.xtc")
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["https://me:secret@h/md.xtc", "https://h/md.xtc?X-Amz-Signature=secret&X-Amz-Date=1"],
+)
+def test_addresses_with_secrets_are_refused_without_repeating_them(address):
+    with pytest.raises(UnsupportedError) as raised:
+        paceline.open(address)
+    assert "secret" not in str(raised.value)
+
+
+class Faults:
+    """Answer some requests wrongly."""
+
+    def __init__(self, answer, n=1):
+        self.answer, self.left = answer, n
+
+    def __call__(self, handler):
+        if self.left == 0 or not handler.name.endswith("md.xtc"):
+            return False
+        self.left -= 1
+        return self.answer(handler) is not False
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_busy_server_is_asked_again(status, store, at):
+    store.fault = Faults(lambda one: one.answer(status, Retry_After="0"), n=3)
+    assert len(paceline.open(at("md.xtc"))) == 10
+    assert store.fault.left == 0
+
+
+def cut(handler):
+    """Send half of a response, and close the connection."""
+    content = handler.objects.files[handler.name]
+    handler.send_response(206)
+    handler.send_header("Content-Range", f"bytes 0-65535/{len(content)}")
+    handler.send_header("Content-Length", "65536")
+    handler.end_headers()
+    handler.wfile.write(content[:1000])
+    handler.close_connection = True
+
+
+def test_a_connection_that_is_cut_is_made_again(store, at):
+    trajectory = paceline.open(at("md.xtc"))
+
+    def cut_once(handler):
+        start = int(handler.headers["Range"].removeprefix("bytes=").split("-")[0])
+        if start < 100_000:
+            return False
+        handler.send_response(206)
+        size = len(handler.objects.files[handler.name])
+        first, last = handler.headers["Range"].removeprefix("bytes=").split("-")
+        handler.send_header("ETag", handler.objects.tag_of(handler.name))
+        handler.send_header("Content-Range", f"bytes {first}-{last}/{size}")
+        handler.send_header("Content-Length", str(int(last) - int(first) + 1))
+        handler.end_headers()
+        handler.close_connection = True
+        return True
+
+    store.fault = Faults(cut_once)
+    assert np.array_equal(trajectory.positions(frames=[9]), positions_of(XTC)[9:])
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (lambda one: one.answer(503), r"the server answered 503.* \(\d+ requests in"),
+        (
+            lambda one: one.refuse(403, "AccessDenied"),
+            r"the server refuses access \(AccessDenied\)",
+        ),
+        (lambda one: one.answer(200, one.objects.files[one.name]), "does not send parts of a file"),
+        (lambda one: one.answer(302, Location="file:///etc/passwd"), "redirect"),
+        (cut, "cut|error"),
+    ],
+    ids=["busy", "refused", "whole", "redirect", "cut"],
+)
+def test_a_server_that_keeps_failing_is_named(answer, words, store, at, monkeypatch):
+    monkeypatch.setenv("PACELINE_RETRY_SECONDS", "0.5")
+    store.fault = Faults(answer, n=-1)
+    with pytest.raises((OSError, UnsupportedError), match=words) as raised:
+        paceline.open(at("md.xtc"))
+    assert at("md.xtc") in str(raised.value)
+
+
+def test_a_server_that_lies_about_the_size(store, at):
+    trajectory = paceline.open(at("md.xtc"))
+
+    def lie(handler):
+        first, last = handler.headers["Range"].removeprefix("bytes=").split("-")
+        part = handler.objects.files[handler.name][int(first) : int(last) + 1]
+        tag = handler.objects.tag_of(handler.name)
+        handler.answer(206, part, ETag=tag, Content_Range=f"bytes {first}-{last}/99999999")
+
+    store.fault = Faults(lie, n=-1)
+    with pytest.raises(FileChangedError):
+        trajectory.positions(frames=[9])
+
+
+def test_credentials_sign_requests_and_stay_out_of_results(store, monkeypatch, tmp_path):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDKEY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "topsecret")
+    address = f"s3://{store.bucket}/md.xtc"
+    trajectory = paceline.open(address)
+    assert all("AKIDKEY" in one["authorization"] for one in store.headers)
+    sent = pickle.dumps(trajectory.chain.files[0].spec)
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    for secret in (b"AKIDKEY", b"topsecret"):
+        assert secret not in sent + written
+
+
+def test_a_login_of_netrc(store, tmp_path):
+    (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password pass\n")
+    paceline.open(f"{store.address}/{store.bucket}/md.xtc")
+    assert store.headers[0]["authorization"] == "Basic bWU6cGFzcw=="
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_process_makes_its_own_requests(store):
+    code = f"""
+import os, paceline
+trajectory = paceline.open("s3://{store.bucket}/md.xtc")
+before = trajectory.positions(frames=[9])
+child = os.fork()
+after = trajectory.positions(frames=[9])
+assert (before == after).all()
+if child:
+    assert os.waitpid(child, 0)[1] == 0
+os._exit(0)
+"""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
