@@ -231,8 +231,11 @@ mod stores {
     }
 }
 
+/// Open the source of the bytes of a trajectory.
 #[cfg(not(feature = "stores"))]
-pub(super) use open_file as open;
+pub(super) fn open(path: &Path) -> error::Result<Arc<dyn Source>> {
+    open_file(path)
+}
 
 /// Open a trajectory that was sampled.
 #[cfg(not(feature = "stores"))]
