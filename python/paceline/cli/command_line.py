@@ -25,7 +25,6 @@ from paceline.errors import (
     needs_mdanalysis,
     without_script_advice,
 )
-from paceline.trajectory.addresses import source_name
 
 #: Keywords of functions whose values argparse stores under another name. An option with the
 #: keyword's own name has another meaning.
@@ -187,6 +186,9 @@ def _resolve_addresses(args: argparse.Namespace) -> None:
     for name, value in vars(args).items():
         several = isinstance(value, list | tuple)
         if name in sources and value is not None:
+            # Imported here, because --help needs no trajectory.
+            from paceline.trajectory.addresses import source_name
+
             named = [source_name(one) for one in (value if several else [value])]
             setattr(args, name, named if several else named[0])
             continue
