@@ -142,6 +142,7 @@ def test_a_server_without_tags_is_compared_by_time_and_size(store, at):
         trajectory.positions(frames=[9])
 
 
+@pytest.mark.filterwarnings("ignore:10 frames are repeated")
 def test_patterns_find_objects_in_natural_order(store):
     content = Path(XTC).read_bytes()
     for name in ("run10/md.xtc", "run2/md.xtc", "run2/deep/md.xtc", "other/md.xtc"):
