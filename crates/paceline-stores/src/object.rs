@@ -24,6 +24,8 @@ use paceline_formats::error::{Error, Result};
 const SMALLEST: u64 = 1 << 20;
 const LARGEST: u64 = 4 << 20;
 const PARALLEL: u64 = 8;
+/// Number of bytes that are requested beyond a run of announced ranges, per byte of the run.
+const GROWTH: u64 = 4;
 /// Number of bytes that the first request asks for: formats are recognised by fewer.
 const FRONT: u64 = 64 << 10;
 /// Age at which bytes that no reader has asked for are dropped if others need their place.
@@ -146,9 +148,11 @@ impl Object {
         let mut pieces = self.lock();
         let run = pieces.announced.add(range.clone());
         self.request(&mut pieces, range.clone(), false);
-        let len = run.end - run.start;
-        if len >= 2 * (range.end - range.start) {
-            let end = run.end.saturating_add(ahead.min(2 * len)).min(self.size);
+        let (len, own) = (run.end - run.start, range.end - range.start);
+        // Blocks of a run differ in size.
+        if len > own + own / 2 {
+            let further = ahead.min(GROWTH * len);
+            let end = run.end.saturating_add(further).min(self.size);
             self.request(&mut pieces, run.end..end, false);
         }
     }
