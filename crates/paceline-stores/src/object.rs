@@ -106,14 +106,22 @@ impl Object {
                 .by_start
                 .insert(0, Piece::of(len, Content::Here(front)));
         }
-        Ok(object)
+        Ok(process.shared(object))
     }
 
     /// Open a known version of an object, without a request.
     pub(crate) fn known(address: &Address, size: u64, version: Version) -> Result<Arc<Object>> {
         let process = Process::current()?;
         let store = process.store(address)?;
-        Ok(Object::new(address, size, version, process, store))
+        let object = Object::new(address, size, version, process, store);
+        Ok(process.shared(object))
+    }
+
+    /// Return the text that identifies the address, the version and the client.
+    pub(crate) fn key(&self) -> String {
+        let path = self.address.path().display();
+        let client = Arc::as_ptr(&self.store).addr();
+        format!("{path}\n{}\n{:?}\n{client}", self.size, self.version)
     }
 
     fn new(

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use object_store::ObjectStore;
@@ -17,7 +17,9 @@ use tokio::sync::Semaphore;
 use crate::address::Address;
 use crate::client;
 use crate::credentials::settings;
+use crate::object::Object;
 use crate::pace::Pace;
+use crate::version::Version;
 use paceline_formats::error::{Error, Result};
 
 /// Maximum number of long and of short requests in flight.
@@ -60,6 +62,8 @@ pub(crate) struct Process {
     pub(crate) runtime: Runtime,
     /// Clients by bucket or host, and by the settings with which they were made.
     stores: Mutex<HashMap<(String, u64), Arc<Store>>>,
+    /// Versions of objects that readers of this process share, by [`Object::key`].
+    objects: Mutex<HashMap<String, Weak<Object>>>,
     long: Semaphore,
     short: Semaphore,
     /// Number of bytes of all objects that were requested, and are kept.
@@ -110,6 +114,7 @@ impl Process {
             pid,
             runtime,
             stores: Mutex::default(),
+            objects: Mutex::default(),
             long: Semaphore::new(LONG_REQUESTS),
             short: Semaphore::new(SHORT_REQUESTS),
             kept: AtomicUsize::new(0),
@@ -133,6 +138,22 @@ impl Process {
         });
         stores.insert(key, Arc::clone(&store));
         Ok(store)
+    }
+
+    /// Return the object that readers of this version share: `object`, unless there is one. Objects
+    /// whose version is unknown are not shared.
+    pub(crate) fn shared(&self, object: Arc<Object>) -> Arc<Object> {
+        if object.version == Version::Unknown {
+            return object;
+        }
+        let mut objects = self.objects.lock().unwrap_or_else(|lock| lock.into_inner());
+        let key = object.key();
+        if let Some(known) = objects.get(&key).and_then(Weak::upgrade) {
+            return known;
+        }
+        objects.retain(|_, known| known.strong_count() > 0);
+        objects.insert(key, Arc::downgrade(&object));
+        object
     }
 
     /// Return the requests that may still be sent, for a request of `len` bytes.
