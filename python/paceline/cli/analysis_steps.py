@@ -20,7 +20,13 @@ from paceline.analysis.table import rounding_of
 from paceline.checkpoint import Checkpoint
 from paceline.cli.answer import STDOUT, say_battery, say_results, show_table
 from paceline.cli.command_line import in_options
-from paceline.cli.options import Bound, DefaultSelection, figure_options, given, hdf5_options
+from paceline.cli.options import (
+    Bound,
+    DefaultSelection,
+    figure_options,
+    given_arguments,
+    hdf5_options,
+)
 from paceline.contract.declaration import ON_STRUCTURE
 from paceline.contract.figure_options import OF_ALL, FigureOptions
 from paceline.contract.source import FrameInterval
@@ -170,7 +176,7 @@ def chain_options(args: argparse.Namespace) -> dict[str, Any]:
     # MDAnalysis's readers accept `continuous` only for chains of files, and no HDF5 keywords.
     continuous = {"continuous": True} if args.continuous else {}
     dt = {} if args.dt is None else {"dt": FrameInterval(args.dt)}
-    cache = given(args, "cache", "cache_size")
+    cache = given_arguments(args, "cache", "cache_size")
     return {**continuous, **dt, **cache, **hdf5_options(args)}
 
 
