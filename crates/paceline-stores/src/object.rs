@@ -106,7 +106,7 @@ impl Object {
                 .by_start
                 .insert(0, Piece::of(len, Content::Here(front)));
         }
-        Ok(process.shared(object))
+        Ok(object.shared())
     }
 
     /// Open a known version of an object, without a request.
@@ -114,14 +114,19 @@ impl Object {
         let process = Process::current()?;
         let store = process.store(address)?;
         let object = Object::new(address, size, version, process, store);
-        Ok(process.shared(object))
+        Ok(object.shared())
     }
 
-    /// Return the text that identifies the address, the version and the client.
-    pub(crate) fn key(&self) -> String {
+    /// Return the object that readers of this version share: this one, unless there is one. Objects
+    /// whose version is unknown are not shared.
+    fn shared(self: Arc<Self>) -> Arc<Self> {
+        if self.version == Version::Unknown {
+            return self;
+        }
         let path = self.address.path().display();
         let client = Arc::as_ptr(&self.store).addr();
-        format!("{path}\n{}\n{:?}\n{client}", self.size, self.version)
+        let key = format!("{path}\n{}\n{:?}\n{client}", self.size, self.version);
+        self.process.share(key, self)
     }
 
     fn new(

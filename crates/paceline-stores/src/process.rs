@@ -1,5 +1,6 @@
 //! Threads, clients and limits of requests of this process.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::future::Future;
 use std::io;
@@ -17,9 +18,7 @@ use tokio::sync::Semaphore;
 use crate::address::Address;
 use crate::client;
 use crate::credentials::settings;
-use crate::object::Object;
 use crate::pace::Pace;
-use crate::version::Version;
 use paceline_formats::error::{Error, Result};
 
 /// Maximum number of long and of short requests in flight.
@@ -62,8 +61,8 @@ pub(crate) struct Process {
     pub(crate) runtime: Runtime,
     /// Clients by bucket or host, and by the settings with which they were made.
     stores: Mutex<HashMap<(String, u64), Arc<Store>>>,
-    /// Versions of objects that readers of this process share, by [`Object::key`].
-    objects: Mutex<HashMap<String, Weak<Object>>>,
+    /// Versions of objects that readers of this process share.
+    shared: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
     long: Semaphore,
     short: Semaphore,
     /// Number of bytes of all objects that were requested, and are kept.
@@ -114,7 +113,7 @@ impl Process {
             pid,
             runtime,
             stores: Mutex::default(),
-            objects: Mutex::default(),
+            shared: Mutex::default(),
             long: Semaphore::new(LONG_REQUESTS),
             short: Semaphore::new(SHORT_REQUESTS),
             kept: AtomicUsize::new(0),
@@ -140,20 +139,17 @@ impl Process {
         Ok(store)
     }
 
-    /// Return the object that readers of this version share: `object`, unless there is one. Objects
-    /// whose version is unknown are not shared.
-    pub(crate) fn shared(&self, object: Arc<Object>) -> Arc<Object> {
-        if object.version == Version::Unknown {
-            return object;
-        }
-        let mut objects = self.objects.lock().unwrap_or_else(|lock| lock.into_inner());
-        let key = object.key();
-        if let Some(known) = objects.get(&key).and_then(Weak::upgrade) {
+    /// Return the value that readers of this process share by a key: `value`, unless there is one.
+    pub(crate) fn share<T: Any + Send + Sync>(&self, key: String, value: Arc<T>) -> Arc<T> {
+        let mut shared = self.shared.lock().unwrap_or_else(|lock| lock.into_inner());
+        let known = shared.get(&key).and_then(Weak::upgrade);
+        if let Some(known) = known.and_then(|known| known.downcast().ok()) {
             return known;
         }
-        objects.retain(|_, known| known.strong_count() > 0);
-        objects.insert(key, Arc::downgrade(&object));
-        object
+        shared.retain(|_, known| known.strong_count() > 0);
+        let any: Arc<dyn Any + Send + Sync> = value.clone();
+        shared.insert(key, Arc::downgrade(&any));
+        value
     }
 
     /// Return the requests that may still be sent, for a request of `len` bytes.

@@ -65,7 +65,7 @@ fn compression(filter: &Filter, method: Method) -> Result<Stage, String> {
     match method.check_built() {
         Ok(()) => Ok(Stage::Compression(method)),
         Err(why) => Err(format!(
-            "cannot decompress the filter {name} (number {number}): {why}"
+            "cannot undo the filter {name} (number {number}): {why}"
         )),
     }
 }
@@ -89,7 +89,7 @@ impl Pipeline {
             LZ4 => compression(filter, Method::Lz4),
             ZSTD => compression(filter, Method::Zstd),
             number => Err(format!(
-                "cannot decompress the filter {} (number {number})",
+                "cannot undo the filter {} (number {number})",
                 filter.name
             )),
         });
@@ -386,7 +386,7 @@ mod tests {
             };
             let refused = Pipeline::new(&[filter], 4, 12).err();
             let expected = format!(
-                "cannot decompress the filter {method} (number {number}): the crate paceline-formats was \
+                "cannot undo the filter {method} (number {number}): the crate paceline-formats was \
                  built without its feature {feature:?}"
             );
             assert_eq!(refused, (!built).then_some(expected));
