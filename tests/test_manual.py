@@ -95,6 +95,7 @@ NOT_RUN = {
     ("docs/formats/h5md.md", "driver="): "HDF5 on MPI-IO",
     ("docs/backends.md", "backends.MPI(MPI"): "test_mpi.py",
     ("docs/drop-in.md", "-m jupyter"): "test_notebooks.py::test_a_notebook_runs_unchanged",
+    ("docs/object-stores.md", "s3://"): "test_stores.py",
     ("docs/scaling.md", "#SBATCH"): "Slurm",
     ("docs/resuming.md", "#SBATCH"): "Slurm",
 }

@@ -518,7 +518,8 @@ def test_one_block_that_took_no_time_makes_no_large_batch(monkeypatch):
 
 def test_an_unlike_block_fails_the_run_also_at_its_end():
     part = WorkerAnalysis("rows", None, WorkerDeclaration(Kind.ROWS), None)
-    worker = RankWorker([Job(None, (), [part], LeafBoundaries(16), False)], [3], 0)
+    source = SimpleNamespace(cache=None)
+    worker = RankWorker([Job(source, (), [part], LeafBoundaries(16), False)], [3], 0)
     for number, shape in enumerate([(16,), (16, 3), (16,)]):
         rows = np.zeros(shape)
         worker.results.hold(BlockResult(0, 0, number, 16 * number, 16, [rows], rows, [], []))

@@ -105,8 +105,8 @@ CASES = [
     RightValue(
         "URL in the place of a file",
         "",
-        "s3://bucket/md.xtc: expected a file of this machine, found a URL",
+        "ftp://host/md.xtc: expected a file of this machine, found a URL",
         "no file of that path was named",
-        lambda _: _answer("info", "s3://bucket/md.xtc"),
+        lambda _: _answer("info", "ftp://host/md.xtc"),
     ),
 ]

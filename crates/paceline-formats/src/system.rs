@@ -4,28 +4,32 @@
 pub use unix::{allocated, available, close, create_new, is_own, is_removed, user};
 #[cfg(unix)]
 pub use unix::{
-    host_name, is_same_file, path_of_bytes, reserve, user_name, will_need, write_all_at,
+    create_private_folder, open_private, open_unless_link, open_without_waiting, read_at,
 };
 #[cfg(unix)]
-pub use unix::{open_unless_link, open_without_waiting, read_at};
+pub use unix::{
+    host_name, is_same_file, path_of_bytes, reserve, user_name, will_need, write_all_at,
+};
 #[cfg(windows)]
 pub use windows::{allocated, available, close, create_new, is_own, is_removed, user};
 #[cfg(windows)]
 pub use windows::{
-    host_name, is_same_file, path_of_bytes, reserve, user_name, will_need, write_all_at,
+    create_private_folder, open_private, open_unless_link, open_without_waiting, read_at,
 };
 #[cfg(windows)]
-pub use windows::{open_unless_link, open_without_waiting, read_at};
+pub use windows::{
+    host_name, is_same_file, path_of_bytes, reserve, user_name, will_need, write_all_at,
+};
 
 #[cfg(unix)]
 mod unix {
     use std::ffi::{CStr, CString, OsStr};
-    use std::fs::{File, Metadata, OpenOptions};
+    use std::fs::{DirBuilder, File, Metadata, OpenOptions};
     use std::io;
     use std::mem::MaybeUninit;
     use std::os::fd::{AsRawFd, IntoRawFd};
     use std::os::unix::ffi::OsStrExt;
-    use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+    use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt};
     use std::path::{Path, PathBuf};
 
     /// Open a file for reading; a pipe is opened without waiting for a writer.
@@ -52,6 +56,18 @@ mod unix {
             .create_new(true)
             .mode(mode)
             .open(path)
+    }
+
+    /// Open a file for reading and writing; create it so that only this user can open it.
+    pub fn open_private(path: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        options.mode(0o600).open(path)
+    }
+
+    /// Create a folder that only this user can open.
+    pub fn create_private_folder(path: &Path) -> io::Result<()> {
+        DirBuilder::new().mode(0o700).create(path)
     }
 
     /// Read once from `offset` on; return the number of bytes, which is 0 beyond the end.
@@ -276,6 +292,18 @@ mod windows {
             true => Ok(file),
             false => Err(io::Error::other("not a regular file")),
         }
+    }
+
+    /// Open a file for reading and writing; create it with the permissions of the folder.
+    pub fn open_private(path: &Path) -> io::Result<File> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        options.open(path)
+    }
+
+    /// Create a folder with the permissions of the folder that contains it.
+    pub fn create_private_folder(path: &Path) -> io::Result<()> {
+        std::fs::create_dir(path)
     }
 
     /// Create a new file. Its permissions are those of the folder, since Windows has no

@@ -62,6 +62,11 @@ IDLE = 60
 
 #: Environment of paceline's workers, which are not registered with MDAnalysis.
 _NO_SCRIPT = {"PACELINE_SCRIPT": ""}
+#: Beginnings of variables with settings of object stores.
+_OF_STORES = (
+    *("AWS_", "AZURE_", "GOOGLE_", "HF_", "NETRC"),
+    *("PACELINE_ANONYMOUS", "PACELINE_RETRY"),
+)
 
 BatchFuture = Future[BlockResult | None]
 
@@ -102,7 +107,7 @@ class Processes(ForMDAnalysis):
                     timeout=IDLE,
                     initializer=_attach,
                     initargs=(os.getpid(),),
-                    env=_NO_SCRIPT,
+                    env=_environment(),
                 )
             kill_at_exit(executor)
             try:
@@ -130,6 +135,12 @@ class Processes(ForMDAnalysis):
             except BaseException:
                 end_pool(executor)
                 raise
+
+
+def _environment() -> dict[str, str]:
+    """Return variables of workers. If those of object stores change, loky starts other workers."""
+    of_stores = {name: value for name, value in os.environ.items() if name.startswith(_OF_STORES)}
+    return of_stores | _NO_SCRIPT
 
 
 class _Uninterrupted(Executor):

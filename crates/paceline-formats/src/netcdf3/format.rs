@@ -170,7 +170,7 @@ fn records(
 /// Beginning of the note on a file that has lost or gained bytes.
 const CONTRADICTS: &str = "the size of the file contradicts its header";
 
-const OR_ELSEWHERE: &str = "; or bytes were shifted_records_note or inserted elsewhere, and all numbers behind are \
+const OR_ELSEWHERE: &str = "; or bytes were lost or inserted elsewhere, and all numbers behind are \
      wrong: the times and cells of the file do not tell";
 
 const COPY_AGAIN: &str = "copy it again from where it is whole";
@@ -190,13 +190,13 @@ fn shifted_records_note(
     let Some(place) = place else {
         return format!(
             "{CONTRADICTS}: {size}, and the last frames have no possible times or cells: bytes were \
-             shifted_records_note or inserted, and all numbers behind them are wrong; {COPY_AGAIN}"
+             lost or inserted, and all numbers behind them are wrong; {COPY_AGAIN}"
         );
     };
     let (first, last) = place.into_inner();
     let (from, to) = (start + first * frame_size, start + (last + 1) * frame_size);
     format!(
-        "{CONTRADICTS}: {size}; bytes were shifted_records_note or inserted in frame {first} or {last} (bytes {from} \
+        "{CONTRADICTS}: {size}; bytes were lost or inserted in frame {first} or {last} (bytes {from} \
          to {to}), and frames from {first} on cannot be read; {COPY_AGAIN}"
     )
 }
@@ -206,7 +206,7 @@ fn shifted_records_note(
 fn other_size(size: u64, claimed: Option<u64>) -> Option<String> {
     let claimed = claimed?;
     let what = if size < claimed {
-        "it was cut at its end, or bytes were shifted_records_note in its middle"
+        "it was cut at its end, or bytes were lost in its middle"
     } else if size > claimed + padding(claimed) {
         "bytes were added at its end, or inserted in its middle"
     } else {

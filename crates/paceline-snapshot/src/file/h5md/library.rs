@@ -6,7 +6,6 @@
 
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_void};
-use std::os::unix::ffi::OsStrExt;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::driver;
@@ -315,7 +314,7 @@ fn open_library() -> Result<*mut c_void, String> {
         unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }
     };
     if let Some(given) = env::var_os(VARIABLE).filter(|name| !name.is_empty()) {
-        let name = CString::new(given.as_bytes()).unwrap_or_default();
+        let name = CString::new(given.as_encoded_bytes()).unwrap_or_default();
         let handle = open(&name);
         return match handle.is_null() {
             false => Ok(handle),

@@ -1,7 +1,6 @@
 //! Objects of an HDF5 file, with the calls that snapshots need.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null;
 
@@ -158,7 +157,7 @@ impl Hdf5 {
 
     /// Open a file for reading, by the system's calls.
     pub fn open_to_read(&self, path: &Path) -> Result<Id> {
-        let name = CString::new(path.as_os_str().as_bytes()).unwrap_or_default();
+        let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();
         // SAFETY: the name ends with a zero byte.
         let id = unsafe { (self.functions().H5Fopen)(name.as_ptr(), READ_ONLY, DEFAULT) };
         match id < 0 {
