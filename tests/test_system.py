@@ -197,6 +197,8 @@ except (DamagedFileError, OSError) as error:
 else:
     raise AssertionError("damage was not found")
 
+import gc
+gc.collect()  # closes files of Universes that are no longer used
 output = Output.new(str(folder / "ca.dcd"))
 output.write(0, b"whole")
 output.publish(overwrite=True)
