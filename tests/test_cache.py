@@ -300,19 +300,21 @@ def test_ranks_read_the_caches_of_their_nodes(files, expected, tmp_path):
             assert status == 0, err
             result = np.fromfile(tmp_path / "result").reshape(-1, 3)[:, 2]
             np.testing.assert_array_equal(result, np.tile(expected[:, 2], len(copies)))
-            return *json.loads(out), total(slow.counts()).bytes_read
+            return np.array(sorted(json.loads(out))).T, total(slow.counts()).bytes_read
 
     for _ in range(4):
-        first, _, _, counted = on_ranks()
+        (_, before, read, _), counted = on_ranks()
+        first = read.sum()
         assert size - BLOCK * len(copies) <= first <= counted
         exchange(tmp_path)
-        again, cached, n_ranks, counted = on_ranks()
-        # On a busy machine, a rank may take over blocks of the other one.
-        if again <= 0.05 * first and n_ranks == 2:
+        (_, after, read, cached), counted = on_ranks()
+        # On a busy machine, an idle rank takes over blocks that are in the cache of the other one.
+        at_home = before != after
+        if at_home.mean() > 0.5:
             break
         shutil.rmtree(tmp_path / "0")
         shutil.rmtree(tmp_path / "1")
-    assert n_ranks == 2
-    assert again <= 0.05 * first
-    assert again <= counted <= 0.06 * first  # with the samples that identify the files
-    assert cached >= 0.9 * first
+    assert read[at_home].sum() <= 0.05 * first
+    assert cached[at_home].sum() >= 0.9 * first * at_home.mean()
+    # The counted bytes include the samples that identify the files.
+    assert read.sum() <= counted <= read.sum() + 0.02 * first

@@ -1,6 +1,7 @@
-"""Read a file on ranks whose nodes have caches of their own; print bytes from file and cache."""
+"""Read a file on ranks whose nodes have caches of their own; print each block's bytes read."""
 
 import json
+import os
 import sys
 
 from mpi4py import MPI
@@ -15,5 +16,5 @@ u = paceline.Universe(topology, *trajectory, cache=f"{caches}/${variable}")
 rmsd = RMSD(u.select_atoms("name CA")).run(backend="mpi", block_frames=16)
 rmsd.results.rmsd.tofile(result)
 blocks = rmsd.timings.blocks
-workers = {block.worker for block in blocks}
-print(json.dumps([sum(b.bytes for b in blocks), sum(b.cached for b in blocks), len(workers)]))
+here = f":{os.getpid()}:"
+print(json.dumps([[b.block, here in b.worker, b.bytes, b.cached] for b in blocks]))
