@@ -73,7 +73,7 @@ QUICK_INSTALL = rm -f $(VENV)/with-bench && $(QUICK_BUILD) $(PIP)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo live test test-rust test-python test-all test-older test-develop with-develop suite compare hunt
+.PHONY: help demo live test test-rust test-python test-all test-fortran test-older test-develop with-develop suite compare hunt
 .PHONY: check check-rust check-python check-targets stubs target/_core.pyi catalogue target/catalogue.json bench bench-release experiments docs
 .PHONY: wheel install-c test-wheel sdist test-sdist licences check-packaging audit fuzz publish-docs
 .PHONY: clean cargo lint-tools version-named
@@ -99,6 +99,9 @@ test-rust: cargo
 
 test-python: $(VENV)/built
 	$(PYTEST)
+
+test-fortran: $(VENV)/built ## the tests of the interface for C and Fortran, with the MPI and compilers of the system
+	PACELINE_MPIEXEC="$$(command -v mpirun) --oversubscribe" $(PYTEST) -m "" tests/test_c_interface.py
 
 test-older: $(VENV)/built $(OLDER_MDANALYSIS:%=$(VENV)/mdanalysis-%/installed) ## the tests of names and of register() with older MDAnalysis
 	for one in $(OLDER_MDANALYSIS); do export PYTHONPATH=$(CURDIR)/$(VENV)/mdanalysis-$$one; \

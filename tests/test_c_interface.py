@@ -133,38 +133,39 @@ def test_a_failure_is_a_status_where_standard_error_is_full(library):
     assert (made.returncode, made.stdout) == (0, b"6\n")
 
 
+def files_of_example(program, n_ranks, folder):
+    """Run the example; return the bytes of its files."""
+    folder.mkdir()
+    said = on_ranks(n_ranks, program, ".", cwd=folder)
+    assert said == "1200 atoms, -7839.6506 kJ/mol, read 1200 at step 20\n"
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
 @needs_mpicc
 @needs_hdf5
-def test_the_example_gives_the_same_text_on_any_ranks(programs, tmp_path):
-    folders = [tmp_path / str(n_ranks) for n_ranks in (1, 2)]
-    for folder in folders:
-        folder.mkdir()
-        said = on_ranks(int(folder.name), programs / "lennard_jones", folder)
-        assert said == "1200 atoms, -7839.6506 kJ/mol, read 1200 at step 20\n"
-    for name in ("HISTORY", "CONFIG"):
-        one, two = ((folder / name).read_bytes() for folder in folders)
-        assert one == two
+@pytest.mark.parametrize("n_ranks", [2, *(pytest.param(n, marks=pytest.mark.full) for n in (4, 8))])
+def test_the_example_writes_the_same_files_on_any_ranks(n_ranks, programs, tmp_path):
+    one, many = (
+        files_of_example(programs / "lennard_jones", n, tmp_path / str(n)) for n in (1, n_ranks)
+    )
+    assert sorted(one) == ["CONFIG", "HISTORY", "md.h5md", "md.nc"]
+    assert [name for name in one if one[name] != many[name]] == []
 
 
 @needs_mpicc
 @pytest.mark.skipif(not os.access(MPIFORT, os.X_OK), reason="mpifort is not installed")
-def test_the_examples_in_c_and_fortran_agree(library, programs, tmp_path):
+def test_the_examples_in_c_and_fortran_write_the_same_files(library, programs, tmp_path):
     calls = tmp_path / "paceline_mpi.o"
     run(MPICC, "-c", CRATE / "src" / "paceline_mpi.c", f"-I{CRATE / 'include'}", "-o", calls)
     sources = CRATE / "fortran" / "paceline.f90", CRATE / "examples" / "lennard_jones.f90"
-    (tmp_path / "fortran").mkdir()
-    made = "-o", "fortran/lennard_jones"
+    made = "-O2", "-ffp-contract=off", "-o", "lennard_jones"
     run(MPIFORT, *sources, calls, *made, *links(library), cwd=tmp_path)
-    for program in (programs / "lennard_jones", tmp_path / "fortran" / "lennard_jones"):
-        folder = tmp_path / program.parent.name
-        folder.mkdir(exist_ok=True)
-        said = on_ranks(2, program, ".", cwd=folder)
-        assert said.startswith("1200 atoms, -7839.6506 kJ/mol, read 1200")
-    for name in ("HISTORY", "CONFIG", "md.nc", "md.h5md"):
-        folders = tmp_path / programs.name, tmp_path / "fortran"
-        one, two = ((folder / name).read_bytes() for folder in folders)
-        assert len(one) == len(two), name
-        assert one == two or name.startswith("md"), name
+    c, fortran = (
+        files_of_example(folder / "lennard_jones", 2, tmp_path / name)
+        for name, folder in (("c", programs), ("fortran", tmp_path))
+    )
+    assert len(c) == (3 if HDF5 is None else 4)
+    assert [name for name in c if c[name] != fortran[name]] == []
 
 
 @needs_hdf5
@@ -246,13 +247,40 @@ def test_h5md_of_a_killed_program_has_its_frames(h5md_program, tmp_path):
 
 
 #: A program of one rank; it prints the status and the message of a call.
-OPENING = """
+CALLING = """
 import ctypes as c, sys
-library, writer = c.CDLL(sys.argv[1]), c.c_void_p()
+library, opened = c.CDLL(sys.argv[1]), c.c_void_p()
 library.paceline_message.restype = c.c_char_p
-status = library.paceline_writer_open(None, b"md.h5md", c.c_int64(3), None, c.byref(writer))
+status = library.{}, None, c.byref(opened))
 print(status, library.paceline_message().decode())
 """
+OPENING = CALLING.format('paceline_writer_open(None, b"md.h5md", c.c_int64(3)')
+READING = CALLING.format("paceline_reader_open(None, sys.argv[2].encode()")
+
+
+@needs_hdf5
+def test_h5md_of_another_file_or_shape_is_not_read(library, h5md_program, tmp_path):
+    run(h5md_program, cwd=tmp_path, env=with_hdf5())
+    group = "particles/trajectory"
+    with h5py.File(tmp_path / "linked.h5", "w") as file:
+        file["particles"] = h5py.ExternalLink("few.h5md", "particles")
+    others = {"position/time": (3, 1 << 31, 1 << 31), "box/edges/value": (3, 3)}
+    for number, (name, shape) in enumerate(others.items()):
+        path = shutil.copy(tmp_path / "few.h5md", tmp_path / f"{number}.h5")
+        with h5py.File(path, "r+") as file:
+            del file[f"{group}/{name}"]
+            file[group].create_dataset(name, shape, "i8", chunks=(1,) * len(shape))
+    [built] = (*library.glob("libpaceline.so"), *library.glob("libpaceline.dylib"))
+    for name, words in [
+        ("linked.h5", "position/time in another file"),
+        ("0.h5", "position/time of shape [3, 2147483648, 2147483648]"),
+        ("1.h5", "box/edges/value of shape [3, 3]"),
+    ]:
+        said = run(sys.executable, "-c", READING, built, tmp_path / name, env=with_hdf5())
+        assert said.startswith("4 rank 0: "), said
+        assert f"{name}: it has {group}/{words}" in said
+
+
 VERSION = """
 int H5open(void) { return 0; }
 int H5get_libversion(unsigned *a, unsigned *b, unsigned *c) { *a = 1; *b = %d; *c = 4; return 0; }

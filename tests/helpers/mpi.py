@@ -43,7 +43,7 @@ def environment():
         "MPIR_CVAR_ENABLE_HEAVY_YIELD": "1",
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "OMPI_MCA_btl": "self,sm,tcp",
+        "OMPI_MCA_btl": "^openib,ofi,uct,usnic",
         "OMPI_MCA_osc": "^ucx",
         "PYTHONWARNINGS": "ignore",
         "OMP_NUM_THREADS": "1",

@@ -102,6 +102,28 @@ static void write_good(const char *folder)
         }
 }
 
+/* Of two files of the same atoms, the ranks write and read another one first, or open another. */
+static void call_in_another_order(paceline_writer *history)
+{
+    int last = rank == size - 1;
+    paceline_writer *writer, *no_writer;
+    paceline_reader *readers[2], *no_reader;
+    paceline_snapshot read;
+    GOOD(paceline_writer_open(&comm, "second.HISTORY", N, NULL, &writer));
+    BAD(put(last ? writer : history, 0, 2), ARGUMENT, "for the same file");
+    BAD(put(last ? history : writer, 0, 2), ARGUMENT, "for the same file");
+    for (int k = 0; k < 2; k++)
+        GOOD(paceline_reader_open(&comm, "0c.dcd", NULL, &readers[k]));
+    BAD(paceline_read(readers[last], 0, NULL, &read), ARGUMENT, "for the same file");
+    BAD(last ? paceline_read(readers[0], 0, NULL, &read) : put(writer, 0, 2), ARGUMENT, "same call");
+    BAD(last ? paceline_reader_open(&comm, "0c.dcd", NULL, &no_reader)
+             : paceline_writer_open(&comm, "third.HISTORY", N, NULL, &no_writer),
+        ARGUMENT, "same call");
+    for (int k = 0; k < 2; k++)
+        GOOD(paceline_reader_close(&readers[k]));
+    GOOD(paceline_writer_close(&writer));
+}
+
 static void write_bad(const char *folder)
 {
     char path[4096];
@@ -179,6 +201,7 @@ static void write_bad(const char *folder)
         BAD(status, ARGUMENT, "in another order");
         if (writer != kept)
             fail(__LINE__, "the writer was closed", 0);
+        call_in_another_order(writer);
     }
     atoms = own(0, 2);
     atoms.names = NULL;

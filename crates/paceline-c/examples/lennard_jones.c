@@ -15,6 +15,9 @@ enum { CELLS = 5, LAYERS = 12, N_ATOMS = 4 * CELLS * CELLS * LAYERS, STEPS = 20,
 /* Å, kJ/mol, u, ps; 1 kJ/(mol·Å·u) is 100 Å/ps². */
 static const double SPACING = 5.4, SIGMA = 3.405, EPSILON = 0.996, MASS = 39.948, CUTOFF = 6.0,
                     DT = 0.002, ACCELERATION = 100.0;
+/* Forces and energies are summed as integers of this unit, in any order: the files are then equal
+ * for any number of ranks. */
+static const double UNIT = 1e-10;
 
 typedef struct {
     int64_t id;
@@ -113,9 +116,9 @@ static void copy_borders(void)
 /* Forces on own atoms, kJ/(mol·Å); returns this rank's share of the potential energy. */
 static double forces(void)
 {
-    double energy = 0;
-    for (int i = 0; i < n_own; i++)
-        memset(atoms[i].f, 0, sizeof atoms[i].f);
+    static int64_t sums[N_ATOMS][3];
+    int64_t energy = 0;
+    memset(sums, 0, sizeof sums);
     for (int i = 0; i < n_own; i++)
         for (int j = i + 1; j < n_all; j++) {
             double d[3], r2 = 0;
@@ -126,15 +129,19 @@ static double forces(void)
             }
             if (r2 > CUTOFF * CUTOFF)
                 continue;
-            double s6 = pow(SIGMA * SIGMA / r2, 3), over_r2 = 24 * EPSILON * s6 * (2 * s6 - 1) / r2;
-            energy += (j < n_own ? 1.0 : 0.5) * 4 * EPSILON * s6 * (s6 - 1);
+            double s2 = SIGMA * SIGMA / r2, s6 = s2 * s2 * s2;
+            double over_r2 = 24 * EPSILON * s6 * (2 * s6 - 1) / r2;
+            energy += (j < n_own ? 2 : 1) * llround(2 * EPSILON * s6 * (s6 - 1) / UNIT);
             for (int k = 0; k < 3; k++) {
-                atoms[i].f[k] += over_r2 * d[k];
+                sums[i][k] += llround(over_r2 * d[k] / UNIT);
                 if (j < n_own)
-                    atoms[j].f[k] -= over_r2 * d[k];
+                    sums[j][k] -= llround(over_r2 * d[k] / UNIT);
             }
         }
-    return energy;
+    for (int i = 0; i < n_own; i++)
+        for (int k = 0; k < 3; k++)
+            atoms[i].f[k] = (double)sums[i][k] * UNIT;
+    return (double)energy * UNIT;
 }
 
 /* Half a step of velocities, and if `move`, a step of positions. */
@@ -142,7 +149,7 @@ static void kick(int move)
 {
     for (int i = 0; i < n_own; i++)
         for (int k = 0; k < 3; k++) {
-            atoms[i].v[k] += 0.5 * DT * ACCELERATION * atoms[i].f[k] / MASS;
+            atoms[i].v[k] += 0.5 * DT * ACCELERATION / MASS * atoms[i].f[k];
             if (!move)
                 continue;
             double x = atoms[i].x[k] + DT * atoms[i].v[k];

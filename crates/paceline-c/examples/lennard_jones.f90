@@ -12,6 +12,9 @@ program lennard_jones
   ! Å, kJ/mol, u, ps; 1 kJ/(mol·Å·u) is 100 Å/ps².
   real(c_double), parameter :: spacing = 5.4d0, sigma = 3.405d0, epsilon = 0.996d0, mass = 39.948d0, &
     cutoff = 6, dt = 0.002d0, acceleration = 100
+  ! Forces and energies are summed as integers of this unit, in any order: the files are then equal for
+  ! any number of ranks.
+  real(c_double), parameter :: unit = 1d-10
   ! An atom is a column: id, position, velocity, force.
   integer, parameter :: id = 1, x(3) = [2, 3, 4], v(3) = [5, 6, 7], f(3) = [8, 9, 10], z = 4
   character(len=*), parameter :: names(4) = [character(len=7) :: 'HISTORY', 'CONFIG', 'md.nc', &
@@ -159,24 +162,28 @@ contains
   end subroutine
 
   ! Forces on own atoms, kJ/(mol·Å); returns this rank's share of the potential energy.
-  real(c_double) function forces() result(sum_of_pairs)
-    real(c_double) :: d(3), r2, s6, push(3)
+  real(c_double) function forces() result(potential)
+    real(c_double) :: d(3), r2, s2, s6
+    integer(c_int64_t) :: sums(3, n_own), push(3), total
     integer :: i, j
-    sum_of_pairs = 0
-    atoms(f, :n_own) = 0
+    sums = 0
+    total = 0
     do i = 1, n_own
       do j = i + 1, n_all
         d = atoms(x, i) - atoms(x, j)
         d = d - box * anint(d / box)
-        r2 = dot_product(d, d)
+        r2 = d(1)**2 + d(2)**2 + d(3)**2
         if (r2 > cutoff**2) cycle
-        s6 = (sigma**2 / r2)**3
-        push = 24 * epsilon * s6 * (2 * s6 - 1) / r2 * d
-        sum_of_pairs = sum_of_pairs + merge(1., 0.5, j <= n_own) * 4 * epsilon * s6 * (s6 - 1)
-        atoms(f, i) = atoms(f, i) + push
-        if (j <= n_own) atoms(f, j) = atoms(f, j) - push
+        s2 = sigma * sigma / r2
+        s6 = s2 * s2 * s2
+        push = nint(24 * epsilon * s6 * (2 * s6 - 1) / r2 * d / unit, c_int64_t)
+        total = total + merge(2, 1, j <= n_own) * nint(2 * epsilon * s6 * (s6 - 1) / unit, c_int64_t)
+        sums(:, i) = sums(:, i) + push
+        if (j <= n_own) sums(:, j) = sums(:, j) - push
       end do
     end do
+    atoms(f, :n_own) = sums * unit
+    potential = total * unit
   end function
 
   real(c_double) function step() result(potential)

@@ -1,6 +1,7 @@
 //! Collective writing of one file: what ranks agree on, and the order of their calls.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use paceline_formats::Fields;
 use paceline_formats::error::Error;
@@ -54,9 +55,35 @@ impl Options {
 
 /// Call that ranks make together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Call {
-    Write = 1,
-    Close = 2,
+pub(crate) enum Call {
+    OpenWriter,
+    OpenReader,
+    Write,
+    Close,
+    Read,
+}
+
+/// Number of files that this process has opened.
+static N_OPENED: AtomicU64 = AtomicU64::new(0);
+
+/// Return a number for a file that is opened; that of rank 0 identifies the file on all ranks.
+pub(crate) fn next_number() -> u64 {
+    N_OPENED.fetch_add(1, Ordering::Relaxed) + 1
+}
+
+/// Refuse another call, or another file, than on other ranks. `file` is 0 before a file is opened.
+pub(crate) fn check_call(comm: &dyn Communicator, call: Call, file: u64) -> Result<()> {
+    let mark = (call as u64) | file << 8;
+    let mut most = [mark, !mark];
+    comm.all_reduce(&mut most, Reduce::Max)?;
+    match most[0] == !most[1] {
+        true => Ok(()),
+        false => Err(Error::Argument(
+            "ranks call in another order: expected the same call, for the same file, on all ranks"
+                .into(),
+        )
+        .into()),
+    }
 }
 
 /// Writer of one file. All ranks call its methods together; each method fails on all ranks or on
@@ -72,6 +99,8 @@ pub struct Writer {
     static_properties: StaticProperties,
     /// Properties that must be compared with those of an existing file.
     to_compare: Vec<Property>,
+    /// Number of the file, the same on all ranks.
+    number: u64,
     is_open: bool,
 }
 
@@ -82,6 +111,7 @@ impl Writer {
     /// The same on all ranks: an error of any rank's options, ranks that disagree, or an error of
     /// [`file::open`].
     pub fn open(comm: &dyn Communicator, options: Result<Options>, node: u64) -> Result<Self> {
+        check_call(comm, Call::OpenWriter, 0)?;
         let options = options.and_then(|mut options| {
             let path = &mut options.settings.path;
             *path = absolute(path)?;
@@ -106,10 +136,11 @@ impl Writer {
             _ => Ok(None),
         };
         let file = agree(comm, &options.settings.path, opened)?;
-        let found = |file: &dyn Container| [file.n_frames(), file.is_double().into()];
-        let mut found = file.as_deref().map_or([0, 0], found);
+        let found =
+            |file: &dyn Container| [file.n_frames(), file.is_double().into(), next_number()];
+        let mut found = file.as_deref().map_or([0; 3], found);
         comm.all_reduce(&mut found, Reduce::Sum)?;
-        let [n_frames, is_double] = found;
+        let [n_frames, is_double, number] = found;
         options.settings.double = is_double != 0;
         let compared = match options.kind {
             _ if n_frames == 0 => &[],
@@ -125,6 +156,7 @@ impl Writer {
             nodes,
             writers,
             n_frames,
+            number,
             is_open: true,
         })
     }
@@ -252,18 +284,12 @@ impl Writer {
         self.is_open
     }
 
-    /// Refuse calls in another order than on other ranks.
+    /// Refuse calls in another order than on other ranks, and calls after closing.
     fn check_call(&self, comm: &dyn Communicator, call: Call) -> Result<()> {
-        let mark = (call as u64) | u64::from(self.is_open) << 8;
-        let mut most = [mark, !mark];
-        comm.all_reduce(&mut most, Reduce::Max)?;
-        match (most[0] == !most[1], self.is_open) {
-            (true, true) => Ok(()),
-            (true, false) => Err(Error::Argument("the writer is closed".into()).into()),
-            (false, _) => Err(Error::Argument(
-                "ranks call in another order: some write a frame, others close the file".into(),
-            )
-            .into()),
+        check_call(comm, call, self.number)?;
+        match self.is_open {
+            true => Ok(()),
+            false => Err(Error::Argument("the writer is closed".into()).into()),
         }
     }
 }

@@ -26,7 +26,7 @@ use crate::file::Heading;
 #[cfg(all(unix, target_pointer_width = "64"))]
 use crate::file::h5md::H5mdReader;
 use crate::ranks::choose_readers;
-use crate::session::{absolute, check_same};
+use crate::session::{Call, absolute, check_call, check_same, next_number};
 use crate::{Communicator, Reduce, Result};
 
 /// First bytes of an HDF5 file.
@@ -64,6 +64,8 @@ pub struct Reader {
     n_atoms: u64,
     n_frames: u64,
     is_h5md: bool,
+    /// Number of the file, the same on all ranks.
+    number: u64,
 }
 
 /// Location and header of a frame, which rank 0 finds.
@@ -83,6 +85,7 @@ impl Reader {
     /// # Errors
     /// The same on all ranks: an error of any rank's options, or of opening the file.
     pub fn open(comm: &dyn Communicator, options: Result<Options>, node: u64) -> Result<Self> {
+        check_call(comm, Call::OpenReader, 0)?;
         let options = options.and_then(|options| {
             Ok(Options {
                 path: absolute(&options.path)?,
@@ -102,9 +105,9 @@ impl Reader {
             _ => Ok(None),
         };
         let file = agree(comm, &options.path, opened)?;
-        let mut sizes = file.as_ref().map_or([0; 3], File::sizes);
+        let mut sizes = file.as_ref().map_or([0; 4], File::sizes);
         comm.all_reduce(&mut sizes, Reduce::Sum)?;
-        let [n_atoms, n_frames, is_h5md] = sizes;
+        let [n_atoms, n_frames, is_h5md, number] = sizes;
         Ok(Reader {
             options,
             file,
@@ -112,6 +115,7 @@ impl Reader {
             n_atoms,
             n_frames,
             is_h5md: is_h5md != 0,
+            number,
         })
     }
 
@@ -137,6 +141,7 @@ impl Reader {
         arguments: Result<(u64, Option<[u32; 3]>)>,
     ) -> Result<Snapshot> {
         let path = self.options.path.clone();
+        check_call(comm, Call::Read, self.number)?;
         let (frame, grid) = agree(comm, &path, arguments)?;
         let agreed = [("frame", frame.to_string()), ("grid", format!("{grid:?}"))];
         check_same(comm, &agreed)?;
@@ -294,13 +299,14 @@ enum File {
 }
 
 impl File {
-    /// Number of atoms, number of frames, and 1 for H5MD.
-    fn sizes(&self) -> [u64; 3] {
-        match self {
-            File::Decoded(file) => [file.n_atoms() as u64, file.n_frames(), 0],
+    /// Number of atoms, number of frames, 1 for H5MD, and number of the file.
+    fn sizes(&self) -> [u64; 4] {
+        let (n_atoms, n_frames, is_h5md) = match self {
+            File::Decoded(file) => (file.n_atoms() as u64, file.n_frames(), 0),
             #[cfg(all(unix, target_pointer_width = "64"))]
-            File::Arrays(file) => [file.n_atoms(), file.n_frames(), 1],
-        }
+            File::Arrays(file) => (file.n_atoms(), file.n_frames(), 1),
+        };
+        [n_atoms, n_frames, is_h5md, next_number()]
     }
 }
 

@@ -7,7 +7,7 @@ use paceline_formats::Fields;
 use super::super::Contents;
 use super::library::{Hdf5, Id};
 use super::objects::{self, Object, Type};
-use super::tree::{ELEMENTS, GROUP, elements, frame_datasets, values_path};
+use super::tree::{EDGES, ELEMENTS, GROUP, elements, frame_datasets, values_path};
 use super::{damaged, unlike};
 use crate::Result;
 
@@ -67,8 +67,19 @@ fn found(hdf5: &Hdf5, id: Id) -> objects::Result<std::result::Result<Inspected, 
     let mut counts = Vec::new();
     for name in frame_datasets(&contents) {
         let dataset = hdf5.object(id, &name)?;
-        let n_rows = dataset.shape()?.now.first().copied().unwrap_or(0);
-        counts.push((name, n_rows, dataset.chunk()?.is_some()));
+        let shape = dataset.shape()?.now;
+        let row: &[u64] = match name.as_str() {
+            EDGES => &[3, 3],
+            _ if name.ends_with("/value") => &[inspected.n_atoms, 3],
+            _ => &[],
+        };
+        match shape.split_first() {
+            _ if !dataset.is_in(id)? => return Ok(Err(format!("has {name} in another file"))),
+            Some((&n_rows, of_a_row)) if of_a_row == row => {
+                counts.push((name, n_rows, dataset.chunk()?.is_some()));
+            }
+            _ => return Ok(Err(format!("has {name} of shape {shape:?}"))),
+        }
     }
     let n_frames = counts.iter().map(|&(_, n, _)| n).min().unwrap_or(0);
     for (name, n_rows, has_chunks) in &counts {

@@ -426,6 +426,9 @@ fn read_property(
     if values.shape()?.now != [n_atoms] {
         return Err(Refusal(format!("{name} has another shape")));
     }
+    if !values.is_in(id)? {
+        return Err(Refusal(format!("{name} is in another file")));
+    }
     let n = atoms.end - atoms.start;
     values.read_rows(atoms.start, n, kind).map(Some)
 }

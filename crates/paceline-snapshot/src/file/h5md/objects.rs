@@ -187,6 +187,16 @@ impl Hdf5 {
         self.made("H5Oopen", id)
     }
 
+    /// Number of the file of an object, and address of its header there, bytes.
+    fn location(&self, id: Id) -> Result<[u64; 2]> {
+        // `H5O_info1_t` is smaller; its first words are the number and the address.
+        let mut info = [0_u64; 64];
+        // SAFETY: the object is open, and the buffer is large enough.
+        let status = unsafe { (self.functions().H5Oget_info1)(id, info.as_mut_ptr().cast()) };
+        self.done("H5Oget_info1", status)?;
+        Ok([info[0], info[1]])
+    }
+
     /// True if a file has an object of this path.
     pub fn contains(&self, file: Id, path: &str) -> Result<bool> {
         let ends = path
@@ -345,15 +355,14 @@ impl Object<'_> {
         self.hdf5.done("H5Olink", status).map(drop)
     }
 
-    /// Address of the object's header in the file, bytes.
+    /// Address of the object's header in its file, bytes.
     pub fn address(&self) -> Result<u64> {
-        // `H5O_info1_t` is smaller; its second word is the address.
-        let mut info = [0_u64; 64];
-        // SAFETY: the object is open, and the buffer is large enough.
-        let status =
-            unsafe { (self.hdf5.functions().H5Oget_info1)(self.id, info.as_mut_ptr().cast()) };
-        self.hdf5.done("H5Oget_info1", status)?;
-        Ok(info[1])
+        Ok(self.hdf5.location(self.id)?[1])
+    }
+
+    /// True if the object is in a file itself, and not behind a link to another file.
+    pub fn is_in(&self, file: Id) -> Result<bool> {
+        Ok(self.hdf5.location(self.id)?[0] == self.hdf5.location(file)?[0])
     }
 
     fn set_attribute(
@@ -556,7 +565,8 @@ impl Object<'_> {
         self.hdf5.done("H5Dset_extent", status).map(drop)
     }
 
-    /// Select rows; return the dataspaces of memory and of the file, and the number of elements.
+    /// Select rows; return the dataspaces of memory and of the file, and the number of elements, of
+    /// at most 8 bytes each.
     fn select(&self, first: u64, n_rows: u64) -> Result<(Object<'_>, Object<'_>, u64)> {
         let mut block = self.shape()?.now;
         let mut start = vec![0; block.len()];
@@ -577,7 +587,10 @@ impl Object<'_> {
             )
         };
         self.hdf5.done("H5Sselect_hyperslab", status)?;
-        Ok((memory, file, block.iter().product()))
+        let n = block.iter().try_fold(8_u64, |n, &size| n.checked_mul(size));
+        let n = n.filter(|&n_bytes| n_bytes <= isize::MAX as u64);
+        let n = n.ok_or_else(|| Refusal(format!("rows of shape {block:?} are too large")))?;
+        Ok((memory, file, n / 8))
     }
 
     /// Write rows, whose bytes are of type `kind`.
