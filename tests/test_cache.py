@@ -230,6 +230,15 @@ def test_blocks_go_to_the_node_that_has_them():
     assert [task.number for task in shares.take(1, 99)] == [5, 4]
     assert [task.number for task in shares.take(1, 99)] == [1, 3]
     assert homes_of(tasks, [NodeBlocks("a", {})]).tolist() == [-1] * 8
+    # Node a has all blocks, the others one or half: blocks of several nodes go to the idlest.
+    nodes = [
+        NodeBlocks("a", held(*range(8))),
+        NodeBlocks("b", held(4)),
+        NodeBlocks("c", held(*range(4))),
+    ]
+    assert homes_of(tasks, nodes).tolist() == [2, 2, 2, 2, 1, 0, 0, 0]
+    nodes = [NodeBlocks(name, held(*range(8))) for name in "abcd"]
+    assert homes_of(tasks, nodes).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert homes_of([], nodes).tolist() == []
 
 

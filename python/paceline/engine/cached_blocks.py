@@ -71,16 +71,38 @@ def blocks_here(files: Iterable[CachedFiles]) -> NodeBlocks:
 def homes_of(tasks: Sequence[AnyTask], nodes: Sequence[NodeBlocks]) -> np.ndarray:
     """Return the index of the node that has most of each task's bytes; -1 if none has enough.
 
-    The first, middle and last frame of a task are examined.
+    The first, middle and last frame of a task are examined. Tasks of which several nodes have
+    equally much are divided among these nodes, so that each node gets as many tasks as possible.
     """
-    sampled = [_sample(task) for task in tasks]
-    homes, best = np.full(len(tasks), -1), np.full(len(tasks), MOST)
+    homes = np.full(len(tasks), -1)
     if not tasks or not any(node.held for node in nodes):
         return homes
+    shares = _cached_shares(tasks, nodes)
+    holds = (shares >= MOST) & (shares == shares.max(axis=0))
+    loads = np.zeros(len(nodes))
+    # One bit for each node; a task without a node is in no group.
+    _, groups = np.unique(np.packbits(holds, axis=0), axis=1, return_inverse=True)
+    order = np.argsort(groups.ravel(), kind="stable")
+    members = np.split(order, np.cumsum(np.bincount(groups.ravel()))[:-1])
+    for group in sorted(members, key=lambda one: holds[:, one[0]].sum()):
+        owners = np.flatnonzero(holds[:, group[0]])
+        if len(owners):
+            wanted = (loads[owners].sum() + len(group)) / len(owners)
+            stops = _stops(len(group), np.maximum(0, wanted - loads[owners]))
+            for owner, part in zip(owners, np.split(group, stops[:-1]), strict=True):
+                homes[part] = owner
+                loads[owner] += len(part)
+    return homes
+
+
+def _cached_shares(tasks: Sequence[AnyTask], nodes: Sequence[NodeBlocks]) -> np.ndarray:
+    """Return the fraction of each task's sampled blocks (columns) that each node (rows) has."""
+    sampled = [_sample(task) for task in tasks]
     jobs, files, begins, ends = map(np.concatenate, zip(*sampled, strict=True))
     owners = np.repeat(np.arange(len(tasks)), [len(found[0]) for found in sampled])
     firsts, stops = begins // _core.CACHE_BLOCK, -(-ends // _core.CACHE_BLOCK)
     wanted = np.bincount(owners, stops - firsts, len(tasks))
+    shares = np.zeros((len(nodes), len(tasks)), np.float32)
     for index, node in enumerate(nodes):
         there = np.zeros(len(owners))
         for (job, file), packed in node.held.items():
@@ -90,10 +112,13 @@ def homes_of(tasks: Sequence[AnyTask], nodes: Sequence[NodeBlocks]) -> np.ndarra
             there[rows] = (
                 counts[np.minimum(stops[rows], last)] - counts[np.minimum(firsts[rows], last)]
             )
-        fraction = np.bincount(owners, there, len(tasks)) / np.maximum(wanted, 1)
-        better = np.where(homes >= 0, fraction > best, fraction >= MOST)
-        homes[better], best[better] = index, fraction[better]
-    return homes
+        shares[index] = np.bincount(owners, there, len(tasks)) / np.maximum(wanted, 1)
+    return shares
+
+
+def _stops(n: int, weights: np.ndarray) -> np.ndarray:
+    """Return the ends of the parts of n tasks, in proportion to weights, not all of which are 0."""
+    return np.rint(n * np.cumsum(weights) / weights.sum()).astype(int)
 
 
 def _sample(task: AnyTask) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -134,7 +159,7 @@ def share_by_node(homes: np.ndarray, nodes: Sequence[int]) -> NodeShares:
     owned = np.bincount(homes[homes >= 0], minlength=len(n_workers))
     lacking = np.maximum(0, len(homes) * n_workers / len(nodes) - owned) + 1e-9 * n_workers
     others = np.flatnonzero(homes < 0)
-    stops = np.rint(len(others) * np.cumsum(lacking) / lacking.sum()).astype(int)
+    stops = _stops(len(others), lacking)
     shares: list[list[int]] = [[] for _ in nodes]
     for node in range(len(n_workers)):
         workers = np.flatnonzero(np.equal(nodes, node))
