@@ -193,6 +193,8 @@ def test_processes_share_a_cache_and_may_be_killed(files, expected, tmp_path):
 def test_arguments(files, tmp_path, monkeypatch):
     with pytest.raises(UnsupportedError, match=r"cache_size= .* needs cache="):
         paceline.open(files[1], cache_size="1GB")
+    with pytest.raises(UnsupportedError, match=r"cache= \(--cache\), found an empty name"):
+        paceline.open(files[1], cache="")
     with pytest.raises(ValueError, match="500MB"):
         paceline.open(files[1], cache=tmp_path, cache_size="lots")
     with pytest.raises(ValueError, match="at least 1 byte"):

@@ -373,3 +373,25 @@ with Writer(world, folder / "full.h5md", N_ATOMS) as writer:
             found = error_of(lambda given=given: writer.write(**given))
         assert "OSError" in found, found
     assert error_of(lambda: writer.write(**given)) == "none"
+
+# One rank closes the file while others write a frame, which fails on all.
+path = folder / "closed.dcd"
+writer = Writer(world, path, N_ATOMS)
+writer.write(**own_frame(world, 0, FIELDS["DCD"]))
+
+
+def end_too_early():
+    if rank == size - 1:
+        writer.close()
+        return
+    try:
+        writer.write(**own_frame(world, 1, FIELDS["DCD"]))
+    finally:
+        writer.close()
+
+
+found = error_of(end_too_early)
+assert f"{path}: ranks disagree about call: write on rank 0, close on rank {size - 1}" in found, (
+    found
+)
+assert _core.Trajectory(path).n_frames == 1

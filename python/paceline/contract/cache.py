@@ -31,6 +31,8 @@ class Cache:
         if limit is not None and limit < 1:
             raise ValueError(f"cache_size must be at least 1 byte, not {limit}")
         name = os.fspath(folder)
+        if not name:
+            raise UnsupportedError("expected a folder as cache= (--cache), found an empty name")
         return cls(name if name.startswith("$") else os.path.abspath(name), limit)
 
     def here(self) -> "Cache":

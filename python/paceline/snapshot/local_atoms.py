@@ -263,6 +263,7 @@ class LocalAtoms:
         """Return the values that must be the same on all ranks."""
         cell = self.heading.cell
         return {
+            "call": "write",
             "step": self.heading.step,
             "time": self.heading.time,
             "box": None if cell is None else cell.tolist(),

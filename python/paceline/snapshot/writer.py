@@ -250,8 +250,23 @@ class WriteSession:
                 self._container.cut_back()
 
     def close(self) -> None:
-        """Finish the file."""
-        self._errors.first(self.release)
+        """Finish the file once all ranks close it; raise the error of frames that others write."""
+        errors, missed = self._errors, None
+        closing = False
+        while not closing:
+            try:
+                keys = errors.share(lambda: {"call": "close"})
+                with errors.same_on_all(), naming_file(self.path):
+                    check_agreement(keys)
+                closing = True
+            except Exception as error:
+                if not errors.have_agreed(error):
+                    raise
+                missed = error
+        errors.first(self.release)
+        if missed is not None:
+            with errors.same_on_all():
+                raise missed
 
     def release(self) -> None:
         """Close the files of this rank; not collective."""
