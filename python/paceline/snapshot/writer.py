@@ -252,10 +252,11 @@ class WriteSession:
     def close(self) -> None:
         """Finish the file once all ranks close it; raise the error of frames that others write."""
         errors, missed = self._errors, None
+        call: dict[str, object] = {"call": "close"}
         closing = False
         while not closing:
             try:
-                keys = errors.share(lambda: {"call": "close"})
+                keys = errors.share(lambda: call)
                 with errors.same_on_all(), naming_file(self.path):
                     check_agreement(keys)
                 closing = True
