@@ -32,6 +32,9 @@ const PAGE: u64 = 4096;
 const RECENT: usize = 4;
 /// Number of stored blocks after which the sizes of the other files of the folder are read again.
 const RECOUNT: u64 = 16;
+/// Free bytes below which these sizes are read again before each block: the processes of a node store
+/// blocks side by side.
+const NEARLY_FULL: u64 = 1024 * BLOCK;
 /// Beginning of the names of cache folders, with the version of the layout of files.
 const FOLDER: &str = "paceline-blocks-1";
 
@@ -315,7 +318,8 @@ impl<S: Source> CachedSource<S> {
         let own = system::allocated(&metadata);
         let fits = |others| own + others + needed <= self.limit;
         let n_stored = self.n_stored.fetch_add(1, Ordering::Relaxed);
-        if !n_stored.is_multiple_of(RECOUNT) && fits(self.others.load(Ordering::Relaxed)) {
+        let counted = self.others.load(Ordering::Relaxed);
+        if !n_stored.is_multiple_of(RECOUNT) && fits(counted + NEARLY_FULL) {
             return Ok(true);
         }
         let mut found = others(&self.folder, &self.name)?;

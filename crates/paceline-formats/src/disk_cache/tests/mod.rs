@@ -194,6 +194,40 @@ fn two_readers_fill_one_cache_at_once() {
 }
 
 #[test]
+fn files_that_are_cached_side_by_side_share_the_limit() {
+    let folder = Folder::new("beside");
+    let seeds = [2, 3, 4, 5];
+    for seed in seeds {
+        folder.write(&seed.to_string(), seed);
+    }
+    let cache = DiskCache {
+        since: SystemTime::UNIX_EPOCH,
+        ..folder.cache(Some(ALL))
+    };
+    let barrier = std::sync::Barrier::new(seeds.len());
+    std::thread::scope(|scope| {
+        for seed in seeds {
+            let (folder, cache, barrier) = (&folder, &cache, &barrier);
+            scope.spawn(move || {
+                let source = folder.open(&seed.to_string(), cache);
+                barrier.wait();
+                source.read_at(0, &mut vec![0; SIZE]).unwrap();
+            });
+        }
+    });
+    let stored = folder
+        .files()
+        .into_iter()
+        .map(|file| fs::metadata(file).unwrap());
+    let stored: u64 = stored.map(|metadata| system::allocated(&metadata)).sum();
+    let beside = seeds.len() as u64 * (BLOCK + PAGE);
+    assert!(
+        stored <= ALL + beside,
+        "{stored} bytes for a limit of {ALL}"
+    );
+}
+
+#[test]
 fn a_removed_cache_is_still_readable() {
     let folder = Folder::new("removed");
     let cache = folder.cache(None);
