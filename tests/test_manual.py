@@ -354,6 +354,8 @@ def test_experiments_of_the_papers_exist():
     named |= {name for some in re.findall(r'ARGS="?([a-z_ 0-9]+)', page) for name in some.split()}
     assert len(named) > 20
     assert named <= known, named - known
+    for path in re.findall("`((?:benchmarks|examples)/[^`]+)`", page):
+        assert (ROOT / path).exists(), path
 
 
 def measured() -> dict[str, dict[str, float]]:
