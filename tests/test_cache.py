@@ -6,6 +6,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import MDAnalysis
@@ -19,12 +20,19 @@ import paceline
 from benchmarks.measure import Unavailable
 from benchmarks.slowfs import SlowFileSystem, library, total
 from paceline import _core
+from paceline._util.os_calls import blocks_in_memory, drop_from_cache
 from paceline.analysis.rms import RMSD
 from paceline.backends.dask import NodeBatcher, NodeTasks
 from paceline.cli.command_line import main
 from paceline.contract.cache import Cache
 from paceline.contract.source import Extents
-from paceline.engine.cached_blocks import NodeBlocks, homes_of, share_by_node
+from paceline.engine.cached_blocks import (
+    CachedFiles,
+    NodeBlocks,
+    blocks_here,
+    homes_of,
+    share_by_node,
+)
 from paceline.engine.scheduler import StealingPartition
 from paceline.engine.tasks import FunctionJob, FunctionTask, Task
 from paceline.errors import PacelineWarning, UnsupportedError
@@ -242,6 +250,30 @@ def test_blocks_go_to_the_node_that_has_them():
     nodes = [NodeBlocks(name, held(*range(8))) for name in "abcd"]
     assert homes_of(tasks, nodes).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert homes_of([], nodes).tolist() == []
+    # Blocks of no cache go to the host that has them in memory, if there are several hosts.
+    nodes = [NodeBlocks("a:", held(7), held(0, 1, 6)), NodeBlocks("b:", held(6), held(1, 2, 7))]
+    assert homes_of(tasks, nodes).tolist() == [0, 1, 1, -1, -1, -1, 1, 0]
+    nodes[1] = replace(nodes[1], node="a:x")
+    assert homes_of(tasks, nodes).tolist() == [-1] * 6 + [1, 0]
+
+
+def test_blocks_in_the_memory_of_a_node_are_found(files, tmp_path):
+    path = Path(shutil.copy(files[1], tmp_path / "md.dcd"))
+    n_blocks = -(-path.stat().st_size // BLOCK)
+    if blocks_in_memory(path, BLOCK) is None:
+        pytest.skip("this system does not report what is in memory")
+    fingerprint = _core.fingerprint_of(paceline.open(path).chain.specs[0].samples)
+    wanted = CachedFiles(0, Cache.of(tmp_path / "cache", None), [(str(path), fingerprint)])
+    path.read_bytes()
+    there = blocks_here([wanted])
+    assert np.unpackbits(there.in_memory[0, 0])[:n_blocks].all()
+    assert there.held == {}
+    drop_from_cache(path)
+    if blocks_in_memory(path, BLOCK).any():
+        pytest.skip("files are kept in memory here")
+    assert blocks_here([wanted]).in_memory == {}
+    missing = wanted._replace(files=[(str(tmp_path / "none"), fingerprint)])
+    assert blocks_here([missing]).in_memory == {}
 
 
 def exchange(caches):

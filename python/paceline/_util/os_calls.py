@@ -470,6 +470,25 @@ def cached_share(
     return cached / total if total else None
 
 
+def blocks_in_memory(path: str | os.PathLike, block: int) -> "np.ndarray | None":
+    """Return for each block of a file whether its first page is in the page cache; None if unknown.
+
+    The size of a block is a multiple of the page size, bytes.
+    """
+    import numpy as np
+
+    look = _mincore()
+    if look is None or not _is_known(path):
+        return None
+    with open(path, "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not size:
+            return None
+        offsets = np.arange(0, size, block)
+        pages = look(file.fileno(), 0, size, offsets)
+        return None if pages is None else pages & 1 > 0
+
+
 def cached_share_of_all(paths: Iterable[str | os.PathLike]) -> float | None:
     """Total fraction of several files in the page cache; None if it is unknown for one file."""
     cached = total = 0.0
@@ -496,10 +515,11 @@ def _is_known(path: str | os.PathLike) -> bool:
 
 
 @cache
-def _mincore() -> "Callable[[int, int, int], np.ndarray | None] | None":
+def _mincore() -> "Callable[..., np.ndarray | None] | None":
     """Make a function that finds the cached pages of a file; None if the system cannot.
 
-    The function maps the file without reading it, so the file may shrink meanwhile.
+    The function maps the file without reading it, so the file may shrink meanwhile. It examines all
+    pages, or those at some offsets.
     """
     import ctypes
 
@@ -511,12 +531,21 @@ def _mincore() -> "Callable[[int, int, int], np.ndarray | None] | None":
         return None
     mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
 
-    def look(descriptor: int, start: int, size: int) -> np.ndarray | None:
-        pages = np.zeros(-(-size // mmap.PAGESIZE), dtype=np.uint8)
+    def look(
+        descriptor: int, start: int, size: int, offsets: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        n = -(-size // mmap.PAGESIZE) if offsets is None else len(offsets)
+        pages = np.zeros(n, dtype=np.uint8)
         # Not closed by `with`: after Ctrl-C, closing fails while a view of the map exists.
         mapped = mmap.mmap(descriptor, size, offset=start, access=mmap.ACCESS_READ)
         view = np.frombuffer(mapped, dtype=np.uint8)
-        failed = mincore(view.ctypes.data, size, pages.ctypes.data)
+        address, found = view.ctypes.data, pages.ctypes.data
+        if offsets is None:
+            failed = mincore(address, size, found)
+        else:
+            failed = any(
+                mincore(address + offset, 1, found + k) for k, offset in enumerate(offsets.tolist())
+            )
         return None if failed else pages
 
     return look

@@ -2,12 +2,13 @@
 
 import socket
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from paceline import _core
+from paceline._util.os_calls import blocks_in_memory
 from paceline.contract.cache import Cache
 from paceline.contract.source import Extents, SampledFileSpec
 from paceline.engine.tasks import AnyJob, AnyTask, Job, Task
@@ -27,12 +28,19 @@ class CachedFiles(NamedTuple):
 
 @dataclass(frozen=True)
 class NodeBlocks:
-    """Blocks of files in the cache of one node."""
+    """Blocks of files in the cache of one node, and in the memory of its host."""
 
     #: Host and folder.
     node: str
     #: For each job and file, one bit for each block, packed as by `np.packbits`.
     held: dict[tuple[int, int], np.ndarray]
+    #: Blocks in the page cache, in the same form.
+    in_memory: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
+
+    @property
+    def host(self) -> str:
+        """Name of the host."""
+        return self.node.partition(":")[0]
 
 
 def cached_files(jobs: Sequence[AnyJob]) -> list[CachedFiles]:
@@ -53,8 +61,8 @@ def cached_files(jobs: Sequence[AnyJob]) -> list[CachedFiles]:
 
 
 def blocks_here(files: Iterable[CachedFiles]) -> NodeBlocks:
-    """Find the blocks in the cache of this node; none in an unusable cache."""
-    held, folder = {}, ""
+    """Find the blocks in the cache and memory of this node; none in an unusable cache."""
+    held, in_memory, folder = {}, {}, ""
     for one in files:
         try:
             cache = one.cache.here()
@@ -65,22 +73,40 @@ def blocks_here(files: Iterable[CachedFiles]) -> NodeBlocks:
         for number, blocks in enumerate(found):
             if any(blocks):
                 held[one.job, number] = np.packbits(np.frombuffer(blocks, np.uint8))
-    return NodeBlocks(f"{socket.gethostname()}:{folder}", held)
+        for number, (path, _) in enumerate(one.files):
+            try:
+                pages = blocks_in_memory(path, _core.CACHE_BLOCK)
+            except (OSError, ValueError):  # no local file, or it has changed
+                continue
+            if pages is not None and pages.any():
+                in_memory[one.job, number] = np.packbits(pages)
+    return NodeBlocks(f"{socket.gethostname()}:{folder}", held, in_memory)
 
 
 def homes_of(tasks: Sequence[AnyTask], nodes: Sequence[NodeBlocks]) -> np.ndarray:
     """Return the index of the node that has most of each task's bytes; -1 if none has enough.
 
-    The first, middle and last frame of a task are examined. Tasks of which several nodes have
-    equally much are divided among these nodes, so that each node gets as many tasks as possible.
+    The first, middle and last frame of a task are examined, first in the caches and then in the
+    memory of several hosts. Tasks of which several nodes have equally much are divided among these
+    nodes, so that each node gets as many tasks as possible.
     """
-    homes = np.full(len(tasks), -1)
-    if not tasks or not any(node.held for node in nodes):
-        return homes
-    shares = _cached_shares(tasks, nodes)
+    homes, loads = np.full(len(tasks), -1), np.zeros(len(nodes))
+    kinds = [[node.held for node in nodes]]
+    if len({node.host for node in nodes}) > 1:
+        kinds.append([node.in_memory for node in nodes])
+    for blocks in kinds:
+        rest = np.flatnonzero(homes < 0)
+        if len(rest) and any(blocks):
+            shares = _shares_of(blocks, [tasks[k] for k in rest.tolist()])
+            homes[rest] = _divide(shares, loads)
+    return homes
+
+
+def _divide(shares: np.ndarray, loads: np.ndarray) -> np.ndarray:
+    """Choose a node for each task, given the nodes' shares of it; add the tasks to nodes' loads."""
+    homes = np.full(shares.shape[1], -1)
     holds = (shares >= MOST) & (shares == shares.max(axis=0))
-    loads = np.zeros(len(nodes))
-    # One bit for each node; a task without a node is in no group.
+    # Groups of tasks of the same nodes; those of few nodes come first.
     _, groups = np.unique(np.packbits(holds, axis=0), axis=1, return_inverse=True)
     order = np.argsort(groups.ravel(), kind="stable")
     members = np.split(order, np.cumsum(np.bincount(groups.ravel()))[:-1])
@@ -95,7 +121,9 @@ def homes_of(tasks: Sequence[AnyTask], nodes: Sequence[NodeBlocks]) -> np.ndarra
     return homes
 
 
-def _cached_shares(tasks: Sequence[AnyTask], nodes: Sequence[NodeBlocks]) -> np.ndarray:
+def _shares_of(
+    nodes: Sequence[dict[tuple[int, int], np.ndarray]], tasks: Sequence[AnyTask]
+) -> np.ndarray:
     """Return the fraction of each task's sampled blocks (columns) that each node (rows) has."""
     sampled = [_sample(task) for task in tasks]
     jobs, files, begins, ends = map(np.concatenate, zip(*sampled, strict=True))
@@ -103,9 +131,9 @@ def _cached_shares(tasks: Sequence[AnyTask], nodes: Sequence[NodeBlocks]) -> np.
     firsts, stops = begins // _core.CACHE_BLOCK, -(-ends // _core.CACHE_BLOCK)
     wanted = np.bincount(owners, stops - firsts, len(tasks))
     shares = np.zeros((len(nodes), len(tasks)), np.float32)
-    for index, node in enumerate(nodes):
+    for index, blocks in enumerate(nodes):
         there = np.zeros(len(owners))
-        for (job, file), packed in node.held.items():
+        for (job, file), packed in blocks.items():
             counts = np.concatenate(([0], np.cumsum(np.unpackbits(packed))))
             rows = np.flatnonzero((jobs == job) & (files == file))
             last = len(counts) - 1
