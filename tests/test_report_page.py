@@ -137,6 +137,17 @@ def adk_run(universe):
     return RMSD(universe, select="name CA").run(backend="serial", block_frames=16).timings
 
 
+def test_tasks_of_workers_and_names_of_the_papers_are_on_the_page():
+    made = run_of(workers_of(1, 3), 8)
+    drawings = {drawing.title: drawing for drawing in drawings_of(made, report_of(made))}
+    (axes,) = drawings["Tasks of a worker"].figure().axes
+    bars = [(bar.get_x() + bar.get_width() / 2, bar.get_height()) for bar in axes.patches]
+    assert dict(bars) == pytest.approx({2: 1, 3: 2})
+    page = checked(page_of(made))
+    assert "In the papers' names" in page.text
+    assert all(name in page.text.split() for name in report_of(made).published)
+
+
 def test_a_page_holds_the_numbers_of_its_run(adk_run):
     report = report_of(adk_run)
     page = checked(page_of(adk_run))
