@@ -23,6 +23,7 @@ from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelati
 from paceline.analysis.diffusion import mean_and_interval
 from paceline.analysis.groups import presence_correlation
 from paceline.analysis.msd import EinsteinMSD, _slopes
+from paceline.analysis.uncertainty import mean_of_series
 
 #: Standard deviation of a step along each axis, Å; frames are 1 ps apart.
 STEP = 0.5
@@ -34,6 +35,50 @@ def in_memory(positions: np.ndarray, cell: float | None = None) -> paceline.Univ
     dimensions = None if cell is None else [cell, cell, cell, 90, 90, 90]
     universe.load_new(positions.astype(np.float32), dimensions=dimensions)
     return universe
+
+
+def autoregressive(rng: np.random.Generator, time: float, n: int, repeats: int) -> np.ndarray:
+    """Create series of variance 1 with a correlation time in frames; 0 for independent values."""
+    factor = np.exp(-1 / time) if time else 0.0
+    noise = rng.standard_normal((repeats, n))
+    noise[:, 1:] *= np.sqrt(1 - factor**2)
+    return lfilter([1], [1, -factor], noise, axis=1)
+
+
+def series_coverage(
+    make: Callable[[np.random.Generator], np.ndarray], seed: int = 7
+) -> tuple[float, float, float]:
+    """Return fractions of intervals that contain the mean, 0, and of converged series.
+
+    They are those of all series, of converged ones, and the fraction of converged ones.
+    """
+    series = make(np.random.default_rng(seed))
+    found = [mean_of_series(one, blocks=False) for one in series]
+    held = np.array([abs(one.mean) <= one.interval for one in found])
+    converged = np.array([one.converged for one in found])
+    of_converged = held[converged].mean() if converged.any() else np.nan
+    return float(held.mean()), float(of_converged), float(converged.mean())
+
+
+def with_slow_part(
+    part: float, time: float, n: int, repeats: int
+) -> Callable[[np.random.Generator], np.ndarray]:
+    """Create noise with a slow part that has this part of the variance."""
+    return lambda rng: (
+        np.sqrt(1 - part) * autoregressive(rng, 2, n, repeats)
+        + np.sqrt(part) * autoregressive(rng, time, n, repeats)
+    )
+
+
+def two_states(crossings: int, n: int, repeats: int) -> Callable[[np.random.Generator], np.ndarray]:
+    """Create series about two values, which cross so many times on average."""
+
+    def make(rng: np.random.Generator) -> np.ndarray:
+        signs = np.where(rng.random((repeats, n)) < crossings / n, -1, 1)
+        first = rng.choice([-1, 1], (repeats, 1))
+        return first * signs.cumprod(axis=1) + 0.3 * autoregressive(rng, 3, n, repeats)
+
+    return make
 
 
 def diffusion_coverage(
@@ -191,6 +236,27 @@ def presence_coverage(
 
 
 #: Function that measures each case.
+SERIES = {
+    **{
+        f"autoregressive series with {n} independent values": lambda rng, n=n: autoregressive(
+            rng, 1000 / n, 2000, 2000
+        )
+        for n in (10, 20, 50, 100, 300, 1000)
+    },
+    **{
+        f"{n} independent values": lambda rng, n=n: autoregressive(rng, 0, n, 2000)
+        for n in (5, 20, 100)
+    },
+    **{
+        f"noise and a slow part of {part:.0%}, {2000 / time:.3g} correlation times": with_slow_part(
+            part, time, 2000, 2000
+        )
+        for part in (0.05, 0.2, 0.5)
+        for time in (100, 300)
+    },
+    **{f"two states, {n} crossings": two_states(n, 2000, 2000) for n in (3, 10, 30, 100, 300)},
+}
+
 CASES: dict[str, Callable[[], float]] = {
     **{
         f"diffusion, {n} molecules, default fit": partial(
@@ -235,6 +301,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("words", nargs="*", help="words of the names of cases (default: all)")
     words = parser.parse_args().words
+    for name, make in SERIES.items():
+        if not words or any(word in name for word in words):
+            held, of_converged, converged = series_coverage(make)
+            print(f"{held:6.1%}  {name}; {of_converged:.1%} of the {converged:.1%} converged")
     for name, measure in CASES.items():
         if not words or any(word in name for word in words):
             print(f"{measure():6.1%}  {name}", flush=True)

@@ -159,7 +159,7 @@ def test_the_table_and_the_record(tmp_path):
 
 
 def test_a_dielectric_constant_has_the_interval_of_the_square_deviation():
-    universe, _ = dipoles(600, 1, 3.0, 8)
+    universe, _ = dipoles(2000, 1, 3.0, 8)
     found = DielectricConstant(universe.atoms, make_whole=False).run().results
     moments = found.moments
     squares = ((moments - moments.mean(axis=0)) ** 2).mean(axis=1)
@@ -170,7 +170,7 @@ def test_a_dielectric_constant_has_the_interval_of_the_square_deviation():
     text = with_error(found.eps_mean, found.eps_mean_interval)
     assert found.findings["dielectric constant"] == f"{text} (95 %)"
     # If the moment is rarely reversed, its square is precise, but says nothing.
-    rarely = np.where(np.arange(600) < 300, 1.0, -1.0)
+    rarely = np.where(np.arange(2000) < 1000, 1.0, -1.0)
     universe.trajectory.coordinate_array[:, 1] = rarely[:, None] * [1, 0.99, 0.98]
     stuck = DielectricConstant(universe.atoms, make_whole=False).run().results
     assert not stuck.eps_mean_converged

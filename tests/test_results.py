@@ -256,8 +256,8 @@ def test_figures_have_labels_with_units(rmsd, rmsf):
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("time (ps)", "RMSD (Å)")
     names = [" ".join(text.get_text().split()) for text in axes.get_legend().get_texts()]
     assert names == [
-        "name CA or name CB, mean 4.4 ± 6.9 (95 %), not converged",
-        "resid 1-29, mean 2.7 ± 2.4 (95 %), not converged",
+        "name CA or name CB, mean 4.4 ± 2.6 (95 %), not converged",
+        "resid 1-29, mean 2.7 ± 1.3 (95 %), not converged",
     ]
     assert np.array_equal(axes.lines[0].get_ydata(), rmsd.results.rmsd[:, 2])
     assert rmsf.results.plot(axes) is axes
@@ -304,7 +304,7 @@ class TestFigures:
         axes, lines = self.lines_of(Results(table=table))
         assert len(lines) == 1
         [text] = axes.get_legend().get_texts()
-        assert text.get_text() == "A, mean 250 ± 485 (95 %), not converged"
+        assert text.get_text() == "A, mean 250 ± 182 (95 %), not converged"
 
     def test_a_power_of_ten_is_not_below_the_legend(self):
         values = np.linspace(0, 2e7, 50)

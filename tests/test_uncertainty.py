@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 from scipy.signal import lfilter
 
+from paceline.analysis.mean_error import _expected
 from paceline.analysis.uncertainty import (
     SeriesMean,
     difference_of_groups,
@@ -30,26 +31,62 @@ def test_the_inefficiency_of_autoregressive_series(correlation):
     g = inefficiency(correlation)
     found = [mean_of_series(autoregressive(rng, correlation, int(1000 * g))) for _ in range(30)]
     # An estimate is at least 1, so that for independent values its mean is above 1.
-    assert np.mean([one.inefficiency for one in found]) == pytest.approx(g, rel=0.15)
+    assert np.mean([one.inefficiency for one in found]) == pytest.approx(g, rel=0.35)
     # Two estimates of the same error.
     errors = [one.block_error / one.error for one in found]
     assert np.median(errors) == pytest.approx(1, abs=0.15)
 
 
-@pytest.mark.parametrize("n_independent", [50, 200])
-@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize(
+    ("correlation", "n_independent"), [(0.0, 200), (0.5, 50), (0.9, 20), (0.9, 50), (0.9, 200)]
+)
 def test_the_interval_holds_in_95_of_100(correlation, n_independent):
     rng = np.random.default_rng(11)
     n = int(n_independent * inefficiency(correlation))
-    found = [mean_of_series(autoregressive(rng, correlation, n)) for _ in range(2500)]
+    found = [mean_of_series(autoregressive(rng, correlation, n), blocks=False) for _ in range(1000)]
     held = np.mean([abs(one.mean) <= one.interval for one in found])
-    assert 0.93 <= held <= 0.97
+    assert 0.94 <= held <= 0.985
+
+
+def test_noise_does_not_hide_a_slow_part():
+    """Check series whose slow part of 5 % has a correlation time of 0.15 of the run."""
+    rng = np.random.default_rng(4)
+    slow = np.exp(-1 / 300)
+    series = [
+        np.sqrt(0.95) * rng.standard_normal(2000) + np.sqrt(0.05) * autoregressive(rng, slow, 2000)
+        for _ in range(400)
+    ]
+    found = [mean_of_series(one, blocks=False) for one in series]
+    # With g from the autocorrelation up to its first zero, 57 % held the mean, and 99 % of the
+    # series were called converged.
+    assert np.mean([abs(one.mean) <= one.interval for one in found]) > 0.8
+    assert np.mean([one.converged for one in found]) < 0.65
+
+
+def test_a_series_that_jumps_between_two_values_few_times_is_not_converged():
+    rng = np.random.default_rng(6)
+    jumps = np.where(rng.random((200, 2000)) < 10 / 2000, -1.0, 1.0)
+    start = np.where(rng.random((200, 1)) < 0.5, -1.0, 1.0)
+    found = [mean_of_series(one) for one in start * jumps.cumprod(axis=1) if np.ptp(one)]
+    assert np.mean([one.converged for one in found]) < 0.2
+
+
+def test_expected_periodograms_are_sums_over_lags():
+    frequencies = np.array([0.0, 1.0, 3.0])
+    for n in (7, 50):
+        lags = np.arange(1, n)
+        for time in (0.0, 0.7, 3.0, 50.0, 400.0):
+            correlation = np.exp(-lags / time) if time else np.zeros(n - 1)
+            waves = np.cos(2 * np.pi * np.outer(frequencies, lags) / n)
+            wanted = 1 + 2 * waves @ ((1 - lags / n) * correlation)
+            found = _expected(np.array([time]), frequencies, n)[0]
+            np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
 
 
 def test_few_independent_values_are_not_converged():
     rng = np.random.default_rng(2)
-    found = mean_of_series(autoregressive(rng, 0.98, 1000))
-    assert found.n_independent < 50
+    found = mean_of_series(autoregressive(rng, 0.99, 1000))
+    assert found.least_independent < 10
     assert not found.converged
     assert "not converged" in str(found)
     assert found.short.endswith("not converged")
@@ -82,10 +119,10 @@ def test_values_that_are_missing_or_few():
 
 
 def test_numbers_are_written_without_zeros_or_powers_that_nobody_reads():
-    independent = SeriesMean(10982.4, 1000, 1.0, 0.5, 130.0, 0.4)
+    independent = SeriesMean(10982.4, 1000, 1.0, 0.5, 130.0, 900.0, 0.4)
     expected = "10982 ± 130 (95 %), 1000 values, all of them independent, block error 0.4"
     assert str(independent) == expected
-    few = SeriesMean(10982.4, 98, 31.0, 600.0, 1191.0, 130.0)
+    few = SeriesMean(10982.4, 98, 31.0, 600.0, 1191.0, 2.0, 130.0)
     assert str(few).endswith(
         "98 values, about 3 of them independent, block error 130, not converged"
     )
@@ -94,7 +131,9 @@ def test_numbers_are_written_without_zeros_or_powers_that_nobody_reads():
         "not converged"
     )
     assert few.short == "mean 10982 ± 1191 (95 %), not converged"
-    assert str(SeriesMean(2e-9, 100, 1.0, 1e-10, 2e-10, 1e-10)).startswith("(2.00 ± 0.20)·10⁻⁹ ")
+    assert str(SeriesMean(2e-9, 100, 1.0, 1e-10, 2e-10, 90.0, 1e-10)).startswith(
+        "(2.00 ± 0.20)·10⁻⁹ "
+    )
 
 
 def test_the_scale_does_not_matter():

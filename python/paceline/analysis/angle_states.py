@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from paceline.analysis.table import States, Table, part_labels
-from paceline.analysis.uncertainty import ENOUGH, mean_of_series
+from paceline.analysis.uncertainty import mean_of_series
 from paceline.performance.number_format import many
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class AngleStates:
         Fraction of frames in each of `ALL_STATES`, and half the width of its 95 % interval.
     independent : numpy.ndarray of float64, shape (n_angles,)
         Number of independent values of the state with the fewest; NaN if the state never changes.
+    converged : numpy.ndarray of bool, shape (n_angles,)
+        False if the population of a state is not converged.
     transitions : numpy.ndarray of int64, shape (n_angles,)
         Number of changes of the state from one frame to the next.
     rates : numpy.ndarray of float64, shape (n_angles,)
@@ -60,6 +62,7 @@ class AngleStates:
     populations: np.ndarray
     intervals: np.ndarray
     independent: np.ndarray
+    converged: np.ndarray
     transitions: np.ndarray
     rates: np.ndarray
     rate_unit: str
@@ -100,10 +103,10 @@ class AngleStates:
     def _notes(self, left_out: str) -> dict[str, str]:
         """Describe how many angles change their state, and how many are not converged."""
         n_angles, n_moving = len(self.folded), int(np.count_nonzero(self.transitions))
-        n_poor = int(np.count_nonzero(self.independent < ENOUGH))
+        n_poor = int(np.count_nonzero(~self.converged))
         text = f"{n_moving} of {many(n_angles, 'angle')} change their state"
         if n_poor:
-            text += f", {n_poor} of them with less than {ENOUGH} independent values: not converged"
+            text += f", {n_poor} of them are not converged"
         if self.folded.any():
             count = np.count_nonzero(self.folded)
             text += f"; {count} of symmetric groups are counted from 0 to 180°"
@@ -165,6 +168,7 @@ def states_of(analysis: "AnalysisBase", angles: np.ndarray, folded: np.ndarray) 
     analysis.remark("order", None if is_ordered else unordered)
     populations, intervals = np.full((2, n_angles, len(ALL_STATES)), np.nan)
     independent, rates = np.full((2, n_angles), np.nan)
+    converged = np.ones(n_angles, dtype=bool)
     transitions = np.zeros(n_angles, np.int64)
     n_bins = 360 // BIN
     histogram = np.full((n_bins, n_angles), np.nan)
@@ -188,13 +192,14 @@ def states_of(analysis: "AnalysisBase", angles: np.ndarray, folded: np.ndarray) 
             # An interval that includes the whole range from 0 to 1 contains no information.
             intervals[k, there] = np.where(half < np.maximum(means, 1 - means), half, np.nan)
             independent[k] = min(one.n_independent for one in found)
+            converged[k] = all(one.converged for one in found)
         if is_ordered:
             transitions[k] = np.count_nonzero(np.diff(numbers))
             if len(rows) > 1:
                 rates[k] = transitions[k] / (moments[rows[-1]] - moments[rows[0]])
     unit = "1/ns" if analysis.times_known else "1/frame"
     return AngleStates(
-        *(angles, folded, populations, intervals, independent, transitions, rates, unit),
+        *(angles, folded, populations, intervals, independent, converged, transitions, rates, unit),
         histogram=histogram,
         n_lost=int(np.isnan(angles[~analysis.left_out]).any(axis=0).sum()),
     )

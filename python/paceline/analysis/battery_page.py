@@ -50,8 +50,8 @@ FURTHER_SIZE = (5.2, 3.6)
 #: Column titles of the table of means.
 OF_MEANS = ("series", "mean ± 95 %", "independent", "converged")
 FOOTER = (
-    "Intervals are 95 % intervals, by Student's t with the statistical inefficiency of Chodera et "
-    f"al. (2007). With fewer than {ENOUGH} independent values, a mean is not converged."
+    "Intervals are 95 % intervals, by the spectrum of each series at low frequencies. A mean is "
+    f"not converged if fewer than {ENOUGH} of its values may be independent (probability over 5 %)."
 )
 
 
@@ -187,11 +187,11 @@ def _paragraphs(
     yield from (f"{text}." for text in more)
     if doubtful:
         yield (
-            f"Not converged, with fewer than {ENOUGH} independent values: {joined(doubtful)}. "
+            f"Not converged, as fewer than {ENOUGH} values may be independent: {joined(doubtful)}. "
             "Their means and intervals may change in a longer simulation."
         )
     elif found:
-        yield f"All means are converged, with {ENOUGH} or more independent values."
+        yield f"All means are converged: {ENOUGH} values or more are independent."
     if one.damaged:
         yield f"{many(len(one.damaged), 'damaged frame')} left out."
     yield warnings_sentence(warnings)

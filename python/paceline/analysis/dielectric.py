@@ -131,11 +131,10 @@ class DielectricConstant(_DipoleAnalysis):
         Mean of the three components of `eps`.
     results.eps_mean_interval : float
         Half the width of the 95 % interval of `eps_mean`. It is the interval of the mean square
-        deviation of the moments, a time series, by its statistical inefficiency
-        (`mean_of_series`). NaN for less than 4 frames.
+        deviation of the moments, a time series (`mean_of_series`). NaN for less than 4 frames.
     results.eps_mean_converged : bool
-        True if the square deviation and the moments along each axis have 50 or more independent
-        values.
+        True if the square deviation and the moments along each axis have 10 independent values
+        or more, with a probability of 95 %.
     results.moments : numpy.ndarray of float64, shape (n_frames, 3)
         Dipole moment of each frame, e Å; NaN for a damaged frame that was left out.
 

@@ -34,10 +34,10 @@ def free_energy_surface(
 
     where p is the fraction of the frames in a bin. F is 0 in the bin with the most frames. F
     belongs to the ensemble that the trajectory samples, and is not reweighted. It is valid only if
-    sampling is complete. If a series has fewer than 50 independent values, results and figure state
-    that it is not converged. The error of F in a bin with n frames is about $k_B T \sqrt{g / n}$,
-    with the statistical inefficiency g. With n frames in the fullest bin, F is at most
-    $k_B T \ln n$.
+    sampling is complete. If a series may have fewer than 10 independent values, results and figure
+    state that it is not converged. The error of F in a bin with n frames is about
+    $k_B T \sqrt{g / n}$, with the statistical inefficiency g. With n frames in the fullest bin, F
+    is at most $k_B T \ln n$.
 
     Parameters
     ----------

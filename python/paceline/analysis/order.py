@@ -12,7 +12,7 @@ from paceline.analysis.guess import TAILS, elements_of
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
-from paceline.analysis.uncertainty import ENOUGH
+from paceline.analysis.uncertainty import SeriesMean
 from paceline.contract.atoms import Atoms, System, attribute_of, has_attribute
 from paceline.contract.declaration import PBC, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame
@@ -141,12 +141,12 @@ class OrderParameter(GroupsAnalysis):
         mean = read.mean(axis=0) if len(read) else np.full(value.shape[1], np.nan)
         table = table_in_time(self, columns, titles, self.SYMBOL)
         known = list(table.means().values())
-        error, interval, independent = (
+        error, interval = (
             np.where(np.isnan(mean), np.nan, [getattr(one, name) for one in known] or [np.nan])
-            for name in ("error", "interval", "n_independent")
+            for name in ("error", "interval")
         )
         if len(titles) > 1:
-            table = replace(table, drawn=self._profile(mean, interval, independent))
+            table = replace(table, drawn=self._profile(mean, interval, known))
         self.results = Results(
             table=table,
             provenance=self.record(),
@@ -162,14 +162,16 @@ class OrderParameter(GroupsAnalysis):
         _, first = np.unique(atoms.indices, return_index=True)
         self.results.with_values(self.on_first_frame(self.SYMBOL, atoms[first], values[first]))
 
-    def _profile(self, mean: np.ndarray, interval: np.ndarray, independent: np.ndarray) -> Table:
+    def _profile(
+        self, mean: np.ndarray, interval: np.ndarray, series: Sequence[SeriesMean]
+    ) -> Table:
         """Make the table of the figure: the mean of each label with its interval."""
         columns = {self.LABELLED: np.arange(len(mean)), self.DRAWN: self.SIGN * mean}
         name, bands, has_one = "mean", {}, np.isfinite(interval)
         if has_one.any():
             columns[INTERVAL] = interval
             name, bands = "mean and 95 % interval", {self.DRAWN: INTERVAL}
-            few = int((independent[has_one] < ENOUGH).sum())
+            few = sum(not one.converged for one in series)
             name += f", {few} of {len(mean)} not converged" if few else ""
         return Table(
             columns, self.LABELLED, {self.DRAWN: name}, self.DRAWN, ticks=self._labels, bands=bands
@@ -185,13 +187,13 @@ class OrderParameter(GroupsAnalysis):
         dict of str to Table
             "means", with the same figure as the results.
         """
-        found, known = self.results, self.results.means.values()
+        found, known = self.results, list(self.results.means.values())
         independent = np.array([one.n_independent for one in known] or [np.nan] * len(found.mean))
         columns = {self.LABELLED: found.labels, self.SYMBOL: found.mean}
         columns |= {self.DRAWN: self.SIGN * found.mean}
         columns |= {"standard error": found.error, INTERVAL: found.interval}
         columns |= {"independent values": independent}
-        drawn = found.table.drawn or self._profile(found.mean, found.interval, independent)
+        drawn = found.table.drawn or self._profile(found.mean, found.interval, known)
         return {"means": Table(columns, self.LABELLED, {self.DRAWN: ""}, self.DRAWN, drawn=drawn)}
 
 

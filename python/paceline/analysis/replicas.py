@@ -28,6 +28,7 @@ from paceline.analysis.replica_page import files_of, lines_of, page_of_replicas
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import (
+    ENOUGH,
     GroupDifference,
     ReplicaMean,
     mean_of_replicas,
@@ -312,8 +313,8 @@ class Replicas:
         open_ones = sum(not mean.converged for mean in means)
         if open_ones:
             found.append(
-                f"{open_ones} of {len(means)} series of single replicas have fewer than 50 "
-                "independent values: their means are not converged."
+                f"{open_ones} of {len(means)} series of single replicas may have fewer than "
+                f"{ENOUGH} independent values: their means are not converged."
             )
         return [*found, *self._missing(name)]
 

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
-#: Minimum number of independent values of a converged mean.
-ENOUGH = 50
-#: Minimum number of frames over which the autocorrelation is summed. Beyond it, the sum ends where
-#: the autocorrelation first reaches 0.
-LEAST_LAG = 3
+from paceline.analysis.mean_error import error_of_mean
+
+#: Minimum number of independent values of a converged mean; it has more with 95 % probability.
+ENOUGH = 10
+#: Minimum number of values of a mean with an error.
+LEAST_VALUES = 4
 #: Confidence level of the interval.
 LEVEL = 0.95
+#: Confidence level of a standard error.
+ONE_SIGMA = 0.6827
 #: Confidence level of the test for correlated blocks.
 BLOCK_LEVEL = 0.99
 #: Smaller numbers are written with a power of 10.
@@ -36,10 +39,12 @@ class SeriesMean:
     inefficiency : float
         Statistical inefficiency g: one of g values is independent; NaN for less than 4 values.
     error : float
-        Standard error of the mean.
+        Standard error of the mean: half the width of its 68.3 % interval.
     interval : float
-        Half the width of the 95 % interval of the mean, by Student's t; NaN if all values are
-        equal, because their variance is unknown.
+        Half the width of the 95 % interval of the mean; NaN if all values are equal, because their
+        variance is unknown.
+    least_independent : float
+        Number of independent values that is exceeded with a probability of 95 %.
     block_error : float
         Standard error by block averaging, for comparison.
     """
@@ -49,6 +54,7 @@ class SeriesMean:
     inefficiency: float
     error: float
     interval: float
+    least_independent: float
     block_error: float
 
     @property
@@ -58,8 +64,8 @@ class SeriesMean:
 
     @property
     def converged(self) -> bool:
-        """True for at least 50 independent values; with fewer, the error itself is unreliable."""
-        return self.n_independent >= ENOUGH
+        """True if the series has 10 independent values or more with a probability of 95 %."""
+        return self.error == 0 or self.least_independent >= ENOUGH
 
     def __str__(self) -> str:
         return self.with_unit("")
@@ -68,27 +74,27 @@ class SeriesMean:
         """Format the mean with unit, interval, number of values and convergence."""
         end = unit if unit in ("", "°") else f" {unit}"
         if self.n_values == 1:
-            return f"{_digits(self.mean, 4)}{end}, a single value: no error"
+            return f"{digits(self.mean, 4)}{end}, a single value: no error"
         if np.isnan(self.inefficiency):
-            return f"{_digits(self.mean, 4)}{end}, too few values for an error"
+            return f"{digits(self.mean, 4)}{end}, too few values for an error"
         if self.error == 0:
-            return f"{_digits(self.mean, 4)}{end}, constant in all {self.n_values} values"
+            return f"{digits(self.mean, 4)}{end}, constant in all {self.n_values} values"
         found = f"{with_error(self.mean, self.interval)}{end} (95 %)"
         independent = round(self.n_independent)
         some = f"about {independent}" if independent < self.n_values else "all"
         counts = f"{self.n_values} values, {some} of them independent"
         note = "" if self.converged else ", not converged"
-        return f"{found}, {counts}, block error {_digits(self.block_error, 2)}{end}{note}"
+        return f"{found}, {counts}, block error {digits(self.block_error, 2)}{end}{note}"
 
     @property
     def short(self) -> str:
         """Mean and interval, as in a legend."""
         if self.n_values == 1:
-            return _digits(self.mean, 4)
+            return digits(self.mean, 4)
         if np.isnan(self.inefficiency):
-            return f"mean {_digits(self.mean, 4)}, no error"
+            return f"mean {digits(self.mean, 4)}, no error"
         if self.error == 0:
-            return f"mean {_digits(self.mean, 4)}, constant"
+            return f"mean {digits(self.mean, 4)}, constant"
         note = "" if self.converged else ", not converged"
         return f"mean {with_error(self.mean, self.interval)} (95 %){note}"
 
@@ -96,13 +102,14 @@ class SeriesMean:
 def mean_of_series(values: np.ndarray, *, blocks: bool = True) -> SeriesMean:
     r"""Estimate the mean of a time series, and its error.
 
-    The statistical inefficiency is (Chodera, Swope, Pitera, Seok & Dill 2007, J. Chem. Theory
-    Comput. 3, 26, eq. 6 and 7)
+    The autocorrelation C of the series is described by mixtures of two exponentials, each with the
+    probability that the spectrum of the series at low frequencies gives it (`mean_error`). Each
+    mixture has a statistical inefficiency
 
     $$g = 1 + 2 \sum_{t=1}^{N-1} \left(1 - \frac{t}{N}\right) C(t)$$
 
-    with the normalised autocorrelation C, up to where C first reaches 0. The standard error is
-    $\sqrt{s^2 g / N}$, with the variance $s^2$ of N / g independent values.
+    and a variance of the mean, $s^2 g / N$. The interval holds the mean with a probability of 95 %
+    over all of them; `inefficiency` is their geometric mean.
 
     Parameters
     ----------
@@ -129,22 +136,26 @@ def mean_of_series(values: np.ndarray, *, blocks: bool = True) -> SeriesMean:
     values = values[~np.isnan(values)]
     n = len(values)
     mean = float(values.mean()) if n else np.nan
-    if n < LEAST_LAG + 1 or not np.isfinite(mean):
-        return SeriesMean(mean, n, np.nan, np.nan, np.nan, np.nan)
-    with np.errstate(over="ignore"):
-        deviations = values - mean
-        variance = float(deviations @ deviations) / n
-    if not np.isfinite(variance):
-        return SeriesMean(mean, n, np.nan, np.nan, np.nan, np.nan)
+    unknown = SeriesMean(mean, n, *[np.nan] * 5)
+    if n < LEAST_VALUES or not np.isfinite(mean):
+        return unknown
     if np.ptp(values) == 0:
-        return SeriesMean(mean, n, 1.0, 0.0, np.nan, 0.0)
-    inefficiency = _inefficiency(deviations / np.sqrt(variance))
-    # Correct the variance for the mean of few independent values.
-    variance /= 1 - min(inefficiency / n, 0.5)
-    error = float(np.sqrt(variance * inefficiency / n))
-    interval = float(students_t(n / inefficiency - 1)) * error
-    block_error = _block_error(deviations) if blocks else np.nan
-    return SeriesMean(mean, n, inefficiency, error, interval, block_error)
+        return SeriesMean(mean, n, 1.0, 0.0, np.nan, n, 0.0)
+    # Powers of numbers of any magnitude stay finite.
+    scale = float(np.abs(values - mean).max())
+    if not np.isfinite(scale):
+        return unknown
+    deviations = (values - mean) / scale
+    found = error_of_mean(deviations)
+    return SeriesMean(
+        mean,
+        n,
+        found.inefficiency,
+        scale * found.interval(ONE_SIGMA),
+        scale * found.interval(LEVEL),
+        n / found.most_inefficient,
+        scale * _block_error(deviations) if blocks else np.nan,
+    )
 
 
 @dataclass(frozen=True)
@@ -187,7 +198,7 @@ class ReplicaMean:
             counts = f"{np.max(self.n_replicas, initial=0)} replicas"
             return f"{_arrays_with_error(self.mean, self.interval)} (95 % between {counts})"
         if np.isnan(self.interval):
-            mean = _digits(self.mean, 4)
+            mean = digits(self.mean, 4)
             return f"{mean}, {self._no_interval_reason}: no interval between replicas"
         found = with_error(float(self.mean), float(self.interval))
         return f"{found} (95 % between {self.n_replicas} replicas)"
@@ -205,7 +216,7 @@ class ReplicaMean:
     def short(self) -> str:
         """Mean and interval as in a legend; only for a single number."""
         if np.isnan(self.interval):
-            return f"mean {_digits(self.mean, 4)}, {self._no_interval_reason}"
+            return f"mean {digits(self.mean, 4)}, {self._no_interval_reason}"
         return f"mean {with_error(float(self.mean), float(self.interval))} (95 %)"
 
 
@@ -273,7 +284,7 @@ class GroupDifference:
             return f"{found} (95 %, Welch's t)"
         if np.isnan(self.interval):
             why = "one replica, or replicas with equal values"
-            return f"{_digits(self.difference, 4)}, no interval: a group has {why}"
+            return f"{digits(self.difference, 4)}, no interval: a group has {why}"
         return f"{with_error(float(self.difference), float(self.interval))} (95 %, Welch's t)"
 
 
@@ -309,18 +320,6 @@ def difference_of_groups(first: ReplicaMean, second: ReplicaMean) -> GroupDiffer
     # If the values of a group are all equal, their variance is unknown.
     free = np.where(np.minimum(first.deviation, second.deviation) > 0, free, np.nan)[()]
     return GroupDifference(second.mean - first.mean, np.sqrt(sum(squares)), free)
-
-
-def _inefficiency(deviations: np.ndarray) -> float:
-    """Statistical inefficiency of a series with mean 0 and variance 1; at least 1."""
-    n = len(deviations)
-    # Pad with zeros, so that the correlation is not periodic.
-    transformed = np.fft.rfft(deviations, 1 << (2 * n - 1).bit_length())
-    correlation = np.fft.irfft(np.abs(transformed) ** 2)[:n] / np.arange(n, 0, -1)
-    ends = np.flatnonzero(correlation[LEAST_LAG + 1 : n - 1] <= 0)
-    stop = LEAST_LAG + 1 + int(ends[0]) if len(ends) else n - 1
-    lags = np.arange(1, stop)
-    return max(1.0, float(1 + 2 * np.sum((1 - lags / n) * correlation[1:stop])))
 
 
 def students_t(n_free: Any) -> Any:
@@ -385,12 +384,12 @@ def _arrays_with_error(means: np.ndarray, intervals: np.ndarray) -> str:
     return " ± ".join(np.array2string(one, precision=4) for one in (means, intervals))
 
 
-def _digits(value: Any, digits: int) -> str:
+def digits(value: Any, digits: int) -> str:
     """Format a number with so many significant digits, but with all digits before the point.
 
     Examples
     --------
-    >>> _digits(1.23456, 4), _digits(10982.4, 4), _digits(1000.0, 3), _digits(1e-9, 2)
+    >>> digits(1.23456, 4), digits(10982.4, 4), digits(1000.0, 3), digits(1e-9, 2)
     ('1.235', '10982', '1000', '1e-09')
     """
     text = f"{value:.{digits}g}"

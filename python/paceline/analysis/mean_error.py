@@ -1,0 +1,201 @@
+r"""Variance of the mean of a correlated time series, from its spectrum at low frequencies.
+
+The autocorrelation of a series is taken as a mixture of exponentials, as that of any observable of
+reversible dynamics is: a fast and a slow one, $C(t) = (1 - a) e^{-t/\tau_1} + a e^{-t/\tau_2}$, on
+a grid of times and fractions, or one alone. The periodogram at frequency $k / N$,
+
+$$I_k = \frac{1}{N} \left| \sum_t x_t e^{-2 \pi i k t / N} \right|^2,$$
+
+is exponentially distributed about its expected value, which each pair of times and fraction gives
+exactly (Whittle 1953, Ark. Mat. 2, 423; Sykulski et al. 2019, Biometrika 106, 251). So each point
+of the grid has a likelihood, and a variance of the mean. All are kept, with their probabilities:
+the interval is wide where a slow part of small amplitude cannot be excluded.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+#: Number of the lowest frequencies that are compared.
+N_FREQUENCIES = 256
+#: Number of the lowest frequencies that are compared one by one, and not in groups.
+N_SINGLE = 24
+#: Ratio of the last and the first frequency of a group.
+GROWTH = 1.2
+#: Minimum of the shortest correlation time on the grid, in values.
+LEAST_TIME = 0.3
+#: Minimum of the shortest correlation time on the grid, as a part of the series. The longest one is
+#: the length of the series. Grid points differ by a factor of 2.
+LEAST_PART = 1 / 4096
+#: Fractions of the variance that belong to the slow part.
+FRACTIONS = np.array([0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 0.7, 0.85])
+#: Probability, before the series is seen, that one exponential suffices. A lower one makes intervals
+#: wider: more of them hold where noise hides a slow part.
+ONE_EXPONENTIAL = 0.8
+#: Width of the classes into which variances are sorted, as a logarithm.
+CLASS_WIDTH = 0.02
+#: Minimum weight of a variance, relative to the largest one.
+LEAST_WEIGHT = 1e-9
+#: Probability of a variance below that of `most_inefficient`.
+MOST = 0.95
+#: Number of lengths of series for which models are kept.
+N_LENGTHS = 16
+
+
+@dataclass(frozen=True)
+class Models:
+    """Expected periodograms of all points of the grid, for series of one length."""
+
+    #: Index of the first frequency of each group, from 1; then the end.
+    edges: np.ndarray
+    #: Reciprocal of the mean periodogram in each group, shape (n_models, n_groups).
+    reciprocal: np.ndarray
+    #: Logarithm of the prior weight, without what depends on the series.
+    log_weight: np.ndarray
+    #: Statistical inefficiency.
+    inefficiency: np.ndarray
+
+
+@dataclass(frozen=True)
+class MeanError:
+    """Probable variances of a mean.
+
+    Attributes
+    ----------
+    weights, variances : numpy.ndarray of float64, shape (n_classes,)
+        Probabilities, and variances of the mean in increasing order.
+    n_free : int
+        Degrees of freedom of each variance.
+    inefficiency : float
+        Geometric mean of the statistical inefficiency.
+    most_inefficient : float
+        Statistical inefficiency that is exceeded with a probability of 5 %.
+    """
+
+    weights: np.ndarray
+    variances: np.ndarray
+    n_free: int
+    inefficiency: float
+    most_inefficient: float
+
+    def interval(self, level: float) -> float:
+        """Half the width of the interval about the mean that holds the true mean at this level."""
+        from scipy.special import stdtr, stdtrit
+
+        deviations = np.sqrt(self.variances)
+        t = float(stdtrit(self.n_free, (1 + level) / 2))
+        low, high = t * deviations[0], t * deviations[-1]
+        while high - low > 1e-6 * high:
+            middle = (low + high) / 2
+            outside = 2 * self.weights @ stdtr(self.n_free, -middle / deviations)
+            low, high = (middle, high) if outside > 1 - level else (low, middle)
+        return float(high)
+
+    def interval_of_quantile(self, probability: float, level: float) -> float:
+        """Half the width of the interval for the variance that is exceeded with 1 - probability."""
+        from scipy.special import stdtrit
+
+        row = min(np.searchsorted(np.cumsum(self.weights), probability), len(self.variances) - 1)
+        return float(stdtrit(self.n_free, (1 + level) / 2) * np.sqrt(self.variances[row]))
+
+
+def error_of_mean(deviations: np.ndarray) -> MeanError:
+    """Estimate the variance of the mean of a series, from its deviations from the mean.
+
+    The series must have 4 values or more, which are not all equal.
+    """
+    n = len(deviations)
+    models = _models(n)
+    last = models.edges[-1]
+    periodogram = np.abs(np.fft.rfft(deviations)[1:last]) ** 2 / n
+    sums = np.add.reduceat(periodogram, models.edges[:-1] - 1)
+    n_frequencies = last - 1
+    # Variance of the series, given each model; 0 if only higher frequencies have any.
+    scales = np.maximum(models.reciprocal @ sums / n_frequencies, np.finfo(float).tiny)
+    weights = models.log_weight - n_frequencies * np.log(scales)
+    weights = np.exp(weights - weights.max())
+    weights /= weights.sum()
+    # Values that alternate about the mean count as independent.
+    own = deviations @ deviations / n
+    least = own / (n - 1)
+    classes, variances = _in_classes(weights, np.maximum(scales * models.inefficiency / n, least))
+    # The variance of the series is that about its mean, and that of the mean. Frequencies that are
+    # not compared do not show it.
+    independent = 1 + own / variances
+    most = np.searchsorted(np.cumsum(classes), MOST)
+    return MeanError(
+        classes,
+        variances,
+        2 * n_frequencies,
+        n / float(np.exp(classes @ np.log(independent))),
+        n / float(independent[min(most, len(independent) - 1)]),
+    )
+
+
+def _in_classes(weights: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort variances into classes of nearly equal ones; return their weights and mean variances."""
+    kept = weights > LEAST_WEIGHT * weights.max()
+    weights, variances = weights[kept], variances[kept]
+    classes = np.floor(np.log(variances / variances.min()) / CLASS_WIDTH).astype(np.intp)
+    totals = np.bincount(classes, weights)
+    means = np.bincount(classes, weights * variances)
+    full = totals > 0
+    return totals[full] / totals.sum(), means[full] / totals[full]
+
+
+@lru_cache(N_LENGTHS)
+def _models(n: int) -> Models:
+    """Make the tables for series of n values."""
+    edges = _groups(min(N_FREQUENCIES, (n - 1) // 2))
+    sizes = np.diff(edges)
+    n_times = int(np.log2(n / max(LEAST_TIME, n * LEAST_PART)))
+    slow = n / 2.0 ** np.arange(n_times, -1, -1)
+    fast = np.array([0.0, *slow[slow <= n / 4]])
+    fast_spectra, slow_spectra = (
+        np.add.reduceat(_expected(times, np.arange(1, edges[-1]), n), edges[:-1] - 1, axis=1)
+        / sizes
+        for times in (fast, slow)
+    )
+    fast_g, slow_g = (_expected(times, np.zeros(1), n)[:, 0] for times in (fast, slow))
+    grid = np.meshgrid(np.arange(len(fast)), np.arange(len(slow)), FRACTIONS, indexing="ij")
+    first, second, part = (axis.ravel() for axis in grid)
+    apart = slow[second] >= 2 * np.maximum(fast[first], LEAST_TIME / 2)
+    first, second, part = first[apart], second[apart], part[apart]
+    both = (1 - part)[:, None] * fast_spectra[first] + part[:, None] * slow_spectra[second]
+    spectra = np.concatenate([fast_spectra, both])
+    prior = np.repeat(
+        [ONE_EXPONENTIAL / len(fast), (1 - ONE_EXPONENTIAL) / max(1, len(both))],
+        [len(fast), len(both)],
+    )
+    return Models(
+        edges,
+        1 / spectra,
+        np.log(prior) - np.log(spectra) @ sizes,
+        np.concatenate([fast_g, (1 - part) * fast_g[first] + part * slow_g[second]]),
+    )
+
+
+def _groups(n_frequencies: int) -> np.ndarray:
+    """Divide the lowest frequencies, counted from 1, into groups: first of each, and the end."""
+    edges = [*range(1, min(N_SINGLE, n_frequencies) + 2)]
+    while edges[-1] <= n_frequencies:
+        edges.append(min(n_frequencies + 1, int(np.ceil(edges[-1] * GROWTH))))
+    return np.array(edges)
+
+
+def _expected(times: np.ndarray, frequencies: np.ndarray, n: int) -> np.ndarray:
+    """Expected periodogram of n values with exponential autocorrelation and variance 1.
+
+    Shape (n_times, n_frequencies). At frequency 0, it is n times the variance of the mean.
+    """
+    with np.errstate(divide="ignore"):
+        factor = np.exp(-1 / times)[:, None]
+    one = factor * np.exp(-2j * np.pi * frequencies / n)
+    # one ** n, since frequencies are whole numbers of periods.
+    end = factor**n
+    gap = 1 - one
+    # Sums of one ** t, and of t * one ** t, for t from 1 to n - 1.
+    plain = (one - end) / gap
+    by_lag = one * (1 - end) / gap**2 - n * end / gap
+    return 1 + 2 * (plain - by_lag / n).real
