@@ -109,7 +109,7 @@ def test_files_that_are_written(file, universe, tmp_path):
     assert page.count("<svg") == 3
     assert page.count('class="chart"') == 4
     assert 'href="loop%201.csv"' in page
-    assert "independent: RMSD of resid 1-29 after superposition of backbone." in page
+    assert "The system is not equilibrated: " in page
     with pytest.raises(FileExistsError):
         battery.save(folder)
     battery.save(folder, overwrite=True)

@@ -57,10 +57,11 @@ def test_text_keeps_every_bit(rmsd, ending, delimiter, tmp_path):
     rmsd.results.save(path)
     with path.open(encoding="utf-8") as file:
         comments = [line for line in file if line.startswith("#")]
-    assert len(comments) == len(rmsd.results.provenance) + 3
+    assert len(comments) == len(rmsd.results.provenance) + 5
     # The series rises all the time.
-    assert comments[-2].startswith("# mean of RMSD (Å): ")
-    assert comments[-1].endswith("not converged\n")
+    assert comments[-4].startswith("# mean of RMSD (Å): ")
+    assert comments[-3].endswith("not converged\n")
+    assert comments[-2].startswith("# sampling of RMSD (Å): drifting; the mean still changes")
     read = pd.read_csv(path, comment="#", sep=delimiter, engine="python")
     wanted = ["frame", "time (ps)", "RMSD (Å)", "RMSD of resid 1-29 (Å)"]
     assert list(read) == wanted
@@ -256,8 +257,8 @@ def test_figures_have_labels_with_units(rmsd, rmsf):
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("time (ps)", "RMSD (Å)")
     names = [" ".join(text.get_text().split()) for text in axes.get_legend().get_texts()]
     assert names == [
-        "name CA or name CB, mean 4.4 ± 2.6 (95 %), not converged",
-        "resid 1-29, mean 2.7 ± 1.3 (95 %), not converged",
+        "name CA or name CB, mean 4.4 ± 2.6 (95 %), drifting",
+        "resid 1-29, mean 2.7 ± 1.3 (95 %), drifting",
     ]
     assert np.array_equal(axes.lines[0].get_ydata(), rmsd.results.rmsd[:, 2])
     assert rmsf.results.plot(axes) is axes
@@ -304,7 +305,7 @@ class TestFigures:
         axes, lines = self.lines_of(Results(table=table))
         assert len(lines) == 1
         [text] = axes.get_legend().get_texts()
-        assert text.get_text() == "A, mean 250 ± 182 (95 %), not converged"
+        assert text.get_text() == "A, mean 250 ± 182 (95 %), drifting"
 
     def test_a_power_of_ten_is_not_below_the_legend(self):
         values = np.linspace(0, 2e7, 50)

@@ -24,6 +24,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from paceline.advice import advise
     from paceline.analysis.base import AnalysisBase
+    from paceline.analysis.convergence import convergence
     from paceline.analysis.convert import Write
     from paceline.analysis.correlation import Correlation
     from paceline.analysis.functions import RaggedTimeSeries, Reduce, Scan, TimeSeries
@@ -52,6 +53,7 @@ __all__ = [
     "analysis",
     "backends",
     "balanced_slices",
+    "convergence",
     "dask_array",
     "errors",
     "join",
@@ -77,6 +79,7 @@ _HOMES = {
     "Write": "paceline.analysis.convert",
     "advise": "paceline.advice",
     "balanced_slices": "paceline.contract.plan",
+    "convergence": "paceline.analysis.convergence",
     "dask_array": "paceline.mdanalysis.dask_array",
     "join": "paceline.split_join",
     "open": "paceline.trajectory.file_trajectory",

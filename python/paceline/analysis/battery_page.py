@@ -11,6 +11,7 @@ from paceline.analysis.energies import Energies
 from paceline.analysis.results import Results, kind_of
 from paceline.analysis.system_text import describe_span, describe_system
 from paceline.analysis.table import Table, name_and_unit
+from paceline.analysis.table_verdicts import SeriesVerdict, system_verdict, usual_verdicts
 from paceline.analysis.uncertainty import ENOUGH, SeriesMean
 from paceline.contract.atoms import System
 from paceline.contract.catalogue import catalogue
@@ -48,10 +49,11 @@ FIGURE_SIZE = (5.2, 2.9)
 #: Size of the figure of a further table, whose rows have names, inches.
 FURTHER_SIZE = (5.2, 3.6)
 #: Column titles of the table of means.
-OF_MEANS = ("series", "mean ± 95 %", "independent", "converged")
+OF_MEANS = ("series", "mean ± 95 %", "independent", "equilibrated", "mean from there on", "verdict")
 FOOTER = (
     "Intervals are 95 % intervals, by the spectrum of each series at low frequencies. A mean is "
-    f"not converged if fewer than {ENOUGH} of its values may be independent (probability over 5 %)."
+    f"sampled if {ENOUGH} or more of its values are independent (probability 95 %), nothing shows "
+    "a drift, and two states, if there are two, were left 10 times or more."
 )
 
 
@@ -167,10 +169,9 @@ def _paragraphs(
 ) -> Iterator[str]:
     """Write the paragraphs of the summary: system, frames, results, and doubtful results."""
     span = describe_span(one.frames, one.times if one.times_known else None)
-    yield f"{system_sentence(battery.universe)} The results are of {span}."
     found: list[str] = []
     more: list[str] = []
-    doubtful: list[str] = []
+    verdicts: dict[str, SeriesVerdict] = {}
     for name, analysis in battery.shown.items():
         title, table = in_sentence(headings[name]), analysis.results.table
         means = {} if table is None or table.notes else table.means(table.answering[:LISTED])
@@ -179,19 +180,19 @@ def _paragraphs(
             found.append(
                 f"{title} ({', '.join(texts)})" if len(texts) > 1 else f"{title} {texts[0]}"
             )
-            doubtful += [title] if any(_is_doubtful(mean) for mean in means.values()) else []
+            some = usual_verdicts(table, [*means])
+            names = {
+                key: f"{title} ({name_and_unit(key)[0]})" if len(some) > 1 else title
+                for key in some
+            }
+            verdicts |= {names[key]: one for key, one in some.items() if means[key].error != 0}
         elif table is not None and _sentences(analysis.results, table):
             more.append(f"{headings[name]}: {'; '.join(_sentences(analysis.results, table))}")
+    answer = system_verdict(verdicts)
+    yield f"{answer} {system_sentence(battery.universe)} The results are of {span}.".lstrip()
     if found:
         yield f"Means with 95 % intervals: {'; '.join(found)}."
     yield from (f"{text}." for text in more)
-    if doubtful:
-        yield (
-            f"Not converged, as fewer than {ENOUGH} values may be independent: {joined(doubtful)}. "
-            "Their means and intervals may change in a longer simulation."
-        )
-    elif found:
-        yield f"All means are converged: {ENOUGH} values or more are independent."
     if one.damaged:
         yield f"{many(len(one.damaged), 'damaged frame')} left out."
     yield warnings_sentence(warnings)
@@ -268,7 +269,7 @@ def _section(
         answers: list[str] = []
     else:
         means = table.means(table.answering[:LISTED])
-        titles, lines = (OF_MEANS, _lines(means)) if means else ((), [])
+        titles, lines = (OF_MEANS, _lines(means, table)) if means else ((), [])
         if means and not table.notes:
             answers = _brief(table, means)[:SUMMARISED]
         else:
@@ -292,22 +293,20 @@ def _section(
     )
 
 
-def _is_doubtful(mean: SeriesMean) -> bool:
-    """True if a mean is not converged, unless the value is constant in all frames."""
-    return not mean.converged and mean.error != 0
-
-
-def _lines(means: Mapping[str, SeriesMean]) -> list[Sequence[str]]:
+def _lines(means: Mapping[str, SeriesMean], table: Table) -> list[Sequence[str]]:
     """Format the rows of the table of means."""
-    return [
-        (
-            title,
-            mean_with_interval(mean),
-            f"{mean.n_independent:.0f} of {mean.n_values:,}" if mean.inefficiency > 0 else "–",
-            "no" if _is_doubtful(mean) else "yes" if mean.error > 0 else "constant",
-        )
-        for title, mean in means.items()
-    ]
+    verdicts = usual_verdicts(table, [*means])
+    rows = []
+    for title, mean in means.items():
+        independent = "–"
+        if mean.inefficiency > 0:
+            independent = f"{mean.n_independent:.0f} of {mean.n_values:,}"
+        one = verdicts.get(title)
+        texts = ("–", "–", "–") if one is None else (one.start_text, one.mean_text, one.verdict)
+        if mean.error == 0:
+            texts = ("–", "–", "constant")
+        rows.append((title, mean_with_interval(mean), independent, *texts))
+    return rows
 
 
 def _drawing(

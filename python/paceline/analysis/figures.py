@@ -23,7 +23,9 @@ from paceline.analysis.figure_text import (
     with_minus,
     write_in_full,
 )
+from paceline.analysis.series_verdict import SAMPLED
 from paceline.analysis.table import Image, States, Table, name_and_unit
+from paceline.analysis.table_verdicts import usual_verdicts
 from paceline.analysis.uncertainty import with_error
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.time_units import TIME_UNITS, readable_unit
@@ -94,6 +96,8 @@ class Series:
     ends: Sequence[int] = ()
     #: True if the x axis contains names, so that values are points with error bars.
     of_names: bool = False
+    #: x value from which the series is equilibrated.
+    start: float = -np.inf
 
 
 def draw(
@@ -266,6 +270,11 @@ def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -
         warn(f"time_unit: the x axis is {x_label!r}, not a time")
     series = _series_of(tables, abscissas, options, x_label)
     artists = [_draw_series(one, ax) for one in series]
+    start = max(one.start for one in series)
+    begin = min(np.nanmin(x.astype(float), initial=np.inf) for x in abscissas)
+    if start > begin:
+        shade = ax.axvspan(begin, start, color="0.88", linewidth=0, zorder=0)
+        artists.append(shade)
     points = any(one.points for one in series)
     ax.set_xlabel(x_label)
     n_points = max(len(x) for x in abscissas)
@@ -291,14 +300,15 @@ def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -
     patches, regions = draw_reference(first.reference, ax)
     if first.colour:
         label, _ = in_time_unit(first.colour, [first.columns[first.colour]], options.time_unit)
-        bar = ax.figure.colorbar(cast("PathCollection", artists[-1]), ax=ax, label=label)
+        points_drawn = cast("PathCollection", artists[len(series) - 1])
+        bar = ax.figure.colorbar(points_drawn, ax=ax, label=label)
         bar.outline.set_linewidth(0.5)
         return
     if first.right and len(tables) == 1:
         _draw_right(first, abscissas[0], ax, len(series))
     windows = {one.window for one in series} - {0}
     has_means = options.stats and len(series) <= NAMED and any(one.means() for one in tables)
-    names = [one.name for one in series]
+    names = [one.name for one in series] + ["not equilibrated"] * int(start > begin)
     if not (len(series) > 1 or windows or has_means or options.label or first.bands or first.notes):
         artists, names = [], []
     if names or patches:
@@ -346,14 +356,19 @@ def _series_of(
             window = len(x) // WINDOWS | 1
         n_series = sum(len(one.y) for one in tables)
         means = table.means() if options.stats and n_series <= NAMED else {}
+        verdicts = usual_verdicts(table) if means else {}
         for j, (title, name) in enumerate(table.y.items()):
+            start = -np.inf
             given = names[k] if several else names[j]
             name = times_in_unit(name, x_label)
             name = f"{given}, {name}" if several and given and len(table.y) > 1 else given or name
             if title in means:
-                name = f"{name}, {with_minus(means[title].short)}"
+                verdict = verdicts[title].found.verdict
+                note = "" if verdict == SAMPLED else verdict
+                name = f"{name}, {with_minus(means[title].with_note(note))}"
+                start = float(x[verdicts[title].found.equilibrated_from or 0])
             band = table.columns[table.bands[title]] if title in table.bands else None
-            one = Series(x, table.columns[title], name, points, window, band)
+            one = Series(x, table.columns[title], name, points, window, band, start=start)
             one = replace(one, limits=possible_range(table.y_label))
             if not points:
                 one = replace(one, ends=_line_ends(table, x))

@@ -30,8 +30,8 @@ LEAST_TIME = 0.3
 LEAST_PART = 1 / 4096
 #: Fractions of the variance that belong to the slow part.
 FRACTIONS = np.array([0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 0.7, 0.85])
-#: Probability, before the series is seen, that one exponential suffices. A lower one makes intervals
-#: wider: more of them hold where noise hides a slow part.
+#: Probability, before the series is seen, that one exponential suffices. A lower one makes
+#: intervals wider: more of them hold where noise hides a slow part.
 ONE_EXPONENTIAL = 0.8
 #: Width of the classes into which variances are sorted, as a logarithm.
 CLASS_WIDTH = 0.02

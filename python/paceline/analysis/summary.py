@@ -3,6 +3,7 @@
 import numpy as np
 
 from paceline.analysis.table import Table, name_and_unit
+from paceline.analysis.table_verdicts import usual_verdicts
 from paceline.performance.number_format import many
 
 #: Maximum number of columns that are described.
@@ -26,7 +27,13 @@ def describe_columns(table: Table) -> dict[str, str]:
     titles = table.answering[:MOST]
     is_angle = table.is_series and name_and_unit(table.y_label.partition(",")[0])[1] == "°"
     if means := table.means(titles):
-        found = {title: mean.with_unit(name_and_unit(title)[1]) for title, mean in means.items()}
+        verdicts = usual_verdicts(table, titles)
+        found = {
+            title: mean.with_unit(
+                name_and_unit(title)[1], verdicts[title].short if title in verdicts else ""
+            )
+            for title, mean in means.items()
+        }
     elif is_angle:
         found = {title: _describe_angles(table.columns[title]) for title in titles}
     else:

@@ -71,11 +71,11 @@ def describe_span(frames: np.ndarray, times: np.ndarray | None) -> str:
         ends = f"number {frames[0]:,}" if len(frames) == 1 else f"{frames[0]:,} to {frames[-1]:,}"
         return f"{n_frames}, {ends}, whose times are unknown"
     if len(known) == 1 or known.max() == known.min():
-        return f"{n_frames} at {_time(known[0])}"
+        return f"{n_frames} at {time_text(known[0])}"
     steps = np.diff(known)
     # Files store times in single precision.
     even = np.ptp(steps) <= max(1e-6 * np.abs(known).max(), 1e-3 * abs(steps[0]))
-    apart = f"{_time(float(np.median(steps)))} apart" if even else "at unequal intervals"
+    apart = f"{time_text(float(np.median(steps)))} apart" if even else "at unequal intervals"
     unit, length = _unit(known.max())
     low, high = (f"{value / length:.6g}" for value in (known.min(), known.max()))
     return f"{n_frames} from {low} to {high} {unit}, {apart}"
@@ -85,6 +85,7 @@ def _unit(time: float) -> tuple[str, float]:
     return next((name, length) for name, length, least in TIME_UNITS if abs(time) >= least)
 
 
-def _time(time: float) -> str:
+def time_text(time: float) -> str:
+    """Format a time (ps) in a readable unit."""
     unit, length = _unit(time)
     return f"{time / length:.6g} {unit}"

@@ -70,8 +70,8 @@ class SeriesMean:
     def __str__(self) -> str:
         return self.with_unit("")
 
-    def with_unit(self, unit: str) -> str:
-        """Format the mean with unit, interval, number of values and convergence."""
+    def with_unit(self, unit: str, verdict: str = "") -> str:
+        """Format the mean with unit, interval, number of values and verdict or convergence."""
         end = unit if unit in ("", "°") else f" {unit}"
         if self.n_values == 1:
             return f"{digits(self.mean, 4)}{end}, a single value: no error"
@@ -83,19 +83,23 @@ class SeriesMean:
         independent = round(self.n_independent)
         some = f"about {independent}" if independent < self.n_values else "all"
         counts = f"{self.n_values} values, {some} of them independent"
-        note = "" if self.converged else ", not converged"
+        note = f"; {verdict}" if verdict else "" if self.converged else ", not converged"
         return f"{found}, {counts}, block error {digits(self.block_error, 2)}{end}{note}"
 
     @property
     def short(self) -> str:
         """Mean and interval, as in a legend."""
+        return self.with_note("" if self.converged else "not converged")
+
+    def with_note(self, note: str) -> str:
+        """Format mean and interval as in a legend, and a note if there is an interval."""
         if self.n_values == 1:
             return digits(self.mean, 4)
         if np.isnan(self.inefficiency):
             return f"mean {digits(self.mean, 4)}, no error"
         if self.error == 0:
             return f"mean {digits(self.mean, 4)}, constant"
-        note = "" if self.converged else ", not converged"
+        note = f", {note}" if note else ""
         return f"mean {with_error(self.mean, self.interval)} (95 %){note}"
 
 

@@ -89,6 +89,7 @@ def _groups() -> list[tuple[str, str, list[str]]]:
         ("Several analyses at once", "battery_commands", ["analyses", "battery", "run"]),
         ("", "energy_commands", ["energy"]),
         ("", "table_commands", ["plot", "surface"]),
+        ("", "convergence_commands", ["convergence"]),
         ("Files", "file_commands", ["convert"]),
         ("", "frame_commands", ["frames"]),
         ("", "file_commands", ["repack", "split", "join", "validate", "index"]),

@@ -1,0 +1,262 @@
+"""Measure verdicts on simulated series whose mean and start are known.
+
+    python -m benchmarks.verdicts                             # all cases, 2,000 series each
+    python -m benchmarks.verdicts states --repeats 200        # cases with this word in their name
+    python -m benchmarks.verdicts --markdown docs/tables/verdicts.txt
+    python -m benchmarks.verdicts --plot docs/images/convergence.svg    # three series, and no cases
+
+For comparison, the table has the 95 % intervals by block averaging, and, where pymbar is
+installed, by its statistical inefficiency from its own start of the equilibrated part.
+"""
+
+import argparse
+import importlib.util
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+import paceline
+from benchmarks.coverage import autoregressive, two_states, with_slow_part
+from paceline.analysis.uncertainty import mean_of_series
+
+#: Number of values of each series.
+N = 2000
+#: Half the width of a 95 % interval in standard errors.
+NORMAL = 1.96
+
+Maker = Callable[[np.random.Generator, int], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Series with the mean 0, shape (repeats, N), from a function of generator and repeats."""
+
+    name: str
+    make: Maker
+    kind: str = "linear"
+    #: First value that is best, and the time within which it must be found; None if all are good.
+    start: tuple[int, float] | None = None
+    uneven: bool = False
+
+
+def of_start(part: float, amplitude: float = 5.0, correlation: float = 5.0) -> Case:
+    """Make series that begin far from the mean, and decay within this part of the run."""
+    decay = part * N / 3
+    bias = amplitude * np.exp(-np.arange(N) / decay)
+    # The best start has the least squared bias plus variance of the mean.
+    left = N - np.arange(N)
+    remaining = bias[::-1].cumsum()[::-1] / left
+    best = int(np.argmin(remaining**2 + (2 * correlation) / left))
+    return Case(
+        f"start of {part:.0%} of the run",
+        lambda rng, repeats: autoregressive(rng, correlation, N, repeats) + bias,
+        start=(best, 2 * max(decay, correlation)),
+    )
+
+
+def rare_state(rng: np.random.Generator, repeats: int, changes: int = 30) -> np.ndarray:
+    """Make series of two states, of which the second one holds for a fifth of the time."""
+    leave = np.array([changes / N / 1.6, changes / N / 0.4])
+    state = (rng.random(repeats) < 0.2).astype(int)
+    found = np.empty((repeats, N))
+    for k in range(N):
+        found[:, k] = state
+        state = np.where(rng.random(repeats) < leave[state], 1 - state, state)
+    return 2 * (found - 0.2) + 0.3 * autoregressive(rng, 3, N, repeats)
+
+
+def long_stays(rng: np.random.Generator, repeats: int) -> np.ndarray:
+    """Make series of two states whose stays have a power law with the exponent 1.5."""
+    found = np.empty((repeats, N))
+    for row in found:
+        k, sign = 0, rng.choice([-1, 1])
+        while k < N:
+            stay = int(np.ceil(5 * rng.random() ** (-1 / 1.5)))
+            row[k : k + stay] = sign
+            k, sign = k + stay, -sign
+    return found + 0.3 * autoregressive(rng, 3, N, repeats)
+
+
+CASES = [
+    *(
+        Case(
+            f"{n} independent values",
+            lambda rng, repeats, n=n: autoregressive(rng, N / n / 2, N, repeats),
+        )
+        for n in (10, 20, 50, 100, 300, 1000)
+    ),
+    *(
+        Case(
+            f"noise and a slow part of {part:.0%}, {N / slow:.3g} correlation times",
+            lambda rng, repeats, part=part, slow=slow: with_slow_part(part, slow, N, repeats)(rng),
+        )
+        for part in (0.05, 0.2, 0.5)
+        for slow in (100, 400)
+    ),
+    *(of_start(part) for part in (0.01, 0.03, 0.1, 0.3)),
+    *(
+        Case(
+            f"two equal states, {n} changes",
+            lambda rng, repeats, n=n: two_states(n, N, repeats)(rng),
+        )
+        for n in (3, 10, 30, 100, 300)
+    ),
+    Case("a state of a fifth of the time, 30 changes", rare_state),
+    Case("two states with long stays", long_stays),
+    Case(
+        "drift by 2 standard deviations",
+        lambda rng, repeats: autoregressive(rng, 10, N, repeats) + 2 * np.linspace(-0.5, 0.5, N),
+    ),
+    Case(
+        "angles about 180°",
+        lambda rng, repeats: 180 + 20 * autoregressive(rng, 10, N, repeats),
+        kind="angle",
+    ),
+    Case(
+        "values at uneven times",
+        lambda rng, repeats: autoregressive(rng, 10, N, repeats),
+        uneven=True,
+    ),
+]
+
+
+def measure(case: Case, repeats: int, seed: int = 7) -> dict[str, float]:
+    """Return fractions of series, by column, and the milliseconds per series."""
+    rng = np.random.default_rng(seed)
+    series = case.make(rng, repeats)
+    times = None
+    if case.uneven:
+        times = rng.exponential(size=N).cumsum()
+        # The series is a sample at these times of one that has equal steps.
+        rows = np.minimum(N - 1, times / times[-1] * N).astype(int)
+        series = series[:, rows]
+        times = times + 1e-6 * np.arange(N)
+    begin = time.perf_counter()
+    found = [paceline.convergence(one, times, kind=case.kind) for one in series]
+    took = (time.perf_counter() - begin) / repeats * 1000
+    centre = 180.0 if case.kind == "angle" else 0.0
+    held = np.array([abs(_turned(one.mean - centre)) <= one.half_width for one in found])
+    sampled = np.array([one.verdict == "sampled" for one in found])
+    starts = np.array(
+        [N if one.equilibrated_from is None else one.equilibrated_from for one in found]
+    )
+    result = {
+        "held": held.mean(),
+        "sampled": sampled.mean(),
+        "of sampled": held[sampled].mean() if sampled.sum() >= 20 else np.nan,
+        "drifting": np.mean([one.verdict == "drifting" for one in found]),
+        "past half": (starts > N / 2).mean(),
+        "start": np.nan,
+        "blocks": np.nan,
+        "pymbar": np.nan,
+        "ms": took,
+    }
+    if case.start is not None:
+        best, slack = case.start
+        result["start"] = (np.abs(starts - best) <= slack).mean()
+    if case.kind == "linear":
+        errors = [mean_of_series(one).block_error for one in series]
+        means = series.mean(axis=1)
+        result["blocks"] = (np.abs(means) <= NORMAL * np.array(errors)).mean()
+        if importlib.util.find_spec("pymbar"):
+            result["pymbar"] = np.mean([_by_pymbar(one) for one in series[:200]])
+    return result
+
+
+def _turned(value: float) -> float:
+    """Return an angle between -180° and 180°; numbers near 0 are unchanged."""
+    return (value + 180) % 360 - 180
+
+
+def _by_pymbar(series: np.ndarray) -> bool:
+    """Return whether the interval by pymbar's start and inefficiency holds the mean 0."""
+    from pymbar import timeseries
+
+    start, inefficiency, _ = timeseries.detect_equilibration(series, nskip=20)
+    rest = series[start:]
+    return abs(rest.mean()) <= NORMAL * rest.std() * np.sqrt(inefficiency / len(rest))
+
+
+COLUMNS = {
+    "held": "intervals that hold the mean",
+    "sampled": "sampled",
+    "of sampled": "of these, intervals that hold it",
+    "drifting": "drifting",
+    "start": "start found",
+    "blocks": "by blocks",
+    "pymbar": "by pymbar",
+}
+
+
+def draw_misleading(path: Path) -> None:
+    """Draw three series about which the eye is wrong, with paceline's verdicts."""
+    from matplotlib.figure import Figure
+
+    rng = np.random.default_rng(12)
+    times = np.arange(N) * 0.25
+    slow = autoregressive(rng, 500, N, 400)
+    # Of stationary series, the one whose last two thirds are flat, and far from the mean.
+    late = slow[:, N // 3 :]
+    flat = slow[np.argmin(late.std(axis=1) - 0.5 * np.abs(late.mean(axis=1)))]
+    flat = 2.2 + 0.3 * flat + 0.12 * autoregressive(rng, 5, N, 1)[0]
+    wandering = 18 + 0.3 * autoregressive(rng, 250, N, 400)
+    # Of stationary series, the one whose halves differ most.
+    halves = wandering[:, N // 2 :].mean(axis=1) - wandering[:, : N // 2].mean(axis=1)
+    wandering = wandering[np.argmax(halves)]
+    once = np.where((times > 180) & (times < 215), 11.0, 5.0) + autoregressive(rng, 8, N, 1)[0]
+    rows = [
+        ("RMSD (Å)", flat, 2.2),
+        ("Rg (Å)", wandering, 18.0),
+        ("distance (Å)", once, 8.0),
+    ]
+    figure = Figure(figsize=(6, 6), layout="constrained")
+    for ax, (label, values, truth) in zip(figure.subplots(3, sharex=True), rows, strict=True):
+        found = paceline.convergence(values, times)
+        ax.plot(times, values, linewidth=0.7)
+        ax.axhline(truth, color="0.3", linestyle=":")
+        if found.equilibrated_from:
+            ax.axvspan(0, times[found.equilibrated_from], color="0.88", linewidth=0, zorder=0)
+        half = f"{found.mean:.2f} ± {found.half_width:.2f}"
+        ax.set_title(f"{found.verdict}: {half} (true: {truth:g})", fontsize="medium", loc="left")
+        ax.set_ylabel(label)
+        ax.margins(x=0)
+        ax.spines[["top", "right"]].set_visible(False)
+    ax.set_xlabel("time (ns)")
+    figure.savefig(path)
+
+
+def main() -> None:
+    """Print the table of all cases."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("words", nargs="*", help="words of the names of cases (default: all)")
+    parser.add_argument("--repeats", type=int, default=2000, help="series a case [%(default)s]")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table")
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw series that mislead")
+    args = parser.parse_args()
+    if args.plot is not None:
+        draw_misleading(args.plot)
+        return
+    lines = [
+        f"| series | {' | '.join(COLUMNS.values())} |",
+        f"| --- |{' ---: |' * len(COLUMNS)}",
+    ]
+    for case in CASES:
+        if args.words and not any(word in case.name for word in args.words):
+            continue
+        found = measure(case, args.repeats)
+        cells = ["–" if np.isnan(found[key]) else f"{found[key]:.1%}" for key in COLUMNS]
+        lines.append(f"| {case.name} | {' | '.join(cells)} |")
+        past = f"{found['past half']:.1%} start in the second half"
+        print(f"{lines[-1]}  {past}, {found['ms']:.1f} ms a series", flush=True)
+    if args.markdown is not None:
+        partial = args.markdown.with_suffix(".partial")
+        partial.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        os.replace(partial, args.markdown)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,313 @@
+"""Whether simulations are long enough: verdicts on series, angles, states and replicas."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import combinations
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+
+from paceline.analysis.equilibration import find_start
+from paceline.analysis.replica_diagnostics import effective_size, rank_normalised_r_hat
+from paceline.analysis.series_verdict import (
+    DRIFTING,
+    NOT_SHOWN,
+    SAMPLED,
+    Convergence,
+    assess_series,
+    usable_rows,
+)
+from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, digits, mean_of_replicas
+
+Kind: TypeAlias = Literal["linear", "angle", "states"]
+#: Verdicts, from best to worst.
+GRADES = (SAMPLED, NOT_SHOWN, DRIFTING)
+#: Maximum R̂ of replicas that agree. Replicas with 10 independent values each have 1.05 on average.
+MOST_R_HAT = 1.1
+
+
+def convergence(
+    values: np.ndarray | Sequence[np.ndarray],
+    times: np.ndarray | None = None,
+    replicas: np.ndarray | None = None,
+    kind: Kind = "linear",
+    *,
+    precision: float | None = None,
+) -> Convergence:
+    r"""Assess whether a quantity is equilibrated and sampled, from its time series.
+
+    The start of a series is described by $A e^{-t / \tau}$, and left out where its bias costs more
+    than the fewer values. The interval of the mean is that of `mean_of_series`, from the remaining
+    values. Between replicas, it is Student's t of their means; replicas agree if the
+    rank-normalised split-$\hat R$ (Vehtari et al. 2021, Bayesian Anal. 16, 667) is 1.1 or less.
+
+    Parameters
+    ----------
+    values : numpy.ndarray, shape (n_values,)
+        Values in the order of time: numbers; degrees for "angle"; names or numbers for "states".
+    times : numpy.ndarray, shape (n_values,), optional
+        Times in any unit; they must not decrease within a replica. By default 0, 1, 2 …
+    replicas : numpy.ndarray, shape (n_values,), optional
+        Number or name of the replica of each value; without them, values are of one simulation.
+    kind : {"linear", "angle", "states"}
+        Meaning of the values. The mean of angles is circular. For states, the result is that of
+        the state that is sampled worst, and `mean` is its population.
+    precision : float, optional
+        Half the width of the 95 % interval that is wanted, in the unit of the values; for states
+        a population.
+
+    Returns
+    -------
+    Convergence
+        Verdict, mean and interval, start of the equilibrated part, and needed time.
+
+    Raises
+    ------
+    ValueError
+        If lengths differ, times decrease, or `kind` is unknown.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(1)
+    >>> series = rng.standard_normal(2000) + 5 * np.exp(-np.arange(2000) / 40)
+    >>> found = convergence(series)
+    >>> found.verdict, 100 < found.equilibrated_from < 200
+    ('sampled', True)
+    >>> convergence(np.linspace(0, 1, 500) + 0.1 * rng.standard_normal(500)).verdict
+    'drifting'
+    """
+    if kind not in get_args(Kind):
+        raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, not {kind!r}")
+    values = np.asarray(values)
+    if values.ndim != 1:
+        raise ValueError(f"expected values of shape (n_values,), found {values.shape}")
+    if kind != "states":
+        values = values.astype(np.float64)
+    if times is not None:
+        times = np.asarray(times, dtype=np.float64)
+        if times.shape != values.shape:
+            raise ValueError(f"expected {len(values)} times, one for each value, got {len(times)}")
+    if precision is not None and not precision > 0:
+        raise ValueError(f"precision must be above 0, not {precision!r}")
+    if replicas is None:
+        return _assess(values, times, kind, precision)
+    labels = np.asarray(replicas)
+    if labels.shape != values.shape:
+        raise ValueError(f"expected {len(values)} replicas, one for each value, got {len(labels)}")
+    names = list(dict.fromkeys(labels.tolist()))
+    rows = [np.flatnonzero(labels == name) for name in names]
+    parts = [(values[row], None if times is None else times[row]) for row in rows]
+    return _assess_replicas([f"{name}" for name in names], parts, kind, precision)
+
+
+def latest_start(found: dict[str, Convergence]) -> tuple[int | None, str]:
+    """Return the index from which all series of a system are equilibrated, and the last one's name.
+
+    The index is None, and the name that of the first drifting series, if any series drifts.
+    """
+    drifting = [name for name, one in found.items() if one.verdict == DRIFTING]
+    if drifting:
+        return None, drifting[0]
+    starts = {name: one.equilibrated_from or 0 for name, one in found.items()}
+    last = max(starts, key=lambda name: starts[name])
+    return starts[last], last
+
+
+def _assess(
+    values: np.ndarray, times: np.ndarray | None, kind: Kind, precision: float | None
+) -> Convergence:
+    """Assess one simulation."""
+    if kind == "angle":
+        return _assess_angles(values, times, precision)
+    if kind == "states":
+        return _assess_states(values, times, precision)
+    return assess_series(values, times, precision=precision)
+
+
+def _assess_angles(
+    degrees: np.ndarray, times: np.ndarray | None, precision: float | None
+) -> Convergence:
+    """Assess angles by the components of their unit vectors along and across the circular mean."""
+    rows = usable_rows(degrees, times)
+    turns = np.exp(1j * np.radians(degrees))
+    known = turns[rows]
+    if len(known) < LEAST_VALUES or np.ptp(degrees[rows]) == 0:
+        return assess_series(degrees, times)
+    start: int | None = 0
+    for part in (known.real, known.imag):
+        first = find_start(part) if np.ptp(part) > 0 else 0
+        start = None if start is None or first is None else max(start, first)
+    mean = known[start or 0 :].mean()
+    turned = turns * np.exp(-1j * np.angle(mean))
+    along, across = (assess_series(part, times, start=start) for part in (turned.real, turned.imag))
+    length = abs(mean)
+    half = np.degrees(np.arcsin(across.half_width / length)) if across.half_width < length else 180
+    worst = max((across, along), key=lambda one: GRADES.index(one.verdict))
+    centre = float(np.degrees(np.angle(mean)))
+    everything = float(np.degrees(np.angle(known.mean())))
+    found = replace(
+        worst, mean=centre, interval=(centre - half, centre + half), mean_of_all=everything
+    )
+    if half == 180 and found.verdict == SAMPLED:
+        found = replace(found, verdict=NOT_SHOWN, reasons=("no direction is preferred",))
+    return _with_precision(found, precision, "°")
+
+
+def _assess_states(
+    values: np.ndarray, times: np.ndarray | None, precision: float | None
+) -> Convergence:
+    """Assess the population of each state, and return the worst verdict with its state."""
+    states, numbers = np.unique(values, return_inverse=True)
+    found = {
+        f"{state}": assess_series((numbers == k).astype(np.float64), times, precision=precision)
+        for k, state in enumerate(states)
+    }
+    if not found:
+        return assess_series(np.empty(0))
+    name = max(
+        found,
+        key=lambda one: (
+            GRADES.index(found[one].verdict),
+            -np.nan_to_num(found[one].least_independent),
+        ),
+    )
+    worst = found[name]
+    of = f"of {len(found)} states, {name} is sampled worst" if len(found) > 1 else f"state {name}"
+    return replace(worst, reasons=(of, *worst.reasons))
+
+
+def _with_precision(found: Convergence, precision: float | None, unit: str) -> Convergence:
+    """Compare the interval with the precision that is wanted."""
+    half = found.half_width
+    if precision is None or not half > precision:
+        return found
+    reason = f"the interval of ± {digits(half, 2)}{unit} is wider than ± {precision:g}{unit}"
+    more = found.length * ((half / precision) ** 2 - 1)
+    verdict = found.verdict if found.verdict == DRIFTING else NOT_SHOWN
+    kept = () if found.verdict == SAMPLED else found.reasons
+    needed = found.needed_time if found.verdict == DRIFTING else max(found.needed_time, more)
+    return replace(
+        found,
+        verdict=verdict,
+        reasons=(*kept, reason),
+        needed_time=needed,
+        needed_interval=(min(more, needed), needed),
+    )
+
+
+def _assess_replicas(
+    names: Sequence[str],
+    parts: Sequence[tuple[np.ndarray, np.ndarray | None]],
+    kind: Kind,
+    precision: float | None,
+) -> Convergence:
+    """Assess replicas together: each one's start, and the agreement of their equilibrated parts."""
+    notes: list[str] = []
+    distinct: dict[str, tuple[np.ndarray, np.ndarray | None]] = dict(zip(names, parts, strict=True))
+    for one, other in combinations(names, 2):
+        if one in distinct and other in distinct and _are_copies(distinct[one], distinct[other]):
+            del distinct[other]
+            notes.append(f"replica {other} is a copy of replica {one}, and is left out")
+    if kind == "states":
+        return _states_of_replicas(distinct, notes, precision)
+    found = {name: _assess(*part, kind, None) for name, part in distinct.items()}
+    if len(found) < 2:
+        [one] = found.values()
+        one = _with_precision(one, precision, "")
+        return replace(one, reasons=("one replica only", *one.reasons, *notes))
+    return _agreement(found, distinct, kind, precision, notes)
+
+
+def _agreement(
+    found: dict[str, Convergence],
+    parts: dict[str, tuple[np.ndarray, np.ndarray | None]],
+    kind: Kind,
+    precision: float | None,
+    notes: Sequence[str],
+) -> Convergence:
+    """Judge replicas by their starts, by R̂, and by the interval between their means."""
+    series = [_production(parts[name][0], one) for name, one in found.items()]
+    means = np.array([one.mean for one in found.values()])
+    if kind == "angle":
+        centre = float(np.degrees(np.angle(np.exp(1j * np.radians(means)).mean())))
+        series = [centre + _turned(one - centre) for one in series]
+        means = centre + _turned(means - centre)
+    between = mean_of_replicas(means)
+    r_hat = rank_normalised_r_hat(series)
+    size = effective_size(series)
+    drifting = [name for name, one in found.items() if one.verdict == DRIFTING]
+    reasons = [f"replica {name} drifts" for name in drifting]
+    if r_hat > MOST_R_HAT:
+        centre = float(np.median(means))
+        farthest = [*found][int(np.argmax(np.abs(means - centre)))]
+        reasons.append(
+            f"replicas differ (R̂ = {r_hat:.2f}; {MOST_R_HAT} or less is expected), "
+            f"replica {farthest} most"
+        )
+    least = float(sum(np.nan_to_num(one.least_independent) for one in found.values()))
+    if size < ENOUGH or least < ENOUGH:
+        reasons.append(f"no more than {int(max(1, min(size, least)))} values may be independent")
+    verdict = DRIFTING if drifting else NOT_SHOWN if reasons else SAMPLED
+    if not reasons:
+        reasons = [f"{len(found)} replicas agree (R̂ = {r_hat:.2f})"]
+    mean, half = float(between.mean), float(between.interval)
+    n_values = sum(map(len, series))
+    result = Convergence(
+        verdict,
+        mean,
+        (mean - half, mean + half),
+        float(np.mean([one.mean_of_all for one in found.values()])),
+        latest_start(found)[0],
+        n_values,
+        min(size, float(n_values)),
+        least,
+        np.nan
+        if drifting
+        else max(one.needed_time for one in found.values())
+        if least < ENOUGH or size < ENOUGH
+        else 0.0,
+        (np.nan, np.nan),
+        (*reasons, *notes),
+        max(one.length for one in found.values()),
+    )
+    return _with_precision(result, precision, "°" if kind == "angle" else "")
+
+
+def _states_of_replicas(
+    parts: dict[str, tuple[np.ndarray, np.ndarray | None]],
+    notes: Sequence[str],
+    precision: float | None,
+) -> Convergence:
+    """Assess the population of each state between replicas; return the worst one."""
+    states = np.unique(np.concatenate([values for values, _ in parts.values()]))
+    worst: tuple[int, float, Convergence] | None = None
+    for state in states:
+        ones = {
+            name: ((values == state).astype(np.float64), times)
+            for name, (values, times) in parts.items()
+        }
+        found = _assess_replicas([*ones], [*ones.values()], "linear", precision)
+        rank = GRADES.index(found.verdict), -float(np.nan_to_num(found.least_independent))
+        if worst is None or rank > worst[:2]:
+            reasons = (f"of {len(states)} states, {state} is sampled worst", *found.reasons)
+            worst = (*rank, replace(found, reasons=(*reasons, *notes)))
+    assert worst is not None
+    return worst[2]
+
+
+def _production(values: np.ndarray, found: Convergence) -> np.ndarray:
+    """Return the equilibrated part, without NaN."""
+    rest = values[found.equilibrated_from or 0 :]
+    return rest[np.isfinite(rest)]
+
+
+def _turned(degrees: np.ndarray) -> np.ndarray:
+    """Return angles between -180° and 180°."""
+    return (degrees + 180) % 360 - 180
+
+
+def _are_copies(first: tuple[np.ndarray, Any], second: tuple[np.ndarray, Any]) -> bool:
+    """True if the shorter series is the beginning of the other one, and changes."""
+    n = min(len(first[0]), len(second[0]))
+    begins = first[0][:n], second[0][:n]
+    return n >= LEAST_VALUES and len(np.unique(begins[0])) > 2 and np.array_equal(*begins)

@@ -1,0 +1,112 @@
+r"""Where a time series is equilibrated, and between which states it changes.
+
+The start of a series is described as $\mu + A e^{-t / \tau}$ plus fluctuations. The first values
+are left out where this bias of the mean costs more than the fewer values: at the minimum of the
+squared bias of the mean plus its variance.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from paceline.analysis.mean_error import error_of_mean
+
+#: Maximum number of averages in time by which a start is found.
+MOST_BINS = 512
+#: Decay times of a start that are tried, as parts of the series.
+DECAYS = 2.0 ** np.arange(-9, 0.1, 0.25)
+#: Minimum of the squared amplitude of a start, in units of its variance.
+NOTABLE_START = 6.0
+#: Maximum part of a series that may be left out; a series with a longer start drifts.
+MOST_START = 0.5
+#: Minimum distance between the means of two states, in standard deviations within the states. The
+#: halves of a uniform distribution have 3.5, and those of a normal distribution 2.6.
+APART = 4.5
+#: Minimum part of the values in the rarer of two states.
+RARE = 0.002
+#: Number of bins of the histogram that separates two states.
+N_BINS = 256
+
+
+def find_start(values: np.ndarray) -> int | None:
+    """Return the index from which a series is equilibrated; None if that is in its second half.
+
+    The series must have 4 values or more, which are not all equal.
+    """
+    n = len(values)
+    n_bins = 1 << int(np.log2(min(n, MOST_BINS)))
+    bins = averages(values, n_bins)
+    bins = bins - bins.mean()
+    decays = _decays(n_bins)
+    squares = (decays.centred**2).sum(axis=1)
+    amplitudes = decays.centred @ bins / squares
+    best = int(np.argmax(amplitudes**2 * squares))
+    rest = bins - amplitudes[best] * decays.centred[best]
+    if not rest.any():
+        return None
+    # Of the mean of one bin, if all bins were independent.
+    error = error_of_mean(rest)
+    variance = n_bins * float(np.exp(error.weights @ np.log(error.variances)))
+    if amplitudes[best] ** 2 * squares[best] < NOTABLE_START * variance:
+        return 0
+    left = n_bins - np.arange(n_bins)
+    costs = (amplitudes[best] * decays.remaining[best]) ** 2 + variance / left
+    start = round(int(np.argmin(costs)) * n / n_bins)
+    return start if start <= MOST_START * n else None
+
+
+@dataclass(frozen=True)
+class Decays:
+    """Exponential decays with the times `DECAYS`, shape (n_times, n_bins)."""
+
+    #: Decays minus their means.
+    centred: np.ndarray
+    #: Mean of the decay from each bin on.
+    remaining: np.ndarray
+
+
+@lru_cache(16)
+def _decays(n_bins: int) -> Decays:
+    """Make the decays for this number of bins."""
+    values = np.exp(-(np.arange(n_bins) + 0.5) / n_bins / DECAYS[:, None])
+    sums = values[:, ::-1].cumsum(axis=1)[:, ::-1]
+    return Decays(values - values.mean(axis=1, keepdims=True), sums / (n_bins - np.arange(n_bins)))
+
+
+def averages(values: np.ndarray, n_bins: int) -> np.ndarray:
+    """Return averages over bins of equal length; a value at an edge counts in parts."""
+    sums = np.concatenate(([0.0], np.cumsum(values)))
+    edges = np.linspace(0, len(values), n_bins + 1)
+    return np.diff(np.interp(edges, np.arange(len(sums)), sums)) * (n_bins / len(values))
+
+
+def crossings_of_states(values: np.ndarray) -> tuple[int, float, float] | None:
+    """Count changes between two states, and return the states' means; None if there are not two.
+
+    A threshold divides the values into two classes so that the variance between the classes is
+    largest (Otsu 1979, IEEE Trans. Syst. Man Cybern. 9, 62).
+    """
+    counts, edges = np.histogram(values, N_BINS)
+    middles = (edges[:-1] + edges[1:]) / 2
+    below = counts.cumsum()[:-1]
+    sums = (counts * middles).cumsum()
+    above = len(values) - below
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = sums[:-1] / below, (sums[-1] - sums[:-1]) / above
+        between = np.where((below > 0) & (above > 0), below * above * (means[1] - means[0]) ** 2, 0)
+    # Between two distant states, many thresholds are equal.
+    best = np.flatnonzero(between >= between.max() * (1 - 1e-12))
+    threshold = (edges[best[0] + 1] + edges[best[-1] + 1]) / 2
+    is_high = values > threshold
+    low, high = values[~is_high], values[is_high]
+    if min(len(low), len(high)) < RARE * len(values):
+        return None
+    gap = float(high.mean() - low.mean())
+    within = np.sqrt((len(low) * low.var() + len(high) * high.var()) / len(values))
+    if gap < APART * within:
+        return None
+    # A value near the threshold does not count as a change.
+    far = np.abs(values - (low.mean() + gap / 2)) > gap / 4
+    sides = is_high[far]
+    return int(np.count_nonzero(sides[1:] != sides[:-1])), float(low.mean()), float(high.mean())

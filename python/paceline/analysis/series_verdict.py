@@ -1,0 +1,231 @@
+"""Verdict on one time series: whether it is equilibrated, and long enough."""
+
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+import numpy as np
+
+from paceline.analysis.equilibration import crossings_of_states, find_start
+from paceline.analysis.mean_error import MeanError, error_of_mean
+from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, digits
+
+Verdict: TypeAlias = Literal["sampled", "not shown to be sampled", "drifting"]
+SAMPLED: Verdict = "sampled"
+NOT_SHOWN: Verdict = "not shown to be sampled"
+DRIFTING: Verdict = "drifting"
+#: Argument `start` of `assess_series` for a start that is to be found.
+UNKNOWN_START = -1
+#: Difference of the means of both halves that is notable, in standard errors.
+NOTABLE_HALVES = 2.5
+
+
+@dataclass(frozen=True)
+class Convergence:
+    """Verdict on one time series.
+
+    Attributes
+    ----------
+    verdict : {"sampled", "not shown to be sampled", "drifting"}
+        "sampled" if 10 values or more are independent with a probability of 95 %, nothing shows a
+        drift, and two states were left 10 times or more. "drifting" if no equilibrated part is
+        found within the first half.
+    mean : float
+        Mean of the equilibrated part, in the unit of the series; of all values if they drift.
+    interval : tuple of float
+        Limits of the 95 % interval of the mean; NaN if they are unknown.
+    mean_of_all : float
+        Mean of all values.
+    equilibrated_from : int or None
+        Index of the first value of the equilibrated part; None if there is none.
+    n_values : int
+        Number of values in the equilibrated part, without NaN.
+    n_independent : float
+        Number of independent values in the equilibrated part.
+    least_independent : float
+        Number of independent values that is exceeded with a probability of 95 %.
+    needed_time : float
+        Further simulation time until the verdict may be "sampled" and the interval is as narrow as
+        asked for, in the unit of the times (in values without times); 0 if nothing is needed, NaN
+        if it cannot be estimated.
+    needed_interval : tuple of float
+        Probable and cautious estimate of the needed time.
+    reasons : tuple of str
+        Reasons of the verdict.
+    length : float
+        Time that the equilibrated part lasts; of replicas, that of the longest one.
+    """
+
+    verdict: Verdict
+    mean: float
+    interval: tuple[float, float]
+    mean_of_all: float
+    equilibrated_from: int | None
+    n_values: int
+    n_independent: float
+    least_independent: float
+    needed_time: float
+    needed_interval: tuple[float, float]
+    reasons: tuple[str, ...] = ()
+    length: float = np.nan
+
+    @property
+    def half_width(self) -> float:
+        """Half the width of the 95 % interval of the mean."""
+        return (self.interval[1] - self.interval[0]) / 2
+
+    def __str__(self) -> str:
+        return "; ".join((self.verdict, *self.reasons))
+
+
+def assess_series(
+    values: np.ndarray,
+    times: np.ndarray | None = None,
+    *,
+    precision: float | None = None,
+    start: int | None = UNKNOWN_START,
+) -> Convergence:
+    """Assess a series of numbers; `start` is the first equilibrated value, or None for a drift."""
+    values = np.asarray(values, dtype=np.float64)
+    step, known, notes = _checked(values, times)
+    rows = np.flatnonzero(known)
+    values = values[rows]
+    n = len(values)
+    if n < LEAST_VALUES:
+        reason = f"{n} values are too few" if n != 1 else "a single value is too few"
+        return _unknown(values, rows, (reason, *notes))
+    # Powers of the scaled numbers stay finite, whatever the unit.
+    with np.errstate(over="ignore", invalid="ignore"):
+        centre = float(values.mean())
+        scale = float(np.abs(values - centre).max())
+    if scale == 0 or not np.isfinite(scale):
+        odd = "are equal" if scale == 0 else "have no finite mean"
+        return _unknown(values, rows, (f"all {n:,} values {odd}", *notes))
+    deviations = (values - centre) / scale
+    start = find_start(deviations) if start == UNKNOWN_START else start
+    production = deviations[start or 0 :]
+    if len(production) < LEAST_VALUES or np.ptp(production) == 0:
+        start, production = 0, deviations
+    error = error_of_mean(production - production.mean())
+    half = scale * error.interval(LEVEL)
+    mean = float(values[start or 0 :].mean())
+    found = Convergence(
+        DRIFTING if start is None else SAMPLED,
+        mean,
+        (mean - half, mean + half),
+        centre,
+        None if start is None else int(rows[start]),
+        len(production),
+        len(production) / error.inefficiency,
+        len(production) / error.most_inefficient,
+        0.0,
+        (0.0, 0.0),
+        notes,
+        len(production) * step,
+    )
+    if start is None:
+        why = "the mean still changes in one direction in the second half"
+        unknown = (np.nan, np.nan)
+        reasons = (why, *notes)
+        return replace(found, needed_time=np.nan, needed_interval=unknown, reasons=reasons)
+    doubts, factors = _doubts(values[start:], found, error, scale, precision)
+    doubts, factors = list(doubts), np.array(factors)
+    more = found.length * np.maximum(0, factors - 1)
+    verdict = NOT_SHOWN if doubts else SAMPLED
+    if not doubts:
+        doubts = [f"{_independent(found)} of {found.n_values:,} values are independent"]
+    return replace(
+        found,
+        verdict=verdict,
+        needed_time=float(more[1]),
+        needed_interval=(float(more[0]), float(more[1])),
+        reasons=(*doubts, *notes),
+    )
+
+
+def usable_rows(values: np.ndarray, times: np.ndarray | None) -> np.ndarray:
+    """Return the rows that `assess_series` uses: finite, and not of the time of the row before."""
+    return np.flatnonzero(_checked(values, times)[1])
+
+
+def _checked(
+    values: np.ndarray, times: np.ndarray | None
+) -> tuple[float, np.ndarray, tuple[str, ...]]:
+    """Return the mean time between values, the rows that count, and notes on the others."""
+    known = np.isfinite(values)
+    notes: list[str] = []
+    if n_left := int((~known).sum()):
+        notes.append(f"{n_left:,} values that are NaN or infinite are left out")
+    if times is None:
+        return 1.0, known, tuple(notes)
+    times = np.asarray(times, dtype=np.float64)
+    if times.shape != values.shape:
+        raise ValueError(f"expected {len(values)} times, one for each value, found {len(times)}")
+    steps = np.diff(times)
+    if (backwards := np.flatnonzero(steps < 0)).size:
+        k = int(backwards[0])
+        raise ValueError(
+            f"times decrease from {times[k]:g} to {times[k + 1]:g} at value {k + 1}: sort the "
+            "values, or assess each part"
+        )
+    if n_repeated := int((steps == 0).sum()):
+        known[1:] &= steps != 0
+        notes.append(f"{n_repeated:,} values with the time of the value before are left out")
+        steps = steps[steps != 0]
+    if len(steps) and np.ptp(steps) > 0.01 * steps.max():
+        notes.append("times are not equally spaced: values count as equally spaced")
+    return float(np.mean(steps)) if len(steps) else 1.0, known, tuple(notes)
+
+
+def _unknown(values: np.ndarray, rows: np.ndarray, reasons: tuple[str, ...]) -> Convergence:
+    """Make the verdict on values without a spread."""
+    mean = float(values.mean()) if len(values) else np.nan
+    unknown = (np.nan, np.nan)
+    start = int(rows[0]) if len(rows) else None
+    return Convergence(
+        NOT_SHOWN, mean, unknown, mean, start, len(values), np.nan, np.nan, np.nan, unknown, reasons
+    )
+
+
+def _independent(found: Convergence) -> str:
+    """Format the number of independent values."""
+    n = min(round(found.n_independent), found.n_values)
+    return f"about {n:,}" if n < found.n_values else "all"
+
+
+def _doubts(
+    production: np.ndarray,
+    found: Convergence,
+    error: MeanError,
+    scale: float,
+    precision: float | None,
+) -> tuple[list[str], tuple[float, float]]:
+    """Return reasons against "sampled", and factors of the length that is needed instead.
+
+    The first factor is probable, and the second one cautious.
+    """
+    doubts = []
+    factors = np.ones(2)
+    if found.least_independent < ENOUGH:
+        least = max(1, int(found.least_independent))
+        doubts.append(f"no more than {least} of {found.n_values:,} values may be independent")
+        numbers = np.array([found.n_independent, found.least_independent])
+        factors = np.maximum(factors, ENOUGH / numbers)
+    states = crossings_of_states(production)
+    if states is not None and states[0] < ENOUGH:
+        times = "once" if states[0] == 1 else f"{states[0]} times"
+        low, high = (digits(value, 3) for value in states[1:])
+        doubts.append(f"it changed between two states (about {low} and {high}) only {times}")
+        factors = np.maximum(factors, ENOUGH / max(1, states[0]))
+    halves = [half.mean() for half in np.array_split(production, 2)]
+    standard_error = scale * float(np.sqrt(error.weights @ error.variances))
+    if abs(halves[1] - halves[0]) > NOTABLE_HALVES * 2 * standard_error:
+        first, second = (digits(half, 4) for half in halves)
+        doubts.append(f"the means of its halves differ: {first} and {second}")
+        factors = np.maximum(factors, 2)
+    if precision is not None and found.half_width > precision:
+        doubts.append(
+            f"the interval of ± {digits(found.half_width, 2)} is wider than ± {precision:g}"
+        )
+        widths = np.array([found.half_width, scale * error.interval_of_quantile(0.95, LEVEL)])
+        factors = np.maximum(factors, (widths / precision) ** 2)
+    return doubts, (float(factors[0]), float(factors[1]))

@@ -1,0 +1,201 @@
+"""Verdicts on the time series of tables, in words with units."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from paceline.analysis.convergence import Kind, convergence, latest_start
+from paceline.analysis.series_verdict import DRIFTING, NOT_SHOWN, SAMPLED, Convergence
+from paceline.analysis.system_text import time_text
+from paceline.analysis.table import Table, name_and_unit
+from paceline.analysis.uncertainty import digits, with_error
+from paceline.performance.number_format import joined
+
+#: Maximum number of series of a table with a verdict where nobody asked for verdicts.
+MOST_SERIES = 16
+
+
+@dataclass(frozen=True)
+class SeriesVerdict:
+    """Verdict on a series of a table.
+
+    Attributes
+    ----------
+    title : str
+        Title of the column, with unit.
+    found : Convergence
+        Verdict.
+    x : numpy.ndarray of float64, shape (n_values,)
+        Times or frame numbers of the values.
+    x_title : str
+        Title of the times or frame numbers, with unit.
+    """
+
+    title: str
+    found: Convergence
+    x: np.ndarray
+    x_title: str
+
+    @property
+    def unit(self) -> str:
+        """Unit of the series, with a blank before it; no blank before °."""
+        unit = name_and_unit(self.title)[1]
+        return unit if unit in ("", "°") else f" {unit}"
+
+    @property
+    def start(self) -> float:
+        """Time or frame of the first equilibrated value; NaN if there is none."""
+        index = self.found.equilibrated_from
+        return np.nan if index is None or not len(self.x) else float(self.x[index])
+
+    @property
+    def start_text(self) -> str:
+        """Time or frame of the first equilibrated value."""
+        if np.isnan(self.start):
+            return "–"
+        return duration(self.start, self.x_title)
+
+    @property
+    def mean_text(self) -> str:
+        """Mean of the equilibrated part, with the 95 % interval if it is known."""
+        half = self.found.half_width
+        if not half > 0:
+            return f"{digits(self.found.mean, 4)}{self.unit}"
+        return f"{with_error(self.found.mean, half)}{self.unit}"
+
+    @property
+    def mean_of_all_text(self) -> str:
+        """Mean of all values."""
+        return f"{digits(self.found.mean_of_all, 4)}{self.unit}"
+
+    @property
+    def needed_text(self) -> str:
+        """Further time that is needed; empty if nothing is needed, or it is unknown."""
+        low, high = self.found.needed_interval
+        needed = self.found.needed_time
+        if not needed > 0 or self.found.verdict == SAMPLED:
+            return ""
+        if np.isnan(low) or low <= 0 or high < 1.1 * low:
+            return f"about {duration(needed, self.x_title, 2)} more needed"
+        low_text, high_text = (duration(one, self.x_title, 2) for one in (low, high))
+        return f"{low_text} to {high_text} more needed"
+
+    @property
+    def verdict(self) -> str:
+        """Verdict, and the time that is needed."""
+        return f"{self.found.verdict}{', ' * bool(self.needed_text)}{self.needed_text}"
+
+    @property
+    def short(self) -> str:
+        """Verdict, later mean of the equilibrated part, and what is needed."""
+        later = ""
+        if self.found.equilibrated_from:
+            later = f" from {self.start_text} on (mean {self.mean_text})"
+        needed = f", {self.needed_text}" if self.needed_text else ""
+        return f"{self.found.verdict}{later}{needed}"
+
+    def __str__(self) -> str:
+        return "; ".join((self.short, *self.found.reasons))
+
+
+def duration(value: float, title: str, n_digits: int = 4) -> str:
+    """Format a time with a readable unit, or a number of frames.
+
+    Examples
+    --------
+    >>> duration(12_400.0, "time (ps)"), duration(120.0, "frame"), duration(1234.5, "step", 2)
+    ('12.4 ns', 'frame 120', '1200 steps')
+    """
+    name, unit = name_and_unit(title)
+    rounded = float(f"{value:.{n_digits}g}")
+    if unit == "ps":
+        return time_text(rounded)
+    if unit:
+        return f"{rounded:g} {unit}"
+    return f"{name} {value:g}" if n_digits > 2 else f"{rounded:.0f} {name}s"
+
+
+def table_verdicts(
+    table: Table,
+    titles: Sequence[str] | None = None,
+    *,
+    kind: Kind | None = None,
+    precision: float | None = None,
+) -> dict[str, SeriesVerdict]:
+    """Assess each or some time series of a table, by title; empty if rows are no frames in order.
+
+    Periodic angles are assessed as angles, and numbers of clusters as states.
+    """
+    if not table.is_series:
+        return {}
+    times = np.asarray(table.columns[table.x], dtype=float)
+    if not np.all(np.diff(times[~np.isnan(times)]) > 0):
+        return {}
+    x_title = table.abscissa
+    x = np.asarray(table.columns[x_title], dtype=float)
+    found = {}
+    for title in titles or table.y:
+        values = np.asarray(table.columns[title])
+        if values.dtype.kind not in "iufb":
+            continue
+        meaning = kind or kind_of_series(table, title)
+        one = convergence(values, x, kind=meaning, precision=precision)
+        found[title] = SeriesVerdict(title, one, x, x_title)
+    return found
+
+
+def kind_of_series(table: Table, title: str) -> Kind:
+    """Return the meaning of a column: numbers, periodic angles, or states."""
+    if not table.no_mean:
+        return "linear"
+    return "angle" if name_and_unit(title)[1] == "°" else "states"
+
+
+def usual_verdicts(table: Table, titles: Sequence[str] | None = None) -> dict[str, SeriesVerdict]:
+    """Assess the series that have means; none if there are very many."""
+    titles = list(titles or table.y)
+    if table.no_mean or len(titles) > MOST_SERIES:
+        return {}
+    return table_verdicts(table, titles)
+
+
+def system_verdict(found: Mapping[str, SeriesVerdict]) -> str:
+    """Answer in words whether a simulation is long enough, from verdicts by name."""
+    if not found:
+        return ""
+    answer = _answer(found)
+    if all("rmsd" in name.lower() for name in found):
+        return f"{answer} This is a verdict on RMSD alone, which many different structures share."
+    return answer
+
+
+def _answer(found: Mapping[str, SeriesVerdict]) -> str:
+    """Say from when the system is equilibrated, and which means are not sampled."""
+    start, last = latest_start({name: one.found for name, one in found.items()})
+    grades: dict[str, list[str]] = {}
+    for name, one in found.items():
+        grades.setdefault(one.found.verdict, []).append(name)
+    n_sampled = len(grades.get(SAMPLED, ()))
+    if start is None:
+        begin = f"The system is not equilibrated: {joined(_few(grades[DRIFTING]))} " + (
+            "drifts" if len(grades[DRIFTING]) == 1 else "drift"
+        )
+    elif start == 0:
+        begin = "The system is equilibrated from the first frame on"
+    else:
+        which = f" ({last} is last)" if len(found) > 1 else ""
+        begin = f"The system is equilibrated from {found[last].start_text} on{which}"
+    if n_sampled == len(found):
+        how = f"{last} is" if n_sampled == 1 else f"all {n_sampled} means are"
+        return f"{begin}, and {how} sampled."
+    rest = grades.get(NOT_SHOWN, [])
+    if rest:
+        return f"{begin}; not shown to be sampled: {joined(_few(rest))}."
+    return f"{begin}."
+
+
+def _few(names: Sequence[str], most: int = 5) -> list[str]:
+    """Return the first names, and the number of the others."""
+    more = len(names) - most
+    return [*names[:most], f"{more} more"] if more > 0 else list(names)

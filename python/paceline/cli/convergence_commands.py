@@ -1,0 +1,212 @@
+"""The command that assesses whether saved time series are equilibrated and sampled."""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from paceline._util.files import check_distinct, check_output
+from paceline.cli.options import (
+    TABLE_ENDINGS,
+    add_figure_arguments,
+    add_json_argument,
+    figure_options,
+    print_json,
+)
+from paceline.cli.parser import CommandParser, Commands
+from paceline.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from paceline.analysis.table import Table
+    from paceline.analysis.table_verdicts import SeriesVerdict
+
+EXAMPLES = """\
+examples:
+  paceline convergence rmsd.csv gyration.csv sasa.csv
+  paceline convergence rmsd.csv --precision 0.1 --plot start.png
+  paceline convergence run1/rmsd.csv run2/rmsd.csv run3/rmsd.csv --replicas
+  paceline convergence gmx-gyrate.xvg --y Rg --json
+"""
+
+
+def add_convergence(commands: Commands) -> CommandParser:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "convergence",
+        help="find out whether a simulation is long enough",
+        description="Assess the time series of saved tables: the frame from which each is "
+        "equilibrated, the mean from there on with its 95 % interval, the number of independent "
+        "values, and a verdict: sampled, not shown to be sampled, or drifting. The tables may be "
+        "those of paceline, .xvg files of GROMACS, or other tables with a column of times. The "
+        "exit status is 0 whatever the verdict.",
+        epilog=EXAMPLES,
+    )
+    parser.usage = "%(prog)s [options] TABLE [TABLE ...]"
+    add = parser.section("files").add_argument
+    add("tables", nargs="+", type=Path, metavar="TABLE", help=TABLE_ENDINGS)
+    add = parser.section("calculation").add_argument
+    add(
+        "--y",
+        action="append",
+        metavar="TITLE",
+        help="column: its title or the beginning of its title; may be repeated [all series]",
+    )
+    add(
+        "--replicas",
+        action="store_true",
+        help="the tables are of replicas of one system: assess each series between them",
+    )
+    add(
+        "--precision",
+        type=_above_0,
+        metavar="X",
+        help="half the width of the 95 %% interval that is wanted, in the unit of the series",
+    )
+    add(
+        "--kind",
+        choices=["linear", "angle", "states"],
+        help="meaning of the values [angle for periodic angles, states for numbers of clusters, "
+        "otherwise linear]",
+    )
+    output = parser.section("output")
+    add_json_argument(output)
+    endings = "figure of the series, with starts shaded: .png, .svg, .pdf"
+    output.add_argument("--plot", type=Path, metavar="FILE", help=endings)
+    output.add_argument("--overwrite", action="store_true", help="replace files that exist")
+    add_figure_arguments(parser)
+    parser.set_defaults(run=run_convergence)
+    return parser
+
+
+def _above_0(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, found {text}")
+    return value
+
+
+def run_convergence(args: argparse.Namespace) -> None:
+    """Run the command."""
+    from paceline.analysis.results import check_figure_ending, save_figure
+    from paceline.analysis.saved_tables import read_saved
+    from paceline.analysis.table import name_and_unit
+    from paceline.analysis.table_verdicts import system_verdict
+    from paceline.cli.answer import say
+
+    options = figure_options(args, args.plot)
+    if args.plot is not None:
+        for table in args.tables:
+            check_distinct(table, args.plot)
+        check_figure_ending(args.plot, style=options.style)
+        check_output(args.plot, overwrite=args.overwrite)
+    tables = {path: read_saved(path).table(args.y or ()) for path in args.tables}
+    found = _of_replicas(tables, args) if args.replicas else _of_each(tables, args)
+    answer = system_verdict({name_and_unit(name)[0]: one for name, one in found.items()})
+    if args.json:
+        series = [{"series": name, **_as_json(one)} for name, one in found.items()]
+        print_json("convergence", series=series, answer=answer)
+    else:
+        print(format_verdicts(found))
+        say(answer)
+    if args.plot is not None:
+        save_figure([*tables.values()], args.plot, options, overwrite=args.overwrite)
+        say(f"wrote {args.plot}")
+
+
+def _of_each(
+    tables: "Mapping[Path, Table]", args: argparse.Namespace
+) -> "dict[str, SeriesVerdict]":
+    """Assess each series of each table; names contain the file if there are several files."""
+    found: dict[str, SeriesVerdict] = {}
+    for path, table in tables.items():
+        for one in _verdicts(path, table, args):
+            several = len(tables) > 1
+            found[f"{path}: {one.title}" if several else one.title] = one
+    return found
+
+
+def _verdicts(path: Path, table: "Table", args: argparse.Namespace) -> "list[SeriesVerdict]":
+    from paceline.analysis.table_verdicts import table_verdicts
+
+    found: list[SeriesVerdict] = []
+    for panel in table.panels or [table]:
+        try:
+            some = table_verdicts(panel, kind=args.kind, precision=args.precision)
+        except ValueError as error:
+            raise UnsupportedError(f"{path}: {error}") from None
+        found += some.values()
+    if not found:
+        raise UnsupportedError(
+            f"{path}: expected time series: a column of increasing times (or frames) and columns "
+            "of numbers"
+        )
+    return found
+
+
+def _of_replicas(
+    tables: "Mapping[Path, Table]", args: argparse.Namespace
+) -> "dict[str, SeriesVerdict]":
+    """Assess each series between the tables, which have the same columns."""
+    import numpy as np
+
+    from paceline.analysis.convergence import convergence
+    from paceline.analysis.table_verdicts import SeriesVerdict, kind_of_series
+
+    if len(tables) < 2:
+        raise UnsupportedError("--replicas needs two different tables or more")
+    panels = [table for whole in tables.values() for table in (whole.panels or [whole])]
+    titles = list(dict.fromkeys(title for panel in panels for title in panel.y))
+    found = {}
+    for title in titles:
+        holders = [panel for panel in panels if title in panel.y]
+        if len(holders) != len(tables):
+            missing = [str(p) for p, t in tables.items() if title not in t.columns]
+            raise UnsupportedError(f"{title!r} is not in {', '.join(missing)}: select --y")
+        first = holders[0]
+        x = [np.asarray(one.columns[one.abscissa], dtype=float) for one in holders]
+        values = [np.asarray(one.columns[title]) for one in holders]
+        labels = np.repeat([str(path) for path in tables], [len(one) for one in values])
+        try:
+            one = convergence(
+                np.concatenate(values),
+                np.concatenate(x),
+                labels,
+                args.kind or kind_of_series(first, title),
+                precision=args.precision,
+            )
+        except ValueError as error:
+            raise UnsupportedError(f"{title}: {error}") from None
+        found[title] = SeriesVerdict(title, one, max(x, key=len), first.abscissa)
+    return found
+
+
+def format_verdicts(found: "Mapping[str, SeriesVerdict]") -> str:
+    """Format a table of verdicts, and their reasons below."""
+    from paceline.performance.number_format import aligned
+
+    head = ("series", "verdict", "from", "mean from there on (95 %)", "mean of all", "independent")
+    rows = [head]
+    for name, one in found.items():
+        n = one.found.n_independent
+        independent = f"{n:,.0f} of {one.found.n_values:,}" if n == n else "–"
+        means = "–" if one.found.equilibrated_from is None else one.mean_text, one.mean_of_all_text
+        rows.append((name, one.found.verdict, one.start_text, *means, independent))
+    lines = [*aligned(rows, left=5)]
+    for name, one in found.items():
+        needed = f"; {one.needed_text}" if one.needed_text else ""
+        lines.append(f"{name}: {'; '.join(one.found.reasons)}{needed}")
+    return "\n".join(lines)
+
+
+def _as_json(one: "SeriesVerdict") -> dict[str, object]:
+    """Return the fields of a verdict, with units."""
+    return {
+        **asdict(one.found),
+        "equilibrated_at": one.start,
+        "unit": one.unit.strip(),
+        "time_title": one.x_title,
+    }
+
+
+PARSERS = {"convergence": add_convergence}

@@ -1,0 +1,253 @@
+"""Tests of verdicts on time series: known starts, states, angles, replicas, and odd input."""
+
+import numpy as np
+import pytest
+from scipy.signal import lfilter
+
+import paceline
+from paceline.analysis.convergence import latest_start
+from paceline.analysis.equilibration import averages, crossings_of_states
+from paceline.analysis.replica_diagnostics import effective_size, rank_normalised_r_hat
+
+N = 2000
+
+
+def autoregressive(time: float, n: int = N, seed: int = 1) -> np.ndarray:
+    """Make a series of variance 1 with this correlation time in values."""
+    factor = np.exp(-1 / time)
+    noise = np.random.default_rng(seed).standard_normal(n)
+    noise[1:] *= np.sqrt(1 - factor**2)
+    return lfilter([1], [1, -factor], noise)
+
+
+class TestOneSeries:
+    def test_an_equilibrated_series_is_sampled(self):
+        series = 3 + autoregressive(5)
+        found = paceline.convergence(series)
+        assert found.verdict == "sampled"
+        assert found.equilibrated_from == 0
+        assert found.interval[0] < 3 < found.interval[1]
+        assert found.mean == found.mean_of_all == pytest.approx(series.mean())
+        assert found.needed_time == 0
+        assert 100 < found.n_independent < 300  # N / g is 182
+
+    def test_a_slow_series_is_not_shown_to_be(self):
+        found = paceline.convergence(autoregressive(300))
+        assert found.verdict == "not shown to be sampled"
+        assert found.least_independent < 10
+        assert 0 <= found.needed_interval[0] <= found.needed_interval[1] == found.needed_time
+        assert found.needed_time > N
+
+    @pytest.mark.parametrize("time", [20, 67, 150])
+    def test_the_start_is_found(self, time):
+        decay = 5 * np.exp(-np.arange(N) / time)
+        best = np.argmin(
+            [decay[k:].mean() ** 2 + 2 * 2 / (N - k) for k in range(N)]
+        )  # least squared bias plus variance
+        starts = [
+            paceline.convergence(decay + autoregressive(2, seed=seed)).equilibrated_from
+            for seed in range(20)
+        ]
+        assert np.mean(np.abs(np.array(starts) - best) <= 2 * time) >= 0.9
+
+    def test_no_start_is_found_in_stationary_series(self):
+        starts = [
+            paceline.convergence(autoregressive(10, seed=seed)).equilibrated_from
+            for seed in range(100)
+        ]
+        assert np.count_nonzero([start != 0 for start in starts]) <= 6
+
+    def test_a_drift_is_one(self):
+        found = paceline.convergence(autoregressive(5) + 3 * np.linspace(0, 1, N))
+        assert found.verdict == "drifting"
+        assert found.equilibrated_from is None
+        assert np.isnan(found.needed_time)
+
+    def test_two_states_that_change_rarely(self):
+        states = np.where(np.arange(N) // 400 % 2, 1.0, -1.0)
+        found = paceline.convergence(states + 0.2 * autoregressive(2))
+        assert found.verdict == "not shown to be sampled"
+        assert any("two states" in reason for reason in found.reasons)
+        assert crossings_of_states(states)[0] == 4
+
+    def test_a_precision_is_asked_for(self):
+        series = autoregressive(5)
+        wide = paceline.convergence(series, precision=0.05)
+        assert wide.verdict == "not shown to be sampled"
+        half = (wide.interval[1] - wide.interval[0]) / 2
+        assert wide.needed_interval[0] == pytest.approx(N * ((half / 0.05) ** 2 - 1))
+        assert wide.needed_time >= wide.needed_interval[0]
+        assert paceline.convergence(series, precision=1.0).verdict == "sampled"
+
+    def test_needed_time_has_the_unit_of_the_times(self):
+        series = autoregressive(300)
+        in_values, in_time = (
+            paceline.convergence(series, times) for times in (None, 0.5 * np.arange(N))
+        )
+        assert in_time.needed_time == pytest.approx(0.5 * in_values.needed_time)
+
+    def test_any_unit_gives_the_same_verdict(self):
+        series = autoregressive(20)
+        ones = [paceline.convergence(factor * series) for factor in (1.0, 1e-30, 1e200)]
+        assert len({(one.verdict, one.equilibrated_from) for one in ones}) == 1
+
+
+class TestOddInput:
+    @pytest.mark.parametrize(
+        ("values", "reason"),
+        [
+            ([], "0 values are too few"),
+            ([1.0], "a single value is too few"),
+            ([1.0, 2.0], "2 values are too few"),
+            ([np.nan] * 10, "0 values are too few"),
+            ([2.0] * 50, "all 50 values are equal"),
+            ([1.5e308, 1.6e308] * 4, "have no finite mean"),
+        ],
+    )
+    def test_nothing_is_known(self, values, reason):
+        found = paceline.convergence(np.array(values))
+        assert found.verdict == "not shown to be sampled"
+        assert any(reason in one for one in found.reasons)
+        assert np.isnan(found.interval).all()
+
+    def test_one_jump(self):
+        for at in (200, 1000, 1900):
+            series = np.where(np.arange(N) < at, 0.0, 5.0) + autoregressive(2)
+            assert paceline.convergence(series).verdict != "sampled" or at == 200
+
+    def test_integers_with_two_values(self):
+        quick = np.random.default_rng(1).integers(0, 2, N)
+        assert paceline.convergence(quick).verdict == "sampled"
+        assert paceline.convergence(np.repeat([0, 1, 0], 700)).verdict != "sampled"
+
+    def test_nan_is_left_out_and_indices_stay(self):
+        series = autoregressive(2) + 8 * np.exp(-np.arange(N) / 60)
+        holes = series.copy()
+        holes[::10] = np.nan
+        found = paceline.convergence(holes)
+        whole = paceline.convergence(series)
+        assert "200 values that are NaN or infinite are left out" in found.reasons
+        assert abs(found.equilibrated_from - whole.equilibrated_from) < 120
+
+    def test_repeated_times_are_left_out(self):
+        times = np.arange(N) * 1.0
+        times[1000:] -= 1
+        found = paceline.convergence(autoregressive(5), times)
+        assert "1 values with the time of the value before are left out" in found.reasons
+
+    def test_wrong_arguments(self):
+        series = autoregressive(5)
+        times = np.arange(N) * 1.0
+        times[1000:] -= 500
+        with pytest.raises(ValueError, match="times decrease from 999 to 500 at value 1000"):
+            paceline.convergence(series, times)
+        with pytest.raises(ValueError, match="expected 2000 times"):
+            paceline.convergence(series, times[:10])
+        with pytest.raises(ValueError, match="expected 2000 replicas"):
+            paceline.convergence(series, replicas=np.zeros(3))
+        with pytest.raises(ValueError, match="kind must be one of linear, angle, states"):
+            paceline.convergence(series, kind="circular")
+        with pytest.raises(ValueError, match="precision must be above 0"):
+            paceline.convergence(series, precision=0.0)
+        with pytest.raises(ValueError, match=r"expected values of shape \(n_values,\)"):
+            paceline.convergence(series.reshape(2, -1))
+
+
+class TestAngles:
+    def test_the_mean_is_circular(self):
+        degrees = 175 + 20 * autoregressive(5)
+        for turned in (degrees, (degrees + 180) % 360 - 180, degrees + 720):
+            found = paceline.convergence(turned, kind="angle")
+            assert found.verdict == "sampled"
+            assert (found.mean - 175 + 180) % 360 - 180 == pytest.approx(0, abs=5)
+            assert 1 < (found.interval[1] - found.interval[0]) / 2 < 6
+
+    def test_an_angle_without_direction(self):
+        found = paceline.convergence(np.random.default_rng(1).uniform(0, 360, N), kind="angle")
+        assert found.verdict == "not shown to be sampled"
+
+    def test_an_angle_that_turned_once(self):
+        degrees = np.where(np.arange(N) < 900, -60.0, 170.0) + 15 * autoregressive(3)
+        assert paceline.convergence(degrees, kind="angle").verdict != "sampled"
+
+
+class TestStates:
+    def test_the_worst_state_is_named(self):
+        rng = np.random.default_rng(1)
+        letters = np.where(rng.random(N) < 0.5, "H", "E")
+        assert paceline.convergence(letters, kind="states").verdict == "sampled"
+        letters[700:1100] = "C"
+        found = paceline.convergence(letters, kind="states")
+        assert found.verdict != "sampled"
+        assert any(reason.endswith("is sampled worst") for reason in found.reasons)
+        assert 0 < found.mean_of_all < 1
+
+
+class TestReplicas:
+    def make(self, means, time=5.0, lengths=None):
+        lengths = lengths or [N] * len(means)
+        series = [
+            mean + autoregressive(time, n, seed=k)
+            for k, (mean, n) in enumerate(zip(means, lengths, strict=True))
+        ]
+        return np.concatenate(series), np.repeat(np.arange(len(means)), lengths)
+
+    def test_replicas_agree(self):
+        values, labels = self.make([0, 0, 0, 0])
+        found = paceline.convergence(values, replicas=labels)
+        assert found.verdict == "sampled"
+        assert found.interval[0] < 0 < found.interval[1]
+        assert any("4 replicas agree" in reason for reason in found.reasons)
+
+    def test_replicas_differ(self):
+        values, labels = self.make([0, 0, 2])
+        found = paceline.convergence(values, replicas=labels)
+        assert found.verdict == "not shown to be sampled"
+        assert any("replica 2 most" in reason for reason in found.reasons)
+
+    def test_each_stays_in_its_state(self):
+        values, labels = self.make([-1, 1, -1, 1], time=1.0)
+        assert paceline.convergence(values, replicas=labels).verdict != "sampled"
+
+    def test_lengths_may_differ(self):
+        values, labels = self.make([0, 0, 0], lengths=[2000, 1500, 900])
+        assert paceline.convergence(values, replicas=labels).verdict == "sampled"
+
+    def test_copies_are_left_out(self):
+        one = autoregressive(5)
+        labels = np.repeat(["a", "b"], N)
+        found = paceline.convergence(np.concatenate([one, one]), replicas=labels)
+        assert "replica b is a copy of replica a, and is left out" in found.reasons
+        assert found.n_values == N
+        single = paceline.convergence(one)
+        assert (found.mean, found.interval) == (single.mean, single.interval)
+
+    def test_angles_of_replicas(self):
+        values, labels = self.make([0, 0, 0])
+        found = paceline.convergence(175 + 10 * values, replicas=labels, kind="angle")
+        assert found.verdict == "sampled"
+        assert found.mean == pytest.approx(175, abs=5) or found.mean == pytest.approx(-185, abs=5)
+
+    def test_r_hat_and_size_are_those_of_the_definition(self):
+        chains = np.array([autoregressive(3, 1000, seed) for seed in range(4)])
+        assert rank_normalised_r_hat(chains) < 1.02
+        # N / g of an autoregressive series is N tanh(1 / 2 time).
+        assert effective_size(chains) == pytest.approx(4000 * np.tanh(1 / 6), rel=0.2)
+        assert np.isnan(rank_normalised_r_hat(np.zeros((2, 100))))
+        assert np.isnan(effective_size(np.zeros((2, 3))))
+
+
+def test_the_latest_start_of_a_system():
+    quick, slow = (
+        paceline.convergence(autoregressive(2) + 6 * np.exp(-np.arange(N) / time))
+        for time in (10, 100)
+    )
+    assert latest_start({"RMSD": quick, "SASA": slow}) == (slow.equilibrated_from, "SASA")
+    drifting = paceline.convergence(autoregressive(2) + np.linspace(0, 5, N))
+    assert latest_start({"RMSD": quick, "SASA": drifting}) == (None, "SASA")
+
+
+def test_averages_keep_the_sum():
+    values = np.random.default_rng(1).standard_normal(1003)
+    bins = averages(values, 64)
+    assert bins.sum() * 1003 / 64 == pytest.approx(values.sum())
