@@ -251,3 +251,109 @@ def test_averages_keep_the_sum():
     values = np.random.default_rng(1).standard_normal(1003)
     bins = averages(values, 64)
     assert bins.sum() * 1003 / 64 == pytest.approx(values.sum())
+
+
+@pytest.fixture(scope="module")
+def swelling():
+    """Make a Universe of a chain that swells at first, and then fluctuates."""
+    rng = np.random.default_rng(1)
+    directions = rng.standard_normal((20, 3))
+    directions -= directions.mean(axis=0)
+    sizes = 1 + 0.02 * autoregressive(3, 600) - 0.5 * np.exp(-np.arange(600) / 15)
+    universe = paceline.Universe.empty(20, trajectory=True)
+    universe.add_TopologyAttr("masses", np.ones(20))
+    universe.load_new((10 * sizes[:, None, None] * directions).astype(np.float32))
+    return universe
+
+
+def test_a_battery_of_equilibrated_frames(swelling):
+    from paceline.analysis.battery import Battery
+
+    described = {"gyration": {}, "first": {"analysis": "gyration", "select": "index 0:9"}}
+    battery = Battery(described, swelling)
+    whole = battery.run().analyses["gyration"]
+    assert (
+        "from frame" in whole.results.summary()[0] or "sampled from" in whole.results.summary()[0]
+    )
+    found = battery.run(equilibrated=True)
+    frames = found.analyses["gyration"].frames
+    assert 20 < frames[0] < 120
+    assert frames[-1] == 599
+    assert any("frames are left out" in one for one in found.warnings)
+    with pytest.raises(paceline.errors.UnsupportedError, match="no frames are equilibrated"):
+        battery.run(equilibrated=True, stop=25)
+
+
+class TestTheCommand:
+    @pytest.fixture
+    def tables(self, tmp_path):
+        """Write tables of two replicas, with two series each."""
+        paths = []
+        for k in range(2):
+            path = tmp_path / f"run{k}.csv"
+            rows = [
+                np.arange(N) * 10.0,
+                18 + autoregressive(5, seed=k) + 9 * np.exp(-np.arange(N) / 60),
+                autoregressive(5, seed=9 + k) + np.linspace(0, 9, N),
+            ]
+            np.savetxt(
+                path,
+                np.transpose(rows),
+                delimiter=",",
+                comments="",
+                header="time (ps),Rg (Å),SASA (Å²)",
+            )
+            paths.append(str(path))
+        return paths
+
+    def run(self, *arguments, status=0):
+        from paceline.cli import main
+
+        assert main(["convergence", *arguments]) == status
+
+    def test_it_answers(self, tables, capsys):
+        self.run(tables[0])
+        out, err = capsys.readouterr()
+        rows = [line.split("  ") for line in out.splitlines()]
+        assert rows[1][0] == "Rg (Å)"
+        assert "sampled" in out
+        assert "drifting" in out
+        assert "The system is not equilibrated: SASA drifts." in err
+        self.run(tables[0], "--y", "Rg")
+        out, err = capsys.readouterr()
+        assert "The system is equilibrated from " in err
+        assert err.rstrip().endswith(" on, and Rg is sampled.")
+
+    def test_it_knows_rmsd_alone(self, tables, tmp_path, capsys):
+        path = tmp_path / "rmsd.xvg"
+        rows = "\n".join(f"{k} {value}" for k, value in enumerate(autoregressive(3)))
+        path.write_text(f'@ xaxis label "Time (ns)"\n@ yaxis label "RMSD (nm)"\n{rows}\n')
+        self.run(str(path))
+        assert "a verdict on RMSD alone" in capsys.readouterr().err
+
+    def test_replicas(self, tables, capsys):
+        self.run(*tables, "--replicas", "--y", "Rg")
+        assert "2 replicas agree" in capsys.readouterr().out
+        self.run(tables[0], "--replicas", status=2)
+        assert "two different tables or more" in capsys.readouterr().err
+
+    def test_json_and_precision(self, tables, capsys):
+        import json
+
+        self.run(tables[0], "--y", "Rg", "--precision", "0.01", "--json")
+        document = json.loads(capsys.readouterr().out)
+        [one] = document["series"]
+        assert one["verdict"] == "not shown to be sampled"
+        assert one["unit"] == "Å"
+        assert one["needed_time"] > 20_000
+        assert one["equilibrated_at"] == 10.0 * one["equilibrated_from"]
+
+    def test_the_figure_is_shaded(self, tables, tmp_path):
+        self.run(tables[0], "--y", "Rg", "--plot", str(tmp_path / "rg.svg"))
+        assert "not equilibrated" in (tmp_path / "rg.svg").read_text(encoding="utf-8")
+
+    def test_what_is_no_series_is_refused(self, tables, tmp_path, capsys):
+        path = tmp_path / "rdf.csv"
+        path.write_text("r (Å),g(r)\n1,0\n2,1\n3,1\n4,1\n5,1\n")
+        self.run(str(path), status=2)
+        assert "expected time series" in capsys.readouterr().err

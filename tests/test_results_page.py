@@ -145,7 +145,9 @@ def test_numbers_of_a_page_are_those_of_the_tables(saved):
 def test_the_summary_has_the_means_of_the_tables(saved):
     text = (saved / "index.html").read_text(encoding="utf-8")
     lead = re.findall(r'<p class="lead">(.*?)</p>', text)
-    assert lead[0].startswith("The system is not equilibrated: backbone RMSD and protein radius of ")
+    assert lead[0].startswith(
+        "The system is not equilibrated: backbone RMSD and protein radius of "
+    )
     assert lead[0].endswith(
         "The system contains a protein of 214 residues: 3,341 atoms in all. "
         "The results are of 98 frames from 1 to 98 ps, 1 ps apart."

@@ -13,11 +13,13 @@ from paceline._util.files import new_file, saved_together
 from paceline.analysis.base import AnalysisBase
 from paceline.analysis.battery_file import read_battery_file, toml_of
 from paceline.analysis.battery_page import page_of_battery
+from paceline.analysis.convergence import latest_start
 from paceline.analysis.default_batteries import Description, default_descriptions, ligands_of
 from paceline.analysis.energies import Energies, read_energies
 from paceline.analysis.known_classes import class_of
 from paceline.analysis.needed_transforms import needed_transforms
 from paceline.analysis.results import Results, further_results
+from paceline.analysis.table_verdicts import verdicts_of
 from paceline.contract.atoms import System, attribute_of
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.plan import choose_frames
@@ -296,7 +298,9 @@ class Battery:
         self.descriptions = {name: descriptions[name] for name in analyses if name not in few}
         self.analyses = {name: analyses[name] for name in self.descriptions}
 
-    def run(self, *, unwrap: bool = True, **options: Unpack[RunOptions]) -> Self:
+    def run(
+        self, *, unwrap: bool = True, equilibrated: bool = False, **options: Unpack[RunOptions]
+    ) -> Self:
         """Run all analyses in as few passes over the frames as their stages allow.
 
         Parameters
@@ -304,6 +308,8 @@ class Battery:
         unwrap : bool
             First make molecules whole for analyses that need it, if the topology has bonds and
             the frames have a cell.
+        equilibrated : bool
+            Leave out the frames before all time series are equilibrated, and run again.
         **options
             Options of `paceline.run`. A `fit` among the `transforms` applies only to analyses
             that need it, in a separate pass.
@@ -312,7 +318,14 @@ class Battery:
         -------
         Battery
             This battery, with results.
+
+        Raises
+        ------
+        UnsupportedError
+            Some series drift, so that no frames are equilibrated.
         """
+        if equilibrated:
+            return self._run_equilibrated(unwrap=unwrap, **options)
         self.suit(**options)
         self.warnings = [*self._warned]
         analyses = list(self.analyses.values())
@@ -322,6 +335,29 @@ class Battery:
             run(analyses, **options)
             if self.energies is not None:
                 self.energies = _energies_in_frames(self._all_energies, analyses[0])
+        return self
+
+    def _run_equilibrated(self, **options: Any) -> Self:
+        """Run, and run again over the frames from which all time series are equilibrated."""
+        if options.get("checkpoint") is not None:
+            raise UnsupportedError("equilibrated: two runs follow each other, without a checkpoint")
+        self.run(**options)
+        found = verdicts_of({name: one.results.table for name, one in self.analyses.items()})
+        if not found:
+            return self
+        start, last = latest_start({name: one.found for name, one in found.items()})
+        if start is None:
+            raise UnsupportedError(
+                f"no frames are equilibrated: {last} drifts until the second half of the run "
+                f"({found[last].found.reasons[0]}); simulate longer, or run without --equilibrated"
+            )
+        if start:
+            frames = next(iter(self.analyses.values())).frames[start:]
+            text = f"{last} is equilibrated from {found[last].start_text} on"
+            for bound in ("start", "stop", "step"):
+                options.pop(bound, None)
+            self.run(**{**options, "frames": frames})
+            self.warnings.append(f"{start:,} frames are left out: {text}, and all others before")
         return self
 
     @property

@@ -11,7 +11,7 @@ from paceline.analysis.energies import Energies
 from paceline.analysis.results import Results, kind_of
 from paceline.analysis.system_text import describe_span, describe_system
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_verdicts import SeriesVerdict, system_verdict, usual_verdicts
+from paceline.analysis.table_verdicts import system_verdict, usual_verdicts, verdicts_of
 from paceline.analysis.uncertainty import ENOUGH, SeriesMean
 from paceline.contract.atoms import System
 from paceline.contract.catalogue import catalogue
@@ -171,7 +171,6 @@ def _paragraphs(
     span = describe_span(one.frames, one.times if one.times_known else None)
     found: list[str] = []
     more: list[str] = []
-    verdicts: dict[str, SeriesVerdict] = {}
     for name, analysis in battery.shown.items():
         title, table = in_sentence(headings[name]), analysis.results.table
         means = {} if table is None or table.notes else table.means(table.answering[:LISTED])
@@ -180,15 +179,10 @@ def _paragraphs(
             found.append(
                 f"{title} ({', '.join(texts)})" if len(texts) > 1 else f"{title} {texts[0]}"
             )
-            some = usual_verdicts(table, [*means])
-            names = {
-                key: f"{title} ({name_and_unit(key)[0]})" if len(some) > 1 else title
-                for key in some
-            }
-            verdicts |= {names[key]: one for key, one in some.items() if means[key].error != 0}
         elif table is not None and _sentences(analysis.results, table):
             more.append(f"{headings[name]}: {'; '.join(_sentences(analysis.results, table))}")
-    answer = system_verdict(verdicts)
+    tables = {in_sentence(headings[name]): one.results.table for name, one in battery.shown.items()}
+    answer = system_verdict(verdicts_of(tables))
     yield f"{answer} {system_sentence(battery.universe)} The results are of {span}.".lstrip()
     if found:
         yield f"Means with 95 % intervals: {'; '.join(found)}."

@@ -8,7 +8,6 @@ from typing import Any, Literal, TypeAlias, get_args
 import numpy as np
 
 from paceline.analysis.equilibration import find_start
-from paceline.analysis.replica_diagnostics import effective_size, rank_normalised_r_hat
 from paceline.analysis.series_verdict import (
     DRIFTING,
     NOT_SHOWN,
@@ -226,6 +225,9 @@ def _agreement(
     notes: Sequence[str],
 ) -> Convergence:
     """Judge replicas by their starts, by R̂, and by the interval between their means."""
+    # One simulation does without.
+    from paceline.analysis.replica_diagnostics import effective_size, rank_normalised_r_hat
+
     series = [_production(parts[name][0], one) for name, one in found.items()]
     means = np.array([one.mean for one in found.values()])
     if kind == "angle":

@@ -160,6 +160,22 @@ def usual_verdicts(table: Table, titles: Sequence[str] | None = None) -> dict[st
     return table_verdicts(table, titles)
 
 
+def verdicts_of(tables: Mapping[str, Table | None]) -> dict[str, SeriesVerdict]:
+    """Assess the series that have means and are not constant, of tables by name.
+
+    A series of a table with several ones has the name of the table, and its own in parentheses.
+    """
+    found: dict[str, SeriesVerdict] = {}
+    for name, table in tables.items():
+        if table is None or table.notes:
+            continue
+        some = usual_verdicts(table, table.answering)
+        for title, one in some.items():
+            if np.nanmax(table.columns[title]) > np.nanmin(table.columns[title]):
+                found[f"{name} ({name_and_unit(title)[0]})" if len(some) > 1 else name] = one
+    return found
+
+
 def system_verdict(found: Mapping[str, SeriesVerdict]) -> str:
     """Answer in words whether a simulation is long enough, from verdicts by name."""
     if not found:

@@ -358,6 +358,10 @@ def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
     if args.no_unwrap and (args.unwrap or args.together is not None):
         raise UnsupportedError("--no-unwrap contradicts --unwrap and --together: use one of them")
     options = {"max_memory": args.max_memory, "unwrap": not args.no_unwrap}
+    if args.equilibrated:
+        if args.checkpoint is not None:
+            raise UnsupportedError("--equilibrated runs twice, and has no --checkpoint")
+        options["equilibrated"] = True
     with _checkpoint(args) as kept:
         run_analysis(args, battery, is_battery=True, checkpoint=kept, **options)
         with saved_together(kept.finish if kept else None):

@@ -177,6 +177,11 @@ def _add_arguments(parser: CommandParser, run: object, form: FileForm) -> Comman
     )
     add_index_argument(parser)
     add_frame_arguments(parser)
+    parser.section("frames").add_argument(
+        "--equilibrated",
+        action="store_true",
+        help="leave out the frames before all time series are equilibrated, and run again",
+    )
     add_transform_arguments(parser)
     parser.section("transformations").add_argument(
         "--no-unwrap",
@@ -249,6 +254,8 @@ def _run(args: argparse.Namespace, groups: Mapping[str, Any], make: Any) -> None
             battery.add_energies(*args.energies)
         run_battery_of(args, battery)
         return
+    if args.equilibrated:
+        raise UnsupportedError("--equilibrated needs a single trajectory, not replicas")
     from paceline.analysis.replicas import Replicas
 
     batteries: dict[str, list[Any]] = {}
