@@ -290,7 +290,7 @@ def _section(
 def _lines(means: Mapping[str, SeriesMean], table: Table) -> list[Sequence[str]]:
     """Format the rows of the table of means."""
     verdicts = usual_verdicts(table, [*means])
-    rows = []
+    rows: list[Sequence[str]] = []
     for title, mean in means.items():
         independent = "–"
         if mean.inefficiency > 0:

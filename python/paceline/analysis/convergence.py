@@ -211,9 +211,8 @@ def _assess_replicas(
         return _states_of_replicas(distinct, notes, precision)
     found = {name: _assess(*part, kind, None) for name, part in distinct.items()}
     if len(found) < 2:
-        [one] = found.values()
-        one = _with_precision(one, precision, "")
-        return replace(one, reasons=("one replica only", *one.reasons, *notes))
+        single = _with_precision(next(iter(found.values())), precision, "")
+        return replace(single, reasons=("one replica only", *single.reasons, *notes))
     return _agreement(found, distinct, kind, precision, notes)
 
 

@@ -32,6 +32,7 @@ from paceline.contract.time_units import TIME_UNITS, readable_unit
 from paceline.errors import UnsupportedError, warn
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
     from matplotlib.collections import PathCollection
@@ -269,7 +270,7 @@ def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -
     if options.time_unit is not None and name_and_unit(first.abscissa)[1] != "ps":
         warn(f"time_unit: the x axis is {x_label!r}, not a time")
     series = _series_of(tables, abscissas, options, x_label)
-    artists = [_draw_series(one, ax) for one in series]
+    artists: list[Artist | ErrorbarContainer] = [_draw_series(one, ax) for one in series]
     start = max(one.start for one in series)
     begin = min(np.nanmin(x.astype(float), initial=np.inf) for x in abscissas)
     if start > begin:

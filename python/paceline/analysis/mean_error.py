@@ -96,7 +96,8 @@ class MeanError:
         """Half the width of the interval for the variance that is exceeded with 1 - probability."""
         from scipy.special import stdtrit
 
-        row = min(np.searchsorted(np.cumsum(self.weights), probability), len(self.variances) - 1)
+        row = int(np.searchsorted(np.cumsum(self.weights), probability))
+        row = min(row, len(self.variances) - 1)
         return float(stdtrit(self.n_free, (1 + level) / 2) * np.sqrt(self.variances[row]))
 
 

@@ -128,16 +128,15 @@ def assess_series(
         reasons = (why, *notes)
         return replace(found, needed_time=np.nan, needed_interval=unknown, reasons=reasons)
     doubts, factors = _doubts(values[start:], found, error, scale, precision)
-    doubts, factors = list(doubts), np.array(factors)
-    more = found.length * np.maximum(0, factors - 1)
+    more = [found.length * max(0.0, factor - 1) for factor in factors]
     verdict = NOT_SHOWN if doubts else SAMPLED
     if not doubts:
         doubts = [f"{_independent(found)} of {found.n_values:,} values are independent"]
     return replace(
         found,
         verdict=verdict,
-        needed_time=float(more[1]),
-        needed_interval=(float(more[0]), float(more[1])),
+        needed_time=more[1],
+        needed_interval=(more[0], more[1]),
         reasons=(*doubts, *notes),
     )
 
