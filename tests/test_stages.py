@@ -53,6 +53,35 @@ def test_each_stage_sees_what_the_last_one_found(alone, atoms):
     assert len(alone[1].times) == alone[1].n_frames == 98
 
 
+class Watched(paceline.AnalysisBase):
+    """Analysis that notes the number of frames that it shows, by the method that reads it."""
+
+    def prepare(self):
+        self.shown = [self.n_frames]
+        return Watching(self)
+
+    def finish(self, value):
+        self.shown.append(self.n_frames)
+
+
+class Watching:
+    """Worker part that looks at its analysis, in the same process."""
+
+    def __init__(self, analysis):
+        self.analysis = analysis
+
+    def compute(self, block):
+        self.analysis.shown.append(getattr(self.analysis, "n_frames", None))
+        return block.times
+
+
+def test_an_analysis_shows_its_last_run_until_the_next_one_has_results(atoms):
+    watched = Watched(atoms).run(stop=5, backend="serial")
+    assert watched.shown == [5, None, 5]
+    assert watched.run(stop=7, backend="serial").shown == [7, 5, 7]
+    assert watched.n_frames == 7
+
+
 def test_bits_are_the_same_everywhere(where, atoms, alone):
     assert run(atoms, **where)[0] == alone[0]
 

@@ -25,7 +25,7 @@ from paceline.backends import Serial, make_backend
 from paceline.backends.base import Backend, CollectiveRun
 from paceline.block import are_placeholders
 from paceline.checkpoint import Checkpoint
-from paceline.contract.analysis import Analysis, info_of, note_run
+from paceline.contract.analysis import Analysis, record_of, set_record
 from paceline.contract.atoms import Frames, System, attribute_of
 from paceline.contract.plan import choose_frames
 from paceline.contract.transform_interface import Transform
@@ -221,13 +221,10 @@ def run(
                 path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
                 _check_files(given, path)
                 begun = time.monotonic_ns()
-                with (
-                    _open_checkpoint(checkpoint) as opened,
-                    _planned_runs(given, transforms) as planned,
-                ):
+                with _open_checkpoint(checkpoint) as opened:
                     _run(
                         workers,
-                        planned,
+                        [_plan_universe(*one) for one in _group_by_pass(given, transforms)],
                         partial(_choose, **chosen),
                         opened,
                         begun=begun,
@@ -271,20 +268,6 @@ def _separate_mdanalysis(given: object) -> tuple[list[object], list[Analysis]]:
     theirs = [one for one in every if isinstance(one, base)]
     ours = [one for one in every if not isinstance(one, base)]
     return theirs, analyses_of(ours) if ours or not theirs else []
-
-
-@contextmanager
-def _planned_runs(
-    analyses: Sequence[Analysis], transforms: Sequence[Transform] | TransformsOfEach
-) -> Iterator[list[TrajectoryRun]]:
-    """Plan the run of each trajectory; after an error, remove the run's facts from analyses."""
-    planned = [_plan_universe(some, own) for some, own in _group_by_pass(analyses, transforms)]
-    try:
-        yield planned
-    except BaseException:
-        for one in planned:
-            one.restore_facts()
-        raise
 
 
 def _run(
@@ -487,10 +470,9 @@ def _known_sum(values: Iterable[float]) -> float:
 
 def _broadcast_results(collective: CollectiveRun, analyses: Sequence[Analysis]) -> None:
     """Copy the coordinator's results to the analyses of every process that called `run`."""
-    found = collective.broadcast(lambda: [(info_of(one), one.results) for one in analyses])
-    for analysis, (info, results) in zip(analyses, found, strict=True):
-        note_run(analysis, info)
-        analysis.results = results
+    records = collective.broadcast(lambda: [record_of(one) for one in analyses])
+    for analysis, record in zip(analyses, records, strict=True):
+        set_record(analysis, record)
 
 
 def analyses_of(given: object) -> list[Analysis]:

@@ -100,13 +100,14 @@ class AnalysisBase(Analysis):
         True if an atom that the group contains in several alternate locations causes wrong
         results. The run warns of such atoms.
     transforms : sequence of Transform
-        Transformations of the present run; set before `prepare`.
+        Transformations of the last run. In `prepare`, `next_stage` and `finish`, these and the
+        facts below are of the present run.
     skip_damaged : bool
-        True if the present run leaves out frames that cannot be read; set before `prepare`.
+        True if the run leaves out frames that cannot be read.
     results : Results
         Empty before `run`.
     frames : numpy.ndarray of int64, shape (n_frames,)
-        Frame numbers of the present or the last run; set before `prepare`.
+        Frame numbers of the run.
     times : numpy.ndarray of float64, shape (n_frames,)
         Times of these frames, ps; NaN for frames that were left out.
     damaged : list of (int, str)
@@ -114,7 +115,7 @@ class AnalysisBase(Analysis):
     timings : Timings
         Timings of the last run.
     provenance : dict
-        Information on the files that are read; set before `prepare`.
+        Information on the files that are read.
 
     Raises
     ------

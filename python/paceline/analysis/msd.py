@@ -281,6 +281,7 @@ class EinsteinMSD(AnalysisBase):
         unwrap = self._scheme
         if unwrap is not None:
             self._leave_out(np.isnan(value[:, -3:]).any(axis=(1, 2)))
+        self._all_damaged = self.damaged
         if self.non_linear:
             times, gaps = uneven_times(self)
         else:
@@ -421,6 +422,7 @@ class EinsteinMSD(AnalysisBase):
 
     def finish(self, value: SeriesParts) -> None:
         """Average over particles, and fit a line."""
+        self.damaged = self._all_damaged
         mean, by_particle = value.mean(), value.by_particle
         title = "MSD (Å²)"
         columns, legends = {self.lag_title: self._delta_t, title: mean}, {title: "MSD"}

@@ -1,7 +1,7 @@
 """Client part of an analysis, as the engine uses it: declarations, and methods a run calls."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar, overload
 
@@ -17,7 +17,8 @@ T = TypeVar("T")
 class Analysis:
     """Client part of an analysis; `paceline.analysis.base.AnalysisBase` describes each field.
 
-    A run sets the analysis's options and facts, and calls `prepare`, `next_stage` and `finish`.
+    A run calls `prepare`, `next_stage` and `finish`, in which the analysis can read the run's
+    options and facts. The analysis keeps them from `finish` on.
     """
 
     atomgroup: Atoms
@@ -94,24 +95,35 @@ class Analysis:
         raise NotImplementedError(f"{self.name} has no method finish")
 
 
-def begin_run(analysis: Analysis, context: RunContext, info: RunInfo) -> None:
-    """Set the options of a run on an analysis, and the facts that are known at the start."""
-    analysis._run_context, analysis._run_info = context, info
+@contextmanager
+def facts_shown(analyses: Sequence[Analysis], context: RunContext, info: RunInfo) -> Iterator[None]:
+    """Let analyses read the options and facts of a run, then restore those of their last run."""
+    last = [(one, one._run_context, one._run_info) for one in analyses]
+    for one in analyses:
+        one._run_context, one._run_info = context, info
+    try:
+        yield
+    finally:
+        for one, of_last, found in last:
+            one._run_context, one._run_info = of_last, found
 
 
-def facts_of(analysis: Analysis) -> tuple[RunContext, RunInfo]:
-    """Return the options and facts of the current run of an analysis, or of its last run."""
-    return analysis._run_context, analysis._run_info
+def conclude(analysis: Analysis, context: RunContext, info: RunInfo, value: Any) -> None:
+    """Set the results of an analysis, and the options and facts of its run if that succeeds."""
+    with facts_shown([analysis], context, info):
+        analysis.finish(value)
+        kept = analysis._run_context, analysis._run_info
+    analysis._run_context, analysis._run_info = kept
 
 
-def note_run(analysis: Analysis, info: RunInfo) -> None:
-    """Set all facts about its run that are known so far on an analysis."""
-    analysis._run_info = info
+def record_of(analysis: Analysis) -> tuple[RunInfo, Any]:
+    """Return the facts about the last run of an analysis, and its results."""
+    return analysis._run_info, analysis.results
 
 
-def info_of(analysis: Analysis) -> RunInfo:
-    """Return the facts about the current run of an analysis, or about its last run."""
-    return analysis._run_info
+def set_record(analysis: Analysis, record: tuple[RunInfo, Any]) -> None:
+    """Set facts about the last run of an analysis, and its results."""
+    analysis._run_info, analysis.results = record
 
 
 class OfRun(Generic[T]):

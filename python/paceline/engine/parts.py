@@ -17,7 +17,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from paceline._util.os_calls import CAN_SHARE
 from paceline._util.shared_arrays import Place, SharedArray, place_of
-from paceline.contract.analysis import Analysis, info_of
+from paceline.contract.analysis import Analysis
 from paceline.contract.kinds import OverParts
 from paceline.contract.plan import LeafBoundaries, Plan
 from paceline.engine.collect import Collected, Cursor, Record, RowRange
@@ -50,6 +50,8 @@ class PartsRun:
         Array whose views are the arguments of the parts.
     stage : int
         Number of the stage.
+    **known
+        Facts about the frames, as arguments of a `RunInfo`.
     """
 
     def __init__(
@@ -60,14 +62,15 @@ class PartsRun:
         collected: np.ndarray,
         *,
         stage: int,
+        **known: Any,
     ):
-        self.stage = stage
+        self.stage, self._known = stage, known
         self._trajectory_run, self._analysis = run, analysis
         self._parts, self._collected = parts, collected
         # The parts of a user's class may lack the method `describe`.
         self._describe = getattr(parts, "describe", partial(OverParts.describe, parts))
         self.plan = Plan(np.arange(parts.n_parts), LeafBoundaries(1), 1)
-        self._frames = info_of(analysis).frames
+        self._frames = run.plan.frames
         n_frames, n_parts = len(self._frames), parts.n_parts
         #: A function instead of a method: a method refers to this object, and the object would keep
         #: all rows in memory until garbage collection.
@@ -115,7 +118,7 @@ class PartsRun:
 
     def finish(self, timings: Timings) -> None:
         """Set the results of the analysis."""
-        self._trajectory_run.conclude(self._analysis, self._parts, timings)
+        self._trajectory_run.conclude(self._analysis, self._parts, timings, **self._known)
 
 
 class CollectedParts(Collected):

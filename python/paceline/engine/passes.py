@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from paceline.contract.analysis import Analysis, info_of, note_run
+from paceline.contract.analysis import Analysis
 from paceline.contract.kinds import Receiver, declaration_of
 from paceline.contract.plan import Plan
 from paceline.engine.collect import Collected, DamagedFrames
@@ -179,17 +179,18 @@ class AnalysisPass(FramePass):
         stage = self.stage + 1
         found: list[tuple[Analysis, WorkerAnalysis, Any]] = []
         following: list[FramePass | PartsRun] = []
-        for analysis, part, value in zip(
-            self.analyses, self.job.analyses, self.collected.values, strict=True
-        ):
-            if analysis.stages > stage:
-                note_run(analysis, replace(info_of(analysis), **self._known()))
-            if analysis.over_parts and analysis.stages == stage + 1:
-                parts = analysis.next_stage(value)
-                following.append(PartsRun(self.run, analysis, parts, value, stage=stage))
-            elif analysis.stages > stage:
-                found.append((analysis, part, value))
-        return [self._next_pass(found), *following] if found else following
+        with self.run.facts_shown(**self._known()):
+            for analysis, part, value in zip(
+                self.analyses, self.job.analyses, self.collected.values, strict=True
+            ):
+                if analysis.over_parts and analysis.stages == stage + 1:
+                    parts = analysis.next_stage(value)
+                    following.append(
+                        PartsRun(self.run, analysis, parts, value, stage=stage, **self._known())
+                    )
+                elif analysis.stages > stage:
+                    found.append((analysis, part, value))
+            return [self._next_pass(found), *following] if found else following
 
     def _next_pass(self, found: Sequence[tuple[Analysis, WorkerAnalysis, Any]]) -> "AnalysisPass":
         """Make the next pass of some analyses from the results of this pass."""
@@ -200,9 +201,9 @@ class AnalysisPass(FramePass):
                 parts.append(replace(part, has_states=True, shared=SharedRows()))
             else:
                 states.append(None)
-                parts.append(
-                    make_worker_part(analysis, analysis.next_stage(value), part.columns, stage)
-                )
+                following = analysis.next_stage(value)
+                frames = self.plan.frames
+                parts.append(make_worker_part(analysis, following, part.columns, stage, frames))
         analyses = [analysis for analysis, _, _ in found]
         warned = self._before.warned_of_bonds or bool(self.collected.long_bonds)
         before = Before(self._all_damaged, warned)
@@ -210,10 +211,11 @@ class AnalysisPass(FramePass):
 
     def _receivers(self, stack: ExitStack) -> list[Receiver | None]:
         """Enter the receivers of the analyses that return one result per block."""
-        return [
-            stack.enter_context(analysis.receiver()) if part.per_block else None
-            for analysis, part in zip(self.analyses, self.job.analyses, strict=True)
-        ]
+        with self.run.facts_shown():
+            return [
+                stack.enter_context(analysis.receiver()) if part.per_block else None
+                for analysis, part in zip(self.analyses, self.job.analyses, strict=True)
+            ]
 
     def _window(self, rows: slice) -> tuple[np.ndarray, dict[str, Any]]:
         """Return the frames to read for the rows of a block, and the task's window attributes."""

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
@@ -10,7 +11,7 @@ import numpy as np
 
 from paceline._util.machine import free_memory
 from paceline._util.sorting import sorted_unique
-from paceline.contract.analysis import Analysis, begin_run, facts_of, info_of, note_run
+from paceline.contract.analysis import Analysis, conclude, facts_shown
 from paceline.contract.kinds import check_methods_of_scan, declaration_of
 from paceline.contract.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
 from paceline.contract.run_info import RunContext, RunInfo
@@ -81,8 +82,6 @@ class TrajectoryRun:
         self.per_row: int | None = None
         #: Warnings about the frames that companion files caused.
         self.warnings: list[str] = []
-        #: Analyses that have no results of this run yet, with options and facts of their last run.
-        self._last: list[tuple[Analysis, RunContext, RunInfo]] = []
 
     def prepare(
         self,
@@ -93,10 +92,15 @@ class TrajectoryRun:
         block_frames: int | None = None,
     ) -> None:
         """Make the plan and all worker parts."""
-        context = RunContext(self.transforms, skip_damaged)
-        self._last = [(analysis, *facts_of(analysis)) for analysis in self.analyses]
-        for analysis in self.analyses:
-            begin_run(analysis, context, RunInfo(frames, self._provenance()))
+        self._context = RunContext(self.transforms, skip_damaged)
+        self._info = RunInfo(frames, self._provenance())
+        with self.facts_shown():
+            self._prepare(frames, facilities, block_frames)
+
+    def _prepare(
+        self, frames: np.ndarray, facilities: Facilities, block_frames: int | None
+    ) -> None:
+        skip_damaged = self._context.skip_damaged
         self.parts_by_file = facilities.parts_by_file
         indices = [np.asarray(analysis.indices, dtype=np.int64) for analysis in self.analyses]
         if self.trajectory.loaded is not None:
@@ -128,7 +132,7 @@ class TrajectoryRun:
         warn_of_locations(self.analyses)
         # Make worker parts before finding fields: an analysis may choose its fields in this step.
         parts = [
-            make_worker_part(analysis, analysis.prepare(), columns_in(atoms, own), 0)
+            make_worker_part(analysis, analysis.prepare(), columns_in(atoms, own), 0, frames)
             for analysis, own in zip(self.analyses, indices, strict=True)
         ]
         if scan is None:
@@ -215,17 +219,14 @@ class TrajectoryRun:
             self.relay.close()
         self.trajectory.restore_frame()
 
-    def restore_facts(self) -> None:
-        """Restore the facts of the last run for analyses that this failed run left unfinished."""
-        for analysis, context, info in self._last:
-            begin_run(analysis, context, info)
+    def facts_shown(self, **known: Any) -> AbstractContextManager[None]:
+        """Let the analyses read options and facts of this run; `known` are later facts."""
+        return facts_shown(self.analyses, self._context, replace(self._info, **known))
 
     def conclude(self, analysis: Analysis, value: Any, timings: Timings, **known: Any) -> None:
         """Set the results of an analysis; `known` are facts about its frames."""
-        info = replace(info_of(analysis), timings=timings, **known)
-        note_run(analysis, info.with_warnings(self.warnings))
-        analysis.finish(value)
-        self._last = [one for one in self._last if one[0] is not analysis]
+        info = replace(self._info, timings=timings, **known).with_warnings(self.warnings)
+        conclude(analysis, self._context, info, value)
         if analysis.is_companion:
             self.warnings += analysis.found
 
@@ -344,9 +345,13 @@ def n_passes(
 
 
 def make_worker_part(
-    analysis: Analysis, computation: object, columns: np.ndarray | None, stage: int
+    analysis: Analysis,
+    computation: object,
+    columns: np.ndarray | None,
+    stage: int,
+    frames: np.ndarray,
 ) -> WorkerAnalysis:
-    """Check the worker part of an analysis for a stage, and find the columns of its atoms."""
+    """Check the worker part of an analysis for a stage, given the columns of its atoms."""
     part = WorkerAnalysis(
         analysis.name,
         computation,
@@ -356,7 +361,7 @@ def make_worker_part(
         analysis.halo,
     )
     if part.scans:
-        _check_scan(analysis, part, stage)
+        _check_scan(analysis, part, stage, frames)
     if any(part.halo) and (part.reduces or part.ragged or part.per_block):
         raise UnsupportedError(
             f"{analysis.name}: a halo is only possible for analyses that return one row per frame, "
@@ -365,7 +370,7 @@ def make_worker_part(
     return part
 
 
-def _check_scan(analysis: Analysis, part: WorkerAnalysis, stage: int) -> None:
+def _check_scan(analysis: Analysis, part: WorkerAnalysis, stage: int, frames: np.ndarray) -> None:
     """Raise `UnsupportedError` if a worker part with `scan` cannot run."""
     name = analysis.name
     check_methods_of_scan(name, part.computation)
@@ -379,7 +384,7 @@ def _check_scan(analysis: Analysis, part: WorkerAnalysis, stage: int) -> None:
             f"{'is' if analysis.stages == 1 else 'are'} {analysis.stages} in all: set "
             f"stages = {stage + 2 + analysis.over_parts}"
         )
-    if (np.diff(info_of(analysis).frames) < 1).any():
+    if (np.diff(frames) < 1).any():
         raise UnsupportedError(
             f"{name} depends on all earlier frames (scan): pass frames in increasing order, "
             "without repeats"
