@@ -176,9 +176,9 @@ target/_core.pyi: $(VENV)/built
 	  "$$(ls python/paceline/_core*.so python/paceline/_core*.pyd 2> /dev/null | head -n 1)" > $@
 	$(BIN)/ruff format --quiet $@
 
-catalogue: target/catalogue.json ## write the list of analyses, catalogue.json, and the manual's table from their classes
+catalogue: target/catalogue.json ## write the list of analyses, catalogue.json, and the manual's tables from their classes
 	cp $< $(CATALOGUE)
-	$(BIN)/python -m paceline.analysis.write_catalogue docs/analysing.md
+	$(BIN)/python -m paceline.analysis.write_catalogue docs
 
 target/catalogue.json: $(VENV)/built
 	mkdir -p $(@D) && $(BIN)/python -m paceline.analysis.write_catalogue > $@

@@ -16,7 +16,7 @@ from paceline.analysis.base import AnalysisBase
 from paceline.contract.catalogue import PAGES
 from paceline.contract.declaration import ON_STRUCTURE, Declaration, Option
 
-#: Lines on the manual's page of analyses before and after the table.
+#: Lines on a page of the manual before and after the text that is made from the catalogue.
 MARKS = "<!-- table of make catalogue -->", "<!-- end of the table -->"
 #: Parameters that are neither options of commands nor recorded.
 OF_RUNS = ("verbose", "kwargs")
@@ -229,16 +229,52 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def with_table(page: str) -> str:
-    """Insert the table between its marks on a page of the manual."""
+def reference() -> str:
+    """Return the reference of all declared classes and their variants, by page of the manual."""
+    lines, known = list[str](), ""
+    for one in entries():
+        if (page := _page_of(one)) != known:
+            lines += [f"## {PAGES[page]}", ""]
+            known = page
+        name, module = one["class"], one["class"].rpartition(".")[0]
+        for path in (name, *(f"{module}.{name}" for name in one["variants"])):
+            members = ", ".join(_methods_of(path))
+            shown = f"[{members}]" if members else "false"
+            options = f"    options: {{ heading_level: 3, members: {shown} }}"
+            lines += [f"::: {_PACKAGE}{path}", options, ""]
+    return "\n".join(lines).rstrip()
+
+
+def _methods_of(path: str) -> list[str]:
+    """List the methods that a user of an analysis calls; none for a function."""
+    module, _, name = path.rpartition(".")
+    found = vars(importlib.import_module(_PACKAGE + module))[name]
+    return [
+        name
+        for name, value in (vars(found) if isinstance(found, type) else {}).items()
+        if name[0] != "_"
+        and inspect.isfunction(value)
+        and inspect.getdoc(value)
+        and (name == "run" or not hasattr(AnalysisBase, name))
+    ]
+
+
+def with_text(page: str, made: str) -> str:
+    """Insert text between the marks on a page of the manual."""
     before, _, rest = page.partition(MARKS[0])
     after = rest.partition(MARKS[1])[2]
-    return "\n".join([before + MARKS[0], "", table(), "", MARKS[1] + after])
+    return "\n".join([before + MARKS[0], "", made, "", MARKS[1] + after])
+
+
+#: Functions that make the text of pages of the manual.
+TEXTS = {"analysing.md": table, "api/analyses.md": reference}
 
 
 if __name__ == "__main__":
-    if sys.argv[1:]:
-        manual = Path(sys.argv[1])
-        manual.write_text(with_table(manual.read_text(encoding="utf-8")), encoding="utf-8")
-    else:
+    for manual in sys.argv[1:]:
+        for name, make in TEXTS.items():
+            page = Path(manual, name)
+            made = with_text(page.read_text(encoding="utf-8"), make())
+            page.write_text(made, encoding="utf-8")
+    if not sys.argv[1:]:
         sys.stdout.buffer.write(text().encode())
