@@ -81,7 +81,7 @@ def with_script_advice(error: _Message, advice: str) -> _Message:
 
 def without_script_advice(error: BaseException) -> str:
     """Return the message of an error without advice for scripts."""
-    return str(error).removesuffix(getattr(error, "for_scripts", ""))
+    return str(error).removesuffix(vars(error).get("for_scripts", ""))
 
 
 def needs_mdanalysis(name: str) -> UnsupportedError:

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -127,3 +128,18 @@ def slice_of(start: Any, stop: Any, step: Any) -> slice:
     if found["step"] == 0:
         raise ValueError("step must not be 0")
     return slice(*found.values())
+
+
+def function_name(function: object) -> str:
+    """Return the name of a user's function, of a `partial`, or of a callable object.
+
+    The name is not a repr, which may contain an address: a run has the same name in any process.
+
+    Examples
+    --------
+    >>> function_name(one_of), function_name(partial(one_of, "axis"))
+    ('one_of', 'one_of')
+    """
+    while isinstance(function, partial):
+        function = function.func
+    return getattr(function, "__qualname__", type(function).__qualname__)

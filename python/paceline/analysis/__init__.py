@@ -70,13 +70,18 @@ def __getattr__(name: str) -> object:
     if name.startswith("__"):
         raise AttributeError(name)
     if home := _classes().get(name):
-        return getattr(import_module(_OURS + home), name)
+        return _from(_OURS + home, name)
     try:
         return import_module(_OURS + name)
     except ModuleNotFoundError as error:
         if error.name != _OURS + name:
             raise
         raise AttributeError(f"module 'paceline.analysis' has no attribute {name!r}") from None
+
+
+def _from(module: str, name: str) -> object:
+    """Import a name from a module."""
+    return getattr(import_module(module), name)
 
 
 def name_of_mdanalysis(module: str, name: str) -> object:
@@ -87,9 +92,9 @@ def name_of_mdanalysis(module: str, name: str) -> object:
 
     within = module.removeprefix(_OURS)
     if home := _ELSEWHERE.get(f"{within}.{name}"):
-        found = getattr(import_module(_OURS + home), name)
+        found = _from(_OURS + home, name)
     else:
-        found = getattr(import_module(_THEIRS + within), name)
+        found = _from(_THEIRS + within, name)
         # A package of MDAnalysis may correspond to one module of paceline with all its classes.
         package = sys.modules[module.rpartition(".")[0]]
         own = vars(package).get(name)

@@ -11,7 +11,6 @@ import inspect
 import platform
 import warnings
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Self, Unpack
 
 import numpy as np
@@ -626,21 +625,6 @@ def table_of_records(
     """Make a table of the number of records per frame: a column `name`, drawn as `label`."""
     options: dict[str, Any] = {"partial": True, "counts": [name]}
     return table_in_time(analysis, {name: counts}, {name: name}, label or name, **options)
-
-
-def function_name(function: object) -> str:
-    """Return the name of a user's function, of a `partial`, or of a callable object.
-
-    The name is not a repr, which may contain an address: a run has the same name in any process.
-
-    Examples
-    --------
-    >>> function_name(describe_frames), function_name(partial(describe_frames, frames=[1]))
-    ('describe_frames', 'describe_frames')
-    """
-    while isinstance(function, partial):
-        function = function.func
-    return getattr(function, "__qualname__", type(function).__qualname__)
 
 
 def __getattr__(name: str) -> object:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 
 from paceline import _core
-from paceline._util.arguments import length, one_of, whole_number
+from paceline._util.arguments import function_name, length, one_of, whole_number
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, function_name, table_in_time
+from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.kernels import CorePart, CoreRows, columns_of
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table, telling_columns

@@ -14,7 +14,7 @@ from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import mean_of_series
 from paceline.block import Block, upright_vectors
-from paceline.contract.atoms import Atoms, Selected, attribute_of
+from paceline.contract.atoms import Atoms, Selected, are_several, attribute_of
 from paceline.contract.declaration import Declaration, Option
 from paceline.contract.kinds import PerFrame
 from paceline.contract.run_info import describe_atoms
@@ -328,7 +328,7 @@ def _name_groups(groups: Any) -> dict[str, Atoms]:
     """Name the groups by the keys of a mapping, or by numbers; a single group is "atoms"."""
     if isinstance(groups, Mapping):
         named = {str(name): one for name, one in groups.items()}
-    elif isinstance(groups, Sequence) and not hasattr(groups, "atoms"):
+    elif are_several(groups):
         named = {f"group {k}": one for k, one in enumerate(groups, start=1)}
     else:
         named = {"atoms": groups}

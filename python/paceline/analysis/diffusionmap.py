@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from paceline._util.arguments import whole_number
+from paceline._util.arguments import function_name, whole_number
 from paceline._util.choices import TRACE
 from paceline.analysis import name_of_mdanalysis
-from paceline.analysis.base import AnalysisBase, function_name
+from paceline.analysis.base import AnalysisBase
 from paceline.analysis.results import Results
 from paceline.analysis.table import Image, Table
 from paceline.analysis.tiles import Metric, PairMetrics, PairRmsds, Positions, Tiles

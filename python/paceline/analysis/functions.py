@@ -5,8 +5,8 @@ from typing import Any, Generic
 
 import numpy as np
 
-from paceline._util.arguments import one_of, whole_number
-from paceline.analysis.base import AnalysisBase, function_name, table_in_time
+from paceline._util.arguments import function_name, one_of, whole_number
+from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.updating import GroupFinder, follow_if_changing

@@ -7,7 +7,7 @@ import numpy as np
 
 from paceline._util.arguments import one_of
 from paceline.analysis.base import AnalysisBase
-from paceline.contract.atoms import Atoms
+from paceline.contract.atoms import Atoms, are_several
 from paceline.contract.declaration import Option
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
@@ -76,7 +76,7 @@ class ChainAnalysis(AnalysisBase):
     def __init__(self, atomgroups: Any, chains: ChainKind, verbose: bool):
         self._chains = chains_of(atomgroups, chains, type(self).__name__)
         super().__init__(self._chains.group, verbose=verbose)
-        self.chains = chains if hasattr(atomgroups, "atoms") else "as given"
+        self.chains = "as given" if are_several(atomgroups) else chains
 
     @property
     def indices(self) -> np.ndarray:
@@ -114,7 +114,7 @@ def chains_of(given: Any, kind: str, name: str) -> PolymerChains:
     Raises `SelectionError` if atoms do not form linear chains of at least three atoms.
     """
     one_of("chains", kind, *get_args(ChainKind))
-    if isinstance(given, Sequence) and not hasattr(given, "atoms"):
+    if are_several(given):
         return _chains_given(given, name)
     check_static(given, name)
     group = given.atoms.unique

@@ -21,6 +21,7 @@ from typing import Any
 import cloudpickle
 import numpy as np
 
+from paceline._util.arguments import function_name
 from paceline._util.os_calls import after_fork
 from paceline._util.progress import Progress
 from paceline.backends.base import Backend
@@ -166,6 +167,8 @@ class ForMDAnalysis(Backend):
     """
 
     timings: Timings
+    #: Where the last MDAnalysis analysis was computed, if not on all workers.
+    description: str = ""
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:
@@ -208,7 +211,7 @@ class ForMDAnalysis(Backend):
         items = enumerate(computations)
         calls = [FunctionTask(0, k, k, k, 1, f"item {k}", item) for k, item in items]
         with Progress(len(calls), unit="item") as bar:
-            return self._call_all(func, getattr(func, "__name__", repr(func)), calls, bar)
+            return self._call_all(func, function_name(func), calls, bar)
 
     def _analyse(self, analysis: Any, compute: partial, parts: Sequence[np.ndarray]) -> list[Any]:
         if compute.keywords["progressbar_kwargs"]:

@@ -305,8 +305,13 @@ def positions_in(trajectory: Frames, atoms: np.ndarray | None = None) -> np.ndar
 
 
 def attribute_of(atoms: object, name: str) -> Any:
-    """Return an attribute of atoms, of an atom or of a residue; None if the topology lacks it."""
+    """Return an attribute of atoms, residues, a topology or a trajectory; None if it lacks it."""
     return getattr(atoms, name, None)
+
+
+def are_several(groups: object) -> bool:
+    """True for a sequence of groups of atoms; False for a single group."""
+    return isinstance(groups, Sequence) and attribute_of(groups, "atoms") is None
 
 
 def has_attribute(atoms: object, name: str) -> bool:
@@ -316,12 +321,13 @@ def has_attribute(atoms: object, name: str) -> bool:
 
 def topology_of(system: object) -> Any:
     """Return the topology of a system; None for files without a topology."""
-    return getattr(system, "_topology", None)
+    return attribute_of(system, "_topology")
 
 
 def topology_attribute_of(system: object, name: str) -> TopologyAttribute | None:
     """Return an attribute of a system's topology; None if it or the topology is missing."""
-    return getattr(topology_of(system), name, None)
+    found: TopologyAttribute | None = attribute_of(topology_of(system), name)
+    return found
 
 
 def residue_name(residue: object) -> str:

@@ -13,8 +13,9 @@ import numpy as np
 
 from paceline._util.os_calls import cached_share, cached_share_of_all, drop_from_cache
 from paceline.contract.analysis import Analysis
+from paceline.contract.atoms import attribute_of
 from paceline.contract.plan import Borders, LeafBoundaries, Plan, make_plan
-from paceline.contract.source import IndexedFile, TrajectoryFile
+from paceline.contract.source import FrameSource, IndexedFile, TrajectoryFile
 from paceline.contract.transform_interface import Transform
 from paceline.engine.passes import first_pass
 from paceline.engine.tasks import BlockResult
@@ -91,7 +92,7 @@ class Outline:
     @classmethod
     def of(cls, trajectory: Any) -> Any:
         """Make the outline of a trajectory; return the trajectory itself if it is fully indexed."""
-        chain = getattr(trajectory, "chain", None)
+        chain = attribute_of(trajectory, "chain")
         return trajectory if chain is None or not _is_sampled(chain) else cls(chain)
 
     def times(self) -> np.ndarray:
@@ -152,8 +153,8 @@ class SampleRun:
         return self._run.trajectory
 
     @property
-    def source(self) -> Any:
-        """Source from which workers read frames: a `FrameSource`."""
+    def source(self) -> FrameSource:
+        """Source from which workers read frames."""
         return self._run.job.source
 
     def middle(self, n: int, *, part: int = 0, parts: int = 1) -> np.ndarray:
@@ -225,7 +226,7 @@ class SampleRun:
     @property
     def _wanted_bytes(self) -> float:
         """Approximate number of bytes to be read per frame."""
-        atoms = getattr(self.source, "atoms", None)
+        atoms = self.source.atoms
         every = np.arange(self.trajectory.n_atoms)
         return self.trajectory.frame_bytes(every if atoms is None else atoms)
 

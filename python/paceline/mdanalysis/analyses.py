@@ -105,7 +105,7 @@ def run_on_workers(
         _running.here = False
     if workers is None:
         return "in this process, in order"
-    return getattr(workers, "description", f"on {workers.name}")
+    return workers.description or f"on {workers.name}"
 
 
 def _run_natively(

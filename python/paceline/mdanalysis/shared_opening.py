@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import MDAnalysis
 import numpy as np
 
+from paceline._util.arguments import function_name
 from paceline._util.digest import digest
 from paceline.mdanalysis.reader import Reader, is_name
 from paceline.trajectory.sent_index import pickle_with_indexes
@@ -214,7 +215,7 @@ def _plain(value: object) -> object:
         return [_plain(one) for one in value]
     if isinstance(value, np.ndarray | str | int | float | None):
         return value
-    return getattr(value, "__qualname__", type(value).__qualname__)
+    return function_name(value)
 
 
 def _pack(universe: MDAnalysis.Universe) -> bytes:

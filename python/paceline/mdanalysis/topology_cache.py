@@ -56,6 +56,7 @@ from paceline._util.digest import digest
 from paceline._util.files import new_file, remove_leftovers
 from paceline._util.json_object import JsonObject
 from paceline._util.os_calls import set_mode
+from paceline.contract.atoms import attribute_of
 from paceline.trajectory.open import cache_folder
 
 _VERSION = 2
@@ -165,9 +166,9 @@ def _is_mdanalysis_guesser(found: object, expected: type) -> bool:
     """True if a guesser belongs to MDAnalysis, and no other package has changed it."""
     names = ("guess_types", "guess_masses", "guess_attr", "guess_atom_element", "guess_atom_mass")
     return found is expected and all(
-        getattr(found, name).__module__.startswith("MDAnalysis.guesser.")
+        method.__module__.startswith("MDAnalysis.guesser.")
         for name in names
-        if hasattr(found, name)
+        if (method := attribute_of(found, name)) is not None
     )
 
 

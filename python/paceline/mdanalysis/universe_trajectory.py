@@ -25,6 +25,7 @@ from MDAnalysis.coordinates.TRR import TRRReader
 from MDAnalysis.coordinates.XTC import XTCReader
 from MDAnalysis.core.groups import AtomGroup, UpdatingAtomGroup
 
+from paceline._util.arguments import function_name
 from paceline.block import FrameBuffer, cell_of, field_bits, fields_in
 from paceline.contract.atoms import Timestep, attribute_of, fields_of, values_of
 from paceline.contract.cache import Cache
@@ -139,7 +140,7 @@ def _time_doubt(trajectory: ProtoReader) -> str | None:
     """Return the reason why MDAnalysis's times are unknown; None if they are known."""
     if isinstance(trajectory, Reader):
         return trajectory.time_axis.doubt
-    if getattr(trajectory, "_kwargs", {}).get("dt") is not None:
+    if (attribute_of(trajectory, "_kwargs") or {}).get("dt") is not None:
         return None
     if type(trajectory) in _FRAME_BY_FRAME:
         return open_file(trajectory.filename, notes=False).time_doubt
@@ -366,7 +367,7 @@ def _following(trajectory: ProtoReader) -> str | None:
     """Name the first MDAnalysis transformation that needs frames in order; None without one."""
     for one in trajectory.transformations:
         if not getattr(one, "parallelizable", True):
-            return getattr(one, "__name__", type(one).__name__)
+            return function_name(one)
     return None
 
 
