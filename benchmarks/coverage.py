@@ -18,11 +18,11 @@ from scipy.signal import lfilter
 
 import paceline
 from paceline.analysis.blocks import block_products, jackknife_interval
-from paceline.analysis.correlation import running_integral
 from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelation
 from paceline.analysis.diffusion import mean_and_interval
 from paceline.analysis.groups import presence_correlation
 from paceline.analysis.msd import EinsteinMSD, _slopes
+from paceline.analysis.series_parts import running_integral
 from paceline.analysis.uncertainty import mean_of_series
 
 #: Standard deviation of a step along each axis, Å; frames are 1 ps apart.

@@ -16,9 +16,9 @@ from typing import Any, TypedDict, TypeVar
 import numpy as np
 
 from paceline._core import __version__
-from paceline._util.arguments import one_of
+from paceline._util.arguments import one_of, parse_size
 from paceline._util.choices import ON_ERROR
-from paceline._util.files import check_distinct, parse_size
+from paceline._util.files import check_distinct
 from paceline._util.machine import MemoryLimit
 from paceline._util.progress import Progress
 from paceline.backends import Serial, make_backend

@@ -14,6 +14,11 @@ LENGTHS = {
     **{"around": 1, "sphzone": 1, "sphlayer": 2, "isolayer": 2},
     **{"cyzone": 1, "cylayer": 2, "point": 4},
 }
+#: Bytes in a unit of size.
+SIZES = {
+    **{"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
+    **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
+}
 
 
 def whole_number(
@@ -143,3 +148,24 @@ def function_name(function: object) -> str:
     while isinstance(function, partial):
         function = function.func
     return getattr(function, "__qualname__", type(function).__qualname__)
+
+
+def parse_size(text: str) -> int:
+    """Parse a number of bytes with an optional unit, such as 500MB.
+
+    kB, MB, GB and TB are powers of 1000; KiB, MiB, GiB and TiB are powers of 1024. Raises
+    `ValueError` for other text.
+
+    Examples
+    --------
+    >>> parse_size("4096"), parse_size("1.5GB"), parse_size("2 MiB")
+    (4096, 1500000000, 2097152)
+    """
+    digits = text.rstrip("BiKkMGT")
+    try:
+        n_bytes = int(float(digits) * SIZES[text[len(digits) :] or "B"])
+    except (ValueError, KeyError, OverflowError):
+        n_bytes = 0
+    if n_bytes < 1:
+        raise ValueError(f"expected a number of bytes such as 500MB or 2GiB, found {text!r}")
+    return n_bytes

@@ -15,12 +15,6 @@ from paceline._util.os_calls import NO_LINK
 from paceline._util.signals import Stopping
 from paceline.errors import UnsupportedError, UnwritableError
 
-#: Bytes in a unit of size.
-SIZES = {
-    **{"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12},
-    **{"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40},
-}
-
 _NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_LINK
 #: Error handler for file names that are not valid UTF-8; Python's standard error uses it too.
 _ESCAPED = "backslashreplace"
@@ -409,24 +403,3 @@ def escaped(text: str) -> str:
     run\udcff.xtc
     """
     return text.encode("utf-8", _ESCAPED).decode()
-
-
-def parse_size(text: str) -> int:
-    """Parse a number of bytes with an optional unit, such as 500MB.
-
-    kB, MB, GB and TB are powers of 1000; KiB, MiB, GiB and TiB are powers of 1024. Raises
-    `ValueError` for other text.
-
-    Examples
-    --------
-    >>> parse_size("4096"), parse_size("1.5GB"), parse_size("2 MiB")
-    (4096, 1500000000, 2097152)
-    """
-    digits = text.rstrip("BiKkMGT")
-    try:
-        n_bytes = int(float(digits) * SIZES[text[len(digits) :] or "B"])
-    except (ValueError, KeyError, OverflowError):
-        n_bytes = 0
-    if n_bytes < 1:
-        raise ValueError(f"expected a number of bytes such as 500MB or 2GiB, found {text!r}")
-    return n_bytes

@@ -21,10 +21,9 @@ from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
 from paceline.runner import FurtherOptions, run
-from paceline.transform.apply_transforms import reference_positions
+from paceline.transform.apply_transforms import check_positions, reference_positions
 from paceline.transform.atom_choice import (
     check_masses,
-    check_positions,
     choose_atoms,
     pair_of_groups,
     pair_of_selections,

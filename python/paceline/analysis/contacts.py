@@ -20,7 +20,8 @@ from paceline.contract.declaration import PBC, REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.atom_choice import check_not_empty, check_positions, check_static
+from paceline.transform.apply_transforms import check_positions
+from paceline.transform.atom_choice import check_not_empty, check_static
 from paceline.transform.broken_reference import warn_of_broken_reference
 from paceline.transform.matching import other_order
 

@@ -20,7 +20,8 @@ from paceline.contract.kinds import Reduction
 from paceline.contract.run_info import describe_atoms
 from paceline.errors import UnsupportedError
 from paceline.performance.number_format import percent
-from paceline.transform.atom_choice import check_not_empty, check_positions
+from paceline.transform.apply_transforms import check_positions
+from paceline.transform.atom_choice import check_not_empty
 
 if TYPE_CHECKING:
     import MDAnalysis.analysis.density

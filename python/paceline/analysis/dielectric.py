@@ -15,9 +15,9 @@ from paceline.analysis.blocks import (
     jackknife_interval,
     time_with_interval,
 )
-from paceline.analysis.correlation import SeriesParts, check_temperature, running_integral
 from paceline.analysis.kernels import CoreRows, check_finite
 from paceline.analysis.results import Results
+from paceline.analysis.series_parts import SeriesParts, check_temperature, running_integral
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import SeriesMean, mean_of_series, with_error
 from paceline.block import Block
@@ -25,8 +25,8 @@ from paceline.contract.atoms import Atoms, System, has_attribute
 from paceline.contract.declaration import Declaration
 from paceline.contract.kinds import OverParts, PerFrame
 from paceline.contract.run_info import describe_atoms
+from paceline.contract.transform_interface import CoreTransform
 from paceline.errors import UnsupportedError
-from paceline.transform.apply_transforms import CoreTransform
 from paceline.transform.atom_choice import check_not_empty
 from paceline.transform.compounds import advice_on_sites, fragments_of, molecular_bonds_of
 

@@ -10,7 +10,6 @@ from paceline import _core
 from paceline._util.arguments import one_of
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, check_order, check_times
-from paceline.analysis.correlation import SeriesParts, results_bytes
 from paceline.analysis.diffusion import (
     BlockFit,
     DiffusionCoefficient,
@@ -22,15 +21,16 @@ from paceline.analysis.diffusion import (
 )
 from paceline.analysis.gyration import COMPOUNDS
 from paceline.analysis.results import Results
+from paceline.analysis.series_parts import SeriesParts, results_bytes
 from paceline.analysis.table import Table
 from paceline.analysis.uneven_frames import UnevenParts, uneven_times
 from paceline.block import Block, upright_vectors, vectors_of
 from paceline.contract.atoms import Atoms, System
 from paceline.contract.declaration import Declaration, Option
 from paceline.contract.kinds import OverParts, PerFrame
+from paceline.contract.transform_interface import find_scan
 from paceline.errors import SelectionError, UnsupportedError, warn
 from paceline.performance.number_format import many
-from paceline.transform.apply_transforms import find_scan
 from paceline.transform.atom_choice import choose_atoms, masses_of
 from paceline.transform.compounds import advice_on_sites, compound_of_atoms
 from paceline.transform.jumps import changed_cells, warn_of_jumps

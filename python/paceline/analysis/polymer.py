@@ -9,7 +9,6 @@ from paceline import _core
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import check_order, check_times, table_in_time
 from paceline.analysis.blocks import jackknife_interval
-from paceline.analysis.correlation import running_integral
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.polymer_chains import (
     CHAINS,
@@ -19,6 +18,7 @@ from paceline.analysis.polymer_chains import (
     samples_of_chains,
 )
 from paceline.analysis.results import Results
+from paceline.analysis.series_parts import running_integral
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import mean_of_replicas, mean_of_series, with_error
 from paceline.block import Block

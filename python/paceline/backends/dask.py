@@ -23,6 +23,7 @@ from paceline._core import __version__
 from paceline._util.machine import available_cpus
 from paceline.backends.dask_cluster import acquire_cluster, release_cluster
 from paceline.backends.mdanalysis import ForMDAnalysis
+from paceline.contract.analysis import CHECK_NAME
 from paceline.engine.cached_blocks import blocks_here, cached_files, homes_of, share_by_node
 from paceline.engine.pickled_jobs import PickledJob, pickle_jobs
 from paceline.engine.scheduler import (
@@ -35,7 +36,6 @@ from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, FunctionJob, Tas
 from paceline.engine.worker import Worker, run_batch
 from paceline.errors import UnsupportedError, WorkerError, with_script_advice
 from paceline.performance.record import DuplicateAttempt, HostClocks, host_of
-from paceline.transform.broken_molecules import CHECK_NAME
 
 if TYPE_CHECKING:
     from distributed import Client

@@ -33,7 +33,7 @@ from paceline.contract.source import FrameInterval
 from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import check_style
 from paceline.performance.number_format import many
-from paceline.transform.atom_choice import check_positions
+from paceline.transform.apply_transforms import check_positions
 from paceline.transform.ligands import COMPLEXES, describe_complexes
 
 if TYPE_CHECKING:

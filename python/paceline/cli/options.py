@@ -10,7 +10,6 @@ from typing import Any, Self
 
 from paceline._core import __version__
 from paceline._util.choices import BACKENDS, ON_ERROR, SOLUTE, TRACE
-from paceline._util.files import parse_size
 from paceline.cli.parser import CommandParser, FileForm, add_file_arguments
 from paceline.contract.figure_options import OPTIONS, FigureOptions, checked_size, flag_of
 from paceline.contract.time_units import TIME_UNITS
@@ -89,6 +88,8 @@ def size(text: str) -> int:
     >>> size("1.5GB")
     1500000000
     """
+    from paceline._util.arguments import parse_size  # deferred: --help needs no NumPy
+
     try:
         return parse_size(text)
     except ValueError as error:

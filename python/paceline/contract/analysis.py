@@ -13,6 +13,9 @@ from paceline.contract.run_info import NO_RUN, RunContext, RunInfo
 
 T = TypeVar("T")
 
+#: Name of the companion that checks frames for broken molecules.
+CHECK_NAME = "look"
+
 
 class Analysis:
     """Client part of an analysis; `paceline.analysis.base.AnalysisBase` describes each field.

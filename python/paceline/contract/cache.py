@@ -3,9 +3,9 @@
 import os
 import time
 from dataclasses import dataclass, field, replace
-from typing import Protocol, Self, runtime_checkable
+from typing import Self
 
-from paceline._util.files import parse_size
+from paceline._util.arguments import parse_size
 from paceline.errors import UnsupportedError
 
 
@@ -46,11 +46,3 @@ class Cache:
                 "environment variables that are set on each node"
             )
         return replace(self, folder=folder)
-
-
-@runtime_checkable
-class CachingReader(Protocol):
-    """Reader of a file whose blocks may be in a cache."""
-
-    def take_cache_use(self) -> tuple[int, str | None]:
-        """Return the bytes from the cache since the last call, and why no blocks are stored."""

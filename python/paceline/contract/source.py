@@ -12,14 +12,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from paceline import _core
 from paceline.block import FrameBuffer, field_bits
-from paceline.contract.cache import Cache, CachingReader
 from paceline.errors import warn
+
+if TYPE_CHECKING:
+    from paceline.contract.cache import Cache
 
 #: Formats of the compiled module by name, with their file name extensions and capabilities.
 FORMATS = {format.name: format for format in _core.formats()}
@@ -123,6 +125,14 @@ class FileReader(Protocol):
         """Read frames into arrays; with `skip`, skip unreadable frames."""
 
 
+@runtime_checkable
+class CachingReader(Protocol):
+    """Reader of a file whose blocks may be in a cache."""
+
+    def take_cache_use(self) -> tuple[int, str | None]:
+        """Return the bytes from the cache since the last call, and why no blocks are stored."""
+
+
 class FileSpec(Protocol):
     """Picklable description of a file, from which a worker opens it."""
 
@@ -130,7 +140,9 @@ class FileSpec(Protocol):
     def path(self) -> str:
         """Absolute path."""
 
-    def open(self, atoms: np.ndarray | None, fields: int, cache: Cache | None = None) -> FileReader:
+    def open(
+        self, atoms: np.ndarray | None, fields: int, cache: "Cache | None" = None
+    ) -> FileReader:
         """Open the file for atoms in increasing order (None: all atoms), and field bits."""
 
 
@@ -179,7 +191,7 @@ class FrameSource:
     #: Number of atoms in a frame of the file.
     n_atoms: int = 0
     #: Cache for the blocks of the files; None without one.
-    cache: Cache | None = None
+    cache: "Cache | None" = None
 
     def open(self) -> "FrameReader":
         """Create a reader, which opens a file when a block first needs it."""
@@ -397,7 +409,9 @@ class IndexedFileSpec:
     #: Samples that identify the indexed version of the file.
     samples: bytes
 
-    def open(self, atoms: np.ndarray | None, fields: int, cache: Cache | None = None) -> FileReader:
+    def open(
+        self, atoms: np.ndarray | None, fields: int, cache: "Cache | None" = None
+    ) -> FileReader:
         """Open the file; the reader verifies the bytes that it reads against `samples`."""
         return _core.Reader(
             self.path, self.layout, self.samples, atoms=atoms, fields=fields, cache=cache

@@ -1,10 +1,12 @@
 """Declarations of transformations: client parts, worker parts, and prefix scans over the frames."""
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 
+from paceline import _core
 from paceline.block import Block
 
 if TYPE_CHECKING:
@@ -36,6 +38,44 @@ class WorkerTransform:
     ) -> tuple[list[tuple[int, str]], list[LongBondsOfRow]]:
         """Transform as `apply` does; also return the rows that still have too long bonds."""
         return self.apply(positions, cells, vectors), []
+
+
+class CoreTransform(WorkerTransform):
+    """Picklable transformation of the compiled module: `_core.Transform.kind(*arguments)`."""
+
+    def __init__(self, kind: str, *arguments: object):
+        self._made_of = kind, *arguments
+        self._core: _core.Transform = getattr(_core.Transform, kind)(*arguments)
+
+    def __reduce__(self) -> tuple[type, tuple]:
+        return CoreTransform, self._made_of
+
+    def apply(
+        self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
+    ) -> list[tuple[int, str]]:
+        """Transform the positions of a block in place; rotate velocities and forces with them.
+
+        Parameters
+        ----------
+        positions : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
+            Positions, Å. Frames that are all NaN are unchanged.
+        cells : numpy.ndarray of float64, shape (n_frames, 19)
+            Cells, in the layout of `paceline.block.FrameBuffer`.
+        vectors : sequence of numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
+            Velocities and forces, Å/ps and kJ/(mol·Å).
+
+        Returns
+        -------
+        list of (int, str)
+            Rows that cannot be transformed, with the reasons; their positions are set to NaN.
+        """
+        return self.apply_noting(positions, cells, vectors)[0]
+
+    def apply_noting(
+        self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
+    ) -> tuple[list[tuple[int, str]], list[tuple[int, int, list[int], float]]]:
+        """Transform as `apply` does; also return the rows with bonds that are too long."""
+        return self._core.apply(positions, cells, list(vectors))
 
 
 class Follower(Protocol):
@@ -183,3 +223,16 @@ class Transform:
     def parameters(self) -> str:
         """Describe the transformation's call in one line, for the record saved with results."""
         raise NotImplementedError
+
+
+def find_scan(transforms: Sequence[Transform | WorkerTransform]) -> int | None:
+    """Return the index of the transformation that tracks atoms from frame to frame, or None."""
+    return next((k for k, one in enumerate(transforms) if one.scans), None)
+
+
+def advice_without_cell(reason: str) -> str:
+    """Return advice on a frame that lacks a cell; empty if the failure has another reason."""
+    found = re.search("has no cell, which (unwrap|wrap|nojump) needs", reason)
+    if found is None:
+        return ""
+    return f": without a cell molecules have no images: omit {found[1]} (--{found[1]})"

@@ -16,7 +16,7 @@ from paceline.contract.analysis import Analysis
 from paceline.contract.atoms import attribute_of
 from paceline.contract.plan import Borders, LeafBoundaries, Plan, make_plan
 from paceline.contract.source import FrameSource, IndexedFile, TrajectoryFile
-from paceline.contract.transform_interface import Transform
+from paceline.contract.transform_interface import Transform, find_scan
 from paceline.engine.passes import first_pass
 from paceline.engine.tasks import BlockResult
 from paceline.engine.trajectory_run import Facilities, TrajectoryRun
@@ -26,7 +26,6 @@ from paceline.timing import Timings
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import Trajectory
 from paceline.trajectory.open import open_files
-from paceline.transform.apply_transforms import find_scan
 
 #: Maximum number of bytes that one reader reads in total.
 _BYTES = 32 << 20

@@ -16,7 +16,7 @@ from paceline.contract.kinds import check_methods_of_scan, declaration_of
 from paceline.contract.plan import LARGEST_BLOCK_BYTES, Plan, make_plan, scanned_per_row
 from paceline.contract.run_info import RunContext, RunInfo
 from paceline.contract.source import UNKNOWN_TIMES
-from paceline.contract.transform_interface import Transform, WorkerScan
+from paceline.contract.transform_interface import Transform, WorkerScan, find_scan
 from paceline.engine.result_arrays import check_room
 from paceline.engine.tasks import FrameCaching, Job, LongBonds, WorkerAnalysis, sum_long_bonds
 from paceline.engine.transform_states import Relay, TransformStates
@@ -24,12 +24,7 @@ from paceline.errors import MissingDataError, UnsupportedError, warn
 from paceline.performance.number_format import amount
 from paceline.timing import Timings
 from paceline.transform.alternate_locations import warn_of_locations
-from paceline.transform.apply_transforms import (
-    TransformsOfEach,
-    find_scan,
-    prepare_transforms,
-    transforms_of,
-)
+from paceline.transform.apply_transforms import TransformsOfEach, prepare_transforms, transforms_of
 from paceline.transform.bond_lists import note_on_bonds
 from paceline.transform.jumps import warn_of_jumps
 from paceline.transform.matching import name_atom

@@ -19,6 +19,7 @@ from paceline import _core
 from paceline._util.machine import free_memory_fraction
 from paceline.block import DAMAGED_STEP, Block, FrameBuffer, without_placeholders
 from paceline.contract.source import ReadStats
+from paceline.contract.transform_interface import advice_without_cell, find_scan
 from paceline.engine.reduce import join_rows, merge_results, tree_accumulate, tree_reduce
 from paceline.engine.result_arrays import unread_rows
 from paceline.engine.tasks import (
@@ -46,7 +47,6 @@ from paceline.errors import (
     WorkerError,
 )
 from paceline.performance.record import PARTS, BlockTiming
-from paceline.transform.apply_transforms import advice_without_cell, find_scan
 
 #: Values, times, damaged frames, long bonds, and the time of each phase and traffic of the block.
 _Computed = tuple[list[object], np.ndarray, list[tuple[int, str]], list[LongBonds], dict[str, int]]

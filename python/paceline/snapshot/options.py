@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from paceline import _core
-from paceline._util.files import local_path, parse_size
+from paceline._util.arguments import parse_size
+from paceline._util.files import local_path
 from paceline.block import FIELDS, field_bits
 from paceline.errors import UnsupportedError, UnwritableError
 from paceline.snapshot.frame_file import ContainerFile

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeVar
 import numpy as np
 
 from paceline import _core
-from paceline._util.files import local_path, parse_size
+from paceline._util.arguments import parse_size
+from paceline._util.files import local_path
 from paceline.errors import AnalysisError, UnsupportedError
 from paceline.snapshot.stored_frame import FrameInfo, SnapshotFile
 

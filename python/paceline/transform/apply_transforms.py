@@ -1,7 +1,6 @@
 """Apply transformations in order, to the blocks of a run and to single frames."""
 
 import itertools
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -10,7 +9,6 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from paceline import _core
 from paceline._util.sorting import sorted_unique
 from paceline.block import cell_of
 from paceline.contract.atoms import (
@@ -19,13 +17,19 @@ from paceline.contract.atoms import (
     System,
     positions_in,
 )
-from paceline.contract.transform_interface import Follower, Transform, WorkerScan, WorkerTransform
+from paceline.contract.transform_interface import (
+    Follower,
+    Transform,
+    WorkerScan,
+    WorkerTransform,
+    advice_without_cell,
+    find_scan,
+)
 from paceline.errors import (
     DamagedFileError,
     MissingDataError,
     TransformError,
 )
-from paceline.transform.atom_choice import check_positions
 
 if TYPE_CHECKING:
     from paceline.contract.analysis import Analysis
@@ -85,49 +89,6 @@ def prepare_transforms(
     for transform in transforms:
         prepared.append(transform.prepare(atoms, universe, tuple(prepared)))
     return atoms, prepared
-
-
-def find_scan(transforms: Sequence[Transform | WorkerTransform]) -> int | None:
-    """Return the index of the transformation that tracks atoms from frame to frame, or None."""
-    return next((k for k, one in enumerate(transforms) if one.scans), None)
-
-
-class CoreTransform(WorkerTransform):
-    """Picklable transformation of the compiled module: `_core.Transform.kind(*arguments)`."""
-
-    def __init__(self, kind: str, *arguments: object):
-        self._made_of = kind, *arguments
-        self._core: _core.Transform = getattr(_core.Transform, kind)(*arguments)
-
-    def __reduce__(self) -> tuple[type, tuple]:
-        return CoreTransform, self._made_of
-
-    def apply(
-        self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
-    ) -> list[tuple[int, str]]:
-        """Transform the positions of a block in place; rotate velocities and forces with them.
-
-        Parameters
-        ----------
-        positions : numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
-            Positions, Å. Frames that are all NaN are unchanged.
-        cells : numpy.ndarray of float64, shape (n_frames, 19)
-            Cells, in the layout of `paceline.block.FrameBuffer`.
-        vectors : sequence of numpy.ndarray of float32, shape (n_frames, n_atoms, 3)
-            Velocities and forces, Å/ps and kJ/(mol·Å).
-
-        Returns
-        -------
-        list of (int, str)
-            Rows that cannot be transformed, with the reasons; their positions are set to NaN.
-        """
-        return self.apply_noting(positions, cells, vectors)[0]
-
-    def apply_noting(
-        self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
-    ) -> tuple[list[tuple[int, str]], list[tuple[int, int, list[int], float]]]:
-        """Transform as `apply` does; also return the rows with bonds that are too long."""
-        return self._core.apply(positions, cells, list(vectors))
 
 
 def reference_positions(
@@ -213,14 +174,6 @@ def _read_transformed(
     return positions[0]
 
 
-def advice_without_cell(reason: str) -> str:
-    """Return advice on a frame that lacks a cell; empty if the failure has another reason."""
-    found = re.search("has no cell, which (unwrap|wrap|nojump) needs", reason)
-    if found is None:
-        return ""
-    return f": without a cell molecules have no images: omit {found[1]} (--{found[1]})"
-
-
 def first_positions(
     atomgroup: Atoms, frames: np.ndarray, transforms: Sequence[Transform], skip_damaged: bool
 ) -> np.ndarray:
@@ -233,3 +186,13 @@ def first_positions(
         with suppress(DamagedFileError, TransformError):
             return read(frame).astype(np.float64)
     return read(int(frames[-1 if skip_damaged else 0])).astype(np.float64)
+
+
+def check_positions(trajectory: Frames, what: str) -> None:
+    """Raise `MissingDataError` if the current frame lacks positions, which `what` needs."""
+    ts = trajectory.ts
+    if not ts.has_positions:
+        raise MissingDataError(
+            f"{trajectory.filename}: frame {ts.frame} has no positions, which {what} needs: use a "
+            "file that contains positions"
+        )

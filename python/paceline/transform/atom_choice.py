@@ -10,7 +10,6 @@ from paceline._util.arguments import check_selection, one_of
 from paceline._util.choices import BEADS, NAMES_OF_BEADS
 from paceline.contract.atoms import (
     Atoms,
-    Frames,
     Selected,
     System,
     UpdatingAtoms,
@@ -19,7 +18,6 @@ from paceline.contract.atoms import (
     topology_attribute_of,
 )
 from paceline.errors import (
-    MissingDataError,
     SelectionError,
     UnsupportedError,
     warn,
@@ -98,16 +96,6 @@ def check_not_empty(atoms: Atoms, what: str) -> None:
     """Raise `SelectionError` for an empty group."""
     if len(atoms) == 0:
         raise SelectionError(f"{what} contains no atoms")
-
-
-def check_positions(trajectory: Frames, what: str) -> None:
-    """Raise `MissingDataError` if the current frame lacks positions, which `what` needs."""
-    ts = trajectory.ts
-    if not ts.has_positions:
-        raise MissingDataError(
-            f"{trajectory.filename}: frame {ts.frame} has no positions, which {what} needs: use a "
-            "file that contains positions"
-        )
 
 
 def known_weights(weights: str | None) -> str | None:

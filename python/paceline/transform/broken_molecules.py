@@ -1,20 +1,20 @@
 """Check each frame of a run for broken or separated molecules and missing superposition."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from paceline import _core
 from paceline._util.sorting import sorted_unique
 from paceline.block import Block, cell_of
-from paceline.contract.analysis import Analysis
+from paceline.contract.analysis import CHECK_NAME, Analysis
 from paceline.contract.atoms import System, residue_name, topology_of
 from paceline.contract.kinds import Ragged
-from paceline.contract.transform_interface import Transform
+from paceline.contract.transform_interface import Transform, find_scan
 from paceline.errors import PacelineError, TransformError, warn
 from paceline.performance.number_format import joined
-from paceline.transform.apply_transforms import find_scan, first_positions
+from paceline.transform.apply_transforms import first_positions
 from paceline.transform.compounds import fragments_of, known_bonds
 from paceline.transform.links import (
     NEAR,
@@ -24,11 +24,6 @@ from paceline.transform.links import (
     nearest_contacts,
 )
 
-if TYPE_CHECKING:
-    pass
-
-#: Name of the companion analysis that checks the frames.
-CHECK_NAME = "look"
 #: Finding in a frame, as a number in records: a molecule is broken across the cell.
 BROKEN = 0
 #: A molecule is in another image than its neighbour.

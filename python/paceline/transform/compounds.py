@@ -18,9 +18,8 @@ from paceline.contract.atoms import (
     topology_attribute_of,
     topology_of,
 )
-from paceline.contract.transform_interface import WorkerTransform
+from paceline.contract.transform_interface import CoreTransform, WorkerTransform
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.apply_transforms import CoreTransform
 from paceline.transform.atom_choice import masses_of, select
 from paceline.transform.bond_lists import bond_list
 from paceline.transform.matching import name_atom

@@ -8,10 +8,9 @@ import numpy as np
 from paceline._util.sorting import sorted_unique
 from paceline.block import cell_of
 from paceline.contract.atoms import Selected, System, residue_name
-from paceline.contract.transform_interface import Transform, WorkerTransform
+from paceline.contract.transform_interface import CoreTransform, Transform, WorkerTransform
 from paceline.errors import UnsupportedError, warn, with_script_advice
 from paceline.performance.number_format import many
-from paceline.transform.apply_transforms import CoreTransform
 from paceline.transform.atom_choice import describe
 from paceline.transform.compounds import (
     advice_on_sites,

@@ -8,9 +8,8 @@ import numpy as np
 from paceline._util.arguments import one_of
 from paceline._util.sorting import sorted_unique
 from paceline.contract.atoms import Selected, System
-from paceline.contract.transform_interface import Transform, WorkerTransform
+from paceline.contract.transform_interface import CoreTransform, Transform, WorkerTransform
 from paceline.errors import SelectionError, UnsupportedError
-from paceline.transform.apply_transforms import CoreTransform
 from paceline.transform.atom_choice import describe, known_weights, masses_of, select
 from paceline.transform.compounds import (
     advice_on_sites,

@@ -8,12 +8,11 @@ import numpy as np
 from paceline._util.arguments import one_of
 from paceline._util.sorting import sorted_unique
 from paceline.contract.atoms import Atoms, Selected, System
-from paceline.contract.transform_interface import Transform, WorkerTransform
+from paceline.contract.transform_interface import CoreTransform, Transform, WorkerTransform
 from paceline.errors import SelectionError
-from paceline.transform.apply_transforms import CoreTransform, read_frame
+from paceline.transform.apply_transforms import check_positions, read_frame
 from paceline.transform.atom_choice import (
     check_masses,
-    check_positions,
     check_static,
     describe,
     known_weights,
