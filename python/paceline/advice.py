@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from time import perf_counter, thread_time
-from typing import Any
 
 import numpy as np
 
@@ -59,7 +58,7 @@ _BY_COMPUTING = 0.5
 
 
 def advise(
-    analyses: Any,
+    analyses: object,
     *,
     backend: str | None = None,
     n_workers: int | None = None,

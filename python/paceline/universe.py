@@ -110,7 +110,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     98
     """
 
-    def __init__(self, topology: Any = None, *coordinates: Any, **kwargs: Any):
+    def __init__(self, topology: object = None, *coordinates: object, **kwargs: object):
         open_universe(self, self._open, (topology, *coordinates), kwargs)
 
     def _open(self, topology: Any = None, *coordinates: Any, **kwargs: Any) -> None:
@@ -212,7 +212,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
                 raise reason from None
             raise
 
-    def _options_of(self, chosen: Any, possible: bool) -> dict[str, Any]:
+    def _options_of(self, chosen: object, possible: bool) -> dict[str, Any]:
         """Return the reader's options for loading only some atoms; empty for all atoms."""
         shown = repr(chosen) if isinstance(chosen, str) else "…"
         call = f"Universe(…, atoms={shown})"
@@ -282,7 +282,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         return "load the topology that the trajectory was written with"
 
 
-def _is_hdf5_topology(topology: Any, format: Any) -> bool:
+def _is_hdf5_topology(topology: object, format: object) -> bool:
     """Check whether a topology is an HDF5 file, which MDAnalysis cannot parse."""
     return format is None and is_name(topology) and os.path.isfile(topology) and is_hdf5(topology)
 
@@ -300,7 +300,7 @@ def _check_mmcif(path: str) -> None:
         )
 
 
-def _dl_poly_format(topology: Any, format: Any) -> str | None:
+def _dl_poly_format(topology: object, format: object) -> str | None:
     """Return MDAnalysis's format name for a topology that is a DL_POLY file; otherwise None."""
     if format is not None or not is_name(topology) or not os.path.isfile(topology):
         return None
@@ -322,7 +322,7 @@ _ATOM_STYLES = {
 }
 
 
-def _atom_style_of_lammps(topology: Any, options: dict[str, Any]) -> str | None:
+def _atom_style_of_lammps(topology: object, options: dict[str, Any]) -> str | None:
     """Return the columns of atoms in a LAMMPS data file if MDAnalysis would assume others."""
     if "atom_style" in options or not is_name(topology):
         return None

@@ -170,7 +170,7 @@ class Clustering(AnalysisBase):
         *,
         cutoff: float | None = None,
         n_clusters: int | None = None,
-        weights: Any = None,
+        weights: object = None,
         written: str | None = None,
         verbose: bool = False,
     ):
@@ -362,7 +362,7 @@ class Neighbors(TileParts):
         neighbour.
     """
 
-    def __init__(self, rows: np.ndarray, worker: Any):
+    def __init__(self, rows: np.ndarray, worker: object):
         super().__init__(rows, worker)
         self.near = allocate_results((len(rows), -(-len(rows) // 8)), np.dtype(np.uint8))
 

@@ -400,7 +400,7 @@ class Ramachandran(_Dihedrals):
             table=table, provenance=self.record(), angles=value, resindices=resindices
         )
 
-    def plot(self, ax: Any = None, ref: bool = False, **kwargs: Any) -> Any:
+    def plot(self, ax: object = None, ref: bool = False, **kwargs: object) -> Any:
         """Plot one angle against the other for all residues and frames, as MDAnalysis does.
 
         Parameters

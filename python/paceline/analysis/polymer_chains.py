@@ -73,7 +73,7 @@ class ChainAnalysis(AnalysisBase):
 
     needs_whole = measures_each = True
 
-    def __init__(self, atomgroups: Any, chains: ChainKind, verbose: bool):
+    def __init__(self, atomgroups: object, chains: ChainKind, verbose: bool):
         self._chains = chains_of(atomgroups, chains, type(self).__name__)
         super().__init__(self._chains.group, verbose=verbose)
         self.chains = "as given" if are_several(atomgroups) else chains

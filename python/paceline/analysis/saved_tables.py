@@ -385,7 +385,7 @@ def _numbers(values: np.ndarray) -> list[Any]:
     return found
 
 
-def _encode_parts(parts: Any) -> list[Any]:
+def _encode_parts(parts: object) -> list[Any]:
     """Convert the numbers or names of parts for JSON."""
     parts = np.asarray(parts)
     return parts.tolist() if parts.dtype.kind in "US" else _numbers(parts)

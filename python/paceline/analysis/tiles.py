@@ -5,7 +5,6 @@ The positions have been collected in one pass over the frames.
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 
@@ -97,7 +96,7 @@ def _pad_tile(distances: np.ndarray, size: int) -> np.ndarray:
 class TileParts(OverParts):
     """Parts of all pairs of frames: tiles on and above the diagonal of their matrix."""
 
-    def __init__(self, rows: np.ndarray, worker: Any):
+    def __init__(self, rows: np.ndarray, worker: object):
         self.rows, self.worker = rows, worker
         self.size = tile_size(len(rows), rows.nbytes // len(rows))
         edge = -(-len(rows) // self.size)
@@ -133,7 +132,7 @@ class Tiles(TileParts):
         Matrix of shape (n, n), or (n (n - 1) / 2,) if condensed.
     """
 
-    def __init__(self, rows: np.ndarray, worker: Any, dtype: np.dtype, *, condensed: bool):
+    def __init__(self, rows: np.ndarray, worker: object, dtype: np.dtype, *, condensed: bool):
         super().__init__(rows, worker)
         self._condensed = condensed
         self._n = n = len(rows)

@@ -393,7 +393,7 @@ class DaskRun:
     def _ask(
         self,
         method: Callable[..., Any],
-        *args: Any,
+        *args: object,
         meanwhile: Callable[[], None] = lambda: None,
         **options: object,
     ) -> Any:

@@ -23,7 +23,7 @@ class RankCalls:
         return self._backend.n_workers
 
     def __call__(
-        self, function: Callable[[Any], Any], items: Sequence[Any], name: str
+        self, function: Callable[[Any], Any], items: Sequence[object], name: str
     ) -> Iterator[tuple[int, Any]]:
         """Yield the number of each item, and the function's result, in the order of completion.
 

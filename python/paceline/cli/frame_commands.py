@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -208,7 +208,7 @@ def _take_files(args: argparse.Namespace, tables: Sequence["SavedTable"]) -> lis
 
 
 def _check_same(
-    trajectory: Any,
+    trajectory: object,
     paths: Sequence[str],
     fingerprints: Sequence[str],
     chosen: "ChosenFrames",

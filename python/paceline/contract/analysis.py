@@ -111,7 +111,7 @@ def facts_shown(analyses: Sequence[Analysis], context: RunContext, info: RunInfo
             one._run_context, one._run_info = of_last, found
 
 
-def conclude(analysis: Analysis, context: RunContext, info: RunInfo, value: Any) -> None:
+def conclude(analysis: Analysis, context: RunContext, info: RunInfo, value: object) -> None:
     """Set the results of an analysis, and the options and facts of its run if that succeeds."""
     with facts_shown([analysis], context, info):
         analysis.finish(value)

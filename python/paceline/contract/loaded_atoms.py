@@ -25,7 +25,7 @@ class LoadedAtoms:
     call: str
 
     @classmethod
-    def of(cls, chosen: Any, n_atoms: int, call: str) -> Self:
+    def of(cls, chosen: object, n_atoms: int, call: str) -> Self:
         """Check the user's choice: atom indices in any order, or one boolean per atom."""
         given = np.asarray(chosen)
         if given.dtype == bool and given.shape == (n_atoms,):
@@ -99,7 +99,7 @@ class LoadedValues(np.ndarray):
         """View an array of all atoms, shape (n_atoms, 3), as `LoadedValues`."""
         return _with_others(values, loaded.others[:, np.newaxis], loaded)
 
-    def __array_finalize__(self, source: Any) -> None:
+    def __array_finalize__(self, source: object) -> None:
         """Copy the loaded atoms to a view; its elements are no longer assigned to atoms."""
         self._loaded = getattr(source, "_loaded", None)
 
@@ -107,7 +107,7 @@ class LoadedValues(np.ndarray):
         """Raise `AtomsNotLoadedError`, because the values of all atoms would be used."""
         raise self._loaded.error(self._loaded.others if self._others is None else self._others)
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         """Return values of loaded atoms, or a slice of loaded and other atoms."""
         values, others = _plain(self), self._others_at(key)
         if others.max(initial=_LOADED) < 0:
@@ -119,7 +119,7 @@ class LoadedValues(np.ndarray):
             raise self._loaded.error(others)
         return _with_others(taken, others, self._loaded)
 
-    def __setitem__(self, key: Any, values: Any) -> None:
+    def __setitem__(self, key: object, values: object) -> None:
         """Set values of loaded atoms, or of all atoms from an array with the same loaded atoms."""
         others = self._others_at(key)
         if isinstance(values, LoadedValues):
@@ -190,7 +190,7 @@ class LoadedValues(np.ndarray):
         rows = others.reshape(-1, *(1,) * (product.ndim - 1))
         return _with_others(product, rows, self._loaded)
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
+    def __reduce_ex__(self, protocol: object) -> Any:
         """Return the parts of the array for `pickle`."""
         return _with_others, (_plain(self), self._others, self._loaded)
 
@@ -218,11 +218,11 @@ def _with_others(values: np.ndarray, others: np.ndarray | None, loaded: LoadedAt
     return made
 
 
-def _are_indices(key: Any) -> bool:
+def _are_indices(key: object) -> bool:
     """True for an array of indices, such as the `ix` of an AtomGroup."""
     return type(key) is np.ndarray and key.ndim == 1 and key.dtype.kind == "i"
 
 
-def _plain(values: Any) -> Any:
+def _plain(values: object) -> Any:
     """View the same values as an ordinary array."""
     return np.ndarray.view(values, np.ndarray) if isinstance(values, LoadedValues) else values

@@ -89,7 +89,7 @@ class Outline:
         self.n_frames = round(sum(file.size / file.bytes_per_frame for file in chain.files))
 
     @classmethod
-    def of(cls, trajectory: Any) -> Any:
+    def of(cls, trajectory: object) -> Any:
         """Make the outline of a trajectory; return the trajectory itself if it is fully indexed."""
         chain = attribute_of(trajectory, "chain")
         return trajectory if chain is None or not _is_sampled(chain) else cls(chain)

@@ -232,7 +232,7 @@ def _create(rows: _Rows, n_rows: int, found: h5py.Dataset, group: h5py.Group, na
     copy_attributes(found, group[name])
 
 
-def _set_offset(increment: h5py.Dataset, offset: Any) -> None:
+def _set_offset(increment: h5py.Dataset, offset: object) -> None:
     """Let an increment of steps or times begin with another number."""
     shape: tuple[int, ...] = ()
     kind = increment.dtype
@@ -414,7 +414,7 @@ def _describe_rows(array: Array, rows: _Rows | None) -> str:
     return f"samples of {array.dtype} and shape {array.shape[1:]}"
 
 
-def _text_of(value: Any) -> str:
+def _text_of(value: object) -> str:
     """Few values as a text, many as a digest."""
     values = np.asarray(value)
     if values.size <= _FEW:

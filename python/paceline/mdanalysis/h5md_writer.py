@@ -298,7 +298,7 @@ def _finish(file: StreamingWriter, source: "_FrameSource") -> None:
     file.close(source.description())
 
 
-def _check_driver(driver: str | None, comm: Any) -> Any:
+def _check_driver(driver: str | None, comm: object) -> Any:
     """Return the communicator; raise `UnsupportedError` for drivers of another kind of file."""
     if driver not in (None, "mpio", *ONE_FILE_DRIVERS):
         raise UnsupportedError(

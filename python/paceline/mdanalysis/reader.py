@@ -602,7 +602,7 @@ class Reader(FormatAttributes, ReaderBase):
         self._connect()
 
 
-def opens_with_paceline(filename: Any, format: Any = None) -> bool:
+def opens_with_paceline(filename: object, format: object = None) -> bool:
     """Decide whether paceline's reader opens a trajectory, by content or, if damaged, by name.
 
     `filename` and `format` are MDAnalysis's arguments.
