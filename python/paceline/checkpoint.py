@@ -466,7 +466,7 @@ def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
         given = analysis.parameters()
         shown = ", ".join(f"{name}={value}" for name, value in given.items())
         yield _fact(f"parameters of {analysis.name}", shown, given)
-        computed: list[Any] = [half.computation, list(analysis.fields)]
+        computed: list[object] = [half.computation, list(analysis.fields)]
         if any(half.halo):
             computed.append(half.halo)
         if analysis.stages > 1:

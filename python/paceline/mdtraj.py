@@ -178,10 +178,10 @@ def trajectory(block: Block, topology: "mdtraj.Topology") -> "mdtraj.Trajectory"
 class TrajectoryFunction:
     """Function of MDTraj trajectories, converted to a function of blocks, which workers call."""
 
-    def __init__(self, function: Callable[..., Any], atomgroup: Atoms):
+    def __init__(self, function: Callable[..., object], atomgroup: Atoms):
         self._function = function
         self._table = _AtomTable.of(atomgroup)
-        self._topology: Any = None
+        self._topology: object = None
 
     def __call__(self, block: Block, *state: object) -> Any:
         """Call the function."""
@@ -216,7 +216,7 @@ class _AtomTable:
         chains = {part: k for k, part in enumerate(dict.fromkeys(parts))}
         # A residue in two chains becomes two residues.
         keys = list(zip(atoms.resindices.tolist(), parts, strict=True))
-        residues: dict[Any, int] = {}
+        residues: dict[object, int] = {}
         described = []
         resnames, resids = _column(atoms, "resnames", "UNK"), _column(atoms, "resids", 1)
         for row, key in enumerate(keys):

@@ -319,7 +319,7 @@ class _Reader:
         self.number, self.line = 0, ""
         #: Description of the line that is expected next.
         self.expected = f"{_FIRST_LINE!r}, as in the timings that paceline writes"
-        self._facts: dict[str, Any] = {}
+        self._facts: dict[str, object] = {}
         self._blocks: list[BlockTiming] = []
         self._abandoned: list[DuplicateAttempt] = []
         self._in_table = False

@@ -230,7 +230,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             return {}
         return {"sub": loaded.indices, "chosen_by": call}
 
-    def _warn_of_other_names(self, files: list[Any]) -> None:
+    def _warn_of_other_names(self, files: list[object]) -> None:
         """Warn of the first file whose atom names differ from the topology's."""
         for file in files:
             name, _ = _name_and_format(file, None)
@@ -322,7 +322,7 @@ _ATOM_STYLES = {
 }
 
 
-def _atom_style_of_lammps(topology: object, options: dict[str, Any]) -> str | None:
+def _atom_style_of_lammps(topology: object, options: dict[str, object]) -> str | None:
     """Return the columns of atoms in a LAMMPS data file if MDAnalysis would assume others."""
     if "atom_style" in options or not is_name(topology):
         return None
@@ -356,7 +356,7 @@ def _expand_patterns(filename: object) -> list[Any]:
     """List the given trajectories; patterns are replaced by the files that match."""
     while isinstance(filename, list | tuple) and len(filename) == 1:
         filename = filename[0]
-    files: list[Any] = []
+    files: list[object] = []
     for given in filename if isinstance(filename, list | tuple) else [filename]:
         name, format = _name_and_format(given, None)
         if not is_name(name) or os.fspath(name).startswith("imd://"):  # a stream for MDAnalysis

@@ -377,7 +377,7 @@ def check_distinct(*paths: str | os.PathLike | None) -> None:
 
     Links and different spellings of one file are recognised.
     """
-    known: dict[Any, str | os.PathLike] = {}
+    known: dict[object, str | os.PathLike] = {}
     for path in paths:
         if path is None:
             continue

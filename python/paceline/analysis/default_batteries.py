@@ -44,7 +44,7 @@ def _default_batteries() -> dict[str, dict[str, dict[str, object]]]:
     """Collect the battery entries that analyses declare, sorted by kind of molecule and place."""
     members = [(one, entry["name"]) for entry in catalogue().values() for one in entry["batteries"]]
     members.sort(key=lambda member: member[0]["place"])
-    found: dict[str, dict[str, dict[str, Any]]] = {key: {} for key in SYSTEMS.values()}
+    found: dict[str, dict[str, dict[str, object]]] = {key: {} for key in SYSTEMS.values()}
     for one, analysis in members:
         named = {} if one["name"] == analysis else {"analysis": analysis}
         found[SYSTEMS[one["system"]]][one["name"]] = named | one["parameters"]

@@ -27,7 +27,7 @@ class _FunctionAnalysis(AnalysisBase):
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         atomgroup: Atoms | System,
         fields: Sequence[str],
         block: str,
@@ -152,7 +152,7 @@ class _Series(_FunctionAnalysis):
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Callable[..., object],
         atomgroup: Atoms | System,
         fields: Sequence[str],
         block: str,

@@ -568,9 +568,9 @@ class Replicas:
 
     def _summaries(self) -> tuple[Table | None, Table | None, Table | None]:
         """Make tables of means of replicas, means of groups, and differences between groups."""
-        of_replicas: list[Sequence[Any]] = []
-        of_groups: list[Sequence[Any]] = []
-        beside: list[Sequence[Any]] = []
+        of_replicas: list[Sequence[object]] = []
+        of_groups: list[Sequence[object]] = []
+        beside: list[Sequence[object]] = []
         for (group, k, name), analysis in self.analyses.items():
             table = analysis.results.table
             for title, one in ({} if table is None else table.means()).items():

@@ -373,7 +373,7 @@ def _numbers(values: np.ndarray) -> list[Any]:
     """Convert numbers for JSON, which has no NaN; equidistant numbers are written as a range."""
     if values.dtype.kind not in "fiu":
         return values.tolist()
-    found: list[Any] = []
+    found: list[object] = []
     ends = [0, *np.flatnonzero(np.diff(values, 2) != 0) + 2, len(values)] if len(values) else [0]
     for first, stop in itertools.pairwise(ends):
         some = values[first:stop].tolist()

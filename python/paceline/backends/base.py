@@ -35,7 +35,7 @@ class CollectiveRun(Protocol):
     def work(self) -> None:
         """Compute blocks for the coordinator's run."""
 
-    def broadcast(self, make: Callable[[], Any]) -> Any:
+    def broadcast(self, make: Callable[[], object]) -> Any:
         """Create an object on the coordinator; return it on every process."""
 
 
@@ -53,7 +53,7 @@ class SingleProcessRun:
     def work(self) -> None:
         """Do nothing: there is no other process."""
 
-    def broadcast(self, make: Callable[[], Any]) -> Any:
+    def broadcast(self, make: Callable[[], object]) -> Any:
         """Return the created object."""
         return make()
 

@@ -215,7 +215,7 @@ class Adaptive(ForMDAnalysis):
     ) -> list[object]:
         """Call a function with the argument of each call, in this process or in workers."""
         n_left, n_done = sum(call.n_frames for call in calls), 0
-        done: list[Any] = []
+        done: list[object] = []
         begun, may_send = time.monotonic(), self.n_workers > 1
         for number, call in enumerate(calls, start=1):
             done.append(remote.receive(remote(call.item)))

@@ -180,7 +180,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
 
     def select_within(self, atoms: Atoms, *selections: str, **groups: object) -> Any:
         """Select atoms from a part of this Universe."""
-        found: dict[str, Any] = {}
+        found: dict[str, object] = {}
         for text in selections:
             check_selection(text)
         add_bonds_to_select(self, *selections)

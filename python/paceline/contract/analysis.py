@@ -124,7 +124,7 @@ def record_of(analysis: Analysis) -> tuple[RunInfo, Any]:
     return analysis._run_info, analysis.results
 
 
-def set_record(analysis: Analysis, record: tuple[RunInfo, Any]) -> None:
+def set_record(analysis: Analysis, record: tuple[RunInfo, object]) -> None:
     """Set facts about the last run of an analysis, and its results."""
     analysis._run_info, analysis.results = record
 

@@ -566,7 +566,7 @@ class _Changes(_Merged):
         self._check_room(changes)
         super().put_all(changes)
 
-    def _check_room(self, changes: dict[int, Any]) -> None:
+    def _check_room(self, changes: dict[int, object]) -> None:
         """Raise `UnsupportedError` if the state changes exceed the limit of memory."""
         self._n_blocks += len(changes)
         self._n_bytes += sum(map(_size_of, changes.values()))

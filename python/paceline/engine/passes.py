@@ -140,7 +140,7 @@ class AnalysisPass(FramePass):
         stage: int,
         analyses: Sequence[Analysis],
         parts: Sequence[WorkerAnalysis],
-        states: Sequence[list[Any] | None],
+        states: Sequence[list[object] | None],
         before: Before,
     ):
         job = replace(run.job, analyses=parts, caching=run.caching_of(stage))
@@ -177,7 +177,7 @@ class AnalysisPass(FramePass):
         parts gets its own `PartsRun`.
         """
         stage = self.stage + 1
-        found: list[tuple[Analysis, WorkerAnalysis, Any]] = []
+        found: list[tuple[Analysis, WorkerAnalysis, object]] = []
         following: list[FramePass | PartsRun] = []
         with self.run.facts_shown(**self._known()):
             for analysis, part, value in zip(

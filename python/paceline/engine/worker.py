@@ -424,7 +424,7 @@ def _rows_of(analysis: WorkerAnalysis, block: Block, where: str) -> np.ndarray:
 
 
 def _rows_of_readable(
-    compute: Callable[..., Any], block: Block, where: str, *state: object
+    compute: Callable[..., object], block: Block, where: str, *state: object
 ) -> np.ndarray:
     """Compute the rows of readable frames; all other rows are zeros, and are dropped later."""
     readable = block.steps != DAMAGED_STEP

@@ -49,7 +49,7 @@ _LAUNCHER_PREFIXES = ("PMI_", "PMIX_", "OMPI_", "MV2_", "SLURM_PROCID")
 _HELPER = "import sys; from paceline.hdf5.sandbox import serve; serve(int(sys.argv[1]))"
 
 
-def run_in_sandbox(function: Callable[..., Any], path: str, **options: object) -> Any:
+def run_in_sandbox(function: Callable[..., object], path: str, **options: object) -> Any:
     """Call `function(path, **options)` in the helper process; return its result or raise its error.
 
     Raises `DamagedFileError` if the file crashed the helper or exceeded the time limit. Raises
@@ -255,7 +255,7 @@ def serve(lifeline: int) -> None:
                 return
 
 
-def _call(function: Callable[..., Any], path: str, options: dict[str, Any]) -> Any:
+def _call(function: Callable[..., object], path: str, options: dict[str, object]) -> Any:
     """Call a function; a lack of memory is reported as damage of the file."""
     try:
         return function(path, **options)

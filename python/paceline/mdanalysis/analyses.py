@@ -109,7 +109,7 @@ def run_on_workers(
 
 
 def _run_natively(
-    analysis: AnalysisBase, chosen: dict[str, Any], n_workers: int | None, verbose: bool
+    analysis: AnalysisBase, chosen: dict[str, object], n_workers: int | None, verbose: bool
 ) -> bool:
     """Run paceline's class instead of MDAnalysis's; return False if that is impossible."""
     cls, trajectory = native_class(type(analysis)), analysis._trajectory
@@ -272,7 +272,7 @@ def run_together(
 
 def _runs_as_usual(kind: type) -> bool:
     """True if a class uses the `run` of MDAnalysis's base class, or paceline's replacement."""
-    run: Any = inspect.unwrap(kind.run)  # type: ignore[attr-defined]
+    run: object = inspect.unwrap(kind.run)  # type: ignore[attr-defined]
     return run is inspect.unwrap(AnalysisBase.run)
 
 

@@ -84,11 +84,11 @@ def open_universe(
     universe: MDAnalysis.Universe,
     original: Callable[..., object],
     names: tuple[object, ...],
-    options: dict[str, Any],
+    options: dict[str, object],
 ) -> bool:
     """Initialise a Universe with `original`; True if another rank opened it for this rank."""
 
-    def receive(state: dict[str, Any]) -> None:
+    def receive(state: dict[str, object]) -> None:
         context = state["context"]
         MDAnalysis.Universe.__init__(universe, state["topology"], to_guess=(), context=context)
         vars(universe).update(state["attributes"])
@@ -173,7 +173,7 @@ def _ranks_for(
         own.free()
 
 
-def _can_be_sent(names: tuple[object, ...], options: dict[str, Any]) -> bool:
+def _can_be_sent(names: tuple[object, ...], options: dict[str, object]) -> bool:
     """True if the names refer to files that one rank can read for all ranks."""
     if options.get("collective"):
         return False

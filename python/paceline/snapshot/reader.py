@@ -116,7 +116,7 @@ class ReadCost(NamedTuple):
 class OwnerFunction:
     """User's function `owner=`, whose results are checked; positions (Å) have shape (n, 3)."""
 
-    def __init__(self, function: Callable[[np.ndarray], Any], info: FrameInfo):
+    def __init__(self, function: Callable[[np.ndarray], object], info: FrameInfo):
         info.require_positions()
         self._function = function
         self._info = info
@@ -233,7 +233,7 @@ class Reader:
         frame: int = 0,
         *,
         grid: Sequence[int] | None = None,
-        owner: Callable[[np.ndarray], Any] | None = None,
+        owner: Callable[[np.ndarray], object] | None = None,
         ghosts: float | None = None,
     ) -> Snapshot:
         """Read a frame. All ranks call it with the same arguments.

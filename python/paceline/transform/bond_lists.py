@@ -477,7 +477,7 @@ def _number_texts(
 ) -> tuple[np.ndarray, list[str]]:
     """Number the distinct texts; return the number of each value, and the texts by number."""
     numbers: dict[str, int] = {}
-    given: dict[Any, int] = {}
+    given: dict[object, int] = {}
     for value in dict.fromkeys(values):
         given[value] = numbers.setdefault(plain(f"{value}"), len(numbers))
     codes = np.fromiter(map(given.__getitem__, values), np.int64, len(values))

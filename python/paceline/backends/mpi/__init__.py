@@ -169,7 +169,7 @@ class RankCollectiveRun:
             self.begin()
             work_in_run(self.comm)
 
-    def broadcast(self, make: Callable[[], Any]) -> Any:
+    def broadcast(self, make: Callable[[], object]) -> Any:
         """Call a function on the first rank, and return its result on all ranks.
 
         Ranks of one host share the memory of large arrays in the result; a rank that modifies an

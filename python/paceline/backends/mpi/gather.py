@@ -68,7 +68,7 @@ class LocalResults:
         self._jobs = jobs
         #: True if parts of results are kept that are written here.
         self._keeps = keeps
-        self._kept: dict[Place, Any] = {}
+        self._kept: dict[Place, object] = {}
         self._clock_offset = clock_offset
         self._held: deque[BlockResult] = deque()
         self.jobs = {

@@ -134,7 +134,7 @@ class OpeningRanks:
 
     def _receive_from_all(self, wanted: str) -> dict[int, Any]:
         """Return messages of one kind by rank; stop after all, or at one of another kind."""
-        found: dict[int, Any] = {}
+        found: dict[int, object] = {}
         deadline = time.monotonic() + self._limit
         while len(found) < len(self.comm.workers):
             message = self._receive_from_any(deadline - time.monotonic())
