@@ -122,7 +122,7 @@ def _walk_all(things: Iterable[object], seen: dict[int, tuple[int, object]]) -> 
     yield b"end"
 
 
-def _parts(thing: Any) -> Iterator[Any]:
+def _parts(thing: Any) -> Iterator[object]:
     """Yield the parts of an object that determine its digest."""
     if type(thing) in (list, tuple):
         yield from thing

@@ -246,7 +246,7 @@ class Clustering(AnalysisBase):
             times=self.times,
         )
 
-    def _centers(self, rows: np.ndarray, centers: np.ndarray) -> Any:
+    def _centers(self, rows: np.ndarray, centers: np.ndarray) -> object:
         """Make a Universe with one frame per center, and the cell of this frame."""
         from MDAnalysis import Merge
 

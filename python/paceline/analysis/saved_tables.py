@@ -453,7 +453,7 @@ def _describe_states(states: States, arrays: Mapping[str, object]) -> JsonObject
     return None
 
 
-def _describe_values(states: States, arrays: Mapping[str, Any]) -> dict[str, Any] | None:
+def _describe_values(states: States, arrays: Mapping[str, Any]) -> JsonObject | None:
     """Describe values of parts if an array, or columns, contain them."""
     found = {name: vars(states)[name] for name in VALUE_FIELDS}
     found["parts"] = _encode_parts(states.parts)

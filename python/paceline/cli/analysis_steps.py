@@ -37,8 +37,14 @@ from paceline.transform.apply_transforms import check_positions
 from paceline.transform.ligands import COMPLEXES, describe_complexes
 
 if TYPE_CHECKING:
+    from paceline.analysis.base import AnalysisBase
+    from paceline.analysis.battery import Battery
+    from paceline.analysis.replicas import Replicas
     from paceline.analysis.results import Results
     from paceline.cli.atom_groups import GroupUniverse
+    from paceline.contract.atoms import Frames
+    from paceline.contract.transform_interface import Transform
+    from paceline.timing import Timings
 
 #: Filename extensions of files that contain several structures.
 STRUCTURES = (".pdb", ".gro", ".xyz")
@@ -201,9 +207,9 @@ def select_nonempty(universe: Any, text: str, *, updating: bool = False) -> Any:
     return atoms
 
 
-def transforms_of(args: argparse.Namespace) -> list[Any]:
+def transforms_of(args: argparse.Namespace) -> "list[Transform]":
     """Make the requested transformations, in the order in which they are applied."""
-    chosen: list[object] = []
+    chosen: list[Transform] = []
     together = COMPLEXES if args.together is None else args.together
     together = None if together == "none" else together
     unwraps = args.unwrap or args.together is not None
@@ -222,7 +228,7 @@ def transforms_of(args: argparse.Namespace) -> list[Any]:
     return chosen
 
 
-def frames_between(trajectory: Any, begin: Bound, end: Bound) -> np.ndarray:
+def frames_between(trajectory: "Frames", begin: Bound, end: Bound) -> np.ndarray:
     """Return the frame numbers between two bounds, in increasing order.
 
     An end given as a frame number is excluded; an end given as a time is included. Raises
@@ -244,7 +250,7 @@ def frames_between(trajectory: Any, begin: Bound, end: Bound) -> np.ndarray:
     return numbers[_between(times_of(trajectory)[numbers], earliest, latest)]
 
 
-def frames_of(trajectory: object, args: argparse.Namespace) -> np.ndarray:
+def frames_of(trajectory: "Frames", args: argparse.Namespace) -> np.ndarray:
     """Return the frame numbers that the arguments select, in increasing order."""
     numbers = frames_between(trajectory, args.begin, args.end)
     if args.every is None:
@@ -295,7 +301,7 @@ def _checkpoint(args: argparse.Namespace) -> contextlib.AbstractContextManager[C
     return contextlib.nullcontext() if args.checkpoint is None else Checkpoint(args.checkpoint)
 
 
-def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
+def run_and_report(args: argparse.Namespace, analysis: "AnalysisBase") -> None:
     """Run an analysis and write the requested results."""
     if args.output is not None and args.output.suffix.lower() in ON_STRUCTURE:
         from paceline.analysis.structures import check_structure
@@ -319,7 +325,7 @@ def run_and_report(args: argparse.Namespace, analysis: Any) -> None:
         raise UnsupportedError(f"{failed}; all other results are written") from failed
 
 
-def _common_figure_options(args: argparse.Namespace) -> dict[str, Any]:
+def _common_figure_options(args: argparse.Namespace) -> dict[str, object]:
     """Return the figure options that all kinds of figures have."""
     return {name: vars(args)[name] for name in OF_ALL}
 
@@ -344,7 +350,7 @@ def _further(
     return {path: found[name] for name, path in files.items()}, failed
 
 
-def run_battery_of(args: argparse.Namespace, battery: Any) -> None:
+def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> None:
     """Run a battery and write all results into the requested folder."""
     check_style(args.style)
     outputs = battery.outputs(args.output)
@@ -412,7 +418,7 @@ def run_analysis(
         print(analysis.timings, file=sys.stderr)
 
 
-def _say_complexes(analyses: Mapping[str, Any]) -> None:
+def _say_complexes(analyses: "Mapping[str, AnalysisBase]") -> None:
     """Print the molecules that unwrap kept side by side by default."""
     some = [
         one
@@ -428,7 +434,7 @@ def _say_complexes(analyses: Mapping[str, Any]) -> None:
         )
 
 
-def save_results(args: argparse.Namespace, results: Any) -> str:
+def save_results(args: argparse.Namespace, results: "Results") -> str:
     """Write results to the requested files; describe the part of the table that is not shown."""
     if args.plot is not None:
         save_figure(args, results)
@@ -461,7 +467,7 @@ def check_report(args: argparse.Namespace) -> None:
     check_output(args.report, overwrite=args.overwrite)
 
 
-def save_report(args: argparse.Namespace, timings: Any) -> None:
+def save_report(args: argparse.Namespace, timings: "Timings") -> None:
     """Write the report if one is requested."""
     if args.report is None:
         return

@@ -178,7 +178,7 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
         """Select atoms as `MDAnalysis.Universe.select_atoms` does, or by the name of a group."""
         return self.select_within(self.atoms, *selections, **groups)
 
-    def select_within(self, atoms: Atoms, *selections: str, **groups: object) -> Any:
+    def select_within(self, atoms: Atoms, *selections: str, **groups: object) -> Atoms:
         """Select atoms from a part of this Universe."""
         found: dict[str, object] = {}
         for text in selections:

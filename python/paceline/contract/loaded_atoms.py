@@ -170,7 +170,7 @@ class LoadedValues(np.ndarray):
         made = tuple(_with_others(one, others, self._loaded) for one in several)
         return made if isinstance(results, tuple) else made[0]
 
-    def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
+    def __array_function__(self, function: Any, types: object, args: Any, options: Any) -> object:
         """Call a NumPy function that uses no value of other atoms; raise for all others."""
         if function in (np.shape, np.ndim, np.size, np.may_share_memory):
             return function(*map(_plain, args), **options)
@@ -181,7 +181,7 @@ class LoadedValues(np.ndarray):
             return _with_others(rounded, self._others, self._loaded)
         return self.refuse()
 
-    def _times_matrix(self, function: Any, first: Any, second: Any, *out: Any) -> Any:
+    def _times_matrix(self, function: Any, first: object, second: Any, *out: object) -> Any:
         """Multiply each row by a matrix or vector."""
         is_usual = first is self and not isinstance(second, LoadedValues) and not out
         if not is_usual or self._others is None or self.ndim != 2 or np.ndim(second) not in (1, 2):

@@ -128,7 +128,7 @@ def merge_results(job: Job, level: int, results: Sequence[BlockResult]) -> Block
     )
 
 
-def _merge_values(analysis: WorkerAnalysis, values: Sequence[Any]) -> Any:
+def _merge_values(analysis: WorkerAnalysis, values: Sequence[Any]) -> object:
     if analysis.per_block:
         return {number: value for of_block in values for number, value in of_block.items()}
     if analysis.reduces:

@@ -121,7 +121,7 @@ class WorkerAnalysis:
             return right if left is None else left
         return self._merge_checked(self.own_state(left), right)
 
-    def _merge_checked(self, left: object, right: object) -> Any:
+    def _merge_checked(self, left: object, right: object) -> object:
         """Merge with the user's method; raise an error if the method returns None."""
         found = self.computation.merge(left, right)
         if found is None and not (left is None and right is None):

@@ -495,7 +495,7 @@ def _records_of(analysis: WorkerAnalysis, block: Block, where: str) -> Records:
     return Records(counts, records if analysis.declared.returns_new else records.copy())
 
 
-def _change_over(analysis: WorkerAnalysis, leaf: Block) -> Any:
+def _change_over(analysis: WorkerAnalysis, leaf: Block) -> object:
     """Compute the state change of a leaf; None if no frame of the leaf could be read."""
     computation: Any = analysis.computation
     readable = _readable(leaf)

@@ -541,7 +541,7 @@ class _TreeCopier:
                 check_external_storage(self._file, found.name, found)
                 self._target[copy][...] = self._translate(found[...])
 
-    def _translate(self, references: Any) -> Any:
+    def _translate(self, references: Any) -> object:
         """Translate references in the source to references in the target."""
         if isinstance(references, h5py.Reference):
             if not references:

@@ -108,7 +108,7 @@ class SentFile:
 class _IndexPickler(cloudpickle.Pickler):
     """Pickler that includes file indexes in chains; other picklers let the receiver load them."""
 
-    def reducer_override(self, obj: object) -> Any:
+    def reducer_override(self, obj: object) -> object:
         """Choose how chains and files are pickled."""
         if isinstance(obj, Chain):
             return copyreg.__newobj__, (type(obj),), vars(obj)  # type: ignore[attr-defined]
