@@ -24,9 +24,10 @@ from MDAnalysisTests.datafiles import (
 )
 
 import paceline
+from paceline._util.choices import LIPIDS, WATER_OXYGENS
 from paceline.analysis.battery import Battery
 from paceline.analysis.default_batteries import DEFAULTS
-from paceline.analysis.guess import LIPIDS, TAILS, WATER_OXYGENS
+from paceline.analysis.guess import TAILS
 from paceline.analysis.known_classes import NAMES
 from paceline.analysis.neighbors import NeighborList
 from paceline.analysis.rdf import InterRDF

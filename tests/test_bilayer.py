@@ -9,9 +9,9 @@ from MDAnalysis.lib.distances import distance_array
 from MDAnalysisTests.datafiles import GRO_MEMPROT, XTC_MEMPROT, Martini_membrane_gro
 
 import paceline
+from paceline._util.choices import LIPIDS
 from paceline.analysis.battery import Battery
 from paceline.analysis.bilayer import Bilayer
-from paceline.analysis.guess import LIPIDS
 from paceline.errors import AnalysisError, PacelineWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:Bilayer. the system contains a protein")

@@ -9,12 +9,12 @@ from MDAnalysis.analysis.rms import rmsd
 from MDAnalysisTests.datafiles import DCD, PSF, Martini_membrane_gro
 
 import paceline
+from paceline._util.choices import LIPIDS, WATER_OXYGENS
 from paceline.analysis.battery import Battery
 from paceline.analysis.bilayer import Bilayer
 from paceline.analysis.density_profile import DensityProfile
 from paceline.analysis.distances import CenterDistance
 from paceline.analysis.functions import TimeSeries
-from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
 from paceline.analysis.gyration import Gyration
 from paceline.analysis.lineardensity import LinearDensity
 from paceline.analysis.rms import RMSD

@@ -29,6 +29,13 @@ BEADS_OF_LIPIDS = (
     "name PO4 CP GL1 AM1 OH1 and (same residue as global name GL2 AM2) "
     "and not (name GL1 AM1 OH1 and same residue as global name PO4 PO41 CP)"
 )
+#: Selection of water oxygens in GROMACS, CHARMM, Amber, OpenMM and the PDB, or of water beads.
+WATER_OXYGENS = f"name OW OH2 or (water and name O) or ({WATER_BEADS})"
+#: Selection of lipid headgroups; in Amber, headgroups are separate residues.
+LIPIDS = (
+    "(resname ??PC ??PE ??PG ??PS ??PA and name P P8 P31 PO4) "
+    f"or (resname PC PE PS PGR and name P31) or ({BEADS_OF_LIPIDS})"
+)
 #: Backbone of Martini's proteins.
 BEADS_OF_BACKBONE = "protein and name BB"
 #: Bead selections: every Martini system matches at least one. BB1 is a bead of nucleic acids.

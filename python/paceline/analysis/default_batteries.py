@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from paceline._util.choices import BEADS_OF_BACKBONE, BEADS_OF_LIPIDS
-from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
+from paceline._util.choices import BEADS_OF_BACKBONE, BEADS_OF_LIPIDS, LIPIDS, WATER_OXYGENS
 from paceline.contract.atoms import System
 from paceline.contract.catalogue import catalogue
 from paceline.errors import warn

@@ -5,7 +5,6 @@ from fnmatch import fnmatchcase
 
 import numpy as np
 
-from paceline._util.choices import BEADS_OF_LIPIDS, WATER_BEADS
 from paceline.contract.atoms import (
     Atoms,
     System,
@@ -23,13 +22,6 @@ from paceline.transform.matching import name_atom
 POLAR_HYDROGENS = "name H* [1-4]H* and bonded (name N* O*)"
 #: Selection of nitrogens and oxygens that can be acceptors, without ions.
 POLAR_ACCEPTORS = "name O* N* and bonded all"
-#: Selection of water oxygens in GROMACS, CHARMM, Amber, OpenMM and the PDB, or of water beads.
-WATER_OXYGENS = f"name OW OH2 or (water and name O) or ({WATER_BEADS})"
-#: Selection of lipid headgroups; in Amber, headgroups are separate residues.
-LIPIDS = (
-    "(resname ??PC ??PE ??PG ??PS ??PA and name P P8 P31 PO4) "
-    f"or (resname PC PE PS PGR and name P31) or ({BEADS_OF_LIPIDS})"
-)
 #: Selection of carbons with hydrogens in lipid tails, by CHARMM's names.
 TAILS = (
     "resname ??PC ??PE ??PG ??PS ??PA and name C2? C2?? C3? C3?? "

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from paceline._util.arguments import length, whole_number
+from paceline._util.choices import LIPIDS
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
 from paceline.analysis.functions import TimeSeries
-from paceline.analysis.guess import LIPIDS
 from paceline.analysis.kernels import CoreRows
 from paceline.analysis.results import Results
 from paceline.analysis.summary import describe_columns

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal, Self
 import numpy as np
 
 from paceline._util.arguments import check_range, one_of, whole_number
+from paceline._util.choices import WATER_OXYGENS
 from paceline._util.machine import free_memory
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, shared_labels
-from paceline.analysis.guess import WATER_OXYGENS
 from paceline.analysis.images import beyond_half_the_cell
 from paceline.analysis.kernels import (
     ChangingCenters,

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from paceline._util.choices import WATER_BEADS
-from paceline.analysis.guess import LIPIDS, WATER_OXYGENS
+from paceline._util.choices import LIPIDS, WATER_BEADS, WATER_OXYGENS
 from paceline.contract.atoms import System, has_attribute
 from paceline.performance.number_format import joined, many
 
