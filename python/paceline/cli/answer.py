@@ -10,6 +10,8 @@ from paceline.contract.declaration import ON_STRUCTURE
 from paceline.performance.number_format import aligned, many, shortened
 
 if TYPE_CHECKING:
+    from paceline.analysis.battery import Battery
+    from paceline.analysis.replicas import Replicas
     from paceline.analysis.results import Results
 
 #: Value of -o that prints the whole table to stdout.
@@ -39,7 +41,7 @@ def say_results(results: "Results", *paths: Path | None, left_out: str = "") -> 
         say(left_out)
 
 
-def say_battery(battery: Any, *paths: Path | None) -> None:
+def say_battery(battery: "Battery | Replicas", *paths: Path | None) -> None:
     """Print the input, the summary of each analysis, and the output files."""
     runs = {f"{one.provenance['trajectory']}": one for one in battery.analyses.values()}
     for one in [*runs.values()][:MOST_RUNS]:

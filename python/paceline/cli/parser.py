@@ -142,7 +142,7 @@ class CommandParser(argparse.ArgumentParser):
         return found
 
     def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: Any = None
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         """Parse arguments; files may stand between options."""
         given = list(args or ())

@@ -584,7 +584,7 @@ class _DashesAllowed(CommandParser):
     """Accept -- before the name of the analysis, as argparse does from Python 3.13 on."""
 
     def parse_known_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: object = None
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
         given = list(args or ())
         if "--" in given:

@@ -159,7 +159,7 @@ class Reader(FormatAttributes, ReaderBase):
         units: str | Mapping[str, str] | None = None,
         dataset: str | None = None,
         driver: str | None = None,
-        comm: Any = None,
+        comm: object = None,
         collective: bool = False,
         opener: Callable[..., list[TrajectoryFile]] = open_files,
         external: bool = False,

@@ -365,7 +365,7 @@ def _recorded_warnings() -> "Iterator[list[_Warning] | None]":
     given: list[_Warning] = []
     thread, original = threading.get_ident(), warnings.warn
 
-    def warn(message: Any, category: Any = None, stacklevel: int = 1, **options: Any) -> None:
+    def warn(message: Any, category: Any = None, stacklevel: int = 1, **options: object) -> None:
         if threading.get_ident() == thread:
             caller = sys._getframe(1)
             if isinstance(message, Warning):
