@@ -674,6 +674,8 @@ def test_other_drivers_and_a_lone_communicator_are_refused(tmp_path):
         Reader(path, driver="split")
     with pytest.raises(UnsupportedError, match=r'comm= requires files .* or driver="mpio"'):
         Reader(path, comm=object())
+    with paceline.register(), pytest.raises(UnsupportedError, match="no driver, found driver='x'"):
+        MDAnalysis.Universe(path, driver="x", comm=object())
 
 
 @pytest.mark.skipif(not h5py.get_config().mpi, reason="this h5py was built without MPI")

@@ -16,6 +16,7 @@ import numpy as np
 
 from paceline._util.arguments import function_name
 from paceline._util.digest import digest
+from paceline.errors import UnsupportedError
 from paceline.mdanalysis.reader import Reader, is_name
 from paceline.trajectory.sent_index import pickle_with_indexes
 
@@ -157,6 +158,9 @@ def _ranks_for(
         yield None, options
         return
     comm, own = options.get("comm"), None
+    driver = options.get("driver")
+    if comm is not None and driver not in (None, "mpio"):
+        raise UnsupportedError(f'comm= needs driver="mpio", or no driver, found driver={driver!r}')
     ranks = _default[0] if _default is not None and _default[1] == os.getpid() else None
     if not _can_be_sent(names, options):
         ranks = None
