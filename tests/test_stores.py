@@ -7,16 +7,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import h5py
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers.netcdf_files import AMBER, values, write_netcdf4
 from helpers.object_server import object_server
-from MDAnalysisTests.datafiles import DCD, GRO, NCDF, PSF, TRR, XTC
+from MDAnalysisTests.datafiles import DCD, GRO, NCDF, PSF, TRR, XTC, H5MD_xvf
 
 import paceline
 from paceline import _core
 from paceline.analysis.rms import RMSD
-from paceline.errors import FileChangedError, UnsupportedError
+from paceline.errors import DamagedFileError, FileChangedError, PacelineError, UnsupportedError
 
 pytestmark = pytest.mark.skipif(
     not hasattr(_core, "list_objects"), reason="this build reads local files only"
@@ -62,6 +64,49 @@ def test_frames_are_those_of_the_local_file(local, store, at):
         everything = slice(None)
         assert np.array_equal(there.positions(frames=everything), here.positions(frames=everything))
         assert np.array_equal(there.chain.files[0].times()[0], here.chain.files[0].times()[0])
+
+
+@pytest.mark.parametrize(("backend", "n"), [("serial", 1), ("threads", 2), ("processes", 2)])
+def test_h5md_has_the_bits_of_the_local_file(backend, n, store, at):
+    store.files[f"/{store.bucket}/md.h5md"] = Path(H5MD_xvf).read_bytes()
+    found, expected = (
+        RMSD(paceline.Universe(one).atoms).run(backend=backend, n_workers=n).results.rmsd
+        for one in (at("md.h5md"), H5MD_xvf)
+    )
+    assert np.array_equal(found, expected)
+    # The topology is read from the trajectory, which is not copied.
+    assert sum(len(body) for body in store.sent) < 4 * len(Path(H5MD_xvf).read_bytes())
+
+
+def test_netcdf_4_has_the_bits_of_the_local_file(store, at, tmp_path):
+    local = write_netcdf4(tmp_path / "a.nc", values(), "NETCDF4", scale=AMBER)
+    store.files[f"/{store.bucket}/a.nc"] = local.read_bytes()
+    assert np.array_equal(positions_of(at("a.nc")), positions_of(local))
+
+
+def test_a_store_that_fails_below_hdf5_is_no_damage(store, at, monkeypatch):
+    content = Path(H5MD_xvf).read_bytes()
+    store.files[f"/{store.bucket}/md.h5md"] = content
+    monkeypatch.setenv("PACELINE_RETRY_SECONDS", "0.2")
+
+    def fail_later(handler):
+        start = int(handler.headers["Range"].removeprefix("bytes=").split("-")[0])
+        return start > 0 and handler.answer(503) is None
+
+    store.fault = fail_later
+    with pytest.raises(OSError, match=r"md\.h5md: cannot read bytes .*the server answered 503"):
+        paceline.open(at("md.h5md"))
+
+
+def test_references_of_an_object_to_other_files_are_refused(store, tmp_path):
+    local = tmp_path / "md.h5md"
+    local.write_bytes(Path(H5MD_xvf).read_bytes())
+    with h5py.File(local, "r+") as file:
+        del file["particles/trajectory/position"]
+        file["particles/trajectory/position"] = h5py.ExternalLink("/etc/passwd", "/a")
+    store.files[f"/{store.bucket}/md.h5md"] = local.read_bytes()
+    with pytest.raises(PacelineError, match="files that an object refers to are not opened"):
+        paceline.open(f"s3://{store.bucket}/md.h5md", external=True).positions(frames=[0])
 
 
 @pytest.mark.filterwarnings("ignore:.*the header says 500 frames")
@@ -196,8 +241,12 @@ def test_commands_read_addresses_and_write_local_files(store, at, run, tmp_path)
         ("none.xtc", FileNotFoundError, "there is no such object"),
         ("folder/", UnsupportedError, "ends with a slash, and names no object"),
         ("a//b.xtc", UnsupportedError, "empty or relative part"),
-        ("empty.xtc", paceline.errors.DamagedFileError, "found an empty file"),
-        ("md.h5", UnsupportedError, "read from a local disk only: download it first"),
+        ("empty.xtc", DamagedFileError, "found an empty file"),
+        (
+            "md.h5",
+            DamagedFileError,
+            "expected an HDF5 file, found what HDF5 refuses",
+        ),
     ],
 )
 def test_bad_addresses(name, error, words, store, at):

@@ -28,6 +28,7 @@ __all__ = [
     "NearPairs",
     "NoJump",
     "NoJumpFollower",
+    "ObjectBytes",
     "PairRmsd",
     "Rdf",
     "Reader",
@@ -80,6 +81,7 @@ __all__ = [
     "read_integers",
     "read_snapshot",
     "read_text_head",
+    "requests_sent",
     "samples_of",
     "spread_ranks",
     "upright_cells",
@@ -194,6 +196,10 @@ class ChunkReader:
     def take_cache_use(self, /) -> tuple[int, str | None]:
         """Return the number of bytes that came from the cache since the last call, and the reason why
         blocks are no longer stored.
+        """
+    def take_requests(self, /) -> tuple[int, int, int, int, int]:
+        """Return the requests to a store since the last call: numbers of requests, of repeated ones, and
+        of bytes; latency and waiting time, ns.
         """
 
 @final
@@ -313,11 +319,11 @@ class FileFormat:
     def reads(self, /) -> int:
         """Fields that frames may contain, as bits."""
     @property
-    def times_are_steps(self, /) -> bool:
-        """True if times are step numbers, so that the user must supply the time step."""
-    @property
     def stores_cell_vectors(self, /) -> bool:
         """True if frames contain cell vectors, so that cells may have any orientation."""
+    @property
+    def times_are_steps(self, /) -> bool:
+        """True if times are step numbers, so that the user must supply the time step."""
     @property
     def writes(self, /) -> int:
         """Fields that `Encoder` can write, as bits; 0 if it cannot write the format."""
@@ -425,6 +431,19 @@ class NoJumpFollower:
         """
 
 @final
+class ObjectBytes:
+    """Bytes of one version of an object, for readers that follow addresses within it."""
+    def __new__(cls, /, address: str | PathLike[str], samples: bytes | None = None) -> ObjectBytes:
+        """Open the version of the samples, or the current one."""
+    def read(self, /, offset: SupportsIndex, n_bytes: SupportsIndex) -> bytes:
+        """Return bytes; those around them are requested, too."""
+    @property
+    def size(self, /) -> int:
+        """Size, bytes."""
+    def will_need(self, /, offset: SupportsIndex, n_bytes: SupportsIndex) -> None:
+        """Request a range that will soon be read."""
+
+@final
 class PairRmsd:
     """RMSDs between pairs of frames."""
     def __new__(
@@ -484,6 +503,10 @@ class Reader:
     def take_cache_use(self, /) -> tuple[int, str | None]:
         """Return the number of bytes that came from the cache since the last call, and the reason why
         blocks are no longer stored.
+        """
+    def take_requests(self, /) -> tuple[int, int, int, int, int]:
+        """Return the requests to a store since the last call: numbers of requests, of repeated ones, and
+        of bytes; latency and waiting time, ns.
         """
 
 @final
@@ -1426,6 +1449,11 @@ def read_text_head(
     path: str | PathLike[str], frame: SupportsIndex, text: _TextFrame
 ) -> tuple[int, float, list[list[float]] | None, int, bool, list[bool]]:
     """Read the header of a text frame, which precedes the atoms."""
+
+def requests_sent() -> tuple[int, int, int, int, int]:
+    """Return the requests of this process so far: numbers of requests, of repeated ones, and of bytes;
+    latency and waiting time, ns.
+    """
 
 def samples_of(path: str | PathLike[str]) -> bytes:
     """Return samples of a whole file, by which the file can be verified later."""

@@ -24,7 +24,7 @@ from paceline.errors import (
     warn,
     with_script_advice,
 )
-from paceline.hdf5.trajectory import is_hdf5
+from paceline.hdf5.trajectory import EXTENSIONS, is_hdf5
 from paceline.mdanalysis import topology_cache
 from paceline.mdanalysis.reader import Reader, is_name, opens_with_paceline
 from paceline.mdanalysis.shared_opening import load_trajectory, open_universe
@@ -119,9 +119,10 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         self.opening_warnings: list[str] = []
         named = topology
         if is_name(topology):
-            topology = local_copy(topology, cache_folder())
+            if not _is_hdf5_object(topology):
+                topology = local_copy(topology, cache_folder())
             _check_mmcif(os.fspath(topology))
-            if is_address(named) and not coordinates and is_decoded(named):
+            if topology is not named and not coordinates and is_decoded(named):
                 # A structure is also the trajectory.
                 coordinates = (named,)
         self._topology_file = os.fspath(topology) if is_name(topology) else None
@@ -284,7 +285,15 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
 def _is_hdf5_topology(topology: object, format: object) -> bool:
     """Check whether a topology is an HDF5 file, which MDAnalysis cannot parse."""
-    return format is None and is_name(topology) and os.path.isfile(topology) and is_hdf5(topology)
+    if format is not None or not is_name(topology):
+        return False
+    return _is_hdf5_object(topology) or (os.path.isfile(topology) and is_hdf5(topology))
+
+
+def _is_hdf5_object(topology: Any) -> bool:
+    """Check whether a topology is an object that is an HDF5 file by its name and its content."""
+    ending = os.path.splitext(os.fspath(topology))[1]
+    return is_address(topology) and ending[1:] in EXTENSIONS and is_hdf5(topology)
 
 
 def _check_mmcif(path: str) -> None:

@@ -18,6 +18,8 @@ class Objects:
         self.requests: list[tuple[str, str, str | None]] = []
         #: Headers of each request.
         self.headers: list[dict[str, str]] = []
+        #: Bodies of the responses.
+        self.sent: list[bytes] = []
         #: Called before each answer; returns true if it has answered itself.
         self.fault: Callable[[_Handler], bool] | None = None
         #: Whether answers state an entity tag, and keep to `If-Match`.
@@ -48,6 +50,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command != "HEAD":
+            self.objects.sent.append(body)
             self.wfile.write(body)
 
     def refuse(self, status: int, code: str) -> None:

@@ -18,7 +18,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use crate::error::{Error, Result};
 use crate::fingerprint::{Fingerprint, VerifiedSource};
-use crate::source::{Source, Traffic};
+use crate::source::{Access, Requests, Source, Traffic};
 use crate::system;
 
 /// Size of a block, bytes. Smaller blocks cost more calls of a remote file system; the tests of this
@@ -431,6 +431,14 @@ impl<S: Source> Source for CachedSource<S> {
                 _ => self.inner.will_need(number * BLOCK, len),
             }
         }
+    }
+
+    fn access(&self) -> Access {
+        self.inner.access()
+    }
+
+    fn take_requests(&self) -> Requests {
+        self.inner.take_requests()
     }
 
     /// Return the traffic of the source, without that of the cache.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_128};
 
 use crate::error::{Error, Result};
-use crate::source::{Access, Source, Traffic};
+use crate::source::{Access, Requests, Source, Traffic};
 
 const SAMPLE: u64 = 4096;
 /// Number of samples: the first bytes, the last bytes, and 16 samples between them.
@@ -314,6 +314,10 @@ impl<S: Source> Source for VerifiedSource<S> {
 
     fn identity(&self) -> Option<&str> {
         self.source.identity()
+    }
+
+    fn take_requests(&self) -> Requests {
+        self.source.take_requests()
     }
 
     /// Return the traffic without the samples, which callers have not requested.

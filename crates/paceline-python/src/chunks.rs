@@ -223,6 +223,12 @@ impl ChunkReader {
         self.source.take_cache_use()
     }
 
+    /// Return the requests to a store since the last call: numbers of requests, of repeated ones, and
+    /// of bytes; latency and waiting time, ns.
+    fn take_requests(&self) -> (u64, u64, u64, u64, u64) {
+        self.source.take_requests()
+    }
+
     /// Prefetch the bytes of a block that will be read soon.
     fn read_ahead(&self, py: Python<'_>, slices: OfFields<SliceArrays<'_>>) -> Result<()> {
         let slices = slices_of(&slices);

@@ -65,7 +65,9 @@ mod _core {
     use super::sources::cached_blocks;
     #[cfg(feature = "stores")]
     #[pymodule_export]
-    use super::sources::{download_object, list_objects, object_version};
+    use super::sources::{
+        ObjectBytes, download_object, list_objects, object_version, requests_sent,
+    };
     #[pymodule_export]
     use super::sum_kernels::{
         ContactMap, Rdf, SitePairs, Superposed, Voxels, accumulate_rows, centered, count_indices,

@@ -173,6 +173,12 @@ impl Reader {
         self.source.take_cache_use()
     }
 
+    /// Return the requests to a store since the last call: numbers of requests, of repeated ones, and
+    /// of bytes; latency and waiting time, ns.
+    fn take_requests(&self) -> (u64, u64, u64, u64, u64) {
+        self.source.take_requests()
+    }
+
     /// Prefetch the bytes of a block that will be read soon.
     fn read_ahead(&self, py: Python<'_>, extents: ExtentArrays<'_>) -> Result<()> {
         let extents = extents.as_slices();

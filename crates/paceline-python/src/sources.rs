@@ -14,11 +14,12 @@ use paceline_formats::error::{self, Error};
 use paceline_formats::fingerprint::{Samples, VerifiedSource};
 use paceline_formats::index;
 use paceline_formats::registry::STANDARD;
-use paceline_formats::source::{FileSource, Source};
+use paceline_formats::source::{FileSource, Requests, Source};
 
 #[cfg(feature = "stores")]
 pub(super) use stores::{
-    download_object, index_files, list_objects, object_version, open, open_version,
+    ObjectBytes, download_object, index_files, list_objects, object_version, open, open_version,
+    requests_sent,
 };
 
 /// Open the source of the bytes of a local file.
@@ -95,6 +96,26 @@ impl WorkerSource {
         let CacheUse { bytes, notice } = cached.unwrap_or_default();
         (bytes, notice)
     }
+
+    /// Return the requests to a store since the last call.
+    pub fn take_requests(&self) -> RequestCounts {
+        counts_of(&self.source.take_requests())
+    }
+}
+
+/// Numbers of requests, of repeated ones, and of bytes; latency and waiting time, ns.
+pub(super) type RequestCounts = (u64, u64, u64, u64, u64);
+
+fn counts_of(requests: &Requests) -> RequestCounts {
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let (latency, waited) = (ns(requests.latency), ns(requests.waited));
+    (
+        requests.sent,
+        requests.repeated,
+        requests.bytes,
+        latency,
+        waited,
+    )
 }
 
 /// Return one byte for each block of files with these paths and fingerprints: 1 if the cache of this
@@ -124,7 +145,8 @@ mod stores {
     use paceline_stores::{Address, StoreSource};
     use pyo3::prelude::*;
 
-    use super::{Arc, Path, Samples, Source, error, index, open_file};
+    use super::{Arc, Path, RequestCounts, Samples, Source, counts_of, error, index, open_file};
+    use super::{PyBytes, samples_from};
     use crate::errors::{Failure, Result};
 
     /// Parse the address of an object; `None` if the path is that of a local file.
@@ -197,6 +219,61 @@ mod stores {
 
     fn required(path: &Path) -> Result<Address> {
         address_of(path)?.ok_or_else(|| Failure::argument("expected the address of an object"))
+    }
+
+    /// Bytes of one version of an object, for readers that follow addresses within it.
+    #[pyclass(frozen, module = "paceline._core")]
+    pub(crate) struct ObjectBytes(StoreSource);
+
+    #[pymethods]
+    impl ObjectBytes {
+        /// Open the version of the samples, or the current one.
+        #[new]
+        #[pyo3(signature = (address, samples=None))]
+        fn new(py: Python<'_>, address: PathBuf, samples: Option<&[u8]>) -> Result<Self> {
+            let address = required(&address)?;
+            let samples = samples.map(samples_from).transpose()?;
+            Ok(py.detach(|| {
+                let known = samples
+                    .as_ref()
+                    .and_then(|known| Some((known.fingerprint.size(), known.identity()?)));
+                match known {
+                    Some((size, identity)) => StoreSource::open_version(&address, size, identity),
+                    None => StoreSource::open(&address),
+                }
+                .map(ObjectBytes)
+            })?)
+        }
+
+        /// Size, bytes.
+        #[getter]
+        fn size(&self) -> Result<u64> {
+            Ok(self.0.size()?)
+        }
+
+        /// Return bytes; those around them are requested, too.
+        fn read<'py>(
+            &self,
+            py: Python<'py>,
+            offset: u64,
+            n_bytes: usize,
+        ) -> Result<Bound<'py, PyBytes>> {
+            let mut bytes = vec![0; n_bytes];
+            py.detach(|| self.0.follow(offset, &mut bytes))?;
+            Ok(PyBytes::new(py, &bytes))
+        }
+
+        /// Request a range that will soon be read.
+        fn will_need(&self, py: Python<'_>, offset: u64, n_bytes: u64) {
+            py.detach(|| self.0.will_need(offset, n_bytes));
+        }
+    }
+
+    /// Return the requests of this process so far: numbers of requests, of repeated ones, and of bytes;
+    /// latency and waiting time, ns.
+    #[pyfunction]
+    pub(crate) fn requests_sent() -> RequestCounts {
+        counts_of(&paceline_stores::requests_sent())
     }
 
     /// Return the size of an object, bytes, and the text that identifies its version, if it has one.

@@ -34,7 +34,11 @@ impl Request<'_> {
             object_store::Error::PermissionDenied { .. }
             | object_store::Error::Unauthenticated { .. } => {
                 let reason = code.map_or_else(String::new, |code| format!(" ({code})"));
-                let what = format!("the server refuses access{reason}; {}", self.advice());
+                let advice = match code {
+                    Some("InvalidObjectState") => "it is in cold storage: restore it first",
+                    _ => self.advice(),
+                };
+                let what = format!("the server refuses access{reason}; {advice}");
                 self.io(io::ErrorKind::PermissionDenied, &what)
             }
             _ if is_whole(&text) => Error::Unsupported {

@@ -19,5 +19,5 @@ mod source;
 mod version;
 
 pub use address::Address;
-pub use process::on_wait;
+pub use process::{on_wait, requests_sent};
 pub use source::{StoreSource, download, list};

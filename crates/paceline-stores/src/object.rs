@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use object_store::path::Path as Key;
-use object_store::{GetOptions, GetResult, ObjectMeta};
+use object_store::{Attribute, GetOptions, GetResult, ObjectMeta};
 use tokio::task::AbortHandle;
 
 use crate::address::{Address, Scheme};
@@ -18,6 +18,7 @@ use crate::process::{KEPT_BYTES, LOOK, Process, Store, check_stopped};
 use crate::requests::{FIRST_PAUSE, Tries, retry_limit, shortened};
 use crate::version::Version;
 use paceline_formats::error::{Error, Result};
+use paceline_formats::source::Requests;
 
 /// Number of bytes of a request. A range is divided into requests of the smaller size if this gives
 /// at most `PARALLEL`, since they are sent together.
@@ -40,6 +41,7 @@ pub(crate) struct Object {
     pub(crate) store: Arc<Store>,
     pieces: Mutex<Pieces>,
     arrived: Condvar,
+    requests: Mutex<Requests>,
 }
 
 #[derive(Default)]
@@ -93,11 +95,12 @@ impl Object {
     pub(crate) fn open(address: &Address) -> Result<Arc<Object>> {
         let process = Process::current()?;
         let store = process.store(address)?;
-        let (front, meta) = {
+        let (front, meta, requests) = {
             let (address, store) = (address.clone(), Arc::clone(&store));
             process.wait(async move { front(&address, &store).await })?
         };
         let object = Object::new(address, meta.size, Version::of(&meta), process, store);
+        object.count(&requests);
         if !front.is_empty() {
             let len = front.len() as u64;
             process.kept.fetch_add(front.len(), Ordering::Relaxed);
@@ -144,7 +147,24 @@ impl Object {
             store,
             pieces: Mutex::default(),
             arrived: Condvar::new(),
+            requests: Mutex::default(),
         })
+    }
+
+    fn count(&self, requests: &Requests) {
+        for counted in [&self.requests, &self.process.requests] {
+            let mut counted = counted.lock().unwrap_or_else(|lock| lock.into_inner());
+            counted.add(requests);
+        }
+    }
+
+    /// Return the requests since the last call.
+    pub(crate) fn take_requests(&self) -> Requests {
+        let mut counted = self
+            .requests
+            .lock()
+            .unwrap_or_else(|lock| lock.into_inner());
+        std::mem::take(&mut counted)
     }
 
     fn lock(&self) -> MutexGuard<'_, Pieces> {
@@ -168,6 +188,16 @@ impl Object {
             let end = run.end.saturating_add(further).min(self.size);
             self.request(&mut pieces, run.end..end, false);
         }
+    }
+
+    /// Request the bytes around an address for a reader that follows addresses within the file. Bytes
+    /// before `range` are dropped first.
+    pub(crate) fn announce_window(self: &Arc<Self>, range: Range<u64>) {
+        let mut pieces = self.lock();
+        for (_, piece) in pieces.by_start.range_mut(..range.start) {
+            piece.done |= piece.end <= range.start;
+        }
+        self.request(&mut pieces, range.start..range.end.min(self.size), false);
     }
 
     /// Fill `buffer` with the bytes from `offset` on. The calling thread waits for them.
@@ -194,9 +224,14 @@ impl Object {
                     pieces = self.lock();
                 }
                 Content::Waiting(_) => {
+                    let begun = Instant::now();
                     let waited = self.arrived.wait_timeout(pieces, LOOK);
                     let (lock, timeout) = waited.unwrap_or_else(|lock| lock.into_inner());
                     pieces = lock;
+                    self.count(&Requests {
+                        waited: begun.elapsed(),
+                        ..Requests::default()
+                    });
                     if timeout.timed_out() {
                         drop(pieces);
                         check_stopped()?;
@@ -276,10 +311,12 @@ impl Object {
         let version = self.version.clone();
         let task = process.runtime.spawn(async move {
             let _permit = process.permits(len).acquire().await;
-            let got = get(&address, &store, &version, size, start..end).await;
+            let mut attempt = Attempt::of(&address, Some(start..end));
+            let got = get(&mut attempt, &store, &version, size, start..end).await;
             let Some(object) = object.upgrade() else {
                 return;
             };
+            object.count(&attempt.requests());
             let mut pieces = object.lock();
             if let Some(piece) = pieces.by_start.get_mut(&start) {
                 piece.used = Instant::now();
@@ -371,7 +408,7 @@ fn options_for(address: &Address, tries: &Tries) -> GetOptions {
 }
 
 /// Read the beginning of an object, and what the store states about it.
-async fn front(address: &Address, store: &Store) -> Result<(Bytes, ObjectMeta)> {
+async fn front(address: &Address, store: &Store) -> Result<(Bytes, ObjectMeta, Requests)> {
     let key = key_of(address)?;
     let mut attempt = Attempt::of(address, None);
     loop {
@@ -382,15 +419,36 @@ async fn front(address: &Address, store: &Store) -> Result<(Bytes, ObjectMeta)> 
         let begun = Instant::now();
         let result = match store.objects.get_opts(&key, options).await {
             Ok(result) => result,
-            Err(error) => return empty(address, store, attempt.request().failed(error)).await,
+            Err(error) => {
+                let failed = attempt.request().failed(error);
+                let (bytes, meta) = empty(address, store, failed).await?;
+                return Ok((bytes, meta, attempt.requests()));
+            }
         };
+        check_encoding(address, &result)?;
         let (meta, first) = (result.meta.clone(), begun.elapsed());
         let bytes = attempt
             .collect(result, FRONT.min(meta.size), first, begun, store)
             .await?;
         if let Some(bytes) = bytes {
-            return Ok((bytes, meta));
+            return Ok((bytes, meta, attempt.requests()));
         }
+    }
+}
+
+/// Refuse an object whose bytes the server encodes, since offsets then are not those of the file.
+fn check_encoding(address: &Address, result: &GetResult) -> Result<()> {
+    let encoding = result.attributes.get(&Attribute::ContentEncoding);
+    let encoding = encoding.map_or("", |value| value.as_ref());
+    match encoding {
+        "" | "identity" | "aws-chunked" => Ok(()),
+        _ => Err(Error::Unsupported {
+            path: address.path().to_owned(),
+            what: format!(
+                "the server sends it encoded ({encoding}), so that parts of the file cannot be read: \
+                 store it without Content-Encoding, or download it first"
+            ),
+        }),
     }
 }
 
@@ -408,14 +466,14 @@ async fn empty(address: &Address, store: &Store, failed: Error) -> Result<(Bytes
 
 /// Read a range of one version of an object.
 async fn get(
-    address: &Address,
+    attempt: &mut Attempt<'_>,
     store: &Store,
     version: &Version,
     size: u64,
     range: Range<u64>,
 ) -> Result<Bytes> {
+    let address = attempt.address;
     let key = key_of(address)?;
-    let mut attempt = Attempt::of(address, Some(range.clone()));
     loop {
         let mut options = GetOptions {
             range: Some(range.clone().into()),
@@ -444,6 +502,9 @@ struct Attempt<'a> {
     tries: Tries,
     started: Instant,
     pause: Duration,
+    /// Number of bytes of the response, and the time to its beginning.
+    received: u64,
+    latency: Duration,
 }
 
 impl<'a> Attempt<'a> {
@@ -454,6 +515,19 @@ impl<'a> Attempt<'a> {
             tries: Tries::default(),
             started: Instant::now(),
             pause: FIRST_PAUSE,
+            received: 0,
+            latency: Duration::ZERO,
+        }
+    }
+
+    fn requests(&self) -> Requests {
+        let sent = u64::from(self.tries.count());
+        Requests {
+            sent,
+            repeated: sent.saturating_sub(1),
+            bytes: self.received,
+            latency: self.latency,
+            waited: Duration::ZERO,
         }
     }
 
@@ -479,6 +553,7 @@ impl<'a> Attempt<'a> {
         let error = match collect(result, len).await {
             Ok(bytes) if bytes.len() as u64 == len => {
                 let body = begun.elapsed() - first;
+                (self.received, self.latency) = (len, first);
                 store.pace.record(first, body, bytes.len());
                 return Ok(Some(bytes));
             }

@@ -20,6 +20,7 @@ use crate::client;
 use crate::credentials::settings;
 use crate::pace::Pace;
 use paceline_formats::error::{Error, Result};
+use paceline_formats::source::Requests;
 
 /// Maximum number of long and of short requests in flight.
 const LONG_REQUESTS: usize = 24;
@@ -67,6 +68,21 @@ pub(crate) struct Process {
     short: Semaphore,
     /// Number of bytes of all objects that were requested, and are kept.
     pub(crate) kept: AtomicUsize,
+    /// Requests of all objects.
+    pub(crate) requests: Mutex<Requests>,
+}
+
+/// Return the requests of this process so far.
+pub fn requests_sent() -> Requests {
+    let process = CURRENT.load(Ordering::Acquire);
+    // SAFETY: the pointer is null, or comes from `Box::leak`, so that it stays valid.
+    match unsafe { process.as_ref() } {
+        Some(process) if process.is_current() => *process
+            .requests
+            .lock()
+            .unwrap_or_else(|lock| lock.into_inner()),
+        _ => Requests::default(),
+    }
 }
 
 /// Threads of this process. Those of a parent process do not run in a forked one, which makes its
@@ -117,6 +133,7 @@ impl Process {
             long: Semaphore::new(LONG_REQUESTS),
             short: Semaphore::new(SHORT_REQUESTS),
             kept: AtomicUsize::new(0),
+            requests: Mutex::default(),
         })
     }
 

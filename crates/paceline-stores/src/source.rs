@@ -2,9 +2,10 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use futures_util::TryStreamExt;
 use object_store::path::Path as Prefix;
@@ -15,10 +16,15 @@ use crate::object::{Object, each_part};
 use crate::process::Process;
 use crate::version::Version;
 use paceline_formats::error::{Error, Result};
-use paceline_formats::source::{Access, Source, Traffic};
+use paceline_formats::source::{Access, Requests, Source, Traffic};
 
 /// Number of bytes that sequential readers announce ahead.
 const AHEAD: u64 = 32 << 20;
+/// Maximum size of an object that [`StoreSource::follow`] requests as a whole, bytes.
+const WHOLE: u64 = 16 << 20;
+/// Minimum and maximum number of bytes that [`StoreSource::follow`] requests together.
+const NEAR: u64 = 256 << 10;
+const FAR: u64 = 16 << 20;
 
 /// One version of an object as a source of bytes.
 pub struct StoreSource {
@@ -28,6 +34,8 @@ pub struct StoreSource {
     identity: Option<String>,
     bytes: AtomicU64,
     calls: AtomicU64,
+    /// Bytes that were requested for a reader that follows addresses.
+    window: Mutex<Range<u64>>,
 }
 
 impl StoreSource {
@@ -54,7 +62,31 @@ impl StoreSource {
             forked: OnceLock::new(),
             bytes: AtomicU64::new(0),
             calls: AtomicU64::new(0),
+            window: Mutex::default(),
         }
+    }
+
+    /// Fill `buffer` for a reader that follows addresses within the file, as libraries of HDF5 do: bytes
+    /// around these ones are requested, too, and more of them if the reader goes on behind them.
+    ///
+    /// # Errors
+    /// As those of [`Source::read_at`].
+    pub fn follow(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        let end = offset.saturating_add(buffer.len() as u64);
+        let mut window = self.window.lock().unwrap_or_else(|lock| lock.into_inner());
+        if offset < window.start || end > window.end {
+            let (len, last) = (window.end - window.start, window.end);
+            let goes_on = offset >= last && offset - last <= 4 * len;
+            let start = offset / NEAR * NEAR;
+            *window = match self.object.size {
+                ..=WHOLE => 0..WHOLE,
+                _ if goes_on => start..end.max(start + (2 * len).clamp(NEAR, FAR)),
+                _ => start..end.max(start + NEAR),
+            };
+            self.object()?.announce_window(window.clone());
+        }
+        drop(window);
+        self.read_at(offset, buffer)
     }
 
     /// Return the object, with threads of this process.
@@ -129,6 +161,11 @@ impl Source for StoreSource {
 
     fn identity(&self) -> Option<&str> {
         self.identity.as_deref()
+    }
+
+    fn take_requests(&self) -> Requests {
+        self.object()
+            .map_or_else(|_| Requests::default(), |one| one.take_requests())
     }
 }
 

@@ -23,6 +23,11 @@ _RANDOM_BYTES = 8
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 #: Schemes of addresses from which trajectories and topologies are read.
 SCHEMES = ("s3", "gs", "az", "http", "https")
+#: Beginnings of the names of variables with settings of object stores.
+_STORE_SETTINGS = (
+    *("AWS_", "AZURE_", "GOOGLE_", "HF_", "NETRC"),
+    *("PACELINE_ANONYMOUS", "PACELINE_RETRY"),
+)
 #: Maximum length of a file name to which a suffix can be added, bytes.
 _LONG_NAME = 200
 
@@ -302,6 +307,11 @@ def is_address(path: str | os.PathLike) -> bool:
         and "://" in name
         and not os.path.lexists(name)
     )
+
+
+def store_settings() -> dict[str, str]:
+    """Return the variables of the environment with settings of object stores."""
+    return {name: value for name, value in os.environ.items() if name.startswith(_STORE_SETTINGS)}
 
 
 def check_local(path: str | os.PathLike) -> None:

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from paceline._util.files import store_settings
 from paceline._util.leftovers import remove_leftovers
 from paceline._util.os_calls import ignore_interrupts, interrupts_blocked, wait_for_parent
 from paceline._util.progress import Progress
@@ -62,11 +63,6 @@ IDLE = 60
 
 #: Environment of paceline's workers, which are not registered with MDAnalysis.
 _NO_SCRIPT = {"PACELINE_SCRIPT": ""}
-#: Beginnings of variables with settings of object stores.
-_OF_STORES = (
-    *("AWS_", "AZURE_", "GOOGLE_", "HF_", "NETRC"),
-    *("PACELINE_ANONYMOUS", "PACELINE_RETRY"),
-)
 
 BatchFuture = Future[BlockResult | None]
 
@@ -139,8 +135,7 @@ class Processes(ForMDAnalysis):
 
 def _environment() -> dict[str, str]:
     """Return variables of workers. If those of object stores change, loky starts other workers."""
-    of_stores = {name: value for name, value in os.environ.items() if name.startswith(_OF_STORES)}
-    return of_stores | _NO_SCRIPT
+    return store_settings() | _NO_SCRIPT
 
 
 class _Uninterrupted(Executor):

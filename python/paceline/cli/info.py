@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline import _core
-from paceline._util.files import is_address
 from paceline._util.stripes import Stripes, stripes_of
 from paceline.block import dimensions_of, periodic_vectors, vectors_of
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, Element
+from paceline.hdf5.file_bytes import open_bytes
 from paceline.hdf5.read_cost import (
     LIBRARY_CACHES,
     advice,
@@ -130,11 +130,12 @@ def _number(value: float | None) -> str:
 
 def _facts_of_unread(path: str) -> Iterator[Fact]:
     """Yield facts about an HDF5 file that was not opened as a trajectory."""
-    if not is_address(path) and is_hdf5(path):
+    if is_hdf5(path):
         # Import here, because other formats do not need h5py.
         from paceline.hdf5.conventions import list_tree
 
-        size = os.path.getsize(path)
+        with open_bytes(path) as file:
+            size = file.seek(0, os.SEEK_END)
         yield _fact("format", "HDF5")
         yield Fact("size (bytes)", size, "size_bytes", size)
         with contextlib.suppress(PacelineError):

@@ -12,6 +12,7 @@ from typing import Any, Self
 import h5py
 import numpy as np
 
+from paceline._util.files import is_address
 from paceline.errors import (
     DamagedFileError,
     ExternalFileError,
@@ -20,6 +21,7 @@ from paceline.errors import (
     UnsupportedError,
 )
 from paceline.hdf5.chunk_index import DEFLATE, FLETCHER32, LZ4, LZF, SHUFFLE, Filter
+from paceline.hdf5.file_bytes import open_bytes, raise_failure
 from paceline.hdf5.sandbox import extend_time_limit
 
 #: Exceptions that h5py raises for an invalid file.
@@ -59,6 +61,7 @@ def wrap_errors(path: str, what: str, expected: str = "readable data") -> Iterat
     except MemoryError as error:
         raise damaged(path, what, expected, "more than memory holds") from error
     except H5PY_ERRORS as error:
+        raise_failure(path)
         raise damaged(path, what, expected, f"what HDF5 refuses ({_reason_of(error)})") from error
 
 
@@ -109,9 +112,9 @@ def mpi_options(comm: object) -> dict[str, object]:
 class TruncatedFile(io.RawIOBase):
     """Remaining bytes of a truncated file; reading beyond them raises an error."""
 
-    def __init__(self, path: str, size: int):
-        self._file = open(path, "rb", buffering=0)  # noqa: SIM115
-        self._left = os.fstat(self._file.fileno()).st_size
+    def __init__(self, file: io.RawIOBase, size: int):
+        self._file: Any = file
+        self._left = file.seek(0, os.SEEK_END)
         self._size = size
         self._at = 0
 
@@ -503,7 +506,8 @@ class File:
     `collective` means that the ranks that opened the file together make each read call together.
     With `external`, links and datasets that refer to other files are followed; `not_followed` lists
     those that were skipped. `used` contains the datasets whose values were located, by identity.
-    Other options are h5py's. `full_size` is the size that a truncated file states, bytes.
+    `samples` identify the version of an object. Other options are h5py's. `full_size` is the size
+    that a truncated file states, bytes.
     """
 
     def __init__(
@@ -512,6 +516,7 @@ class File:
         *,
         collective: bool = False,
         external: bool = False,
+        samples: bytes | None = None,
         **options: object,
     ):
         self.path = os.fspath(path)
@@ -519,12 +524,15 @@ class File:
         self.external = external
         self.not_followed: list[str] = []
         self.used: dict[tuple[int, int], Array] = {}
-        with open(self.path, "rb") as file:
-            self.size = file.seek(0, os.SEEK_END)
+        self._bytes = open_bytes(self.path, samples)
+        self.size = self._bytes.seek(0, os.SEEK_END)
         self.full_size: int | None = None
         try:
-            self._h5 = h5py.File(self.path, "r", **options)
+            self._h5 = h5py.File(
+                self._bytes if is_address(self.path) else self.path, "r", **options
+            )
         except H5PY_ERRORS as error:
+            raise_failure(self.path)
             self._h5 = self._open_truncated(error)
         if self._h5.id.get_intent() & h5py.h5f.ACC_RDWR:
             self.close()
@@ -538,7 +546,7 @@ class File:
         if truncated is not None and int(truncated[1]) <= _MAX_TRUNCATION * self.size:
             self.full_size = int(truncated[1])
             with contextlib.suppress(*H5PY_ERRORS):
-                return h5py.File(TruncatedFile(self.path, self.full_size), "r")
+                return h5py.File(TruncatedFile(self._bytes, self.full_size), "r")
         raise _open_error(self.path, self.size, error) from error
 
     @contextlib.contextmanager
@@ -563,6 +571,7 @@ class File:
     def close(self) -> None:
         """Close the file."""
         self._h5.close()
+        self._bytes.close()
 
     def __enter__(self) -> Self:
         return self
@@ -633,6 +642,8 @@ def _check_other_files(file: File, where: str, what: str, names: Any, variable: 
     for name in names:
         other = "this file" if name == "." else name
         found = f"{where} is {what}, which refers to {other}"
+        if is_address(file.path) and name != ".":
+            raise _external_error(file.path, found, "files that an object refers to are not opened")
         if not file.external:
             raise _external_error(file.path, found, _HOW_TO_FOLLOW)
         for place in _candidates(file.path, name, variable):

@@ -64,6 +64,7 @@ class H5pyReader:
                 datasets.path,
                 collective=datasets.comm is not None,
                 external=datasets.external,
+                samples=datasets.samples,
                 rdcc_nbytes=_PORTION,
                 **options,
             )

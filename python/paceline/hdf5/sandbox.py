@@ -19,6 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import IO, Any
 
+from paceline._util.files import is_address, store_settings
 from paceline._util.os_calls import (
     CAN_LIMIT,
     after_fork,
@@ -35,6 +36,10 @@ from paceline.errors import DamagedFileError, WorkerError
 TIME_LIMIT = 5.0
 #: Maximum wall time per CPU time: storage may be slow, but must not hang.
 _WAITING = 24.0
+#: The same for an object, requests for which are repeated for some time after errors.
+_WAITING_FOR_STORE = 240.0
+#: Maximum memory of a request for an object, bytes.
+_ROOM_FOR_OBJECT = 1 << 36
 #: Constant part of the maximum memory of a request, bytes.
 _ROOM = 1 << 30
 #: Memory per byte of the file: the maximum expansion of one deflated byte.
@@ -62,7 +67,7 @@ def run_in_sandbox(function: Callable[..., object], path: str, **options: object
     if not CAN_LIMIT:
         return _call(function, path, options)
     # The helper may have been started in another working directory.
-    folder = None if os.path.isabs(path) else os.getcwd()
+    folder = None if os.path.isabs(path) or is_address(path) else os.getcwd()
     done, value = _helper.ask(pickle.dumps((function, path, options, TIME_LIMIT, folder)), path)
     if done:
         return value
@@ -89,6 +94,8 @@ class _Helper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
+        #: Settings of object stores with which the process was started.
+        self._settings: dict[str, str] = {}
         #: Pipe that closes when this process ends, upon which the helper ends, too.
         self._lifeline: IO[bytes] | None = None
 
@@ -96,6 +103,8 @@ class _Helper:
         """Send a request; return (True, the result) or (False, the error)."""
         with self._lock:
             try:
+                if self._process and is_address(path) and self._settings != store_settings():
+                    self.end()
                 for _ in range(2):
                     process = self._process or self._start()
                     with contextlib.suppress(EOFError, BrokenPipeError, ConnectionResetError):
@@ -116,6 +125,7 @@ class _Helper:
         }
         # The helper must find modules in this process's folders; -P keeps the working directory
         # from being searched first.
+        self._settings = store_settings()
         environment["PYTHONPATH"] = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         end, lifeline = os.pipe()
         self._lifeline = os.fdopen(lifeline, "wb")
@@ -239,8 +249,8 @@ def serve(lifeline: int) -> None:
                 with contextlib.suppress(OSError):  # then opening the file fails
                     os.chdir(folder)
             with contextlib.suppress(OSError):
-                limit_memory(_ROOM + _ROOM_PER_BYTE * os.path.getsize(path))
-            limit_time(limit, _WAITING * limit)
+                limit_memory(_memory_for(path))
+            limit_time(limit, (_WAITING_FOR_STORE if is_address(path) else _WAITING) * limit)
             try:
                 answer = True, _call(function, path, options)
             except Exception as error:
@@ -253,6 +263,13 @@ def serve(lifeline: int) -> None:
             del answer
             if _files_are_open():
                 return
+
+
+def _memory_for(path: str) -> int:
+    """Return the maximum memory of a request, bytes."""
+    if is_address(path):
+        return _ROOM_FOR_OBJECT
+    return _ROOM + _ROOM_PER_BYTE * os.path.getsize(path)
 
 
 def _call(function: Callable[..., object], path: str, options: dict[str, object]) -> Any:

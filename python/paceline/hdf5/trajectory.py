@@ -1,7 +1,6 @@
 """HDF5 trajectories: opening and indexing, with options for facts that files do not state."""
 
 import os
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,10 +22,12 @@ from paceline.hdf5.chunk_index import (
     Element,
     FileDatasets,
 )
+from paceline.hdf5.file_bytes import end_of_search, is_readable, open_bytes
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.units import mdanalysis_spelling
 
 if TYPE_CHECKING:
+    from paceline.hdf5.file import File
     from paceline.hdf5.observables import Quantities
 
 #: Signature of an HDF5 file. It follows the user block, whose size is 512 bytes times a power of 2.
@@ -110,26 +111,26 @@ def note_on_driver(driver: str) -> str:
 def is_hdf5(path: str | os.PathLike) -> bool:
     """True if the content of a file is HDF5."""
     # A pipe is not opened, because opening would wait for its writer.
-    return stat.S_ISREG(os.stat(path).st_mode) and bool(_read_superblock(path))
+    return is_readable(path) and bool(_read_superblock(path))
 
 
-def _read_superblock(path: str | os.PathLike) -> bytes:
+def _read_superblock(path: str | os.PathLike, samples: bytes | None = None) -> bytes:
     """Read the first bytes of the superblock, from the signature on; empty without a signature."""
-    with open(path, "rb", buffering=0) as file:
-        size = file.seek(0, os.SEEK_END)
+    with open_bytes(path, samples) as file:
+        size = end_of_search(path, file.seek(0, os.SEEK_END))
         offset = 0
         while offset + len(SIGNATURE) <= size:
             file.seek(offset)
-            head = file.read(_SUPERBLOCK)
+            head = file.read(_SUPERBLOCK) or b""
             if head.startswith(SIGNATURE):
                 return head
             offset = max(512, 2 * offset)
     return b""
 
 
-def _stated_size(path: str) -> int:
+def _stated_size(path: str, samples: bytes) -> int:
     """Return the end of the file that the superblock states, bytes."""
-    head = _read_superblock(path)
+    head = _read_superblock(path, samples)
     version = head[len(SIGNATURE)]
     # The superblock states the size of addresses. The third address is the end of the file, in old
     # and new versions.
@@ -194,7 +195,8 @@ class Hdf5File:
         self.samples = samples
         self.fingerprint = _core.fingerprint_of(samples)
         self.chunk_index = chunk_index
-        self.size = os.stat(path).st_size
+        # A fingerprint begins with the size.
+        self.size = int(self.fingerprint[:16], 16)
         self.notes = [
             *chunk_index.notes,
             *_unwritten_notes(chunk_index),
@@ -216,7 +218,7 @@ class Hdf5File:
 
         driver = options.driver if options.driver == "mpio" and has_mpi_build() else None
         samples = _core.samples_of(path)
-        with File(path, external=options.external) as opened:
+        with File(path, external=options.external, samples=samples) as opened:
             try:
                 with opened.explain_truncation():
                     index = read_chunk_index(opened, **options.contents)
@@ -234,7 +236,7 @@ class Hdf5File:
                 note = _note_not_followed(opened.not_followed)
                 index = replace(index, notes=[*index.notes, note])
             index, is_odd = _without_impossible(index)
-            notes = _size_notes(path, opened.size, opened.full_size, is_odd=is_odd)
+            notes = _size_notes(opened, samples, is_odd=is_odd)
             index = replace(index, notes=[*notes, *index.notes])
         if options.driver not in (None, "sec2", driver):
             index = replace(index, notes=[note_on_driver(options.driver), *index.notes])
@@ -418,15 +420,16 @@ def _without_impossible(index: ChunkIndex) -> tuple[ChunkIndex, bool]:
     return replace(index, times=times, cells=all_cells, notes=[*notes, *index.notes]), is_odd
 
 
-def _size_notes(path: str, size: int, full_size: int | None, *, is_odd: bool) -> Iterator[str]:
+def _size_notes(file: "File", samples: bytes, *, is_odd: bool) -> Iterator[str]:
     """Note a file size that differs from the stated one; `is_odd`: times or cells are odd, too."""
+    size, full_size = file.size, file.full_size
     if full_size is not None:
         yield (
             f"{TRUNCATED}: {size} of {full_size} bytes are left; if the missing bytes were in "
             "its middle, all numbers after them are wrong"
         )
         return
-    stated = _stated_size(path)
+    stated = _stated_size(file.path, samples)
     if size <= stated:
         return
     wrong = "bytes were inserted, and all numbers after them are wrong"

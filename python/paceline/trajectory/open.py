@@ -32,6 +32,9 @@ ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.ex
 #: File names without extension that belong to these formats.
 _FILE_NAMES = {name for format in FORMATS.values() for name in format.file_names}
 
+#: Endings of NetCDF, whose version 4 is HDF5.
+_OF_NETCDF = {"nc", "ncdf"}
+
 #: Addition to the warning that the last frame is truncated.
 _MAY_GROW = "; the simulation may still be writing it"
 
@@ -57,6 +60,12 @@ def is_decoded(path: str | os.PathLike) -> bool:
     if not os.path.isfile(path):
         return False
     return is_hdf5(path) or _core.detect_format(path) is not None
+
+
+def may_be_hdf5(path: str) -> bool:
+    """True for a local file, and for an object unless its name has the ending of another format."""
+    others = {ending for format in FORMATS.values() for ending in format.extensions} - _OF_NETCDF
+    return not is_address(path) or Path(path).suffix[1:].lower() not in others
 
 
 def files_named(name: str | os.PathLike) -> list[str]:
@@ -132,7 +141,7 @@ def open_files(
         def open_one(name: str) -> TrajectoryFile:
             report = scans.reporter(counted=not is_address(name))
             file: TrajectoryFile
-            if not is_address(name) and is_hdf5(name):
+            if may_be_hdf5(name) and is_hdf5(name):
                 file = Hdf5File.open(name, options)
             else:
                 options.check_unset(name)

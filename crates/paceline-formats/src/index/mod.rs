@@ -163,7 +163,7 @@ fn unknown(path: &Path, head: &[u8], registry: &Registry) -> Error {
         [0x1f, 0x8b, ..] => "; it is compressed with gzip: unpack it first",
         [b'B', b'Z', b'h', ..] => "; it is compressed with bzip2: unpack it first",
         [0x89, b'H', b'D', b'F', ..] => {
-            "; it is an HDF5 file, which is read from a local disk only: download it first"
+            "; it is an HDF5 file: give it an ending that says so, such as .h5md"
         }
         _ => "",
     };

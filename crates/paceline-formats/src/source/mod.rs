@@ -4,6 +4,7 @@ mod file;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 #[cfg(test)]
 use crate::error::Error;
@@ -66,6 +67,37 @@ pub trait Source: Send + Sync {
     fn identity(&self) -> Option<&str> {
         None
     }
+
+    /// Return the requests to a store since the last call.
+    fn take_requests(&self) -> Requests {
+        Requests::default()
+    }
+}
+
+/// Requests that were sent to a store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Requests {
+    /// Number of requests, including repeated ones.
+    pub sent: u64,
+    /// Number of requests that repeat one that failed.
+    pub repeated: u64,
+    /// Number of bytes received.
+    pub bytes: u64,
+    /// Sum of the times to the beginnings of the responses.
+    pub latency: Duration,
+    /// Time for which readers waited for bytes.
+    pub waited: Duration,
+}
+
+impl Requests {
+    /// Add others.
+    pub fn add(&mut self, other: &Requests) {
+        self.sent += other.sent;
+        self.repeated += other.repeated;
+        self.bytes += other.bytes;
+        self.latency += other.latency;
+        self.waited += other.waited;
+    }
 }
 
 /// Amount of data that was read from a source so far.
@@ -109,6 +141,10 @@ impl Source for Arc<dyn Source> {
 
     fn identity(&self) -> Option<&str> {
         (**self).identity()
+    }
+
+    fn take_requests(&self) -> Requests {
+        (**self).take_requests()
     }
 }
 

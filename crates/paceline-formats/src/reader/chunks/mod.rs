@@ -18,7 +18,7 @@ use crate::Fields;
 use crate::atom_set::Atoms;
 use crate::error::{Error, Result};
 use crate::hdf5_chunks::{Dataset, Grid, Units};
-use crate::source::{GAP, Source};
+use crate::source::Source;
 
 pub use self::dataset_reader::{BEGINNING_SHARE, BEGINNING_SPARE, KEPT_BYTES};
 pub use self::selection::read_integers;
@@ -79,13 +79,19 @@ impl ChunkReader {
     /// # Errors
     /// [`Error::Argument`] if the slices do not fit the datasets.
     pub fn read_ahead(&mut self, slices: [Option<Slice<'_>>; 3]) -> Result<()> {
-        if !self.ahead.pays() {
-            return Ok(());
+        if self.ahead.pays() || self.io.source.access().ahead > 0 {
+            self.announce(slices)?;
         }
+        Ok(())
+    }
+
+    /// Announce the bytes of a block to the source.
+    fn announce(&mut self, slices: [Option<Slice<'_>>; 3]) -> Result<()> {
+        let gap = self.io.source.access().gap;
         for (reader, slice) in self.elements.iter_mut().zip(slices) {
             if let (Some(reader), Some(slice)) = (reader, slice) {
                 reader.check(slice, slice.rows.len())?;
-                ask_for(&*self.io.source, GAP, reader.ranges(&self.io, slice));
+                ask_for(&*self.io.source, gap, reader.ranges(&self.io, slice));
             }
         }
         Ok(())
@@ -104,6 +110,9 @@ impl ChunkReader {
     pub fn read(&mut self, request: ReadRequest<'_>, mut out: BlockOut<'_>) -> Result<BlockReport> {
         let started = Instant::now();
         self.check(&request, &out)?;
+        if self.io.source.access().ahead > 0 {
+            self.announce(request.slices)?;
+        }
         let n = request.frames.len();
         let before = self.io.source.traffic();
         self.io.reading = Duration::ZERO;

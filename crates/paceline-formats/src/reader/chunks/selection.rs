@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::hdf5_chunks::{
     Column, Dataset, Grid, Kind, Pipeline, Units, Value, decode_one, max_expansion, tuple,
 };
+use crate::reader::ask_for;
 use crate::source::Source;
 
 /// Wanted atoms of each row of a dataset, and their layout in its chunks.
@@ -411,6 +412,10 @@ pub fn read_integers(
     };
     let mut reader = DatasetReader::new(&io, element, &Atoms::all(columns as usize), 1)?;
     reader.check(slice, slice.rows.len())?;
+    let access = io.source.access();
+    if access.ahead > 0 {
+        ask_for(&*io.source, access.gap, reader.ranges(&io, slice));
+    }
     let mut numbers = vec![0; n as usize];
     let mut skipped = SkippedFrames {
         path: io.source.path().to_owned(),

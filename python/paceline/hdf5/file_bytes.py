@@ -1,0 +1,75 @@
+"""Bytes of HDF5 files on local disks and in object stores, as files for h5py."""
+
+import io
+import os
+import stat
+
+from paceline import _core
+from paceline._util.files import is_address
+
+#: Errors of stores, by address. h5py replaces errors that are raised while it reads.
+_failed: dict[str, Exception] = {}
+#: Number of bytes at the beginning of an object among which its signature is looked for. The first
+#: request returns as many.
+_FRONT = 1 << 16
+
+
+class ObjectFile(io.RawIOBase):
+    """Bytes of an object; the HDF5 library follows addresses within it."""
+
+    def __init__(self, address: str, samples: bytes | None = None):
+        self._address = address
+        self._object = _core.ObjectBytes(address, samples)
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position, bytes."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Set the position."""
+        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._object.size}[whence]
+        self._at = begin + offset
+        return self._at
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        """Fill a buffer, up to the end of the object."""
+        n_bytes = max(0, min(len(buffer), self._object.size - self._at))
+        try:
+            buffer[:n_bytes] = self._object.read(self._at, n_bytes)
+        except Exception as error:
+            _failed[self._address] = error
+            raise
+        self._at += n_bytes
+        return n_bytes
+
+
+def open_bytes(path: str | os.PathLike, samples: bytes | None = None) -> io.RawIOBase:
+    """Open a file or an object; with `samples`, the version of an object that they identify."""
+    if is_address(path):
+        return ObjectFile(os.fspath(path), samples)
+    return open(path, "rb", buffering=0)
+
+
+def raise_failure(path: str) -> None:
+    """Raise the error of the store because of which h5py could not read an object."""
+    if (error := _failed.pop(path, None)) is not None:
+        raise error
+
+
+def end_of_search(path: str | os.PathLike, size: int) -> int:
+    """Return the offset up to which the signature of a file is looked for, bytes."""
+    return min(size, _FRONT) if is_address(path) else size
+
+
+def is_readable(path: str | os.PathLike) -> bool:
+    """True for an ordinary file and for an object, but not for a pipe, which has no size."""
+    return is_address(path) or stat.S_ISREG(os.stat(path).st_mode)
