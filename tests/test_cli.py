@@ -522,8 +522,11 @@ def test_arguments_known_to_be_wrong_end_with_status_2(
 def test_a_url_is_refused_with_a_sentence(arguments, run):
     status, out, err = run(*arguments)
     (url,) = (one for one in arguments if "://" in one)
-    words = "expected a file of this machine, found a URL: copy it to a disk first"
-    assert (status, out, err) == (2, "", f"paceline: error: {url}: {words}\n")
+    words = "expected a file of this machine, found a URL"
+    advice = "only trajectories and topologies may have addresses"
+    if url.startswith("ftp"):
+        advice = "copy it to a disk first"
+    assert (status, out, err) == (2, "", f"paceline: error: {url}: {words}: {advice}\n")
 
 
 def test_a_folder_may_be_named_as_a_url(adk, tmp_path, run, monkeypatch):

@@ -12,6 +12,7 @@ import numpy as np
 from paceline._util.arguments import one_of
 from paceline._util.choices import FORECAST, ON_ERROR
 from paceline._util.leftovers import ScratchFolder
+from paceline._util.files import is_address
 from paceline._util.machine import OtherWork, available_cpus
 from paceline.backends import Backend, Processes, Serial, make_backend
 from paceline.contract.plan import choose_frames
@@ -133,6 +134,11 @@ def advise(
     chosen = choose_frames(Outline.of(universe.trajectory).n_frames, start, stop, step, frames)
     opener = partial(trajectory_of, asked, transforms)
     sample = SampleRun(asked, transforms, chosen, opener, skip_damaged=on_error == "skip")
+    if sample.chain is not None and any(is_address(file.path) for file in sample.chain.files):
+        raise UnsupportedError(
+            f"{sample.chain.files[0].path}: advice is for files on local disks; time a run of some "
+            "frames instead: its report has the requests and the time that they took"
+        )
     if not sample.trajectory.shareable:
         backend = "serial"
     # Measured before anything is read or dropped from memory.

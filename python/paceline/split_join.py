@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from paceline._util.files import check_output, is_address, new_files
+from paceline._util.files import check_output, new_files
 from paceline._util.progress import Progress
 from paceline.backends.rank_calls import rank_calls
 from paceline.contract.source import FORMATS, REMARK, TrajectoryFile, extents_in
@@ -218,11 +218,6 @@ def join(
 def _open(path: str | os.PathLike, progress: bool | None, options: Hdf5Options) -> TrajectoryFile:
     """Open a file whose frames can be copied, and check any frames that may be damaged."""
     file = open_file(path, options=options, progress=progress)
-    if is_address(file.path):
-        raise UnsupportedError(
-            f"{file.path}: frames are copied from local files only: download the file first, or "
-            "write it anew with convert"
-        )
     if file.n_frames == 0:
         raise UnsupportedError(f"{file.path}: it has no complete frame")
     if isinstance(file, Hdf5File):

@@ -31,7 +31,7 @@ from paceline.mdanalysis.shared_opening import load_trajectory, open_universe
 from paceline.trajectory.addresses import local_copy
 from paceline.trajectory.arrays import check_positions, refuse_numbers
 from paceline.trajectory.atom_names import names_in
-from paceline.trajectory.open import cache_folder, files_named, is_decoded
+from paceline.trajectory.open import cache_folder, files_named, is_decoded, with_copies
 from paceline.transform.bond_lists import add_guessed_bonds
 from paceline.transform.matching import order_in_file
 
@@ -175,7 +175,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def _load(self, filename: object, format: object, *args: object, **kwargs: object) -> None:
         """Replace the trajectory."""
-        files = _expand_patterns(filename)
+        files = with_copies(_expand_patterns(filename))
         for file in files:
             if file is not None and not isinstance(file, tuple):
                 refuse_numbers(file)

@@ -327,6 +327,8 @@ def check_local(path: str | os.PathLike) -> None:
         # `Path` merges the two slashes of a URL.
         scheme, rest = found[1].lower(), name[found.end() :].lstrip("/")
         advice = "copy it to a disk first"
+        if scheme in SCHEMES:
+            advice = "only trajectories and topologies may have addresses"
         if scheme == "file":
             rest = f"/{rest}"
             advice = f"give its path, {rest}"

@@ -1,6 +1,7 @@
 """Parse the command line, run a command, and convert errors to exit statuses."""
 
 import argparse
+import contextlib
 import functools
 import io
 import os
@@ -8,7 +9,7 @@ import re
 import shlex
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
@@ -34,6 +35,8 @@ KEPT_AS = {
     **{"g1": "select", "g2": "select_2"},
     **{"ag1": "select", "ag2": "select_2", "ag3": "select_3", "ag4": "select_4"},
 }
+#: Variable with which stores are read without credentials.
+_ANONYMOUS = "PACELINE_ANONYMOUS"
 #: Errors about names of files that cannot be read or created; the user typed these names.
 _WRONG_NAMES = (
     *(FileNotFoundError, FileExistsError, PermissionError),
@@ -108,6 +111,25 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         argcomplete.autocomplete(_parser())
     argv = sys.argv[1:] if argv is None else list(argv)
+    with _anonymously() if "--anonymous" in argv else contextlib.nullcontext():
+        return _launch(argv)
+
+
+@contextlib.contextmanager
+def _anonymously() -> Iterator[None]:
+    """Use no credentials for object stores, also in workers."""
+    before = os.environ.get(_ANONYMOUS)
+    os.environ[_ANONYMOUS] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[_ANONYMOUS]
+        if before is not None:
+            os.environ[_ANONYMOUS] = before
+
+
+def _launch(argv: list[str]) -> int:
+    """Run the command line in this process, or on the ranks of MPI."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # Filenames need not be UTF-8; a pipe on Windows cannot encode all our characters.
         utf8 = sys.stdout.encoding.lower() == "utf-8"
@@ -230,6 +252,10 @@ def _parser(names: Iterable[str] | None = None) -> CommandParser:
         vars(commands._choices_actions[-1])["heading"] = headings.get(name, "")
         debug = "print the traceback of an error"
         command.section("other options").add_argument("--debug", action="store_true", help=debug)
+        anonymous = "use no credentials for object stores and servers"
+        command.section("other options").add_argument(
+            "--anonymous", action="store_true", help=anonymous
+        )
     return parser
 
 

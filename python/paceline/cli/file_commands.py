@@ -61,6 +61,7 @@ INDEX_EXAMPLES = """\
 examples:
   paceline index md.xtc
   paceline index --refresh run*/md.xtc
+  paceline index s3://bucket/md.xtc -o .md.xtc.paceline-index
 """
 
 VALIDATE_EXAMPLES = """\
@@ -238,6 +239,16 @@ def add_index(commands: Commands) -> CommandParser:
         "--refresh", action="store_true", help="make the index again"
     )
     add_json_argument(parser.section("output"))
+    parser.section("output").add_argument(
+        *("-o", "--output"),
+        type=Path,
+        metavar="FILE",
+        help="also save the index of one trajectory here, to be stored beside an object under the "
+        "name .NAME.paceline-index",
+    )
+    parser.section("output").add_argument(
+        "--overwrite", action="store_true", help="replace files that exist"
+    )
     add_hdf5_arguments(parser)
     parser.set_defaults(run=run_index)
     return parser
@@ -252,8 +263,15 @@ def run_index(args: argparse.Namespace) -> None:
 
     made: list[dict[str, object]] = []
 
+    if args.output is not None:
+        if len(args.trajectory) != 1:
+            raise UnsupportedError(f"{args.output}: expected one trajectory for one index (-o)")
+        check_output(args.output, overwrite=args.overwrite)
+
     def index(path: str) -> None:
         core = open_file(path, options=asked, refresh=args.refresh)
+        if args.output is not None:
+            _save_index(core.index_file, path, args)
         n_bytes = None if core.traffic is None else core.traffic[0]
         if args.json:
             facts = {"file": path, "frames": core.n_frames, "origin": core.index_origin}
@@ -269,6 +287,16 @@ def run_index(args: argparse.Namespace) -> None:
     finally:
         if args.json:
             print_json("index", files=made)
+
+
+def _save_index(index_file: Path | None, path: str, args: argparse.Namespace) -> None:
+    """Copy the index of a trajectory to the output."""
+    if index_file is None:
+        raise UnsupportedError(
+            f"{path}: it has no index that could be saved: its frames are found without one"
+        )
+    with new_file(args.output, overwrite=args.overwrite, binary=True) as file:
+        file.write(index_file.read_bytes())
 
 
 def add_validate(commands: Commands) -> CommandParser:

@@ -47,7 +47,7 @@ from paceline.mdanalysis.script_processes import (
 from paceline.mdanalysis.writers import WRITERS
 from paceline.performance.number_format import many
 from paceline.trajectory.addresses import local_copy
-from paceline.trajectory.open import cache_folder
+from paceline.trajectory.open import cache_folder, with_copies
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -552,8 +552,9 @@ def _wrapped_init(original: Callable[..., None]) -> Callable[..., None]:
         **kwargs: object,
     ) -> None:
         topology = local_copy(topology, cache_folder())
+        names = (topology, *with_copies([*coordinates]))
         make = functools.partial(original, universe)
-        if shared_opening.open_universe(universe, make, (topology, *coordinates), kwargs):
+        if shared_opening.open_universe(universe, make, names, kwargs):
             _note_received(universe)
 
     return __init__
@@ -570,6 +571,7 @@ def _wrapped_load(original: Callable[..., object]) -> Callable[..., object]:
         *args: object,
         **kwargs: object,
     ) -> object:
+        filename = with_copies(filename)
         make = functools.partial(original, universe)
         if args:
             return make(filename, format, *args, **kwargs)

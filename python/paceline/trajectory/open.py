@@ -22,7 +22,7 @@ from paceline.errors import warn
 from paceline.hdf5.sandbox import interrupt
 from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
 from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options, is_hdf5
-from paceline.trajectory.addresses import matching_objects, sizes_of, source_name
+from paceline.trajectory.addresses import local_copy, matching_objects, sizes_of, source_name
 
 #: File name extensions of paceline's formats; they equal MDAnalysis's format names.
 ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.extensions} | {
@@ -60,6 +60,18 @@ def is_decoded(path: str | os.PathLike) -> bool:
     if not os.path.isfile(path):
         return False
     return is_hdf5(path) or _core.detect_format(path) is not None
+
+
+def with_copies(given: Any) -> Any:
+    """Replace the addresses of objects in formats that only MDAnalysis reads by copies of them.
+
+    `given` is a trajectory, or a list of them. Other trajectories are returned as they are.
+    """
+    if isinstance(given, list):
+        return [with_copies(one) for one in given]
+    if isinstance(given, str | os.PathLike) and is_address(given) and not is_decoded(given):
+        return local_copy(given, cache_folder())
+    return given
 
 
 def may_be_hdf5(path: str) -> bool:
