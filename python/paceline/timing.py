@@ -269,7 +269,7 @@ def _slices(name: str, timing: BlockTiming, row: int, origin: int) -> Iterator[d
 _FIRST_LINE = "# paceline: block timings, 1"
 _CELLS = tuple(column.name for column in fields(BlockTiming))
 #: Number of last columns that older files may lack.
-_N_NEW = 2
+_N_NEW = 6
 #: Facts of the run, written before the table, with their types; older files lack `n_chosen`.
 _FACTS = {
     one.name: type(one.default)

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import compress
@@ -10,8 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from paceline import _core
+from paceline._util.files import is_address
 from paceline._util.stripes import Stripes, stripes_of
 from paceline.block import dimensions_of, periodic_vectors, vectors_of
+from paceline.contract.source import Requests, TrajectoryFile
 from paceline.errors import PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import ABSENT, Element
 from paceline.hdf5.file_bytes import open_bytes
@@ -25,6 +28,7 @@ from paceline.hdf5.read_cost import (
 )
 from paceline.hdf5.sandbox import run_in_sandbox
 from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options, is_hdf5
+from paceline.performance.number_format import amount
 from paceline.trajectory.open import open_file, read_headers
 
 
@@ -44,6 +48,7 @@ def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[Fact]:
     HDF5 file, facts about the datasets are yielded before the error.
     """
     yield _fact("file", path)
+    before, begun = Requests.so_far(), time.monotonic()
     try:
         core = open_file(path, options=asked)
     except UnsupportedError:
@@ -69,6 +74,8 @@ def facts_of(path: str, asked: Hdf5Options = NO_OPTIONS) -> Iterator[Fact]:
     yield _cell(core)
     yield Fact("size (bytes)", core.size, "size_bytes", core.size)
     yield _fact("fingerprint", core.fingerprint)
+    if is_address(path):
+        yield _requests(core, before, time.monotonic() - begun)
     stripes = stripes_of(path)
     if stripes is not None:
         yield Fact("stripes", str(stripes), "stripes", asdict(stripes))
@@ -126,6 +133,21 @@ def _atoms(core: Any) -> Fact:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
+
+
+def _requests(core: TrajectoryFile, before: Requests, seconds: float) -> Fact:
+    """Fact about the requests by which an object was opened."""
+    made = Requests.so_far().since(before)
+    if isinstance(core, Hdf5File):
+        made = Requests(*(here + helper for here, helper in zip(made, core.requests, strict=True)))
+    latency = made.latency / 1e9 / max(made.sent - made.repeated, 1)
+    repeated = f", {made.repeated} of them repeated" * bool(made.repeated)
+    text = (
+        f"{made.sent}{repeated}, {amount(made.bytes)} in {seconds:.2f} s; "
+        f"{1000 * latency:.0f} ms to a response"
+    )
+    value = {"sent": made.sent, "repeated": made.repeated, "bytes": made.bytes}
+    return Fact("requests", text, "requests", {**value, "s": seconds, "latency_s": latency})
 
 
 def _facts_of_unread(path: str) -> Iterator[Fact]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from paceline import _core
+from paceline._util.files import is_address
 from paceline.block import FrameBuffer, field_bits
 from paceline.errors import warn
 
@@ -155,6 +156,28 @@ class SampledFileSpec(FileSpec, Protocol):
         """Samples that identify the indexed version of the file."""
 
 
+class Requests(NamedTuple):
+    """Requests to object stores."""
+
+    #: Number of requests, including those that repeat one that failed; and of the latter alone.
+    sent: int = 0
+    repeated: int = 0
+    #: Number of bytes received.
+    bytes: int = 0
+    #: Sum of the times to the beginnings of the responses, and the time that readers waited, ns.
+    latency: int = 0
+    waited: int = 0
+
+    @classmethod
+    def so_far(cls) -> "Requests":
+        """Return the requests of this process so far."""
+        return cls(*_core.requests_sent()) if hasattr(_core, "requests_sent") else cls()
+
+    def since(self, before: "Requests") -> "Requests":
+        """Return the requests after `before`."""
+        return Requests(*(now - then for now, then in zip(self, before, strict=True)))
+
+
 class ReadStats(NamedTuple):
     """Cost of reading a block."""
 
@@ -169,6 +192,7 @@ class ReadStats(NamedTuple):
     damaged: list[tuple[int, str]]
     #: Number of bytes from the cache.
     cached: int = 0
+    requests: "Requests" = Requests()
 
 
 @dataclass(frozen=True)
@@ -207,6 +231,14 @@ class FrameSource:
         return f"{self.files[extents.files[row]].path}: frame {extents.frames[row]}"
 
 
+@runtime_checkable
+class Requesting(Protocol):
+    """Reader whose file may be in an object store."""
+
+    def take_requests(self) -> tuple[int, int, int, int, int]:
+        """Return the requests since the last call, as in `Requests`."""
+
+
 class FrameReader:
     """Trajectory reader of a worker, which keeps the most recently used files open."""
 
@@ -215,6 +247,7 @@ class FrameReader:
         self._fields = field_bits(source.fields)
         self._required = field_bits(source.required)
         self._open: OrderedDict[int, FileReader] = OrderedDict()
+        self._has_objects = any(is_address(file.path) for file in source.files)
 
     def file_reader(self, file: int) -> FileReader:
         """Return the reader of a file; open the file if necessary."""
@@ -254,7 +287,13 @@ class FrameReader:
             decoded.set_cell(self._source.cell)
         opening, reading, decoding, n_bytes, n_calls = sums.tolist()
         cached = 0 if self._source.cache is None else self._take_cache_use()
-        return ReadStats(opening, reading, decoding, n_bytes, n_calls, damaged, cached)
+        requests = self._take_requests() if self._has_objects else Requests()
+        return ReadStats(opening, reading, decoding, n_bytes, n_calls, damaged, cached, requests)
+
+    def _take_requests(self) -> Requests:
+        """Return the requests of the open files since the last call."""
+        taken = [one.take_requests() for one in self._open.values() if isinstance(one, Requesting)]
+        return Requests(*(sum(numbers) for numbers in zip(*taken, strict=True)))
 
     def _take_cache_use(self) -> int:
         """Return the bytes from the cache since the last call; warn if no blocks are stored."""

@@ -50,7 +50,9 @@ from paceline.performance.record import PARTS, BlockTiming
 
 #: Values, times, damaged frames, long bonds, and the time of each phase and traffic of the block.
 _Computed = tuple[list[object], np.ndarray, list[tuple[int, str]], list[LongBonds], dict[str, int]]
-_NO_PARTS = dict.fromkeys((*PARTS, "comm", "bytes", "calls", "cached"), 0)
+_NO_PARTS = dict.fromkeys(
+    (*PARTS, "comm", "bytes", "calls", "cached", "requests", "repeated", "latency", "stalled"), 0
+)
 #: Frames are cached while more than this fraction of the memory is free, without a user's limit.
 LEAST_FREE = 0.5
 
@@ -238,6 +240,10 @@ class Worker:
             "bytes": cost.bytes,
             "calls": cost.calls,
             "cached": cost.cached,
+            "requests": cost.requests.sent,
+            "repeated": cost.requests.repeated,
+            "latency": cost.requests.latency,
+            "stalled": cost.requests.waited,
         }
         if self._cache is not None:
             self._cache.put(task.number, DecodedBlock(decoded, damaged, self._n_applied(task)))

@@ -356,6 +356,7 @@ class ChunkReader:
             cache=cache,
         )
         self.take_cache_use = self._reader.take_cache_use
+        self.take_requests = self._reader.take_requests
 
     def _slices(self, index: BlockIndex) -> list[IndexSlice | None]:
         pairs = zip(self._elements, index.elements, strict=True)

@@ -11,7 +11,7 @@ import numpy as np
 from paceline import _core
 from paceline.block import FIELDS, field_bits
 from paceline.contract.cache import Cache
-from paceline.contract.source import FileReader, TrajectoryFile
+from paceline.contract.source import FileReader, Requests, TrajectoryFile
 from paceline.errors import MissingDataError, PacelineError, UnsupportedError
 from paceline.hdf5.chunk_index import (
     ABSENT,
@@ -180,6 +180,8 @@ class Hdf5File:
     dt = index_file = traffic = None
     first = 0.0
     index_origin = "HDF5's own"
+    #: Requests of the helper process to an object store.
+    requests = Requests()
 
     def __init__(
         self,
@@ -217,6 +219,7 @@ class Hdf5File:
         from paceline.hdf5.h5py_reader import verify_decoding
 
         driver = options.driver if options.driver == "mpio" and has_mpi_build() else None
+        before = Requests.so_far()
         samples = _core.samples_of(path)
         with File(path, external=options.external, samples=samples) as opened:
             try:
@@ -243,7 +246,9 @@ class Hdf5File:
         if driver is None:
             spec = Hdf5FileSpec.of(path, samples, index, None, options.external)
             index = verify_decoding(spec, index)
-        return cls(path, samples, index, driver, options.external)
+        file = cls(path, samples, index, driver, options.external)
+        file.requests = Requests.so_far().since(before)
+        return file
 
     @property
     def time_doubt(self) -> str | None:

@@ -129,6 +129,11 @@ class BlockTiming:
         Largest number of threads that computed a frame together.
     cached : int
         Number of bytes read from a cache instead.
+    requests, repeated : int
+        Number of requests to object stores, and of those among them that repeat a failed one.
+    latency, stalled : int
+        Sum of the times to the beginnings of the responses, and the part of `read` in which the
+        worker waited for bytes of a store.
     """
 
     job: int
@@ -149,6 +154,10 @@ class BlockTiming:
     calls: int
     threads: int = 1
     cached: int = 0
+    requests: int = 0
+    repeated: int = 0
+    latency: int = 0
+    stalled: int = 0
 
 
 def moved(block: BlockTiming, shift: int) -> BlockTiming:

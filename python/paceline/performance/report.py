@@ -41,7 +41,7 @@ LINES = 100
 #: Formats of the run's quantities that are not times or ratios.
 _FORMS = {
     **dict.fromkeys(("bytes_read", "bytes_cached", "bytes_used"), amount),
-    "calls": "{:,}".format,
+    **dict.fromkeys(("calls", "requests", "requests_repeated"), "{:,}".format),
     "read_rate": rate,
 }
 
@@ -128,12 +128,21 @@ def _facts(timings: RunTimings, report: Report) -> Iterator[tuple[str, str]]:
         "total time": seconds(report.t_total),
         "read": f"{amount(report.bytes_read)}, {rate(report.read_rate)}" * bool(report.calls),
         "from the cache": amount(report.bytes_cached) * bool(report.bytes_cached),
+        "requests": _requests(report) * bool(report.requests),
         "begun": timings.date,
         "on host": timings.host,
         "paceline": timings.version,
         "trajectory": shortened(timings.trajectory),
     }
     return ((name, value) for name, value in facts.items() if value)
+
+
+def _requests(report: Report) -> str:
+    repeated = f", {report.requests_repeated:,} of them repeated" * bool(report.requests_repeated)
+    return (
+        f"{report.requests:,} to object stores{repeated}, {seconds(report.latency)} to a response; "
+        f"a worker waited {seconds(report.t_stalled)}"
+    )
 
 
 def _sections(timings: RunTimings, report: Report) -> Iterator[Html]:

@@ -267,6 +267,10 @@ OF_RUN = {
     "bytes_read": "requested from the files",
     "calls": "number of calls that requested these bytes",
     "bytes_cached": "read from a cache on local disks instead",
+    "requests": "sent to object stores",
+    "requests_repeated": "requests among them that repeat one that failed",
+    "latency": "mean time to the beginning of a response",
+    "t_stalled": "mean time that a worker waited for bytes of a store",
     "bytes_used": "size of the decoded numbers that the analyses used",
     "read_per_used": "bytes read per byte used: below 1 if the file is compressed, above 1 "
     "if it contains much unused data",
@@ -358,6 +362,12 @@ class Report:
         Number of bytes requested from the files, and number of calls.
     bytes_cached : int
         Number of bytes read from a cache instead.
+    requests, requests_repeated : int
+        Number of requests to object stores, and of those among them that repeat a failed one.
+    latency : float
+        Mean time to the beginning of a response, s; 0 without requests.
+    t_stalled : float
+        Mean time that a worker waited for bytes of a store, s.
     bytes_used : int
         Size of the decoded values that the analyses requested, bytes.
     read_per_used : float
@@ -396,6 +406,10 @@ class Report:
     bytes_read: int
     calls: int
     bytes_cached: int
+    requests: int
+    requests_repeated: int
+    latency: float
+    t_stalled: float
     bytes_used: int
     read_per_used: float
     read_rate: float
@@ -446,6 +460,7 @@ def report_of(timings: RunTimings) -> Report:
     wall = sum(over_workers[name].mean for name in PARTS)
     computing = over_workers["t_compute"].mean
     bytes_read = sum(worker.bytes for worker in workers)
+    requests = sum(block.requests for block in timings.blocks)
     return Report(
         backend=timings.backend,
         schedule=timings.schedule,
@@ -473,6 +488,10 @@ def report_of(timings: RunTimings) -> Report:
         bytes_read=bytes_read,
         calls=sum(worker.calls for worker in workers),
         bytes_cached=sum(block.cached for block in timings.blocks),
+        requests=requests,
+        requests_repeated=sum(block.repeated for block in timings.blocks),
+        latency=_ratio(sum(block.latency for block in timings.blocks) / 1e9, requests or math.inf),
+        t_stalled=_ratio(sum(block.stalled for block in timings.blocks) / 1e9, len(workers)),
         bytes_used=timings.bytes_used,
         read_per_used=_ratio(bytes_read, timings.bytes_used or math.nan),
         read_rate=_ratio(bytes_read, t_blocks),
