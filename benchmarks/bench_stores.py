@@ -1,0 +1,270 @@
+"""Measure reading from an object store with a latency of 80 to 100 ms, beside the bare transfer.
+
+    python -m benchmarks stores [folder] [--repeats 5] [--only rmsd info] [--tsv] [--tiny]
+
+A server of this machine delays each request. Each run has a process of its own, which has nothing in
+memory. `transfer` fetches the whole file in parts of 4 MiB, eight at a time, without decoding it, in
+turn with the run. Results must equal those of the local file bit by bit. Requests of the process that
+opens HDF5 files are not counted. zarrtraj is measured if `PACELINE_ZARRTRAJ` is a Python that has it.
+"""
+
+import http.client
+import os
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import sha256
+from multiprocessing import get_context
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from benchmarks.compare import options, report
+from benchmarks.data import RECIPES, Dataset, prepare_set
+from benchmarks.h5md_files import h5md_file
+from benchmarks.store_server import store_server
+from benchmarks.table import Table
+
+#: Size of a part of the bare transfer, bytes, and number of parts at a time.
+PART, AT_ONCE = 4 << 20, 8
+#: Number of frames that are read at random.
+N_RANDOM = 200
+#: Number of frames that zarrtraj reads, one request each.
+N_ZARRTRAJ = 50
+BUCKET = "bucket"
+HEADINGS = ("case", "s", "min", "max", "frames/s", "requests", "MB", "times transfer", "target")
+
+_ZARRTRAJ = """
+import sys, time, warnings
+warnings.simplefilter("ignore")
+import MDAnalysis, zarrtraj
+topology, address, endpoint, n = sys.argv[1:]
+options = dict(anon=True, client_kwargs=dict(endpoint_url=endpoint))
+universe = MDAnalysis.Universe(topology, address, storage_options=options)
+begun = time.perf_counter()
+for _ in universe.trajectory[:int(n)]:
+    pass
+print(time.perf_counter() - begun)
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """Run in a process of its own."""
+
+    name: str
+    topology: str
+    trajectory: str
+    n_workers: int = 2
+
+
+@dataclass(frozen=True)
+class Done:
+    """Cost of a run: time, s; frames; requests and bytes; digest of the result."""
+
+    seconds: float
+    n_frames: int = 0
+    n_requests: int = 0
+    n_bytes: int = 0
+    digest: str = ""
+
+
+def transfer(address: str) -> Done:
+    """Fetch a whole file without decoding it."""
+    url = urlsplit(address)
+    connection = http.client.HTTPConnection(url.netloc)
+    connection.request("HEAD", url.path)
+    size = int(connection.getresponse().headers["Content-Length"])
+    begun = time.perf_counter()
+
+    def fetch(parts: list[int]) -> int:
+        connection, done = http.client.HTTPConnection(url.netloc), 0
+        for start in parts:
+            wanted = {"Range": f"bytes={start}-{min(start + PART, size) - 1}"}
+            connection.request("GET", url.path, headers=wanted)
+            buffer = bytearray(PART)
+            response = connection.getresponse()
+            while n := response.readinto(buffer):
+                done += n
+        return done
+
+    starts = list(range(0, size, PART))
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        n_bytes = sum(threads.map(fetch, [starts[k::AT_ONCE] for k in range(AT_ONCE)]))
+    if n_bytes != size:
+        raise RuntimeError(f"{address}: {n_bytes} bytes arrived, expected {size}")
+    return Done(time.perf_counter() - begun, 0, len(starts), size)
+
+
+def _counted(call: Callable[[], tuple[int, np.ndarray]]) -> Done:
+    """Call a function that returns the number of frames and a result."""
+    from paceline import _core
+
+    before, begun = _core.requests_sent(), time.perf_counter()
+    n_frames, result = call()
+    seconds = time.perf_counter() - begun
+    sent, _, n_bytes, *_ = np.subtract(_core.requests_sent(), before).tolist()
+    return Done(seconds, n_frames, sent, n_bytes, sha256(result.tobytes()).hexdigest())
+
+
+def rmsd(job: Job) -> Done:
+    """RMSD of the Cα atoms, from opening the trajectory to the result."""
+    import paceline
+    from paceline.analysis.rms import RMSD
+
+    universe = paceline.Universe(job.topology)
+
+    def run() -> tuple[int, np.ndarray]:
+        universe.load_new(job.trajectory)
+        analysis = RMSD(universe, select="name CA")
+        analysis.run(backend="threads", n_workers=job.n_workers, progress=False)
+        return universe.trajectory.n_frames, analysis.results.rmsd
+
+    return _counted(run)
+
+
+def rdf(job: Job) -> Done:
+    """Distances of all pairs of heavy atoms in 100 frames, which need more computing than bytes."""
+    import paceline
+    from paceline.analysis.rdf import InterRDF
+
+    universe = paceline.Universe(job.topology)
+
+    def run() -> tuple[int, np.ndarray]:
+        universe.load_new(job.trajectory)
+        atoms = universe.select_atoms("not name H*")
+        analysis = InterRDF(atoms, atoms)
+        n_frames = min(100, universe.trajectory.n_frames)
+        analysis.run(backend="threads", n_workers=job.n_workers, progress=False, stop=n_frames)
+        return n_frames, analysis.results.rdf
+
+    return _counted(run)
+
+
+def random_frames(job: Job) -> Done:
+    """Read frames at random, all at once, with an index."""
+    import paceline
+
+    with paceline.open(job.trajectory) as trajectory:
+        n = min(N_RANDOM, trajectory.n_frames)
+        frames = np.sort(np.random.default_rng(1).choice(trajectory.n_frames, n, replace=False))
+        return _counted(lambda: (n, trajectory.positions(frames=frames)))
+
+
+def info(job: Job) -> Done:
+    """Facts about the trajectory, as `paceline info` finds them."""
+    from paceline.cli.info import facts_of
+
+    return _counted(lambda: (0, np.array([fact.text for fact in facts_of(job.trajectory)][1:5])))
+
+
+def _in_process(function: Callable[[Job], Done], job: Job, cache: str, endpoint: str) -> Done:
+    """Run a job in a new process, whose index files are in the folder `cache`."""
+    os.environ.update(
+        XDG_CACHE_HOME=cache,
+        AWS_ENDPOINT_URL=endpoint,
+        PACELINE_ANONYMOUS="1",
+        PYTHONWARNINGS="ignore",
+    )
+    with get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, (job,))
+
+
+def zarrtraj(data: Dataset, endpoint: str) -> float | None:
+    """Frames per second of zarrtraj from H5MD with a frame per chunk; None without zarrtraj."""
+    python = os.environ.get("PACELINE_ZARRTRAJ")
+    if python is None:
+        report("zarrtraj is not measured: PACELINE_ZARRTRAJ names no Python with it")
+        return None
+    n = min(N_ZARRTRAJ, data.n_frames)
+    address = f"s3://{BUCKET}/{h5md_file(data, 'frame').name}"
+    command = [python, "-c", _ZARRTRAJ, str(data.topology), address, endpoint, str(n)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return n / float(done.stdout)
+
+
+#: Function, file, whether the index was made before, and error rate of each case.
+CASES = {
+    "rmsd": (rmsd, "xtc", True, 0.0),
+    "rmsd, no index": (rmsd, "xtc", False, 0.0),
+    "rmsd, 5 % errors": (rmsd, "xtc", True, 0.05),
+    "rmsd, H5MD": (rmsd, "h5md", True, 0.0),
+    "rdf": (rdf, "xtc", True, 0.0),
+    "200 frames": (random_frames, "xtc", True, 0.0),
+    "info": (info, "xtc", True, 0.0),
+    "info, no index": (info, "xtc", False, 0.0),
+}
+#: Maximum time, relative to the transfer of the file, or s.
+TARGETS = {
+    "rmsd": "1.5 transfer",
+    "200 frames": "0.5 s",
+    "info": "1 s",
+    "info, no index": "1.3 transfer",
+}
+
+
+def measure(case: str, data: Dataset, folder: Path, repeats: int) -> tuple[str, ...]:
+    """Measure one case beside the transfer, in turn."""
+    function, kind, has_index, error_rate = CASES[case]
+    path = h5md_file(data, "frame") if kind == "h5md" else data.trajectory(kind)
+    bucket = folder / BUCKET
+    bucket.mkdir(exist_ok=True)
+    if not (bucket / path.name).exists():
+        (bucket / path.name).symlink_to(path.resolve())
+    local = _in_process(function, Job(case, str(data.topology), str(path)), str(folder), "")
+    job = Job(case, str(data.topology), f"s3://{BUCKET}/{path.name}")
+    times, bare, done = [], [], local
+    with (
+        store_server(folder, error_rate=error_rate) as endpoint,
+        store_server(folder) as without_errors,
+    ):
+        for number in range(repeats + has_index):
+            bare.append(transfer(f"{without_errors}/{BUCKET}/{path.name}").seconds)
+            # The first run makes the index.
+            cache = folder / (f"cache-{case}" if has_index else f"cache-{case}-{number}")
+            done = _in_process(function, job, str(cache), endpoint)
+            if done.digest != local.digest:
+                raise RuntimeError(f"{case}: the results differ from those of the local file")
+            times.append(done.seconds)
+    times, bare = times[has_index:], bare[has_index:]
+    ratio = statistics.median(np.divide(times, bare).tolist())
+    seconds = statistics.median(times)
+    rate = f"{done.n_frames / seconds:.0f}" if done.n_frames else "-"
+    spread = (f"{value:.2f}" for value in (seconds, min(times), max(times)))
+    cost = (str(done.n_requests), f"{done.n_bytes / 1e6:.1f}", f"{ratio:.2f}")
+    return (case, *spread, rate, *cost, TARGETS.get(case, "-"))
+
+
+def main() -> None:
+    asked = options(__doc__, [*CASES, "zarrtraj"])
+    asked.print_head()
+    data = prepare_set(RECIPES[0], asked.folder, 0.001 if asked.tiny else 1.0)
+    size = data.trajectory("xtc").stat().st_size / 1e6
+    title = f"XTC of {data.n_frames} frames, {size:.0f} MB; responses begin after 80 to 100 ms"
+    table = Table(title, HEADINGS)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for case in CASES:
+            if asked.wants(case):
+                report(case)
+                table.rows.append(measure(case, data, folder, asked.effort.repeats))
+        (folder / BUCKET).mkdir(exist_ok=True)
+        if asked.wants("zarrtraj"):
+            path = h5md_file(data, "frame")
+            if not (folder / BUCKET / path.name).exists():
+                (folder / BUCKET / path.name).symlink_to(path.resolve())
+            with store_server(folder) as endpoint:
+                rate = zarrtraj(data, endpoint)
+            if rate is not None:
+                blank = ("-",) * 3
+                table.rows.append(("zarrtraj, H5MD", *blank, f"{rate:.1f}", *blank, "-"))
+    asked.print_tables([table])
+
+
+if __name__ == "__main__":
+    main()

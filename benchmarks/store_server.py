@@ -1,0 +1,109 @@
+"""Serve a folder like an object store that is far away: requests wait, and some of them fail."""
+
+import contextlib
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+#: Bytes that are sent with one call.
+_CALL = 4 << 20
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    folder: Path
+    latency: float
+    jitter: float
+    error_rate: float
+
+    def log_message(self, *args: object) -> None:
+        """Print nothing."""
+
+    def _answer(self, status: int, **headers: object) -> None:
+        self.send_response(status)
+        for name, value in {"Content_Length": 0, **headers}.items():
+            self.send_header(name.replace("_", "-"), str(value))
+        self.end_headers()
+
+    def do_HEAD(self) -> None:
+        """Answer like GET, without a body."""
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        """Send a file or a part of it, after the latency."""
+        time.sleep(self.latency + random.uniform(0, self.jitter))
+        if random.random() < self.error_rate:
+            return self._answer(503)
+        path = self.folder / unquote(urlsplit(self.path).path).lstrip("/")
+        if not path.is_file():
+            return self._answer(404)
+        found = path.stat()
+        size, tag = found.st_size, f'"{found.st_mtime_ns:x}-{found.st_size:x}"'
+        if self.headers["If-Match"] not in (None, tag):
+            return self._answer(412)
+        first, end, wanted = 0, size, self.headers["Range"]
+        headers = {"ETag": tag, "Last_Modified": self.date_time_string(int(found.st_mtime))}
+        if wanted is not None:
+            left, right = wanted.removeprefix("bytes=").split("-")
+            first, end = int(left), min(int(right or size) + 1, size)
+            if first >= size:
+                return self._answer(416)
+            headers["Content_Range"] = f"bytes {first}-{end - 1}/{size}"
+        self._answer(200 if wanted is None else 206, **headers, Content_Length=end - first)
+        if self.command == "HEAD":
+            return None
+        self.wfile.flush()
+        with path.open("rb") as file:
+            while first < end:
+                first += os.sendfile(
+                    self.connection.fileno(), file.fileno(), first, min(_CALL, end - first)
+                )
+        return None
+
+
+def serve(folder: str, latency: str, jitter: str, error_rate: str) -> None:
+    """Serve until the process is ended; print the port."""
+    settings = {"latency": latency, "jitter": jitter, "error_rate": error_rate}
+    numbers = {name: float(value) for name, value in settings.items()}
+    handler = type("Handler", (_Handler,), {"folder": Path(folder), **numbers})
+
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+        request_queue_size = 256
+
+    server = Server(("127.0.0.1", 0), handler)
+    print(server.server_address[1], flush=True)
+    server.serve_forever()
+
+
+@contextlib.contextmanager
+def store_server(
+    folder: Path, *, latency: float = 0.08, jitter: float = 0.02, error_rate: float = 0.0
+) -> Iterator[str]:
+    """Serve a folder from another process; yield the address. Times are in seconds.
+
+    A response begins `latency` to `latency + jitter` after its request; a fraction `error_rate` of
+    all requests is answered with status 503.
+    """
+    numbers = (latency, jitter, error_rate)
+    command = [sys.executable, "-m", "benchmarks.store_server", str(folder), *map(str, numbers)]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    try:
+        assert server.stdout is not None
+        yield f"http://127.0.0.1:{int(server.stdout.readline())}"
+    finally:
+        server.kill()
+        server.wait()
+        assert server.stdout is not None
+        server.stdout.close()
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        serve(*sys.argv[1:])
