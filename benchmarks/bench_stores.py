@@ -2,10 +2,11 @@
 
     python -m benchmarks stores [folder] [--repeats 5] [--only rmsd info] [--tsv] [--tiny]
 
-A server of this machine delays each request. Each run has a process of its own, which has nothing in
-memory. `transfer` fetches the whole file in parts of 4 MiB, eight at a time, without decoding it, in
-turn with the run. Results must equal those of the local file bit by bit. Requests of the process that
-opens HDF5 files are not counted. zarrtraj is measured if `PACELINE_ZARRTRAJ` is a Python that has it.
+A server of this machine delays each request. Each run has a process of its own, which has nothing
+in memory. `transfer` fetches the whole file in parts of 4 MiB, eight at a time, without decoding
+it, in turn with the run. Results must equal those of the local file bit by bit. Requests of the
+process that opens HDF5 files are not counted. zarrtraj is measured if `PACELINE_ZARRTRAJ` is a
+Python that has it.
 """
 
 import http.client

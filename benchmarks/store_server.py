@@ -77,6 +77,9 @@ def serve(folder: str, latency: str, jitter: str, error_rate: str) -> None:
         daemon_threads = True
         request_queue_size = 256
 
+        def handle_error(self, *_: object) -> None:
+            """Print nothing when a client ends a connection."""
+
     server = Server(("127.0.0.1", 0), handler)
     print(server.server_address[1], flush=True)
     server.serve_forever()

@@ -1,10 +1,14 @@
 """Tests of trajectories and topologies on object stores and servers."""
 
+import bz2
+import itertools
 import json
 import os
 import pickle
+import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import h5py
@@ -13,10 +17,21 @@ import numpy as np
 import pytest
 from helpers.netcdf_files import AMBER, values, write_netcdf4
 from helpers.object_server import object_server
-from MDAnalysisTests.datafiles import DCD, GRO, NCDF, PSF, TRR, XTC, H5MD_xvf
+from MDAnalysisTests.datafiles import (
+    DCD,
+    DLP_HISTORY,
+    GRO,
+    LAMMPSDUMP,
+    NCDF,
+    PSF,
+    TRR,
+    XTC,
+    H5MD_xvf,
+    PDB_small,
+)
 
 import paceline
-from paceline import _core
+from paceline import _core, join, split, split_join
 from paceline.analysis.rms import RMSD
 from paceline.errors import DamagedFileError, FileChangedError, PacelineError, UnsupportedError
 
@@ -36,7 +51,13 @@ def store(tmp_path, monkeypatch):
     with object_server() as objects:
         objects.bucket = f"b{objects.address.rsplit(':', 1)[1]}"
         monkeypatch.setenv("AWS_ENDPOINT_URL", objects.address)
-        for name, path in {"md.xtc": XTC, "md.dcd": DCD, "md.psf": PSF, "md.gro": GRO}.items():
+        for name, path in {
+            "md.xtc": XTC,
+            "md.dcd": DCD,
+            "md.psf": PSF,
+            "md.gro": GRO,
+            "md.pdb": PDB_small,
+        }.items():
             objects.files[f"/{objects.bucket}/{name}"] = Path(path).read_bytes()
         yield objects
 
@@ -56,8 +77,15 @@ def positions_of(name):
 
 
 @pytest.mark.filterwarnings("ignore:.*the header says 500 frames")
-@pytest.mark.parametrize("local", [XTC, TRR, DCD, NCDF], ids=["XTC", "TRR", "DCD", "NetCDF"])
-def test_frames_are_those_of_the_local_file(local, store, at):
+@pytest.mark.parametrize(
+    "local",
+    [XTC, TRR, DCD, NCDF, DLP_HISTORY, "dump"],
+    ids=["XTC", "TRR", "DCD", "NetCDF", "HISTORY", "LAMMPSDUMP"],
+)
+def test_frames_are_those_of_the_local_file(local, store, at, tmp_path):
+    if local == "dump":
+        local = tmp_path / "one.lammpstrj"
+        local.write_bytes(bz2.decompress(Path(LAMMPSDUMP).read_bytes()))
     store.files[f"/{store.bucket}/one"] = Path(local).read_bytes()
     with paceline.open(at("one")) as there, paceline.open(local) as here:
         assert there.n_frames == here.n_frames
@@ -67,7 +95,7 @@ def test_frames_are_those_of_the_local_file(local, store, at):
 
 
 @pytest.mark.parametrize(("backend", "n"), [("serial", 1), ("threads", 2), ("processes", 2)])
-def test_h5md_has_the_bits_of_the_local_file(backend, n, store, at):
+def test_h5md_has_the_bits_of_the_local_file(backend, n, store, at, tmp_path):
     store.files[f"/{store.bucket}/md.h5md"] = Path(H5MD_xvf).read_bytes()
     found, expected = (
         RMSD(paceline.Universe(one).atoms).run(backend=backend, n_workers=n).results.rmsd
@@ -75,7 +103,7 @@ def test_h5md_has_the_bits_of_the_local_file(backend, n, store, at):
     )
     assert np.array_equal(found, expected)
     # The topology is read from the trajectory, which is not copied.
-    assert sum(len(body) for body in store.sent) < 4 * len(Path(H5MD_xvf).read_bytes())
+    assert not list(tmp_path.rglob("md.h5md"))
 
 
 def test_netcdf_4_has_the_bits_of_the_local_file(store, at, tmp_path):
@@ -221,10 +249,65 @@ def test_addresses_of_local_files(tmp_path):
         paceline.open("file://elsewhere/md.xtc")
 
 
+@pytest.mark.filterwarnings("ignore:.*the header says 500 frames")
+@pytest.mark.parametrize("local", [XTC, DCD, H5MD_xvf], ids=["XTC", "DCD", "H5MD"])
+def test_pieces_have_the_bytes_of_those_of_the_local_file(local, store, at, tmp_path):
+    name = Path(local).name
+    store.files[f"/{store.bucket}/{name}"] = Path(local).read_bytes()
+    folders = (tmp_path / "of_store", tmp_path / "of_file")
+    for folder in folders:
+        folder.mkdir()
+    pieces = [
+        split(one, 3, output=folder) for one, folder in zip((at(name), local), folders, strict=True)
+    ]
+    assert [one.read_bytes() for one in pieces[0]] == [one.read_bytes() for one in pieces[1]]
+    whole = join([at(name)], tmp_path / f"whole{Path(local).suffix}")
+    assert whole.read_bytes() == join([local], tmp_path / f"all{whole.suffix}").read_bytes()
+
+
+def test_a_piece_of_an_object_that_is_replaced_is_not_written(store, tmp_path, monkeypatch):
+    address = f"s3://{store.bucket}/md.xtc"
+    content = store.files[f"/{store.bucket}/md.xtc"]
+    write_head = split_join.write_head
+
+    def replace_and_write(*args):
+        store.files[f"/{store.bucket}/md.xtc"] = content[:-1] + bytes([content[-1] ^ 1])
+        return write_head(*args)
+
+    monkeypatch.setattr(split_join, "write_head", replace_and_write)
+    with pytest.raises(FileChangedError, match=r"md\.xtc"):
+        split(address, 2, output=tmp_path / "piece.xtc")
+    assert not list(tmp_path.glob("piece*"))
+
+
+def test_formats_of_mdanalysis_are_copied(store, at):
+    for universe in (paceline.Universe(PDB_small, at("md.pdb")), paceline.Universe(at("md.pdb"))):
+        expected = MDAnalysis.Universe(PDB_small).atoms.positions
+        assert np.array_equal(universe.atoms.positions, expected)
+    with paceline.register():
+        universe = MDAnalysis.Universe(PDB_small, at("md.pdb"))
+        assert np.array_equal(universe.atoms.positions, expected)
+
+
+def test_the_index_of_an_object_is_saved_on_request(store, at, run, tmp_path):
+    index = tmp_path / "index"
+    status, _, err = run("index", at("md.xtc"), "-o", str(index))
+    assert status == 0, err
+    store.files[f"/{store.bucket}/.md.xtc.paceline-index"] = index.read_bytes()
+    for file in (tmp_path / "cache").rglob("*.paceline-index"):
+        file.unlink()
+    with paceline.open(at("md.xtc")) as trajectory:
+        assert trajectory.chain.files[0].index_origin == "loaded"
+    assert run("index", at("md.xtc"), "-o", str(index))[0] == 2
+    assert run("index", DCD, "-o", str(tmp_path / "none"))[0] == 2
+
+
 def test_commands_read_addresses_and_write_local_files(store, at, run, tmp_path):
     status, out, err = run("info", "--json", at("md.xtc"))
     assert status == 0, err
-    assert json.loads(out)["files"][0]["frames"] == 10
+    facts = json.loads(out)["files"][0]
+    assert facts["frames"] == 10
+    assert 0 < facts["requests"]["sent"] <= len(store.requests)
     assert run("validate", at("md.xtc"))[0] == 0
     out_file = tmp_path / "one.dcd"
     assert run("convert", at("md.xtc"), str(out_file))[0] == 0
@@ -292,6 +375,9 @@ def test_a_busy_server_is_asked_again(status, store, at):
     assert store.fault.left == 0
 
 
+ENCODED = {"Content_Encoding": "gzip", "Content_Range": "bytes 0-9/10"}
+
+
 def cut(handler):
     """Send half of a response, and close the connection."""
     content = handler.objects.files[handler.name]
@@ -301,6 +387,64 @@ def cut(handler):
     handler.end_headers()
     handler.wfile.write(content[:1000])
     handler.close_connection = True
+
+
+def test_a_store_that_often_fails_changes_no_bit(store, at):
+    fails = random.Random(1)
+
+    def fault(handler):
+        return fails.random() < 0.2 and handler.answer(503) is None
+
+    store.fault = fault
+    u = paceline.Universe(GRO, at("md.xtc"))
+    analysis = RMSD(u, select="name CA").run(backend="threads", n_workers=2)
+    expected = RMSD(paceline.Universe(GRO, XTC), select="name CA").run().results.rmsd
+    assert np.array_equal(analysis.results.rmsd, expected)
+    assert sum(block.requests for block in analysis.timings.blocks) > 0
+
+
+def test_a_pause_that_the_server_requests_is_kept(store, at):
+    store.fault = Faults(lambda one: one.answer(429, Retry_After="1"))
+    begun = time.monotonic()
+    paceline.open(at("md.xtc"))
+    assert time.monotonic() - begun >= 1
+
+
+def test_parts_without_a_stated_length_are_read(store, at):
+    def chunked(handler):
+        first, last = handler.headers["Range"].removeprefix("bytes=").split("-")
+        content = handler.objects.files[handler.name]
+        part = content[int(first) : int(last) + 1]
+        handler.send_response(206)
+        handler.send_header("ETag", handler.objects.tag_of(handler.name))
+        end = int(first) + len(part) - 1
+        handler.send_header("Content-Range", f"bytes {first}-{end}/{len(content)}")
+        handler.send_header("Transfer-Encoding", "chunked")
+        handler.end_headers()
+        handler.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(part), part))
+
+    store.fault = Faults(chunked, n=-1)
+    assert np.array_equal(positions_of(at("md.xtc")), positions_of(XTC))
+
+
+def test_a_redirect_is_followed_anew_for_each_request(store):
+    numbers, valid = itertools.count(), set()
+
+    def redirect(handler):
+        if handler.name.startswith("/landing/"):
+            # The address of a redirect is valid once.
+            once = f"/{store.bucket}/{next(numbers)}.xtc"
+            store.files[once] = Path(XTC).read_bytes()
+            valid.add(once)
+            return handler.answer(302, Location=store.address + once) is None
+        if handler.name not in valid:
+            return handler.answer(403) is None
+        valid.remove(handler.name)
+        return False
+
+    store.fault = redirect
+    with paceline.open(f"{store.address}/landing/md.xtc") as trajectory:
+        assert np.array_equal(trajectory.positions(frames=[0, 9]), positions_of(XTC)[[0, 9]])
 
 
 def test_a_connection_that_is_cut_is_made_again(store, at):
@@ -334,9 +478,11 @@ def test_a_connection_that_is_cut_is_made_again(store, at):
         ),
         (lambda one: one.answer(200, one.objects.files[one.name]), "does not send parts of a file"),
         (lambda one: one.answer(302, Location="file:///etc/passwd"), "redirect"),
+        (lambda one: one.answer(206, bytes(10), **ENCODED), r"sends it encoded \(gzip\)"),
+        (lambda one: one.refuse(403, "InvalidObjectState"), "it is in cold storage: restore it"),
         (cut, "cut|error"),
     ],
-    ids=["busy", "refused", "whole", "redirect", "cut"],
+    ids=["busy", "refused", "whole", "redirect", "encoded", "cold", "cut"],
 )
 def test_a_server_that_keeps_failing_is_named(answer, words, store, at, monkeypatch):
     monkeypatch.setenv("PACELINE_RETRY_SECONDS", "0.5")
@@ -370,6 +516,29 @@ def test_credentials_sign_requests_and_stay_out_of_results(store, monkeypatch, t
     written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     for secret in (b"AKIDKEY", b"topsecret"):
         assert secret not in sent + written
+
+
+def test_an_analysis_writes_no_credentials(store, monkeypatch, tmp_path, run):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDKEY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "topsecret")
+    options = ("--report", str(tmp_path / "r.html"), "--backend", "processes", "--n-workers", "2")
+    address = f"s3://{store.bucket}/md.xtc"
+    status, out, err = run("rmsd", GRO, address, *options, "-o", str(tmp_path / "a.csv"))
+    assert status == 0, err
+    assert all("AKIDKEY" in one["authorization"] for one in store.headers)
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"to object stores" in written
+    for secret in ("AKIDKEY", "topsecret"):
+        assert secret.encode() not in written
+        assert secret not in out + err
+
+
+def test_anonymous_requests_are_not_signed(store, monkeypatch, run):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDKEY")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "topsecret")
+    assert run("info", "--anonymous", f"s3://{store.bucket}/md.xtc")[0] == 0
+    assert not any("authorization" in one for one in store.headers)
+    assert "PACELINE_ANONYMOUS" not in os.environ
 
 
 def test_a_login_of_netrc(store, tmp_path):

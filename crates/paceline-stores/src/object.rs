@@ -97,7 +97,14 @@ impl Object {
         let store = process.store(address)?;
         let (front, meta, requests) = {
             let (address, store) = (address.clone(), Arc::clone(&store));
-            process.wait(async move { front(&address, &store).await })?
+            process.wait(async move {
+                let mut attempt = Attempt::of(&address, None);
+                let found = front(&mut attempt, &store).await;
+                if found.is_err() {
+                    process.count(&attempt.requests());
+                }
+                found.map(|(bytes, meta)| (bytes, meta, attempt.requests()))
+            })?
         };
         let object = Object::new(address, meta.size, Version::of(&meta), process, store);
         object.count(&requests);
@@ -152,10 +159,12 @@ impl Object {
     }
 
     fn count(&self, requests: &Requests) {
-        for counted in [&self.requests, &self.process.requests] {
-            let mut counted = counted.lock().unwrap_or_else(|lock| lock.into_inner());
-            counted.add(requests);
-        }
+        let mut counted = self
+            .requests
+            .lock()
+            .unwrap_or_else(|lock| lock.into_inner());
+        counted.add(requests);
+        self.process.count(requests);
     }
 
     /// Return the requests since the last call.
@@ -408,9 +417,9 @@ fn options_for(address: &Address, tries: &Tries) -> GetOptions {
 }
 
 /// Read the beginning of an object, and what the store states about it.
-async fn front(address: &Address, store: &Store) -> Result<(Bytes, ObjectMeta, Requests)> {
+async fn front(attempt: &mut Attempt<'_>, store: &Store) -> Result<(Bytes, ObjectMeta)> {
+    let address = attempt.address;
     let key = key_of(address)?;
-    let mut attempt = Attempt::of(address, None);
     loop {
         let options = GetOptions {
             range: Some((0..FRONT).into()),
@@ -421,8 +430,7 @@ async fn front(address: &Address, store: &Store) -> Result<(Bytes, ObjectMeta, R
             Ok(result) => result,
             Err(error) => {
                 let failed = attempt.request().failed(error);
-                let (bytes, meta) = empty(address, store, failed).await?;
-                return Ok((bytes, meta, attempt.requests()));
+                return empty(address, store, failed).await;
             }
         };
         check_encoding(address, &result)?;
@@ -431,7 +439,7 @@ async fn front(address: &Address, store: &Store) -> Result<(Bytes, ObjectMeta, R
             .collect(result, FRONT.min(meta.size), first, begun, store)
             .await?;
         if let Some(bytes) = bytes {
-            return Ok((bytes, meta, attempt.requests()));
+            return Ok((bytes, meta));
         }
     }
 }

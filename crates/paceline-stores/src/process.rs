@@ -137,6 +137,14 @@ impl Process {
         })
     }
 
+    pub(crate) fn count(&self, requests: &Requests) {
+        let mut counted = self
+            .requests
+            .lock()
+            .unwrap_or_else(|lock| lock.into_inner());
+        counted.add(requests);
+    }
+
     pub(crate) fn is_current(&self) -> bool {
         self.pid == std::process::id()
     }

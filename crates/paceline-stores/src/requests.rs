@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use http::StatusCode;
-use http::header::{AUTHORIZATION, HeaderMap, HeaderValue, RETRY_AFTER};
+use http::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, HeaderMap, HeaderValue, RETRY_AFTER,
+};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
@@ -100,7 +102,9 @@ impl HttpService for Repeating {
             let n_tries = tries.add();
             let answer = self.client.call(request.clone()).await;
             let asked = match &answer {
-                Ok(response) if !is_temporary(response.status()) => return answer,
+                Ok(response) if !is_temporary(response.status()) => {
+                    return answer.map(with_length);
+                }
                 Ok(response) => retry_after(response.headers()),
                 Err(error) if !may_pass(error, n_tries) => return answer,
                 Err(_) => None,
@@ -119,6 +123,29 @@ impl HttpService for Repeating {
 pub(crate) fn shortened(pause: Duration) -> Duration {
     let random = RandomState::new().hash_one(0_u8) as f64 / u64::MAX as f64;
     pause.mul_f64(0.5 + 0.5 * random)
+}
+
+/// Add the length of a part to a response that states only where the part begins and ends.
+fn with_length(mut response: HttpResponse) -> HttpResponse {
+    let headers = response.headers_mut();
+    if !headers.contains_key(CONTENT_LENGTH)
+        && let Some(len) = headers.get(CONTENT_RANGE).and_then(len_of_part)
+    {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(len));
+    }
+    response
+}
+
+/// Return the length of a part, such as 10 for `bytes 20-29/1000`.
+fn len_of_part(range: &HeaderValue) -> Option<u64> {
+    let (range, _) = range
+        .to_str()
+        .ok()?
+        .strip_prefix("bytes ")?
+        .split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let (first, last) = (first.parse::<u64>().ok()?, last.parse::<u64>().ok()?);
+    last.checked_sub(first)?.checked_add(1)
 }
 
 fn is_temporary(status: StatusCode) -> bool {
@@ -220,6 +247,15 @@ mod tests {
         for host in ["8.8.8.8", "example.org", "[2001:db8::1]", "172.32.0.1"] {
             assert!(!is_private(Some(host)), "{host}");
         }
+    }
+
+    #[test]
+    fn length_of_a_part() {
+        let len = |text| len_of_part(&HeaderValue::from_static(text));
+        assert_eq!(len("bytes 20-29/1000"), Some(10));
+        assert_eq!(len("bytes 0-0/*"), Some(1));
+        assert_eq!(len("bytes */1000"), None);
+        assert_eq!(len("bytes 5-2/1000"), None);
     }
 
     #[test]
