@@ -199,14 +199,20 @@ impl Object {
         }
     }
 
-    /// Request the bytes around an address for a reader that follows addresses within the file. Bytes
-    /// before `range` are dropped first.
-    pub(crate) fn announce_window(self: &Arc<Self>, range: Range<u64>) {
+    /// Request windows for a reader that follows addresses within the file. Bytes before the first
+    /// window are dropped first. Return true if the first window was requested before.
+    pub(crate) fn announce_windows(self: &Arc<Self>, windows: &[Range<u64>]) -> bool {
         let mut pieces = self.lock();
-        for (_, piece) in pieces.by_start.range_mut(..range.start) {
-            piece.done |= piece.end <= range.start;
+        let start = windows.first().map_or(0, |window| window.start);
+        for (_, piece) in pieces.by_start.range_mut(..start) {
+            piece.done |= piece.end <= start;
         }
-        self.request(&mut pieces, range.start..range.end.min(self.size), false);
+        let was_requested = pieces.holding(start).is_some();
+        for window in windows {
+            let window = window.start.min(self.size)..window.end.min(self.size);
+            self.request(&mut pieces, window, false);
+        }
+        was_requested
     }
 
     /// Fill `buffer` with the bytes from `offset` on. The calling thread waits for them.
@@ -436,7 +442,7 @@ async fn front(attempt: &mut Attempt<'_>, store: &Store) -> Result<(Bytes, Objec
         check_encoding(address, &result)?;
         let (meta, first) = (result.meta.clone(), begun.elapsed());
         let bytes = attempt
-            .collect(result, FRONT.min(meta.size), first, begun, store)
+            .collect(result, FRONT.min(meta.size), first, store)
             .await?;
         if let Some(bytes) = bytes {
             return Ok((bytes, meta));
@@ -488,6 +494,7 @@ async fn get(
             ..options_for(address, &attempt.tries)
         };
         version.require(&mut options);
+        let _in_flight = store.pace.begin();
         let begun = Instant::now();
         let result = store.objects.get_opts(&key, options).await;
         let result = result.map_err(|error| attempt.request().failed(error))?;
@@ -496,7 +503,7 @@ async fn get(
             return Err(attempt.request().changed());
         }
         let len = range.end - range.start;
-        let bytes = attempt.collect(result, len, first, begun, store).await?;
+        let bytes = attempt.collect(result, len, first, store).await?;
         if let Some(bytes) = bytes {
             return Ok(bytes);
         }
@@ -548,21 +555,18 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Collect the `len` bytes of a response to a request that was sent at `begun`. `None` if the
-    /// response was cut, after a pause, if there is time for another request.
+    /// Collect the `len` bytes of a response that began after the time `first`. `None` if it was cut, after a pause, if there is time for another request.
     async fn collect(
         &mut self,
         result: GetResult,
         len: u64,
         first: Duration,
-        begun: Instant,
         store: &Store,
     ) -> Result<Option<Bytes>> {
         let error = match collect(result, len).await {
             Ok(bytes) if bytes.len() as u64 == len => {
-                let body = begun.elapsed() - first;
                 (self.received, self.latency) = (len, first);
-                store.pace.record(first, body, bytes.len());
+                store.pace.record(first, bytes.len());
                 return Ok(Some(bytes));
             }
             Ok(bytes) => self.request().cut(bytes.len() as u64),

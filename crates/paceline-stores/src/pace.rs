@@ -1,20 +1,23 @@
-//! Latency and bandwidth of a store, measured from its responses.
+//! Latency and throughput of a store, measured from its responses.
 
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
+/// Maximum number of long and of short requests in flight.
+pub(crate) const LONG_REQUESTS: usize = 24;
+pub(crate) const SHORT_REQUESTS: usize = 96;
 /// Values before the first measurement.
 const LATENCY: f64 = 0.05;
-const BANDWIDTH: f64 = 10e6;
+const THROUGHPUT: f64 = 50e6;
 /// Limits of the gap between ranges that are requested together, bytes.
 const SMALLEST_GAP: f64 = 65_536.0;
 const LARGEST_GAP: f64 = 4_194_304.0;
 /// Weight of a new measurement.
 const WEIGHT: f64 = 0.2;
-/// Minimum number of bytes of a response that shows the bandwidth.
-const LONG: usize = 256 << 10;
+/// Minimum time over which the throughput is measured.
+const SPAN: Duration = Duration::from_millis(200);
 
-/// Latency and bandwidth of one connection.
+/// Latency of a request, and throughput of all requests together.
 #[derive(Debug)]
 pub(crate) struct Pace(Mutex<Measured>);
 
@@ -22,33 +25,82 @@ pub(crate) struct Pace(Mutex<Measured>);
 struct Measured {
     /// Time to the beginning of a response, s.
     latency: f64,
-    /// Bytes per second of one connection while others are used.
-    bandwidth: f64,
+    /// Bytes per second of all connections.
+    throughput: f64,
+    /// Number of requests in flight, the time since when there are some, and the bytes since then.
+    in_flight: usize,
+    since: Instant,
+    bytes: usize,
+}
+
+/// Request in flight.
+pub(crate) struct InFlight<'a>(&'a Pace);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.lock().in_flight -= 1;
+    }
 }
 
 impl Pace {
     pub(crate) fn new() -> Self {
         Pace(Mutex::new(Measured {
             latency: LATENCY,
-            bandwidth: BANDWIDTH,
+            throughput: THROUGHPUT,
+            in_flight: 0,
+            since: Instant::now(),
+            bytes: 0,
         }))
     }
 
-    /// Record a response of `len` bytes: the time to its beginning, and of its body.
-    pub(crate) fn record(&self, first: Duration, body: Duration, len: usize) {
-        let mut measured = self.0.lock().unwrap_or_else(|lock| lock.into_inner());
+    fn lock(&self) -> MutexGuard<'_, Measured> {
+        self.0.lock().unwrap_or_else(|lock| lock.into_inner())
+    }
+
+    /// Record that a request is sent.
+    pub(crate) fn begin(&self) -> InFlight<'_> {
+        let mut measured = self.lock();
+        if measured.in_flight == 0 {
+            (measured.since, measured.bytes) = (Instant::now(), 0);
+        }
+        measured.in_flight += 1;
+        InFlight(self)
+    }
+
+    /// Record a response of `len` bytes, and the time to its beginning.
+    pub(crate) fn record(&self, first: Duration, len: usize) {
+        let mut measured = self.lock();
         measured.latency += WEIGHT * (first.as_secs_f64() - measured.latency);
-        if len >= LONG {
-            let bandwidth = len as f64 / body.as_secs_f64().max(1e-4);
-            measured.bandwidth += WEIGHT * (bandwidth - measured.bandwidth);
+        measured.bytes += len;
+        let span = measured.since.elapsed();
+        if span >= SPAN {
+            let found = measured.bytes as f64 / span.as_secs_f64();
+            // Few requests show less than the connection allows.
+            let weight = if found > measured.throughput {
+                1.0
+            } else {
+                WEIGHT
+            };
+            measured.throughput += weight * (found - measured.throughput);
+            (measured.since, measured.bytes) = (Instant::now(), 0);
         }
     }
 
-    /// Return the number of bytes that take as long as another request.
+    /// Return the number of bytes that take as long as another of many short requests, which are in
+    /// flight at the same time.
     pub(crate) fn gap(&self) -> u64 {
-        let measured = *self.0.lock().unwrap_or_else(|lock| lock.into_inner());
-        let gap = measured.latency * measured.bandwidth;
-        gap.clamp(SMALLEST_GAP, LARGEST_GAP) as u64
+        self.bytes_in_latency(1.0 / SHORT_REQUESTS as f64)
+    }
+
+    /// Return the number of bytes that take as long as another request that waits for the one before.
+    pub(crate) fn hop(&self) -> u64 {
+        self.bytes_in_latency(1.0)
+    }
+
+    fn bytes_in_latency(&self, share: f64) -> u64 {
+        let measured = *self.lock();
+        let bytes = share * measured.latency * measured.throughput;
+        bytes.clamp(SMALLEST_GAP, LARGEST_GAP) as u64
     }
 }
 
@@ -57,21 +109,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_gap_follows_latency_and_bandwidth() {
+    fn gaps_follow_latency_and_throughput() {
         let pace = Pace::new();
-        let fill = |first, body| {
-            for _ in 0..50 {
-                pace.record(
-                    Duration::from_millis(first),
-                    Duration::from_millis(body),
-                    1 << 20,
-                );
-            }
-            pace.gap()
-        };
-        let near = fill(1, 10);
-        let far = fill(100, 100);
-        assert!((100_000..110_000).contains(&near), "{near}");
-        assert!((1_000_000..1_100_000).contains(&far), "{far}");
+        assert_eq!(pace.gap(), SMALLEST_GAP as u64);
+        for _ in 0..50 {
+            pace.record(Duration::from_millis(30), 0);
+        }
+        // 30 ms at 50 MB/s.
+        assert!(
+            (1_480_000..1_520_000).contains(&pace.hop()),
+            "{}",
+            pace.hop()
+        );
+        let in_flight = pace.begin();
+        pace.lock().since = Instant::now() - Duration::from_secs(1);
+        pace.record(Duration::from_millis(30), 500_000_000);
+        // 30 ms / 96 at 500 MB/s.
+        assert!((150_000..160_000).contains(&pace.gap()), "{}", pace.gap());
+        drop(in_flight);
+        assert_eq!(pace.lock().in_flight, 0);
     }
 }

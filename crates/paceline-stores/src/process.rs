@@ -18,13 +18,10 @@ use tokio::sync::Semaphore;
 use crate::address::Address;
 use crate::client;
 use crate::credentials::settings;
-use crate::pace::Pace;
+use crate::pace::{LONG_REQUESTS, Pace, SHORT_REQUESTS};
 use paceline_formats::error::{Error, Result};
 use paceline_formats::source::Requests;
 
-/// Maximum number of long and of short requests in flight.
-const LONG_REQUESTS: usize = 24;
-const SHORT_REQUESTS: usize = 96;
 /// Maximum number of bytes of a short request.
 const SHORT: u64 = 256 << 10;
 /// Maximum number of bytes that are kept for readers.

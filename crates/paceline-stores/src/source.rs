@@ -25,6 +25,8 @@ const WHOLE: u64 = 16 << 20;
 /// Minimum and maximum number of bytes that [`StoreSource::follow`] requests together.
 const NEAR: u64 = 256 << 10;
 const FAR: u64 = 16 << 20;
+/// Maximum number of windows that are requested at the next addresses of a regular path.
+const MOST_AHEAD: u64 = 32;
 
 /// One version of an object as a source of bytes.
 pub struct StoreSource {
@@ -34,8 +36,45 @@ pub struct StoreSource {
     identity: Option<String>,
     bytes: AtomicU64,
     calls: AtomicU64,
-    /// Bytes that were requested for a reader that follows addresses.
-    window: Mutex<Range<u64>>,
+    path: Mutex<Followed>,
+}
+
+/// Path of a reader that follows addresses.
+#[derive(Default)]
+struct Followed {
+    /// Bytes that were requested last.
+    window: Range<u64>,
+    /// Last address outside of the window before, and its distance from the one before.
+    last: u64,
+    stride: u64,
+    /// Number of windows that are requested at the next addresses of a regular path.
+    ahead: u64,
+}
+
+impl Followed {
+    /// Return the windows to be requested for an address: its own, and those of the next addresses.
+    fn go_to(&mut self, offset: u64, end: u64) -> Vec<Range<u64>> {
+        let (len, last) = (self.window.end - self.window.start, self.window.end);
+        let start = offset / NEAR * NEAR;
+        let goes_on = offset >= last && offset - last <= 4 * len;
+        let own = match goes_on {
+            true => end.max(start + (2 * len).clamp(NEAR, FAR)),
+            false => end.max(start + NEAR),
+        };
+        let mut windows = vec![start..own];
+        let stride = offset.saturating_sub(self.last);
+        if !goes_on && stride.abs_diff(self.stride) <= NEAR / 2 && stride > NEAR {
+            let ahead = self.ahead.max(1);
+            windows.extend((1..=ahead).map(|k| {
+                let middle = offset + k * stride;
+                middle.saturating_sub(NEAR / 4)..middle + NEAR / 4
+            }));
+        } else {
+            self.ahead = 0;
+        }
+        (self.last, self.stride) = (offset, stride);
+        windows
+    }
 }
 
 impl StoreSource {
@@ -62,30 +101,30 @@ impl StoreSource {
             forked: OnceLock::new(),
             bytes: AtomicU64::new(0),
             calls: AtomicU64::new(0),
-            window: Mutex::default(),
+            path: Mutex::default(),
         }
     }
 
     /// Fill `buffer` for a reader that follows addresses within the file, as libraries of HDF5 do: bytes
-    /// around these ones are requested, too, and more of them if the reader goes on behind them.
+    /// around these ones are requested, too, and those at the next addresses if they are equally far
+    /// apart, as the nodes of a tree of chunks are.
     ///
     /// # Errors
     /// As those of [`Source::read_at`].
     pub fn follow(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let end = offset.saturating_add(buffer.len() as u64);
-        let mut window = self.window.lock().unwrap_or_else(|lock| lock.into_inner());
-        if offset < window.start || end > window.end {
-            let (len, last) = (window.end - window.start, window.end);
-            let goes_on = offset >= last && offset - last <= 4 * len;
-            let start = offset / NEAR * NEAR;
-            *window = match self.object.size {
-                ..=WHOLE => 0..WHOLE,
-                _ if goes_on => start..end.max(start + (2 * len).clamp(NEAR, FAR)),
-                _ => start..end.max(start + NEAR),
+        let mut path = self.path.lock().unwrap_or_else(|lock| lock.into_inner());
+        if offset < path.window.start || end > path.window.end {
+            let windows = match self.object.size {
+                ..=WHOLE => vec![0..WHOLE],
+                _ => path.go_to(offset, end),
             };
-            self.object()?.announce_window(window.clone());
+            path.window = windows[0].clone();
+            if self.object()?.announce_windows(&windows) {
+                path.ahead = (2 * path.ahead).clamp(1, MOST_AHEAD);
+            }
         }
-        drop(window);
+        drop(path);
         self.read_at(offset, buffer)
     }
 
@@ -153,8 +192,10 @@ impl Source for StoreSource {
     }
 
     fn access(&self) -> Access {
+        let pace = &self.object.store.pace;
         Access {
-            gap: self.object.store.pace.gap(),
+            gap: pace.gap(),
+            hop: pace.hop(),
             ahead: AHEAD,
         }
     }
@@ -219,4 +260,33 @@ pub fn list(prefix: &Address) -> Result<Vec<String>> {
             .failed(error)
         })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_of_a_path() {
+        const MB: u64 = 1 << 20;
+        let mut path = Followed::default();
+        let mut go_to = |offset| {
+            let windows = path.go_to(offset, offset + 100);
+            path.window = windows[0].clone();
+            path.ahead = 2;
+            windows
+        };
+        // Addresses that follow each other: the window grows.
+        assert_eq!(go_to(0), vec![0..NEAR; 1]);
+        assert_eq!(go_to(NEAR), vec![NEAR..3 * NEAR; 1]);
+        // Regular addresses.
+        assert_eq!(go_to(10 * MB).len(), 1);
+        let stride = 3 * MB + 5;
+        assert_eq!(go_to(10 * MB + stride).len(), 1);
+        let windows = go_to(10 * MB + 2 * stride);
+        assert_eq!(windows.len(), 3);
+        assert!(windows[2].contains(&(10 * MB + 4 * stride)));
+        // Another way.
+        assert_eq!(go_to(7 * MB).len(), 1);
+    }
 }

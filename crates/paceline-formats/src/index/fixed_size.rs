@@ -73,7 +73,7 @@ pub fn read_each(
     n: u64,
     mut use_bytes: impl FnMut(&[u8]),
 ) -> Result<()> {
-    let Access { gap, ahead } = source.access();
+    let Access { gap, ahead, .. } = source.access();
     let at_once = match step <= gap {
         true => (CHUNK / step).max(1),
         false => 1,
@@ -96,7 +96,7 @@ pub fn read_each(
 
 /// Announce the same `width` bytes of the next of `n` frames to a store.
 fn announce(source: &dyn Source, start: u64, width: u64, step: u64, n: u64) {
-    let Access { gap, ahead } = source.access();
+    let Access { gap, ahead, .. } = source.access();
     if step <= gap {
         source.will_need(start, ahead.min((n - 1) * step + width));
         return;

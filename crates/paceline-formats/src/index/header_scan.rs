@@ -164,12 +164,12 @@ pub struct Walker<'a> {
 
 impl<'a> Walker<'a> {
     pub fn new(file: Trajectory<'a>, watch: &'a dyn Fn(u64) -> Result<()>) -> Self {
-        let Access { gap, ahead } = file.source.access();
+        let Access { hop, ahead, .. } = file.source.access();
         Walker {
             file,
             watch,
             fetch: file.format.header_max(),
-            stream_below: STREAM_BELOW.max(gap),
+            stream_below: STREAM_BELOW.max(hop),
             ahead,
             buffer: Vec::new(),
             buffer_start: 0,

@@ -149,7 +149,7 @@ impl BlockReader {
     /// Announce the bytes of a block to the source. On a store, the rest of a frame is included if
     /// it is shorter than the gap that a request is worth, since the decoder may need it.
     fn announce(&mut self, extents: Extents<'_>) {
-        let Access { gap, ahead } = self.source.access();
+        let Access { gap, ahead, .. } = self.source.access();
         let spare = if ahead > 0 { gap } else { 0 };
         let mut ranges = Vec::new();
         for (k, &frame) in extents.frames.iter().enumerate() {

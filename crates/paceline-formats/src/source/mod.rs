@@ -22,13 +22,20 @@ pub struct Access {
     /// Maximum gap between two wanted ranges that are requested together, bytes. Reading the gap
     /// takes about as long as another request.
     pub gap: u64,
+    /// Maximum gap that is read between two ranges if the second can be requested only once the
+    /// first has arrived, bytes.
+    pub hop: u64,
     /// Number of bytes that a sequential reader announces ahead; 0 if the system reads ahead.
     pub ahead: u64,
 }
 
 impl Access {
     /// Costs of a local file.
-    pub const FILE: Access = Access { gap: GAP, ahead: 0 };
+    pub const FILE: Access = Access {
+        gap: GAP,
+        hop: GAP,
+        ahead: 0,
+    };
 }
 
 /// Source of bytes with positional reads. Threads can share it, since it has no cursor.
