@@ -27,6 +27,7 @@ from benchmarks.experiments.experiment import Setting, load
 from benchmarks.experiments.page import write_page
 from benchmarks.measure import Unavailable
 from benchmarks.ranks import launcher
+from paceline import _core
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "developers" / "experiments"
@@ -157,6 +158,11 @@ def test_splitting(folder):
 
 def test_validating(folder):
     assert "30" in tools_of("validate", "adk.dcd", folder)
+
+
+@pytest.mark.skipif(not hasattr(_core, "list_objects"), reason="this build reads local files only")
+def test_stores(folder):
+    assert tools_of("stores", "rmsd, 5 % errors", folder)
 
 
 @pytest.mark.full

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::iter;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -61,19 +62,15 @@ impl Followed {
             true => end.max(start + (2 * len).clamp(NEAR, FAR)),
             false => end.max(start + NEAR),
         };
-        let mut windows = vec![start..own];
         let stride = offset.saturating_sub(self.last);
-        if !goes_on && stride.abs_diff(self.stride) <= NEAR / 2 && stride > NEAR {
-            let ahead = self.ahead.max(1);
-            windows.extend((1..=ahead).map(|k| {
-                let middle = offset + k * stride;
-                middle.saturating_sub(NEAR / 4)..middle + NEAR / 4
-            }));
-        } else {
-            self.ahead = 0;
-        }
+        let is_regular = !goes_on && stride.abs_diff(self.stride) <= NEAR / 2 && stride > NEAR;
+        self.ahead = if is_regular { self.ahead.max(1) } else { 0 };
         (self.last, self.stride) = (offset, stride);
-        windows
+        let next = (1..=self.ahead).map(|k| {
+            let middle = offset + k * stride;
+            middle.saturating_sub(NEAR / 4)..middle + NEAR / 4
+        });
+        iter::once(start..own).chain(next).collect()
     }
 }
 
@@ -116,7 +113,7 @@ impl StoreSource {
         let mut path = self.path.lock().unwrap_or_else(|lock| lock.into_inner());
         if offset < path.window.start || end > path.window.end {
             let windows = match self.object.size {
-                ..=WHOLE => vec![0..WHOLE],
+                ..=WHOLE => iter::once(0..WHOLE).collect(),
                 _ => path.go_to(offset, end),
             };
             path.window = windows[0].clone();
