@@ -94,8 +94,12 @@ def test_frames_are_those_of_the_local_file(local, store, at, tmp_path):
         assert np.array_equal(there.chain.files[0].times()[0], here.chain.files[0].times()[0])
 
 
-@pytest.mark.parametrize(("backend", "n"), [("serial", 1), ("threads", 2), ("processes", 2)])
-def test_h5md_has_the_bits_of_the_local_file(backend, n, store, at, tmp_path):
+@pytest.mark.parametrize(
+    ("at", "backend", "n"),
+    [("s3", "serial", 1), ("http", "threads", 2), ("s3", "processes", 2)],
+    indirect=["at"],
+)
+def test_h5md_has_the_bits_of_the_local_file(at, backend, n, store, tmp_path):
     store.files[f"/{store.bucket}/md.h5md"] = Path(H5MD_xvf).read_bytes()
     found, expected = (
         RMSD(paceline.Universe(one).atoms).run(backend=backend, n_workers=n).results.rmsd
@@ -106,6 +110,7 @@ def test_h5md_has_the_bits_of_the_local_file(backend, n, store, at, tmp_path):
     assert not list(tmp_path.rglob("md.h5md"))
 
 
+@pytest.mark.parametrize("at", ["s3"], indirect=True)
 def test_netcdf_4_has_the_bits_of_the_local_file(store, at, tmp_path):
     local = write_netcdf4(tmp_path / "a.nc", values(), "NETCDF4", scale=AMBER)
     store.files[f"/{store.bucket}/a.nc"] = local.read_bytes()
@@ -251,6 +256,7 @@ def test_addresses_of_local_files(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*the header says 500 frames")
 @pytest.mark.parametrize("local", [XTC, DCD, H5MD_xvf], ids=["XTC", "DCD", "H5MD"])
+@pytest.mark.parametrize("at", ["s3"], indirect=True)
 def test_pieces_have_the_bytes_of_those_of_the_local_file(local, store, at, tmp_path):
     name = Path(local).name
     store.files[f"/{store.bucket}/{name}"] = Path(local).read_bytes()
@@ -280,6 +286,7 @@ def test_a_piece_of_an_object_that_is_replaced_is_not_written(store, tmp_path, m
     assert not list(tmp_path.glob("piece*"))
 
 
+@pytest.mark.parametrize("at", ["s3"], indirect=True)
 def test_formats_of_mdanalysis_are_copied(store, at):
     for universe in (paceline.Universe(PDB_small, at("md.pdb")), paceline.Universe(at("md.pdb"))):
         expected = MDAnalysis.Universe(PDB_small).atoms.positions
@@ -389,6 +396,7 @@ def cut(handler):
     handler.close_connection = True
 
 
+@pytest.mark.parametrize("at", ["s3"], indirect=True)
 def test_a_store_that_often_fails_changes_no_bit(store, at):
     fails = random.Random(1)
 
@@ -403,6 +411,7 @@ def test_a_store_that_often_fails_changes_no_bit(store, at):
     assert sum(block.requests for block in analysis.timings.blocks) > 0
 
 
+@pytest.mark.parametrize("at", ["s3"], indirect=True)
 def test_a_pause_that_the_server_requests_is_kept(store, at):
     store.fault = Faults(lambda one: one.answer(429, Retry_After="1"))
     begun = time.monotonic()
