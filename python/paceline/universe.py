@@ -290,7 +290,7 @@ def _is_hdf5_topology(topology: object, format: object) -> bool:
     return _is_hdf5_object(topology) or (os.path.isfile(topology) and is_hdf5(topology))
 
 
-def _is_hdf5_object(topology: Any) -> bool:
+def _is_hdf5_object(topology: str | os.PathLike) -> bool:
     """Check whether a topology is an object that is an HDF5 file by its name and its content."""
     ending = os.path.splitext(os.fspath(topology))[1]
     return is_address(topology) and ending[1:] in EXTENSIONS and is_hdf5(topology)

@@ -1,4 +1,4 @@
-"""Whether simulations are long enough: verdicts on series, angles, states and replicas."""
+"""Verdicts on the length of simulations: of series, angles, states and replicas."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-r"""Where a time series is equilibrated, and between which states it changes.
+r"""Search for the start of the equilibrated part of a time series, and for its states.
 
 The start of a series is described as $\mu + A e^{-t / \tau}$ plus fluctuations. The first values
 are left out where this bias of the mean costs more than the fewer values: at the minimum of the
