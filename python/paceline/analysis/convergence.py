@@ -159,7 +159,8 @@ def _assess_states(
     states, numbers = np.unique(values, return_inverse=True)
     found = {
         f"{state}": assess_series((numbers == k).astype(np.float64), times, precision=precision)
-        for k, state in enumerate(states)
+        # The population of one of two states determines that of the other one.
+        for k, state in enumerate(states[:1] if len(states) == 2 else states)
     }
     if not found:
         return assess_series(np.empty(0))

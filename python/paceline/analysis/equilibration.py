@@ -27,6 +27,8 @@ APART = 4.5
 RARE = 0.002
 #: Number of bins of the histogram that separates two states.
 N_BINS = 256
+#: Maximum number of values of the histogram; of longer series, values at equal distances are taken.
+MOST_IN_HISTOGRAM = 65_536
 
 
 def find_start(values: np.ndarray) -> int | None:
@@ -76,37 +78,41 @@ def _decays(n_bins: int) -> Decays:
 
 def averages(values: np.ndarray, n_bins: int) -> np.ndarray:
     """Return averages over bins of equal length; a value at an edge counts in parts."""
-    sums = np.concatenate(([0.0], np.cumsum(values)))
+    sums = np.zeros(len(values) + 1)
+    np.cumsum(values, out=sums[1:])
     edges = np.linspace(0, len(values), n_bins + 1)
-    return np.diff(np.interp(edges, np.arange(len(sums)), sums)) * (n_bins / len(values))
+    whole = np.minimum(edges.astype(np.intp), len(values) - 1)
+    return np.diff(sums[whole] + (edges - whole) * values[whole]) * (n_bins / len(values))
 
 
 def crossings_of_states(values: np.ndarray) -> tuple[int, float, float] | None:
     """Count changes between two states, and return the states' means; None if there are not two.
 
     A threshold divides the values into two classes so that the variance between the classes is
-    largest (Otsu 1979, IEEE Trans. Syst. Man Cybern. 9, 62).
+    largest (Otsu 1979, IEEE Trans. Syst. Man Cybern. 9, 62). The values, between -1 and 1 or so,
+    are not all equal.
     """
-    counts, edges = np.histogram(values, N_BINS)
-    middles = (edges[:-1] + edges[1:]) / 2
+    some = values[:: -(-len(values) // MOST_IN_HISTOGRAM)]
+    n = len(some)
+    least, most = some.min(), some.max()
+    if least == most:
+        return None
+    bins = ((some - least) / (most - least) * N_BINS).astype(np.intp)
+    counts = np.bincount(bins, minlength=N_BINS + 1)
+    sums = np.bincount(bins, some, N_BINS + 1).cumsum()
     below = counts.cumsum()[:-1]
-    sums = (counts * middles).cumsum()
-    above = len(values) - below
+    above = n - below
     with np.errstate(divide="ignore", invalid="ignore"):
-        means = sums[:-1] / below, (sums[-1] - sums[:-1]) / above
-        between = np.where((below > 0) & (above > 0), below * above * (means[1] - means[0]) ** 2, 0)
-    # Between two distant states, many thresholds are equal.
-    best = np.flatnonzero(between >= between.max() * (1 - 1e-12))
-    threshold = (edges[best[0] + 1] + edges[best[-1] + 1]) / 2
-    is_high = values > threshold
-    low, high = values[~is_high], values[is_high]
-    if min(len(low), len(high)) < RARE * len(values):
+        lows, highs = sums[:-1] / below, (sums[-1] - sums[:-1]) / above
+    between = np.where(above > 0, below * above * (highs - lows) ** 2, 0)
+    best = int(np.argmax(between))
+    if min(below[best], above[best]) < RARE * n:
         return None
-    gap = float(high.mean() - low.mean())
-    within = np.sqrt((len(low) * low.var() + len(high) * high.var()) / len(values))
-    if gap < APART * within:
+    low, high = float(lows[best]), float(highs[best])
+    within = float(some @ some) - below[best] * low**2 - above[best] * high**2
+    if (high - low) ** 2 * n < APART**2 * within:
         return None
+    middle = (low + high) / 2
     # A value near the threshold does not count as a change.
-    far = np.abs(values - (low.mean() + gap / 2)) > gap / 4
-    sides = is_high[far]
-    return int(np.count_nonzero(sides[1:] != sides[:-1])), float(low.mean()), float(high.mean())
+    sides = values[np.abs(values - middle) > (high - low) / 4] > middle
+    return int(np.count_nonzero(sides[1:] != sides[:-1])), low, high

@@ -17,6 +17,8 @@ DRIFTING: Verdict = "drifting"
 UNKNOWN_START = -1
 #: Difference of the means of both halves that is notable, in standard errors.
 NOTABLE_HALVES = 2.5
+#: Minimum number of values of a series that may drift, or change between states.
+LEAST_OF_VERDICT = 20
 
 
 @dataclass(frozen=True)
@@ -88,26 +90,29 @@ def assess_series(
     values = np.asarray(values, dtype=np.float64)
     step, known, notes = _checked(values, times)
     rows = np.flatnonzero(known)
-    values = values[rows]
-    n = len(values)
+    n = len(rows)
+    values = values if n == len(values) else values[rows]
     if n < LEAST_VALUES:
         reason = f"{n} values are too few" if n != 1 else "a single value is too few"
         return _unknown(values, rows, (reason, *notes))
     # Powers of the scaled numbers stay finite, whatever the unit.
     with np.errstate(over="ignore", invalid="ignore"):
         centre = float(values.mean())
-        scale = float(np.abs(values - centre).max())
+        deviations = values - centre
+        scale = float(max(deviations.max(), -deviations.min()))
     if scale == 0 or not np.isfinite(scale):
         odd = "are equal" if scale == 0 else "have no finite mean"
         return _unknown(values, rows, (f"all {n:,} values {odd}", *notes))
-    deviations = (values - centre) / scale
-    start = find_start(deviations) if start == UNKNOWN_START else start
+    deviations /= scale
+    if start == UNKNOWN_START:
+        start = find_start(deviations) if n >= LEAST_OF_VERDICT else 0
     production = deviations[start or 0 :]
     if len(production) < LEAST_VALUES or np.ptp(production) == 0:
         start, production = 0, deviations
-    error = error_of_mean(production - production.mean())
+    production_mean = float(production.mean())
+    error = error_of_mean(production - production_mean)
     half = scale * error.interval(LEVEL)
-    mean = float(values[start or 0 :].mean())
+    mean = centre + scale * production_mean if start else centre
     found = Convergence(
         DRIFTING if start is None else SAMPLED,
         mean,
@@ -123,11 +128,11 @@ def assess_series(
         len(production) * step,
     )
     if start is None:
-        why = "the mean still changes in one direction in the second half"
+        why = "it still moves in one direction in the second half of the run"
         unknown = (np.nan, np.nan)
         reasons = (why, *notes)
         return replace(found, needed_time=np.nan, needed_interval=unknown, reasons=reasons)
-    doubts, factors = _doubts(values[start:], found, error, scale, precision)
+    doubts, factors = _doubts(production, found, error, centre, scale, precision)
     more = [found.length * max(0.0, factor - 1) for factor in factors]
     verdict = NOT_SHOWN if doubts else SAMPLED
     if not doubts:
@@ -159,18 +164,25 @@ def _checked(
     times = np.asarray(times, dtype=np.float64)
     if times.shape != values.shape:
         raise ValueError(f"expected {len(values)} times, one for each value, found {len(times)}")
+    timed = np.isfinite(times)
+    if n_left := int((~timed).sum()):
+        step, known[timed], others = _checked(values[timed], times[timed])
+        known &= timed
+        return step, known, (f"{n_left:,} values without a time are left out", *others)
     steps = np.diff(times)
-    if (backwards := np.flatnonzero(steps < 0)).size:
-        k = int(backwards[0])
+    least, most = steps.min(initial=np.inf), steps.max(initial=0)
+    if least < 0:
+        k = int(np.argmax(steps < 0))
         raise ValueError(
             f"times decrease from {times[k]:g} to {times[k + 1]:g} at value {k + 1}: sort the "
             "values, or assess each part"
         )
-    if n_repeated := int((steps == 0).sum()):
+    if least == 0:
         known[1:] &= steps != 0
-        notes.append(f"{n_repeated:,} values with the time of the value before are left out")
+        notes.append(f"{(steps == 0).sum():,} values with the time of the value before are left out")
         steps = steps[steps != 0]
-    if len(steps) and np.ptp(steps) > 0.01 * steps.max():
+        least = steps.min(initial=np.inf)
+    if most - least > 0.01 * most:
         notes.append("times are not equally spaced: values count as equally spaced")
     return float(np.mean(steps)) if len(steps) else 1.0, known, tuple(notes)
 
@@ -195,30 +207,38 @@ def _doubts(
     production: np.ndarray,
     found: Convergence,
     error: MeanError,
+    centre: float,
     scale: float,
     precision: float | None,
 ) -> tuple[list[str], tuple[float, float]]:
     """Return reasons against "sampled", and factors of the length that is needed instead.
 
-    The first factor is probable, and the second one cautious.
+    The first factor is probable, and the second one cautious. The production is in units of scale,
+    relative to the centre.
     """
     doubts = []
     factors = np.ones(2)
+    enough_values = found.n_values >= LEAST_OF_VERDICT
+    if not enough_values:
+        doubts.append(f"{found.n_values} values are too few: {LEAST_OF_VERDICT} are needed")
+        factors *= LEAST_OF_VERDICT / found.n_values
     if found.least_independent < ENOUGH:
         least = max(1, int(found.least_independent))
-        doubts.append(f"no more than {least} of {found.n_values:,} values may be independent")
+        doubts.append(
+            f"as few as {least} of {found.n_values:,} values may be independent; {ENOUGH} are needed"
+        )
         numbers = np.array([found.n_independent, found.least_independent])
         factors = np.maximum(factors, ENOUGH / numbers)
-    states = crossings_of_states(production)
+    states = crossings_of_states(production) if enough_values else None
     if states is not None and states[0] < ENOUGH:
         times = "once" if states[0] == 1 else f"{states[0]} times"
-        low, high = (digits(value, 3) for value in states[1:])
+        low, high = (digits(centre + scale * value, 3) for value in states[1:])
         doubts.append(f"it changed between two states (about {low} and {high}) only {times}")
         factors = np.maximum(factors, ENOUGH / max(1, states[0]))
     halves = [half.mean() for half in np.array_split(production, 2)]
-    standard_error = scale * float(np.sqrt(error.weights @ error.variances))
-    if abs(halves[1] - halves[0]) > NOTABLE_HALVES * 2 * standard_error:
-        first, second = (digits(half, 4) for half in halves)
+    standard_error = float(np.sqrt(error.weights @ error.variances))
+    if enough_values and abs(halves[1] - halves[0]) > NOTABLE_HALVES * 2 * standard_error:
+        first, second = (digits(centre + scale * half, 4) for half in halves)
         doubts.append(f"the means of its halves differ: {first} and {second}")
         factors = np.maximum(factors, 2)
     if precision is not None and found.half_width > precision:
