@@ -1,5 +1,7 @@
 """Tests of verdicts on time series: known starts, states, angles, replicas, and odd input."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.signal import lfilter
@@ -96,10 +98,10 @@ class TestOddInput:
     @pytest.mark.parametrize(
         ("values", "reason"),
         [
-            ([], "0 values are too few"),
-            ([1.0], "a single value is too few"),
-            ([1.0, 2.0], "2 values are too few"),
-            ([np.nan] * 10, "0 values are too few"),
+            ([], "only 0 values (20 are needed)"),
+            ([1.0], "only 1 value (20 are needed)"),
+            ([1.0, 2.0], "only 2 values (20 are needed)"),
+            ([np.nan] * 10, "only 0 values (20 are needed)"),
             ([2.0] * 50, "all 50 values are equal"),
             ([1.5e308, 1.6e308] * 4, "have no finite mean"),
         ],
@@ -126,14 +128,48 @@ class TestOddInput:
         holes[::10] = np.nan
         found = paceline.convergence(holes)
         whole = paceline.convergence(series)
-        assert "200 values that are NaN or infinite are left out" in found.reasons
+        assert "left out: 200 values (NaN or infinite)" in found.reasons
         assert abs(found.equilibrated_from - whole.equilibrated_from) < 120
 
     def test_repeated_times_are_left_out(self):
         times = np.arange(N) * 1.0
         times[1000:] -= 1
         found = paceline.convergence(autoregressive(5), times)
-        assert "1 values with the time of the value before are left out" in found.reasons
+        assert "left out: 1 value (at the time of the value before)" in found.reasons
+
+    @pytest.mark.parametrize("n", [4, 5, 8, 12, 19])
+    def test_a_few_values_neither_drift_nor_change_states(self, n):
+        rng = np.random.default_rng(n)
+        for values in (np.arange(n), rng.standard_normal(n), np.repeat([0, 5], n)[: 2 * n : 2]):
+            found = paceline.convergence(values)
+            assert found.verdict == "not shown to be sampled"
+            assert found.reasons[0] == f"only {n} values (20 are needed)"
+            assert not any("states" in reason for reason in found.reasons)
+
+    def test_values_without_a_time_are_left_out(self):
+        series, times = autoregressive(5), 2.0 * np.arange(N)
+        times[[0, 7, 1999]] = np.nan, np.inf, np.nan
+        found = paceline.convergence(series, times)
+        assert "left out: 3 values (without a time)" in found.reasons
+        known = np.isfinite(times)
+        assert found.mean == paceline.convergence(series[known]).mean
+        assert (found.equilibrated_from, found.equilibrated_at) == (1, 2.0)
+
+    def test_masked_values_are_left_out(self):
+        series = autoregressive(5)
+        masked = np.ma.masked_array(np.where(np.arange(N) % 9, series, 1e9), np.arange(N) % 9 == 0)
+        found = paceline.convergence(masked)
+        assert found.mean == pytest.approx(masked.mean())
+        assert found.n_values == masked.count()
+
+    @pytest.mark.parametrize("values", [["a", "b"] * 20, np.ones(30) * 1j])
+    def test_what_is_no_number_is_refused(self, values):
+        with pytest.raises(ValueError, match="expected real numbers, found"):
+            paceline.convergence(values)
+
+    def test_two_states_about_0_are_named(self):
+        found = paceline.convergence(np.r_[np.zeros(300), np.ones(2), np.zeros(200)])
+        assert any("(about 0 and 1) only twice" in reason for reason in found.reasons)
 
     def test_wrong_arguments(self):
         series = autoregressive(5)
@@ -182,6 +218,26 @@ class TestStates:
         assert any(reason.endswith("is sampled worst") for reason in found.reasons)
         assert 0 < found.mean_of_all < 1
 
+    def test_a_state_that_is_seen_once(self):
+        numbers = np.random.default_rng(1).integers(0, 3, N)
+        numbers[700] = 7
+        found = paceline.convergence(numbers, kind="states")
+        assert found.verdict == "not shown to be sampled"
+        assert found.reasons == (
+            "of 4 states, 7 is sampled worst",
+            "the state is entered or left only twice",
+        )
+        with pytest.raises(ValueError, match=r"whole numbers of states, found [0-9]+\.5"):
+            paceline.convergence(numbers + 0.5, kind="states")
+
+    def test_nan_is_not_a_state(self):
+        numbers = np.random.default_rng(1).integers(1, 3, N).astype(float)
+        numbers[::4] = np.nan
+        found = paceline.convergence(numbers, kind="states")
+        assert found.reasons[0] == "state 1"
+        assert found.mean == pytest.approx(0.5, abs=0.05)
+        assert found.n_values == 1500
+
 
 class TestReplicas:
     def make(self, means, time=5.0, lengths=None):
@@ -217,10 +273,38 @@ class TestReplicas:
         one = autoregressive(5)
         labels = np.repeat(["a", "b"], N)
         found = paceline.convergence(np.concatenate([one, one]), replicas=labels)
-        assert "replica b is a copy of replica a, and is left out" in found.reasons
+        assert "left out: replica b (a copy of replica a)" in found.reasons
         assert found.n_values == N
         single = paceline.convergence(one)
         assert (found.mean, found.interval) == (single.mean, single.interval)
+
+    @pytest.mark.parametrize("odd", [[1.0], [np.nan] * 50])
+    def test_replicas_without_values_are_left_out(self, odd):
+        values, labels = self.make([0, 0])
+        labels = np.r_[labels, np.full(len(odd), 7)]
+        found = paceline.convergence(np.r_[values, odd], replicas=labels)
+        assert "left out: replica 7 (less than 4 values)" in found.reasons
+        assert "2 replicas agree" in found.reasons[0]
+        alone = paceline.convergence(np.array(odd), replicas=np.full(len(odd), 7))
+        assert alone.verdict == "not shown to be sampled"
+        assert paceline.convergence([], replicas=[]).n_values == 0
+        with pytest.raises(ValueError, match="replicas must not be NaN"):
+            paceline.convergence(values, replicas=np.full(len(values), np.nan))
+
+    def test_constant_replicas_are_not_shown_to_agree(self):
+        labels = np.repeat([0, 1], 50)
+        equal = paceline.convergence(np.ones(100), replicas=labels)
+        assert equal.reasons == ("all 100 values are equal",)
+        differ = paceline.convergence(labels, replicas=labels)
+        assert differ.verdict == "not shown to be sampled"
+        assert "R̂ is above 100" in differ.reasons[0]
+
+    def test_the_start_is_the_last_in_time(self):
+        decay = 8 * np.exp(-np.arange(N) / 60)
+        values = np.r_[autoregressive(2) + decay, autoregressive(2, seed=2) + 0.7 * decay]
+        times = np.r_[np.arange(N), 10.0 * np.arange(N)]
+        found = paceline.convergence(values, times, np.repeat([0, 1], N))
+        assert found.equilibrated_at == 10 * found.equilibrated_from > 1000
 
     def test_angles_of_replicas(self):
         values, labels = self.make([0, 0, 0])
@@ -336,6 +420,55 @@ class TestTheCommand:
         assert "2 replicas agree" in capsys.readouterr().out
         self.run(tables[0], "--replicas", status=2)
         assert "two different tables or more" in capsys.readouterr().err
+
+    def test_replicas_with_times_in_other_units(self, tables, tmp_path, capsys):
+        text = Path(tables[0]).read_text(encoding="utf-8").replace("time (ps)", "time (ns)")
+        (tmp_path / "ns.csv").write_text(text, encoding="utf-8")
+        self.run(tables[0], str(tmp_path / "ns.csv"), "--replicas", status=2)
+        assert "has times in ps, but" in capsys.readouterr().err
+
+    def test_one_figure_of_several_tables_has_one_unit(self, tables, tmp_path, capsys):
+        self.run(*tables, "--plot", str(tmp_path / "all.png"), status=2)
+        assert "figure of several tables shows one unit" in capsys.readouterr().err
+        assert not (tmp_path / "all.png").exists()
+        self.run(*tables, "--y", "Rg", "--plot", str(tmp_path / "rg.png"))
+        assert (tmp_path / "rg.png").exists()
+
+    def test_states_are_numbers_or_names(self, tmp_path, capsys):
+        path = tmp_path / "states.csv"
+        rng = np.random.default_rng(1)
+        rows = [f"{k},{rng.choice(['H', 'E'])},{k % 7},{rng.random()}" for k in range(400)]
+        path.write_text("\n".join(["frame,fold,cluster,d (Å)", *rows]), encoding="utf-8")
+        self.run(str(path), "--kind", "states", "--y", "fold", "--y", "cluster")
+        out, err = capsys.readouterr()
+        assert "fold: state E; " in out
+        assert "cluster: of 7 states, " in out
+        assert "both means are sampled" in err
+        self.run(str(path), "--kind", "states", status=2)
+        assert "expected names or whole numbers of states" in capsys.readouterr().err
+
+    def test_series_that_the_figure_does_not_show(self, tmp_path, capsys):
+        angles = tmp_path / "angles.csv"
+        describe = '# figure: {"x": "phi (°)", "y": {"psi (°)": "psi"}, "y_label": "psi (°)"}'
+        phi, psi = -60 + 10 * autoregressive(3), 175 + 10 * autoregressive(3, seed=2)
+        rows = [f"{k},{phi[k]},{psi[k]}" for k in range(N)]
+        angles.write_text("\n".join([describe, "time (ps),phi (°),psi (°)", *rows]), "utf-8")
+        self.run(str(angles))
+        out, err = capsys.readouterr()
+        assert out.splitlines()[1].startswith("phi (°)  sampled")
+        assert "both means are sampled" in err
+
+    def test_series_of_many_units_or_of_equal_values(self, tmp_path, capsys):
+        path = tmp_path / "many.csv"
+        values = np.random.default_rng(1).standard_normal((8, 200))
+        titles = ["frame", *(f"c{k} (u{k})" for k in range(8)), "equal"]
+        rows = np.column_stack([np.arange(200), *values, np.ones(200)])
+        np.savetxt(path, rows, delimiter=",", comments="", header=",".join(titles))
+        self.run(str(path))
+        out, err = capsys.readouterr()
+        assert "c7 (u7)" in out
+        assert "equal: all 200 values are equal" in out
+        assert "all 8 means are sampled" in err
 
     def test_json_and_precision(self, tables, capsys):
         import json

@@ -77,11 +77,21 @@ def convergence(
     """
     if kind not in get_args(Kind):
         raise ValueError(f"kind must be one of {', '.join(get_args(Kind))}, not {kind!r}")
+    masked = np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else None
     values = np.asarray(values)
     if values.ndim != 1:
         raise ValueError(f"expected values of shape (n_values,), found {values.shape}")
-    if kind != "states":
+    if values.dtype.kind in "USc" and kind != "states":
+        odd = "complex numbers" if values.dtype.kind == "c" else 'text (names need kind="states")'
+        raise ValueError(f"expected real numbers, found {odd}")
+    if kind != "states" or masked is not None:
         values = values.astype(np.float64)
+    if masked is not None:
+        values[masked] = np.nan
+    if kind == "states" and values.dtype.kind == "f":
+        odd_ones = values[np.isfinite(values) & (values != np.round(values))]
+        if len(odd_ones):
+            raise ValueError(f"expected names or whole numbers of states, found {odd_ones[0]:g}")
     if times is not None:
         times = np.asarray(times, dtype=np.float64)
         if times.shape != values.shape:
@@ -93,6 +103,10 @@ def convergence(
     labels = np.asarray(replicas)
     if labels.shape != values.shape:
         raise ValueError(f"expected {len(values)} replicas, one for each value, got {len(labels)}")
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise ValueError("replicas must not be NaN")
+    if not len(values):
+        return _assess(values, times, kind, precision)
     names = list(dict.fromkeys(labels.tolist()))
     rows = [np.flatnonzero(labels == name) for name in names]
     parts = [(values[row], None if times is None else times[row]) for row in rows]
@@ -107,9 +121,8 @@ def latest_start(found: dict[str, Convergence]) -> tuple[int | None, str]:
     drifting = [name for name, one in found.items() if one.verdict == DRIFTING]
     if drifting:
         return None, drifting[0]
-    starts = {name: one.equilibrated_from or 0 for name, one in found.items()}
-    last = max(starts, key=lambda name: starts[name])
-    return starts[last], last
+    last = max(found, key=lambda name: np.nan_to_num(found[name].equilibrated_at, nan=-np.inf))
+    return found[last].equilibrated_from or 0, last
 
 
 def _assess(
@@ -144,9 +157,8 @@ def _assess_angles(
     worst = max((across, along), key=lambda one: GRADES.index(one.verdict))
     centre = float(np.degrees(np.angle(mean)))
     everything = float(np.degrees(np.angle(known.mean())))
-    found = replace(
-        worst, mean=centre, interval=(centre - half, centre + half), mean_of_all=everything
-    )
+    interval = float(centre - half), float(centre + half)
+    found = replace(worst, mean=centre, interval=interval, mean_of_all=everything)
     if half == 180 and found.verdict == SAMPLED:
         found = replace(found, verdict=NOT_SHOWN, reasons=("no direction is preferred",))
     return _with_precision(found, precision, "°")
@@ -156,11 +168,13 @@ def _assess_states(
     values: np.ndarray, times: np.ndarray | None, precision: float | None
 ) -> Convergence:
     """Assess the population of each state, and return the worst verdict with its state."""
-    states, numbers = np.unique(values, return_inverse=True)
+    states = _states(values)
     found = {
-        f"{state}": assess_series((numbers == k).astype(np.float64), times, precision=precision)
+        _name(state): assess_series(
+            _in_state(values, state), times, precision=precision, is_population=True
+        )
         # The population of one of two states determines that of the other one.
-        for k, state in enumerate(states[:1] if len(states) == 2 else states)
+        for state in (states[:1] if len(states) == 2 else states)
     }
     if not found:
         return assess_series(np.empty(0))
@@ -174,6 +188,25 @@ def _assess_states(
     worst = found[name]
     of = f"of {len(found)} states, {name} is sampled worst" if len(found) > 1 else f"state {name}"
     return replace(worst, reasons=(of, *worst.reasons))
+
+
+def _states(values: np.ndarray) -> np.ndarray:
+    """Return the states without repeats; NaN is not a state."""
+    states = np.unique(values)
+    return states[~np.isnan(states)] if states.dtype.kind == "f" else states
+
+
+def _in_state(values: np.ndarray, state: object) -> np.ndarray:
+    """Return 1 where a series is in this state, otherwise 0; NaN where it is NaN."""
+    is_in = (values == state).astype(np.float64)
+    if values.dtype.kind == "f":
+        is_in[np.isnan(values)] = np.nan
+    return is_in
+
+
+def _name(state: object) -> str:
+    """Return the name of a state; whole numbers have no decimals."""
+    return f"{state:g}" if isinstance(state, float) else f"{state}"
 
 
 def _with_precision(found: Convergence, precision: float | None, unit: str) -> Convergence:
@@ -207,13 +240,18 @@ def _assess_replicas(
     for one, other in combinations(names, 2):
         if one in distinct and other in distinct and _are_copies(distinct[one], distinct[other]):
             del distinct[other]
-            notes.append(f"replica {other} is a copy of replica {one}, and is left out")
+            notes.append(f"left out: replica {other} (a copy of replica {one})")
     if kind == "states":
         return _states_of_replicas(distinct, notes, precision)
     found = {name: _assess(*part, kind, None) for name, part in distinct.items()}
+    for name in [name for name, one in found.items() if one.n_values < LEAST_VALUES]:
+        del found[name]
+        notes.append(f"left out: replica {name} (less than {LEAST_VALUES} values)")
     if len(found) < 2:
-        single = _with_precision(next(iter(found.values())), precision, "")
-        return replace(single, reasons=("one replica only", *single.reasons, *notes))
+        alone = next(iter(found.values()), None) or assess_series(np.empty(0))
+        single = _with_precision(alone, precision, "°" if kind == "angle" else "")
+        number = "one replica only" if found else f"no replica has {LEAST_VALUES} values"
+        return replace(single, reasons=(number, *single.reasons, *notes))
     return _agreement(found, distinct, kind, precision, notes)
 
 
@@ -237,29 +275,36 @@ def _agreement(
     between = mean_of_replicas(means)
     r_hat = rank_normalised_r_hat(series)
     size = effective_size(series)
+    shown = f"{r_hat:.2f}" if r_hat < 100 else "above 100"
     drifting = [name for name, one in found.items() if one.verdict == DRIFTING]
     reasons = [f"replica {name} drifts" for name in drifting]
+    n_values = sum(map(len, series))
     if r_hat > MOST_R_HAT:
         centre = float(np.median(means))
         farthest = [*found][int(np.argmax(np.abs(means - centre)))]
         reasons.append(
-            f"replicas differ (R̂ = {r_hat:.2f}; {MOST_R_HAT} or less is expected), "
+            f"replicas differ (R̂ is {shown}; {MOST_R_HAT} or less is expected), "
             f"replica {farthest} most"
         )
     least = float(sum(np.nan_to_num(one.least_independent) for one in found.values()))
-    if size < ENOUGH or least < ENOUGH:
-        reasons.append(f"no more than {int(max(1, min(size, least)))} values may be independent")
+    if np.isnan(r_hat):
+        reasons.append(f"all {n_values:,} values are equal")
+    elif size < ENOUGH or least < ENOUGH:
+        few = int(max(1, min(size, least)))
+        reasons.append(
+            f"as few as {few} of {n_values:,} values may be independent ({ENOUGH} needed)"
+        )
     verdict = DRIFTING if drifting else NOT_SHOWN if reasons else SAMPLED
     if not reasons:
-        reasons = [f"{len(found)} replicas agree (R̂ = {r_hat:.2f})"]
+        reasons = [f"{len(found)} replicas agree (R̂ is {shown})"]
     mean, half = float(between.mean), float(between.interval)
-    n_values = sum(map(len, series))
+    start, last = latest_start(found)
     result = Convergence(
         verdict,
         mean,
         (mean - half, mean + half),
         float(np.mean([one.mean_of_all for one in found.values()])),
-        latest_start(found)[0],
+        start,
         n_values,
         min(size, float(n_values)),
         least,
@@ -271,6 +316,7 @@ def _agreement(
         (np.nan, np.nan),
         (*reasons, *notes),
         max(one.length for one in found.values()),
+        np.nan if start is None else found[last].equilibrated_at,
     )
     return _with_precision(result, precision, "°" if kind == "angle" else "")
 
@@ -281,20 +327,16 @@ def _states_of_replicas(
     precision: float | None,
 ) -> Convergence:
     """Assess the population of each state between replicas; return the worst one."""
-    states = np.unique(np.concatenate([values for values, _ in parts.values()]))
+    states = _states(np.concatenate([values for values, _ in parts.values()]))
     worst: tuple[int, float, Convergence] | None = None
-    for state in states:
-        ones = {
-            name: ((values == state).astype(np.float64), times)
-            for name, (values, times) in parts.items()
-        }
+    for state in states[:1] if len(states) == 2 else states:
+        ones = {name: (_in_state(values, state), times) for name, (values, times) in parts.items()}
         found = _assess_replicas([*ones], [*ones.values()], "linear", precision)
         rank = GRADES.index(found.verdict), -float(np.nan_to_num(found.least_independent))
         if worst is None or rank > worst[:2]:
-            reasons = (f"of {len(states)} states, {state} is sampled worst", *found.reasons)
+            reasons = (f"of {len(states)} states, {_name(state)} is sampled worst", *found.reasons)
             worst = (*rank, replace(found, reasons=(*reasons, *notes)))
-    assert worst is not None
-    return worst[2]
+    return assess_series(np.empty(0)) if worst is None else worst[2]
 
 
 def _production(values: np.ndarray, found: Convergence) -> np.ndarray:

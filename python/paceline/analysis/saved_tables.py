@@ -95,11 +95,25 @@ class SavedTable:
                     f"{self.path} does not contain the whole map: draw the .npz of these results"
                 )
             warn(f"{self.path} does not contain the whole map: time series are drawn")
-        return self._guess_table(chosen)
+        return self._guess_table(chosen, MOST_UNITS)
 
-    def _guess_table(self, chosen: Sequence[str]) -> Table:
+    def in_time(self, chosen: Sequence[str] = (), *, texts: bool = False) -> Table:
+        """Return a table of all or some columns against time, also where the figure has none.
+
+        It has a panel for each unit. Columns of text are included if asked for.
+        """
+        described = self._description
+        if {"x", "panels"} & described.keys() and not chosen and not texts:
+            table = self.table()
+            if all(one.is_series for one in table.panels or [table]):
+                return table
+        return self._guess_table(chosen, len(self.arrays) + 1, texts=texts)
+
+    def _guess_table(self, chosen: Sequence[str], most_units: int, *, texts: bool = False) -> Table:
         """Make a table from columns without a description, against the time or the first one."""
         columns = self.columns
+        if texts:
+            columns |= {name: one for name, one in self.arrays.items() if one.dtype.kind == "U"}
         if not columns:
             raise UnsupportedError(f"{self.path}: expected columns of numbers, found none")
         times = [title for title in columns if title.lower().startswith("time")]
@@ -121,10 +135,10 @@ class SavedTable:
             by_unit.setdefault(name_and_unit(title)[1], []).append(title)
         if label or len(by_unit) == 1:
             return _along(columns, x, y, label)
-        if len(by_unit) > MOST_UNITS:
+        if len(by_unit) > most_units:
             raise UnsupportedError(
                 f"{self.path} has columns with {len(by_unit)} units, but a figure has at most "
-                f"{MOST_UNITS}: select columns with --y"
+                f"{most_units}: select columns with --y"
             )
         # Draw one panel for each unit.
         panels = [_along(columns, x, titles) for titles in by_unit.values()]

@@ -8,6 +8,7 @@ import numpy as np
 from paceline.analysis.equilibration import crossings_of_states, find_start
 from paceline.analysis.mean_error import MeanError, error_of_mean
 from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, digits
+from paceline.performance.number_format import many
 
 Verdict: TypeAlias = Literal["sampled", "not shown to be sampled", "drifting"]
 SAMPLED: Verdict = "sampled"
@@ -55,6 +56,9 @@ class Convergence:
         Reasons of the verdict.
     length : float
         Time that the equilibrated part lasts; of replicas, that of the longest one.
+    equilibrated_at : float
+        Time of the first value of the equilibrated part, its index if there are no times; NaN if
+        there is none.
     """
 
     verdict: Verdict
@@ -69,6 +73,12 @@ class Convergence:
     needed_interval: tuple[float, float]
     reasons: tuple[str, ...] = ()
     length: float = np.nan
+    equilibrated_at: float = np.nan
+
+    @property
+    def is_constant(self) -> bool:
+        """True if all values are equal, so that their mean has no interval."""
+        return bool(np.isnan(self.n_independent)) and self.n_values >= LEAST_VALUES
 
     @property
     def half_width(self) -> float:
@@ -85,16 +95,20 @@ def assess_series(
     *,
     precision: float | None = None,
     start: int | None = UNKNOWN_START,
+    is_population: bool = False,
 ) -> Convergence:
-    """Assess a series of numbers; `start` is the first equilibrated value, or None for a drift."""
+    """Assess a series of numbers.
+
+    `start` is the first equilibrated value, or None for a drift. Values of a population are 1 in
+    the state, and otherwise 0.
+    """
     values = np.asarray(values, dtype=np.float64)
     step, known, notes = _checked(values, times)
     rows = np.flatnonzero(known)
     n = len(rows)
     values = values if n == len(values) else values[rows]
     if n < LEAST_VALUES:
-        reason = f"{n} values are too few" if n != 1 else "a single value is too few"
-        return _unknown(values, rows, (reason, *notes))
+        return _unknown(values, rows, times, (_too_few(n), *notes))
     # Powers of the scaled numbers stay finite, whatever the unit.
     with np.errstate(over="ignore", invalid="ignore"):
         centre = float(values.mean())
@@ -102,7 +116,7 @@ def assess_series(
         scale = float(max(deviations.max(), -deviations.min()))
     if scale == 0 or not np.isfinite(scale):
         odd = "are equal" if scale == 0 else "have no finite mean"
-        return _unknown(values, rows, (f"all {n:,} values {odd}", *notes))
+        return _unknown(values, rows, times, (f"all {n:,} values {odd}", *notes))
     deviations /= scale
     if start == UNKNOWN_START:
         start = find_start(deviations) if n >= LEAST_OF_VERDICT else 0
@@ -113,12 +127,13 @@ def assess_series(
     error = error_of_mean(production - production_mean)
     half = scale * error.interval(LEVEL)
     mean = centre + scale * production_mean if start else centre
+    first = None if start is None else int(rows[start])
     found = Convergence(
         DRIFTING if start is None else SAMPLED,
         mean,
         (mean - half, mean + half),
         centre,
-        None if start is None else int(rows[start]),
+        first,
         len(production),
         len(production) / error.inefficiency,
         len(production) / error.most_inefficient,
@@ -126,13 +141,16 @@ def assess_series(
         (0.0, 0.0),
         notes,
         len(production) * step,
+        _time_of(first, times),
     )
     if start is None:
-        why = "it still moves in one direction in the second half of the run"
+        why = "the mean still changes in one direction in the second half"
         unknown = (np.nan, np.nan)
         reasons = (why, *notes)
         return replace(found, needed_time=np.nan, needed_interval=unknown, reasons=reasons)
-    doubts, factors = _doubts(production, found, error, centre, scale, precision)
+    doubts, factors = _doubts(
+        production, found, error, (centre, scale), precision, is_population=is_population
+    )
     more = [found.length * max(0.0, factor - 1) for factor in factors]
     verdict = NOT_SHOWN if doubts else SAMPLED
     if not doubts:
@@ -158,7 +176,7 @@ def _checked(
     known = np.isfinite(values)
     notes: list[str] = []
     if n_left := int((~known).sum()):
-        notes.append(f"{n_left:,} values that are NaN or infinite are left out")
+        notes.append(f"left out: {many(n_left, 'value')} (NaN or infinite)")
     if times is None:
         return 1.0, known, tuple(notes)
     times = np.asarray(times, dtype=np.float64)
@@ -168,7 +186,7 @@ def _checked(
     if n_left := int((~timed).sum()):
         step, known[timed], others = _checked(values[timed], times[timed])
         known &= timed
-        return step, known, (f"{n_left:,} values without a time are left out", *others)
+        return step, known, (f"left out: {many(n_left, 'value')} (without a time)", *others)
     steps = np.diff(times)
     least, most = steps.min(initial=np.inf), steps.max(initial=0)
     if least < 0:
@@ -179,7 +197,8 @@ def _checked(
         )
     if least == 0:
         known[1:] &= steps != 0
-        notes.append(f"{(steps == 0).sum():,} values with the time of the value before are left out")
+        n_left = int((steps == 0).sum())
+        notes.append(f"left out: {many(n_left, 'value')} (at the time of the value before)")
         steps = steps[steps != 0]
         least = steps.min(initial=np.inf)
     if most - least > 0.01 * most:
@@ -187,14 +206,33 @@ def _checked(
     return float(np.mean(steps)) if len(steps) else 1.0, known, tuple(notes)
 
 
-def _unknown(values: np.ndarray, rows: np.ndarray, reasons: tuple[str, ...]) -> Convergence:
+def _time_of(row: int | None, times: np.ndarray | None) -> float:
+    """Return the time of a row, or its index."""
+    if row is None:
+        return np.nan
+    return float(row if times is None else times[row])
+
+
+def _unknown(
+    values: np.ndarray,
+    rows: np.ndarray,
+    times: np.ndarray | None,
+    reasons: tuple[str, ...],
+) -> Convergence:
     """Make the verdict on values without a spread."""
     mean = float(values.mean()) if len(values) else np.nan
     unknown = (np.nan, np.nan)
     start = int(rows[0]) if len(rows) else None
     return Convergence(
-        NOT_SHOWN, mean, unknown, mean, start, len(values), np.nan, np.nan, np.nan, unknown, reasons
+        *(NOT_SHOWN, mean, unknown, mean, start, len(values), np.nan, np.nan, np.nan, unknown),
+        reasons,
+        equilibrated_at=_time_of(start, times),
     )
+
+
+def _too_few(n_values: int) -> str:
+    """Format the number of values, and that of a verdict."""
+    return f"only {many(n_values, 'value')} ({LEAST_OF_VERDICT} are needed)"
 
 
 def _independent(found: Convergence) -> str:
@@ -207,34 +245,44 @@ def _doubts(
     production: np.ndarray,
     found: Convergence,
     error: MeanError,
-    centre: float,
-    scale: float,
+    unit: tuple[float, float],
     precision: float | None,
+    *,
+    is_population: bool,
 ) -> tuple[list[str], tuple[float, float]]:
     """Return reasons against "sampled", and factors of the length that is needed instead.
 
-    The first factor is probable, and the second one cautious. The production is in units of scale,
-    relative to the centre.
+    The first factor is probable, and the second one cautious. The unit is the origin and the scale
+    of the values.
     """
+    centre, scale = unit
     doubts = []
     factors = np.ones(2)
     enough_values = found.n_values >= LEAST_OF_VERDICT
     if not enough_values:
-        doubts.append(f"{found.n_values} values are too few: {LEAST_OF_VERDICT} are needed")
+        doubts.append(_too_few(found.n_values))
         factors *= LEAST_OF_VERDICT / found.n_values
     if found.least_independent < ENOUGH:
         least = max(1, int(found.least_independent))
         doubts.append(
-            f"as few as {least} of {found.n_values:,} values may be independent; {ENOUGH} are needed"
+            f"as few as {least} of {found.n_values:,} values may be independent ({ENOUGH} needed)"
         )
         numbers = np.array([found.n_independent, found.least_independent])
         factors = np.maximum(factors, ENOUGH / numbers)
-    states = crossings_of_states(production) if enough_values else None
-    if states is not None and states[0] < ENOUGH:
-        times = "once" if states[0] == 1 else f"{states[0]} times"
-        low, high = (digits(centre + scale * value, 3) for value in states[1:])
-        doubts.append(f"it changed between two states (about {low} and {high}) only {times}")
-        factors = np.maximum(factors, ENOUGH / max(1, states[0]))
+    n_changes = ENOUGH
+    if is_population:
+        n_changes = int(np.count_nonzero(np.diff(production)))
+        change = "the state is entered or left"
+    elif enough_values and (states := crossings_of_states(production)):
+        n_changes = states[0]
+        # Rounding leaves a remainder of a mean that is 0.
+        means = (round(centre / scale + value, 12) * scale + 0.0 for value in states[1:])
+        low, high = (digits(value, 3) for value in means)
+        change = f"it changed between two states (about {low} and {high})"
+    if n_changes < ENOUGH:
+        times = {0: "never", 1: "only once", 2: "only twice"}
+        doubts.append(f"{change} {times.get(n_changes, f'only {n_changes} times')}")
+        factors = np.maximum(factors, ENOUGH / max(1, n_changes))
     halves = [half.mean() for half in np.array_split(production, 2)]
     standard_error = float(np.sqrt(error.weights @ error.variances))
     if enough_values and abs(halves[1] - halves[0]) > NOTABLE_HALVES * 2 * standard_error:

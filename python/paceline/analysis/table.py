@@ -125,7 +125,7 @@ class Table:
     @property
     def is_series(self) -> bool:
         """True if rows are frames or simulation steps."""
-        return self.x.startswith(("time", "step"))
+        return self.x.lower().startswith(("time", "step")) or self.x.lower() == "frame"
 
     @property
     def abscissa(self) -> str:

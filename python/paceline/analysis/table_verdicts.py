@@ -26,35 +26,28 @@ class SeriesVerdict:
         Title of the column, with unit.
     found : Convergence
         Verdict.
-    x : numpy.ndarray of float64, shape (n_values,)
-        Times or frame numbers of the values.
     x_title : str
         Title of the times or frame numbers, with unit.
+    kind : {"linear", "angle", "states"}
+        Meaning of the values.
     """
 
     title: str
     found: Convergence
-    x: np.ndarray
     x_title: str
+    kind: Kind = "linear"
 
     @property
     def unit(self) -> str:
-        """Unit of the series, with a blank before it; no blank before °."""
-        unit = name_and_unit(self.title)[1]
+        """Unit of the mean, with a blank before it; no blank before °, none for populations."""
+        unit = "" if self.kind == "states" else name_and_unit(self.title)[1]
         return unit if unit in ("", "°") else f" {unit}"
-
-    @property
-    def start(self) -> float:
-        """Time or frame of the first equilibrated value; NaN if there is none."""
-        index = self.found.equilibrated_from
-        return np.nan if index is None or not len(self.x) else float(self.x[index])
 
     @property
     def start_text(self) -> str:
         """Time or frame of the first equilibrated value."""
-        if np.isnan(self.start):
-            return "–"
-        return duration(self.start, self.x_title)
+        start = self.found.equilibrated_at
+        return "–" if np.isnan(start) else duration(start, self.x_title)
 
     @property
     def mean_text(self) -> str:
@@ -76,7 +69,9 @@ class SeriesVerdict:
         needed = self.found.needed_time
         if not needed > 0 or self.found.verdict == SAMPLED:
             return ""
-        if np.isnan(low) or low <= 0 or high < 1.1 * low:
+        if low <= 0:
+            return f"up to {duration(needed, self.x_title, 2)} more needed"
+        if np.isnan(low) or high < 1.1 * low:
             return f"about {duration(needed, self.x_title, 2)} more needed"
         low_text, high_text = (duration(one, self.x_title, 2) for one in (low, high))
         return f"{low_text} to {high_text} more needed"
@@ -137,11 +132,11 @@ def table_verdicts(
     found = {}
     for title in titles or table.y:
         values = np.asarray(table.columns[title])
-        if values.dtype.kind not in "iufb":
-            continue
         meaning = kind or kind_of_series(table, title)
+        if values.dtype.kind not in "iufb" and meaning != "states":
+            continue
         one = convergence(values, x, kind=meaning, precision=precision)
-        found[title] = SeriesVerdict(title, one, x, x_title)
+        found[title] = SeriesVerdict(title, one, x_title, meaning)
     return found
 
 
@@ -177,7 +172,11 @@ def verdicts_of(tables: Mapping[str, Table | None]) -> dict[str, SeriesVerdict]:
 
 
 def system_verdict(found: Mapping[str, SeriesVerdict]) -> str:
-    """Answer in words whether a simulation is long enough, from verdicts by name."""
+    """Answer in words whether a simulation is long enough, from verdicts by name.
+
+    Series of equal values are not considered.
+    """
+    found = {name: one for name, one in found.items() if not one.found.is_constant}
     if not found:
         return ""
     answer = _answer(found)
@@ -197,14 +196,15 @@ def _answer(found: Mapping[str, SeriesVerdict]) -> str:
         begin = f"The system is not equilibrated: {joined(_few(grades[DRIFTING]))} " + (
             "drifts" if len(grades[DRIFTING]) == 1 else "drift"
         )
-    elif start == 0:
-        begin = "The system is equilibrated from the first frame on"
     else:
-        which = f" ({last} is last)" if len(found) > 1 else ""
-        begin = f"The system is equilibrated from {found[last].start_text} on{which}"
-    if n_sampled == len(found):
-        how = f"{last} is" if n_sampled == 1 else f"all {n_sampled} means are"
-        return f"{begin}, and {how} sampled."
+        since = "the first frame" if start == 0 else found[last].start_text
+        last_one = f" ({last} is last)" if start and len(found) > 1 else ""
+        if n_sampled == len(found):
+            how = {1: f"{last} is", 2: "both means are"}.get(
+                n_sampled, f"all {n_sampled} means are"
+            )
+            return f"The system is equilibrated from {since} on{last_one}, and {how} sampled."
+        begin = f"No drift is seen from {since} on{last_one}"
     rest = grades.get(NOT_SHOWN, [])
     if rest:
         return f"{begin}; not shown to be sampled: {joined(_few(rest))}."

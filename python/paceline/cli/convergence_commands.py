@@ -100,7 +100,10 @@ def run_convergence(args: argparse.Namespace) -> None:
             check_distinct(table, args.plot)
         check_figure_ending(args.plot, style=options.style)
         check_output(args.plot, overwrite=args.overwrite)
-    tables = {path: read_saved(path).table(args.y or ()) for path in args.tables}
+    texts = args.kind == "states"
+    tables = {path: read_saved(path).in_time(args.y or (), texts=texts) for path in args.tables}
+    if args.plot is not None and len(tables) > 1 and any(one.panels for one in tables.values()):
+        raise UnsupportedError("a figure of several tables shows one unit: select --y")
     found = _of_replicas(tables, args) if args.replicas else _of_each(tables, args)
     answer = system_verdict({name_and_unit(name)[0]: one for name, one in found.items()})
     if args.json:
@@ -108,7 +111,8 @@ def run_convergence(args: argparse.Namespace) -> None:
         print_json("convergence", series=series, answer=answer)
     else:
         print(format_verdicts(found))
-        say(answer)
+        if answer:
+            say(answer)
     if args.plot is not None:
         save_figure([*tables.values()], args.plot, options, overwrite=args.overwrite)
         say(f"wrote {args.plot}")
@@ -151,6 +155,7 @@ def _of_replicas(
     import numpy as np
 
     from paceline.analysis.convergence import convergence
+    from paceline.analysis.table import name_and_unit
     from paceline.analysis.table_verdicts import SeriesVerdict, kind_of_series
 
     if len(tables) < 2:
@@ -164,6 +169,16 @@ def _of_replicas(
             missing = [str(p) for p, t in tables.items() if title not in t.columns]
             raise UnsupportedError(f"{title!r} is not in {', '.join(missing)}: select --y")
         first = holders[0]
+        kind = args.kind or kind_of_series(first, title)
+        units = {
+            str(name_and_unit(one.abscissa)[1]): path
+            for one, path in zip(holders, tables, strict=True)
+        }
+        if len(units) > 1:
+            (unit, path), (other, path2), *_ = units.items()
+            raise UnsupportedError(
+                f"{path} has times in {unit or 'no unit'}, but {path2} in {other or 'no unit'}"
+            )
         x = [np.asarray(one.columns[one.abscissa], dtype=float) for one in holders]
         values = [np.asarray(one.columns[title]) for one in holders]
         labels = np.repeat([str(path) for path in tables], [len(one) for one in values])
@@ -172,12 +187,12 @@ def _of_replicas(
                 np.concatenate(values),
                 np.concatenate(x),
                 labels,
-                args.kind or kind_of_series(first, title),
+                kind,
                 precision=args.precision,
             )
         except ValueError as error:
             raise UnsupportedError(f"{title}: {error}") from None
-        found[title] = SeriesVerdict(title, one, max(x, key=len), first.abscissa)
+        found[title] = SeriesVerdict(title, one, first.abscissa, kind)
     return found
 
 
@@ -203,7 +218,6 @@ def _as_json(one: "SeriesVerdict") -> dict[str, object]:
     """Return the fields of a verdict, with units."""
     return {
         **asdict(one.found),
-        "equilibrated_at": one.start,
         "unit": one.unit.strip(),
         "time_title": one.x_title,
     }
