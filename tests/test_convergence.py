@@ -230,6 +230,13 @@ class TestStates:
         with pytest.raises(ValueError, match=r"whole numbers of states, found [0-9]+\.5"):
             paceline.convergence(numbers + 0.5, kind="states")
 
+    def test_many_states_do_not_drift_by_chance(self):
+        rng = np.random.default_rng(5)
+        populations = 1 / np.arange(1, 41)
+        drawn = rng.choice(40, (40, 1000), p=populations / populations.sum())
+        found = [paceline.convergence(one, kind="states").verdict for one in drawn]
+        assert found.count("drifting") <= 2
+
     def test_nan_is_not_a_state(self):
         numbers = np.random.default_rng(1).integers(1, 3, N).astype(float)
         numbers[::4] = np.nan

@@ -7,11 +7,13 @@ import MDAnalysis
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import false_discovery_control, ttest_ind
 
 import paceline
 from paceline.analysis.battery import Battery
 from paceline.analysis.dssp import DSSP
-from paceline.analysis.replica_figures import align, line_ends
+from paceline.analysis.replica_figures import Profile, align, line_ends
+from paceline.analysis.replica_page import lines_of_profile
 from paceline.analysis.replicas import Replicas
 from paceline.analysis.sasa import SASA
 from paceline.analysis.table import Table
@@ -113,6 +115,21 @@ def test_files_and_page(replicas, tmp_path, systems):
     with (folder / "differences.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
     assert [row["groups"] for row in rows] == ["mutant - wt"]
+    own, others = (
+        [one.analyses["gyration"].results.rg.mean() for one in replicas.groups[group]]
+        for group in ("wt", "mutant")
+    )
+    assert float(rows[0]["p"]) == pytest.approx(ttest_ind(own, others, equal_var=False).pvalue)
+    assert float(rows[0]["detectable with 80 % power"]) > float(rows[0]["95 % interval"])
+    profile = pd.read_csv(folder / "rmsf-profile.csv", comment="#")
+    adjusted = profile["RMSF, mutant - wt, adjusted p"].to_numpy()
+    assert np.array_equal(np.isnan(adjusted), np.isin(profile["residue"], GONE))
+    p_values = ttest_ind(
+        *(replicas.profile("rmsf").values["RMSF (Å)"][group] for group in ("wt", "mutant")),
+        equal_var=False,
+    ).pvalue
+    known = ~np.isnan(adjusted)
+    np.testing.assert_allclose(adjusted[known], false_discovery_control(p_values[known]))
     means = pd.read_csv(folder / "means.csv", comment="#")
     own = pd.read_csv(folder / "replicas.csv", comment="#")
     assert means["replicas"].tolist() == [3, 3]
@@ -122,6 +139,9 @@ def test_files_and_page(replicas, tmp_path, systems):
     assert re.findall(r"<h2>(.*)</h2>", page)[:2] == ["Cα radius of gyration", "Cα RMSF"]
     assert "3 replicas of 21, 22 and 23 frames" in page
     assert "not converged" in page
+    assert "3 replicas against 3 are too few to show less than" in page
+    n_found = np.sum(adjusted <= 0.05)
+    assert (f"{n_found} of 38 differ, and" if n_found else "none of 38 differs") in page
     with pytest.raises(FileExistsError):
         replicas.save(folder)
     again = Replicas.from_file(folder / "battery.toml")
@@ -355,3 +375,28 @@ def test_lines_of_profiles_end_between_chains_and_where_residues_are_missing():
     chains = np.array([0, 0, 0, 0, 1, 1, 1])
     residues = np.array([247, 248, 297, 298, 299, 300, 301])
     np.testing.assert_array_equal(line_ends(chains, residues), [2, 4])
+
+
+def test_the_page_names_residues_that_differ():
+    rng = np.random.default_rng(1)
+    residues = np.arange(1.0, 41)
+    wild_type, mutant = rng.normal(1, 0.01, (2, 4, 40))
+    mutant[:, 6:8] += 1
+    profile = Profile(
+        {"residue": residues},
+        np.zeros(40, dtype=np.int64),
+        {"RMSF (Å)": {"wt": wild_type, "mutant": mutant}},
+        "RMSF (Å)",
+    )
+    [(title, text)] = lines_of_profile(profile)
+    assert title == "RMSF, mutant - wt, along residue"
+    assert text.startswith("2 of 40 differ, and at most 5 % of them are expected to be false: ")
+    assert "residue 7 and 8 (" in text
+    same = Profile(
+        profile.keys, profile.chains, {"RMSF (Å)": {"wt": wild_type, "b": wild_type}}, ""
+    )
+    assert next(lines_of_profile(same))[1].startswith("none of 40 differs")
+    single = Profile(
+        profile.keys, profile.chains, {"RMSF (Å)": {"wt": wild_type[:1], "b": mutant}}, ""
+    )
+    assert [*lines_of_profile(single)] == []

@@ -7,10 +7,13 @@ from scipy.signal import lfilter
 
 from paceline.analysis.mean_error import _expected
 from paceline.analysis.uncertainty import (
+    GroupDifference,
     SeriesMean,
+    adjusted_p_values,
     difference_of_groups,
     mean_of_replicas,
     mean_of_series,
+    students_t,
 )
 
 
@@ -199,3 +202,26 @@ def test_arrays_are_written_too():
     assert str(difference).startswith("[[1. 1.]] ± [[")
     assert str(mean_of_replicas(np.empty((0, 2)))).startswith("[nan nan] ± [nan nan]")
     assert len(str(mean_of_replicas(np.zeros((2, 1000, 1000))))) < 2000
+
+
+def test_a_detectable_difference_is_shown_with_80_percent_power():
+    rng = np.random.default_rng(1)
+    first, second = rng.standard_normal((2, 3, 4000))
+    exact = GroupDifference(np.array(1.0), np.array(np.sqrt(2 / 3)), np.array(4.0)).detectable
+    shown = difference_of_groups(mean_of_replicas(first), mean_of_replicas(second + exact))
+    pooled = np.sqrt((first.var(axis=0, ddof=1) + second.var(axis=0, ddof=1)) / 3)
+    assert np.mean(np.abs(shown.difference) > students_t(4.0) * pooled) == pytest.approx(
+        0.8, abs=0.02
+    )
+    alone = difference_of_groups(mean_of_replicas([1.0]), mean_of_replicas([1.0, 2.0]))
+    assert np.isnan(alone.detectable)
+    assert np.isnan(alone.p_value)
+
+
+def test_false_discoveries_are_limited():
+    rng = np.random.default_rng(1)
+    p_values = rng.uniform(size=(500, 200))
+    assert np.mean([(adjusted_p_values(one) <= 0.05).any() for one in p_values]) < 0.08
+    skewed = p_values[0] ** 3
+    np.testing.assert_allclose(adjusted_p_values(skewed), stats.false_discovery_control(skewed))
+    assert np.isnan(adjusted_p_values(np.full(3, np.nan))).all()

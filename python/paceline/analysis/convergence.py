@@ -171,7 +171,7 @@ def _assess_states(
     states = _states(values)
     found = {
         _name(state): assess_series(
-            _in_state(values, state), times, precision=precision, is_population=True
+            _in_state(values, state), times, precision=precision, n_states=len(states)
         )
         # The population of one of two states determines that of the other one.
         for state in (states[:1] if len(states) == 2 else states)

@@ -31,10 +31,12 @@ N_BINS = 256
 MOST_IN_HISTOGRAM = 65_536
 
 
-def find_start(values: np.ndarray) -> int | None:
+def find_start(values: np.ndarray, n_series: int = 1) -> int | None:
     """Return the index from which a series is equilibrated; None if that is in its second half.
 
-    The series must have 4 values or more, which are not all equal.
+    The series must have 4 values or more, which are not all equal. If the worst one of many series
+    decides, a start must be more notable: as the squared amplitude grows by 2, noise exceeds it e
+    times less often.
     """
     n = len(values)
     n_bins = 1 << int(np.log2(min(n, MOST_BINS)))
@@ -50,7 +52,8 @@ def find_start(values: np.ndarray) -> int | None:
     # Of the mean of one bin, if all bins were independent.
     error = error_of_mean(rest)
     variance = n_bins * float(np.exp(error.weights @ np.log(error.variances)))
-    if amplitudes[best] ** 2 * squares[best] < NOTABLE_START * variance:
+    notable = NOTABLE_START + 2 * np.log(n_series)
+    if amplitudes[best] ** 2 * squares[best] < notable * variance:
         return 0
     left = n_bins - np.arange(n_bins)
     costs = (amplitudes[best] * decays.remaining[best]) ** 2 + variance / left

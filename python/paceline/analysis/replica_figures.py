@@ -26,6 +26,7 @@ from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import (
     GroupDifference,
     ReplicaMean,
+    adjusted_p_values,
     difference_of_groups,
     mean_of_replicas,
 )
@@ -98,6 +99,9 @@ class Profile:
             for group, difference in differences(means).items():
                 columns[add_to_title(title, group)] = difference.difference
                 columns[add_to_title(title, f"{group}, 95 % interval")] = difference.interval
+                columns[f"{name_and_unit(title)[0]}, {group}, adjusted p"] = adjusted_p_values(
+                    difference.p_value
+                )
         x = next(iter(self.keys))
         return Table(columns, x, y, self.label, bands=bands)
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+
 from paceline._core import __version__
 from paceline.analysis.battery_page import (
     LISTED,
@@ -20,7 +22,12 @@ from paceline.analysis.charts import charts_of_profile, charts_of_replicas
 from paceline.analysis.replica_figures import Profile, add_to_title, differences
 from paceline.analysis.system_text import describe_span
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.uncertainty import ReplicaMean
+from paceline.analysis.uncertainty import (
+    FALSE_DISCOVERIES,
+    ReplicaMean,
+    adjusted_p_values,
+    digits,
+)
 from paceline.contract.atoms import System, attribute_of
 from paceline.contract.figure_options import FigureOptions
 from paceline.performance.figure_style import STYLE, styled
@@ -33,10 +40,13 @@ if TYPE_CHECKING:
 
 #: Width of figures, inches.
 WIDTH = 5.2
+#: Maximum number of residues that a sentence names.
+REMARKED = 12
 FOOTER = (
     "Intervals are 95 % intervals: for a mean by Student's t between replicas, each with equal "
     "weight, and for a difference by Welch's t (1947). They are not corrected for multiple "
-    "comparisons: even if groups do not differ, one interval in twenty excludes 0."
+    "comparisons: even if groups do not differ, one interval in twenty excludes 0. Numbers of "
+    "residues that differ are corrected (Benjamini & Hochberg 1995)."
 )
 
 
@@ -203,13 +213,14 @@ def _section(
     ]
     files = [f"{name}{ending}.svg" for ending in figures]
     files += [f"{name}-profile.csv"] if profile is not None else []
+    lines = [*lines_of(replicas, name), *(lines_of_profile(profile) if profile else ())]
     return ResultSection(
         title,
         f"Parameters: {'; '.join(given)}" if given else "",
         [ResultDrawing(figure, charts[ending]) for ending, figure in figures.items()],
         answers,
-        ("series", "mean or difference") if of_series else (),
-        [*lines_of(replicas, name)],
+        ("series", "mean or difference") if lines else (),
+        lines,
         files,
         replicas.remarks(name),
     )
@@ -234,5 +245,41 @@ def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator
     for title, means in list(_answering(replicas, name, replicas.means[name]).items())[:most]:
         for group, mean in means.items():
             yield _title_of_group(replicas, title, group), f"{mean}"
-        for pair, difference in differences(means).items():
+        first, *others = means.values()
+        for other, (pair, difference) in zip(others, differences(means).items(), strict=True):
             yield add_to_title(title, pair), f"{difference}"
+            if difference.detectable > 0:
+                least = f"{digits(float(difference.detectable), 2)} {name_and_unit(title)[1]}"
+                yield (
+                    add_to_title(title, f"{pair}, power"),
+                    f"{other.n_replicas} replicas against {first.n_replicas} are too few to show "
+                    f"less than {least.strip()} (two-sided 5 %, power 80 %)",
+                )
+
+
+def lines_of_profile(profile: Profile) -> Iterator[tuple[str, str]]:
+    """Yield lines on the rows of a profile, such as residues, at which groups differ."""
+    label, places = next(iter(profile.keys.items()))
+    several_chains = len(np.unique(profile.chains)) > 1
+    for title in profile.values:
+        for pair, difference in differences(profile.means(title)).items():
+            adjusted = adjusted_p_values(difference.p_value)
+            n_known = int((~np.isnan(adjusted)).sum())
+            if not n_known:
+                continue
+            rows = np.flatnonzero(adjusted <= FALSE_DISCOVERIES)
+            names = [
+                f"{places[row]:g}" + f" of chain {profile.chains[row] + 1}" * several_chains
+                for row in rows[:REMARKED]
+            ]
+            names += [f"{len(rows) - REMARKED} more"] if len(rows) > REMARKED else []
+            found = (
+                f"{len(rows)} of {n_known:,} differ, and at most 5 % of them are expected to be "
+                f"false: {label} {joined(names)}"
+                if names
+                else f"none of {n_known:,} differs"
+            )
+            yield (
+                f"{name_and_unit(title)[0]}, {pair}, along {name_and_unit(label)[0]}",
+                f"{found} (corrected for all rows, Benjamini–Hochberg)",
+            )

@@ -24,7 +24,7 @@ from paceline.analysis.replica_figures import (
     draw_series,
     profile_of,
 )
-from paceline.analysis.replica_page import files_of, lines_of, page_of_replicas
+from paceline.analysis.replica_page import REMARKED, files_of, lines_of, page_of_replicas
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
 from paceline.analysis.uncertainty import (
@@ -57,9 +57,8 @@ GROUP_COLUMNS = (
 )
 DIFFERENCE_COLUMNS = (
     *("analysis", "series", "groups", "difference", "95 % interval", "degrees of freedom"),
+    *("p", "detectable with 80 % power"),
 )
-#: Maximum number of residues that a remark names.
-REMARKED = 12
 
 
 class Replicas:
@@ -582,7 +581,7 @@ class Replicas:
                     spread = mean.deviation, mean.interval
                     of_groups.append((name, title, group, mean.n_replicas, mean.mean, *spread))
                 for pair, one in differences(means).items():
-                    known = one.interval, one.n_free
+                    known = one.interval, one.n_free, one.p_value, one.detectable
                     beside.append((name, title, pair, one.difference, *known))
         return (
             _summary(REPLICA_COLUMNS, of_replicas),

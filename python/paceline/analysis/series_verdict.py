@@ -95,12 +95,12 @@ def assess_series(
     *,
     precision: float | None = None,
     start: int | None = UNKNOWN_START,
-    is_population: bool = False,
+    n_states: int = 0,
 ) -> Convergence:
     """Assess a series of numbers.
 
-    `start` is the first equilibrated value, or None for a drift. Values of a population are 1 in
-    the state, and otherwise 0.
+    `start` is the first equilibrated value, or None for a drift. With a number of states, the
+    series is of one of them: 1 in the state, and otherwise 0.
     """
     values = np.asarray(values, dtype=np.float64)
     step, known, notes = _checked(values, times)
@@ -119,7 +119,7 @@ def assess_series(
         return _unknown(values, rows, times, (f"all {n:,} values {odd}", *notes))
     deviations /= scale
     if start == UNKNOWN_START:
-        start = find_start(deviations) if n >= LEAST_OF_VERDICT else 0
+        start = find_start(deviations, max(1, n_states)) if n >= LEAST_OF_VERDICT else 0
     production = deviations[start or 0 :]
     if len(production) < LEAST_VALUES or np.ptp(production) == 0:
         start, production = 0, deviations
@@ -149,7 +149,7 @@ def assess_series(
         reasons = (why, *notes)
         return replace(found, needed_time=np.nan, needed_interval=unknown, reasons=reasons)
     doubts, factors = _doubts(
-        production, found, error, (centre, scale), precision, is_population=is_population
+        production, found, error, (centre, scale), precision, is_population=n_states > 0
     )
     more = [found.length * max(0.0, factor - 1) for factor in factors]
     verdict = NOT_SHOWN if doubts else SAMPLED

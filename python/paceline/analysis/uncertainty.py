@@ -17,6 +17,10 @@ LEAST_VALUES = 4
 LEVEL = 0.95
 #: Confidence level of a standard error.
 ONE_SIGMA = 0.6827
+#: Probability with which replicas show a detectable difference.
+POWER = 0.8
+#: Maximum expected fraction of false ones among differences that are named.
+FALSE_DISCOVERIES = 0.05
 #: Confidence level of the test for correlated blocks.
 BLOCK_LEVEL = 0.99
 #: Smaller numbers are written with a power of 10.
@@ -282,6 +286,27 @@ class GroupDifference:
         """Half the width of the 95 % interval, by Welch's t; NaN if a group has no interval."""
         return students_t(self.n_free) * self.error
 
+    @property
+    def p_value(self) -> np.ndarray:
+        """Probability of such a difference or a larger one between equal groups, by Welch's t."""
+        from scipy.special import stdtr
+
+        with np.errstate(invalid="ignore", divide="ignore"):
+            t = np.abs(self.difference) / self.error
+        return 2 * stdtr(np.maximum(1.0, self.n_free), -t)
+
+    @property
+    def detectable(self) -> np.ndarray:
+        """True difference whose interval excludes 0 with a probability of 80 %.
+
+        NaN if a group has no interval. It is computed by the noncentral t distribution, with the
+        standard error of these replicas.
+        """
+        from scipy.special import nctdtrinc
+
+        n_free = np.maximum(1.0, self.n_free)
+        return nctdtrinc(n_free, 1 - POWER, students_t(n_free)) * self.error
+
     def __str__(self) -> str:
         if np.ndim(self.difference):
             found = _arrays_with_error(self.difference, self.interval)
@@ -324,6 +349,35 @@ def difference_of_groups(first: ReplicaMean, second: ReplicaMean) -> GroupDiffer
     # If the values of a group are all equal, their variance is unknown.
     free = np.where(np.minimum(first.deviation, second.deviation) > 0, free, np.nan)[()]
     return GroupDifference(second.mean - first.mean, np.sqrt(sum(squares)), free)
+
+
+def adjusted_p_values(p_values: np.ndarray) -> np.ndarray:
+    """Adjust p values of many differences, so that a limit holds for the rate of false discoveries.
+
+    Benjamini & Hochberg 1995, J. R. Stat. Soc. B 57, 289. If differences with an adjusted p of
+    0.05 or less are named, at most 5 % of them are expected to be false.
+
+    Parameters
+    ----------
+    p_values : numpy.ndarray of float64, shape (n_values,)
+        Probabilities, such as `GroupDifference.p_value`; NaN is left out.
+
+    Returns
+    -------
+    numpy.ndarray of float64, shape (n_values,)
+        Adjusted p values; NaN where they are NaN.
+
+    Examples
+    --------
+    >>> adjusted_p_values(np.array([0.01, 0.04, np.nan, 0.03, 0.5])).round(3).tolist()
+    [0.04, 0.053, nan, 0.053, 0.5]
+    """
+    p_values = np.asarray(p_values, dtype=np.float64)
+    adjusted = np.full(p_values.shape, np.nan)
+    order = np.argsort(p_values)[: int((~np.isnan(p_values)).sum())]
+    scaled = p_values[order] * len(order) / np.arange(1, len(order) + 1)
+    adjusted[order] = np.minimum.accumulate(scaled[::-1])[::-1]
+    return adjusted
 
 
 def students_t(n_free: Any) -> Any:
