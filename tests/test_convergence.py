@@ -206,6 +206,11 @@ class TestAngles:
         degrees = np.where(np.arange(N) < 900, -60.0, 170.0) + 15 * autoregressive(3)
         assert paceline.convergence(degrees, kind="angle").verdict != "sampled"
 
+    def test_an_angle_that_turns_rarely(self):
+        degrees = np.where(np.arange(N) // 500 % 2, -60.0, 170.0) + 5 * autoregressive(1)
+        found = paceline.convergence(degrees, kind="angle")
+        assert "it turned between two directions only 3 times" in found.reasons
+
 
 class TestStates:
     def test_the_worst_state_is_named(self):
@@ -413,7 +418,7 @@ class TestTheCommand:
         self.run(tables[0], "--y", "Rg")
         out, err = capsys.readouterr()
         assert "The system is equilibrated from " in err
-        assert err.rstrip().endswith(" on, and Rg is sampled.")
+        assert err.rstrip().endswith(" on, and the mean of Rg is sampled.")
 
     def test_it_knows_rmsd_alone(self, tables, tmp_path, capsys):
         path = tmp_path / "rmsd.xvg"
@@ -464,6 +469,14 @@ class TestTheCommand:
         out, err = capsys.readouterr()
         assert out.splitlines()[1].startswith("phi (°)  sampled")
         assert "both means are sampled" in err
+
+    def test_frames_whose_times_are_equal(self, tmp_path, capsys):
+        path = tmp_path / "equal.csv"
+        rows = np.column_stack([np.arange(N), np.zeros(N), autoregressive(3)])
+        header = "frame,time (ps),Rg (Å)"
+        np.savetxt(path, rows, delimiter=",", comments="", header=header, encoding="utf-8")
+        self.run(str(path))
+        assert "sampled  frame 0" in capsys.readouterr().out
 
     def test_series_of_many_units_or_of_equal_values(self, tmp_path, capsys):
         path = tmp_path / "many.csv"

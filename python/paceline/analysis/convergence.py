@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, get_args
 
 import numpy as np
 
@@ -13,12 +13,12 @@ from paceline.analysis.series_verdict import (
     NOT_SHOWN,
     SAMPLED,
     Convergence,
+    Kind,
     assess_series,
     usable_rows,
 )
 from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, digits, mean_of_replicas
 
-Kind: TypeAlias = Literal["linear", "angle", "states"]
 #: Verdicts, from best to worst.
 GRADES = (SAMPLED, NOT_SHOWN, DRIFTING)
 #: Maximum R̂ of replicas that agree. Replicas with 10 independent values each have 1.05 on average.
@@ -151,7 +151,9 @@ def _assess_angles(
         start = None if start is None or first is None else max(start, first)
     mean = known[start or 0 :].mean()
     turned = turns * np.exp(-1j * np.angle(mean))
-    along, across = (assess_series(part, times, start=start) for part in (turned.real, turned.imag))
+    along, across = (
+        assess_series(part, times, start=start, kind="angle") for part in (turned.real, turned.imag)
+    )
     length = abs(mean)
     half = np.degrees(np.arcsin(across.half_width / length)) if across.half_width < length else 180
     worst = max((across, along), key=lambda one: GRADES.index(one.verdict))
@@ -171,7 +173,11 @@ def _assess_states(
     states = _states(values)
     found = {
         _name(state): assess_series(
-            _in_state(values, state), times, precision=precision, n_states=len(states)
+            _in_state(values, state),
+            times,
+            precision=precision,
+            kind="states",
+            n_series=len(states),
         )
         # The population of one of two states determines that of the other one.
         for state in (states[:1] if len(states) == 2 else states)

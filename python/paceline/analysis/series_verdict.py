@@ -10,6 +10,7 @@ from paceline.analysis.mean_error import MeanError, error_of_mean
 from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL, digits
 from paceline.performance.number_format import many
 
+Kind: TypeAlias = Literal["linear", "angle", "states"]
 Verdict: TypeAlias = Literal["sampled", "not shown to be sampled", "drifting"]
 SAMPLED: Verdict = "sampled"
 NOT_SHOWN: Verdict = "not shown to be sampled"
@@ -95,12 +96,14 @@ def assess_series(
     *,
     precision: float | None = None,
     start: int | None = UNKNOWN_START,
-    n_states: int = 0,
+    kind: Kind = "linear",
+    n_series: int = 1,
 ) -> Convergence:
     """Assess a series of numbers.
 
-    `start` is the first equilibrated value, or None for a drift. With a number of states, the
-    series is of one of them: 1 in the state, and otherwise 0.
+    `start` is the first equilibrated value, or None for a drift. The series may be a component of
+    the unit vectors of angles, or 1 in a state and otherwise 0. Of many series, the worst one
+    decides.
     """
     values = np.asarray(values, dtype=np.float64)
     step, known, notes = _checked(values, times)
@@ -119,7 +122,7 @@ def assess_series(
         return _unknown(values, rows, times, (f"all {n:,} values {odd}", *notes))
     deviations /= scale
     if start == UNKNOWN_START:
-        start = find_start(deviations, max(1, n_states)) if n >= LEAST_OF_VERDICT else 0
+        start = find_start(deviations, n_series) if n >= LEAST_OF_VERDICT else 0
     production = deviations[start or 0 :]
     if len(production) < LEAST_VALUES or np.ptp(production) == 0:
         start, production = 0, deviations
@@ -148,9 +151,7 @@ def assess_series(
         unknown = (np.nan, np.nan)
         reasons = (why, *notes)
         return replace(found, needed_time=np.nan, needed_interval=unknown, reasons=reasons)
-    doubts, factors = _doubts(
-        production, found, error, (centre, scale), precision, is_population=n_states > 0
-    )
+    doubts, factors = _doubts(production, found, error, (centre, scale), precision, kind)
     more = [found.length * max(0.0, factor - 1) for factor in factors]
     verdict = NOT_SHOWN if doubts else SAMPLED
     if not doubts:
@@ -247,8 +248,7 @@ def _doubts(
     error: MeanError,
     unit: tuple[float, float],
     precision: float | None,
-    *,
-    is_population: bool,
+    kind: Kind,
 ) -> tuple[list[str], tuple[float, float]]:
     """Return reasons against "sampled", and factors of the length that is needed instead.
 
@@ -270,7 +270,7 @@ def _doubts(
         numbers = np.array([found.n_independent, found.least_independent])
         factors = np.maximum(factors, ENOUGH / numbers)
     n_changes = ENOUGH
-    if is_population:
+    if kind == "states":
         n_changes = int(np.count_nonzero(np.diff(production)))
         change = "the state is entered or left"
     elif enough_values and (states := crossings_of_states(production)):
@@ -278,7 +278,11 @@ def _doubts(
         # Rounding leaves a remainder of a mean that is 0.
         means = (round(centre / scale + value, 12) * scale + 0.0 for value in states[1:])
         low, high = (digits(value, 3) for value in means)
-        change = f"it changed between two states (about {low} and {high})"
+        change = (
+            "it turned between two directions"
+            if kind == "angle"
+            else f"it changed between two states (about {low} and {high})"
+        )
     if n_changes < ENOUGH:
         times = {0: "never", 1: "only once", 2: "only twice"}
         doubts.append(f"{change} {times.get(n_changes, f'only {n_changes} times')}")
@@ -287,7 +291,8 @@ def _doubts(
     standard_error = float(np.sqrt(error.weights @ error.variances))
     if enough_values and abs(halves[1] - halves[0]) > NOTABLE_HALVES * 2 * standard_error:
         first, second = (digits(centre + scale * half, 4) for half in halves)
-        doubts.append(f"the means of its halves differ: {first} and {second}")
+        sizes = "" if kind == "angle" else f": {first} and {second}"
+        doubts.append(f"the means of its halves differ{sizes}")
         factors = np.maximum(factors, 2)
     if precision is not None and found.half_width > precision:
         doubts.append(

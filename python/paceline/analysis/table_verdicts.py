@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.analysis.convergence import Kind, convergence, latest_start
-from paceline.analysis.series_verdict import DRIFTING, NOT_SHOWN, SAMPLED, Convergence
+from paceline.analysis.convergence import convergence, latest_start
+from paceline.analysis.series_verdict import DRIFTING, NOT_SHOWN, SAMPLED, Convergence, Kind
 from paceline.analysis.system_text import time_text
 from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import digits, with_error
@@ -124,11 +124,10 @@ def table_verdicts(
     """
     if not table.is_series:
         return {}
-    times = np.asarray(table.columns[table.x], dtype=float)
-    if not np.all(np.diff(times[~np.isnan(times)]) > 0):
-        return {}
     x_title = table.abscissa
     x = np.asarray(table.columns[x_title], dtype=float)
+    if not np.all(np.diff(x[~np.isnan(x)]) > 0):
+        return {}
     found = {}
     for title in titles or table.y:
         values = np.asarray(table.columns[title])
@@ -200,7 +199,7 @@ def _answer(found: Mapping[str, SeriesVerdict]) -> str:
         since = "the first frame" if start == 0 else found[last].start_text
         last_one = f" ({last} is last)" if start and len(found) > 1 else ""
         if n_sampled == len(found):
-            how = {1: f"{last} is", 2: "both means are"}.get(
+            how = {1: f"the mean of {last} is", 2: "both means are"}.get(
                 n_sampled, f"all {n_sampled} means are"
             )
             return f"The system is equilibrated from {since} on{last_one}, and {how} sampled."
