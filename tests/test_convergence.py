@@ -303,6 +303,15 @@ class TestReplicas:
         with pytest.raises(ValueError, match="replicas must not be NaN"):
             paceline.convergence(values, replicas=np.full(len(values), np.nan))
 
+    @pytest.mark.parametrize("n", [5, 12])
+    def test_short_replicas_are_not_shown_to_agree(self, n):
+        values = np.random.default_rng(1).standard_normal(6 * n)
+        found = paceline.convergence(values, replicas=np.repeat(np.arange(6), n))
+        assert found.verdict == "not shown to be sampled"
+        expected = f"the shortest replica has only {n} equilibrated values (20 are needed)"
+        assert expected in found.reasons
+        assert not any("equal" in reason for reason in found.reasons)
+
     def test_constant_replicas_are_not_shown_to_agree(self):
         labels = np.repeat([0, 1], 50)
         equal = paceline.convergence(np.ones(100), replicas=labels)

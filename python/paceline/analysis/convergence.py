@@ -10,6 +10,7 @@ import numpy as np
 from paceline.analysis.equilibration import find_start
 from paceline.analysis.series_verdict import (
     DRIFTING,
+    LEAST_OF_VERDICT,
     NOT_SHOWN,
     SAMPLED,
     Convergence,
@@ -293,7 +294,13 @@ def _agreement(
             f"replica {farthest} most"
         )
     least = float(sum(np.nan_to_num(one.least_independent) for one in found.values()))
-    if np.isnan(r_hat):
+    shortest = min(map(len, series))
+    if shortest < LEAST_OF_VERDICT:
+        reasons.append(
+            f"the shortest replica has only {shortest} equilibrated values ({LEAST_OF_VERDICT} are "
+            "needed)"
+        )
+    elif np.isnan(r_hat):
         reasons.append(f"all {n_values:,} values are equal")
     elif size < ENOUGH or least < ENOUGH:
         few = int(max(1, min(size, least)))
