@@ -465,6 +465,11 @@ class TestTheCommand:
         assert "fold: state E; " in out
         assert "cluster: of 7 states, " in out
         assert "both means are sampled" in err
+        figure = ["--plot", str(tmp_path / "fold.png")]
+        self.run(str(path), "--kind", "states", "--y", "cluster", *figure)
+        figure = ["--plot", str(tmp_path / "text.png")]
+        self.run(str(path), "--kind", "states", "--y", "fold", *figure, status=2)
+        assert "column 'fold' is text, which has no figure" in capsys.readouterr().err
         self.run(str(path), "--kind", "states", status=2)
         assert "expected names or whole numbers of states" in capsys.readouterr().err
 

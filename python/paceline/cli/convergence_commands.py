@@ -1,8 +1,9 @@
 """The command that assesses whether saved time series are equilibrated and sampled."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -102,8 +103,8 @@ def run_convergence(args: argparse.Namespace) -> None:
         check_output(args.plot, overwrite=args.overwrite)
     texts = args.kind == "states"
     tables = {path: read_saved(path).in_time(args.y or (), texts=texts) for path in args.tables}
-    if args.plot is not None and len(tables) > 1 and any(one.panels for one in tables.values()):
-        raise UnsupportedError("a figure of several tables shows one unit: select --y")
+    if args.plot is not None:
+        _check_drawable([*tables.values()])
     found = _of_replicas(tables, args) if args.replicas else _of_each(tables, args)
     answer = system_verdict({name_and_unit(name)[0]: one for name, one in found.items()})
     if args.json:
@@ -116,6 +117,18 @@ def run_convergence(args: argparse.Namespace) -> None:
     if args.plot is not None:
         save_figure([*tables.values()], args.plot, options, overwrite=args.overwrite)
         say(f"wrote {args.plot}")
+
+
+def _check_drawable(tables: "Sequence[Table]") -> None:
+    """Refuse a figure of text, or of several tables with several units, before the work."""
+    if len(tables) > 1 and any(one.panels for one in tables):
+        raise UnsupportedError("a figure of several tables shows one unit: select --y")
+    for table in chain.from_iterable(one.panels or [one] for one in tables):
+        for title in table.y:
+            if table.columns[title].dtype.kind == "U":
+                raise UnsupportedError(
+                    f"column {title!r} is text, which has no figure: omit --plot"
+                )
 
 
 def _of_each(
