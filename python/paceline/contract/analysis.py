@@ -101,14 +101,20 @@ class Analysis:
 @contextmanager
 def facts_shown(analyses: Sequence[Analysis], context: RunContext, info: RunInfo) -> Iterator[None]:
     """Let analyses read the options and facts of a run, then restore those of their last run."""
-    last = [(one, one._run_context, one._run_info) for one in analyses]
+    names = ("_run_context", "_run_info")
+    last = [
+        (vars(one), {name: vars(one)[name] for name in names if name in vars(one)})
+        for one in analyses
+    ]
     for one in analyses:
         one._run_context, one._run_info = context, info
     try:
         yield
     finally:
-        for one, of_last, found in last:
-            one._run_context, one._run_info = of_last, found
+        for attributes, of_last in last:
+            for name in names:
+                attributes.pop(name, None)
+            attributes.update(of_last)
 
 
 def conclude(analysis: Analysis, context: RunContext, info: RunInfo, value: object) -> None:

@@ -247,7 +247,8 @@ class FrameReader:
         self._fields = field_bits(source.fields)
         self._required = field_bits(source.required)
         self._open: OrderedDict[int, FileReader] = OrderedDict()
-        self._has_objects = any(is_address(file.path) for file in source.files)
+        # An array in memory has no path.
+        self._has_objects = any(file.path and is_address(file.path) for file in source.files)
 
     def file_reader(self, file: int) -> FileReader:
         """Return the reader of a file; open the file if necessary."""
