@@ -211,7 +211,7 @@ class ForMDAnalysis(Backend):
         items = enumerate(computations)
         calls = [FunctionTask(0, k, k, k, 1, f"item {k}", item) for k, item in items]
         with Progress(len(calls), unit="item") as bar:
-            return self._call_all(func, function_name(func), calls, bar)
+            return self._call_all(func, function_name(func).rpartition(".")[2], calls, bar)
 
     def _analyse(self, analysis: Any, compute: partial, parts: Sequence[np.ndarray]) -> list[Any]:
         if compute.keywords["progressbar_kwargs"]:

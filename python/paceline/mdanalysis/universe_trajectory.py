@@ -367,7 +367,7 @@ def _following(trajectory: ProtoReader) -> str | None:
     """Name the first MDAnalysis transformation that needs frames in order; None without one."""
     for one in trajectory.transformations:
         if not getattr(one, "parallelizable", True):
-            return function_name(one)
+            return function_name(one).rpartition(".")[2]
     return None
 
 
