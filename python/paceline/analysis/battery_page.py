@@ -296,7 +296,10 @@ def _lines(means: Mapping[str, SeriesMean], table: Table) -> list[Sequence[str]]
         if mean.inefficiency > 0:
             independent = f"{mean.n_independent:.0f} of {mean.n_values:,}"
         one = verdicts.get(title)
-        texts = ("–", "–", "–") if one is None else (one.start_text, one.mean_text, one.verdict)
+        texts = ("–", "–", "–")
+        if one is not None:
+            later = "–" if one.found.equilibrated_from is None else one.mean_text
+            texts = (one.start_text, later, one.verdict)
         if mean.error == 0:
             texts = ("–", "–", "constant")
         rows.append((title, mean_with_interval(mean), independent, *texts))
