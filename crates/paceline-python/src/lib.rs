@@ -61,13 +61,11 @@ mod _core {
     };
     #[pymodule_export]
     use super::snapshot_reading::{read_snapshot, read_text_head};
-    #[pymodule_export]
-    use super::sources::cached_blocks;
     #[cfg(feature = "stores")]
     #[pymodule_export]
-    use super::sources::{
-        ObjectBytes, download_object, list_objects, object_version, requests_sent,
-    };
+    use super::sources::{ObjectBytes, download_object, list_objects, object_version};
+    #[pymodule_export]
+    use super::sources::{cached_blocks, requests_sent};
     #[pymodule_export]
     use super::sum_kernels::{
         ContactMap, Rdf, SitePairs, Superposed, Voxels, accumulate_rows, centered, count_indices,

@@ -19,7 +19,6 @@ use paceline_formats::source::{FileSource, Requests, Source};
 #[cfg(feature = "stores")]
 pub(super) use stores::{
     ObjectBytes, download_object, index_files, list_objects, object_version, open, open_version,
-    requests_sent,
 };
 
 /// Open the source of the bytes of a local file.
@@ -106,6 +105,17 @@ impl WorkerSource {
 /// Numbers of requests, of repeated ones, and of bytes; latency and waiting time, ns.
 pub(super) type RequestCounts = (u64, u64, u64, u64, u64);
 
+/// Return the requests of this process so far: numbers of requests, of repeated ones, and of bytes;
+/// latency and waiting time, ns.
+#[pyfunction]
+pub(crate) fn requests_sent() -> RequestCounts {
+    #[cfg(feature = "stores")]
+    let requests = paceline_stores::requests_sent();
+    #[cfg(not(feature = "stores"))]
+    let requests = Requests::default();
+    counts_of(&requests)
+}
+
 fn counts_of(requests: &Requests) -> RequestCounts {
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let (latency, waited) = (ns(requests.latency), ns(requests.waited));
@@ -145,7 +155,7 @@ mod stores {
     use paceline_stores::{Address, StoreSource};
     use pyo3::prelude::*;
 
-    use super::{Arc, Path, RequestCounts, Samples, Source, counts_of, error, index, open_file};
+    use super::{Arc, Path, Samples, Source, error, index, open_file};
     use super::{PyBytes, samples_from};
     use crate::errors::{Failure, Result};
 
@@ -267,13 +277,6 @@ mod stores {
         fn will_need(&self, py: Python<'_>, offset: u64, n_bytes: u64) {
             py.detach(|| self.0.will_need(offset, n_bytes));
         }
-    }
-
-    /// Return the requests of this process so far: numbers of requests, of repeated ones, and of bytes;
-    /// latency and waiting time, ns.
-    #[pyfunction]
-    pub(crate) fn requests_sent() -> RequestCounts {
-        counts_of(&paceline_stores::requests_sent())
     }
 
     /// Return the size of an object, bytes, and the text that identifies its version, if it has one.

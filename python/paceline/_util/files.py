@@ -1,6 +1,7 @@
 """Write files that get their final name only when they are complete."""
 
 import contextlib
+import io
 import os
 import re
 import stat
@@ -290,6 +291,31 @@ def naming_file(path: str | os.PathLike) -> Iterator[None]:
         yield
     except UnwritableError as error:
         raise UnwritableError(f"{os.fspath(path)}: {error}") from None
+
+
+class FileAtOffset(io.RawIOBase):
+    """File object that HDF5 reads at an offset: base class, whose subclasses read and write."""
+
+    def __init__(self, size: int):
+        self._size = size
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the offset of the next read or write, bytes."""
+        return self._at
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Set the offset of the next read or write; return it."""
+        self._at = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence] + offset
+        return self._at
 
 
 def is_address(path: str | os.PathLike) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -27,7 +27,7 @@ MOST_R_HAT = 1.1
 
 
 def convergence(
-    values: np.ndarray | Sequence[np.ndarray],
+    values: np.ndarray,
     times: np.ndarray | None = None,
     replicas: np.ndarray | None = None,
     kind: Kind = "linear",
@@ -363,7 +363,7 @@ def _turned(degrees: np.ndarray) -> np.ndarray:
     return (degrees + 180) % 360 - 180
 
 
-def _are_copies(first: tuple[np.ndarray, Any], second: tuple[np.ndarray, Any]) -> bool:
+def _are_copies(first: tuple[np.ndarray, object], second: tuple[np.ndarray, object]) -> bool:
     """True if the shorter series is the beginning of the other one, and changes."""
     n = min(len(first[0]), len(second[0]))
     begins = first[0][:n], second[0][:n]

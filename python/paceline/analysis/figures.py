@@ -364,10 +364,10 @@ def _series_of(
             name = times_in_unit(name, x_label)
             name = f"{given}, {name}" if several and given and len(table.y) > 1 else given or name
             if title in means:
-                verdict = verdicts[title].found.verdict
-                note = "" if verdict == SAMPLED else verdict
+                sampling = verdicts[title].found
+                note = "" if sampling.verdict == SAMPLED else sampling.verdict
                 name = f"{name}, {with_minus(means[title].with_note(note))}"
-                start = float(x[verdicts[title].found.equilibrated_from or 0])
+                start = float(x[sampling.equilibrated_from or 0])
             band = table.columns[table.bands[title]] if title in table.bands else None
             one = Series(x, table.columns[title], name, points, window, band, start=start)
             one = replace(one, limits=possible_range(table.y_label))

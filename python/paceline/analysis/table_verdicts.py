@@ -155,7 +155,7 @@ def usual_verdicts(table: Table, titles: Sequence[str] | None = None) -> dict[st
 
 
 def verdicts_of(tables: Mapping[str, Table | None]) -> dict[str, SeriesVerdict]:
-    """Assess the series that have means and are not constant, of tables by name.
+    """Assess the series that have means, of tables by name.
 
     A series of a table with several ones has the name of the table, and its own in parentheses.
     """
@@ -165,8 +165,7 @@ def verdicts_of(tables: Mapping[str, Table | None]) -> dict[str, SeriesVerdict]:
             continue
         some = usual_verdicts(table, table.answering)
         for title, one in some.items():
-            if np.nanmax(table.columns[title]) > np.nanmin(table.columns[title]):
-                found[f"{name} ({name_and_unit(title)[0]})" if len(some) > 1 else name] = one
+            found[f"{name} ({name_and_unit(title)[0]})" if len(some) > 1 else name] = one
     return found
 
 

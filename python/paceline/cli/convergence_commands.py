@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from paceline._util.files import check_distinct, check_output
 from paceline.cli.options import (
-    TABLE_ENDINGS,
     add_figure_arguments,
     add_json_argument,
+    add_table_arguments,
     figure_options,
     print_json,
 )
@@ -43,16 +43,8 @@ def add_convergence(commands: Commands) -> CommandParser:
         "exit status is 0 whatever the verdict.",
         epilog=EXAMPLES,
     )
-    parser.usage = "%(prog)s [options] TABLE [TABLE ...]"
-    add = parser.section("files").add_argument
-    add("tables", nargs="+", type=Path, metavar="TABLE", help=TABLE_ENDINGS)
+    add_table_arguments(parser, "all series")
     add = parser.section("calculation").add_argument
-    add(
-        "--y",
-        action="append",
-        metavar="TITLE",
-        help="column: its title or the beginning of its title; may be repeated [all series]",
-    )
     add(
         "--replicas",
         action="store_true",

@@ -28,6 +28,21 @@ CONTINUOUS = "order trajectories by time, and leave out frames that a later one 
 Bound = tuple[str, float] | None
 
 
+def add_table_arguments(parser: CommandParser, columns: str) -> None:
+    """Add saved tables and the choice of their columns; `columns` are those of the default."""
+    parser.usage = "%(prog)s [options] TABLE [TABLE ...]"
+    parser.section("files").add_argument(
+        "tables", nargs="+", type=Path, metavar="TABLE", help=TABLE_ENDINGS
+    )
+    parser.section("calculation").add_argument(
+        "--y",
+        action="append",
+        metavar="TITLE",
+        help="column: its title or the beginning of its title, or the axis label of several "
+        f"columns; may be repeated [{columns}]",
+    )
+
+
 def add_json_argument(section: Any) -> None:
     """Add the option for output as JSON."""
     what = "print one JSON document to stdout; the manual describes its keys"

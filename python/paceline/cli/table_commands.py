@@ -9,6 +9,7 @@ from paceline.cli.options import (
     TABLE_ENDINGS,
     add_figure_arguments,
     add_output_arguments,
+    add_table_arguments,
     figure_options,
     positive,
 )
@@ -41,17 +42,7 @@ def add_plot(commands: Commands) -> CommandParser:
         "against the time, or against the first column.",
         epilog=PLOT_EXAMPLES,
     )
-    parser.usage = "%(prog)s [options] TABLE [TABLE ...]"
-    add = parser.section("files").add_argument
-    add("tables", nargs="+", type=Path, metavar="TABLE", help=TABLE_ENDINGS)
-    add = parser.section("calculation").add_argument
-    add(
-        "--y",
-        action="append",
-        metavar="TITLE",
-        help="column on the y axis: its title or the beginning of its title, or the axis label of "
-        "several columns; may be repeated [columns of the table's figure]",
-    )
+    add_table_arguments(parser, "columns of the table's figure")
     add = parser.section("output").add_argument
     endings = "figure: .png, .svg, .pdf"
     add("-o", "--plot", type=Path, required=True, metavar="FILE", help=endings)

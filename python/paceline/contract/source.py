@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from paceline import _core
-from paceline._util.files import is_address
 from paceline.block import FrameBuffer, field_bits
 from paceline.errors import warn
 
@@ -171,7 +170,7 @@ class Requests(NamedTuple):
     @classmethod
     def so_far(cls) -> "Requests":
         """Return the requests of this process so far."""
-        return cls(*_core.requests_sent()) if hasattr(_core, "requests_sent") else cls()
+        return cls(*_core.requests_sent())
 
     def since(self, before: "Requests") -> "Requests":
         """Return the requests after `before`."""
@@ -247,8 +246,6 @@ class FrameReader:
         self._fields = field_bits(source.fields)
         self._required = field_bits(source.required)
         self._open: OrderedDict[int, FileReader] = OrderedDict()
-        # An array in memory has no path.
-        self._has_objects = any(file.path and is_address(file.path) for file in source.files)
 
     def file_reader(self, file: int) -> FileReader:
         """Return the reader of a file; open the file if necessary."""
@@ -288,7 +285,7 @@ class FrameReader:
             decoded.set_cell(self._source.cell)
         opening, reading, decoding, n_bytes, n_calls = sums.tolist()
         cached = 0 if self._source.cache is None else self._take_cache_use()
-        requests = self._take_requests() if self._has_objects else Requests()
+        requests = self._take_requests()
         return ReadStats(opening, reading, decoding, n_bytes, n_calls, damaged, cached, requests)
 
     def _take_requests(self) -> Requests:

@@ -12,7 +12,7 @@ from typing import Any, Self
 import h5py
 import numpy as np
 
-from paceline._util.files import is_address
+from paceline._util.files import FileAtOffset, is_address
 from paceline.errors import (
     DamagedFileError,
     ExternalFileError,
@@ -109,39 +109,20 @@ def mpi_options(comm: object) -> dict[str, object]:
     return {"driver": "mpio", "comm": MPI.COMM_SELF if comm is None else comm}
 
 
-class TruncatedFile(io.RawIOBase):
+class TruncatedFile(FileAtOffset):
     """Remaining bytes of a truncated file; reading beyond them raises an error."""
 
     def __init__(self, file: io.RawIOBase, size: int):
-        self._file: Any = file
+        super().__init__(size)
+        self._file = file
         self._left = file.seek(0, os.SEEK_END)
-        self._size = size
-        self._at = 0
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position, bytes."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Set the position."""
-        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence]
-        self._at = begin + offset
-        return self._at
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         """Fill a buffer; raise `OSError` if bytes were truncated."""
         if self._at + len(buffer) > self._left:
             raise OSError(f"bytes after {self._left} were cut off")
         self._file.seek(self._at)
-        done = self._file.readinto(buffer)
+        done = self._file.readinto(buffer) or 0
         self._at += done
         return done
 

@@ -5,7 +5,7 @@ import os
 import stat
 
 from paceline import _core
-from paceline._util.files import is_address
+from paceline._util.files import FileAtOffset, is_address
 
 #: Errors of stores, by address. h5py replaces errors that are raised while it reads.
 _failed: dict[str, Exception] = {}
@@ -14,35 +14,17 @@ _failed: dict[str, Exception] = {}
 _FRONT = 1 << 16
 
 
-class ObjectFile(io.RawIOBase):
+class ObjectFile(FileAtOffset):
     """Bytes of an object; the HDF5 library follows addresses within it."""
 
     def __init__(self, address: str, samples: bytes | None = None):
         self._address = address
         self._object = _core.ObjectBytes(address, samples)
-        self._at = 0
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position, bytes."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Set the position."""
-        begin = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._object.size}[whence]
-        self._at = begin + offset
-        return self._at
+        super().__init__(self._object.size)
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         """Fill a buffer, up to the end of the object."""
-        n_bytes = max(0, min(len(buffer), self._object.size - self._at))
+        n_bytes = max(0, min(len(buffer), self._size - self._at))
         try:
             buffer[:n_bytes] = self._object.read(self._at, n_bytes)
         except Exception as error:

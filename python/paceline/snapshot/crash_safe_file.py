@@ -11,14 +11,13 @@ killed, its mark stays in the superblock, and then only readers in SWMR mode can
 MDAnalysis's reader does not use this mode.
 """
 
-import io
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, Self
 
 import h5py
 
+from paceline._util.files import FileAtOffset
 from paceline.errors import UnsupportedError
 from paceline.snapshot.output import Output, Piece
 
@@ -142,16 +141,16 @@ def superblock_end(head: bytes) -> int | None:
     return int.from_bytes(head[_END : _END + _WORD], "little")
 
 
-class CrashSafeFile(io.RawIOBase):
+class CrashSafeFile(FileAtOffset):
     """File object for HDF5 over an output with `size` committed bytes.
 
     Closing the file object keeps the output open. Writes to committed bytes wait for `apply`.
     """
 
     def __init__(self, output: Output, size: int):
+        super().__init__(size)
         self._output = output
-        self._size = self._end = size
-        self._at = 0
+        self._end = size
         self._refusal: OSError | None = None
         self._waiting: list[tuple[int, bytes]] = []
 
@@ -160,26 +159,9 @@ class CrashSafeFile(io.RawIOBase):
         """Bytes of the file at the last `apply`."""
         return self._end
 
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
     def writable(self) -> bool:
         """Return True."""
         return True
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the offset of the next read or write."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Set the offset of the next read or write; return it."""
-        self._at = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._size}[whence] + offset
-        return self._at
 
     def readinto(self, buffer: Any) -> int:
         """Read bytes as if all waiting writes were finished."""

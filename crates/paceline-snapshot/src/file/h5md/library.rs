@@ -157,7 +157,7 @@ pub struct Refusal(pub String);
 
 /// HDF5 while this thread has it; its errors are not printed meanwhile.
 pub struct Hdf5 {
-    pub library: &'static Library,
+    pub loaded: &'static Library,
     print: (Print, *mut c_void),
     _lock: MutexGuard<'static, ()>,
 }
@@ -187,7 +187,7 @@ impl Hdf5 {
             (library.functions.H5Eset_auto2)(0, None, std::ptr::null_mut());
         }
         Ok(Hdf5 {
-            library,
+            loaded: library,
             print,
             _lock: lock,
         })
@@ -195,12 +195,12 @@ impl Hdf5 {
 
     /// Functions of the library.
     pub fn functions(&self) -> &'static Functions {
-        &self.library.functions
+        &self.loaded.functions
     }
 
     /// Types and classes of the library.
     pub fn constants(&self) -> &'static Constants {
-        &self.library.constants
+        &self.loaded.constants
     }
 
     /// Make HDF5's last error a refusal.

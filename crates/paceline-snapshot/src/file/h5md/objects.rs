@@ -111,7 +111,7 @@ impl Hdf5 {
         unsafe {
             self.done(
                 "H5Pset_driver",
-                (functions.H5Pset_driver)(access.id, self.library.driver, null()),
+                (functions.H5Pset_driver)(access.id, self.loaded.driver, null()),
             )?;
             self.done(
                 "H5Pset_alignment",
