@@ -519,6 +519,16 @@ class TestTheCommand:
         self.run(tables[0], "--y", "Rg", "--plot", str(tmp_path / "rg.svg"))
         assert "not equilibrated" in (tmp_path / "rg.svg").read_text(encoding="utf-8")
 
+    def test_figures_of_several_kinds_are_refused_first(self, tables, tmp_path, capsys):
+        other = tmp_path / "other.csv"
+        other.write_text("time (ps),RMSD (Å)\n" + "".join(f"{k},{k % 3}\n" for k in range(50)))
+        figure = tmp_path / "both.png"
+        self.run(tables[0], str(other), "--y", "R", "--plot", str(figure), status=2)
+        out, err = capsys.readouterr()
+        assert not out
+        assert "tables in one figure must be of one kind" in err
+        assert not figure.exists()
+
     def test_what_is_no_series_is_refused(self, tables, tmp_path, capsys):
         path = tmp_path / "rdf.csv"
         path.write_text("r (Å),g(r)\n1,0\n2,1\n3,1\n4,1\n5,1\n")

@@ -112,9 +112,13 @@ def run_convergence(args: argparse.Namespace) -> None:
 
 
 def _check_drawable(tables: "Sequence[Table]") -> None:
-    """Refuse a figure of text, or of several tables with several units, before the work."""
+    """Refuse a figure of text, or of tables that cannot share one, before the work."""
+    from paceline.analysis.figures import check_same_kind
+
     if len(tables) > 1 and any(one.panels for one in tables):
         raise UnsupportedError("a figure of several tables shows one unit: select --y")
+    if len(tables) > 1:
+        check_same_kind(tables)
     for table in chain.from_iterable(one.panels or [one] for one in tables):
         for title in table.y:
             if table.columns[title].dtype.kind == "U":
