@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from paceline.analysis.functions import RaggedTimeSeries, Reduce, Scan, TimeSeries
     from paceline.analysis.validate import validate
     from paceline.contract.plan import balanced_slices
+    from paceline.live_runner import live
     from paceline.mdanalysis.dask_array import dask_array
     from paceline.mdanalysis.h5md_writer import H5MDWriter
     from paceline.mdanalysis.registration import register, unregister
@@ -57,6 +58,7 @@ __all__ = [
     "dask_array",
     "errors",
     "join",
+    "live",
     "open",
     "register",
     "run",
@@ -82,6 +84,7 @@ _HOMES = {
     "convergence": "paceline.analysis.convergence",
     "dask_array": "paceline.mdanalysis.dask_array",
     "join": "paceline.split_join",
+    "live": "paceline.live_runner",
     "open": "paceline.trajectory.file_trajectory",
     "register": "paceline.mdanalysis.registration",
     "run": "paceline.runner",

@@ -196,6 +196,13 @@ class Checkpoint:
                 f"{error}; delete it to begin anew"
             ) from error
 
+    def begin_run(self) -> None:
+        """Do nothing, because a checkpoint belongs to one run."""
+
+    def settle(self) -> bool:
+        """Return False, because all blocks of a stage are done together."""
+        return False
+
     def add(self, result: BlockResult) -> None:
         """Collect the results of one or several blocks, and write them soon."""
         with self._stopping.delayed():
@@ -463,7 +470,7 @@ def _facts_of(one: TrajectoryRun) -> Iterator[Fact]:
         indices = np.asarray(analysis.indices)
         atoms = f"{len(indices)}"
         yield _fact(f"atoms of {analysis.name}", atoms, indices, dict(half.attributes))
-        given = analysis.parameters()
+        given = dict(sorted(analysis.parameters().items()))
         shown = ", ".join(f"{name}={value}" for name, value in given.items())
         yield _fact(f"parameters of {analysis.name}", shown, given)
         computed: list[object] = [half.computation, list(analysis.fields)]

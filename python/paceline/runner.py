@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
-from typing import Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import numpy as np
 
@@ -43,6 +43,9 @@ from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
 from paceline.transform.apply_transforms import TransformsOfEach, check_transforms, transforms_of
 from paceline.transform.broken_molecules import make_checks
 
+if TYPE_CHECKING:
+    from paceline.continuation import Continuation
+
 #: Maximum number of workers that wait for each other to move atoms block by block. One such step
 #: takes about half as long as decoding the block. With more workers, decoding twice is faster
 #: (simulated: docs/developers/design.md).
@@ -61,7 +64,7 @@ class FurtherOptions(TypedDict, total=False):
     progress: bool | None
     block_frames: int | None
     max_memory: int | str | None
-    checkpoint: str | os.PathLike | Checkpoint | None
+    checkpoint: "str | os.PathLike | Checkpoint | Continuation | None"
 
 
 class WorkerOptions(FurtherOptions, total=False):
@@ -100,7 +103,7 @@ def run(
     progress: bool | None = None,
     block_frames: int | None = None,
     max_memory: int | str | None = None,
-    checkpoint: str | os.PathLike | Checkpoint | None = None,
+    checkpoint: "str | os.PathLike | Checkpoint | Continuation | None" = None,
 ) -> Given:
     """Run analyses, in one pass over each trajectory, or in as many as their stages need.
 
@@ -218,8 +221,7 @@ def run(
     if given:
         with limit_arrays(limit) as memory, workers.collective_run() as collective:
             if collective.is_coordinator:
-                path = checkpoint.path if isinstance(checkpoint, Checkpoint) else checkpoint
-                _check_files(given, path)
+                _check_files(given, _path_of(checkpoint))
                 begun = time.monotonic_ns()
                 with _open_checkpoint(checkpoint) as opened:
                     _run(
@@ -242,6 +244,15 @@ def run(
 
         run_together(theirs, chosen, None if backend is None else workers, n_workers, progress)
     return analyses
+
+
+def _path_of(
+    checkpoint: "str | os.PathLike | Checkpoint | Continuation | None",
+) -> str | os.PathLike | None:
+    """Return the file of a checkpoint; None without a file."""
+    if checkpoint is None or isinstance(checkpoint, str | os.PathLike):
+        return checkpoint
+    return checkpoint.path
 
 
 def _check_files(analyses: Sequence[Analysis], checkpoint: str | os.PathLike | None) -> None:
@@ -274,7 +285,7 @@ def _run(
     workers: Backend,
     planned: Sequence[TrajectoryRun],
     choose: Callable[[TrajectoryRun], np.ndarray],
-    checkpoint: Checkpoint | None,
+    checkpoint: "Checkpoint | Continuation | None",
     *,
     begun: int,
     skip_damaged: bool,
@@ -324,6 +335,8 @@ def _run(
             if n_stages > 1:
                 bar.begin_pass(len(stages), n_stages, sum(each.n_frames_here for each in stage))
             _compute(workers, stage, checkpoint, bar)
+            if checkpoint and checkpoint.settle():
+                _compute(workers, stage, checkpoint, bar)
             stage = [following for each in stage for following in each.next_stages()]
         for one in planned:
             one.trajectory.verify()
@@ -383,7 +396,7 @@ def _choose(one: TrajectoryRun, *, frames: FramesChosen, **bounds: int | None) -
 def _compute(
     workers: Backend,
     runs: Sequence[FramePass | PartsRun],
-    checkpoint: Checkpoint | None,
+    checkpoint: "Checkpoint | Continuation | None",
     bar: Progress,
 ) -> None:
     """Compute and collect all blocks that are not finished yet."""
@@ -399,7 +412,9 @@ def _compute(
 
 
 def _results(
-    backend: Backend, runs: Sequence[FramePass | PartsRun], checkpoint: Checkpoint | None
+    backend: Backend,
+    runs: Sequence[FramePass | PartsRun],
+    checkpoint: "Checkpoint | Continuation | None",
 ) -> Iterator[int]:
     """Compute the blocks of some trajectories; yield numbers of frames as results are collected."""
     n_workers, n_tasks = backend.n_workers, sum(len(one.collected.missing()) for one in runs)
@@ -433,10 +448,12 @@ def _results(
 
 @contextmanager
 def _open_checkpoint(
-    checkpoint: str | os.PathLike | Checkpoint | None,
-) -> Iterator[Checkpoint | None]:
+    checkpoint: "str | os.PathLike | Checkpoint | Continuation | None",
+) -> "Iterator[Checkpoint | Continuation | None]":
     """Open and finish a checkpoint if one is given; one that is already entered is only used."""
-    if checkpoint is None or isinstance(checkpoint, Checkpoint):
+    if not isinstance(checkpoint, str | os.PathLike):
+        if checkpoint is not None:
+            checkpoint.begin_run()
         yield checkpoint
         return
     with Checkpoint(checkpoint) as opened:

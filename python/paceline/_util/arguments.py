@@ -1,9 +1,10 @@
 """Check arguments of callers."""
 
+import math
 import operator
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, SupportsFloat
 
 import numpy as np
 
@@ -54,6 +55,28 @@ def whole_number(
         raise ValueError(f"{name} must be from {least:,} to {most:,}{unit}, not {number}")
     if least is not None and number < least:
         raise ValueError(f"{name} must be at least {least}{unit}, not {number}")
+    return number
+
+
+def positive_number(name: str, value: SupportsFloat | str, unit: str = "") -> float:
+    """Check that the argument `name` is a finite number above 0, and return it as a float.
+
+    Raises `ValueError`.
+
+    Examples
+    --------
+    >>> positive_number("idle", 60)
+    60.0
+    >>> positive_number("idle", -1, "s")
+    Traceback (most recent call last):
+    ValueError: idle must be a number above 0 s, not -1
+    """
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ValueError(f"{name} must be a number above 0{' ' * bool(unit)}{unit}, not {value!r}")
     return number
 
 

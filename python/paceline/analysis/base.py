@@ -98,6 +98,9 @@ class AnalysisBase(Analysis):
     needs_one_location : bool
         True if an atom that the group contains in several alternate locations causes wrong
         results. The run warns of such atoms.
+    needs_all_frames : bool
+        True if the worker part depends on the number of frames of the run. `paceline.live` then
+        runs the analysis only at the end of a trajectory that grows.
     transforms : sequence of Transform
         Transformations of the last run. In `prepare`, `next_stage` and `finish`, these and the
         facts below are of the present run.

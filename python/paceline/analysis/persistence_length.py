@@ -274,6 +274,11 @@ class PersistenceLength(ChainAnalysis):
         """True if samples are time blocks, not groups of chains."""
         return len(self._chains.sizes) < FEWEST
 
+    @property
+    def needs_all_frames(self) -> bool:  # type: ignore[override]
+        """True if errors come from parts of the run, which depend on its number of frames."""
+        return self._by_time
+
     def prepare(self) -> _Internal:
         """Choose the samples for the errors, and make the worker part."""
         starts = None

@@ -39,6 +39,9 @@ class Analysis:
     measures_each: bool = False
     needs_fit: bool = False
     needs_one_location: bool = False
+    #: True if the worker part depends on the number of frames of the run, so that results of
+    #: earlier frames are of no use when a trajectory has grown.
+    needs_all_frames: bool = False
     #: True for a companion: an analysis that runs beside the analyses that a user has requested.
     is_companion: ClassVar[bool] = False
     #: Warnings that a companion raises for the provenance of all other analyses.
@@ -96,6 +99,15 @@ class Analysis:
     def finish(self, value: Any) -> None:
         """Compute the results from all rows, from the merged partial result, or from records."""
         raise NotImplementedError(f"{self.name} has no method finish")
+
+
+def is_updated(analysis: Analysis) -> bool:
+    """Return True for an analysis that has results while a trajectory grows.
+
+    The others need all frames: those with a second stage, and those whose errors come from parts
+    of the run.
+    """
+    return analysis.stages == 1 and not analysis.needs_all_frames
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import numpy as np
 from paceline.contract.kinds import Receiver
 from paceline.contract.plan import STATES_BYTES, Plan
 from paceline.engine import result_arrays
-from paceline.engine.reduce import TreeReduction
+from paceline.engine.reduce import UNKNOWN_LENGTH, TreeReduction
 from paceline.engine.result_arrays import (
     allocate,
     are_unread,
@@ -129,6 +129,23 @@ class Collected:
         self.damaged: list[tuple[int, str]] = []
         self.long_bonds: list[LongBonds] = []
         self._ranges: list[tuple[int, int]] = []
+        self._n_held = 0
+
+    def hold_last(self, n_blocks: int) -> None:
+        """Leave the last blocks out of `missing` until `release_last` is called.
+
+        Until then, `since` returns the partial results of complete subtrees only. These are also
+        subtrees of any run with further blocks.
+        """
+        self._n_held = n_blocks
+        for merged in self._merged:
+            merged.regrow(None)
+
+    def release_last(self) -> None:
+        """Include the last blocks again, as the last ones of this run."""
+        self._n_held = 0
+        for merged in self._merged:
+            merged.regrow(len(self._plan))
 
     def add(self, result: BlockResult) -> None:
         """Store the results of one or several blocks by their rows."""
@@ -219,10 +236,11 @@ class Collected:
         return sum(stop - first for first, stop in self._ranges)
 
     def missing(self) -> np.ndarray:
-        """Return the numbers of the blocks that are not done."""
+        """Return the numbers of the blocks that are not done and not held."""
         missing = np.ones(len(self._plan), bool)
         for first, stop in self._ranges:
             missing[self._plan.number(first) : self._plan.number(stop - 1) + 1] = False
+        missing[len(missing) - self._n_held :] = False
         return np.flatnonzero(missing)
 
     @property
@@ -537,7 +555,15 @@ class _Merged:
     """Result over all frames, merged pairwise from the results of blocks."""
 
     def __init__(self, n_blocks: int, analysis: WorkerAnalysis):
-        self.tree = TreeReduction(n_blocks, analysis.merge)
+        self._merge = analysis.merge
+        self.tree = TreeReduction(n_blocks, self._merge)
+
+    def regrow(self, n_blocks: int | None) -> None:
+        """Merge the same partial results for another number of blocks; None if it is unknown."""
+        subtrees = self.tree.waiting
+        self.tree = TreeReduction(UNKNOWN_LENGTH if n_blocks is None else n_blocks, self._merge)
+        for (level, number), value in subtrees.items():
+            self.tree.add(number, value, level)
 
     def add(self, result: BlockResult, partial: Any) -> None:
         self.tree.add(result.number, partial, result.level)

@@ -46,6 +46,11 @@ class FramePass:
         return True
 
     @property
+    def is_continued(self) -> bool:
+        """True if results of earlier frames stay the same when the trajectory grows."""
+        return True
+
+    @property
     def shareable(self) -> bool:
         """True if workers read the frames themselves."""
         return self.run.trajectory.shareable
@@ -159,6 +164,14 @@ class AnalysisPass(FramePass):
     def is_first(self) -> bool:
         """True for the first pass over the trajectory."""
         return self.stage == 0 and not self.run.scans_before
+
+    @property
+    def is_continued(self) -> bool:
+        """True if results of earlier frames stay the same when the trajectory grows.
+
+        A second pass depends on results of all frames, except for that of a prefix scan.
+        """
+        return self.stage == 0 or all(part.has_states for part in self.job.analyses)
 
     @property
     def n_frames(self) -> int:

@@ -10,6 +10,9 @@ from paceline.engine.tasks import BlockResult, Job, Records, WorkerAnalysis
 
 T = TypeVar("T")
 
+#: Number of values of a `TreeReduction` whose end is not known: only complete subtrees are merged.
+UNKNOWN_LENGTH = 2**62
+
 
 def tree_reduce(values: Sequence[T], merge: Callable[[T, T], T]) -> T:
     """Merge neighbours pairwise, level by level; a last value without a neighbour moves up a level.

@@ -553,6 +553,30 @@ class Reader(FormatAttributes, ReaderBase):
         self.ts.frame = 0
         self._frame = -1
 
+    def extend(self) -> int:
+        """Include the frames that were appended to the last file since it was opened.
+
+        The current frame, and all frames before, keep their numbers.
+
+        Returns
+        -------
+        int
+            Number of new frames.
+
+        Raises
+        ------
+        FileChangedError
+            The file was replaced, truncated or rewritten.
+        """
+        before = self.n_frames
+        chain = self.chain.extended()
+        with self._reading:
+            self.chain = chain
+            self._connect()
+        if before == 1 and self._time_axis.dt is None:
+            self.ts.dt = chain.spacing(self._time_axis)
+        return self.n_frames - before
+
     def close(self) -> None:
         """Do nothing: a file is closed with the last reference to it."""
 

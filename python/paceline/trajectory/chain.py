@@ -278,13 +278,42 @@ class Chain:
         times, steps = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
         return times, steps
 
+    def extended(self) -> Self:
+        """Open the files again, with the frames appended to the last one since.
+
+        Raises `FileChangedError` if a file is not the one that was opened, and `UnsupportedError`
+        if frames were ordered by time.
+        """
+        if self.in_memory or self._kept[-1] is not None:
+            raise UnsupportedError(
+                f"{self.names[-1]}: frames cannot be appended to an array, or to frames that were "
+                "ordered by time (continuous=True)"
+            )
+        chain = self._reopen(*self._state)
+        chain.cache = self.cache
+        return chain
+
     def __reduce__(self) -> tuple[object, ...]:
+        return Chain._reopen, self._state, self.cache and {"cache": self.cache}
+
+    @property
+    def _state(
+        self,
+    ) -> tuple[
+        list[str],
+        list[str],
+        list[str],
+        list[np.ndarray | None],
+        np.ndarray,
+        Hdf5Options,
+        int | None,
+    ]:
+        """Return the arguments of `_reopen`."""
         # Indexes are not pickled: the receiver loads them from disk.
         paths = [file.path for file in self.files]
         fingerprints = [file.fingerprint for file in self.files]
         options = self._options, self._n_atoms
-        state = self.names, paths, fingerprints, self._kept, self._stops, *options
-        return Chain._reopen, state, self.cache and {"cache": self.cache}
+        return self.names, paths, fingerprints, self._kept, self._stops, *options
 
     @classmethod
     def _reopen(

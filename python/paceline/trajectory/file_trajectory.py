@@ -353,6 +353,27 @@ class FileTrajectory(Trajectory):
             with suppress(ValueError):  # another thread is reading; it closes the file afterwards
                 pieces.close()
 
+    def extend(self) -> int:
+        """Include the frames that were appended to the last file since it was opened.
+
+        Returns
+        -------
+        int
+            Number of new frames.
+
+        Raises
+        ------
+        FileChangedError
+            The file was replaced, truncated or rewritten.
+        UnsupportedError
+            Frames cannot be appended, because they are in an array, or ordered by time.
+        """
+        self._check_open()
+        before, self.chain = self.n_frames, self.chain.extended()
+        self.n_frames = self.chain.n_frames
+        vars(self).pop("_frame_reading", None)
+        return self.n_frames - before
+
     def __len__(self) -> int:
         return self.n_frames
 

@@ -1,0 +1,335 @@
+"""Analyse a trajectory while a simulation writes it."""
+
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol, TypedDict, Unpack, cast
+
+import numpy as np
+
+from paceline._util.arguments import positive_number
+from paceline.backends import MPI, make_backend
+from paceline.continuation import Continuation
+from paceline.contract.analysis import Analysis, is_updated
+from paceline.contract.atoms import Frames, System
+from paceline.contract.plan import choose_frames
+from paceline.contract.transform_interface import Transform
+from paceline.errors import PacelineWarning, UnsupportedError
+from paceline.performance.number_format import many
+from paceline.runner import FramesChosen, RunOptions, analyses_of, run
+from paceline.trajectory.growth import Growable, GrowingFile
+
+#: Minimum time between two updates as a multiple of the duration of the last one, so that updates
+#: of many frames take at most half of the time of the workers.
+SHARE = 1.0
+
+
+@dataclass(frozen=True)
+class Update:
+    """State of analyses while the trajectory grows, after one more run over its frames.
+
+    Attributes
+    ----------
+    analyses : dict of str to analysis
+        Analyses whose results are up to date, by name: that of the battery, or the class.
+    trajectory : paceline.mdanalysis.reader.Reader or FileTrajectory
+        Trajectory, with all frames that were complete when the update began.
+    n_frames : int
+        Number of analysed frames.
+    n_computed : int
+        Number of frames that this update computed.
+    seconds : float
+        Time since the first update began, s.
+    lag : float
+        Time from the appearance of the last frames until their results were ready, s.
+    ended : str or None
+        Reason why the trajectory has ended; None while it may grow.
+    is_last : bool
+        True if the results of all analyses are final.
+    """
+
+    analyses: Mapping[str, Analysis]
+    trajectory: Growable
+    n_frames: int
+    n_computed: int
+    seconds: float
+    lag: float
+    ended: str | None = None
+    is_last: bool = False
+
+    @property
+    def frames_per_second(self) -> float:
+        """Analysed frames per second since the first update began."""
+        return self.n_frames / self.seconds if self.seconds > 0 else 0.0
+
+
+class LiveOptions(TypedDict, total=False):
+    """Options of `paceline.run` that apply while a trajectory grows."""
+
+    backend: object
+    n_workers: int | None
+    start: int | None
+    step: int | None
+    frames: Callable[[Frames], Sequence[int] | np.ndarray] | None
+    transforms: Sequence[Transform]
+    on_error: str
+    max_memory: int | str | None
+    unwrap: bool
+
+
+class Work(Protocol):
+    """Analyses of one trajectory that can be run while it grows."""
+
+    @property
+    def universe(self) -> System:
+        """Universe of the analyses."""
+
+    def run_during(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
+        """Run the analyses that are updated, over the present frames, and return them by name."""
+
+    def run_after(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
+        """Run all other analyses over the complete trajectory, and return all by name."""
+
+
+class _Analyses:
+    """List of analyses."""
+
+    def __init__(self, given: Analysis | Sequence[Analysis]):
+        every = analyses_of(given)
+        self.universe = every[0].atomgroup.universe
+        if any(one.atomgroup.universe is not self.universe for one in every):
+            raise UnsupportedError(
+                "analyses of several Universes cannot follow their trajectories together: follow "
+                "each trajectory in a process of its own"
+            )
+        names = [type(one).__name__ for one in every]
+        numbered = [f"{name} {names[: k + 1].count(name)}" for k, name in enumerate(names)]
+        self._every = {
+            name if names.count(name) == 1 else number: one
+            for name, number, one in zip(names, numbered, every, strict=True)
+        }
+
+    def run_during(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
+        """Run the analyses that are updated, over the present frames, and return them by name."""
+        found = {name: one for name, one in self._every.items() if is_updated(one)}
+        if found:
+            run([*found.values()], **options)
+        return found
+
+    def run_after(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
+        """Run all other analyses over the complete trajectory, and return all by name."""
+        after = [one for one in self._every.values() if not is_updated(one)]
+        if after:
+            run(after, **options)
+        return self._every
+
+
+def live(
+    analyses: Analysis | Sequence[Analysis] | Work,
+    *,
+    every: float = 5.0,
+    idle: float = 60.0,
+    stop: int | None = None,
+    stop_when: Callable[[Update], str | None] | None = None,
+    **options: Unpack[LiveOptions],
+) -> Iterator[Update]:
+    """Run analyses over a trajectory that a simulation is writing, again and again as it grows.
+
+    Each update reads and computes only new frames. Its results are bit-identical to those of
+    `paceline.run` over the frames that the trajectory has at that time. Analyses of a single pass
+    are updated; those with a second stage, such as correlations, run once, over the complete
+    trajectory. The last update has the results of all analyses.
+
+    Parameters
+    ----------
+    analyses : analysis, sequence of analyses, or paceline.analysis.battery.Battery
+        Analyses of one Universe, whose trajectory is a file in one of paceline's formats.
+    every : float
+        Minimum time between two updates, s.
+    idle : float
+        Time without a new frame after which the trajectory is complete, s.
+    stop : int, optional
+        Number of frames after which the trajectory is not followed any more.
+    stop_when : callable, optional
+        Function that is called with each `Update`. If it returns a text, the reason, the
+        trajectory is not followed any more.
+    **options
+        Options of `paceline.run`: `start`, `step`, `backend`, `n_workers`, `transforms`,
+        `on_error`, `max_memory`; for a battery also `unwrap`.
+
+    Yields
+    ------
+    Update
+        State after each update; the analyses have their results. Ctrl-C while frames are awaited
+        ends the trajectory, and the last update follows.
+
+    Raises
+    ------
+    UnsupportedError
+        The trajectory cannot grow, an analysis writes files, or an option is not supported.
+    FileChangedError
+        The file was replaced, truncated or deleted while it was followed.
+
+    Examples
+    --------
+    >>> import shutil, tempfile
+    >>> import paceline
+    >>> from MDAnalysisTests.datafiles import PSF, DCD
+    >>> from paceline.analysis.rms import RMSD
+    >>> path = shutil.copy(DCD, tempfile.mkdtemp())
+    >>> ca = paceline.Universe(PSF, path).select_atoms("name CA")
+    >>> rmsd = RMSD(ca)
+    >>> for update in paceline.live(rmsd, every=0.1, idle=0.1):
+    ...     n_frames = update.n_frames
+    >>> n_frames, rmsd.results.rmsd.shape, update.ended
+    (98, (98, 3), 'it has not grown for 0.1 s')
+    """
+    work = _Analyses(analyses) if isinstance(analyses, Analysis | Sequence) else analyses
+    return _Session(work, every, idle, stop, stop_when, options).updates()
+
+
+class _Session:
+    """Runs of the same analyses over a trajectory that grows."""
+
+    def __init__(
+        self,
+        work: Work,
+        every: float,
+        idle: float,
+        stop: int | None,
+        stop_when: Callable[[Update], str | None] | None,
+        options: LiveOptions,
+    ):
+        start, frames = options.get("start"), options.get("frames")
+        if any(bound is not None and bound < 0 for bound in (start, stop)):
+            raise UnsupportedError(
+                "start= and stop= count from the first frame, since the last one is not known"
+            )
+        if frames is not None and not callable(frames):
+            raise UnsupportedError("frames= would need the frames that are not written yet")
+        self._work, self._stop, self._stop_when = work, stop, stop_when
+        self._every = positive_number("every", every, "s")
+        workers = make_backend(options.get("backend"), options.get("n_workers"))
+        if isinstance(workers, MPI):
+            raise UnsupportedError(
+                "a trajectory that grows is not analysed by MPI ranks: use threads, processes or "
+                "Dask"
+            )
+        self._kept = Continuation()
+        self._options: RunOptions = {
+            **options,  # type: ignore[typeddict-item]
+            "backend": workers,
+            "n_workers": None,
+            "stop": stop,
+            "progress": False,
+        }
+        self._continued: RunOptions = {**self._options, "checkpoint": self._kept}
+        self._trajectory = growable(work.universe.trajectory)
+        self._feed = GrowingFile(self._trajectory.chain.files[-1].path, idle)
+        self._begun = time.monotonic()
+
+    def updates(self) -> Iterator[Update]:
+        """Yield the updates; the last one contains all results."""
+        stop_engine = False
+        ended: str | None = None
+        try:
+            due = time.monotonic()
+            while ended is None:
+                ended = self._feed.ended
+                try:
+                    has_new = self._wait(due)
+                    if has_new or (ended is None and self._kept.n_computed == 0):
+                        begun = time.monotonic()
+                        update = self._update()
+                        if update is not None:
+                            yield update
+                            ended = self._reason_to_stop(update)
+                            stop_engine = ended is not None
+                        # What the caller does with an update counts, too.
+                        now = time.monotonic()
+                        due = max(begun + self._every, now + SHARE * (now - begun))
+                except KeyboardInterrupt:
+                    ended, stop_engine = "it was interrupted", False
+            yield self._finish(ended)
+        finally:
+            self._feed.close(stop_engine=stop_engine)
+
+    def _wait(self, due: float) -> bool:
+        """Wait until the next update is due and the trajectory has grown; False if it ended."""
+        if self._kept.n_computed:
+            time.sleep(max(0.0, due - time.monotonic()))
+        while not self._feed.wait(self._every):
+            if self._feed.ended is not None:
+                return False
+        return True
+
+    def _reason_to_stop(self, update: Update) -> str | None:
+        """Return the reason not to follow the trajectory any more; None to go on."""
+        if self._stop is not None and self._trajectory.n_frames >= self._stop:
+            return f"{many(self._stop, 'frame')} were asked for"
+        return None if self._stop_when is None else self._stop_when(update)
+
+    def _update(self) -> Update | None:
+        """Include the new frames and run the analyses; None if no chosen frame is complete yet."""
+        self._trajectory.extend()
+        n_frames = _count(self._trajectory, **self._options)
+        if n_frames == 0:
+            return None
+        with _quiet():
+            analyses = self._work.run_during(**self._continued)
+        return self._state(n_frames, analyses)
+
+    def _state(
+        self, n_frames: int, analyses: Mapping[str, Analysis], ended: str | None = None
+    ) -> Update:
+        seconds, lag = time.monotonic() - self._begun, self._feed.since_frame
+        is_last = ended is not None
+        return Update(
+            *(analyses, self._trajectory, n_frames, self._kept.n_computed, seconds, lag, ended),
+            is_last=is_last,
+        )
+
+    def _finish(self, ended: str) -> Update:
+        """Compute all results over the complete trajectory, and issue its warnings."""
+        self._trajectory.extend()
+        self._work.run_during(**self._continued)
+        analyses = self._work.run_after(**self._options)
+        n_frames = _count(self._trajectory, **self._options)
+        return self._state(n_frames, analyses, ended)
+
+
+def growable(trajectory: object) -> Growable:
+    """Check that frames may be appended to a trajectory, or raise `UnsupportedError`."""
+    if not isinstance(trajectory, Growable):
+        raise UnsupportedError(
+            f"{trajectory}: only a trajectory file in one of paceline's formats can be followed "
+            "while it grows"
+        )
+    return trajectory
+
+
+def _count(
+    trajectory: Growable,
+    *,
+    start: int | None = None,
+    stop: int | None = None,
+    step: int | None = None,
+    frames: FramesChosen = None,
+    **_: object,
+) -> int:
+    """Count the chosen frames that exist."""
+    try:
+        chosen = frames(cast(Frames, trajectory)) if callable(frames) else frames
+        return len(choose_frames(trajectory.n_frames, start, stop, step, chosen))
+    except ValueError:  # the first of them is not written yet
+        return 0
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the warnings of an update for its tables only; the last update issues them all."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PacelineWarning)
+        yield

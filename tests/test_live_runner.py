@@ -1,0 +1,353 @@
+"""Tests of analyses that follow a trajectory while it grows."""
+
+import os
+import shutil
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+
+import MDAnalysis
+import numpy as np
+import pytest
+from helpers.analyses import ANALYSES
+from helpers.scans import PathLength
+from helpers.waiting import PATIENCE
+
+import paceline
+from paceline.analysis.convert import Write
+from paceline.analysis.rms import RMSD, RMSF
+from paceline.continuation import Continuation
+from paceline.errors import FileChangedError, UnsupportedError
+from paceline.transform import center, nojump
+
+#: Numbers of frames after each of which the analyses are run: within a leaf of 16 frames, at its
+#: end, after it, and some leaves later.
+LENGTHS = (1, 5, 16, 17, 50, 98)
+
+
+class Growing:
+    """A file to which frames of another file are appended, with a part of the next frame."""
+
+    def __init__(self, source, path):
+        self.path = str(path)
+        self._content = Path(source).read_bytes()
+        file = paceline.open(source).chain.files[0]
+        offsets, sizes = file.extents(np.arange(file.n_frames, dtype=np.uint64))
+        self._ends = (offsets + sizes).astype(int).tolist()
+        self.n_frames = file.n_frames
+
+    def grow(self, n_frames, *, further=0.5):
+        """Append frames up to a number of frames, and a share of the next one."""
+        end = self._ends[n_frames - 1]
+        following = self._ends[min(n_frames, self.n_frames - 1)]
+        end += int(further * (following - end))
+        with open(self.path, "ab") as file:
+            file.write(self._content[file.tell() : end])
+
+
+@pytest.fixture
+def growing(adk_xtc, tmp_path):
+    return Growing(adk_xtc.trajectory, tmp_path / "growing.xtc")
+
+
+@contextmanager
+def in_thread(function):
+    """Run a function in a thread, and raise its error at the end."""
+    errors = []
+
+    def work():
+        try:
+            function()
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    yield
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
+    if errors:
+        raise errors[0]
+
+
+def values_of(name, one):
+    return [np.ascontiguousarray(array) for array in ANALYSES[name].results(one.results)]
+
+
+def assert_same(found, wanted, name=""):
+    for these, those in zip(found, wanted, strict=True):
+        assert np.array_equal(these, those, equal_nan=these.dtype.kind in "fc"), name
+
+
+def test_each_analysis_has_the_bits_of_a_run_over_the_whole_file(growing, adk_xtc):
+    growing.grow(LENGTHS[2])
+    universe = paceline.Universe(adk_xtc.topology, growing.path)
+    analyses = {name: case.make(universe) for name, case in ANALYSES.items()}
+    analyses = {name: one for name, one in analyses.items() if not one.needs_all_frames}
+    kept = Continuation()
+    for n_frames in LENGTHS[2:]:
+        growing.grow(n_frames)
+        universe.trajectory.extend()
+        paceline.run([*analyses.values()], checkpoint=kept)
+    whole = paceline.Universe(*adk_xtc)
+    wanted = {name: ANALYSES[name].make(whole) for name in analyses}
+    paceline.run([*wanted.values()])
+    assert kept.n_computed < 98
+    for name, one in analyses.items():
+        assert_same(values_of(name, one), values_of(name, wanted[name]), name)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"start": 3, "step": 2},
+        {"transforms": [center("name CA", point=(0, 0, 0))]},
+    ],
+    ids=["every second frame", "centred"],
+)
+def test_each_length_has_the_bits_of_a_run(growing, adk_xtc, options):
+    def make(universe):
+        ca = universe.select_atoms("name CA")
+        halo = ANALYSES["TimeSeries with a halo"].make(universe)
+        return [RMSD(ca), RMSF(ca), halo, PathLength(universe.atoms[:50])]
+
+    def numbers(finished):
+        rmsd, rmsf, halo, path = (one.results for one in finished)
+        return [rmsd.rmsd, rmsf.rmsf, halo.timeseries, path.lengths]
+
+    growing.grow(4)
+    universe = paceline.Universe(adk_xtc.topology, growing.path)
+    analyses, whole, kept = make(universe), make(paceline.Universe(*adk_xtc)), Continuation()
+    for n_frames in LENGTHS[1:]:
+        growing.grow(n_frames)
+        universe.trajectory.extend()
+        paceline.run(analyses, checkpoint=kept, **options)
+        paceline.run(whole, stop=n_frames, **options)
+        assert_same(numbers(analyses), numbers(whole))
+
+
+@pytest.fixture(scope="module")
+def wrapped(tmp_path_factory):
+    """A trajectory of 20 atoms that walk at random through a periodic box of 20 Å."""
+    walk = np.cumsum(np.random.default_rng(7).normal(0, 1.5, (98, 20, 3)), axis=0) % 20
+    universe = MDAnalysis.Universe.empty(20, trajectory=True)
+    path = str(tmp_path_factory.mktemp("wrapped") / "walk.xtc")
+    with MDAnalysis.Writer(path, 20) as writer:
+        universe.dimensions = [20, 20, 20, 90, 90, 90]
+        for positions in walk:
+            universe.atoms.positions = positions
+            writer.write(universe.atoms)
+    return path
+
+
+def positions_of(block):
+    return block.positions
+
+
+@pytest.mark.parametrize("options", [{}, {"start": 2, "step": 3}], ids=["all", "every third"])
+def test_atoms_are_followed_over_all_lengths(wrapped, tmp_path, options):
+    def make(path):
+        universe = paceline.Universe.empty(20, trajectory=False)
+        universe.trajectory = paceline.Universe(path, path).trajectory
+        return paceline.TimeSeries(positions_of, universe.atoms)
+
+    file = Growing(wrapped, tmp_path / "walk.xtc")
+    file.grow(4)
+    series, whole, kept = make(file.path), make(wrapped), Continuation()
+    for n_frames in LENGTHS[1:]:
+        file.grow(n_frames)
+        series.atomgroup.universe.trajectory.extend()
+        series.run(checkpoint=kept, transforms=[nojump()], **options)
+        whole.run(stop=n_frames, transforms=[nojump()], **options)
+        assert np.array_equal(series.results.timeseries, whole.results.timeseries)
+    assert kept.n_computed < 98
+
+
+def test_only_new_frames_are_computed(growing, adk_xtc):
+    computed = []
+
+    def heights(block):
+        computed.extend(block.frames.tolist())
+        return block.positions[:, 0, 2]
+
+    growing.grow(1)
+    universe = paceline.Universe(adk_xtc.topology, growing.path)
+    series, kept = paceline.TimeSeries(heights, universe.atoms[:1]), Continuation()
+    for n_frames, first in [(10, 0), (32, 0), (40, 32), (98, 32), (98, 96)]:
+        growing.grow(n_frames)
+        universe.trajectory.extend()
+        computed.clear()
+        series.run(backend="serial", checkpoint=kept)
+        assert sorted(computed) == [*range(first, n_frames)]
+        assert kept.n_computed == n_frames - first
+        assert len(series.results.timeseries) == n_frames
+
+
+def test_changed_results_of_a_user_do_not_reach_later_runs(growing, adk_xtc):
+    growing.grow(40)
+    universe = paceline.Universe(adk_xtc.topology, growing.path)
+    rmsd, kept = RMSD(universe.select_atoms("name CA")), Continuation()
+    rmsd.run(checkpoint=kept)
+    wanted = rmsd.results.rmsd.copy()
+    rmsd.results.rmsd[:] = 0
+    growing.grow(98)
+    universe.trajectory.extend()
+    rmsd.run(checkpoint=kept)
+    assert np.array_equal(rmsd.results.rmsd[:40], wanted)
+
+
+def test_another_analysis_begins_anew(growing, adk_xtc):
+    growing.grow(40)
+    universe = paceline.Universe(adk_xtc.topology, growing.path)
+    kept = Continuation()
+    RMSD(universe.select_atoms("name CA")).run(checkpoint=kept)
+    other = RMSD(universe.select_atoms("name CB")).run(checkpoint=kept)
+    assert kept.n_computed == 40
+    alone = RMSD(universe.select_atoms("name CB")).run()
+    assert np.array_equal(other.results.rmsd, alone.results.rmsd)
+
+
+def test_damaged_frames_are_left_out_once(damaged, tmp_path):
+    system, frames = damaged
+    path = shutil.copy(system.trajectory, tmp_path)
+    universe = paceline.Universe(system.topology, path)
+    rmsd, kept = RMSD(universe.select_atoms("name CA")), Continuation()
+    for _ in range(2):
+        rmsd.run(checkpoint=kept, on_error="skip")
+        assert [frame for frame, _ in rmsd.damaged] == frames
+
+
+def test_processes_give_the_same_bits(growing, adk_xtc, where):
+    growing.grow(20)
+    universe = paceline.Universe(adk_xtc.topology, growing.path)
+    rmsd, kept = RMSD(universe.select_atoms("name CA")), Continuation()
+    for n_frames in (20, 70, 98):
+        growing.grow(n_frames)
+        universe.trajectory.extend()
+        rmsd.run(checkpoint=kept, **where)
+    alone = RMSD(paceline.Universe(*adk_xtc).select_atoms("name CA")).run()
+    assert np.array_equal(rmsd.results.rmsd, alone.results.rmsd)
+
+
+def test_an_analysis_that_writes_is_refused(adk_xtc, tmp_path):
+    write = Write(paceline.Universe(*adk_xtc).atoms, tmp_path / "copy.dcd")
+    with pytest.raises(UnsupportedError, match="cannot be continued"):
+        write.run(checkpoint=Continuation())
+
+
+def test_updates_follow_the_file(growing, adk_xtc):
+    """A thread appends frames after each update has been seen."""
+    growing.grow(3)
+    universe = paceline.Universe(adk_xtc.topology, growing.path)
+    rmsd = RMSD(universe.select_atoms("name CA"))
+    updated = threading.Event()
+
+    def simulate():
+        for n_frames in (20, 33, 98):
+            assert updated.wait(PATIENCE)
+            updated.clear()
+            growing.grow(n_frames)
+
+    seen = []
+    with in_thread(simulate):
+        for update in paceline.live(rmsd, every=0.01, idle=2.0):
+            assert len(rmsd.results.rmsd) == update.n_frames
+            seen.append(update.n_frames)
+            updated.set()
+    assert (seen[0], seen[-1]) == (3, 98)
+    assert {3, 20, 33, 98} <= {*seen}
+    assert update.is_last
+    assert update.ended == "it has not grown for 2 s"
+    alone = RMSD(paceline.Universe(*adk_xtc).select_atoms("name CA")).run()
+    assert np.array_equal(rmsd.results.rmsd, alone.results.rmsd)
+
+
+def test_second_stages_are_run_at_the_end(adk_xtc, tmp_path):
+    path = shutil.copy(adk_xtc.trajectory, tmp_path)
+    universe = paceline.Universe(adk_xtc.topology, path)
+    names = ["RMSD", "EinsteinMSD", "PCA"]
+    analyses = [ANALYSES[name].make(universe) for name in names]
+    states = [
+        (update.is_last, [*update.analyses])
+        for update in paceline.live(analyses, every=0.01, idle=0.05)
+    ]
+    assert states == [(False, ["RMSD"]), (True, names)]
+    whole = paceline.Universe(*adk_xtc)
+    for name, one in zip(names, analyses, strict=True):
+        assert_same(values_of(name, one), values_of(name, ANALYSES[name].make(whole).run()), name)
+
+
+def test_a_number_of_frames_or_a_condition_ends_it(adk_xtc, tmp_path):
+    path = shutil.copy(adk_xtc.trajectory, tmp_path)
+    rmsd = RMSD(paceline.Universe(adk_xtc.topology, path).select_atoms("name CA"))
+    *_, last = paceline.live(rmsd, every=0.01, stop=30)
+    assert (last.n_frames, last.ended) == (30, "30 frames were asked for")
+    *_, last = paceline.live(
+        rmsd, every=0.01, stop_when=lambda update: "enough" if update.n_frames > 40 else None
+    )
+    assert (last.n_frames, last.ended) == (98, "enough")
+
+
+def test_ctrl_c_ends_the_wait_with_all_results(growing, adk_xtc, monkeypatch):
+    growing.grow(20)
+    universe = paceline.Universe(adk_xtc.topology, growing.path)
+    rmsd = RMSD(universe.select_atoms("name CA"))
+
+    def interrupted(self, seconds):
+        raise KeyboardInterrupt
+
+    updates = paceline.live(rmsd, every=0.01, idle=PATIENCE)
+    assert next(updates).n_frames == 20
+    monkeypatch.setattr("paceline.trajectory.growth.GrowingFile.wait", interrupted)
+    [last] = updates
+    assert (last.ended, last.is_last, last.n_frames) == ("it was interrupted", True, 20)
+
+
+@pytest.mark.parametrize("how", ["deleted", "truncated", "replaced"])
+def test_a_file_that_is_not_the_same_any_more(how, growing, adk_xtc, adk):
+    growing.grow(20)
+    universe = paceline.Universe(adk_xtc.topology, growing.path)
+    rmsd = RMSD(universe.select_atoms("name CA"))
+    updates = paceline.live(rmsd, every=0.01, idle=PATIENCE)
+    next(updates)
+    if how == "deleted":
+        os.remove(growing.path)
+    elif how == "truncated":
+        os.truncate(growing.path, 1000)
+    else:
+        other = MDAnalysis.Universe(*adk)
+        with MDAnalysis.Writer(growing.path, other.atoms.n_atoms) as writer:
+            for _ in other.trajectory[40:]:
+                writer.write(other.atoms)
+    with pytest.raises(FileChangedError, match=r"growing\.xtc"):
+        next(updates)
+
+
+def test_what_cannot_grow_is_refused(adk, universe):
+    rmsd = RMSD(universe.select_atoms("name CA"))
+    with pytest.raises(UnsupportedError, match="count from the first frame"):
+        paceline.live(rmsd, stop=-1)
+    with pytest.raises(UnsupportedError, match="not written yet"):
+        paceline.live(rmsd, frames=[1, 2])
+    with pytest.raises(ValueError, match="every must be a number above 0 s"):
+        paceline.live(rmsd, every=0)
+    memory = paceline.Universe(adk.topology, universe.trajectory.timeseries(stop=3, order="fac"))
+    with pytest.raises(UnsupportedError, match="only a trajectory file"):
+        paceline.live(RMSD(memory.select_atoms("name CA")))
+    with pytest.raises(UnsupportedError, match="several Universes"):
+        paceline.live([rmsd, RMSD(universe.copy().select_atoms("name CA"))])
+
+
+def test_files_without_a_topology_grow_too(growing):
+    growing.grow(20)
+    trajectory = paceline.open(growing.path)
+
+    def heights(block):
+        return block.positions[:, 0, 2]
+
+    series = paceline.TimeSeries(heights, trajectory.atoms[:1])
+    updates = paceline.live(series, every=0.01, idle=0.3)
+    assert next(updates).n_frames == 20
+    growing.grow(98)
+    *_, last = updates
+    assert last.n_frames == len(series.results.timeseries) == 98
