@@ -1,5 +1,6 @@
 """Battery: several analyses of one system, described by a file and run in one pass."""
 
+import copy
 import inspect
 import os
 import tomllib
@@ -20,6 +21,7 @@ from paceline.analysis.known_classes import class_of
 from paceline.analysis.needed_transforms import needed_transforms
 from paceline.analysis.results import Results, further_results
 from paceline.analysis.table_verdicts import verdicts_of
+from paceline.contract.analysis import is_updated
 from paceline.contract.atoms import System, attribute_of
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.plan import choose_frames
@@ -133,6 +135,7 @@ class Battery:
             warn(f"left out of the battery: {reason}")
         self.descriptions = {name: descriptions[name] for name in self.analyses}
         self._whole = self.descriptions, self.analyses, self.left_out
+        self._during: Self | None = None
         self._optional = optional
         self._suit(universe.trajectory.n_frames)
         self.ligands: list[str] = []
@@ -359,6 +362,65 @@ class Battery:
             self.run(**{**options, "frames": frames})
             self.warnings.append(f"{start:,} frames are left out: {text}, and all others before")
         return self
+
+    def during(self) -> Self:
+        """Return a battery of those analyses that have results while a trajectory grows.
+
+        Returns
+        -------
+        Battery
+            Battery with the same analyses, except for those that `paceline.live` runs at the end.
+        """
+        if self._during is None:
+            self._during = self._part(updated=True)
+        return self._during
+
+    def _part(self, *, updated: bool) -> Self:
+        """Return a battery of the analyses that are, or are not, updated while frames come."""
+        descriptions, analyses, lacking = self._whole
+        others = {name for name, one in analyses.items() if is_updated(one) != updated}
+        some = copy.copy(self)
+        some.left_out = lacking | dict.fromkeys(others, "it needs the complete trajectory")
+        some.analyses = {name: one for name, one in analyses.items() if name not in others}
+        some.descriptions = {name: descriptions[name] for name in some.analyses}
+        some._whole = some.descriptions, some.analyses, some.left_out
+        return some
+
+    def run_during(self, **options: Unpack[RunOptions]) -> Mapping[str, AnalysisBase]:
+        """Run the analyses of `during`, as `paceline.live` does.
+
+        Parameters
+        ----------
+        **options
+            Options of `run`.
+
+        Returns
+        -------
+        dict of str to AnalysisBase
+            These analyses by name.
+        """
+        return self.during().run(**options).analyses
+
+    def run_after(self, **options: Unpack[RunOptions]) -> Mapping[str, AnalysisBase]:
+        """Run the other analyses when the trajectory is complete, as `paceline.live` does.
+
+        Parameters
+        ----------
+        **options
+            Options of `run`.
+
+        Returns
+        -------
+        dict of str to AnalysisBase
+            All analyses by name.
+        """
+        self.suit(**options)
+        during, after = self.during(), self._part(updated=False)
+        if after.analyses:
+            after.run(**options)
+        self.energies = during.energies
+        self.warnings = list(dict.fromkeys([*during.warnings, *after.warnings]))
+        return self.analyses
 
     @property
     def timings(self) -> Timings:

@@ -6,9 +6,10 @@ import errno
 import glob
 import os
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from paceline.analysis.chosen_frames import times_of
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.analysis.table import rounding_of
 from paceline.checkpoint import Checkpoint
-from paceline.cli.answer import STDOUT, say_battery, say_results, show_table
+from paceline.cli.answer import STDOUT, say_battery, say_results, say_update, show_table
 from paceline.cli.command_line import in_options
 from paceline.cli.options import (
     Bound,
@@ -42,8 +43,10 @@ if TYPE_CHECKING:
     from paceline.analysis.replicas import Replicas
     from paceline.analysis.results import Results
     from paceline.cli.atom_groups import GroupUniverse
+    from paceline.contract.analysis import Analysis
     from paceline.contract.atoms import Frames
     from paceline.contract.transform_interface import Transform
+    from paceline.live_runner import LiveOptions, Update
     from paceline.timing import Timings
 
 #: Filename extensions of files that contain several structures.
@@ -52,6 +55,8 @@ STRUCTURES = (".pdb", ".gro", ".xyz")
 FURTHER = (".csv", ".tsv")
 #: Maximum number of left-out frames that are printed, one line each.
 MOST_LEFT_OUT = 20
+#: Minimum time between two messages about a trajectory that grows, s.
+QUIET_SECONDS = 10.0
 
 
 def open_universe(args: argparse.Namespace) -> Any:
@@ -308,21 +313,42 @@ def run_and_report(args: argparse.Namespace, analysis: "AnalysisBase") -> None:
 
         check_structure(args.output.with_suffix(".pdb"), analysis.atomgroup)
     with _checkpoint(args) as kept:
-        run_analysis(args, analysis, checkpoint=kept, max_memory=args.max_memory)
-        further, failed = _further(args, analysis)
-        with saved_together(kept.finish if kept else None):
-            for path, results in further.items():
-                if path.suffix.lower() in FURTHER:
-                    results.save(path, overwrite=args.overwrite)
-                else:
-                    options = _common_figure_options(args) | {"title": args.title}
-                    results.save_figure(path, overwrite=args.overwrite, **options)
-            left_out = save_results(args, analysis.results)
-            save_report(args, analysis.timings)
+        if args.follow:
+            for _ in updates_of(args, analysis, max_memory=args.max_memory):
+                _write_results(args, analysis, shows_table=False)
+        else:
+            run_analysis(args, analysis, checkpoint=kept, max_memory=args.max_memory)
+        finish = kept.finish if kept else None
+        further, failed, left_out = _write_results(args, analysis, finish)
     paths = (args.output, args.plot, args.structures, *further, args.report)
     say_results(analysis.results, *paths, left_out=left_out)
     if failed is not None:
         raise UnsupportedError(f"{failed}; all other results are written") from failed
+
+
+def _write_results(
+    args: argparse.Namespace,
+    analysis: "AnalysisBase",
+    finish: Callable[[], None] | None = None,
+    *,
+    shows_table: bool = True,
+) -> "tuple[dict[Path, Results], ValueError | None, str]":
+    """Write all requested files; return further results, and what could not be made or shown.
+
+    With `shows_table`, a table without a file is printed. `finish` is called before the files get
+    their names.
+    """
+    further, failed = _further(args, analysis)
+    with saved_together(finish):
+        for path, results in further.items():
+            if path.suffix.lower() in FURTHER:
+                results.save(path, overwrite=args.overwrite)
+            else:
+                options = _common_figure_options(args) | {"title": args.title}
+                results.save_figure(path, overwrite=args.overwrite, **options)
+        left_out = save_results(args, analysis.results, shows_table=shows_table)
+        save_report(args, analysis.timings)
+    return further, failed, left_out
 
 
 def _common_figure_options(args: argparse.Namespace) -> dict[str, object]:
@@ -352,6 +378,8 @@ def _further(
 
 def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> None:
     """Run a battery and write all results into the requested folder."""
+    from paceline.analysis.battery import Battery
+
     check_style(args.style)
     outputs = battery.outputs(args.output)
     check_distinct(args.report, args.checkpoint, *outputs)
@@ -365,11 +393,21 @@ def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> N
         raise UnsupportedError("--no-unwrap contradicts --unwrap and --together: use one of them")
     options = {"max_memory": args.max_memory, "unwrap": not args.no_unwrap}
     if args.equilibrated:
+        if args.follow:
+            raise UnsupportedError("--equilibrated needs a complete trajectory: omit --follow")
         if args.checkpoint is not None:
             raise UnsupportedError("--equilibrated runs twice, and has no --checkpoint")
         options["equilibrated"] = True
     with _checkpoint(args) as kept:
-        run_analysis(args, battery, is_battery=True, checkpoint=kept, **options)
+        if args.follow:
+            if not isinstance(battery, Battery):
+                raise UnsupportedError("--follow needs a single trajectory, not replicas")
+            for _ in updates_of(args, battery, **options):
+                battery.during().save(
+                    args.output, overwrite=args.overwrite, **_common_figure_options(args)
+                )
+        else:
+            run_analysis(args, battery, is_battery=True, checkpoint=kept, **options)
         with saved_together(kept.finish if kept else None):
             battery.save(args.output, overwrite=args.overwrite, **_common_figure_options(args))
             save_report(args, battery.timings)
@@ -391,20 +429,82 @@ def run_analysis(
     `is_battery` is True for a battery and for its replicas. `frames` replaces the frames that the
     arguments select. `options` are further keywords of `paceline.run`.
     """
-    analysis.run(
-        backend=args.backend,
-        n_workers=args.n_workers,
-        frames=(lambda trajectory: frames_of(trajectory, args)[:most_frames])
-        if frames is None
-        else frames,
-        transforms=transforms_of(args),
-        on_error=args.on_error,
-        **options,
+    chosen: dict[str, object] = {**_run_options(args)}
+    if frames is not None or most_frames is not None:
+        chosen["frames"] = (
+            frames
+            if frames is not None
+            else (lambda trajectory: frames_of(trajectory, args)[:most_frames])
+        )
+    analysis.run(**chosen, **options)
+    _say_run(args, analysis, analysis.analyses.values() if is_battery else [analysis])
+
+
+def _run_options(args: argparse.Namespace) -> "LiveOptions":
+    """Return the options of `paceline.run` that all commands have."""
+    return {
+        "backend": args.backend,
+        "n_workers": args.n_workers,
+        "frames": lambda trajectory: frames_of(trajectory, args),
+        "transforms": transforms_of(args),
+        "on_error": args.on_error,
+    }
+
+
+def updates_of(
+    args: argparse.Namespace, analysis: "AnalysisBase | Battery", **options: "Unpack[LiveOptions]"
+) -> "Iterator[Update]":
+    """Run an analysis or a battery while its trajectory grows; yield all updates but the last.
+
+    The last update is complete when the iterator ends.
+    """
+    from paceline.live_runner import live
+
+    if args.checkpoint is not None:
+        raise UnsupportedError("--follow keeps its results in memory: omit --checkpoint")
+    reported = time.monotonic() - QUIET_SECONDS
+    chosen: LiveOptions = {**_run_options(args), **options}
+    followed = live(
+        analysis,
+        every=args.update_seconds,
+        idle=args.idle,
+        stop_when=lambda update: _end_of_frames(args, update),
+        **chosen,
     )
-    analyses = analysis.analyses if is_battery else {"": analysis}
-    for one in analyses.values():
+    for update in followed:
+        if update.is_last or time.monotonic() - reported >= QUIET_SECONDS:
+            say_update(update)
+            reported = time.monotonic()
+        if update.is_last:
+            break
+        if update.analyses:
+            for one in update.analyses.values():
+                one.results.provenance["command"] = args.command_line
+            yield update
+            args.overwrite = True  # the files of this command
+    _say_run(args, analysis, update.analyses.values())
+
+
+def _end_of_frames(args: argparse.Namespace, update: "Update") -> str | None:
+    """Return the reason to stop if the trajectory has passed --end; None if it has not."""
+    last, latest = _split(args.end, np.inf)
+    trajectory = update.trajectory
+    if last is not None and last >= 0 and trajectory.n_frames >= last:
+        return f"--end {last} is reached"
+    if np.isfinite(latest) and times_of(trajectory)[-1] >= latest:
+        return f"--end {latest:g} ps is reached"
+    return None
+
+
+def _say_run(
+    args: argparse.Namespace,
+    analysis: "AnalysisBase | Battery",
+    analyses: "Collection[Analysis]",
+) -> None:
+    """Print what a run has to say, and note the command."""
+    for one in analyses:
         one.results.provenance["command"] = args.command_line
-    notes = (one.results.provenance.get("bonds") for one in analyses.values())
+    notes = (one.results.provenance.get("bonds") for one in analyses)
     if note := next(filter(None, notes), None):
         print(f"paceline: bonds: {in_options(note, args.option_names)}", file=sys.stderr)
     _say_complexes(analyses)
@@ -418,11 +518,11 @@ def run_analysis(
         print(analysis.timings, file=sys.stderr)
 
 
-def _say_complexes(analyses: "Mapping[str, AnalysisBase]") -> None:
+def _say_complexes(analyses: "Collection[Analysis]") -> None:
     """Print the molecules that unwrap kept side by side by default."""
     some = [
         one
-        for one in analyses.values()
+        for one in analyses
         if f"together={COMPLEXES}" in one.results.provenance.get("transforms", "")
     ]
     found = describe_complexes(some[0].atomgroup.universe) if some else ""
@@ -434,7 +534,7 @@ def _say_complexes(analyses: "Mapping[str, AnalysisBase]") -> None:
         )
 
 
-def save_results(args: argparse.Namespace, results: "Results") -> str:
+def save_results(args: argparse.Namespace, results: "Results", *, shows_table: bool = True) -> str:
     """Write results to the requested files; describe the part of the table that is not shown."""
     if args.plot is not None:
         save_figure(args, results)
@@ -442,6 +542,8 @@ def save_results(args: argparse.Namespace, results: "Results") -> str:
         results.save(args.structures, overwrite=args.overwrite)
     if args.output not in (None, STDOUT):
         results.save(args.output, overwrite=args.overwrite)
+        return ""
+    if not shows_table:
         return ""
     with contextlib.suppress(BrokenPipeError):  # the reader of the pipe has stopped reading
         if args.output is None and sys.stdout.isatty():

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from paceline.analysis.battery import Battery
     from paceline.analysis.replicas import Replicas
     from paceline.analysis.results import Results
+    from paceline.live_runner import Update
 
 #: Value of -o that prints the whole table to stdout.
 STDOUT = Path("-")
@@ -51,6 +52,15 @@ def say_battery(battery: "Battery | Replicas", *paths: Path | None) -> None:
     for sentence in battery.summary():
         say(sentence)
     _say_files(*paths)
+
+
+def say_update(update: "Update") -> None:
+    """Print the state of analyses while their trajectory grows."""
+    text = f"{many(update.n_frames, 'frame')} analysed"
+    if update.is_last:
+        say(f"{text}; the trajectory has ended: {update.ended}")
+    else:
+        say(f"{text}, {update.lag:.1f} s after the last one appeared; Ctrl-C ends with all results")
 
 
 def _say_files(*paths: Path | None) -> None:

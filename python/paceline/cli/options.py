@@ -16,7 +16,7 @@ from paceline.contract.time_units import TIME_UNITS
 from paceline.errors import UnsupportedError
 
 #: Seconds in a unit of time.
-SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0}
+SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0}
 
 #: Endings of tables.
 TABLE_ENDINGS = ".csv, .tsv, .npz or .xvg"
@@ -341,13 +341,35 @@ def figure_options(args: argparse.Namespace, *figures: Path | None) -> FigureOpt
 
 
 def add_checkpoint_argument(parser: CommandParser) -> None:
-    """Add the option for a checkpoint."""
+    """Add the option for a checkpoint, and those for a trajectory that grows."""
     parser.section("workers").add_argument(
         "--checkpoint",
         type=Path,
         metavar="FILE",
         help="save progress in FILE during the run; after an interruption, the same command "
         "resumes from FILE",
+    )
+    add = parser.section("while the simulation runs").add_argument
+    add(
+        "--follow",
+        action="store_true",
+        help="analyse a trajectory that a simulation is writing; write the results again and again "
+        "as it grows, until it ends, or Ctrl-C",
+    )
+    add(
+        "--every",
+        dest="update_seconds",
+        type=seconds,
+        default=5.0,
+        metavar="TIME",
+        help="minimum time between two updates, such as 0.5s or 1min [5s]",
+    )
+    add(
+        "--idle",
+        type=seconds,
+        default=60.0,
+        metavar="TIME",
+        help="time without a new frame after which the trajectory is complete [60s]",
     )
 
 

@@ -16,6 +16,7 @@ from paceline.errors import UnsupportedError
 #: Sections of options in the help, in the order for every command.
 SECTIONS = (
     *("files", "atoms", "frames", "transformations", "calculation", "output", "figure", "workers"),
+    *("while the simulation runs",),
     *("file system", "HDF5 files", "H5MD files", "measuring", "other options"),
 )
 
