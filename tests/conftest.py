@@ -28,7 +28,7 @@ from paceline.backends.dask_cluster import LocalCluster
 from paceline.engine import scheduler
 from paceline.mdanalysis import registration, script_processes
 
-#: Scripts that tests run on MPI ranks, and one that needs packages for the manual.
+#: Scripts that tests run on MPI ranks, and a script that needs the packages for the manual.
 collect_ignore = ["helpers/start_up", "helpers/windows", "mpi", "user_guide.py"]
 #: Folder of the start-up hook of interpreters that tests start.
 START_UP = str(Path(__file__).parent / "helpers" / "start_up")
@@ -46,7 +46,7 @@ HEAVY = {
     *("test_mpi_hosts", "test_scaling", "test_slowfs", "test_snapshot_memory"),
     *("test_snapshot_reader", "test_snapshot_writer"),
 }
-#: Modules with the longest tests that use workers. They run in a separate process.
+#: Modules with the longest tests that use workers. Another test process runs them.
 LONGEST = {"test_dask", "test_drop_in", "test_failures", "test_manual"}
 #: Universes that all tests of a process share.
 SHARED: list[MDAnalysis.Universe] = []
@@ -55,9 +55,9 @@ USES_WORKERS = re.compile(r"^def \w+\(.*\b(where|everywhere|dask_client|pool)\b"
 with contextlib.suppress(ImportError):
     import mpi4py
 
-    # Collecting doctests imports modules that use MPI; this process must not become a rank.
+    # Collecting doctests imports modules that use MPI. This process must not become a rank of MPI.
     mpi4py.rc.initialize = False
-# Between two tests that use worker processes, other tests may take more than a minute.
+# Other tests may take more than a minute between two tests that use worker processes.
 processes.IDLE = 1800
 # If tests run in the background of a script, Ctrl-C is ignored, also by child processes.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
@@ -261,7 +261,7 @@ def damaged(adk_xtc, tmp_path_factory) -> tuple[System, list[int]]:
 
 @pytest.fixture(scope="session")
 def drifting(tmp_path_factory) -> System:
-    """AdK in water, three frames; the protein is broken in the last frame only."""
+    """AdK in water, three frames; the protein is broken across the cell only in the last frame."""
     folder = tmp_path_factory.mktemp("drifting")
     path = folder / "drifting.xtc"
     universe = paceline.Universe(datafiles.TPR, shutil.copy(datafiles.XTC, folder))
@@ -366,5 +366,5 @@ def _as_run_takes_it(request, pool):
 
 
 def _copy(folder: Path, topology, trajectory) -> System:
-    # Otherwise an index would be written next to the files of the installed package.
+    # Otherwise an index would be written next to a file of the installed package.
     return System(*(str(shutil.copy(str(path), folder)) for path in (topology, trajectory)))

@@ -462,7 +462,7 @@ def test_a_machine_that_stands_still_reads_something(tmp_path, monkeypatch):
 
 
 def test_workers_that_take_turns():
-    # All work is serialised by one lock: two and eight workers are as fast as one.
+    # One lock serialises all work: two workers, and eight, are as fast as one.
     one_lock = forecast(1e-3, 2e-3, busy=1e-3, cpus=8)
     times = [one_lock.t_total(n) for n in (1, 2, 8)]
     assert times == pytest.approx([100, 100, 100], rel=0.01)
@@ -494,7 +494,7 @@ def test_the_range_follows_from_the_spread_of_measurements():
     assert width_of(forecast_of(1e-3)) > 2, "one measurement says nothing of their spread"
     more = forecast_of(*[one.cost.seconds for one, _ in 10 * apart.rounds])
     assert width_of(more) == pytest.approx(1.5)
-    # A run as short as a measurement varies as much as the measurements.
+    # Runs that are as short as a measurement vary as much as the measurements.
     assert width_of(replace(apart, n_frames=400)) > 1.2 * width_of(apart)
 
 

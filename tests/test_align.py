@@ -16,7 +16,8 @@ from paceline.transform import center
 # MDAnalysis moves atoms twice, in single precision.
 ANGSTROM = 5e-5
 
-#: Options of each case, as a function of a Universe and another one of the same atoms.
+#: For each case, a function that returns options from a Universe and another Universe of the same
+#: atoms.
 CASES = {
     "defaults": lambda other: {},
     "selection": lambda other: {"select": "name CA"},

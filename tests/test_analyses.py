@@ -115,7 +115,7 @@ def test_positions_that_are_nan_make_nan_or_an_error(name, failed):
             of_frame = array[LOST] if array.ndim and len(array) == N_READ else array
             assert np.isnan(of_frame).any() or array is results.get("delta_t_values")
         elif array.dtype.kind != "f" and len(array) == N_READ:
-            assert (array[LOST] == -1).all()  # no cluster, or no pair
+            assert (array[LOST] == -1).all()  # neither a cluster nor a pair
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def numbers_of(universe, atoms=slice(None, None, 3), **options):
 
 
 def frame_by_frame(universe, monkeypatch, **options):
-    """Return the results with MDAnalysis's reader, which reads one frame at a time."""
+    """Return the results with MDAnalysis's reader, which reads the frames one by one."""
     with monkeypatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore", PacelineWarning)
         way = lambda one: MDAnalysisTrajectory(one, "frames")  # noqa: E731
@@ -229,14 +229,14 @@ def test_each_worker_receives_the_atoms_of_its_blocks_only(
 def test_memory_mapped_arrays_are_mapped_again(positions, monkeypatch, tmp_path):
     path = tmp_path / "positions.npy"
     np.save(path, positions)
-    monkeypatch.setattr(shared_arrays.WrittenArrays, "place", None)  # so that a copy fails
+    monkeypatch.setattr(shared_arrays.WrittenArrays, "place", None)  # makes the copy fail
     for mode in ("r", "r+"):
         mapped = np.load(path, mmap_mode=mode)
         universe = universe_of(mapped)
         assert universe.trajectory.get_array() is mapped
         expected = frame_by_frame(universe, monkeypatch)
         assert_same(numbers_of(universe, backend="processes", n_workers=2), expected)
-    mapped[5:] += 1  # changed in memory only
+    mapped[5:] += 1  # changes only the array in memory
     changed = numbers_of(universe, backend="processes", n_workers=2)
     assert_same(changed, frame_by_frame(universe, monkeypatch))
     assert not np.array_equal(changed[0], expected[0])
@@ -303,7 +303,7 @@ def test_a_killed_run_leaves_no_positions(tmp_path):
     )
     assert found.returncode == -signal.SIGKILL
     left = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in left) < 1000  # notes of attempts
+    assert sum(path.stat().st_size for path in left) < 1000  # notes on attempts
 
 
 @needs_mpi
@@ -421,7 +421,7 @@ def test_an_array_is_a_trajectory(positions):
     np.testing.assert_array_equal(
         np.concatenate([block.positions for block in opened.blocks(n_frames=7)]), positions
     )
-    frame.positions[:] = 0  # a copy
+    frame.positions[:] = 0  # changes only a copy
     assert positions[-1].all()
     again = pickle.loads(pickle.dumps(opened))
     np.testing.assert_array_equal(again.positions(), positions)

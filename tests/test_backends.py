@@ -91,7 +91,7 @@ class Filling(PerFrame):
             return block.frames.astype(float)
         first = int(block.frames[0])
         self.filled.append(first)
-        # Another thread may have begun another block in between.
+        # Another thread may have begun another block in the meantime.
         if self.wait is not None and self.filled[0] == first and self.filled.count(first) == 1:
             rows[:] = -1
             self.wait.wait(PATIENCE)
@@ -121,7 +121,7 @@ def test_rows_are_written_in_their_places(backend, universe):
     run = Filled(universe.atoms, half).run
     one = run(backend=backend, n_workers=n_workers, block_frames=16)
     assert one.results.rows.tolist() == list(range(98))
-    # With two threads, the last block begins after others were collected.
+    # With two threads, the last block begins after earlier blocks were collected.
     first = {"serial": 16, "threads": 96, "processes": 98}[backend]
     assert set(half.filled) >= set(range(first, 98, 16))
 
@@ -149,7 +149,7 @@ def test_a_block_that_is_done_has_no_place_any_more():
     rows.put(0, np.zeros(2))
     late, last = shared.take(2, 2), shared.take(4, 2)
     assert pickle.loads(pickle.dumps(shared)).take(4, 2) is None
-    rows.put(2, np.ones(2))  # by a second attempt
+    rows.put(2, np.ones(2))  # result of a second attempt
     for place in (late, last):
         place[:] = 2
     rows.put(4, last)
@@ -310,7 +310,7 @@ def test_free_memory_of_a_cgroup(line, folder, limit, used, tmp_path):
     assert memory(tmp_path, own) == 0.8
     (job / limit).write_text("400000\n")
     assert memory(tmp_path, own) == pytest.approx(0.25)
-    # Memory of the page cache can be reclaimed.
+    # Memory that the page cache uses can be reclaimed.
     (job / "memory.stat").write_text("anon 100000\ninactive_file 100000\n")
     assert memory(tmp_path, own) == pytest.approx(0.5)
     (job / used).write_text("600000\n")

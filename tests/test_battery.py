@@ -145,7 +145,7 @@ def test_files_of_an_earlier_battery_with_groups_are_replaced(file, universe, tm
     battery.save(tmp_path, overwrite=True)
     assert {path.name for path in tmp_path.iterdir()}.isdisjoint(stale)
     assert (tmp_path / "notes.txt").exists()
-    # In the folder of another battery, only files with known names are replaced.
+    # In a folder that contains another battery, only files with known names are replaced.
     (tmp_path / "means.csv").write_text("mine")
     battery.save(tmp_path, overwrite=True)
     assert (tmp_path / "means.csv").exists()
@@ -418,7 +418,7 @@ def test_every_name_can_be_described(name, adk_in_water):
         universe = paceline.Universe(*adk_in_water)
         universe.add_TopologyAttr("charges", np.zeros(len(universe.atoms)))
     if name in ("dielectric", "dipole-autocorrelation", "order"):
-        universe.add_TopologyAttr("bonds", [(4, 5)])  # between the first CA and its hydrogen
+        universe.add_TopologyAttr("bonds", [(4, 5)])  # bond between the first CA and its hydrogen
     given = NEEDED.get(name, {"select": "protein and resid 1-40"})
     battery = Battery({name: given}, universe).run(stop=2)
     assert battery.analyses[name].results

@@ -59,7 +59,7 @@ def folder(tmp_path_factory):
 
 
 def tools_of(benchmark, case, folder, *, only=None):
-    """Return the tools that have a row for this case; `only` requests one by another name."""
+    """Return the tools that have a row for this case; `only` names another row."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "benchmarks", benchmark, folder),
@@ -234,7 +234,7 @@ def test_h5md_through_mpi_io_where_h5py_has_it(folder, tmp_path):
         assert "h5py was built without MPI" in done.stderr
 
 
-#: Stand-in for srun, with the MPI of the tests.
+#: Replacement for srun that uses the MPI of the tests.
 SRUN = """#!/bin/bash
 while [[ "$1" == --* ]]; do shift; done
 exec {mpiexec} "$@"
@@ -320,7 +320,7 @@ def test_a_year_stands_for_the_experiments_of_its_paper():
     assert not {"splitting", "snapshot_runs"} & set(chosen)
     assert list(chosen) == [name for name in known if name in chosen]
     assert chosen_of([], known) == known
-    assert list(chosen_of(["chunking"], known)) == ["chunking"]  # also a word of another source
+    assert list(chosen_of(["chunking"], known)) == ["chunking"]  # another source has the word
 
 
 def test_sets_have_the_frames_of_the_papers(monkeypatch, tmp_path):
@@ -330,7 +330,7 @@ def test_sets_have_the_frames_of_the_papers(monkeypatch, tmp_path):
     papers, tiny = (Setting(sets[0], None, None, *form) for form in ((5, 10.0, None), (1, 0.01, 1)))
     assert papers.frames(2000, sets[0]) == 2_512_200
     assert tiny.frames(2000, sets[0]) == 20
-    assert replace(tiny, ranks=(1, 72)).frames(2000, sets[0]) == 72  # a frame for each rank
+    assert replace(tiny, ranks=(1, 72)).frames(2000, sets[0]) == 72  # one frame for each rank
     assert tiny.ranks_or((1, 2)) == (1, 2)
     assert replace(tiny, ranks=(24,)).ranks_or((1, 2)) == (24,)
 

@@ -82,7 +82,7 @@ def test_bonds_are_those_of_mdtraj(name):
     path = getattr(datafiles, name)
     universe = without_bonds(path)
     theirs = set()
-    for standard in (False, True):  # one of them has other names of hydrogens
+    for standard in (False, True):  # one of the two topologies has other names of hydrogens
         topology = mdtraj.load(path, standard_names=standard).topology
         theirs |= pairs([(one.index, other.index) for one, other in topology.bonds])
     found = pairs(bond_list(universe).bonds)
@@ -344,7 +344,7 @@ def test_a_battery_leaves_out_what_needs_a_cell(adk_in_water):
 
 
 def test_selections_by_bonds_change_the_universe_that_is_given_and_no_copy():
-    """Check what the manual states: added bonds remain, as guessed bonds."""
+    """Check what the manual states: added bonds remain, as guessed bonds do."""
     kept = MDAnalysis.Universe(datafiles.PDB_small)
     changed = kept.copy()
     HydrogenBondAnalysis(changed, acceptors_sel="name O", hydrogens_sel="name H* and bonded name N")

@@ -1,4 +1,4 @@
-"""Tests that a reference with molecules broken across the cell warns, like a frame."""
+"""Tests of the warning about references with molecules that are broken across the cell."""
 
 import warnings
 

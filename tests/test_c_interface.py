@@ -1,4 +1,4 @@
-"""Programs in C and Fortran: files equal to Python's, and what is refused."""
+"""Programs in C and Fortran: the files equal those of Python, and bad input is refused."""
 
 import os
 import shutil
@@ -22,7 +22,7 @@ CRATE = ROOT / "crates" / "paceline-c"
 MPICC = str(Path(shutil.which(MPIEXEC[0]) or MPIEXEC[0]).with_name("mpicc"))
 WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-O1", "-ffp-contract=off")
 MPIFORT = str(Path(MPICC).with_name("mpifort"))
-#: HDF5's library in the wheel of h5py, so that C and Python have the same.
+#: HDF5 library in the wheel of h5py, so that C and Python use the same library.
 HDF5 = next(Path(h5py.__file__).parents[1].glob("h5py*/**/libhdf5[-.]*"), None)
 needs_hdf5 = pytest.mark.skipif(HDF5 is None, reason="h5py has no HDF5 library of its own")
 needs_mpicc = pytest.mark.skipif(not os.access(MPICC, os.X_OK), reason="mpicc is not installed")
@@ -89,7 +89,7 @@ def test_files_of_c_are_python_s(n_ranks, programs, expected, tmp_path):
         for method in (0, 1):
             found = (tmp_path / f"{method}c.{name}").read_bytes()
             assert found == (expected / f"python.{name}").read_bytes(), (name, method)
-    # Frames that were refused left nothing.
+    # Refused frames left no bytes behind.
     assert (tmp_path / "bad.HISTORY").read_bytes() == (expected / "python.HISTORY").read_bytes()
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith(".")]
 
@@ -182,7 +182,7 @@ def test_files_of_fortran_are_python_s(library, expected, tmp_path):
 
 @pytest.fixture(scope="module")
 def h5md_program(library, tmp_path_factory):
-    """Program of one rank that writes H5MD."""
+    """Single-rank program that writes H5MD."""
     program = tmp_path_factory.mktemp("h5md") / "c_h5md"
     run("cc", *WARNINGS, SCRIPTS / "c_h5md.c", "-o", program, *links(library))
     return program
@@ -190,7 +190,7 @@ def h5md_program(library, tmp_path_factory):
 
 @needs_hdf5
 def test_h5md_files_of_c_are_python_s_and_written_in_the_same_order(h5md_program, tmp_path):
-    """At any time, a file is thus as whole as tests/test_snapshot_crash_safe_file.py shows."""
+    """The tests of crashes in tests/test_snapshot_crash_safe_file.py thus hold for C, too."""
     folders = tmp_path / "c", tmp_path / "python"
     commands = [h5md_program], [sys.executable, SCRIPTS / "c_h5md.py", "."]
     shim = tmp_path / "writes.so"
@@ -246,7 +246,7 @@ def test_h5md_of_a_killed_program_has_its_frames(h5md_program, tmp_path):
     assert [one.name for one in tmp_path.iterdir()] == ["md.h5md"]
 
 
-#: A program of one rank; it prints the status and the message of a call.
+#: Single-rank program; it prints the status and the message of a call.
 CALLING = """
 import ctypes as c, sys
 library, opened = c.CDLL(sys.argv[1]), c.c_void_p()
@@ -310,7 +310,7 @@ def test_hdf5_that_is_missing_or_too_old_is_named(library, source, words, tmp_pa
 
 
 def test_a_c_plus_plus_program_reads_the_header(tmp_path):
-    """No word of the header is C's alone."""
+    """Check that no word in the header is valid only in C."""
     source = tmp_path / "header.cpp"
     source.write_text("#include <paceline.h>\nint main() { return PACELINE_OK; }\n")
     run("cc", "-x", "c++", "-fsyntax-only", "-Wall", "-Werror", f"-I{CRATE / 'include'}", source)

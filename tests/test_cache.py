@@ -158,7 +158,7 @@ def test_a_stale_or_damaged_cache_is_not_used(files, expected, tmp_path):
     again, _, result = run((files[0], path), tmp_path / "cache")
     assert again == BLOCK
     np.testing.assert_array_equal(result, expected)
-    # A change between the samples of the fingerprint.
+    # Change bytes that the samples of the fingerprint do not contain.
     with open(path, "r+b") as file:
         file.seek(2 * BLOCK + 1000)
         file.write(bytes(4000))
@@ -235,12 +235,13 @@ def test_blocks_go_to_the_node_that_has_them():
     shares = StealingPartition(tasks, 3, shares=share_by_node(homes, [0, 0, 1]))
     taken = {worker: [task.number for task in shares.take(worker, 99)] for worker in range(3)}
     assert taken == {0: [0, 1, 3], 1: [5, 4], 2: [2, 6, 7]}
-    # An idle worker takes blocks of its own node, and those of no cache, first.
+    # An idle worker first takes blocks of its own node, and blocks that are in no cache.
     shares = StealingPartition(tasks, 3, shares=share_by_node(homes, [0, 0, 1]))
     assert [task.number for task in shares.take(1, 99)] == [5, 4]
     assert [task.number for task in shares.take(1, 99)] == [1, 3]
     assert homes_of(tasks, [NodeBlocks("a", {})]).tolist() == [-1] * 8
-    # Node a has all blocks, the others one or half: blocks of several nodes go to the idlest.
+    # Node a has all blocks, and the others have one or half of them; shared blocks go to the least
+    # busy node.
     nodes = [
         NodeBlocks("a", held(*range(8))),
         NodeBlocks("b", held(4)),
@@ -250,7 +251,7 @@ def test_blocks_go_to_the_node_that_has_them():
     nodes = [NodeBlocks(name, held(*range(8))) for name in "abcd"]
     assert homes_of(tasks, nodes).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
     assert homes_of([], nodes).tolist() == []
-    # Blocks of no cache go to the host that has them in memory, if there are several hosts.
+    # If there are several hosts, blocks in no cache go to the host that has them in memory.
     nodes = [NodeBlocks("a:", held(7), held(0, 1, 6)), NodeBlocks("b:", held(6), held(1, 2, 7))]
     assert homes_of(tasks, nodes).tolist() == [0, 1, 1, -1, -1, -1, 1, 0]
     nodes[1] = replace(nodes[1], node="a:x")
@@ -277,7 +278,7 @@ def test_blocks_in_the_memory_of_a_node_are_found(files, tmp_path):
 
 
 def exchange(caches):
-    """Exchange the caches of nodes 0 and 1."""
+    """Exchange the caches of nodes 0 and 1, by renaming folders."""
     (caches / "0").rename(caches / "x")
     (caches / "1").rename(caches / "0")
     (caches / "x").rename(caches / "1")

@@ -1,4 +1,4 @@
-"""Tests of cells with any orientation and any boundaries: images are those of the simulation."""
+"""Tests of cells with any orientation and boundaries: images are those of the simulation."""
 
 import itertools
 import warnings
@@ -227,7 +227,7 @@ def test_a_slab_of_h5md(tmp_path):
 
 
 def test_g_of_r_in_a_slab(tmp_path):
-    """Compare with all images along x and y; the volume is that of the cell in the file."""
+    """Compare with distances to all images along x and y, and the volume of the file's cell."""
     rng = np.random.default_rng(3)
     frame = rng.uniform(0, 20, (60, 3))
     path = dump(tmp_path / "slab.lammpstrj", [frame], [BOX], boundary="pp pp ff")

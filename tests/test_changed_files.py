@@ -17,7 +17,7 @@ from paceline.errors import FileChangedError
 from paceline.mdanalysis.universe_trajectory import FileTrajectory
 from paceline.trajectory.open import open_file
 
-#: Frames that are read; others lie before and behind them.
+#: Frames that are read. Other frames precede and follow them.
 SHARE = range(40, 60)
 KINDS = ["xtc", "dcd", "trr", "nc", "h5md", "gzip h5md", "float16 h5md"]
 CHANGED = "the file changed since it was opened"
@@ -29,7 +29,7 @@ class File(NamedTuple):
     topology: str
     path: Path
     content: bytes
-    #: End of its first frame, which the Universe has already read.
+    #: End of the file's first frame, which the Universe has already read.
     first_end: int
     start: int
     end: int

@@ -40,7 +40,7 @@ from paceline.errors import (
     UnsupportedError,
 )
 
-#: The defaults for users.
+#: Default settings for users.
 INTERVAL, SHARE = paceline.checkpoint.INTERVAL, paceline.checkpoint.SHARE
 
 
@@ -57,7 +57,7 @@ def atoms(adk_xtc):
 
 
 def trio(atoms, marker=None, block=64):
-    """An RMSD, an RMSF, and a function that raises at one block as long as a file exists."""
+    """An RMSD, an RMSF, and a function that raises an error at one block while a file exists."""
 
     def function(block):
         if marker is not None and block.frames[0] == at and os.path.exists(marker):
@@ -554,7 +554,7 @@ def test_on_a_full_disk_a_resumed_run_goes_on(atoms, broken, whole, full_disk):
 
 def test_on_a_full_disk_what_was_kept_is_left_as_it_was(atoms, broken, whole, full_disk):
     before, marker = broken.read_bytes(), broken.with_name("marker")
-    marker.touch()  # it ends at the first remaining block, once more
+    marker.touch()  # the run ends once more at the first remaining block
     with full_disk(), pytest.raises(AnalysisError) as caught:
         go_on(atoms, broken, backend="serial")
     assert caught.value.__notes__[0].startswith(f"64 of 98 frames are kept in {broken}; ")
@@ -911,7 +911,7 @@ def test_a_digest_knows_objects_of_installed_packages(one, other):
 
 
 def test_a_digest_knows_atoms(adk):
-    # Opened again, as in another process.
+    # Open the file again, as another process would.
     topology = MDAnalysis.Universe.empty(3341)._topology
     one, other = (paceline.Universe(topology, adk.trajectory).atoms for _ in range(2))
     assert digest(one[:5]) == digest(other[:5])

@@ -38,7 +38,7 @@ def spread(r, r0, power=1):
     return np.mean(np.abs(r - r0) ** power)
 
 
-#: Further arguments of each case, as a function of a Universe.
+#: Further arguments for each case: a function that makes them from a Universe.
 CASES = {
     "hard_cut": lambda u: {},
     "radius_cut": lambda u: {"method": "radius_cut"},

@@ -1,4 +1,4 @@
-"""Tests of verdicts on time series: known starts, states, angles, replicas, and odd input."""
+"""Tests of verdicts on time series: known starts, states, angles, replicas, and unusual input."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ N = 2000
 
 
 def autoregressive(time: float, n: int = N, seed: int = 1) -> np.ndarray:
-    """Make a series of variance 1 with this correlation time in values."""
+    """Make an autoregressive series of variance 1; the correlation time is in values."""
     factor = np.exp(-1 / time)
     noise = np.random.default_rng(seed).standard_normal(n)
     noise[1:] *= np.sqrt(1 - factor**2)
@@ -45,7 +45,7 @@ class TestOneSeries:
         decay = 5 * np.exp(-np.arange(N) / time)
         best = np.argmin(
             [decay[k:].mean() ** 2 + 2 * 2 / (N - k) for k in range(N)]
-        )  # least squared bias plus variance
+        )  # minimum of squared bias plus variance
         starts = [
             paceline.convergence(decay + autoregressive(2, seed=seed)).equilibrated_from
             for seed in range(20)
@@ -336,7 +336,7 @@ class TestReplicas:
     def test_r_hat_and_size_are_those_of_the_definition(self):
         chains = np.array([autoregressive(3, 1000, seed) for seed in range(4)])
         assert rank_normalised_r_hat(chains) < 1.02
-        # N / g of an autoregressive series is N tanh(1 / 2 time).
+        # For an autoregressive series of correlation time t, N / g is N tanh(1 / 2t).
         assert effective_size(chains) == pytest.approx(4000 * np.tanh(1 / 6), rel=0.2)
         assert np.isnan(rank_normalised_r_hat(np.zeros((2, 100))))
         assert np.isnan(effective_size(np.zeros((2, 3))))
@@ -360,7 +360,7 @@ def test_averages_keep_the_sum():
 
 @pytest.fixture(scope="module")
 def swelling():
-    """Make a Universe of a chain that swells at first, and then fluctuates."""
+    """Make a Universe of a chain that first swells, and then fluctuates."""
     rng = np.random.default_rng(1)
     directions = rng.standard_normal((20, 3))
     directions -= directions.mean(axis=0)

@@ -1,4 +1,4 @@
-"""Tests of trajectories that paceline writes: other programs read the same, or there is no file."""
+"""Tests of trajectories that paceline writes: other programs read the same, or no file is left."""
 
 import contextlib
 import itertools
@@ -276,7 +276,7 @@ def test_a_block_that_is_written_twice_is_there_once(ending, adk, tmp_path, monk
     def late(self, block, first):
         if first == 32:
             times.append(len(times))
-            if times[-1] == 0:  # until another worker has done it and the file is renamed
+            if times[-1] == 0:  # until another worker has changed it and the file is renamed
                 released.wait(PATIENCE)
                 try:
                     return compute(self, block, first)
@@ -466,7 +466,7 @@ def test_an_output_that_is_read_is_refused(adk, tmp_path):
 
 @pytest.mark.parametrize("other_host", [False, True])
 def test_bytes_that_ranks_keep_are_written_at_their_offsets(other_host, tmp_path, monkeypatch):
-    """A block may be kept by a rank, on this host or another, or be sent to the receiver."""
+    """Check blocks that ranks of this or another host keep, and blocks that are sent."""
     monkeypatch.setattr(write_frames, "_EDGE", 64)
     random = np.random.default_rng(1)
     blocks = [random.bytes(n) for n in (500, 37, 1000, 300, 257, 900)]
@@ -489,12 +489,12 @@ def test_bytes_that_ranks_keep_are_written_at_their_offsets(other_host, tmp_path
                 encode.put(kept[done], offset)
     assert path.read_bytes() == b"head" + b"".join(blocks)
     assert receiver.end == 4 + sum(map(len, blocks))
-    # Blocks of few bytes are sent as they are to another host.
+    # Blocks of few bytes are sent unchanged to another host.
     assert [k for k, one in kept.items() if one is None] == [1] * other_host
 
 
 def test_another_host_writes_what_shares_no_page(adk, tmp_path, monkeypatch):
-    """In DCD, whose frames have their offsets from the beginning."""
+    """Check DCD, in which the offset of each frame is known from the beginning."""
     ca = paceline.Universe(*adk).select_atoms("name CA")
     expected = paceline.Write(ca, tmp_path / "one.dcd")
     expected.run(block_frames=16)

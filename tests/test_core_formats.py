@@ -1,4 +1,4 @@
-"""The core's registry of formats."""
+"""Tests of the registry of formats in the compiled module."""
 
 from paceline import _core
 
@@ -12,6 +12,6 @@ def test_formats_tell_what_they_hold():
     assert {name for name, format in formats.items() if format.precision} == {"XTC"}
     assert {name for name, format in formats.items() if format.is_text} == set(text)
     for format in formats.values():
-        # What is written can be read again.
+        # All written formats can be read again.
         assert format.writes & ~format.reads == 0
         assert not (format.equal_frames and format.mixed_fields)

@@ -191,7 +191,7 @@ def ions(*arguments, charges=(1.0, -1.0)):
 
 
 def test_a_conductivity_by_hand(tmp_path):
-    """Check J of 2 e Å/ps for 0.5 ps, in 1 and in 8 nm³, at 300 K."""
+    """Check a conductivity with J = 2 e Å/ps for 0.5 ps, in 1 and in 8 nm³, at 300 K."""
     velocities = [[[1, 0, 0], [-1, 0, 0]]] * 2
     current = CurrentAutocorrelation(ions(tmp_path, velocities, 0.5, [10.0, 20.0])).run()
     assert current.volume == pytest.approx(4500)
@@ -240,7 +240,7 @@ def test_independent_ions_conduct_as_they_diffuse(tmp_path):
     wanted = in_si / (current.volume * 1e-30 * 1.380649e-23 * 300)
     level = current.results.conductivity[60:80].mean()
     assert level == pytest.approx(wanted, rel=0.15)
-    # The interval contains it up to a fifth of the run, and is drawn.
+    # The interval contains the expected value up to a fifth of the run, and is drawn.
     interval = current.results.conductivity_interval
     assert interval.shape == (n,)
     assert np.isnan(interval[0])

@@ -120,7 +120,7 @@ def test_tasks_have_names_and_nothing_of_them_stays(dask_client, atoms):
 
 @pytest.fixture
 def every_copy_kept(dask_client):
-    """Prevent Dask from dropping, every two seconds, copies that no task waits for."""
+    """Keep Dask from dropping, every two seconds, copies of data that no task waits for."""
     dask_client.amm.stop()
     yield
     dask_client.amm.start()
@@ -153,7 +153,7 @@ def test_a_job_is_sent_once_and_opened_once_a_worker(dask_client, atoms, monkeyp
     sent, submitted = [], dask_client.submit
     monkeypatch.setattr(dask_client, "submit", submit)
     series = Analysis(len, atoms).run(backend=dask_client, block_frames=16)
-    # Workers that computed a block in time.
+    # Workers that computed a block within the time limit.
     workers = {block.worker for block in series.timings.blocks}
     assert len(set(series.results.timeseries)) == len(workers)
     assert max(sent) < 10_000
@@ -468,7 +468,7 @@ def test_threads_of_a_dask_worker_are_distinguished_by_their_last_blocks():
     names = ThreadsByAddress()
     names.n_threads = {"tcp://10.0.0.1:40": 2, "tcp://10.0.0.1:41": 1, "tcp://10.0.0.2:40": 1}
     names.record("tcp://10.0.0.1:40", result("node1:7:8", 100))
-    # The other thread has returned nothing, so it must be that thread.
+    # The other thread has returned nothing, so the hanging thread must be that one.
     assert renamed("tcp://10.0.0.1:40", 50, 900) == ("node1:port 40:unknown", 50, 900)
     names.record("tcp://10.0.0.1:40", result("node1:7:9", 800))
     # The task was submitted before its thread was free.

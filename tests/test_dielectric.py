@@ -169,7 +169,8 @@ def test_a_dielectric_constant_has_the_interval_of_the_square_deviation():
     assert found.eps_mean_interval == pytest.approx(mean.interval * ratio, rel=1e-6)
     text = with_error(found.eps_mean, found.eps_mean_interval)
     assert found.findings["dielectric constant"] == f"{text} (95 %)"
-    # If the moment is rarely reversed, its square is precise, but says nothing.
+    # The moment changes its sign only once. Its square hardly varies, so its error seems small,
+    # although the run is far too short.
     rarely = np.where(np.arange(2000) < 1000, 1.0, -1.0)
     universe.trajectory.coordinate_array[:, 1] = rarely[:, None] * [1, 0.99, 0.98]
     stuck = DielectricConstant(universe.atoms, make_whole=False).run().results

@@ -343,7 +343,7 @@ def test_it_resumes_amid_its_tiles(n_done, condensed, ca, superposed, tmp_path, 
     ids=lambda options: next(iter(options)),
 )
 def test_other_tiles_are_not_gone_on_with(one, other, ca, tmp_path, monkeypatch):
-    """Check two analyses that use the same positions."""
+    """Check that an analysis does not continue with tiles of another one with equal positions."""
     path, do = tmp_path / "checkpoint", Worker.run
 
     def failing(self, task):

@@ -117,7 +117,8 @@ def test_xtc_of_chains_is_what_mdanalysis_writes(n_atoms, stride, decimals, tmp_
         np.tile(np.float32([1.25, -3.005, 7.995]), (1, 40, 1)),
         np.linspace(-2, 2, 3000, dtype=np.float32).reshape(1, -1, 3),
         np.random.default_rng(1).uniform(-1e4, 1e4, (2, 500, 3)).astype(np.float32),
-        # One axis, and then all three, with a range too large for a combined number.
+        # The range is too large for a combined number: along x in the first case, and along all
+        # axes in the second.
         np.random.default_rng(2).uniform(-1, 1, (1, 300, 3)).astype(np.float32) * [1e6, 9, 9],
         np.random.default_rng(3).uniform(-5e6, 5e6, (1, 300, 3)).astype(np.float32),
         np.random.default_rng(4).uniform(0, 1.6e5, (1, 5000, 3)).astype(np.float32),

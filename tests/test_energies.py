@@ -232,7 +232,7 @@ def test_xvg_of_gromacs(written):
         ".0\n", ".0 1\n"
     )
     found = read_energies(written(three + "&\n", "three.xvg"))
-    assert set(found.units.values()) == {""}  # two units of three columns: whose, is not known
+    assert set(found.units.values()) == {""}  # two units for three columns
     with pytest.raises(UnsupportedError, match="its data sets do not share the first column"):
         read_energies(written(text + "&\n0 1 2\n", "two.xvg"))
     more = '@ s2 legend "LJ (SR)"\n&\n 0 1\n 0.001 2\n'
@@ -586,7 +586,7 @@ def test_counts_of_an_edr_file_take_no_memory(tmp_path, place, number):
     data = bytearray(Path(AUX_EDR).read_bytes())
     frame = data.index(struct.pack(">i", -7777777))
     places = {"nre": frame + 44, "blocks": frame + 52}
-    if place == -1:  # like the first version
+    if place == -1:  # as in the first version
         data[:4] = struct.pack(">i", number)
     else:
         at = places.get(place, place)

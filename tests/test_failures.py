@@ -363,7 +363,7 @@ def test_a_users_own_exception_can_be_caught(atoms, where):
         (AttributeError("x"), AttributeError),
         (ZeroDivisionError("x"), ZeroDivisionError),
         (UnicodeDecodeError("ascii", b"x", 0, 1, "x"), UnicodeDecodeError),
-        # These exceptions have another meaning for the calling code.
+        # For the calling code, these exceptions mean something else.
         (FileNotFoundError("x"), AnalysisError),
         (StopIteration("x"), AnalysisError),
         (MissingDataError("x"), AnalysisError),
@@ -807,7 +807,7 @@ def test_a_process_that_never_returned_a_block_is_a_straggler(atoms, tmp_path):
     assert its.n_blocks == 0 < its.t_abandoned
 
 
-#: Command whose first block takes longer than any timeout, or does another action.
+#: Command whose first block takes longer than any timeout, or has another effect.
 COMMAND = """
 import os, sys, time
 import paceline.analysis.rms

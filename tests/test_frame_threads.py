@@ -1,4 +1,4 @@
-"""Threads that compute a frame together: the same bits for any number of them."""
+"""Tests of frames that several threads compute: same bits for any number of threads."""
 
 import warnings
 from collections.abc import Mapping
@@ -96,7 +96,7 @@ def test_a_frame_has_the_same_bits_for_any_number_of_threads(name, water):
     for n_threads in N_THREADS:
         split = ANALYSES[name](water).run(stop=1, n_workers=n_threads)
         assert bits(split.results) == bits(serial.results) != []
-        # Without parts for all threads, fewer are used.
+        # If there are fewer parts than threads, fewer threads are used.
         assert 2 <= split.timings.blocks[0].threads <= n_threads
 
 

@@ -234,7 +234,7 @@ class TestChunks:
     def test_chunks_side_by_side_at_the_end_of_the_file(self, tmp_path):
         path = write(tmp_path / "a.h5md", libver="latest", chunks=(2, -(-N_ATOMS // 5), 3))
         table = open_file(path).chunk_index.elements["positions"].dataset.table
-        # All five ranges of the last position, for the cases that concern them.
+        # All five byte ranges of the last position, in the cases that have it.
         assert (table.offsets[-5:] + 5 * table.sizes[-5:] > path.stat().st_size).any()
         assert open_file(path).damaged == []
 
@@ -270,7 +270,7 @@ class TestChunks:
         patch(path, at, (offset + 8).to_bytes(8, "little"))
         with pytest.warns(PacelineWarning, match="position/time shares bytes of the file"):
             _, said = read_all(path)
-        # It is longer than the times, and ends within the first positions.
+        # The table is longer than that of the times, and ends within the first positions.
         assert {8, 9} <= said.keys() <= {0, 1, 8, 9}
 
     def test_two_entries_of_a_table_for_one_chunk(self, tmp_path):

@@ -73,7 +73,7 @@ LAYOUTS = {
     "shuffle, LZ4": {"chunks": (4, 17, 3), "compression": 32004, "shuffle": True},
     "LZ4 in blocks": {"chunks": (5, 4, 2), "compression": 32004, "compression_opts": (50,)},
 }
-#: Layouts that only HDF5's library reads, and why.
+#: Layouts that only HDF5's library can read, and the reasons.
 FALLBACKS = {
     "float16": ({"dtype": "f2"}, "its numbers are float16"),
     "scale and offset": ({"chunks": (5, 17, 3), "scaleoffset": 3}, r"its filter .*\(6\)"),

@@ -31,7 +31,7 @@ def test_changed_files():
     found = hunt("mutations", "--seed", "1", "--runs", "100")
     assert found.keys() == {*mutations.KINDS, "all"}
     assert found["all"]["runs"] == 100
-    # It must not refuse all files, and must change some.
+    # The hunt must not refuse all files, and must change some of them.
     assert all(found["all"][outcome] > 2 for outcome in ("refused", "told", "equal", "unseen"))
 
 
@@ -110,7 +110,7 @@ class TestJudges:
 
 
 class Bad(TrajectoryTrial):
-    """Files that do harm, one after another: each child begins with that of its number."""
+    """Harmful files, one after another; each child process begins with the file of its number."""
 
     def judge(self, folder, content, random):
         if content == self.sound.content:

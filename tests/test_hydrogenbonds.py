@@ -253,7 +253,7 @@ def test_within_a_group(universe):
     part = universe.select_atoms("resid 20:90")
     found = HydrogenBondAnalysis(part).run(stop=3).results.hbonds
     wanted = HydrogenBondAnalysis(universe, between=["resid 20:90"] * 2).run(stop=3).results.hbonds
-    # MDAnalysis's order depends on all searched atoms.
+    # MDAnalysis's order of bonds depends on all searched atoms.
     assert {tuple(bond[:4]) for bond in found} == {tuple(bond[:4]) for bond in wanted}
     assert len(found) == len(wanted) > 0
 
@@ -537,7 +537,7 @@ def test_selections_that_change(universe, theirs_too):
     assert {tuple(bond[:4]) for bond in some} == {tuple(bond[:4]) for bond in wanted[inside]}
     one.acceptors_sel = "name O"
     assert len(one.run(stop=28).results.hbonds) > len(wanted)
-    one.hydrogens_sel = "name HN and not segid x"  # not a coordinate
+    one.hydrogens_sel = "name HN and not segid x"  # `x` is a segment here, not a coordinate
     assert one.run(stop=3).results.provenance["hydrogens"].startswith("203 atoms")
 
 

@@ -1,4 +1,4 @@
-"""Tests that imports go one way, in the order in which a frame travels, by the sources alone."""
+"""Tests of the sources: imports go only one way, in the order in which frames are processed."""
 
 import ast
 import functools

@@ -23,7 +23,7 @@ from paceline.performance.bench import run_command
 
 @pytest.fixture(autouse=True)
 def handlers():
-    """Signal handlers. A signal during their restoration may leave one of them."""
+    """Restore signal handlers after a test: a late signal may have kept a run from doing so."""
     former = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in former.items():

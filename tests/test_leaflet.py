@@ -65,8 +65,8 @@ def test_a_bilayer(tmp_path):
 
 
 def test_components_are_numbered_by_their_first_atoms(tmp_path):
-    """Check the order of components: MDAnalysis does not sort by size either, unlike its manual
-    says.
+    """Check the order of components. MDAnalysis sorts in the same way, although its manual says
+    that it sorts by size.
     """
     lipids = np.concatenate([[[30, 30, 5]], bilayer(4)])
     universe = made(tmp_path, [lipids])

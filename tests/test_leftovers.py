@@ -68,7 +68,7 @@ def test_folders_of_processes_that_run_are_left_alone(temporary):
     with ScratchFolder("attempts") as folder, ScratchFolder("dask") as second:
         code = "from paceline._util.leftovers import remove_leftovers; remove_leftovers()"
         assert run(code).returncode == 0
-        # The owner of the other, new folder cannot be determined.
+        # `other` is new, and its owner cannot be determined.
         assert set(temporary.iterdir()) == {Path(folder), Path(second), other}
     os.utime(other, (0, 0))
     remove_leftovers()

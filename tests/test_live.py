@@ -20,7 +20,7 @@ ENERGY, TIME = 4.184, 0.001
 
 
 class Theirs:
-    """Values of LAMMPS at the same steps, in paceline's units: (frames, atoms, 3) float64."""
+    """LAMMPS's values at the same steps, in paceline's units: (frames, atoms, 3) float64."""
 
     def __init__(self, folder: Path, n_atoms: int):
         text = (folder / "lammps.txt").read_text().splitlines()

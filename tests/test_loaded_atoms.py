@@ -39,7 +39,7 @@ def part(adk_in_water):
 
 @pytest.fixture
 def case(whole, part):
-    """Return the Universe with all atoms and with some; protein and water of the latter."""
+    """Return Universes with all and with some atoms, and protein and water of the second."""
     whole.trajectory[0], part.trajectory[0]
     groups = part.select_atoms("protein"), part.select_atoms("resname SOL")
     return SimpleNamespace(

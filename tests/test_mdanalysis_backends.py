@@ -163,7 +163,7 @@ def test_results_are_those_of_mdanalysis_alone(name, part, backend, expected):
     alone = expected(name)
     part.trajectory[11]
     found = SPLIT[name](part).run(start=2, backend=backend)
-    # The frame must be where MDAnalysis leaves it, because the last step of a class may use it.
+    # The frame must be that at which MDAnalysis ends, because the last step of a class may use it.
     assert part.trajectory.ts.frame == 0
     np.testing.assert_array_equal(found.frames, alone.frames)
     np.testing.assert_array_equal(found.times, alone.times)
@@ -209,7 +209,7 @@ def test_theirs_and_ours_are_run_together(kind, alone, system, tmp_path, monkeyp
         np.testing.assert_array_equal(one.times, alone(name).times)
         assert_same(one.results, alone(name).results, rounding=SUMS.get(name))
     np.testing.assert_allclose(ours.results.rmsf, alone("RMSF").results.rmsf, rtol=1e-5)
-    # In this process: one pass for the other classes, and one in which PCA prepares.
+    # Two passes run in this process: one for the other classes, and one in which PCA prepares.
     n_passes = {None: 3, "threads": 3, "processes": 2}[kind]
     assert reads.count(50) <= n_passes
 

@@ -373,7 +373,7 @@ def test_files_that_are_not_regular_are_left_to_mdanalysis() -> None:
 
 
 def test_other_bytes_of_mdanalysis_are_kept(tmp_path, monkeypatch) -> None:
-    """Check that a later MDAnalysis, which writes another first frame, also writes the others."""
+    """Check a later MDAnalysis whose first frame differs: it also writes the other frames."""
     monkeypatch.setattr(writers, "_cells", lambda dimensions: np.ones((1, writers.CELL_WIDTH)))
     theirs, ours, _, registration = both("adk", tmp_path, "xtc")
     assert_same_file(theirs, ours)

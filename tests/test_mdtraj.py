@@ -128,7 +128,7 @@ def test_frames_are_skipped_as_in_mdtraj():
         assert [len(one) for one in found] == [len(one) for one in expected]
         for ours, theirs in zip(found, expected, strict=True):
             np.testing.assert_allclose(ours.xyz, theirs.xyz, rtol=3e-7, atol=1e-7)
-    # In this case MDTraj ignores the stride and the atoms.
+    # With a chunk size of 0, MDTraj ignores the stride and the atoms.
     [one] = iterload(datafiles.DCD, 0, **options, stride=3, skip=5, atom_indices=[0, 7])
     expected = mdtraj.load(datafiles.DCD, **options)[5::3].atom_slice([0, 7])
     assert_same(one, expected, times=False)

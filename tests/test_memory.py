@@ -149,7 +149,7 @@ def test_series_go_when_the_run_ends(backend, transforms, adk_in_water):
         one = WatchedMSD(water).run(backend=backend, transforms=transforms)
         for thread in threading.enumerate():
             if re.fullmatch(r"paceline-\d+", thread.name):
-                thread.join(timeout=PATIENCE)  # the last task of a thread has a part of the series
+                thread.join(timeout=PATIENCE)  # a thread holds a part of the series until its end
         assert one.series() is None
     finally:
         gc.enable()

@@ -192,7 +192,7 @@ def assign_for_real(monkeypatch, blocks, slowness):
             heapq.heappush(events, (clock.now + taken, worker, work))
         patience = assigner.seconds_until_overdue() if idle else math.inf
         if clock.now + patience < events[0][0]:
-            # Because of rounding, slightly more time may be needed.
+            # Because of rounding, slightly more time may be needed than expected.
             clock.now = max(clock.now + patience, math.nextafter(clock.now, math.inf))
             continue
         clock.now, worker, work = heapq.heappop(events)
@@ -459,7 +459,7 @@ def test_one_h5md_file_is_predicted_from_the_other_cluster(published):
 
 
 def test_hdf5_parts_of_supermic_are_exchanged_in_the_source():
-    # The model uses only their sum, which fits the serial run.
+    # The model uses only the sum of both, which fits the serial run.
     for case in cases():
         if case.access == "phdf5":
             is_supermic = case.cluster == "SuperMIC"

@@ -195,7 +195,7 @@ def record_size(path: Path) -> tuple[int, int]:
 
 
 def with_count(content: bytes, n: int) -> bytes:
-    """Return a file with this number of records in its header; 0xffffffff for none."""
+    """Return a file with this number of records in its header; 0xffffffff means unknown."""
     return content[:4] + (n & 0xFFFFFFFF).to_bytes(4, "big") + content[8:]
 
 

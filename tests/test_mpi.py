@@ -48,7 +48,8 @@ def script(name):
     "n_ranks", [3, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 4, 8))]
 )
 def test_same_bits(n_ranks, damaged, adk_in_water, tmp_path):
-    # On three ranks, each pair of options is tested; on other numbers, all combinations are.
+    # On three ranks, every pair of option values is tested; on other numbers of ranks, all
+    # combinations.
     combinations = "pairs" if n_ranks == 3 else "all"
     files = *damaged[0], tmp_path, *adk_in_water
     found = mpirun(n_ranks, *script("same_bits"), *files, combinations)

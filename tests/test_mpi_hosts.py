@@ -90,7 +90,7 @@ def test_snapshots_of_two_hosts(hosts, tmp_path):
 @pytest.mark.full
 @pytest.mark.filterwarnings("ignore:.*frames:")
 def test_files_that_two_hosts_write_have_the_bytes_of_one_process(hosts, adk_in_water, tmp_path):
-    """Ranks of the other host leave to rank 0 what shares a page with other blocks."""
+    """Check that rank 0 writes blocks of the other host that share a page with others."""
     content = Path(adk_in_water.trajectory).read_bytes()
     (tmp_path / "md.xtc").write_bytes(content * 6)
     paceline.Write(paceline.open(tmp_path / "md.xtc"), tmp_path / "md.trr").run()

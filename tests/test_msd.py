@@ -277,7 +277,7 @@ def test_blocks_of_time_have_the_same_bits(backend, tmp_path):
 
 
 def test_what_all_molecules_have_in_common_shows_in_blocks(tmp_path):
-    """Check twenty particles with the same walk: they count as one value."""
+    """Check twenty particles with the same walk, which count as one value."""
     rng = np.random.default_rng(7)
     together = rng.normal(scale=0.5, size=(2000, 1, 3)).cumsum(axis=0)
     universe = made(tmp_path, 50 + together + rng.normal(scale=0.01, size=(2000, 40, 3)))

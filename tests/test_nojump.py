@@ -164,7 +164,7 @@ def test_blocks_have_room_for_frames_that_are_passed_over(kept, atoms, tmp_path,
 
 def test_frames_are_decoded_once_where_memory_allows(atoms, tmp_path):
     options = {"transforms": [nojump()], "backend": "serial", "checkpoint": tmp_path / "file"}
-    # Without a limit, the result depends on other processes of the machine.
+    # Without a memory limit, the result depends on the other processes of the machine.
     rmsd = RMSD(atoms).run(**options, max_memory="1 GiB")
     assert [block.bytes > 0 for block in rmsd.timings.blocks] == [True] * 10 + [False] * 10
     rmsd.run(**options, max_memory=0)
@@ -503,7 +503,7 @@ def test_a_run_resumes_in_either_pass(
 
 
 def test_a_first_pass_resumes_with_other_workers(atoms, tmp_path, monkeypatch):
-    """Check that its blocks are those of the killed run, also if there are more frames."""
+    """Check that a resumed run keeps the blocks of the killed run, also if frames were added."""
     wanted = followed(atoms, start=120)
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE", 0)
@@ -596,7 +596,7 @@ def test_counts_of_the_first_pass_are_merged_as_they_come(atoms, tmp_path, monke
     options = {"transforms": [nojump()], "checkpoint": tmp_path / "file"}
     series.run(backend="serial", block_frames=16, **options)
     assert np.array_equal(series.results.timeseries, wanted)
-    # Sizes for all blocks but the first, whose images are 0.
+    # Sizes of the images of all blocks except the first, whose images are 0.
     assert sizes[-1] == (len(wanted), 9 * 6 * N_ATOMS)
     assert len(sizes) == 9
     assert max(sizes) == sizes[-1]
@@ -660,7 +660,7 @@ def molecules(tmp_path_factory):
     return paceline.Universe(one._topology, path).atoms, expected
 
 
-#: Transformations that make molecules whole and wrap them before unwrapping over time.
+#: Transformations that make molecules whole and wrap them, before atoms are followed over time.
 WHOLE = (unwrap(), wrap(compound="fragments"))
 
 

@@ -124,7 +124,7 @@ def leftovers():
     return [*names, *(p.name() for p in psutil.Process().children(recursive=True)
                       if p.status() != "zombie" and "resource" not in " ".join(p.cmdline()))]
 """
-#: Wait for the end of what a run left, with a long timeout for busy machines.
+#: Code that waits until the processes of a run have ended, with a long timeout for busy machines.
 ENDED = f"""
 until = time.monotonic() + {PATIENCE}
 while len(leftovers()) > n_before[0] and time.monotonic() < until:

@@ -24,7 +24,7 @@ needs_gromacs = needs_program("gmx")
 
 @pytest.fixture(scope="module")
 def protein(adk_in_water, tmp_path_factory) -> tuple[str, np.ndarray, np.ndarray]:
-    """A structure, positions (Å) that XTC stores exactly, and cells, of ten frames."""
+    """Return a structure file, and positions (Å, exact in XTC) and cells of ten frames."""
     folder = tmp_path_factory.mktemp("protein")
     universe = MDAnalysis.Universe(*adk_in_water)
     atoms = universe.select_atoms("protein")

@@ -71,7 +71,8 @@ def test_the_page_of_pypi_is_the_readme_s_in_short_with_links_that_work_there():
 def test_an_image_is_built_without_what_git_ignores():
     left_out = (ROOT / ".dockerignore").read_text(encoding="utf-8").split()
     for line in (ROOT / ".gitignore").read_text(encoding="utf-8").split():
-        # Without a leading slash, git matches every folder; an image matches only at the top.
+        # Without a leading slash, git matches the name in every folder; images match only at the
+        # top.
         pattern = line.strip("/") if line.startswith("/") else f"**/{line.strip('/')}"
         assert pattern in left_out, f"{line} of .gitignore"
     assert ".git" in left_out
@@ -84,7 +85,7 @@ def test_an_image_is_built_from_what_a_wheel_needs():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     needed = {"Cargo.toml", "Cargo.lock", "pyproject.toml", "crates", "python"}
     assert sources == needed | {project["readme"], *project["license-files"]}
-    # With a stage from the cache, wheels in a mount were not those of its last step.
+    # If a stage came from the cache, wheels in a mount were not those of its last step.
     assert not any("--mount=from" in line for line in lines)
 
 

@@ -40,7 +40,7 @@ def test_what_was_just_written_is_in_memory(path):
 
 @needs_mincore
 def test_a_whole_file_is_dropped(path):
-    dropped(path)  # although it was not yet on the disk
+    dropped(path)  # although the file was not yet on the disk
     assert cached_share(path) == 0
 
 

@@ -38,7 +38,7 @@ def result(
 
 @pytest.fixture(scope="module")
 def of_dask(adk, tmp_path_factory):
-    """Array that the script of 2017 saves without paceline, whatever the scheduler."""
+    """Array that the script of 2017 saves without paceline, with any Dask scheduler."""
     folder = tmp_path_factory.mktemp("plain")
     return result(folder, "dask_2017.py", *adk, 2, "processes", how=PLAIN)[0]
 

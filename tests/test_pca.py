@@ -75,7 +75,7 @@ def test_known_components():
     np.testing.assert_allclose(pca.transform(universe), expected, atol=1e-4)
     largest = np.abs(pca.results.p_components).argmax(axis=0)
     assert (pca.results.p_components[largest, [0, 1]] > 0).all()
-    # The result for a cosine is as in MDAnalysis.
+    # The cosine content is computed as in MDAnalysis.
     assert 0.0 <= cosine_content(pca.results.projection, 0) <= 1.0
 
 

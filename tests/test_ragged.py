@@ -46,7 +46,7 @@ def nothing(block):
 
 
 def run(atoms, **options):
-    """Run both with others; return the bits of all results, and the first analysis."""
+    """Run two ragged series with other analyses; return all bits, and the first series."""
     both = paceline.RaggedTimeSeries(far, atoms), paceline.RaggedTimeSeries(table, atoms)
     empty = paceline.RaggedTimeSeries(nothing, atoms)
     paceline.run([both[0], paceline.analysis.rms.RMSF(atoms), both[1], empty], **options)
@@ -156,7 +156,7 @@ def test_records_that_come_before_their_turn_wait_for_it(monkeypatch):
         return records.tolist(), records.ctypes.data == place
 
     assert collected([2, 0, 6, 4, 8], 10) == (list(range(10)), True)
-    # The share of a rank.
+    # Frames that one rank has.
     assert collected([4, 8, 6], None) == (list(range(4, 10)), True)
     monkeypatch.setattr(collect, "AHEAD", 40)
     assert collected([4, 2, 6, 0, 8], 10) == (list(range(10)), False)
@@ -192,7 +192,7 @@ def test_a_run_resumes(large, backend, atoms, alone, tmp_path, monkeypatch):
     monkeypatch.setattr(result_arrays, "LARGE", large)
     monkeypatch.setattr(checkpoint, "INTERVAL", 0.0)
     monkeypatch.setattr(checkpoint, "SHARE", 0)
-    # Everything is written again, in small pieces.
+    # Everything is written a second time, in small pieces.
     monkeypatch.setattr(checkpoint, "GROWTH", 1.0)
     monkeypatch.setattr(checkpoint, "ROWS_BYTES", 1000)
     do_block = Worker.run
@@ -240,7 +240,7 @@ def test_a_killed_run_resumes(adk_xtc, alone, tmp_path):
 
 
 class Farther:
-    """Records of the last stage above their mean, in frames that have records."""
+    """Records of the last stage that are above their mean, in frames that have records."""
 
     def __init__(self, mean):
         self.mean = mean

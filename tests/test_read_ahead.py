@@ -50,7 +50,7 @@ def paceline_writer(path: Path, n_atoms: int):
 
 
 def alone(universe, frame: int):
-    """Read a frame without other threads."""
+    """Read one frame without the help of other threads."""
     ahead, universe.trajectory._read_ahead = universe.trajectory._read_ahead, None
     ts = universe.trajectory[frame].copy()
     universe.trajectory._read_ahead = ahead

@@ -146,14 +146,14 @@ def test_next_and_rewind(ours, theirs):
 
 
 def kept(reader):
-    """Return which Timesteps, positions and cells are shared if each frame's are kept."""
+    """Return which Timesteps, positions and cells frames share, if all frames are kept."""
     shown = [(ts, ts.positions, ts.dimensions) for ts in reader]
     for one in (reader[1], reader[0], reader.rewind() or reader.ts, next(reader)):
         shown.append((one, one.positions, one.dimensions))
     steps, positions, cells = zip(*shown, strict=True)
     arrays = [[id(part if part.base is None else part.base) for part in positions]]
     arrays += [[part.__array_interface__["data"] for part in cells if part is not None]]
-    # Only which objects are the same matters, and not their addresses.
+    # Only which objects are identical matters, not their addresses.
     return [[some.index(one) for one in some] for some in ([id(ts) for ts in steps], *arrays)]
 
 
@@ -315,7 +315,7 @@ def test_timeseries_is_read_in_blocks(ours, theirs, monkeypatch):
     )
     found = ours.timeseries(atomgroup=group, order="fac")
     np.testing.assert_array_equal(found, expected, strict=True)
-    assert looked_at == [0]  # MDAnalysis's reader ends there, too
+    assert looked_at == [0]  # MDAnalysis's reader ends at the same frame
     with pytest.raises(ValueError, match="permutation of 'fac'"):
         ours.timeseries(order="xyz")
     with pytest.raises(ValueError, match="at least one atom"):

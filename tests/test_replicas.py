@@ -62,7 +62,7 @@ def test_results_are_those_of_each_battery(replicas, systems):
         together = replicas.groups["mutant"][1].analyses[name].results.table
         for title, column in analysis.results.table.columns.items():
             np.testing.assert_array_equal(together.columns[title], column)
-    # All run together, in the required stages.
+    # All analyses run together, in as many stages as they require.
     timings, n_frames = replicas.timings, 2 * (21 + 22 + 23)
     assert timings.n_frames == n_frames
     assert sum(block.n_frames for block in timings.blocks) == 2 * n_frames
@@ -208,7 +208,7 @@ def of_residues(numbers, values):
 
 
 def test_chains_are_compared_with_chains():
-    """Check chains if the second one begins after a row of NaN, and lacks a residue."""
+    """Check a second chain that begins after a row of NaN, and lacks a residue."""
     nan = np.nan
     first = of_residues([1, 2, 3, nan, 1, 2, 3], np.arange(7.0))
     second = of_residues([2, 3, nan, 1, 3], np.arange(5.0))
@@ -276,7 +276,7 @@ def test_commands(systems, tmp_path, run, monkeypatch):
     # Frames from 2 to 45 ps of each trajectory.
     own = pd.read_csv(tmp_path / "o" / "replicas.csv", comment="#")
     assert own["frames"].tolist() == [20, 22, 20, 22, 5]
-    # The written file names them.
+    # The file that was written names these frames.
     again = tmp_path / "o" / "battery.toml"
     status, out, err = run(
         "run", again, "-o", tmp_path / "o2", "-b", "2", "-e", "45", "--n-workers", 1

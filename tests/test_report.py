@@ -77,7 +77,8 @@ def test_quantities_of_a_known_run():
     assert (report.bytes_read, report.calls, report.read_per_used) == (3000, 6, 0.25)
     assert report.read_rate == pytest.approx(3000 / 1.6)
     assert report.stragglers == []
-    # Worker a:2:2 waits 0.4 s before its block, which takes 1 s, and 0.2 s and t_after behind it.
+    # Worker a:2:2 waits 0.4 s before its block, which takes 1 s; afterwards it waits 0.2 s and
+    # t_after.
     means = {name: spread.mean for name, spread in report.published.items()}
     assert means == pytest.approx(
         {
@@ -92,7 +93,7 @@ def test_quantities_of_a_known_run():
             "t_N": 2.4,
         }
     )
-    assert report.published["t_N"].most == pytest.approx(2.6)  # of a:1:1: 1.6 s and t_after
+    assert report.published["t_N"].most == pytest.approx(2.6)  # for a:1:1, 1.6 s and t_after
 
 
 def test_what_is_not_known_or_infinite_is_null_in_json():
@@ -142,7 +143,7 @@ BOTH = ("median", "fastest quarter")
         ({"compute": 2.0}, "computing"),
         ({"rest": 2.0}, "overhead"),
         ({"comm": 8.0}, "communicating"),
-        # Everything is twice as slow, and the largest part shows it best.
+        # Every part takes twice as long; the largest part shows this most clearly.
         ({"read": 0.3, "decode": 0.6, "compute": 1.5}, "computing"),
         # Computing takes less time, but is still the largest part.
         ({"read": 2.0, "compute": 0.4}, "reading"),
@@ -174,7 +175,7 @@ def test_the_rules_differ():
     # stragglers.
     found = named(run(0.1, 0.6, 0.6, 0.6))
     assert found == [(f"a:{k}:1", "computing", ("fastest quarter",)) for k in (1, 2, 3)]
-    # It took 1.6 times the median, and 1.9 times the fastest.
+    # The worker took 1.6 times the median, and 1.9 times the fastest worker.
     assert named(run(0.38, 0.5, 0.5, 1.0)) == [("a:3:1", "computing", ("median",))]
     assert named(run(0.5, 0.5, 0.5, 0.85)) == []
 
@@ -183,10 +184,10 @@ def test_waiting_counts_while_there_are_blocks_to_be_dealt():
     blocks = [one for k in range(3) for one in row_of_blocks(f"a:{k}:1", 8, first=8 * k)]
     slow = [block(24, "b:1:1", 0), block(25, "b:1:1", 2.8), block(26, "b:1:1", 5.0)]
     assert named(timings([*blocks, *slow])) == [("b:1:1", "waiting", BOTH)]
-    # If all other workers had their last block, the same wait is no worker's fault.
+    # If all other workers were in their last block, no worker is to blame for the same wait.
     late = [block(24, "b:1:1", 0), block(25, "b:1:1", 6.5)]
     assert named(timings([*blocks, *late])) == []
-    # A process may start until the first block; for equal shares this counts.
+    # The start of a process may last until the first block; this matters if shares are equal.
     late = row_of_blocks("b:1:1", 4, first=24, begun=5)
     assert named(timings([*blocks, *late])) == []
     assert named(timings([*blocks, *late], schedule="static")) == [("b:1:1", "waiting", BOTH)]
@@ -275,7 +276,7 @@ def test_advice_of_fewer_workers_where_reading_is_the_limit():
     text = text_of(run_of(n_workers=16, backend="mpi", **waiting), "fewer workers")
     assert text.startswith("16 ranks a node did the work of 3.0")
     assert "--ntasks-per-node=4:" in text
-    # Workers of several hosts: as many on each.
+    # Several hosts, each with the same number of workers.
     rows = (
         row_of_blocks(f"{host}:{k}:1", 8, first=8 * k, compute=0.2, read=1.3, decode=0.1)
         for k, host in enumerate("aaaaaaaabbbbbbbb")

@@ -93,7 +93,7 @@ def checked(text):
 
 
 def run_of(workers, n_blocks, *, slow=(), skew=0):
-    """Return timings of blocks; clocks of all hosts but the first are ahead by `skew`, ns."""
+    """Return timings of blocks; clocks of all hosts except the first are ahead by `skew`, ns."""
     rng = random.Random(7)
     free = dict.fromkeys(workers, 0)
     dealt = 10**15
@@ -237,7 +237,7 @@ def test_workers_are_counted_by_their_blocks():
 
 
 def test_a_host_of_another_clock_makes_a_page():
-    """Check unaligned clocks: a run aligns clocks, but timings made by hand may not."""
+    """Check clocks that are not aligned: timings made by hand may lack what a run does."""
     other = run_of(workers_of(2, 4), 40, skew=5 * 10**17)
     assert checked(page_of(other)).count("svg") == 5
 

@@ -1,4 +1,4 @@
-"""Tests of files that state little: paceline's values must be right."""
+"""Tests of files that state little about their content: paceline's values must be right."""
 
 import pytest
 

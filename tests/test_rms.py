@@ -25,7 +25,7 @@ def unsorted(universe):
     return universe.atoms[np.random.default_rng(3).choice(atoms, 150)]
 
 
-#: The analysis and its options for each case, as a function of a Universe and another one of it.
+#: For each case, the analysis and its options: a function of a Universe and a copy of it.
 CASES = {
     "defaults": lambda u, other: (u, {}),
     "atomgroup": lambda u, other: (u.select_atoms("name CA"), {}),

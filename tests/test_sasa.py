@@ -131,7 +131,7 @@ def test_a_group_alone_and_within_others(universe):
 
 
 def test_a_part_of_the_surface_of_some_atoms_is_that_of_mdtraj(adk, universe):
-    """MDTraj computes a file with only the atoms that have the surface."""
+    """MDTraj computes the surface from a file that contains only the atoms with a surface."""
     trajectory = mdtraj.load(adk.trajectory, top=adk.topology)[:2]
     surface = universe.select_atoms("resid 30-120")
     theirs = mdtraj.geometry.sasa._ATOMIC_RADII

@@ -64,7 +64,7 @@ def test_saved_tables_make_the_same_figure(name, ending, universe, tmp_path):
     results = RESULTS[name](universe).run(stop=12).results
     path = tmp_path / f"{name}.{ending}"
     results.save(path)
-    if (name, ending) == ("dssp", "xvg"):  # it has numbers of residues alone
+    if (name, ending) == ("dssp", "xvg"):  # this format contains only the numbers of residues
         with pytest.warns(PacelineWarning, match="time series are drawn"):
             table = read_saved(path).table()
         assert (list(table.y), table.x) == ([*results.table.y], "time (ps)")

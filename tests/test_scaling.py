@@ -288,7 +288,7 @@ def test_runs_go_back_and_forth_over_the_numbers(adk, run, pretended):
     told = pd.read_csv(io.StringIO(out), sep="\t")
     assert told["speed-up"].tolist() == [1, 2, 4]
     assert told["total (s)"].tolist() == [8, 4, 2]
-    # Whole commands take 9 + 5 + 3 s, twice; then less remains.
+    # Whole commands take 9 + 5 + 3 s, twice; after that, less time remains.
     lefts = [line.rpartition("about ")[2] for line in err.splitlines() if " left" in line]
     assert lefts == ["25 s left", "20 s left", "17 s left", "14 s left", "9 s left"]
 

@@ -32,7 +32,7 @@ from paceline.transform import center
 
 
 def run(atoms, **options):
-    """Run them with an analysis of another kind; return the bits of all, and the first analysis."""
+    """Run the analyses with one of another kind; return all bits, and the first analysis."""
     analyses = [PathLength(atoms), RMSF(atoms), seen_so_far(atoms), open_or_closed(atoms)]
     paceline.run(analyses, **options)
     way, rmsf, *series = (one.results for one in analyses)

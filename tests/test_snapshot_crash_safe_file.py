@@ -36,7 +36,7 @@ def values_of(frame, field):
 
 
 def add(file, contents, frame, note=lambda piece: None):
-    """Make the calls of the writer on all its ranks."""
+    """Make the calls of a writer on all of its ranks."""
     cell = CELL if contents.has_cell else None
     path, starts = file.place(contents, Heading(frame, float(frame), cell))
     with open(path, "r+b") as atoms:
@@ -130,14 +130,14 @@ def check_goes_on(path, contents, n_frames):
     ("contents", "frames", "room"),
     [
         (ALL, [1], {}),
-        # The single node of a tree becomes two; later the last node is split, too.
+        # The only node of a tree becomes two nodes; later the last node is split, too.
         (FEW, [64, 121], {}),
         (ALL, [1, 4], {"n_frames": 5}),
         (FEW, [2], {"n_frames": 9}),
     ],
 )
 def test_whoever_stops_leaves_the_frames_before(tmp_path, monkeypatch, contents, frames, room):
-    # Steps and times also get another chunk then.
+    # In these frames, the datasets of steps and times also get another chunk.
     monkeypatch.setattr(h5md_tree, "_ROWS", 8)
     path, left = tmp_path / "run.h5md", tmp_path / "left.h5md"
     for frame, before, writes in noted(path, contents, frames, monkeypatch, **room):

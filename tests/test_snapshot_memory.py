@@ -57,7 +57,7 @@ def test_static_properties_are_gathered_within_the_buffer():
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
     peaks = list(map(int, done.stdout.split()))
     assert peaks[1] < peaks[0] + 2**18
-    # Sent and received records are outside the buffer.
+    # The buffer does not contain sent and received records.
     assert max(peaks) < 4 * buffer
 
 
@@ -74,7 +74,7 @@ def test_a_reader_holds_its_atoms_and_the_buffer(tmp_path, format, order, cells,
     told = (tmp_path / "dump", format, order, cells, f"{buffer} MiB")
     growth, owned = found_by("snapshot_memory_reading.py", *told)
     assert max(growth) <= buffer * MEBIBYTE + ALLOWED
-    # A second copy of the atoms of one rank would exceed the limit.
+    # A second copy of one rank's atoms would exceed the limit.
     assert max(owned) > buffer * MEBIBYTE + ALLOWED
 
 

@@ -1,4 +1,4 @@
-"""Tests of frames appended to Amber NetCDF files of other programs."""
+"""Tests of appending frames to Amber NetCDF files that other programs wrote."""
 
 import re
 

@@ -53,7 +53,7 @@ def binaries(adk, adk_in_water, moving, tmp_path_factory) -> list[Path]:
         files.append(path)
 
     add(*adk_in_water, (0, 7))
-    # Frames contain velocities, or also forces, or neither.
+    # Frames contain velocities, velocities and forces, or neither.
     add(*moving, (0, 1, 2))
     add(*adk, (3,), step=lambda frame: 1000 * (frame + 1))
     add(datafiles.PRM_NCBOX, datafiles.TRJ_NCBOX, (0, 4), "box.nc", step=lambda frame: frame)
@@ -93,7 +93,7 @@ def _shuffled(folder, name="shuffled.h5", atoms=None):
 
 
 def _with_gaps(folder):
-    """Write such a file in which atoms come and go, and ids have gaps."""
+    """Write an H5MD file in which atoms come and go, and ids have gaps."""
     path = _shuffled(folder, "gaps.h5", np.setdiff1d(np.arange(101), [0, 5, 6, 40, 77, 100]))
     with h5py.File(path, "r+") as file:
         ids = file["particles/atoms/id/value"]
@@ -165,7 +165,7 @@ def test_ghosts_are_all_images_near_a_domain(n_ranks, boxes):
 
 @pytest.fixture(scope="module")
 def unreadable(adk, adk_in_water, damaged, tmp_path_factory) -> list[str]:
-    """Files to refuse: a valid one, one without a cell, one with NaN, damaged and unusual ones."""
+    """Unreadable files: without a cell, with NaN, damaged and unusual ones; and a valid file."""
     folder = tmp_path_factory.mktemp("unreadable")
     nan = folder / "nan.dcd"
     universe = MDAnalysis.Universe(datafiles.GRO)

@@ -1,4 +1,4 @@
-"""NetCDF and H5MD trajectories cut and joined: whole files, with all metadata."""
+"""Tests of split and joined NetCDF and H5MD trajectories: data and metadata are kept."""
 
 import os
 import shutil
@@ -19,13 +19,13 @@ from paceline import cli
 from paceline.errors import DamagedFileError, PacelineWarning, UnsupportedError
 
 FIELDS = ("coordinates", "velocities", "forces", "cell_lengths", "cell_angles", "time")
-#: Frames of the files that are cut, and the pieces' frames.
+#: Frames of the files that are split, and frames of each piece.
 N, FRAMES = 7, [2, 2, 3]
 
 
 @pytest.fixture
 def quiet():
-    """Warnings of paceline are errors here."""
+    """Turn warnings of paceline into errors."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", PacelineWarning)
         yield
@@ -39,7 +39,7 @@ def visible(folder: Path) -> list[str]:
 
 
 def write_rich(path: Path, version: int = 2, *, title="two words, and more", axis=b"z") -> Path:
-    """Amber's variables, a scale factor, a title, labels of an axis, and variables of replicas."""
+    """Write Amber's variables, scale factor, title, labels of an axis, variables of replicas."""
     with netcdf_file(path, "w", version=version, maskandscale=False) as file:
         fill(file, values(N), scale={"velocities": np.float64(20.455)})
         file.title, file.program = title, "pmemd"
@@ -50,7 +50,7 @@ def write_rich(path: Path, version: int = 2, *, title="two words, and more", axi
 
 
 def all_of(path: Path) -> tuple[dict, dict]:
-    """Attributes, and bytes and attributes of all variables, as scipy reads them."""
+    """Return the attributes, and the bytes and attributes of all variables, as scipy reads them."""
     with netcdf_file(path, "r", mmap=False, maskandscale=False) as file:
         variables = {
             name: (
@@ -94,7 +94,7 @@ def test_netcdf4_and_mdanalysis_read_netcdf_pieces(format, tmp_path):
         found = [netcdf4.Dataset(piece)[name][:] for piece in pieces]
         np.testing.assert_array_equal(np.concatenate(found), netcdf4.Dataset(path)[name][:])
     assert paceline.join(pieces, tmp_path / "again.nc").read_bytes() == path.read_bytes()
-    if format == "NETCDF3_64BIT_OFFSET":  # the only one that MDAnalysis reads
+    if format == "NETCDF3_64BIT_OFFSET":  # MDAnalysis reads only this format
         reader = MDAnalysis.coordinates.TRJ.NCDFReader
         whole = [(ts.positions.copy(), ts.time) for ts in reader(str(path))]
         found = [(ts.positions.copy(), ts.time) for one in pieces for ts in reader(str(one))]
@@ -155,7 +155,7 @@ def test_damaged_netcdf_frames_are_not_passed_on(tmp_path):
 
 
 def contents(path: Path) -> dict[str, tuple]:
-    """Everything in an HDF5 file: attributes, and for datasets type, chunks, filters and bytes."""
+    """Return all of an HDF5 file: attributes; type, chunks, filters and bytes of datasets."""
     found = {}
 
     def add(name, node):
@@ -206,7 +206,7 @@ def test_h5md_pieces_have_all_metadata_and_give_the_original(storage, dtype, tmp
         file["parameters/run"] = "one"
         file["observables/energy/value"] = np.arange(N) * 0.1
         file["observables/energy/step"] = file["particles/atoms/position/step"]
-        # Sampled twice as often, by its own steps.
+        # These data are sampled twice as often, with separate steps.
         file["observables/rare/value"] = np.arange(2 * N)
         file["observables/rare/step"] = 250 * np.arange(2 * N)
     pieces = paceline.split(path, 3)
@@ -232,7 +232,7 @@ def test_h5md_pieces_have_all_metadata_and_give_the_original(storage, dtype, tmp
 
 
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("n_frames", [6, 7])  # with whole chunks, and with one that is not full
+@pytest.mark.parametrize("n_frames", [6, 7])  # whole chunks, or a last one that is not
 def test_parts_of_other_compressions_are_joined(n_frames, tmp_path):
     kinds = [
         {},

@@ -17,7 +17,7 @@ from paceline.transform import center
 
 
 def run(atoms, **options):
-    """Run it with analyses of one stage; return the numbers of all, and the analysis itself."""
+    """Run the analysis with others of one stage; return all numbers, and the analysis itself."""
     one = Spread(atoms)
     rmsd, rmsf = RMSD(atoms), RMSF(atoms[::-1])
     paceline.run([rmsd, one, rmsf], **options)
@@ -54,7 +54,7 @@ def test_each_stage_sees_what_the_last_one_found(alone, atoms):
 
 
 class Watched(paceline.AnalysisBase):
-    """Analysis that notes the number of frames that it shows, by the method that reads it."""
+    """Analysis that records the number of frames that each of its methods sees."""
 
     def prepare(self):
         self.shown = [self.n_frames]
@@ -65,7 +65,7 @@ class Watched(paceline.AnalysisBase):
 
 
 class Watching:
-    """Worker part that looks at its analysis, in the same process."""
+    """Worker part that reads fields of its analysis, which is in the same process."""
 
     def __init__(self, analysis):
         self.analysis = analysis

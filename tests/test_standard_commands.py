@@ -78,7 +78,7 @@ def test_each_computes_what_its_class_does(name, adk_xtc, tmp_path, run):
     if entry["fits"]:
         options["align"] = True
     if "correlation" in entry["further"]:
-        del options["tau_max"]  # only for that table
+        del options["tau_max"]  # this option applies only to that table
     wanted = class_of(name)(universe.select_atoms(select), **options).run(stop=5)
     found = pd.read_csv(table, sep="\t", comment="#", float_precision="round_trip")
     pd.testing.assert_frame_equal(found, wanted.results.to_dataframe(), check_exact=True)
@@ -103,7 +103,7 @@ def groups_of(universe, *selections):
     return [universe.select_atoms(select) for select in selections]
 
 
-#: For four frames.
+#: Options for a run of four frames.
 FIT = ["--fit-range", 1, 3]
 
 #: Arguments of commands, and the analysis that they request.
@@ -221,8 +221,7 @@ def test_an_average_is_written_as_a_structure(adk_xtc, tmp_path, run):
     wanted = AverageStructure(universe, select="name CA").run().results
     found = MDAnalysis.Universe(str(path)).atoms
     np.testing.assert_allclose(found.positions, wanted.positions, atol=1e-3)
-    # About the average of frames superposed on the first one, as in MDAnalysis's aligned
-    # trajectory.
+    # The reference is the average of frames superposed on the first one, as in MDAnalysis.
     aligned = MDAnalysis.Universe(*adk_xtc)
     align.AlignTraj(aligned, aligned, select="name CA", in_memory=True).run()
     rmsf = rms.RMSF(aligned.select_atoms("name CA")).run().results.rmsf
@@ -567,7 +566,7 @@ def test_groups_that_change(adk_xtc, tmp_path, run):
     assert run("survival", *files, *given)[0] == 0
     wanted = SurvivalProbability(universe, text).run(2, 0, 5, None, True, 1).sp_timeseries
     np.testing.assert_array_equal(np.load(out)["sp_timeseries"], wanted)
-    # As many lags as frames.
+    # There are as many lags as frames.
     status, table, _ = run("survival", *files, "--select", text, "--end", 5)
     assert (status, len(table.splitlines())) == (0, 6)
     status, _, err = run("survival", *files, "--select", "around x")

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def store(tmp_path, monkeypatch):
-    """Serve a bucket, also as a plain server; the user has neither credentials nor a cache."""
+    """Serve a bucket, also as a plain web server. The user has neither credentials nor a cache."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PACELINE_RETRY_SECONDS", "2")
@@ -363,7 +363,7 @@ def test_addresses_with_secrets_are_refused_without_repeating_them(address):
 
 
 class Faults:
-    """Answer some requests wrongly."""
+    """Server faults: some requests get wrong responses."""
 
     def __init__(self, answer, n=1):
         self.answer, self.left = answer, n
@@ -441,7 +441,7 @@ def test_a_redirect_is_followed_anew_for_each_request(store):
 
     def redirect(handler):
         if handler.name.startswith("/landing/"):
-            # The address of a redirect is valid once.
+            # The target address of a redirect is valid only once.
             once = f"/{store.bucket}/{next(numbers)}.xtc"
             store.files[once] = Path(XTC).read_bytes()
             valid.add(once)

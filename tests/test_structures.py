@@ -13,7 +13,7 @@ from paceline.errors import PacelineWarning, UnsupportedError, UnwritableError
 
 @pytest.fixture(scope="module")
 def expected(adk_in_water):
-    """Atoms of some residues of the protein, on MDAnalysis's own reader."""
+    """Atoms of some residues of the protein, read by MDAnalysis's own reader."""
     return MDAnalysis.Universe(*adk_in_water).select_atoms("protein and resid 1-40")
 
 

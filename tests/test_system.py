@@ -52,7 +52,7 @@ def test_one_python_module_calls_what_not_every_system_has():
 
 
 def test_one_rust_module_calls_what_not_every_system_has():
-    """Check that another one only loads HDF5."""
+    """Check that any other module only loads HDF5."""
     found = set()
     for path in (ROOT / "crates").glob("*/src/**/*.rs"):
         code = re.sub(r"//.*", "", path.read_text(encoding="utf-8"))

@@ -35,7 +35,7 @@ def task(number, job=0):
 
 
 class SimpleTask(SimpleNamespace):
-    """The part of a `Task` that splitting needs, and that `replace` can copy."""
+    """Those attributes of a `Task` that splitting needs; `replace` can copy the object."""
 
     level = 0
 
@@ -53,13 +53,13 @@ class SimpleTask(SimpleNamespace):
 
 @dataclass(frozen=True)
 class Timing:
-    """The part of a `BlockTiming` that late results need."""
+    """Those attributes of a `BlockTiming` that late results need."""
 
     comm: int
 
 
 class SimpleBlock(SimpleNamespace):
-    """The part of a `Task` that scheduling needs."""
+    """Those attributes of a `Task` that scheduling needs."""
 
     job, level, n_frames, threads, what = 0, 0, 1, 1, "a block"
 
@@ -101,7 +101,7 @@ def test_runs_are_whole_subtrees_that_cover_all(n_blocks, seconds):
     for batch in found:
         assert len(batch.tasks) == 2**batch.level
         assert batch.tasks[0].number == batch.number << batch.level
-        # It is the smallest batch that takes long enough.
+        # The batch is the smallest one that takes long enough.
         assert len(batch.tasks) == 1 or len(batch.tasks) / 2 * seconds < BATCH_SECONDS
 
 
@@ -189,7 +189,7 @@ def test_a_scheduler_assigns_batches_as_it_assigns_blocks():
     assert [(batch.level, batch.number) for batch in assigned] == subtrees
     scheduler.return_lost(assigned[2])
     assert scheduler.assign() is assigned[2]
-    # Block 1 is not run 1.
+    # Block number 1 is not run number 1.
     assert scheduler.complete(SimpleNamespace(job=0, level=0, number=1))
     assert scheduler.complete(SimpleNamespace(job=0, level=1, number=1))
     assert not scheduler.complete(SimpleNamespace(job=0, level=1, number=1))
@@ -292,7 +292,7 @@ def test_threads_record_what_came_while_the_last_result_was_collected(monkeypatc
             return SimpleNamespace(job=0, level=0, number=task.number, timings=[Timing(comm=5)])
 
     def assigned(scheduler, worker):
-        if released.is_set() and worker in late:  # its result has arrived
+        if released.is_set() and worker in late:  # the result of this worker has arrived
             ended.set()
         return assign(scheduler, worker)
 

@@ -119,7 +119,7 @@ def test_diffusion_in_a_dcd_file_of_lammps(tmp_path, top):
     _, unknown, said = diffusion(top, path)
     assert any("times between frames are counted in frames" in one for one in said)
     assert str(unknown).endswith("Å² per frame (95 %, 30 molecules)")
-    # A frame counts as 1 ps here.
+    # Each frame counts as 1 ps in this case.
     assert unknown.value == pytest.approx(right.value, rel=1e-6)
 
 
@@ -374,7 +374,7 @@ def test_times_that_mdanalysis_knows():
 
 @pytest.fixture
 def restarted(tmp_path):
-    """A file to which a restart was appended, the same in two files, and the right frames."""
+    """A file to which a restart was appended, the same in two files, and the expected frames."""
     positions = walk(200)
     first, second = np.arange(120), np.arange(110, 200)
     # Repeated frames have different positions the second time.
@@ -433,7 +433,7 @@ def test_repeats_within_and_between_files(restarted, top, tmp_path):
 def test_stretches_of_one_file_between_those_of_another(tmp_path):
     positions, times = walk(60), np.arange(60.0)
     both = np.r_[0:20, 40:60]
-    # Back to 5 ps: all frames from then on are replaced.
+    # The restart begins at 5 ps, and replaces all frames from there on.
     outer = np.r_[both, 50:60]
     first = write_xtc(tmp_path / "a.xtc", positions[outer], times[outer])
     inner = write_xtc(tmp_path / "b.xtc", positions[20:50], times[20:50])
@@ -444,7 +444,7 @@ def test_stretches_of_one_file_between_those_of_another(tmp_path):
 
 
 def test_frames_that_are_lost_are_named(tmp_path):
-    """Check a restart at other times than the frames that it replaces."""
+    """Check a restart whose times differ from those of the frames that it replaces."""
     times = np.r_[0:10, 5.5:8.5]
     path = write_xtc(tmp_path / "a.xtc", walk(len(times)), times)
     with pytest.warns(PacelineWarning, match=r"4 of .*a\.xtc.*6 to 9 ps.* has begun again"):
@@ -468,7 +468,7 @@ def test_a_file_with_each_frame_twice(tmp_path):
 
 
 def test_an_error_about_times_names_the_frame(restarted, top):
-    """Check rounded times in single precision, whose errors add up beyond the tolerance of one."""
+    """Check times in single precision: rounding errors add up beyond the tolerance for one."""
     catted, _, _ = restarted
     universe = paceline.Universe(top, catted)
     with pytest.raises(UnsupportedError, match=r"frame 120 is at 11\.0 ps, expected 12"):

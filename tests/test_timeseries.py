@@ -65,7 +65,7 @@ def test_threads_ask_for_residues_at_once():
     numbers, of_another = np.array([7, 8]), []
 
     class Slow:
-        """While one thread expands these to atoms, another thread requests them, too."""
+        """Atoms that one thread expands while another thread requests them, too."""
 
         def __getitem__(self, rows):
             if not of_another:
@@ -345,7 +345,7 @@ def test_a_block_without_frames_may_be_the_first_of_a_checkpoint(damaged, tmp_pa
         return largest(block)
 
     def run(**options):
-        # Both blocks without frames come before the first block with frames.
+        # Both blocks without frames precede the first block with frames.
         frames = [*range(16, 32), *range(16, 32), *range(32, 48)]
         options |= {"on_error": "skip", "frames": frames, "block_frames": 16, "backend": "serial"}
         return paceline.TimeSeries(interrupted, ca).run(**options).results.timeseries

@@ -112,7 +112,7 @@ def test_a_thread_that_hangs_is_another_worker(monkeypatch):
     monkeypatch.setattr("paceline.engine.worker._at_work", {first})
     assert names.of(0) == "host:1:2"
     assert names.of(1) == "host:1:2"
-    # The system has reused the id of a thread that has ended.
+    # The system has reused the id of an earlier thread.
     assert names.of(2) == "host:1:2.2"
 
 
@@ -160,7 +160,7 @@ def test_csv_takes_a_number_of_workers_of_numpy_s(universe, tmp_path):
 
 
 class Ahead(Threads):
-    """Backend on a host whose clock has drifted since it was compared."""
+    """Backend on a host whose clock has drifted since it was last compared."""
 
     def run(self, jobs, works):
         for outcome in super().run(jobs, works):
@@ -337,7 +337,7 @@ def block(number, worker, start, length, n_frames=100):
 
 
 def hung(number, worker, start, length):
-    """An attempt whose result never arrived."""
+    """Attempt whose result never arrived."""
     return DuplicateAttempt(
         replace(block(number, worker, start, length), compute=0, calls=0), False
     )

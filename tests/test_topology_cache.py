@@ -141,7 +141,7 @@ def test_a_cached_open_equals_a_fresh_one(path, tmp_path, parsed):
         assert found.kwargs == expected.kwargs
         if hasattr(expected, "trajectory"):
             np.testing.assert_array_equal(found.atoms.positions, expected.atoms.positions)
-    # MDAnalysis parsed it, and paceline once.
+    # MDAnalysis parsed the file, and paceline parsed it once.
     assert parsed == [Path(path).name] * 2
     assert cache_of(path).exists()
 
@@ -283,7 +283,7 @@ def test_where_it_cannot_be_kept_beside_the_file(gro, tmp_path, parsed):
     assert kept.suffix == ".paceline-topology"
     assert_same(paceline.Universe(gro)._topology, expected._topology)
     assert len(parsed) == 1
-    # No location can be used:
+    # There is no usable location for the cache:
     kept.unlink()
     kept.mkdir()
     for _ in range(2):

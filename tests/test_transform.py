@@ -843,7 +843,8 @@ def test_a_broken_molecule_is_found():
     assert broken_in(chain, np.arange(4), np.arange(4, 8)) is None
     assert broken_in(chain, np.arange(4), np.array([2, 7])) == (3, 7, 16.0)
     assert broken_in(chain, np.array([7, 2, 7, 0])) == (2, 7, 15.0)
-    # A molecule within the cell, one bonded to its own image, and a frame without a cell.
+    # Three cases: a molecule within the cell, one bonded to its own image, and a frame without a
+    # cell.
     assert broken_in(ring(range(8), 20, closed=False), every) is None
     assert broken_in(ring(range(20), 20, closed=True), np.arange(20)) is None
     chain.dimensions = None

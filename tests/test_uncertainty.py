@@ -52,7 +52,7 @@ def test_the_interval_holds_in_95_of_100(correlation, n_independent):
 
 
 def test_noise_does_not_hide_a_slow_part():
-    """Check series whose slow part of 5 % has a correlation time of 0.15 of the run."""
+    """Check series with a slow component: 5 % of the variance, correlation time 0.15 of the run."""
     rng = np.random.default_rng(4)
     slow = np.exp(-1 / 300)
     series = [
@@ -60,8 +60,8 @@ def test_noise_does_not_hide_a_slow_part():
         for _ in range(400)
     ]
     found = [mean_of_series(one, blocks=False) for one in series]
-    # With g from the autocorrelation up to its first zero, 57 % held the mean, and 99 % of the
-    # series were called converged.
+    # If g is summed from the autocorrelation up to its first zero, only 57 % of the intervals
+    # contain the mean, and 99 % of the series count as converged.
     assert np.mean([abs(one.mean) <= one.interval for one in found]) > 0.8
     assert np.mean([one.converged for one in found]) < 0.65
 

@@ -57,7 +57,7 @@ def files(request, adk, adk_in_water, adk_parts):
 
 @pytest.fixture(scope="module")
 def adk_parts(adk, tmp_path_factory):
-    """Frames in two files, at 0, 1, 2 … ps, which MDAnalysis's chains count correctly."""
+    """Frames in two files, at 0, 1, 2 … ps; MDAnalysis's chains count such frames correctly."""
     folder = tmp_path_factory.mktemp("parts")
     source = MDAnalysis.Universe(*adk)
     names = []
@@ -428,7 +428,7 @@ def test_other_formats_are_read_by_mdanalysis(name):
     assert type(ours.trajectory) is type(theirs.trajectory)
     with pytest.warns(PacelineWarning, match=type(theirs.trajectory).__name__) as caught:
         result = RMSD(ours).run().results.rmsd
-    # For dumps, a second warning states that times are unknown.
+    # For dumps, a second warning says that times are unknown.
     found = [w for w in caught if w.category is PacelineWarning]
     assert {w.filename for w in found} == {__file__}
     assert sum("times" not in str(w.message) for w in found) <= 1

@@ -259,7 +259,7 @@ def test_the_reach_of_frames_around_counts_as_much_as_that_of_most():
     # The last third of the frames was not wrapped.
     reach = np.where(np.arange(90) < 60, 50.0, 3000.0)
     assert judged(reach=reach) == []
-    # Here the positions are impossibly far away.
+    # In this variant, the positions are impossibly far away.
     reach[60:] = 2e5
     assert len(judged(reach=reach)) == 30
 
@@ -354,7 +354,7 @@ def test_times_that_say_nothing():
     assert judged([0, 10, np.nan, np.inf, 40]) == [
         (2, True, "the time is not finite; the same in the next 1 frame")
     ]
-    # In this case only steps are available.
+    # This file contains only steps.
     assert judged([np.nan] * 4, step=[0, 1, 1, 2])[1] == (
         2,
         True,

@@ -76,7 +76,7 @@ needs_parallel = pytest.mark.skipif(
 
 
 def check_row(case, *cells):
-    """Check that the table of the page has a row for this case that ends with these cells."""
+    """Check that the page's table has a row for this case, which ends with these cells."""
     (row,) = (line for line in PAGE.read_text().splitlines() if line.startswith(f"| {case}"))
     found = [cell.strip() for cell in row.strip("| ").split("|")][1:]
     assert found == [*cells]
@@ -515,7 +515,8 @@ def test_linear_density_in_other_cells(case, cell, binsize, tmp_path):
         results = kind(universe(made._topology, path).atoms, binsize=binsize).run().results
         hexagonal = cell[5] == 60
         axis, edge = (results.z, cell[2]) if hexagonal else (results.x, cell[0])
-        # Only whole bins; the first and the last one may share an atom with the outside.
+        # Only whole bins are compared; the first and the last one may share an atom with the
+        # outside.
         found.append(axis.mass_density[1 : int(edge // binsize) - 1].mean() / right)
     check_row(case, f"{100 * (1 - found[0]):.0f} % too thin", "right", "paceline")
     assert found[1] == pytest.approx(1, rel=0.01)
@@ -828,7 +829,7 @@ def test_survival_of_residues_with_one_number(tmp_path):
     made.load_new(np.where(turns[:, :, None], 1.0, -1.0) * np.ones(3))
     universe, text = in_file(made, tmp_path), "prop z > 0"
     found = SurvivalProbability(universe, text).run(1, residues=True).sp_timeseries[1]
-    # Sets as found by the kit.
+    # Sets of atoms that the kit finds.
     sets = [set(made.select_atoms(text).residues.resids) for _ in made.trajectory]
     theirs = autocorrelation(sets, 1)[1][1]
     kit = f"{theirs:g} (the kit waterdynamics)"

@@ -152,7 +152,7 @@ def test_default_dssp_needs_whole_residues(crossing):
 
 @pytest.fixture(scope="module")
 def turning(crossing, tmp_path_factory):
-    """The whole frames, each rotated by a further 7 degrees about z."""
+    """The whole frames; each is rotated by 7 degrees more about z than the frame before."""
     topology, _, whole = crossing
     universe = MDAnalysis.Universe(topology, whole.astype(np.float32))
     path = str(tmp_path_factory.mktemp("turning") / "turning.xtc")
@@ -243,7 +243,7 @@ def test_batteries_make_molecules_whole(crossing, tmp_path):
     found = battery.analyses["rmsd"]
     np.testing.assert_allclose(found.results.rmsd[:, 2], expected.results.rmsd[:, 2], atol=5e-3)
     assert found.provenance["transforms"].startswith("unwrap(")
-    # Analyses that need a superposition have one; analyses of distances ignore rotation.
+    # Analyses that need a superposition have one, and analyses of distances ignore rotation.
     battery.run(transforms=[transform.fit("name CA")])
     done = {name: one.provenance["transforms"] for name, one in battery.analyses.items()}
     assert "fit(" in done.pop("rmsf")
@@ -260,7 +260,7 @@ def test_batteries_make_molecules_whole(crossing, tmp_path):
 
 
 def test_bits_of_what_needs_no_whole_molecules_are_kept():
-    """Check that molecules of water are not made whole if only a protein is analysed."""
+    """Check that molecules of water are not made whole if the analysis concerns only a protein."""
     universe = paceline.Universe(datafiles.TPR, datafiles.XTC)
     oxygens = "name OW"
     described = {

@@ -146,8 +146,8 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(script: list[str], module: bool, options: argparse.Namespace) -> int:
     """Run the script with paceline registered; return its exit status."""
-    # Garbage collection is disabled, because imported modules stay until the end: collecting would
-    # add a tenth to the time of the imports now, and a third when Python exits.
+    # Garbage collection is disabled, because imported modules stay in memory until the end.
+    # Collecting would add a tenth to the time of the imports, and a third to that of Python's exit.
     gc.disable()
     # This process may have been started by another registered script.
     os.environ.pop("PACELINE_SCRIPT", None)

@@ -434,9 +434,9 @@ class NoJumpFollower:
 class ObjectBytes:
     """Bytes of one version of an object, for readers that follow addresses within it."""
     def __new__(cls, /, address: str | PathLike[str], samples: bytes | None = None) -> ObjectBytes:
-        """Open the version of the samples, or the current one."""
+        """Open the version that samples identify, or the current version."""
     def read(self, /, offset: SupportsIndex, n_bytes: SupportsIndex) -> bytes:
-        """Return bytes; those around them are requested, too."""
+        """Return bytes, and also request the bytes around them."""
     @property
     def size(self, /) -> int:
         """Size, bytes."""
@@ -789,7 +789,7 @@ class SnapshotFile:
     ) -> SnapshotFile:
         """Open a file for writing; `append` extends an existing one."""
     def close(self, /) -> None:
-        """Close the file; one without a complete frame is removed."""
+        """Close the file. A file without a complete frame is removed."""
     def commit(self, /) -> None:
         """Count the frame, whose atoms were written."""
     def cut_back(self, /) -> None:
@@ -808,7 +808,7 @@ class SnapshotFile:
     ) -> tuple[Path, list[int], str | None]:
         """Allocate the next frame."""
     def stored_names(self, /, first: SupportsIndex, n_atoms: SupportsIndex) -> bytes | None:
-        """Return the names that an existing file holds of some atoms, 8 bytes each."""
+        """Return the names of some atoms in an existing file, 8 bytes each."""
 
 @final
 class SnapshotFormat:
@@ -854,14 +854,14 @@ class Superposed:
     def add_to_covariance(
         self, /, positions: NDArray[float32], mean: NDArray[float64], products: NDArray[float64]
     ) -> int:
-        """Add the frames of a leaf to means (Å) and sums of products of deviations (Å²). Products
-        fill the upper triangle, row by row. Return the number of frames.
+        """Add the frames of a partial result to means (Å) and sums of products of deviations (Å²).
+        Products fill the upper triangle, row by row. Return the number of frames.
         """
     def add_to_moments(
         self, /, positions: NDArray[float32], mean: NDArray[float64], squares: NDArray[float64]
     ) -> tuple[int, float]:
-        """Add the frames of a leaf to means (Å) and sums of squared deviations (Å²). Return the
-        number of frames, and the sum of their RMSDs (Å).
+        """Add the frames of a partial result to means (Å) and sums of squared deviations (Å²).
+        Return the number of frames, and the sum of their RMSDs (Å).
         """
 
 @disjoint_base
@@ -887,7 +887,7 @@ class Trajectory:
         """
     @property
     def damaged(self, /) -> list[int]:
-        """Frames that a scan found damaged; empty if frame offsets were computed and not scanned."""
+        """Frames that a scan found to be damaged; empty if frame offsets were computed without a scan."""
     @property
     def dt(self, /) -> float | None:
         """Time between frames in the header, ps; None if the header does not contain it."""
@@ -1213,11 +1213,11 @@ class _TextFrame(Protocol):
 def accumulate_rows(
     rows: NDArray[float64], mean: NDArray[float64], squares: NDArray[float64]
 ) -> int:
-    """Add the rows of a leaf to means and sums of squared deviations. Return the number of rows."""
+    """Add the rows of some frames to means and sums of squared deviations. Return the number of rows."""
 
 def allow_threads(n: SupportsIndex) -> None:
-    """Allow kernels that this thread calls to compute parts of a frame on so many threads, this one
-    included. Results are the same.
+    """Allow the kernels that this thread calls to use `n` threads per frame, including this thread.
+    Results do not change.
     """
 
 def allow_wide(allowed: bool) -> bool:
@@ -1240,7 +1240,7 @@ def cached_blocks(
 def cell_dimensions(
     cell: SupportsLenAndGetItem[SupportsLenAndGetItem[SupportsFloat | SupportsIndex]],
 ) -> list[float]:
-    """Return lengths (Å) and angles (degrees) of a cell of vectors."""
+    """Return lengths (Å) and angles (degrees) of the cell with these vectors."""
 
 def cells_of_dimensions(dimensions: NDArray[float32]) -> NDArray[float64]:
     """Convert lengths (Å) and angles (degrees) to rows of `FrameBuffer.cells`, with vectors in double
@@ -1354,7 +1354,7 @@ def links(
     """Find the paths of at most `longest` bonds between the wanted atoms."""
 
 def list_objects(address: str | PathLike[str]) -> list[str]:
-    """Return the addresses of all objects in the folder of an address, and in deeper ones."""
+    """Return the addresses of all objects in the folder of an address, and in its subfolders."""
 
 def merge_covariance(
     left_count: SupportsIndex,
@@ -1364,7 +1364,9 @@ def merge_covariance(
     right_mean: NDArray[float64],
     right_products: NDArray[float64],
 ) -> int:
-    """Merge the co-moments of the right side into the left side. Return the number of frames of both."""
+    """Merge the co-moments of the right-hand partial result into the left-hand one. Return the number
+    of frames of both.
+    """
 
 def merge_moments(
     left_count: SupportsIndex,
@@ -1374,7 +1376,9 @@ def merge_moments(
     right_mean: NDArray[float64],
     right_squares: NDArray[float64],
 ) -> int:
-    """Merge the moments of the right side into the left side. Return the number of frames of both."""
+    """Merge the moments of the right-hand partial result into the left-hand one. Return the number of
+    frames of both.
+    """
 
 def molecule_steps(centers: NDArray[float64], cells: NDArray[float64]) -> NDArray[int64]:
     """Return the sums of cell vectors that unwrap the centers of molecules (Å) from the first frame to
@@ -1448,7 +1452,7 @@ def read_snapshot(
 def read_text_head(
     path: str | PathLike[str], frame: SupportsIndex, text: _TextFrame
 ) -> tuple[int, float, list[list[float]] | None, int, bool, list[bool]]:
-    """Read the header of a text frame, which precedes the atoms."""
+    """Read the header of a text frame: all lines before the atoms."""
 
 def requests_sent() -> tuple[int, int, int, int, int]:
     """Return the requests of this process so far: numbers of requests, of repeated ones, and of bytes;
@@ -1467,9 +1471,7 @@ def upright_cells(cells: NDArray[float64]) -> NDArray[bool_]:
     """Return a mask of upright cells: apart from noise, lengths and angles determine their vectors."""
 
 def used_threads() -> int:
-    """Largest number of threads that kernels called by this thread have used for a frame since the last
-    call.
-    """
+    """Largest number of threads per frame that kernels called by this thread used since the last call."""
 
 def verify(path: str | PathLike[str], fingerprint: str) -> None:
     """Raise FileChangedError if a file does not begin with the bytes of its fingerprint."""

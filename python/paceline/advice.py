@@ -38,19 +38,19 @@ __all__ = ["Advice", "Outline", "Recoded", "advise", "open_samples"]
 _SECONDS = 0.2
 #: Minimum number of rounds of measurements.
 _ROUNDS = 5
-#: No round starts later than this time after the first measurement, s.
+#: Latest start of a round, relative to the first measurement, s.
 _LONGEST = 6.0
 #: Maximum number of rounds that read from the disk.
 _COLD_ROUNDS = 3
 #: Time for these rounds, and for starting processes, s.
 _SOON = 1.0
-#: Frames stored as one chunk are measured together if this takes less, s.
+#: Maximum time for which frames that are stored as one chunk are measured together, s.
 _PATIENCE = 2.0
 #: If a frame takes longer than this, reading from the disk is not measured, s.
 _SLOW = 0.5
 #: Maximum number of bytes read from the disk in one measurement.
 _COLD_BYTES = 16 << 20
-#: Measurements from memory read this multiple, which is more than CPU caches can store.
+#: Factor by which measurements from memory exceed the size that CPU caches can store.
 _WARM_TIMES = 4
 #: Two threads slow each other down if each computes longer than a single one by this factor,
 _HELD_UP = 1.25
@@ -141,7 +141,7 @@ def advise(
         )
     if not sample.trajectory.shareable:
         backend = "serial"
-    # Measured before anything is read or dropped from memory.
+    # Measured before anything is read into memory or dropped from it.
     cached = sample.in_memory_now()
     findings = measure(sample, backend or FORECAST[0], len(chosen), everywhere=is_resident(cached))
     trajectory = sample.trajectory
@@ -189,7 +189,7 @@ def measure(
     seconds, waiting = _estimate_frame_time(sample)
     n_frames, start = _frames_in(seconds, sample.frames_per_chunk), 0.0
     if n_frames > 1:
-        # With more frames, a frame takes less time than with the few frames of the first look.
+        # With more frames, a frame takes less time than in the first sample, which has few.
         many = sample.run(make(1), take(n_frames, 0), sample.block_of(n_frames))
         n_frames = max(n_frames, _frames_in(many.cost.seconds, sample.frames_per_chunk))
         start = many.fixed
@@ -258,14 +258,14 @@ def _estimate_frame_time(sample: SampleRun) -> tuple[float, float]:
             break
         looks = [_measure_frame_time(sample, n_frames) for _ in range(_ROUNDS if seconds else 1)]
         if _SECONDS < looks[0][0] * n_frames < _PATIENCE:
-            # A single pause would otherwise lead to measurements of one frame each.
+            # Otherwise, a single pause of the machine would lead to measurements of one frame each.
             looks.append(_measure_frame_time(sample, n_frames))
         seconds, waiting = (min(values) for values in zip(*looks, strict=True))
     return seconds, waiting
 
 
 def _measure_frame_time(sample: SampleRun, n_frames: int) -> tuple[float, float]:
-    """Return the time per frame, s, and the fraction of it in which the analysis waits."""
+    """Return the time per frame, s, and the fraction of this time in which the analysis waits."""
     frames = sample.middle(n_frames)
     before = perf_counter(), *_thread_seconds()
     found = sample.run(Serial(), frames, max(min(n_frames, 16), sample.frames_per_chunk))

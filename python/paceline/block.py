@@ -89,7 +89,8 @@ def cell_of(trajectory: Any) -> np.ndarray:
     return without_placeholders(cells, trajectory.n_atoms)
 
 
-#: Cell in structure files of systems without a cell, Å and degrees; its relative tolerance.
+#: Cell that structure files state if a system has none (Å and degrees), and the relative tolerance
+#: for recognising it.
 PLACEHOLDER, ROUNDED = np.array([1.0, 1.0, 1.0, 90.0, 90.0, 90.0]), 1e-5
 #: Minimum volume per atom, Å³. For comparison: 5.7 in diamond, 0.9 in a Lennard-Jones solid in
 #: reduced units.

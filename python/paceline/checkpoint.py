@@ -40,9 +40,10 @@ from paceline.timing import Timings
 
 #: Minimum time between two writes, seconds,
 INTERVAL = 1.0
-#: and as a multiple of the duration of the last write, so that writing costs at most 2 %.
+#: and minimum ratio of this time to the duration of the last write, so that writing costs at most 2
+#: %.
 SHARE = 50
-#: The journal is rewritten when obsolete records make it larger than necessary by this factor.
+#: Ratio of the journal's size to the necessary size above which the journal is rewritten.
 GROWTH = 3
 #: Size of the rows in one record when all records are rewritten, bytes.
 ROWS_BYTES = 64 * 2**20

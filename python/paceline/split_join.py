@@ -249,7 +249,7 @@ _Run = tuple[TrajectoryFile, int, int]
 
 
 def _copies(runs: Sequence[_Run], path: Path, temporary: Path) -> list[Copy]:
-    """Copies of frames to one new file, whose header is written."""
+    """Return the copies of frames to one new file, whose header is written now."""
     file, first, _ = runs[0]
     if isinstance(file, Hdf5File):
         parts = [(one.path, first, stop) for one, first, stop in runs]
@@ -266,7 +266,7 @@ def _copies(runs: Sequence[_Run], path: Path, temporary: Path) -> list[Copy]:
 
 def _copy(copies: Sequence[Copy], n_workers: int | None, progress: bool | None) -> None:
     """Copy frames in threads, or on the ranks of MPI that wait for runs of this one."""
-    # Each worker has its own share: two that wrote one file of HDF5 would damage it.
+    # Each worker has its own share, because two workers that write one HDF5 file would damage it.
     ranks = rank_calls(n_workers, static=True)
     if ranks is None:
         copy_all(copies, n_workers, progress)
@@ -351,14 +351,14 @@ def _names_of(file: TrajectoryFile, name: str | os.PathLike, n: int) -> list[Pat
 
 
 def _endings_of(file: TrajectoryFile) -> list[str]:
-    """File name extensions, dots included, of the format of a file; its own one is the first."""
+    """File name extensions, with dots, of the format of a file; the file's own one is first."""
     known = EXTENSIONS if isinstance(file, Hdf5File) else FORMATS[file.format].extensions
     own = Path(file.path).suffix.lower()
     return sorted((f".{name}" for name in known), key=lambda ending: ending != own)
 
 
 def _check_ending(file: TrajectoryFile, path: Path, instead: str = "") -> str:
-    """Return the extension of a name; raise if it is that of another format."""
+    """Return the extension of a name; raise an error if it is the extension of another format."""
     endings = _endings_of(file)
     if path.suffix.lower() not in endings:
         raise ValueError(
@@ -372,7 +372,7 @@ def _check_ending(file: TrajectoryFile, path: Path, instead: str = "") -> str:
 
 
 def _check_traits(files: Sequence[TrajectoryFile]) -> None:
-    """Raise if files differ in more than their frames; warn of other descriptions."""
+    """Raise an error if files differ in more than their frames; warn of different descriptions."""
     first, *others = files
     traits = dict(first.traits)
     for other in others:
@@ -399,7 +399,7 @@ def _list_few(differences: Iterable[str]) -> str:
 
 
 def _check_steps(runs: Sequence[_Run], output: Path) -> None:
-    """Raise where steps of an H5MD file would not rise, though they do in its parts."""
+    """Raise if steps of a joined H5MD file would not increase, though those of its parts do."""
     latest, source = None, ""
     for file, first, stop in runs:
         steps = file.times()[1][first:stop]

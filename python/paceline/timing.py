@@ -84,7 +84,7 @@ class Timings(RunTimings):
         self.t_comm += t_comm
 
     def shift_blocks(self, first: int, shift: int) -> None:
-        """Shift the blocks from `first` on by `shift` ns: an earlier part had another clock."""
+        """Shift blocks from `first` on by `shift` ns: an earlier part used another clock."""
         self.blocks[first:] = [moved(block, shift) for block in self.blocks[first:]]
 
     def stragglers(self) -> list[Straggler]:
@@ -268,7 +268,7 @@ def _slices(name: str, timing: BlockTiming, row: int, origin: int) -> Iterator[d
 #: First line of a file of timings; the names of its columns follow.
 _FIRST_LINE = "# paceline: block timings, 1"
 _CELLS = tuple(column.name for column in fields(BlockTiming))
-#: Number of last columns that older files may lack.
+#: Number of columns, at the end of a row, that files of older versions lack.
 _N_NEW = 6
 #: Facts of the run, written before the table, with their types; older files lack `n_chosen`.
 _FACTS = {
@@ -276,7 +276,7 @@ _FACTS = {
     for one in fields(RunTimings)
     if one.name not in ("blocks", "abandoned")
 } | {"n_blocks": int}
-#: Columns that may be negative: times of hosts' clocks. Durations may not.
+#: Columns that may be negative: times of hosts' clocks. Durations cannot be negative.
 _SIGNED = ("start", "end")
 
 

@@ -123,7 +123,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
                 topology = local_copy(topology, cache_folder())
             _check_mmcif(os.fspath(topology))
             if topology is not named and not coordinates and is_decoded(named):
-                # A structure is also the trajectory.
+                # A structure file is also the trajectory.
                 coordinates = (named,)
         self._topology_file = os.fspath(topology) if is_name(topology) else None
         if style := _atom_style_of_lammps(topology, kwargs):
@@ -291,7 +291,7 @@ def _is_hdf5_topology(topology: object, format: object) -> bool:
 
 
 def _is_hdf5_object(topology: str | os.PathLike) -> bool:
-    """Check whether a topology is an object that is an HDF5 file by its name and its content."""
+    """Return true if a topology is an object in a store, with name and content of HDF5."""
     ending = os.path.splitext(os.fspath(topology))[1]
     return is_address(topology) and ending[1:] in EXTENSIONS and is_hdf5(topology)
 

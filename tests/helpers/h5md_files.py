@@ -62,7 +62,7 @@ def write_element(
     time_unit: str | None = None,
     **storage: Any,
 ) -> h5py.Group:
-    """Write a time-dependent element; `step` and `time` are numbers, or datasets to link."""
+    """Write a time-dependent element; `step` and `time` are numbers, or datasets to be linked."""
     group = parent.create_group(name)
     group.create_dataset("value", data=values, **storage)
     if unit is not None:
@@ -76,10 +76,10 @@ def write_element(
 
 
 def write_simple(path: Path, *, units: Any = OUR_UNITS, group="atoms", **changes: Any) -> Path:
-    """Write positions, velocities, forces and box vectors of all frames; see below for `changes`.
+    """Write positions, velocities, forces and box vectors of all frames.
 
-    "position", "velocity" and "force" may each be an array or None; `changes` may also contain
-    "dtype", "boundary", and h5py's keywords for the datasets.
+    In `changes`, "position", "velocity" and "force" may each be an array or None. `changes` may
+    also contain "dtype", "boundary", and h5py's keywords for the datasets.
     """
     held = numbers()._asdict() | {k: v for k, v in changes.items() if k in Numbers._fields}
     storage = {k: v for k, v in changes.items() if k not in (*Numbers._fields, "boundary", "dtype")}

@@ -44,7 +44,7 @@ class Interrupt:
             self._reached.add(line)
             self._left -= 1
             if self._left == 0 and _deletes(frame):
-                self._left = 1  # later
+                self._left = 1  # send the signal later
             if self._left == 0:
                 self.where = f"{frame.f_code.co_filename}:{frame.f_lineno}"
                 signal.raise_signal(signal.SIGINT)

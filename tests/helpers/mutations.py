@@ -104,11 +104,11 @@ def mutation(kind: str, sound: SoundFile, seed: int, number: int) -> bytes:
 
 
 def _child(pipe: Connection, kind: str, seed: int, first: int, stop: int, folder: Path) -> None:
-    """Judge changed files; send the number of each before, and then its outcome."""
+    """Judge changed files; before each file send its number, and afterwards its outcome."""
     os.setsid()
     trial = TRIALS[kind](kind, folder)
     resource.setrlimit(resource.RLIMIT_AS, (_virtual_memory() + 3 * MEMORY,) * 2)
-    # Start everything that any file of this kind needs.
+    # Start everything that a file of any kind needs.
     trial.judge(folder, trial.sound.content, np.random.default_rng(0))
     base = _peak()
     for number in range(first, stop):

@@ -1,4 +1,4 @@
-"""Server of files in memory on this machine, which answers like a store, and fails on request."""
+"""Server of files in memory on this machine. It responds like a store, and fails on request."""
 
 import contextlib
 import hashlib
@@ -10,7 +10,7 @@ from xml.sax.saxutils import escape
 
 
 class Objects:
-    """Files by their paths, with the requests that were made for them."""
+    """Files by their paths, and the requests that the server received for them."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -20,9 +20,9 @@ class Objects:
         self.headers: list[dict[str, str]] = []
         #: Bodies of the responses.
         self.sent: list[bytes] = []
-        #: Called before each answer; returns true if it has answered itself.
+        #: Function called before each response; returns true if it has responded itself.
         self.fault: Callable[[_Handler], bool] | None = None
-        #: Whether answers state an entity tag, and keep to `If-Match`.
+        #: True if responses state an entity tag, and `If-Match` is obeyed.
         self.has_tags = True
         self.address = ""
 
@@ -43,7 +43,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing."""
 
     def answer(self, status: int, body: bytes = b"", **headers: str) -> None:
-        """Send a whole response."""
+        """Send a complete response."""
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -58,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer(status, f"<Error><Code>{code}</Code></Error>".encode())
 
     def do_HEAD(self) -> None:
-        """Answer like GET, without a body."""
+        """Respond like GET, without a body."""
         self.do_GET()
 
     def do_GET(self) -> None:

@@ -6,7 +6,7 @@ import paceline
 
 
 class Way:
-    """Path length of each atom: sums in single precision, whose bits depend on their order."""
+    """Path length of each atom; the bits of single-precision sums depend on their order."""
 
     def scan(self, block):
         steps = np.linalg.norm(np.diff(block.positions, axis=0), axis=2)
@@ -45,7 +45,7 @@ def is_far(block):
 
 
 def seen(block):
-    """Return the atoms that were far."""
+    """Return the atoms that have been far from the middle."""
     return is_far(block).any(axis=0)
 
 
@@ -56,7 +56,7 @@ def either(left, right):
 
 
 def n_seen(block, before):
-    """Return how many atoms have been far so far; this changes the state, as `compute` may."""
+    """Return how many atoms have been far; this changes the state, as `compute` may do."""
     found = np.zeros(block.positions.shape[1], bool) if before is None else before
     counts = []
     for far in is_far(block):
@@ -70,7 +70,7 @@ def seen_so_far(atoms):
 
 
 def opening(block):
-    """Return the state after a block from that before: open or closed, and the last change."""
+    """Return the state after a block from the state before: open or closed, and last change."""
     return np.array([_go_on(block, False)[-1], _go_on(block, True)[-1]])
 
 

@@ -80,8 +80,8 @@ ORDERED = {
     ),
 }
 EVERY = SPLIT | OF_STRANDS | ORDERED
-#: Classes that sum over frames, and how much the order may matter. MDAnalysis merges one sum per
-#: part.
+#: Classes that sum over frames, with the tolerance for sums in another order. MDAnalysis merges one
+#: sum per part.
 SUMS = {
     "DensityAnalysis": 1e-13,
     "InterRDF": 1e-13,

@@ -26,7 +26,7 @@ from paceline.mdanalysis.reader import Reader
 ALLOWED = ("refused", "told", "told by validate", "equal", "unseen")
 #: Maximum number of frames of a changed file that are read one by one.
 MOST_FRAMES = 200
-#: Number of bytes before the end of a frame by which it is recognised.
+#: Number of bytes at the end of a frame by which the frame is recognised.
 _TAIL = 16
 #: Times (ps) beyond this value do not occur in these trajectories.
 ABSURD = 1e9
@@ -41,7 +41,7 @@ class Forbidden(Exception):
 
 
 def check_error(error: BaseException, path: Path) -> str:
-    """Raise `Forbidden` unless an error is of paceline or the system, and names the file."""
+    """Raise `Forbidden` unless paceline or the system raised the error, and it names the file."""
     text = f"{type(error).__name__}: {error}"
     if isinstance(error, WorkerError):
         raise Forbidden(f"a worker ended: {text}")
@@ -334,10 +334,10 @@ class TrajectoryTrial:
         return len(content) == len(old) and content[:start] != old[:start]
 
     def _n_touched(self, content: bytes) -> float:
-        """Return the maximum number of values that these changes may affect undetected."""
+        """Return the maximum number of values that these changes may affect unnoticed."""
         old = self.sound.content
         if self.sound.kind.startswith("xtc"):
-            # A changed bit changes everything after it in its frame.
+            # A changed bit changes all following values of its frame.
             return np.inf if len(content) == len(old) else 3 * 60 * 2
         # Positions in LAMMPS dumps are relative to a corner of the cell of their frame.
         pairs = zip(_cells_of_dump(content), _cells_of_dump(old), strict=False)
@@ -351,7 +351,7 @@ class TrajectoryTrial:
         return moved + reach * int(np.count_nonzero(differs))
 
     def _n_moved(self, found: Reading) -> int:
-        """Return how many numbers have an address that leads elsewhere in the file."""
+        """Return how many numbers have an address that now points elsewhere in the file."""
         starts, sizes = (
             np.concatenate([np.empty(0, np.uint64), *(one[k] for one in found.places.values())])
             for k in (0, 1)

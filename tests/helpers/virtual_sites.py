@@ -5,8 +5,8 @@ import numpy as np
 from MDAnalysis.lib.distances import apply_PBC
 from scipy.spatial.transform import Rotation
 
-#: Names, masses (u), charges (e), and positions from the oxygen's (Å), the bisector along x.
-#: Jorgensen et al. 1983, J. Chem. Phys. 79, 926, and Mahoney & Jorgensen 2000, 112, 8910.
+#: Names, masses (u), charges (e), and positions relative to the oxygen (Å), with the bisector along
+#: x. Jorgensen et al. 1983, J. Chem. Phys. 79, 926, and Mahoney & Jorgensen 2000, 112, 8910.
 HYDROGENS = [[0.5859, 0.7570, 0], [0.5859, -0.7570, 0]]
 TIP4P = (
     ["OW", "HW1", "HW2", "MW"],

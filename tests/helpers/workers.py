@@ -36,7 +36,7 @@ ALLOWED = ("same bits",)
 #: machine.
 LONGEST = 60.0
 
-#: In one of this many runs, workers start anew; their imports take some seconds.
+#: One out of this number of runs starts with new workers, whose imports take some seconds.
 AT_START, IMPORTS = 4, 1.5
 
 #: Function that runs the analyses of a kind, and returns their output file.

@@ -1,4 +1,4 @@
-"""Files of c_h5md.c, and those of c_interface.c in H5MD, written by Python on one rank."""
+"""Write with Python, on one rank, the files of c_h5md.c and the H5MD files of c_interface.c."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ def values(frame, scale):
 
 
 def write_file(path, stop, command, *, parts=0, box=CELL, **options):
-    """Write frames; the program's name is that of the program in C."""
+    """Write frames to a file that names the program in C as its creator."""
 
     def create_as_c(h5, fields, description, **others):
         description.origin.update(command=command, call="paceline_writer_open")

@@ -1,4 +1,4 @@
-"""Read a file on ranks whose nodes have caches of their own; print each block's bytes read."""
+"""Read a file on ranks whose nodes have separate caches; print the bytes read for each block."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import paceline
 from paceline.analysis.rms import RMSD
 
 caches, result, topology, *trajectory = sys.argv[1:]
-# A variable that differs between ranks makes each rank a node of its own.
+# This variable differs between ranks, so that each rank counts as a node.
 variable = "PMI_RANK" if "MPICH" in MPI.Get_library_version() else "OMPI_COMM_WORLD_RANK"
 u = paceline.Universe(topology, *trajectory, cache=f"{caches}/${variable}")
 rmsd = RMSD(u.select_atoms("name CA")).run(backend="mpi", block_frames=16)

@@ -1,4 +1,4 @@
-"""Under paceline.mpi: an endless run that must be ended in the way of the second argument."""
+"""Under paceline.mpi: an endless run, to be ended as the second argument says."""
 
 import os
 import signal

@@ -58,7 +58,7 @@ assert "Odd: very odd" in str(error)
 error = raised(lambda block: block.times if block.frames[0] < 48 else block.positions[:, 0])
 assert isinstance(error, AnalysisError), error
 assert "as from the other blocks" in str(error)
-for at in (16, 48, 96):  # records that arrive early are compared later
+for at in (16, 48, 96):  # records that arrive too early are compared later
 
     def records(block, at=at):
         kind = np.float32 if block.frames[0] < at else np.float64
@@ -128,7 +128,7 @@ assert "when blocks were merged: ArithmeticError: no sum" in str(error)
 
 
 class Unopened:
-    """Object that other ranks cannot unpickle; the error occurs when all blocks are done."""
+    """Object that other ranks cannot unpickle; they fail when all blocks are done."""
 
     def __init__(self):
         self.first = first

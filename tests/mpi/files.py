@@ -10,8 +10,8 @@ from paceline.hdf5.repack import repack
 from paceline.trajectory import copy_frames
 
 _, folder, out, *names = sys.argv
-sys.argv = ["files.py"]  # which H5MD files quote
-# So that each rank copies some bytes of these small files.
+sys.argv = ["files.py"]  # command line that H5MD files quote
+# With this size, each rank copies some bytes of these small files.
 copy_frames._ALIGNED, copy_frames._PORTION = 4096, 32768
 warnings.simplefilter("ignore")
 for name in names:

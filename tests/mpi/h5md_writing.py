@@ -22,7 +22,7 @@ VALUES = "particles/trajectory/position/value"
 
 
 def numbers(path: Path) -> dict[str, np.ndarray]:
-    """All datasets of a file but those of its origin."""
+    """All datasets of a file except those that describe its origin."""
     found: dict[str, np.ndarray] = {}
 
     def visit(name: str, one: object) -> None:
@@ -43,7 +43,7 @@ def write(atoms: mda.AtomGroup, frames: slice, writer: object) -> None:
 
 
 def compare(atoms: mda.AtomGroup, path: Path) -> None:
-    """Compare what readers find in a file with its source."""
+    """Compare the content that readers find in a file with the source of the file."""
     theirs = mda.Universe.empty(len(atoms))
     theirs.load_new(str(path), format="H5MD")
     for universe in (theirs, paceline.Universe(str(path))):
@@ -54,7 +54,7 @@ def compare(atoms: mda.AtomGroup, path: Path) -> None:
 
 
 def check(atoms: mda.AtomGroup, share: str, registered: bool, **options: object) -> None:
-    """Write in shares of ranks and by one process, and compare."""
+    """Write in shares of ranks, and with a single process; compare the files."""
     n = N_FRAMES
     frames = {
         "blocks": paceline.balanced_slices(n, world.size, world.rank),

@@ -20,7 +20,7 @@ last = world.rank == world.size - 1
 
 
 def fails(name: str, words: str, write: Callable[[], object]) -> None:
-    """Check that all ranks raise an error of these words, and that no file is left."""
+    """Check that all ranks raise an error with these words, and that no file remains."""
     said = None
     try:
         write()
@@ -50,7 +50,7 @@ def nan(frame: int) -> None:
 
 
 def again(frame: int) -> None:
-    universe.trajectory.ts.data["step"] = 1000  # that of the first frame
+    universe.trajectory.ts.data["step"] = 1000  # the step of the first frame
 
 
 def velocities(frame: int) -> None:

@@ -14,7 +14,7 @@ from lammps_atoms import UNITS, lennard_jones, own_atoms
 BOLTZMANN = 0.0083144626
 SIGMA, EPSILON, MASS = 3.405, 0.996, 39.948  # Å, kJ/mol, u
 ARGON = lennard_jones(SIGMA, EPSILON, MASS)
-#: In reduced units: lattice constant, time step, temperature.
+#: Lattice constant, time step and temperature, in reduced units.
 LATTICE, STEP, HOT = (4 / 0.8442) ** (1 / 3), 0.005, 1.44
 
 INPUT = """

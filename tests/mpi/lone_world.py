@@ -1,4 +1,4 @@
-"""Script of the first rank that calls, through another module, functions that wait for other ranks.
+"""Script of the first rank. Through another module, it calls functions that wait for other ranks.
 
 The arguments are the call and, for a call by a function on the workers, files of a trajectory.
 """

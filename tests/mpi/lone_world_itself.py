@@ -1,4 +1,4 @@
-"""Script of the first rank that imports mpi4py, and calls a function that waits for other ranks."""
+"""Script of the first rank. It imports mpi4py, and calls a function that waits for other ranks."""
 
 from mpi4py.MPI import COMM_WORLD
 

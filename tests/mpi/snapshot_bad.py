@@ -261,7 +261,7 @@ for path, kind in ((HISTORY, "HISTORY"), (H5MD, "H5MD")):
     given["names"] = np.where(given["ids"] == 77, "K+", given["names"])
     refused("expected atom 77 to be 'Na+', found 'K+'", path, given, follows=False)
 
-# A refused frame does not end the comparison.
+# The comparison continues after a refused frame.
 with Writer(world, H5MD, N_ATOMS, append=True) as writer:
     for name, other in (("charges", 0.25), ("names", "K+"), ("masses", 1.5)):
         given = own_frame(world, 3, FIELDS["H5MD"])
@@ -289,7 +289,7 @@ for name in ("masses", "charges", "names"):
         words = f"expected atom 77 to have, as its {name}, "
         refused(words, H5MD, other, follows=False)
 
-# The remains of a killed job, larger than a frame.
+# Bytes that a killed job left behind, more than a frame.
 for path, kind in zip(SERIES, ("HISTORY", "H5MD", "NetCDF", "DCD"), strict=True):
     before = content(path)
     if kind != "H5MD":
@@ -317,7 +317,7 @@ for path, kind in zip(SERIES, ("HISTORY", "H5MD", "NetCDF", "DCD"), strict=True)
         path.write_bytes(before)
     world.Barrier()
 
-# The cost of a frame shows its numbers.
+# The cost of a frame contains counts, such as the number of batches.
 with Writer(world, folder / "cost.HISTORY", N_ATOMS) as writer:
     writer.write(**good)
     assert "n_batches=1" in repr(writer.costs[0]), writer.costs
@@ -365,7 +365,7 @@ assert "wait=False needs an MPI" in found, found
 if rank == 0:
     print("refused")
 
-# The same in the first frame.
+# The same fault in the first frame.
 with Writer(world, folder / "full.h5md", N_ATOMS) as writer:
     given = own_frame(world, 0, FIELDS["H5MD"])
     for room in (512, 20_000, 60_000):
@@ -374,7 +374,7 @@ with Writer(world, folder / "full.h5md", N_ATOMS) as writer:
         assert "OSError" in found, found
     assert error_of(lambda: writer.write(**given)) == "none"
 
-# One rank closes the file while others write a frame, which fails on all.
+# One rank closes the file while the others write a frame; this fails on all ranks.
 path = folder / "closed.dcd"
 writer = Writer(world, path, N_ATOMS)
 writer.write(**own_frame(world, 0, FIELDS["DCD"]))

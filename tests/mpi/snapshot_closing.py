@@ -1,4 +1,4 @@
-"""The system reports a write error only at closing: all ranks must raise it."""
+"""All ranks must raise an error of writing that the system reports only when the file is closed."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from paceline.snapshot import Writer
 world = MPI.COMM_WORLD
 folder, method = Path(sys.argv[1]), sys.argv[2]
 path = folder / "run.dcd"
-#: A rank that writes.
+#: Number of a rank that writes.
 failing = 0 if method == "serial" else 1
 
 

@@ -1,4 +1,4 @@
-"""A program that ends while its last frame is being written, and never closes the file."""
+"""Program that ends while its last frame is being written, and that never closes the file."""
 
 import sys
 import time

@@ -17,7 +17,7 @@ GRIDS = {1: [(1, 1, 1)], 2: [(1, 2, 1)], 4: [(2, 1, 2), (1, 4, 1)]}
 
 
 def behind(points, vectors, domain, grid):
-    """Distance of points behind the farthest of a domain's faces, Å; negative within it."""
+    """Largest distance of points outside any face of a domain, Å; negative inside the domain."""
     farthest = np.full(len(points), -np.inf)
     for axis in range(3):
         normal = np.cross(vectors[axis - 2], vectors[axis - 1])
@@ -73,7 +73,7 @@ def whole_of(reader):
 
 for path in sys.argv[1:]:
     periodic = (True, True, "slab" not in Path(path).name)
-    # The buffer takes several exchanges.
+    # The atoms are sent in several exchanges, because the buffer is small.
     with Reader(world, path, buffer=20_000) as reader:
         whole = whole_of(reader)
         centred = reader.format in ("CONFIG", "HISTORY")

@@ -1,4 +1,4 @@
-"""A rank that ends during a frame, in several ways, when two frames are complete."""
+"""Program in which a rank ends during the third frame, in one of several ways."""
 
 import os
 import signal

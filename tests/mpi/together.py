@@ -87,7 +87,7 @@ errors_are("in finish", error_of(lambda: Unfinished(raises_late, ca), stop=10))
 
 
 def reopened(of):
-    """Return an error that only its own rank can unpickle."""
+    """Return an error that only the rank where it was raised can unpickle."""
     from mpi4py import MPI
 
     if MPI.COMM_WORLD.Get_rank() != of:

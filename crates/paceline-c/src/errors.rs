@@ -1,4 +1,4 @@
-//! Codes and messages of errors, and the border that no panic crosses.
+//! Codes and messages of errors, and the functions that catch panics before they reach C.
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
@@ -60,15 +60,15 @@ fn code_of(failure: &Failure) -> c_int {
 
 /// Call a function that may fail and, if it has a defect, panic; return the code.
 ///
-/// If this rank alone cannot go on, since it panicked or its communicator failed, the program ends on
-/// all ranks, which would wait for it.
+/// If only this rank panicked, or its communicator failed, the other ranks would wait for it. The
+/// program therefore ends on all ranks.
 pub fn guard(
     comm: Option<&Comm>,
     function: impl FnOnce() -> Result<Option<String>, Failure>,
 ) -> c_int {
     set_message("");
-    // What a function had changed when it panicked is not used again: the program ends, or the
-    // error asks its caller to end it.
+    // Data that a function was changing when it panicked are not used again: the program ends, or
+    // the error asks its caller to end it.
     let result = catch_unwind(AssertUnwindSafe(function));
     let failed = comm.and_then(Comm::failure);
     match (result, failed) {
@@ -95,7 +95,7 @@ pub fn guard(
 
 fn end(comm: Option<&Comm>) {
     if let Some(comm) = comm {
-        // No panic where standard error is full or closed: the other ranks would wait.
+        // A failed write to standard error must not panic, since the other ranks would then wait.
         MESSAGE.with_borrow(|message| {
             let text = message.to_string_lossy();
             let _ = writeln!(std::io::stderr(), "paceline: error: {text}");

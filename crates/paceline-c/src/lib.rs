@@ -26,7 +26,7 @@ pub use writer::{
 
 /// Memory of a rank by default, bytes.
 const BUFFER: usize = 64 << 20;
-/// Maximum: a message of an MPI counts to 2³¹.
+/// Maximum, because MPI counts the bytes of a message in 31 bits.
 const MOST_BUFFER: i64 = 1 << 30;
 
 /// Return the version of the library.

@@ -47,7 +47,7 @@ pub struct ReaderHandle {
     columns: Columns,
 }
 
-/// Atoms of the last frame; what the file lacks is `None`.
+/// Atoms of the last frame read; data that the file lacks are `None`.
 #[derive(Default)]
 struct Columns {
     ids: Vec<i64>,

@@ -21,8 +21,8 @@ use crate::fingerprint::{Fingerprint, VerifiedSource};
 use crate::source::{Access, Requests, Source, Traffic};
 use crate::system;
 
-/// Size of a block, bytes. Smaller blocks cost more calls of a remote file system; the tests of this
-/// crate are faster with them.
+/// Size of a block, bytes. Smaller blocks need more calls to a remote file system. The tests of
+/// this crate use them, to be fast.
 pub const BLOCK: u64 = if cfg!(test) { 64 * 1024 } else { 1024 * 1024 };
 /// Size of an entry of the table, bytes. An entry of zero means that the block is absent.
 const ENTRY: u64 = 8;
@@ -32,8 +32,8 @@ const PAGE: u64 = 4096;
 const RECENT: usize = 4;
 /// Number of stored blocks after which the sizes of the other files of the folder are read again.
 const RECOUNT: u64 = 16;
-/// Free bytes below which these sizes are read again before each block: the processes of a node store
-/// blocks side by side.
+/// Number of free bytes below which these sizes are read again before each block, because several
+/// processes of the node store blocks.
 const NEARLY_FULL: u64 = 1024 * BLOCK;
 /// Beginning of the names of cache folders, with the version of the layout of files.
 const FOLDER: &str = "paceline-blocks-1";
@@ -45,7 +45,7 @@ pub struct DiskCache {
     pub folder: PathBuf,
     /// Maximum size of all files of the cache, bytes. `None` for half of the free space.
     pub limit: Option<u64>,
-    /// Files used later than this are not removed.
+    /// Files whose last use is later than this time are not removed.
     pub since: SystemTime,
 }
 
@@ -105,7 +105,7 @@ impl DiskCache {
     }
 }
 
-/// Return, for each block of a source, whether a file of a cache has a hash of it.
+/// Return, for each block of a source, whether a file of the cache has its hash.
 fn read_table(path: Option<&Path>, size: u64) -> Vec<bool> {
     let mut table = vec![0; (size.div_ceil(BLOCK) * ENTRY) as usize];
     if let Some(Ok(file)) = path.map(File::open) {
@@ -146,7 +146,7 @@ fn others(folder: &Path, own: &str) -> io::Result<Vec<Used>> {
     Ok(found)
 }
 
-/// Bytes that were read from a cache, and its failure.
+/// Number of bytes that were read from a cache, and the failure of the cache.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CacheUse {
     /// Number of bytes, in whole blocks.

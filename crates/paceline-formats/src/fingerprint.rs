@@ -34,7 +34,7 @@ impl Fingerprint {
         self.size
     }
 
-    /// Return the fingerprint of a version that a store identifies.
+    /// Return the fingerprint of a version whose identity a store has stated.
     pub(crate) fn of_identity(size: u64, identity: &str) -> Self {
         let hash = xxh3_128(identity.as_bytes());
         Fingerprint { size, hash }
@@ -87,7 +87,7 @@ pub struct Samples {
     identity: Option<String>,
 }
 
-/// Bit of the first number of serialised samples that marks an identity in place of digests.
+/// Bit of the first serialised number. It is set if an identity follows instead of digests.
 const IDENTITY_BIT: u64 = 1 << 63;
 
 impl Samples {

@@ -103,7 +103,7 @@ pub struct Abilities {
     pub is_text: bool,
     /// True if times are step numbers, so that the user must supply the time step.
     pub times_are_steps: bool,
-    /// True if files may have one of several unit styles, and may not state it: see
+    /// True if numbers may have several unit styles, and some files do not state the style: see
     /// [`OpenOptions::units`].
     pub has_units: bool,
     /// True if files do not state the number of atoms: see [`OpenOptions::n_atoms`].
@@ -445,8 +445,8 @@ pub struct OpenOptions<'a> {
     /// Number of bytes in the middle of a long file: frames are then found only there, without a
     /// scan of the whole file. The index is not saved.
     pub sample: Option<u64>,
-    /// Unit style of the file's numbers, for formats whose files may not state it. It overrides a
-    /// stated unit style.
+    /// Unit style of the file's numbers, for formats in which some files do not state it. It
+    /// overrides a style that the file states.
     pub units: Option<&'a str>,
     /// Number of atoms of a frame, for formats whose files do not state it; other formats ignore
     /// it.

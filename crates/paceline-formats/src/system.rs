@@ -125,7 +125,7 @@ mod unix {
         metadata.blocks() * 512
     }
 
-    /// True if an open file no longer has a name.
+    /// True if an open file no longer has a name in a folder.
     pub fn is_removed(metadata: &Metadata) -> bool {
         metadata.nlink() == 0
     }
@@ -161,7 +161,7 @@ mod unix {
         Ok((found.f_bavail as u64).saturating_mul(found.f_frsize as u64))
     }
 
-    /// Make a path of the bytes that the system, or `OsStr::as_encoded_bytes`, has for it.
+    /// Create a path from its bytes, in the encoding of the system or of `OsStr::as_encoded_bytes`.
     pub fn path_of_bytes(bytes: &[u8]) -> PathBuf {
         OsStr::from_bytes(bytes).into()
     }
@@ -198,7 +198,7 @@ mod unix {
         Ok(())
     }
 
-    /// Full name of this process's user if the system has one, else the login name, or "unknown".
+    /// Full name of the user of this process. If the system has none, the login name, or "unknown".
     pub fn user_name() -> String {
         let names = ["LOGNAME", "USER", "LNAME", "USERNAME"];
         let login = names
@@ -350,7 +350,7 @@ mod windows {
 
     pub fn will_need(_file: &File, _offset: u64, _len: u64) {}
 
-    /// Stable Rust has no number of a file here.
+    /// Stable Rust cannot identify a file here.
     pub fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
         one.creation_time() == other.creation_time()
     }
@@ -370,12 +370,12 @@ mod windows {
         name.replace(|letter: char| !letter.is_ascii_alphanumeric(), "_")
     }
 
-    /// Return true: stable Rust has no owner of a file here.
+    /// Return true: stable Rust cannot find the owner of a file here.
     pub fn is_own(_metadata: &Metadata) -> bool {
         true
     }
 
-    /// Return the largest number: stable Rust has no size of a disk here.
+    /// Return the largest number: stable Rust cannot find the size of a disk here.
     pub fn available(_folder: &Path) -> io::Result<u64> {
         Ok(u64::MAX)
     }

@@ -332,7 +332,7 @@ impl Grid {
     }
 }
 
-/// Cut columns that begin at these atoms into ranges of about as many atoms.
+/// Divide columns, which begin at these atoms, into ranges with about equal numbers of atoms.
 fn column_ranges(begins: &[usize]) -> impl ExactSizeIterator<Item = Range<usize>> + Send {
     let (last, n_atoms) = (begins.len() - 1, begins[begins.len() - 1]);
     let column = move |atom| match atom == n_atoms {

@@ -64,8 +64,8 @@ pub fn accumulate(
     Ok(())
 }
 
-/// Merge the co-moments of the right side into the left side. If one side has no frames, the result
-/// is the other side.
+/// Merge the co-moments of the right-hand partial result into those of the left-hand one. If one
+/// side has no frames, the result is the other side.
 ///
 /// # Errors
 /// [`Error::Argument`] if the two sides have different lengths.
@@ -97,7 +97,8 @@ pub fn merge(
 }
 
 by_widest! {
-    /// Add the products of the right side, corrected for the difference of the means.
+    /// Add the products of the right-hand partial result, corrected for the difference of the
+    /// means.
     fn add_triangle(products: &mut [f64], right: &[f64], shift: &Shift) {
         let (mut rows, mut right_rows) = (products, right);
         for (i, step) in shift.steps.iter().enumerate() {

@@ -1,7 +1,7 @@
-//! Parts of the work at one frame, which several threads share.
+//! Division of the work on one frame into parts, which several threads compute.
 //!
-//! A kernel joins lists that parts have found in the order of parts, or adds up whole numbers, so
-//! that it gives the same bits for any parts and any number of threads.
+//! A kernel concatenates the lists of the parts in their order, or adds up integers. The result
+//! therefore has the same bits for any division and any number of threads.
 
 use std::cell::Cell;
 use std::ops::Range;
@@ -9,11 +9,11 @@ use std::panic::resume_unwind;
 use std::sync::Mutex;
 use std::thread::{self, Builder};
 
-/// Maximum number of parts of a frame: the last one then delays the end by a few per cent of the
-/// time on eight threads.
+/// Maximum number of parts of a frame. With 8 threads, waiting for the last part then takes a few
+/// per cent of the time.
 const MOST_PARTS: usize = 128;
 
-/// Minimum length of a part if little is done for each item.
+/// Minimum number of items of a part, if an item takes little time.
 pub(crate) const MANY: usize = 8192;
 
 thread_local! {
@@ -21,19 +21,19 @@ thread_local! {
     static USED: Cell<usize> = const { Cell::new(1) };
 }
 
-/// Allow kernels that this thread calls to use `n` threads for a frame, this one included.
+/// Allow the kernels that this thread calls to use `n` threads per frame, including this thread.
 pub fn allow_threads(n: usize) {
     ALLOWED.set(n.max(1));
 }
 
-/// Return the largest number of threads that kernels called by this thread have used for a frame
-/// since the last call.
+/// Return the largest number of threads per frame that kernels called by this thread used since the
+/// last call.
 pub fn used_threads() -> usize {
     USED.replace(1)
 }
 
-/// Length of the parts, all but the last one, into which `n` items are cut: `least` or more; `n` for
-/// one thread. What is found may not depend on it.
+/// Return the number of items of each part of `n` items, except the last part: `least` or more, and
+/// `n` for one thread. Results must not depend on this number.
 pub fn part_len(n: usize, least: usize) -> usize {
     match ALLOWED.get() {
         1 => n.max(1),
@@ -41,13 +41,13 @@ pub fn part_len(n: usize, least: usize) -> usize {
     }
 }
 
-/// Ranges of this length of `0..n`, the last one shorter.
+/// Divide `0..n` into ranges of this length; the last one may be shorter.
 pub(crate) fn ranges(n: usize, len: usize) -> impl ExactSizeIterator<Item = Range<usize>> + Send {
     (0..n.div_ceil(len)).map(move |part| part * len..n.min((part + 1) * len))
 }
 
-/// Compute parts on the threads that are allowed, each taking the next one. Return the results in
-/// the order of parts, and the scratch memory of the other threads, which `scratch` makes.
+/// Compute parts on the allowed threads; each thread takes the next part. Return the results in the
+/// order of parts, and the scratch memory that `scratch` created for the other threads.
 pub(crate) fn compute<P: Send, S: Send, T: Send>(
     parts: impl ExactSizeIterator<Item = P> + Send,
     own: &mut S,
@@ -75,7 +75,7 @@ pub(crate) fn compute<P: Send, S: Send, T: Send>(
                 let mut own = scratch();
                 (work(&mut own), own)
             };
-            // If the system refuses a thread, the others do its parts.
+            // If the system refuses to start a thread, the other threads compute its parts.
             Builder::new().spawn_scoped(scope, work).ok()
         };
         let others: Vec<_> = (1..n_threads).filter_map(start).collect();
@@ -99,8 +99,8 @@ pub fn compute_parts<P: Send, T: Send>(
     compute(parts, &mut (), || (), |(), part| task(part)).0
 }
 
-/// Change a slice in parts of `least` or more items, each with the index of its first item; return
-/// the results of parts.
+/// Change a slice in parts of at least `least` items. `task` gets each part and the index of its
+/// first item. Return the results of the parts.
 pub(crate) fn change<X: Send, T: Send>(
     items: &mut [X],
     least: usize,

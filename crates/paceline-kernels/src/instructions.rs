@@ -77,9 +77,10 @@ fn detected() -> Instructions {
 /// supports.
 ///
 /// Functions that it calls must be `#[inline(always)]`; otherwise they use the instructions of the
-/// base build. Closures cannot be, and do. `WIDE` is true in the AVX2 and AVX-512 versions. `N` is
-/// the number of single-precision lanes: eight, or sixteen in the AVX-512 version. A function that
-/// begins with `16 lanes:` is also compiled for AVX-512.
+/// base build. Closures cannot be inlined in this way, and therefore use the base build. `WIDE` is
+/// true in the AVX2 and AVX-512 versions. `N` is the number of single-precision lanes: eight, or
+/// sixteen in the AVX-512 version. A function that begins with `16 lanes:` is also compiled for
+/// AVX-512.
 macro_rules! by_widest {
     (16 lanes: $(#[$meta:meta])* $visibility:vis fn $name:ident($($argument:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block) => {
         $(#[$meta])*
@@ -370,8 +371,9 @@ pub(crate) fn rows_of<const WIDE: bool, const N: usize>(
     }
 }
 
-/// For each axis: indices of sixteen numbers among the first 32 of 48, and then indices among that
-/// result and the last sixteen numbers.
+/// Indices for two permutations per axis, which collect the axis's 16 numbers from 48. The first
+/// permutation selects from numbers 0 to 31. The second selects from its result and from numbers
+/// 32 to 47.
 #[cfg(target_arch = "x86_64")]
 static TO_COLUMNS: [[[u32; 16]; 2]; 3] = {
     let mut table = [[[0; 16]; 2]; 3];

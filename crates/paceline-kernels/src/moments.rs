@@ -59,8 +59,9 @@ fn add<T: Copy + Into<f64>>(xs: &[T], mean: &mut [f64], m2: &mut [f64], count: &
     }
 }
 
-/// Merge the moments of the right side into the left side. If the right side has no frames, the
-/// left side is unchanged; if the left side has none, it becomes a copy of the right side.
+/// Merge the moments of the right-hand partial result into those of the left-hand one. If the right
+/// side has no frames, the left side is unchanged; if the left side has none, it becomes a copy of
+/// the right side.
 ///
 /// # Errors
 /// [`Error::Argument`](paceline_base::error::Error::Argument) if the two sides have different

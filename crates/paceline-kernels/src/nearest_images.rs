@@ -85,7 +85,8 @@ pub struct Triclinic {
     over: [f64; 3],
     /// As [`Cell::near`].
     near: f64,
-    /// The 26 neighbouring images, without opposite ones, and their squared distances (Å²).
+    /// Half of the 26 neighbouring images (opposite images are left out), and their squared
+    /// distances (Å²).
     neighbours: [([f64; 3], f64); 13],
 }
 

@@ -59,7 +59,8 @@ pub struct SitePairs {
 /// way.
 #[derive(Debug, Clone)]
 struct Searched {
-    /// Columns of the atoms of all first groups, one group after the other, then of the second.
+    /// Columns of the atoms of all first groups, one group after the other, then those of the
+    /// second group.
     columns: [Vec<u32>; 2],
     /// Index of the first bin of each atom of the first groups.
     first_bins: Vec<usize>,

@@ -19,7 +19,7 @@ pub(super) enum Failure {
     /// The format cannot represent the data: the row in its block, if it is one row, and the
     /// reason.
     Unwritable(Option<usize>, String),
-    /// Refuse what there cannot be.
+    /// The argument asks for something that cannot exist.
     Unsupported(String),
     /// Number of atoms of a file of another system, and the message.
     AtomCount(u64, String),

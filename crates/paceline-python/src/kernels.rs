@@ -1,4 +1,5 @@
-//! Declaration of kernels for Python: each is declared once, by its arguments and result.
+//! Macro that declares kernels for Python: each kernel is declared once, by its arguments and
+//! result.
 
 use pyo3::prelude::*;
 

@@ -47,8 +47,8 @@ kernels! {
     }
 }
 
-/// Distances of pairs of frames: a tile, or the matrix of all pairs. With one axis, only the pairs
-/// above the diagonal.
+/// Distances of pairs of frames: a tile, or the matrix of all pairs. An array with one axis
+/// contains only the pairs above the diagonal.
 #[derive(FromPyObject)]
 pub(super) enum Distances<'py> {
     Single(ArrayMutDyn<'py, f32>),
@@ -95,7 +95,7 @@ pub(super) fn copy_atoms(
     Ok(py.detach(|| columns.copy(positions, n_atoms, out))?)
 }
 
-/// Copy a tile into a matrix of the same type.
+/// Copy a tile into a matrix that has the same type of numbers.
 fn put<T: Number>(
     py: Python<'_>,
     mut matrix: ArrayMutDyn<'_, T>,

@@ -271,15 +271,14 @@ kernels! {
     }
 }
 
-/// Allow kernels that this thread calls to compute parts of a frame on so many threads, this one
-/// included. Results are the same.
+/// Allow the kernels that this thread calls to use `n` threads per frame, including this thread.
+/// Results do not change.
 #[pyfunction]
 pub(super) fn allow_threads(n: usize) {
     frame_parts::allow_threads(n);
 }
 
-/// Largest number of threads that kernels called by this thread have used for a frame since the last
-/// call.
+/// Largest number of threads per frame that kernels called by this thread used since the last call.
 #[pyfunction]
 pub(super) fn used_threads() -> usize {
     frame_parts::used_threads()

@@ -1,4 +1,4 @@
-//! Files of which one rank writes the headers, while others write the atoms.
+//! Files in which one rank writes the headers, and other ranks write the atoms.
 
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ use paceline_snapshot as core;
 use paceline_snapshot::file::{self, Contents, Heading, Kind, Settings};
 use paceline_snapshot::ranks;
 
-/// Destination of a frame: present name of the file, offset of atom 1 in each section, and a
+/// Destination of a frame: current name of the file, offset of atom 1 in each section, and a
 /// warning.
 type Place = (PathBuf, Vec<u64>, Option<String>);
 
@@ -104,7 +104,7 @@ impl SnapshotFile {
         self.with(py, file::SnapshotFile::cut_back)
     }
 
-    /// Return the names that an existing file holds of some atoms, 8 bytes each.
+    /// Return the names of some atoms in an existing file, 8 bytes each.
     fn stored_names<'py>(
         &self,
         py: Python<'py>,
@@ -115,13 +115,13 @@ impl SnapshotFile {
         Ok(names.map(|names| PyBytes::new(py, &names)))
     }
 
-    /// Close the file; one without a complete frame is removed.
+    /// Close the file. A file without a complete frame is removed.
     fn close(&self, py: Python<'_>) -> Result<()> {
         self.with(py, file::SnapshotFile::close)
     }
 }
 
-/// Return lengths (Å) and angles (degrees) of a cell of vectors.
+/// Return lengths (Å) and angles (degrees) of the cell with these vectors.
 #[pyfunction]
 pub(super) fn cell_dimensions(cell: Cell) -> [f64; 6] {
     let (lengths, cosines) = file::lengths_and_cosines(&cell);
@@ -146,7 +146,7 @@ pub(super) fn choose_writers(nodes: Vec<String>, n_bytes: u64) -> Vec<usize> {
 #[pyfunction]
 #[pyo3(signature = (nodes, n_readers=None))]
 pub(super) fn choose_readers(nodes: Vec<String>, n_readers: Option<i64>) -> Result<Vec<usize>> {
-    // No number of ranks is as large as what a negative number becomes.
+    // A negative number becomes larger than any number of ranks.
     let n_readers = n_readers.map(|n| usize::try_from(n).unwrap_or(0));
     ranks::choose_readers(&nodes, n_readers).map_err(Failure::Unsupported)
 }

@@ -37,7 +37,7 @@ attributes! {
         has_names: bool,
         has_masses: bool,
         has_charges: bool,
-        /// Capacity for atoms in the file.
+        /// Number of atom slots in the file.
         n_places: u64,
         /// Range of the frame in a text file, which the core decodes; None for other files.
         text: Option<TextFrameLocation>,
@@ -62,7 +62,7 @@ attributes! {
 }
 
 impl TextFrameLocation {
-    /// Open the file, and check that it did not change since it was opened before.
+    /// Open the file, and check that it has not changed since it was first opened.
     fn open(&self, moment: &Moment) -> error::Result<Text> {
         let layout = STANDARD.layout(&self.layout);
         let Some(&layout) = layout.as_ref().and_then(Layout::downcast::<dlpoly::Layout>) else {
@@ -80,7 +80,7 @@ impl TextFrameLocation {
 /// and charges, and the vectors along which the cell is periodic.
 type Head = (i64, f64, Option<[[f64; 3]; 3]>, u8, bool, [bool; 3]);
 
-/// Read the header of a text frame, which precedes the atoms.
+/// Read the header of a text frame: all lines before the atoms.
 #[pyfunction]
 pub(super) fn read_text_head(
     py: Python<'_>,
@@ -120,8 +120,8 @@ type Columns = Vec<Option<NewArray<u8, 1>>>;
 /// maximum memory (bytes).
 type Cost = (f64, f64, f64, u64, u64, u64, usize);
 
-/// Vectors added to each atom's position in the file, three numbers an atom, and the number of the
-/// rank's own atoms, which come first.
+/// Numbers of cell vectors added to each atom's position in the file (three per atom), and the
+/// number of the rank's own atoms, which come first.
 type ImagesAndOwn = (NewArray<i32, 1>, usize);
 
 /// Read one frame. Return the atoms of this rank, or None if another rank failed.

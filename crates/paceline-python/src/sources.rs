@@ -1,4 +1,5 @@
-//! Sources of bytes by their names, and their caches. Only this module chooses the kind of a source.
+//! Sources of bytes, opened by name, and their caches. Only this module chooses the kind of a
+//! source.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,13 +27,13 @@ fn open_file(path: &Path) -> error::Result<Arc<dyn Source>> {
     Ok(Arc::new(FileSource::open(path)?))
 }
 
-/// Parse samples, which only a file that did not change since it was opened has.
+/// Parse samples, which exist only if the file has not changed since it was opened.
 pub(super) fn samples_from(samples: &[u8]) -> error::Result<Samples> {
     Samples::from_bytes(samples)
         .ok_or_else(|| Error::Argument("these bytes are not samples of a file".into()))
 }
 
-/// Open the file of some samples. Later reads are compared with the samples.
+/// Open a file that samples identify. Later reads are compared with the samples.
 pub(super) fn open_verified(
     path: &Path,
     samples: &[u8],
@@ -70,7 +71,7 @@ pub(super) struct WorkerSource {
 }
 
 impl WorkerSource {
-    /// Open the file of some samples.
+    /// Open a file that samples identify.
     pub fn open(path: &Path, samples: &[u8], cache: Option<CacheSettings>) -> error::Result<Self> {
         let source = open_verified(path, samples)?;
         Ok(match cache {
@@ -164,7 +165,7 @@ mod stores {
         paceline_stores::on_wait(|| {
             Python::attach(|py| match py.check_signals() {
                 Ok(()) => false,
-                // The interruption is raised again by the caller.
+                // The caller raises the interruption again.
                 Err(_) => true,
             })
         });
@@ -179,7 +180,7 @@ mod stores {
         }
     }
 
-    /// Open the version of a trajectory that was sampled. A store needs no request for that.
+    /// Open the version of a trajectory that samples identify. A store needs no request for that.
     pub(crate) fn open_version(path: &Path, samples: &Samples) -> error::Result<Arc<dyn Source>> {
         let (Some(identity), Some(address)) = (samples.identity(), address_of(path)?) else {
             return open(path);
@@ -189,8 +190,9 @@ mod stores {
         Ok(Arc::new(source))
     }
 
-    /// Return the paths at which the index of a trajectory may be saved. That of an object is saved in
-    /// the cache folder. If none of this version is there, the index beside the object is copied.
+    /// Return the paths at which the index of a trajectory may be saved. The index of an object is
+    /// saved in the cache folder. If that folder has no index of this version, the index beside the
+    /// object is copied into it.
     pub(crate) fn index_files(
         path: &Path,
         cache: Option<&Path>,
@@ -237,7 +239,7 @@ mod stores {
 
     #[pymethods]
     impl ObjectBytes {
-        /// Open the version of the samples, or the current one.
+        /// Open the version that samples identify, or the current version.
         #[new]
         #[pyo3(signature = (address, samples=None))]
         fn new(py: Python<'_>, address: PathBuf, samples: Option<&[u8]>) -> Result<Self> {
@@ -261,7 +263,7 @@ mod stores {
             Ok(self.0.size()?)
         }
 
-        /// Return bytes; those around them are requested, too.
+        /// Return bytes, and also request the bytes around them.
         fn read<'py>(
             &self,
             py: Python<'py>,
@@ -303,7 +305,7 @@ mod stores {
         Ok(py.detach(|| paceline_stores::download(&address, &file))?)
     }
 
-    /// Return the addresses of all objects in the folder of an address, and in deeper ones.
+    /// Return the addresses of all objects in the folder of an address, and in its subfolders.
     #[pyfunction]
     pub(crate) fn list_objects(py: Python<'_>, address: PathBuf) -> Result<Vec<String>> {
         let address = required(&address)?;
@@ -317,7 +319,7 @@ pub(super) fn open(path: &Path) -> error::Result<Arc<dyn Source>> {
     open_file(path)
 }
 
-/// Open a trajectory that was sampled.
+/// Open a trajectory that samples identify.
 #[cfg(not(feature = "stores"))]
 pub(super) fn open_version(path: &Path, _samples: &Samples) -> error::Result<Arc<dyn Source>> {
     open_file(path)

@@ -8,7 +8,8 @@ use super::kernels::kernels;
 use paceline_kernels::transform::Refused;
 use paceline_kernels::{contacts, covariance, density, moments, projection, rdf, site_pairs};
 
-/// Merge the co-moments of the right side into the left side. Return the number of frames of both.
+/// Merge the co-moments of the right-hand partial result into the left-hand one. Return the number
+/// of frames of both.
 #[pyfunction]
 pub(super) fn merge_covariance(
     py: Python<'_>,
@@ -35,7 +36,7 @@ pub(super) fn merge_covariance(
     Ok(count)
 }
 
-/// Add the rows of a leaf to means and sums of squared deviations. Return the number of rows.
+/// Add the rows of some frames to means and sums of squared deviations. Return the number of rows.
 #[pyfunction]
 pub(super) fn accumulate_rows(
     py: Python<'_>,
@@ -49,7 +50,8 @@ pub(super) fn accumulate_rows(
     Ok(count)
 }
 
-/// Merge the moments of the right side into the left side. Return the number of frames of both.
+/// Merge the moments of the right-hand partial result into the left-hand one. Return the number of
+/// frames of both.
 #[pyfunction]
 pub(super) fn merge_moments(
     py: Python<'_>,
@@ -223,8 +225,8 @@ kernels! {
     }
 
     methods {
-        /// Add the frames of a leaf to means (Å) and sums of squared deviations (Å²). Return the
-        /// number of frames, and the sum of their RMSDs (Å).
+        /// Add the frames of a partial result to means (Å) and sums of squared deviations (Å²).
+        /// Return the number of frames, and the sum of their RMSDs (Å).
         fn add_to_moments(
             &self,
             py: Python<'_>,
@@ -241,8 +243,8 @@ kernels! {
             Ok((count, rmsd?))
         }
 
-        /// Add the frames of a leaf to means (Å) and sums of products of deviations (Å²). Products
-        /// fill the upper triangle, row by row. Return the number of frames.
+        /// Add the frames of a partial result to means (Å) and sums of products of deviations (Å²).
+        /// Products fill the upper triangle, row by row. Return the number of frames.
         fn add_to_covariance(
             &self,
             py: Python<'_>,

@@ -175,7 +175,7 @@ impl Trajectory {
         self.index.notes().to_vec()
     }
 
-    /// Frames that a scan found damaged; empty if frame offsets were computed and not scanned.
+    /// Frames that a scan found to be damaged; empty if frame offsets were computed without a scan.
     #[getter]
     fn damaged(&self) -> Vec<u64> {
         self.index.damaged().to_vec()

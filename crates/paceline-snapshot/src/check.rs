@@ -220,7 +220,7 @@ pub enum Failure {
         /// Number of atoms of all ranks.
         expected: u64,
     },
-    /// An error of another rank, as all ranks have it.
+    /// Error of another rank, in the form in which all ranks know it.
     #[error("{text}")]
     Agreed {
         /// Kind of the error.
@@ -369,7 +369,7 @@ pub trait Communicator {
         receive_counts: &[u64],
     ) -> error::Result<()>;
 
-    /// Combine each value with the corresponding values of all ranks.
+    /// Combine each value with the values at the same index of all ranks.
     fn all_reduce(&self, values: &mut [u64], how: Reduce) -> error::Result<()>;
 
     /// Return the bytes of each rank: short messages, which may differ in length.

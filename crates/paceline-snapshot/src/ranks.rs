@@ -41,9 +41,9 @@ pub fn spread<T: Eq + Hash>(nodes: &[T], n: usize) -> Vec<usize> {
 /// Choose the writing ranks by default, for frames of `n_bytes` bytes.
 ///
 /// For P ranks, their number is the largest power of two that does not exceed min(P, 8 √P). (In
-/// DL_POLY_5 it must also divide P, since all writers serve the same number of ranks.) Small frames
-/// have fewer writers, since many small pieces take longer to send and to write than a few large
-/// ones.
+/// DL_POLY_5, this number must also divide P, because all writers serve the same number of ranks.)
+/// Small frames have fewer writers, since many small pieces take longer to send and to write than a
+/// few large ones.
 pub fn choose_writers<T: Eq + Hash>(nodes: &[T], n_bytes: u64) -> Vec<usize> {
     let n_ranks = nodes.len();
     let most = (8.0 * (n_ranks as f64).sqrt()) as usize;
@@ -56,7 +56,7 @@ pub fn choose_writers<T: Eq + Hash>(nodes: &[T], n_bytes: u64) -> Vec<usize> {
 /// that divides the number of ranks P and is at most 2 √P.
 ///
 /// # Errors
-/// Sentence about a number of readers that there cannot be.
+/// Sentence about an impossible number of readers.
 pub fn choose_readers<T: Eq + Hash>(nodes: &[T], n: Option<usize>) -> Result<Vec<usize>, String> {
     let n_ranks = nodes.len();
     let n = n.unwrap_or_else(|| {

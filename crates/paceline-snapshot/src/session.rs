@@ -1,4 +1,4 @@
-//! Collective writing of one file: what ranks agree on, and the order of their calls.
+//! Collective writing of one file: agreement of ranks, and the order of their calls.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -66,12 +66,13 @@ pub(crate) enum Call {
 /// Number of files that this process has opened.
 static N_OPENED: AtomicU64 = AtomicU64::new(0);
 
-/// Return a number for a file that is opened; that of rank 0 identifies the file on all ranks.
+/// Return a number for the next opened file. The number of rank 0 identifies the file on all ranks.
 pub(crate) fn next_number() -> u64 {
     N_OPENED.fetch_add(1, Ordering::Relaxed) + 1
 }
 
-/// Refuse another call, or another file, than on other ranks. `file` is 0 before a file is opened.
+/// Refuse a call or a file that differs from that of other ranks. `file` is 0 before a file is
+/// opened.
 pub(crate) fn check_call(comm: &dyn Communicator, call: Call, file: u64) -> Result<()> {
     let mark = (call as u64) | file << 8;
     let mut most = [mark, !mark];
@@ -99,7 +100,7 @@ pub struct Writer {
     static_properties: StaticProperties,
     /// Properties that must be compared with those of an existing file.
     to_compare: Vec<Property>,
-    /// Number of the file, the same on all ranks.
+    /// Identifying number of the file, the same on all ranks.
     number: u64,
     is_open: bool,
 }
@@ -195,7 +196,8 @@ impl Writer {
         if written.is_err()
             && let Some(file) = &mut self.file
         {
-            // If that fails too, the file's header holds the number of complete frames.
+            // If truncating fails too, the file's header still contains the number of complete
+            // frames.
             let _ = file.cut_back();
         }
         written
@@ -284,7 +286,7 @@ impl Writer {
         self.is_open
     }
 
-    /// Refuse calls in another order than on other ranks, and calls after closing.
+    /// Refuse calls in an order that differs from that of other ranks, and calls after closing.
     fn check_call(&self, comm: &dyn Communicator, call: Call) -> Result<()> {
         check_call(comm, call, self.number)?;
         match self.is_open {

@@ -1,4 +1,4 @@
-//! Names, masses and charges that a file stores once, for all frames.
+//! Names, masses and charges, which a file stores once for all frames.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::{Atoms, Communicator, Failure, Reduce, Result};
 /// Number of atoms whose properties are sent or compared together.
 const BATCH: u64 = 1 << 16;
 
-/// Value of a property: a number's bytes, or a name.
+/// Value of a property: the bytes of a number, or a name.
 type Value = [u8; 8];
 
 /// Return a property of all atoms of a rank, if it was given.
@@ -23,7 +23,7 @@ fn values<'a>(atoms: &Atoms<'a>, property: Property) -> Option<&'a [Value]> {
     }
 }
 
-/// Return a value as it is stored: names are padded with zeros.
+/// Return a value in its stored form: names are padded with zeros.
 fn stored_form(property: Property, value: &Value) -> Value {
     let mut stored = *value;
     if property == Property::Names {
@@ -57,9 +57,10 @@ pub fn check_values(atoms: &Atoms<'_>) -> std::result::Result<(), String> {
     Ok(())
 }
 
-/// Check that properties are equal in every frame.
+/// Check that properties do not change from frame to frame.
 ///
-/// Digests are compared, which do not depend on the order of atoms or on their distribution.
+/// Digests are compared. They do not depend on the order of atoms or on their distribution over
+/// ranks.
 #[derive(Debug, Default)]
 pub struct StaticProperties {
     kept: [Option<u64>; 3],
@@ -177,7 +178,7 @@ fn put_batch(
     Ok(())
 }
 
-/// Refuse atoms of which a property differs from that of an existing file, if it stores it.
+/// Refuse atoms if a property differs from that in an existing file.
 pub fn compare_property(
     comm: &dyn Communicator,
     path: &Path,
@@ -190,8 +191,8 @@ pub fn compare_property(
         let range = first..n_atoms.min(first + BATCH);
         let stored = file.map(|file| file.stored(property, range.clone()));
         let stored = agree(comm, path, stored.transpose())?.flatten();
-        // A value has as many bytes as a number: their sum over ranks is that of rank 0. The last
-        // number tells whether there are values.
+        // Only rank 0 has values, and a value has as many bytes as a number. The sum over ranks is
+        // therefore the value of rank 0. The last number states whether there are values.
         let mut words = vec![0_u64; (range.end - range.start) as usize + 1];
         for (word, value) in words
             .iter_mut()

@@ -22,7 +22,7 @@ const SCHEMES: [(&str, Scheme); 5] = [
     ("https", Scheme::Https),
 ];
 
-/// Beginnings of query parameters that hold a signature or a key.
+/// Prefixes of query parameters that contain a signature or a key.
 const SECRETS: [&str; 8] = [
     "x-amz-",
     "x-goog-",
@@ -41,7 +41,7 @@ pub struct Address {
     pub(crate) scheme: Scheme,
     /// Bucket or container; host and port for HTTP.
     pub(crate) bucket: String,
-    /// Key of the object, as the store has it; for HTTP the path, still encoded.
+    /// Key of the object, in the form that the store uses; for HTTP the path, still encoded.
     pub(crate) key: String,
     /// Query of an HTTP address, without the question mark.
     pub(crate) query: Option<String>,
@@ -110,7 +110,7 @@ impl Address {
         }))
     }
 
-    /// Return the address as it was given.
+    /// Return the address in the form in which the user wrote it.
     pub fn path(&self) -> &Path {
         &self.text
     }
@@ -137,7 +137,8 @@ impl Address {
         }
     }
 
-    /// Return the text by which clients of the same bucket or host are shared.
+    /// Return the text that identifies a client. Objects in one bucket or on one host share a
+    /// client.
     pub(crate) fn client_key(&self) -> String {
         let query = self.query.as_deref().unwrap_or_default();
         format!("{:?} {} {query}", self.scheme, self.bucket)

@@ -1,4 +1,4 @@
-//! Clients of stores, with the credentials of the user.
+//! Clients of stores. They use the credentials of the user.
 
 use std::collections::HashMap;
 use std::fs;
@@ -16,7 +16,8 @@ use crate::credentials::{Login, authorization, aws_profile, has_variable, is_ano
 use crate::requests::Connector;
 use paceline_formats::error::{Error, Result};
 
-/// Variables of which one is set if AWS credentials are given in the environment.
+/// Environment variables with AWS credentials: one of them is set if the environment has
+/// credentials.
 const AWS: [&str; 5] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -43,7 +44,7 @@ const AZURE: [&str; 9] = [
     "IDENTITY_ENDPOINT",
 ];
 
-/// Make the client of an address's bucket or host.
+/// Create the client of an address's bucket or host.
 ///
 /// # Errors
 /// [`Error::Unsupported`] if a setting is missing.
@@ -75,7 +76,7 @@ fn unsupported(address: &Address, what: String) -> Error {
     }
 }
 
-/// Requests are repeated by [`Connector`], and not a second time.
+/// The client does not repeat requests, because [`Connector`] does.
 fn once() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig::default(),
@@ -215,7 +216,8 @@ fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// Return true if this machine belongs to a cloud, whose metadata then have credentials.
+/// Return true if this machine belongs to a cloud. The metadata of the cloud then contain
+/// credentials.
 fn is_machine_of(vendor: &str) -> bool {
     ["sys_vendor", "product_name"].iter().any(|name| {
         fs::read_to_string(format!("/sys/class/dmi/id/{name}"))

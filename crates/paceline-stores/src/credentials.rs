@@ -13,10 +13,10 @@ fn home() -> Option<PathBuf> {
         .map(PathBuf::from)
 }
 
-/// Beginnings of the names of variables that change a client.
+/// Prefixes of the names of environment variables that affect a client.
 const SETTINGS: [&str; 6] = ["AWS_", "AZURE_", "GOOGLE_", "HF_", "NETRC", "PACELINE_"];
 
-/// Return a number that changes with the variables from which clients are made.
+/// Return a number that changes if variables that affect clients change.
 pub(crate) fn settings() -> u64 {
     let mut found: Vec<_> = env::vars_os()
         .filter(|(name, _)| {
@@ -37,7 +37,7 @@ pub(crate) fn has_variable(names: &[&str]) -> bool {
         .any(|name| env::var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
-/// Return true if requests must not be signed, because the user says so.
+/// Return true if the user has requested unsigned requests.
 pub(crate) fn is_anonymous() -> bool {
     env::var("PACELINE_ANONYMOUS").is_ok_and(|value| !matches!(value.as_str(), "" | "0"))
 }
@@ -105,7 +105,7 @@ fn hugging_face_token() -> Option<String> {
     Some(token.trim().to_owned()).filter(|token| !token.is_empty())
 }
 
-/// Means of logging in to a server.
+/// Credentials for a server.
 #[derive(PartialEq, Eq)]
 pub(crate) enum Login {
     Bearer(String),

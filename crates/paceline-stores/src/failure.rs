@@ -1,4 +1,4 @@
-//! Errors of requests, as sentences: address, bytes, what was tried.
+//! Errors of requests, as sentences with the address, the bytes, and the number of tries.
 
 use std::error::Error as _;
 use std::io;
@@ -12,13 +12,13 @@ use paceline_formats::error::Error;
 pub(crate) struct Request<'a> {
     pub(crate) address: &'a Address,
     pub(crate) bytes: Option<Range<u64>>,
-    /// Number of times that it was sent, and the time that this took.
+    /// Number of times that the request was sent, and the total time.
     pub(crate) tries: u32,
     pub(crate) elapsed: Duration,
 }
 
 impl Request<'_> {
-    /// Return the error for the answer to this request.
+    /// Return the error for the response to this request.
     pub(crate) fn failed(&self, error: object_store::Error) -> Error {
         let text = text_of(&error);
         let code = between(&text, "<Code>", "</Code>");
@@ -66,7 +66,7 @@ impl Request<'_> {
         }
     }
 
-    /// Return the error for a response with too few bytes.
+    /// Return the error for a response that has too few bytes.
     pub(crate) fn cut(&self, found: u64) -> Error {
         let what = format!("the connection was cut after {found} bytes");
         self.io(io::ErrorKind::UnexpectedEof, &what)
@@ -108,7 +108,7 @@ impl Request<'_> {
     }
 }
 
-/// Return true if the server answered a range with the whole file.
+/// Return true if the server responded to a request for a range with the whole file.
 fn is_whole(text: &str) -> bool {
     text.contains("non-partial") || text.contains("Range request not supported")
 }

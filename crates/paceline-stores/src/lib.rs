@@ -1,9 +1,9 @@
 //! Sources of bytes on object stores and over HTTP.
 //!
-//! A source reads one version of an object: each request names the version that was opened. Bytes
-//! that a reader announces are requested at once, in parallel, and kept until they are read.
-//! Requests run in threads of their own, which a process starts at its first request, and a forked
-//! process starts again.
+//! A source reads one version of an object: each request names the version that was opened. If a
+//! reader announces bytes, they are requested immediately and in parallel, and kept until they are
+//! read. Requests run in separate threads. A process starts these threads at its first request, and
+//! a forked process starts its own.
 
 #![deny(missing_docs)]
 

@@ -1,4 +1,4 @@
-//! Bytes of one version of an object that were requested, and are kept until they are read.
+//! Bytes of one version of an object. Requested bytes are kept until they are read.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -20,16 +20,16 @@ use crate::version::Version;
 use paceline_formats::error::{Error, Result};
 use paceline_formats::source::Requests;
 
-/// Number of bytes of a request. A range is divided into requests of the smaller size if this gives
-/// at most `PARALLEL`, since they are sent together.
+/// Number of bytes of a request. A range is divided into requests of the smaller size if there are
+/// then at most `PARALLEL` requests, which can all be sent together.
 const SMALLEST: u64 = 1 << 20;
 const LARGEST: u64 = 4 << 20;
 const PARALLEL: u64 = 8;
 /// Number of bytes that are requested beyond a run of announced ranges, per byte of the run.
 const GROWTH: u64 = 4;
-/// Number of bytes that the first request asks for: formats are recognised by fewer.
+/// Number of bytes of the first request, which is more than recognising a format needs.
 const FRONT: u64 = 64 << 10;
-/// Age at which bytes that no reader has asked for are dropped if others need their place.
+/// Age from which on bytes that no reader has requested may be dropped, if their memory is needed.
 const OLD: Duration = Duration::from_secs(20);
 
 /// One version of an object.
@@ -51,12 +51,12 @@ struct Pieces {
     announced: Runs,
 }
 
-/// Ranges that were announced; ranges that touch each other are one run.
+/// Ranges that were announced. Ranges that touch are one run.
 #[derive(Default)]
 struct Runs(BTreeMap<u64, u64>);
 
 impl Runs {
-    /// Maximum number of runs that are remembered.
+    /// Maximum number of runs that are kept.
     const MOST: usize = 4096;
 
     /// Add a range, and return the run that contains it.
@@ -127,8 +127,8 @@ impl Object {
         Ok(object.shared())
     }
 
-    /// Return the object that readers of this version share: this one, unless there is one. Objects
-    /// whose version is unknown are not shared.
+    /// Return the object that all readers of this version share. This object is used unless there
+    /// is an earlier one. Objects whose version is unknown are not shared.
     fn shared(self: Arc<Self>) -> Arc<Self> {
         if self.version == Version::Unknown {
             return self;
@@ -191,7 +191,7 @@ impl Object {
         let run = pieces.announced.add(range.clone());
         self.request(&mut pieces, range.clone(), false);
         let (len, own) = (run.end - run.start, range.end - range.start);
-        // Blocks of a run differ in size.
+        // Blocks of a run may differ in size.
         if len > own + own / 2 {
             let further = ahead.min(GROWTH * len);
             let end = run.end.saturating_add(further).min(self.size);
@@ -265,7 +265,8 @@ impl Object {
         Ok(())
     }
 
-    /// Request what is missing of a range. Without `needed`, only as much as there is space for.
+    /// Request the missing parts of a range. Unless `needed` is set, no more bytes are requested
+    /// than there is space for.
     fn request(self: &Arc<Self>, pieces: &mut Pieces, range: Range<u64>, needed: bool) {
         if range.is_empty() {
             return;
@@ -276,7 +277,7 @@ impl Object {
             let mut start = missing.start;
             while start < missing.end {
                 let mut end = missing.end.min(start + step);
-                // A short rest costs less than another request.
+                // Reading a short remainder takes less time than another request.
                 if missing.end - end < step / 2 {
                     end = missing.end;
                 }
@@ -381,7 +382,7 @@ impl Pieces {
         (piece.end > at).then_some((start, piece))
     }
 
-    /// Return the parts of a range that are in no piece.
+    /// Return the parts of a range that are not in any piece.
     fn missing(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
         let mut missing = Vec::new();
         let mut at = range.start;
@@ -401,7 +402,7 @@ impl Pieces {
     }
 }
 
-/// Return the key of an object for a client.
+/// Return the key of an object in the form that a client needs.
 pub(crate) fn key_of(address: &Address) -> Result<Key> {
     let parsed = match address.scheme {
         Scheme::Http | Scheme::Https => Key::from_url_path(&address.key),
@@ -422,7 +423,7 @@ fn options_for(address: &Address, tries: &Tries) -> GetOptions {
     options
 }
 
-/// Read the beginning of an object, and what the store states about it.
+/// Read the beginning of an object, and the properties that the store states.
 async fn front(attempt: &mut Attempt<'_>, store: &Store) -> Result<(Bytes, ObjectMeta)> {
     let address = attempt.address;
     let key = key_of(address)?;
@@ -450,7 +451,8 @@ async fn front(attempt: &mut Attempt<'_>, store: &Store) -> Result<(Bytes, Objec
     }
 }
 
-/// Refuse an object whose bytes the server encodes, since offsets then are not those of the file.
+/// Refuse an object whose bytes the server encodes, because offsets would then differ from those of
+/// the file.
 fn check_encoding(address: &Address, result: &GetResult) -> Result<()> {
     let encoding = result.attributes.get(&Attribute::ContentEncoding);
     let encoding = encoding.map_or("", |value| value.as_ref());
@@ -466,7 +468,8 @@ fn check_encoding(address: &Address, result: &GetResult) -> Result<()> {
     }
 }
 
-/// Open an empty object. It has no first byte, and stores refuse the range in different ways.
+/// Open an object that may be empty. An empty object has no first byte, and every store returns
+/// another error if it is requested.
 async fn empty(address: &Address, store: &Store, failed: Error) -> Result<(Bytes, ObjectMeta)> {
     let options = GetOptions {
         head: true,
@@ -510,7 +513,7 @@ async fn get(
     }
 }
 
-/// Request that is repeated if its response is cut.
+/// Request that is repeated if its response is cut off.
 struct Attempt<'a> {
     address: &'a Address,
     bytes: Option<Range<u64>>,
@@ -555,7 +558,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// Collect the `len` bytes of a response that began after the time `first`. `None` if it was cut, after a pause, if there is time for another request.
+    /// Collect the `len` bytes of a response that began after the time `first`. If the response was
+    /// cut off and there is time for another request, pause and return `None`.
     async fn collect(
         &mut self,
         result: GetResult,
@@ -582,7 +586,7 @@ impl<'a> Attempt<'a> {
     }
 }
 
-/// Collect the bytes of a response, at most `len` and one part more.
+/// Collect the bytes of a response: `len` bytes and at most one further part.
 async fn collect(result: GetResult, len: u64) -> object_store::Result<Bytes> {
     let mut stream = result.into_stream();
     let mut bytes = BytesMut::with_capacity(len as usize);
@@ -595,7 +599,7 @@ async fn collect(result: GetResult, len: u64) -> object_store::Result<Bytes> {
     Ok(bytes.freeze())
 }
 
-/// Read a whole object in one version, part by part, and pass each part on.
+/// Read a whole object of one version part by part, and pass on each part.
 pub(crate) fn each_part(
     object: &Arc<Object>,
     mut pass: impl FnMut(&[u8]) -> Result<()>,

@@ -3,13 +3,13 @@
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// Maximum number of long and of short requests in flight.
+/// Maximum numbers of long and of short requests in progress.
 pub(crate) const LONG_REQUESTS: usize = 24;
 pub(crate) const SHORT_REQUESTS: usize = 96;
-/// Values before the first measurement.
+/// Latency and throughput that are assumed before the first measurement.
 const LATENCY: f64 = 0.05;
 const THROUGHPUT: f64 = 50e6;
-/// Limits of the gap between ranges that are requested together, bytes.
+/// Limits of the gap between two ranges that are requested together, bytes.
 const SMALLEST_GAP: f64 = 65_536.0;
 const LARGEST_GAP: f64 = 4_194_304.0;
 /// Weight of a new measurement.
@@ -25,15 +25,16 @@ pub(crate) struct Pace(Mutex<Measured>);
 struct Measured {
     /// Time to the beginning of a response, s.
     latency: f64,
-    /// Bytes per second of all connections.
+    /// Total throughput of all connections, bytes per second.
     throughput: f64,
-    /// Number of requests in flight, the time since when there are some, and the bytes since then.
+    /// Number of requests in progress, the time at which the first of them was sent, and the bytes
+    /// received since then.
     in_flight: usize,
     since: Instant,
     bytes: usize,
 }
 
-/// Request in flight.
+/// Request in progress.
 pub(crate) struct InFlight<'a>(&'a Pace);
 
 impl Drop for InFlight<'_> {
@@ -75,7 +76,7 @@ impl Pace {
         let span = measured.since.elapsed();
         if span >= SPAN {
             let found = measured.bytes as f64 / span.as_secs_f64();
-            // Few requests show less than the connection allows.
+            // With few requests, the measured throughput is below that of the connection.
             let weight = if found > measured.throughput {
                 1.0
             } else {
@@ -86,13 +87,14 @@ impl Pace {
         }
     }
 
-    /// Return the number of bytes that take as long as another of many short requests, which are in
-    /// flight at the same time.
+    /// Return the number of bytes whose transfer takes as long as one more short request, if many
+    /// are in progress at the same time.
     pub(crate) fn gap(&self) -> u64 {
         self.bytes_in_latency(1.0 / SHORT_REQUESTS as f64)
     }
 
-    /// Return the number of bytes that take as long as another request that waits for the one before.
+    /// Return the number of bytes whose transfer takes as long as one more request that is sent
+    /// only after another has ended.
     pub(crate) fn hop(&self) -> u64 {
         self.bytes_in_latency(1.0)
     }

@@ -1,4 +1,4 @@
-//! Threads, clients and limits of requests of this process.
+//! Threads, clients and request limits of this process.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -22,13 +22,13 @@ use crate::pace::{LONG_REQUESTS, Pace, SHORT_REQUESTS};
 use paceline_formats::error::{Error, Result};
 use paceline_formats::source::Requests;
 
-/// Maximum number of bytes of a short request.
+/// Maximum size of a short request, bytes.
 const SHORT: u64 = 256 << 10;
 /// Maximum number of bytes that are kept for readers.
 pub(crate) const KEPT_BYTES: usize = 128 << 20;
 /// Number of threads that receive and decrypt responses.
 const THREADS: usize = 2;
-/// Time between two looks whether the user wants to stop.
+/// Time between two checks whether the user wants to stop.
 pub(crate) const LOOK: Duration = Duration::from_millis(100);
 
 static STOPPED: OnceLock<fn() -> bool> = OnceLock::new();
@@ -48,7 +48,7 @@ pub(crate) fn check_stopped() -> Result<()> {
     }
 }
 
-/// Client and measurements of one bucket or host.
+/// Client for one bucket or host, and its measured latency and throughput.
 pub(crate) struct Store {
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) pace: Pace,
@@ -57,13 +57,13 @@ pub(crate) struct Store {
 pub(crate) struct Process {
     pid: u32,
     pub(crate) runtime: Runtime,
-    /// Clients by bucket or host, and by the settings with which they were made.
+    /// Clients, by bucket or host and by the settings with which they were created.
     stores: Mutex<HashMap<(String, u64), Arc<Store>>>,
     /// Versions of objects that readers of this process share.
     shared: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
     long: Semaphore,
     short: Semaphore,
-    /// Number of bytes of all objects that were requested, and are kept.
+    /// Number of bytes of all objects that were requested and are still kept.
     pub(crate) kept: AtomicUsize,
     /// Requests of all objects.
     pub(crate) requests: Mutex<Requests>,
@@ -82,8 +82,8 @@ pub fn requests_sent() -> Requests {
     }
 }
 
-/// Threads of this process. Those of a parent process do not run in a forked one, which makes its
-/// own; the parent's are never dropped.
+/// Threads of this process. The threads of a parent process do not run in a forked process, which
+/// starts its own. The data of the parent's threads are never dropped.
 static CURRENT: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
 impl Process {
@@ -161,7 +161,8 @@ impl Process {
         Ok(store)
     }
 
-    /// Return the value that readers of this process share by a key: `value`, unless there is one.
+    /// Return the value that readers of this process share under a key. `value` is used unless
+    /// there is an earlier one.
     pub(crate) fn share<T: Any + Send + Sync>(&self, key: String, value: Arc<T>) -> Arc<T> {
         let mut shared = self.shared.lock().unwrap_or_else(|lock| lock.into_inner());
         let known = shared.get(&key).and_then(Weak::upgrade);
@@ -174,7 +175,8 @@ impl Process {
         value
     }
 
-    /// Return the requests that may still be sent, for a request of `len` bytes.
+    /// Return the semaphore that limits the number of simultaneous requests of this size (`len`
+    /// bytes).
     pub(crate) fn permits(&self, len: u64) -> &Semaphore {
         if len <= SHORT {
             &self.short

@@ -1,4 +1,5 @@
-//! HTTP requests: repeated after temporary errors, and redirected to public addresses only.
+//! HTTP requests. They are repeated after temporary errors, and redirected only to public
+//! addresses.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -17,16 +18,16 @@ use object_store::client::{
 };
 use reqwest::redirect::{Attempt, Policy};
 
-/// Variable with the time for which a failing request is repeated, s.
+/// Environment variable: time for which a failing request is repeated, s.
 pub(crate) const RETRY_SECONDS: &str = "PACELINE_RETRY_SECONDS";
 const DEFAULT_RETRY: Duration = Duration::from_secs(60);
 /// Pauses between two requests.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(8);
-/// Maximum number of tries to reach a server that does not answer at all.
+/// Maximum number of attempts to reach a server that does not respond at all.
 const CONNECTIONS: u32 = 4;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time without a byte of a response.
+/// Maximum time without another byte of a response.
 const SILENCE: Duration = Duration::from_secs(30);
 const REDIRECTS: usize = 5;
 
@@ -54,13 +55,14 @@ pub(crate) fn retry_limit() -> Duration {
 /// Makes clients for a store.
 #[derive(Debug, Default)]
 pub(crate) struct Connector {
-    /// Value of the header `Authorization`, for servers without signatures.
+    /// Value of the header `Authorization`, for servers that use no signatures.
     pub(crate) authorization: Option<HeaderValue>,
 }
 
 impl HttpConnector for Connector {
     fn connect(&self, _options: &ClientOptions) -> object_store::Result<HttpClient> {
-        // Another library of the process may have installed its own provider, which serves as well.
+        // Another library of the process may already have installed a provider, which can also be
+        // used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let client = reqwest::Client::builder()
             .user_agent(concat!("paceline/", env!("CARGO_PKG_VERSION")))
@@ -119,13 +121,14 @@ impl HttpService for Repeating {
     }
 }
 
-/// Return 1/2 to 1 of a pause, at random, so that workers do not repeat requests together.
+/// Return a random part of a pause, from half to all of it, so that workers do not repeat requests
+/// at the same time.
 pub(crate) fn shortened(pause: Duration) -> Duration {
     let random = RandomState::new().hash_one(0_u8) as f64 / u64::MAX as f64;
     pause.mul_f64(0.5 + 0.5 * random)
 }
 
-/// Add the length of a part to a response that states only where the part begins and ends.
+/// Add the length of a part to a response that states only the first and last byte of the part.
 fn with_length(mut response: HttpResponse) -> HttpResponse {
     let headers = response.headers_mut();
     if !headers.contains_key(CONTENT_LENGTH)
@@ -153,7 +156,7 @@ fn is_temporary(status: StatusCode) -> bool {
     matches!(code, 408 | 425 | 429 | 500 | 502 | 503 | 504)
 }
 
-/// Return true if an error may not occur again.
+/// Return true if an error is temporary.
 fn may_pass(error: &HttpError, n_tries: u32) -> bool {
     match error.kind() {
         HttpErrorKind::Connect => n_tries < CONNECTIONS && !is_certificate(error),
@@ -180,7 +183,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// Follow a redirect, unless it leads from a public server to a private address, or from an
-/// encrypted connection to one that is not.
+/// encrypted connection to an unencrypted one.
 fn redirect(attempt: Attempt<'_>) -> reqwest::redirect::Action {
     let (to, previous) = (attempt.url().clone(), attempt.previous());
     let Some(first) = previous.first() else {

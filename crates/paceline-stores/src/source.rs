@@ -1,4 +1,4 @@
-//! Objects as sources of bytes; downloads, and lists of objects.
+//! Objects as sources of bytes, downloads of objects, and lists of objects.
 
 use std::fs::File;
 use std::io::Write;
@@ -26,7 +26,8 @@ const WHOLE: u64 = 16 << 20;
 /// Minimum and maximum number of bytes that [`StoreSource::follow`] requests together.
 const NEAR: u64 = 256 << 10;
 const FAR: u64 = 16 << 20;
-/// Maximum number of windows that are requested at the next addresses of a regular path.
+/// Maximum number of windows that are requested before a reader needs them, if the addresses of
+/// its reads are equally spaced.
 const MOST_AHEAD: u64 = 32;
 
 /// One version of an object as a source of bytes.
@@ -40,20 +41,21 @@ pub struct StoreSource {
     path: Mutex<Followed>,
 }
 
-/// Path of a reader that follows addresses.
+/// Addresses that a reader has followed, to predict the next ones.
 #[derive(Default)]
 struct Followed {
     /// Bytes that were requested last.
     window: Range<u64>,
-    /// Last address outside of the window before, and its distance from the one before.
+    /// Last address outside the previous window, and its distance from the address before.
     last: u64,
     stride: u64,
-    /// Number of windows that are requested at the next addresses of a regular path.
+    /// Number of windows that are requested ahead, if the addresses have equal distances.
     ahead: u64,
 }
 
 impl Followed {
-    /// Return the windows to be requested for an address: its own, and those of the next addresses.
+    /// Return the windows to request for an address: the window of the address, and those of the
+    /// predicted addresses.
     fn go_to(&mut self, offset: u64, end: u64) -> Vec<Range<u64>> {
         let (len, last) = (self.window.end - self.window.start, self.window.end);
         let start = offset / NEAR * NEAR;
@@ -102,9 +104,10 @@ impl StoreSource {
         }
     }
 
-    /// Fill `buffer` for a reader that follows addresses within the file, as libraries of HDF5 do: bytes
-    /// around these ones are requested, too, and those at the next addresses if they are equally far
-    /// apart, as the nodes of a tree of chunks are.
+    /// Fill `buffer` for a reader that follows addresses within the file, such as the HDF5 library.
+    /// The bytes around the requested ones are requested, too. If addresses have equal distances,
+    /// such as those of the nodes of a B-tree, the bytes at the predicted addresses are also
+    /// requested.
     ///
     /// # Errors
     /// As those of [`Source::read_at`].
@@ -125,7 +128,7 @@ impl StoreSource {
         self.read_at(offset, buffer)
     }
 
-    /// Return the object, with threads of this process.
+    /// Return the object for this process; a forked process has its own.
     fn object(&self) -> Result<Arc<Object>> {
         if self.object.process.is_current() {
             return Ok(Arc::clone(&self.object));
@@ -273,7 +276,7 @@ mod tests {
             path.ahead = 2;
             windows
         };
-        // Addresses that follow each other: the window grows.
+        // If consecutive addresses are close together, the window grows.
         assert_eq!(go_to(0), vec![0..NEAR; 1]);
         assert_eq!(go_to(NEAR), vec![NEAR..3 * NEAR; 1]);
         // Regular addresses.

@@ -5,7 +5,7 @@ use object_store::{GetOptions, ObjectMeta};
 /// Version of an object, as the store states it. The store's text is not interpreted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Version {
-    /// Entity tag, which is named in each request.
+    /// Entity tag (ETag), which each request names.
     Tag(String),
     /// Time of the last change.
     Modified(String),
@@ -24,7 +24,7 @@ impl Version {
         }
     }
 
-    /// Return the text that is kept in indexes; `None` if the store identifies no version.
+    /// Return the text that is saved in indexes; `None` if the store does not identify versions.
     pub(crate) fn to_text(&self) -> Option<String> {
         match self {
             Version::Tag(tag) => Some(format!("etag {tag}")),
@@ -42,8 +42,7 @@ impl Version {
         }
     }
 
-    /// Require this version in a request. A weak tag, and a time, are compared with the response
-    /// only.
+    /// Require this version in a request. A weak tag or a time is only compared with the response.
     pub(crate) fn require(&self, options: &mut GetOptions) {
         if let Version::Tag(tag) = self
             && !tag.starts_with("W/")

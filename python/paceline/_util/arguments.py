@@ -161,7 +161,7 @@ def slice_of(start: Any, stop: Any, step: Any) -> slice:
 def function_name(function: object) -> str:
     """Return the name of a user's function, of a `partial`, or of a callable object.
 
-    The name is not a repr, which may contain an address: a run has the same name in any process.
+    The result is not the repr, which may contain an address and then differ between processes.
 
     Examples
     --------

@@ -24,7 +24,7 @@ _RANDOM_BYTES = 8
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 #: Schemes of addresses from which trajectories and topologies are read.
 SCHEMES = ("s3", "gs", "az", "http", "https")
-#: Beginnings of the names of variables with settings of object stores.
+#: Prefixes of the names of environment variables with settings of object stores.
 _STORE_SETTINGS = (
     *("AWS_", "AZURE_", "GOOGLE_", "HF_", "NETRC"),
     *("PACELINE_ANONYMOUS", "PACELINE_RETRY"),
@@ -129,7 +129,7 @@ class Saving:
         self._old: list[Path] = []
 
     def replace(self, paths: Iterable[Path]) -> None:
-        """Delete those of `paths` that no new file replaces, when the new files are published."""
+        """When the new files are published, delete those of `paths` that none of them replaces."""
         self._old.extend(paths)
 
     def publish(self) -> None:
@@ -199,8 +199,8 @@ def _publish_all(files: Sequence[_Made]) -> None:
                 publish(name, path)
     except BaseException:
         left = [name for _, name, _ in files if os.path.lexists(name)]
-        # Files that have replaced another file are kept, since the other file is gone. If all files
-        # were renamed, all are kept.
+        # Files that have replaced another file are kept, because the other file no longer exists.
+        # If all files were renamed, all are kept.
         if left:
             _remove(taken)
         raise
@@ -294,7 +294,7 @@ def naming_file(path: str | os.PathLike) -> Iterator[None]:
 
 
 class FileAtOffset(io.RawIOBase):
-    """File object that HDF5 reads at an offset: base class, whose subclasses read and write."""
+    """Base class of file objects that HDF5 uses at an offset; subclasses read and write."""
 
     def __init__(self, size: int):
         self._size = size
@@ -319,7 +319,7 @@ class FileAtOffset(io.RawIOBase):
 
 
 def is_address(path: str | os.PathLike) -> bool:
-    """True for the address of an object of a store or of a server.
+    """Return true if a path is the address of an object in a store or on a server.
 
     Examples
     --------
@@ -336,7 +336,7 @@ def is_address(path: str | os.PathLike) -> bool:
 
 
 def store_settings() -> dict[str, str]:
-    """Return the variables of the environment with settings of object stores."""
+    """Return the environment variables with settings of object stores."""
     return {name: value for name, value in os.environ.items() if name.startswith(_STORE_SETTINGS)}
 
 
@@ -370,7 +370,7 @@ def local_path(path: str | os.PathLike) -> str:
 
 
 def source_path(path: str | os.PathLike) -> str:
-    """Make a path absolute; return the address of an object as it is."""
+    """Make a path absolute; return the address of an object unchanged."""
     return os.fspath(path) if is_address(path) else local_path(path)
 
 

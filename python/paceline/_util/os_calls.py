@@ -471,7 +471,7 @@ def cached_share(
 
 
 def blocks_in_memory(path: str | os.PathLike, block: int) -> "np.ndarray | None":
-    """Return for each block of a file whether its first page is in the page cache; None if unknown.
+    """Return for each block whether its first page is in the page cache; None if unknown.
 
     The size of a block is a multiple of the page size, bytes.
     """
@@ -516,10 +516,10 @@ def _is_known(path: str | os.PathLike) -> bool:
 
 @cache
 def _mincore() -> "Callable[..., np.ndarray | None] | None":
-    """Make a function that finds the cached pages of a file; None if the system cannot.
+    """Make a function that finds the cached pages of a file; None if the system has no such call.
 
     The function maps the file without reading it, so the file may shrink meanwhile. It examines all
-    pages, or those at some offsets.
+    pages, or only those at given offsets.
     """
     import ctypes
 

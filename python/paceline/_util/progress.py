@@ -63,7 +63,7 @@ class Progress:
             self._bar = self._new_bar()
 
     def set(self, done: int, total: int) -> None:
-        """Set the completed units, and the total where it becomes known only during the work."""
+        """Set the number of completed units, and the total, which may be unknown at the start."""
         self._total = total
         if self._bar is not None:
             self._bar.total = total

@@ -5,7 +5,7 @@ import re
 import shutil
 from dataclasses import dataclass
 
-#: Lustre's program for its file systems, and the time after which it is given up, s.
+#: Lustre's program for its file systems, and the maximum time to wait for it, s.
 PROGRAM, PATIENCE = "lfs", 10.0
 _KIB, _MIB = 2**10, 2**20
 _NAMES = ("count", "size")
@@ -13,14 +13,14 @@ _NAMES = ("count", "size")
 
 @dataclass(frozen=True)
 class Stripes:
-    """Number of the servers' objects that hold a file in turn, and bytes in each turn."""
+    """Number of server objects that store a file in turn, and number of bytes in each turn."""
 
     count: int
     size: int
 
     @property
     def size_text(self) -> str:
-        """Size as the command line takes it.
+        """Size in the form of the command line.
 
         Examples
         --------

@@ -73,7 +73,7 @@ class AnalysisBase(Analysis):
         Further fields; their values are NaN in frames without them (see `Block.held`).
     stages : int
         Number of passes over the frames. After each pass but the last, `next_stage` makes the
-        worker part of the next pass. A worker part with `scan` needs two passes.
+        worker part of the next pass. A worker part that has `scan` needs two passes.
     over_parts : bool
         True if the last stage does not read frames, but computes parts of the collected rows
         (`paceline.contract.kinds.OverParts`).
@@ -177,7 +177,7 @@ class AnalysisBase(Analysis):
 
     @classmethod
     def _goes_frame_by_frame(cls) -> bool:
-        """Return whether a class has the methods of MDAnalysis's analyses, not of paceline's."""
+        """Return whether a class has the methods of MDAnalysis's analyses, and not paceline's."""
         return hasattr(cls, "_single_frame") and cls.prepare is AnalysisBase.prepare
 
     def __init__(self, atomgroup: Atoms | System, *, verbose: bool = False):
@@ -413,7 +413,7 @@ class AnalysisBase(Analysis):
 
     @property
     def times_known(self) -> bool:
-        """True if the times of the frames come from the trajectory, and are not invented."""
+        """True if the times of the frames come from the trajectory; false if they are invented."""
         return UNKNOWN_TIMES not in self.provenance
 
     @property
@@ -476,7 +476,7 @@ class AnalysisBase(Analysis):
 
     def record(self) -> JsonObject:
         """Return files, fingerprints, versions and parameters of the last run."""
-        found = self.provenance.get("warnings")  # found by a check of the run's frames
+        found = self.provenance.get("warnings")  # warning from a check of the frames during the run
         remarks = [*([found] if found else []), *self.remarks.values()]
         return {
             "paceline": __version__,

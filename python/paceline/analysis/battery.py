@@ -264,7 +264,7 @@ class Battery:
 
     @property
     def every(self) -> dict[str, AnalysisBase]:
-        """Analyses by name, including those that a run left out because of too few frames."""
+        """Analyses by name, including those that a run left out because it had too few frames."""
         return self._whole[1]
 
     def suit(
@@ -312,7 +312,8 @@ class Battery:
             First make molecules whole for analyses that need it, if the topology has bonds and
             the frames have a cell.
         equilibrated : bool
-            Leave out the frames before all time series are equilibrated, and run again.
+            After a run over all frames, run again without the frames before all time series are
+            equilibrated.
         **options
             Options of `paceline.run`. A `fit` among the `transforms` applies only to analyses
             that need it, in a separate pass.
@@ -341,7 +342,7 @@ class Battery:
         return self
 
     def _run_equilibrated(self, **options: Any) -> Self:
-        """Run, and run again over the frames from which all time series are equilibrated."""
+        """Run over all frames, and again over the equilibrated frames of all time series."""
         if options.get("checkpoint") is not None:
             raise UnsupportedError("equilibrated: two runs follow each other, without a checkpoint")
         self.run(**options)

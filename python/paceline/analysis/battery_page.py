@@ -25,8 +25,8 @@ from paceline.performance.results_page import Overview, ResultDrawing, ResultSec
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase
 
-#: Words for the part of a system that entries of default batteries analyse, if their atoms are not
-#: in the heading.
+#: Words for the part of a system that an entry of a default battery analyses, used if the heading
+#: does not name its atoms.
 OF_SYSTEMS = {"ligand": "Ligand", "ligand in water": "Ligand", "liquid": "Water"}
 #: Words for common selections in headings.
 OF_ATOMS = {

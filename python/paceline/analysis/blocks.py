@@ -8,9 +8,9 @@ from paceline.analysis.uncertainty import students_t, with_error
 
 #: Number of blocks of a run.
 N_BLOCKS = 10
-#: Longest lag time with an interval, in lengths of a block.
+#: Longest lag time with an interval, as a multiple of the length of a block.
 REACH = 2
-#: Minimum ratio of the length of a run and an integral (time) with a reliable interval.
+#: Minimum ratio of the length of a run to an integral (a time) for a reliable interval.
 ENOUGH_TIMES = 100
 
 

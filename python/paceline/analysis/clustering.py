@@ -353,7 +353,7 @@ class _Near:
 
 
 class Neighbors(TileParts):
-    """Parts of all pairs of frames; one bit per pair is stored.
+    """Parts of all pairs of frames. For each pair, one bit is stored.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Verdicts on the length of simulations: of series, angles, states and replicas."""
+"""Verdicts whether simulations are long enough, from series, angles, states and replicas."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,7 +22,7 @@ from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, digits, mean_of_
 
 #: Verdicts, from best to worst.
 GRADES = (SAMPLED, NOT_SHOWN, DRIFTING)
-#: Maximum R̂ of replicas that agree. Replicas with 10 independent values each have 1.05 on average.
+#: Maximum R̂ of replicas that agree. With 10 independent values per replica, R̂ is 1.05 on average.
 MOST_R_HAT = 1.1
 
 
@@ -36,10 +36,11 @@ def convergence(
 ) -> Convergence:
     r"""Assess whether a quantity is equilibrated and sampled, from its time series.
 
-    The start of a series is described by $A e^{-t / \tau}$, and left out where its bias costs more
-    than the fewer values. The interval of the mean is that of `mean_of_series`, from the remaining
-    values. Between replicas, it is Student's t of their means; replicas agree if the
-    rank-normalised split-$\hat R$ (Vehtari et al. 2021, Bayesian Anal. 16, 667) is 1.1 or less.
+    The start of a series is described by $A e^{-t / \tau}$. Values at the start are left out as
+    long as this reduces the error of the mean. The interval of the mean is computed by
+    `mean_of_series` from the remaining values. Between replicas, it is Student's t of their means;
+    replicas agree if the rank-normalised split-$\hat R$ (Vehtari et al. 2021, Bayesian Anal. 16,
+    667) is 1.1 or less.
 
     Parameters
     ----------
@@ -115,9 +116,9 @@ def convergence(
 
 
 def latest_start(found: dict[str, Convergence]) -> tuple[int | None, str]:
-    """Return the index from which all series of a system are equilibrated, and the last one's name.
+    """Return the latest start of the equilibrated parts of all series, and the name of its series.
 
-    The index is None, and the name that of the first drifting series, if any series drifts.
+    If any series drifts, the index is None, and the name is that of the first drifting series.
     """
     drifting = [name for name, one in found.items() if one.verdict == DRIFTING]
     if drifting:
@@ -140,7 +141,7 @@ def _assess(
 def _assess_angles(
     degrees: np.ndarray, times: np.ndarray | None, precision: float | None
 ) -> Convergence:
-    """Assess angles by the components of their unit vectors along and across the circular mean."""
+    """Assess angles by their unit vectors: the components along and across the circular mean."""
     rows = usable_rows(degrees, times)
     turns = np.exp(1j * np.radians(degrees))
     known = turns[rows]
@@ -180,7 +181,7 @@ def _assess_states(
             kind="states",
             n_series=len(states),
         )
-        # The population of one of two states determines that of the other one.
+        # With two states, the population of one determines that of the other.
         for state in (states[:1] if len(states) == 2 else states)
     }
     if not found:
@@ -204,7 +205,7 @@ def _states(values: np.ndarray) -> np.ndarray:
 
 
 def _in_state(values: np.ndarray, state: object) -> np.ndarray:
-    """Return 1 where a series is in this state, otherwise 0; NaN where it is NaN."""
+    """Return 1 where a series is in this state and 0 elsewhere; NaN where the series is NaN."""
     is_in = (values == state).astype(np.float64)
     if values.dtype.kind == "f":
         is_in[np.isnan(values)] = np.nan
@@ -217,7 +218,7 @@ def _name(state: object) -> str:
 
 
 def _with_precision(found: Convergence, precision: float | None, unit: str) -> Convergence:
-    """Compare the interval with the precision that is wanted."""
+    """Compare the interval with the requested precision."""
     half = found.half_width
     if precision is None or not half > precision:
         return found
@@ -241,7 +242,7 @@ def _assess_replicas(
     kind: Kind,
     precision: float | None,
 ) -> Convergence:
-    """Assess replicas together: each one's start, and the agreement of their equilibrated parts."""
+    """Assess replicas together: each start, and the agreement of the equilibrated parts."""
     notes: list[str] = []
     distinct: dict[str, tuple[np.ndarray, np.ndarray | None]] = dict(zip(names, parts, strict=True))
     for one, other in combinations(names, 2):
@@ -269,8 +270,8 @@ def _agreement(
     precision: float | None,
     notes: Sequence[str],
 ) -> Convergence:
-    """Judge replicas by their starts, by R̂, and by the interval between their means."""
-    # One simulation does without.
+    """Judge the agreement of replicas by their starts, R̂, and the interval between their means."""
+    # A single simulation has no agreement to judge.
     from paceline.analysis.replica_diagnostics import effective_size, rank_normalised_r_hat
 
     series = [_production(parts[name][0], one) for name, one in found.items()]
@@ -339,7 +340,7 @@ def _states_of_replicas(
     notes: Sequence[str],
     precision: float | None,
 ) -> Convergence:
-    """Assess the population of each state between replicas; return the worst one."""
+    """Assess the population of each state over all replicas; return the worst verdict."""
     states = _states(np.concatenate([values for values, _ in parts.values()]))
     worst: tuple[int, float, Convergence] | None = None
     for state in states[:1] if len(states) == 2 else states:
@@ -359,12 +360,12 @@ def _production(values: np.ndarray, found: Convergence) -> np.ndarray:
 
 
 def _turned(degrees: np.ndarray) -> np.ndarray:
-    """Return angles between -180° and 180°."""
+    """Shift angles by whole turns into the range from -180° to 180°."""
     return (degrees + 180) % 360 - 180
 
 
 def _are_copies(first: tuple[np.ndarray, object], second: tuple[np.ndarray, object]) -> bool:
-    """True if the shorter series is the beginning of the other one, and changes."""
+    """True if the shorter series equals the beginning of the longer one, and is not constant."""
     n = min(len(first[0]), len(second[0]))
     begins = first[0][:n], second[0][:n]
     return n >= LEAST_VALUES and len(np.unique(begins[0])) > 2 and np.array_equal(*begins)

@@ -26,7 +26,7 @@ from paceline.contract.kinds import OverParts, PerFrame
 from paceline.errors import UnsupportedError
 from paceline.transform.atom_choice import check_not_empty
 
-#: Minimum number of lag times in figures of velocities and currents, if the run has as many.
+#: Minimum number of lag times in figures of velocities and currents, for runs that have more.
 DRAWN = 100
 #: Conversion factor of e² Å²/ps / (k_B K Å³) to S/m (CODATA 2018, exact).
 CONDUCTIVITY = 1.602176634e-19**2 / 1.380649e-23 * 1e22

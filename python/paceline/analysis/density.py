@@ -287,7 +287,7 @@ class _Voxels(CorePart, Reduction):
 
     def __init__(self, edges: Sequence[np.ndarray], finder: GroupFinder | None):
         self._finder = finder
-        # Threads of their own made counting on a grid slower: they help to select atoms only.
+        # With several threads, counting on a grid was slower, so threads only help to select atoms.
         self.splits_frames = finder is not None
         self._edges = [np.ascontiguousarray(one, dtype=np.float64) for one in edges]
         self._n_voxels = int(np.prod([len(one) - 1 for one in self._edges]))

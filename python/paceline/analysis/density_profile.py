@@ -39,7 +39,8 @@ UNITS = {
 #: Number of further values per frame: height and corner of the cell along the axis (Å), number of
 #: atoms outside a non-periodic cell, and length of the mean direction of the origin group.
 N_OTHERS = 4
-#: If the mean direction of atoms is shorter, they are spread along the cell and have no center.
+#: Minimum length of the mean direction; if it is shorter, atoms are spread along the cell and have
+#: no center.
 LEAST_DIRECTION = 0.1
 #: Components of a cell vector up to this fraction of its length count as 0.
 UPRIGHT = 1e-4

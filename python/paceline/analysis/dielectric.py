@@ -221,7 +221,7 @@ class DielectricConstant(_DipoleAnalysis):
         moments, volumes = value[:, :3], value[:, 3]
         read = ~np.isnan(volumes)
         if not read.any():
-            read[:] = True  # without readable frames, all results become NaN
+            read[:] = True  # if no frame is readable, all results become NaN
         mean = moments[read].mean(axis=0)
         fluct = ((moments[read] - mean) ** 2).mean(axis=0)
         self.volume = float(volumes[read].mean())

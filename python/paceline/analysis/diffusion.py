@@ -9,8 +9,9 @@ from paceline.contract.atoms import System, has_attribute
 from paceline.transform.bond_lists import bond_list
 from paceline.transform.compounds import fragments_of, known_bonds
 
-#: Numbers of time blocks, by the maximum ratio of the longest lag time of the fit and the run. A
-#: block is at least twice as long as this lag time, so that it contains several time origins.
+#: Numbers of time blocks. Each key is the maximum ratio of the longest lag time of the fit to the
+#: length of the run. A block is at least twice as long as this lag time, so that it contains
+#: several time origins.
 BLOCKS = {10: 1 / 20, 5: 1 / 10}
 #: Minimum number of molecules of one size for an interval between molecules.
 FEWEST = 2
@@ -124,7 +125,7 @@ def mean_and_interval(
         if n_blocks > min(BLOCKS) // 2:
             error = float(blocks.std(ddof=1) / np.sqrt(n_blocks))
             ratio = (error / found["error"]) ** 2 if found["error"] else np.inf
-            if not fdtr(n_blocks - 1, n - 1, ratio) <= LEVEL:  # True for NaN, with one molecule
+            if not fdtr(n_blocks - 1, n - 1, ratio) <= LEVEL:  # NaN (one molecule) is true
                 interval = float(students_t(n_blocks - 1)) * error
                 found |= {"error": error, "interval": interval, "n_blocks": n_blocks}
     return found

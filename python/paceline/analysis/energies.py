@@ -41,9 +41,9 @@ DRAWN = ("potential", "temperature", "pressure", "density")
 CONSERVED = ("conserved", "total")
 #: Maximum number of terms in a figure if no quantity of `DRAWN` is available.
 MOST_DRAWN = 4
-#: Time intervals that deviate from the usual one by more than this fraction are uneven.
+#: Relative deviation from the usual time interval above which an interval is uneven.
 UNEVEN = 0.01
-#: Uneven intervals are reported above this fraction of the rows.
+#: Fraction of the rows above which uneven intervals are reported.
 MANY_UNEVEN = 0.01
 #: Maximum number of terms that a message lists.
 LISTED = 40

@@ -1,8 +1,7 @@
 r"""Search for the start of the equilibrated part of a time series, and for its states.
 
-The start of a series is described as $\mu + A e^{-t / \tau}$ plus fluctuations. The first values
-are left out where this bias of the mean costs more than the fewer values: at the minimum of the
-squared bias of the mean plus its variance.
+The start of a series is described as $\mu + A e^{-t / \tau}$ plus fluctuations. The number of first
+values that are left out minimises the squared bias of the mean plus its variance.
 """
 
 from dataclasses import dataclass
@@ -12,31 +11,31 @@ import numpy as np
 
 from paceline.analysis.mean_error import error_of_mean
 
-#: Maximum number of averages in time by which a start is found.
+#: Maximum number of bins, over which values are averaged before the start is searched.
 MOST_BINS = 512
-#: Decay times of a start that are tried, as parts of the series.
+#: Decay times that are tried for the start, as fractions of the length of the series.
 DECAYS = 2.0 ** np.arange(-9, 0.1, 0.25)
-#: Minimum of the squared amplitude of a start, in units of its variance.
+#: Minimum squared amplitude of a start, in units of the variance of the amplitude.
 NOTABLE_START = 6.0
-#: Maximum part of a series that may be left out; a series with a longer start drifts.
+#: Maximum fraction of a series that may be left out. A series with a longer start drifts.
 MOST_START = 0.5
 #: Minimum distance between the means of two states, in standard deviations within the states. The
 #: halves of a uniform distribution have 3.5, and those of a normal distribution 2.6.
 APART = 4.5
-#: Minimum part of the values in the rarer of two states.
+#: Minimum fraction of the values in the rarer of two states.
 RARE = 0.002
 #: Number of bins of the histogram that separates two states.
 N_BINS = 256
-#: Maximum number of values of the histogram; of longer series, values at equal distances are taken.
+#: Maximum number of values in the histogram. Of longer series, equally spaced values are used.
 MOST_IN_HISTOGRAM = 65_536
 
 
 def find_start(values: np.ndarray, n_series: int = 1) -> int | None:
-    """Return the index from which a series is equilibrated; None if that is in its second half.
+    """Return the index from which on a series is equilibrated; None if it is in the second half.
 
-    The series must have 4 values or more, which are not all equal. If the worst one of many series
-    decides, a start must be more notable: as the squared amplitude grows by 2, noise exceeds it e
-    times less often.
+    The series must have 4 values or more, which are not all equal. If the worst of many series
+    decides, the minimum amplitude of a start is larger, so that noise in one of them rarely exceeds
+    it. If the squared amplitude grows by 2, noise exceeds it e times less often.
     """
     n = len(values)
     n_bins = 1 << int(np.log2(min(n, MOST_BINS)))
@@ -49,7 +48,7 @@ def find_start(values: np.ndarray, n_series: int = 1) -> int | None:
     rest = bins - amplitudes[best] * decays.centred[best]
     if not rest.any():
         return None
-    # Of the mean of one bin, if all bins were independent.
+    # Variance of the mean of one bin, if all bins were independent.
     error = error_of_mean(rest)
     variance = n_bins * float(np.exp(error.weights @ np.log(error.variances)))
     notable = NOTABLE_START + 2 * np.log(n_series)
@@ -65,9 +64,9 @@ def find_start(values: np.ndarray, n_series: int = 1) -> int | None:
 class Decays:
     """Exponential decays with the times `DECAYS`, shape (n_times, n_bins)."""
 
-    #: Decays minus their means.
+    #: Decays, with their means subtracted.
     centred: np.ndarray
-    #: Mean of the decay from each bin on.
+    #: Mean of each decay over the bins from each bin to the last.
     remaining: np.ndarray
 
 
@@ -80,7 +79,7 @@ def _decays(n_bins: int) -> Decays:
 
 
 def averages(values: np.ndarray, n_bins: int) -> np.ndarray:
-    """Return averages over bins of equal length; a value at an edge counts in parts."""
+    """Average over bins of equal length; a value at an edge is divided between two bins."""
     sums = np.zeros(len(values) + 1)
     np.cumsum(values, out=sums[1:])
     edges = np.linspace(0, len(values), n_bins + 1)
@@ -89,10 +88,10 @@ def averages(values: np.ndarray, n_bins: int) -> np.ndarray:
 
 
 def crossings_of_states(values: np.ndarray) -> tuple[int, float, float] | None:
-    """Count changes between two states, and return the states' means; None if there are not two.
+    """Count changes between two states, and return the states' means; None without two states.
 
-    A threshold divides the values into two classes so that the variance between the classes is
-    largest (Otsu 1979, IEEE Trans. Syst. Man Cybern. 9, 62). The values, between -1 and 1 or so,
+    A threshold divides the values into two classes. It maximises the variance between the classes
+    (Otsu 1979, IEEE Trans. Syst. Man Cybern. 9, 62). The values, between -1 and 1 or so,
     are not all equal.
     """
     some = values[:: -(-len(values) // MOST_IN_HISTOGRAM)]
@@ -116,6 +115,6 @@ def crossings_of_states(values: np.ndarray) -> tuple[int, float, float] | None:
     if (high - low) ** 2 * n < APART**2 * within:
         return None
     middle = (low + high) / 2
-    # A value near the threshold does not count as a change.
+    # A value near the threshold does not count as a change of state.
     sides = values[np.abs(values - middle) > (high - low) / 4] > middle
     return int(np.count_nonzero(sides[1:] != sides[:-1])), low, high

@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-#: A running mean is drawn above this number of points.
+#: Number of points above which a running mean is drawn.
 MANY_POINTS = 2000
 #: Number of windows of the running mean along the series.
 WINDOWS = 100
-#: Curves are drawn as an image above this number of points.
+#: Number of points above which curves are drawn as an image.
 LARGE = 20_000
-#: Maximum number of points of a scatter plot; of more, a random subset is drawn.
+#: Maximum number of points of a scatter plot. Of more points, a random subset is drawn.
 MOST_POINTS = 200_000
 #: Maximum number of points that are drawn large, because few small points are hard to see.
 FEW_POINTS = 300
@@ -97,7 +97,7 @@ class Series:
     ends: Sequence[int] = ()
     #: True if the x axis contains names, so that values are points with error bars.
     of_names: bool = False
-    #: x value from which the series is equilibrated.
+    #: x value from which on the series is equilibrated.
     start: float = -np.inf
 
 

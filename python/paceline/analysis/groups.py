@@ -34,7 +34,7 @@ from paceline.contract.run_info import describe_frames
 from paceline.errors import UnsupportedError, warn
 from paceline.performance.number_format import many
 
-#: Stay of an atom or residue in a group: its index, and the first and last row of the run.
+#: Stay of an atom or residue in a group: its index, and the first and last row of the stay.
 STAY = np.dtype([("index", np.int64), ("first", np.int64), ("last", np.int64), ("is_whole", bool)])
 
 #: Kinds of time correlation functions of the presence in a group.
@@ -492,7 +492,8 @@ def _returns(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray)
     counts = _returns_by_transforms(times[is_often], n_frames, tau_max, starts, reached, size)
     times = times[~is_often]
     blocks = np.searchsorted(starts, np.arange(n_frames), side="right") - 1
-    # Index of the counts of each origin's block, minus its time; adding a time gives the lag.
+    # For each origin, the index of the first count of its block, minus the origin's time. Adding
+    # the time of a later presence gives the index of the count of this lag.
     begins = blocks[times % (2 * n_frames)] * (tau_max + 1) - times
     counts[:, 0] += np.bincount(begins + times, minlength=counts.size).reshape(counts.shape)[:, 0]
     for k in range(1, min(tau_max, len(times) - 1) + 1):
@@ -505,7 +506,7 @@ def _returns(times: np.ndarray, n_frames: int, tau_max: int, starts: np.ndarray)
 
 
 def _transform_size(starts: np.ndarray, tau_max: int) -> tuple[np.ndarray, int]:
-    """Return the end of the blocks that lags from each block reach, and the transform size.
+    """Return, for each block, the last block within the longest lag; and the transforms' size.
 
     The size is so large that periodicity cannot produce wrong lags up to `tau_max`.
     """

@@ -1,15 +1,15 @@
 r"""Variance of the mean of a correlated time series, from its spectrum at low frequencies.
 
-The autocorrelation of a series is taken as a mixture of exponentials, as that of any observable of
-reversible dynamics is: a fast and a slow one, $C(t) = (1 - a) e^{-t/\tau_1} + a e^{-t/\tau_2}$, on
-a grid of times and fractions, or one alone. The periodogram at frequency $k / N$,
+For reversible dynamics, the autocorrelation of any observable is a mixture of exponentials. Here it
+has a fast and a slow exponential, $C(t) = (1 - a) e^{-t/\tau_1} + a e^{-t/\tau_2}$, or only one.
+The times $\tau$ and the fraction $a$ are points of a grid. The periodogram at frequency $k / N$,
 
 $$I_k = \frac{1}{N} \left| \sum_t x_t e^{-2 \pi i k t / N} \right|^2,$$
 
-is exponentially distributed about its expected value, which each pair of times and fraction gives
-exactly (Whittle 1953, Ark. Mat. 2, 423; Sykulski et al. 2019, Biometrika 106, 251). So each point
-of the grid has a likelihood, and a variance of the mean. All are kept, with their probabilities:
-the interval is wide where a slow part of small amplitude cannot be excluded.
+is exponentially distributed. Each point of the grid determines its expected value exactly (Whittle
+1953, Ark. Mat. 2, 423; Sykulski et al. 2019, Biometrika 106, 251). Each point of the grid therefore
+has a likelihood, and a variance of the mean. All points contribute with their probabilities. The
+interval is wide if a slow part of small amplitude cannot be excluded.
 """
 
 from dataclasses import dataclass
@@ -17,29 +17,29 @@ from functools import lru_cache
 
 import numpy as np
 
-#: Number of the lowest frequencies that are compared.
+#: Number of the lowest frequencies that are used.
 N_FREQUENCIES = 256
-#: Number of the lowest frequencies that are compared one by one, and not in groups.
+#: Number of the lowest frequencies that are used one by one. Higher ones are used in groups.
 N_SINGLE = 24
-#: Ratio of the last and the first frequency of a group.
+#: Ratio of the highest to the lowest frequency of a group.
 GROWTH = 1.2
-#: Minimum of the shortest correlation time on the grid, in values.
+#: Smallest correlation time on the grid, in values, if the series is short.
 LEAST_TIME = 0.3
-#: Minimum of the shortest correlation time on the grid, as a part of the series. The longest one is
-#: the length of the series. Grid points differ by a factor of 2.
+#: Smallest correlation time on the grid, as a fraction of the length of the series, if the series
+#: is long. The longest time is the length of the series, and grid points differ by a factor of 2.
 LEAST_PART = 1 / 4096
 #: Fractions of the variance that belong to the slow part.
 FRACTIONS = np.array([0.01, 0.02, 0.04, 0.08, 0.15, 0.3, 0.5, 0.7, 0.85])
-#: Probability, before the series is seen, that one exponential suffices. A lower one makes
-#: intervals wider: more of them hold where noise hides a slow part.
+#: Prior probability that one exponential suffices. A lower probability makes intervals wider, so
+#: that more of them contain the true mean if noise hides a slow exponential.
 ONE_EXPONENTIAL = 0.8
-#: Width of the classes into which variances are sorted, as a logarithm.
+#: Width of the classes into which variances are grouped, as a difference of logarithms.
 CLASS_WIDTH = 0.02
 #: Minimum weight of a variance, relative to the largest one.
 LEAST_WEIGHT = 1e-9
-#: Probability of a variance below that of `most_inefficient`.
+#: Probability that the statistical inefficiency is at most `most_inefficient`.
 MOST = 0.95
-#: Number of lengths of series for which models are kept.
+#: Number of series lengths for which models are cached.
 N_LENGTHS = 16
 
 
@@ -47,11 +47,11 @@ N_LENGTHS = 16
 class Models:
     """Expected periodograms of all points of the grid, for series of one length."""
 
-    #: Index of the first frequency of each group, from 1; then the end.
+    #: Index of the first frequency of each group, counted from 1, and the end of the last group.
     edges: np.ndarray
     #: Reciprocal of the mean periodogram in each group, shape (n_models, n_groups).
     reciprocal: np.ndarray
-    #: Logarithm of the prior weight, without what depends on the series.
+    #: Logarithm of the prior weight, plus terms that do not depend on the series.
     log_weight: np.ndarray
     #: Statistical inefficiency.
     inefficiency: np.ndarray
@@ -59,7 +59,7 @@ class Models:
 
 @dataclass(frozen=True)
 class MeanError:
-    """Probable variances of a mean.
+    """Distribution of the variance of a mean.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class MeanError:
     most_inefficient: float
 
     def interval(self, level: float) -> float:
-        """Half the width of the interval about the mean that holds the true mean at this level."""
+        """Half the width of the confidence interval of the mean at this level."""
         from scipy.special import stdtr, stdtrit
 
         deviations = np.sqrt(self.variances)
@@ -93,7 +93,7 @@ class MeanError:
         return float(high)
 
     def interval_of_quantile(self, probability: float, level: float) -> float:
-        """Half the width of the interval for the variance that is exceeded with 1 - probability."""
+        """Half the width of the interval for a variance that is larger with 1 - `probability`."""
         from scipy.special import stdtrit
 
         row = int(np.searchsorted(np.cumsum(self.weights), probability))
@@ -112,17 +112,17 @@ def error_of_mean(deviations: np.ndarray) -> MeanError:
     periodogram = np.abs(np.fft.rfft(deviations)[1:last]) ** 2 / n
     sums = np.add.reduceat(periodogram, models.edges[:-1] - 1)
     n_frequencies = last - 1
-    # Variance of the series, given each model; 0 if only higher frequencies have any.
+    # Variance of the series, given each model; 0 if only higher frequencies contribute.
     scales = np.maximum(models.reciprocal @ sums / n_frequencies, np.finfo(float).tiny)
     weights = models.log_weight - n_frequencies * np.log(scales)
     weights = np.exp(weights - weights.max())
     weights /= weights.sum()
-    # Values that alternate about the mean count as independent.
+    # If values alternate about the mean, they count as independent.
     own = deviations @ deviations / n
     least = own / (n - 1)
     classes, variances = _in_classes(weights, np.maximum(scales * models.inefficiency / n, least))
-    # The variance of the series is that about its mean, and that of the mean. Frequencies that are
-    # not compared do not show it.
+    # The variance of the series consists of the variance about its mean, and the variance of the
+    # mean. Frequencies that are not used do not determine it.
     independent = 1 + own / variances
     most = np.searchsorted(np.cumsum(classes), MOST)
     return MeanError(
@@ -135,7 +135,7 @@ def error_of_mean(deviations: np.ndarray) -> MeanError:
 
 
 def _in_classes(weights: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sort variances into classes of nearly equal ones; return their weights and mean variances."""
+    """Group nearly equal variances; return the weight and the mean variance of each group."""
     kept = weights > LEAST_WEIGHT * weights.max()
     weights, variances = weights[kept], variances[kept]
     classes = np.floor(np.log(variances / variances.min()) / CLASS_WIDTH).astype(np.intp)
@@ -147,7 +147,7 @@ def _in_classes(weights: np.ndarray, variances: np.ndarray) -> tuple[np.ndarray,
 
 @lru_cache(N_LENGTHS)
 def _models(n: int) -> Models:
-    """Make the tables for series of n values."""
+    """Compute the tables for series of n values."""
     edges = _groups(min(N_FREQUENCIES, (n - 1) // 2))
     sizes = np.diff(edges)
     n_times = int(np.log2(n / max(LEAST_TIME, n * LEAST_PART)))
@@ -178,7 +178,7 @@ def _models(n: int) -> Models:
 
 
 def _groups(n_frequencies: int) -> np.ndarray:
-    """Divide the lowest frequencies, counted from 1, into groups: first of each, and the end."""
+    """Group the lowest frequencies, counted from 1; return the first of each group, and the end."""
     edges = [*range(1, min(N_SINGLE, n_frequencies) + 2)]
     while edges[-1] <= n_frequencies:
         edges.append(min(n_frequencies + 1, int(np.ceil(edges[-1] * GROWTH))))
@@ -186,14 +186,14 @@ def _groups(n_frequencies: int) -> np.ndarray:
 
 
 def _expected(times: np.ndarray, frequencies: np.ndarray, n: int) -> np.ndarray:
-    """Expected periodogram of n values with exponential autocorrelation and variance 1.
+    """Expected periodogram of n values with an exponential autocorrelation and variance 1.
 
     Shape (n_times, n_frequencies). At frequency 0, it is n times the variance of the mean.
     """
     with np.errstate(divide="ignore"):
         factor = np.exp(-1 / times)[:, None]
     one = factor * np.exp(-2j * np.pi * frequencies / n)
-    # one ** n, since frequencies are whole numbers of periods.
+    # Equals `one ** n`, because each frequency is a whole number of periods.
     end = factor**n
     gap = 1 - one
     # Sums of one ** t, and of t * one ** t, for t from 1 to n - 1.

@@ -57,9 +57,9 @@ NO_CELL = (
 SPREAD = 2
 #: Maximum number of positions that are checked for jumps across the cell.
 JUMP_VALUES = 2**21
-#: Steps above this fraction of half the cell are long.
+#: Fraction of half the cell above which steps are long.
 NEARLY = 0.8
-#: Long steps are reported above this fraction of the steps.
+#: Fraction of the steps above which long steps are reported.
 MOST_LONG = 0.01
 #: Offsets of a cell and its 26 neighbours, in units of cell vectors.
 NEIGHBOURS = np.stack(np.meshgrid(*3 * [[-1.0, 0.0, 1.0]]), axis=-1).reshape(-1, 3)

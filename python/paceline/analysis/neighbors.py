@@ -455,7 +455,7 @@ class CoordinationNumbers(_NearAtoms):  # numpydoc ignore=PR02
         return _Neighbours(self._near_pairs(), self._sizes[0])
 
     def finish(self, value: np.ndarray) -> None:
-        """Set the numbers, with frames and times."""
+        """Set the numbers of neighbours, with frames and times."""
         mean = value.mean(axis=1, dtype=np.float64)
         name = "coordination number"
         label = f"neighbours within {self.cutoff:g} Å"

@@ -31,7 +31,7 @@ LEAST_FIT = 3
 #: Fit range of the exponent, as fractions of the number of bonds of the longest chain. Short
 #: separations are stiff, and long separations have few pairs.
 SLOPE_RANGE = 0.1, 0.5
-#: Persistence lengths above this number of contour lengths count as infinite.
+#: Number of contour lengths above which persistence lengths count as infinite.
 STRAIGHT = 1e5
 
 

@@ -1,7 +1,7 @@
 r"""Agreement of replicas: rank-normalised split-$\hat R$, and effective sample size.
 
-Vehtari, Gelman, Simpson, Carpenter, Bürkner 2021, Bayesian Analysis 16, 667. Replicas of other
-lengths are shortened to the shortest one, at their starts.
+Vehtari, Gelman, Simpson, Carpenter, Bürkner 2021, Bayesian Analysis 16, 667. If lengths differ,
+first values of the longer replicas are left out.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from paceline.analysis.uncertainty import LEAST_VALUES
 
 
 def rank_normalised_r_hat(series: Sequence[np.ndarray]) -> float:
-    """Return the larger R̂ of ranks and of ranks of the distances from the median; NaN if unknown.
+    """Return the larger R̂: of ranks, or of ranks of distances from the median; NaN if unknown.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def rank_normalised_r_hat(series: Sequence[np.ndarray]) -> float:
 
 
 def effective_size(series: Sequence[np.ndarray]) -> float:
-    """Return the effective sample size ("bulk") of halves of replicas; NaN if unknown.
+    """Return the bulk effective sample size, computed from halves of replicas; NaN if unknown.
 
     Autocorrelations are summed by the initial monotone sequence of Geyer (1992, Stat. Sci. 7, 473).
 
@@ -69,7 +69,7 @@ def _split(series: Sequence[np.ndarray]) -> np.ndarray | None:
 
 
 def _normalised(values: np.ndarray) -> np.ndarray:
-    """Replace values by normal deviates of their ranks, as Blom (1958) does; ties share a rank."""
+    """Replace values by normal deviates of their ranks (Blom 1958); equal values share a rank."""
     from scipy.special import ndtri
     from scipy.stats import rankdata
 
@@ -78,7 +78,7 @@ def _normalised(values: np.ndarray) -> np.ndarray:
 
 
 def _r_hat(chains: np.ndarray) -> float:
-    """R̂ of chains of equal length: deviation of all values over that within chains."""
+    """R̂ of chains of equal length: standard deviation of all values over that within chains."""
     n = chains.shape[1]
     within = chains.var(axis=1, ddof=1).mean()
     between = chains.mean(axis=1).var(ddof=1)

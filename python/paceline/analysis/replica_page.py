@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: Width of figures, inches.
 WIDTH = 5.2
-#: Maximum number of residues that a sentence names.
+#: Maximum number of residues that one sentence names.
 REMARKED = 12
 FOOTER = (
     "Intervals are 95 % intervals: for a mean by Student's t between replicas, each with equal "
@@ -258,7 +258,7 @@ def lines_of(replicas: ShownReplicas, name: str, most: int = LISTED) -> Iterator
 
 
 def lines_of_profile(profile: Profile) -> Iterator[tuple[str, str]]:
-    """Yield lines on the rows of a profile, such as residues, at which groups differ."""
+    """Yield lines about the rows of a profile, such as residues, in which groups differ."""
     label, places = next(iter(profile.keys.items()))
     several_chains = len(np.unique(profile.chains)) > 1
     for title in profile.values:

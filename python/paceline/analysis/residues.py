@@ -43,7 +43,7 @@ class Chains:
     ) -> list[Atoms]:
         """Find C of the previous residue, N, CA and C of each residue, and N of the next residue.
 
-        Residues that lack one of these atoms, or have it several times, are left out.
+        Residues that lack one of these atoms, or have two atoms of one name, are left out.
         """
         indices = residues.resindices
         indices = indices[self._has_before[indices] & self._has_after[indices]]

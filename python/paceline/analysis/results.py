@@ -657,7 +657,7 @@ def further_results(analysis: Any) -> dict[str, Results]:
 
 
 def kind_of(value: object) -> str:
-    """Describe a result that is not a column, such as an array by its shape."""
+    """Describe a result that is not a column, for example an array by its shape."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} of shape {value.shape}"
     if isinstance(value, Mapping):

@@ -14,7 +14,7 @@ from paceline.contract.declaration import Declaration
 from paceline.errors import SelectionError, warn
 from paceline.performance.number_format import many
 
-#: Number of the χ angle that rotation by 180° leaves equivalent, by residue name.
+#: For each residue name, the number of the χ angle that is equivalent after rotation by 180°.
 SYMMETRIC = {"PHE": 2, "TYR": 2, "TYM": 2, "ASP": 2, "GLU": 3, "ARG": 5}
 #: Names of hydrogens of carboxyl groups; with such a hydrogen, the group is not symmetric.
 ACIDIC = {"HD1", "HD2", "HE1", "HE2"}

@@ -98,7 +98,7 @@ class SavedTable:
         return self._guess_table(chosen, MOST_UNITS)
 
     def in_time(self, chosen: Sequence[str] = (), *, texts: bool = False) -> Table:
-        """Return a table of all or some columns against time, also where the figure has none.
+        """Return a table of all or some columns against time, even if its figure shows no times.
 
         It has a panel for each unit. Columns of text are included if asked for.
         """

@@ -1,4 +1,4 @@
-"""Time correlation functions of series, computed in parts by ranges of particles."""
+"""Time correlation functions of series, computed in parts. A part is a range of particles."""
 
 import math
 from collections.abc import Sequence
@@ -15,14 +15,14 @@ from paceline.transform.jumps import unwrap_series
 
 #: Maximum number of particles in a part.
 PARTICLES = 64
-#: Intended number of parts; with many small parts, all workers end together.
+#: Intended number of parts. With many small parts, all workers finish at nearly the same time.
 PARTS = 32
 #: Maximum size of the series of a part, bytes.
 PART_BYTES = 16 * 2**20
 
 
 class SeriesParts(OverParts):
-    """Parts of a correlation function of the lag time: ranges of particles, with all frames.
+    """Parts of a correlation function of the lag time. A part is a range of particles.
 
     `series` has shape (n_frames, n_particles, width); only the `axes` of the `width` numbers are
     used. `gaps` are rows of frames that were left out. With `unwrap`, jumps across the cell are
@@ -75,7 +75,7 @@ class SeriesParts(OverParts):
         return slice(first, min(first + self._size, len(self.by_particle)))
 
     def arguments(self, number: int) -> tuple[object, ...]:
-        """Return the part size, the series of the part's particles, and the cells if needed."""
+        """Return part size, series of the part's particles, and the cells if they are needed."""
         series = self._series[:, self._particles(number)]
         return (self._size, series) if self._cells is None else (self._size, series, self._cells)
 
@@ -97,7 +97,7 @@ class SeriesParts(OverParts):
         return *known, padded_rows(np.array(self.by_block[some]), self._size)
 
     def mean(self) -> np.ndarray:
-        """Mean of all particles; the sums of parts are added in order."""
+        """Mean over all particles; the sums of parts are added in order."""
         total = np.zeros(self._sums.shape[1])
         for one in self._sums:
             total += one

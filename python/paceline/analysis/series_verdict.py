@@ -1,4 +1,4 @@
-"""Verdict on one time series: whether it is equilibrated, and long enough."""
+"""Verdict on one time series: whether it is equilibrated, and whether it is long enough."""
 
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
@@ -15,11 +15,11 @@ Verdict: TypeAlias = Literal["sampled", "not shown to be sampled", "drifting"]
 SAMPLED: Verdict = "sampled"
 NOT_SHOWN: Verdict = "not shown to be sampled"
 DRIFTING: Verdict = "drifting"
-#: Argument `start` of `assess_series` for a start that is to be found.
+#: Value of `start` for which `assess_series` searches for the start.
 UNKNOWN_START = -1
-#: Difference of the means of both halves that is notable, in standard errors.
+#: Minimum difference between the means of both halves that counts as notable, in standard errors.
 NOTABLE_HALVES = 2.5
-#: Minimum number of values of a series that may drift, or change between states.
+#: Minimum number of values for a verdict that a series drifts or changes between states.
 LEAST_OF_VERDICT = 20
 
 
@@ -30,9 +30,9 @@ class Convergence:
     Attributes
     ----------
     verdict : {"sampled", "not shown to be sampled", "drifting"}
-        "sampled" if 10 values or more are independent with a probability of 95 %, nothing shows a
-        drift, and two states were left 10 times or more. "drifting" if no equilibrated part is
-        found within the first half.
+        "sampled" if at least 10 values are independent with a probability of 95 %, no drift is
+        found, and each of two states, if there are two, was left at least 10 times. "drifting" if
+        no equilibrated part is found within the first half.
     mean : float
         Mean of the equilibrated part, in the unit of the series; of all values if they drift.
     interval : tuple of float
@@ -101,9 +101,9 @@ def assess_series(
 ) -> Convergence:
     """Assess a series of numbers.
 
-    `start` is the first equilibrated value, or None for a drift. The series may be a component of
-    the unit vectors of angles, or 1 in a state and otherwise 0. Of many series, the worst one
-    decides.
+    `start` is the index of the first equilibrated value, or None for a drift. The series may be a
+    component of the unit vectors of angles, or 1 in a state and 0 elsewhere. Of many series, the
+    worst decides.
     """
     values = np.asarray(values, dtype=np.float64)
     step, known, notes = _checked(values, times)
@@ -112,7 +112,7 @@ def assess_series(
     values = values if n == len(values) else values[rows]
     if n < LEAST_VALUES:
         return _unknown(values, rows, times, (_too_few(n), *notes))
-    # Powers of the scaled numbers stay finite, whatever the unit.
+    # Scaled numbers have finite powers, whatever their unit.
     with np.errstate(over="ignore", invalid="ignore"):
         centre = float(values.mean())
         deviations = values - centre
@@ -166,14 +166,14 @@ def assess_series(
 
 
 def usable_rows(values: np.ndarray, times: np.ndarray | None) -> np.ndarray:
-    """Return the rows that `assess_series` uses: finite, and not of the time of the row before."""
+    """Return rows with a finite value, and a time that differs from that of the row before."""
     return np.flatnonzero(_checked(values, times)[1])
 
 
 def _checked(
     values: np.ndarray, times: np.ndarray | None
 ) -> tuple[float, np.ndarray, tuple[str, ...]]:
-    """Return the mean time between values, the rows that count, and notes on the others."""
+    """Return the mean time between values, the rows that are used, and notes on the other rows."""
     known = np.isfinite(values)
     notes: list[str] = []
     if n_left := int((~known).sum()):
@@ -220,7 +220,7 @@ def _unknown(
     times: np.ndarray | None,
     reasons: tuple[str, ...],
 ) -> Convergence:
-    """Make the verdict on values without a spread."""
+    """Make the verdict for values that are all equal."""
     mean = float(values.mean()) if len(values) else np.nan
     unknown = (np.nan, np.nan)
     start = int(rows[0]) if len(rows) else None
@@ -232,7 +232,7 @@ def _unknown(
 
 
 def _too_few(n_values: int) -> str:
-    """Format the number of values, and that of a verdict."""
+    """Format a number of values, and the number that a verdict needs."""
     return f"only {many(n_values, 'value')} ({LEAST_OF_VERDICT} are needed)"
 
 
@@ -250,10 +250,10 @@ def _doubts(
     precision: float | None,
     kind: Kind,
 ) -> tuple[list[str], tuple[float, float]]:
-    """Return reasons against "sampled", and factors of the length that is needed instead.
+    """Return the reasons why a series is not "sampled", and factors by which it should be longer.
 
-    The first factor is probable, and the second one cautious. The unit is the origin and the scale
-    of the values.
+    The first factor is the likely one, and the second one is cautious. `unit` contains origin and
+    scale of the values.
     """
     centre, scale = unit
     doubts = []
@@ -275,7 +275,7 @@ def _doubts(
         change = "the state is entered or left"
     elif enough_values and (states := crossings_of_states(production)):
         n_changes = states[0]
-        # Rounding leaves a remainder of a mean that is 0.
+        # Rounding leaves a small remainder where the mean is 0.
         means = (round(centre / scale + value, 12) * scale + 0.0 for value in states[1:])
         low, high = (digits(value, 3) for value in means)
         change = (

@@ -287,7 +287,7 @@ def numbers_of(residues: Residues) -> np.ndarray:
 def telling_columns(residues: Residues, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return columns that distinguish residues with equal numbers, such as insertion codes.
 
-    `rows` are indices of the residues in the rows of a table, by the beginnings of the titles.
+    `rows` maps the beginnings of titles to the indices of the residues in the rows of a table.
     """
     if not has_attribute(residues, "resids"):
         return {}

@@ -1,4 +1,4 @@
-"""Verdicts on the time series of tables, in words with units."""
+"""Verdicts on the time series of tables, as text with units."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from paceline.analysis.table import Table, name_and_unit
 from paceline.analysis.uncertainty import digits, with_error
 from paceline.performance.number_format import joined
 
-#: Maximum number of series of a table with a verdict where nobody asked for verdicts.
+#: Maximum number of series of a table that get verdicts without a request.
 MOST_SERIES = 16
 
 
@@ -39,7 +39,7 @@ class SeriesVerdict:
 
     @property
     def unit(self) -> str:
-        """Unit of the mean, with a blank before it; no blank before °, none for populations."""
+        """Unit of the mean after a blank; no blank before °, and no unit for populations."""
         unit = "" if self.kind == "states" else name_and_unit(self.title)[1]
         return unit if unit in ("", "°") else f" {unit}"
 
@@ -51,7 +51,7 @@ class SeriesVerdict:
 
     @property
     def mean_text(self) -> str:
-        """Mean of the equilibrated part, with the 95 % interval if it is known."""
+        """Mean of the equilibrated part, with its 95 % interval if that is known."""
         half = self.found.half_width
         if not half > 0:
             return f"{digits(self.found.mean, 4)}{self.unit}"
@@ -64,7 +64,7 @@ class SeriesVerdict:
 
     @property
     def needed_text(self) -> str:
-        """Further time that is needed; empty if nothing is needed, or it is unknown."""
+        """Additional time that is needed; empty if none is needed, or if it is unknown."""
         low, high = self.found.needed_interval
         needed = self.found.needed_time
         if not needed > 0 or self.found.verdict == SAMPLED:
@@ -83,7 +83,7 @@ class SeriesVerdict:
 
     @property
     def short(self) -> str:
-        """Verdict, later mean of the equilibrated part, and what is needed."""
+        """Verdict, mean of the equilibrated part if it starts later, and the needed time."""
         later = ""
         if self.found.equilibrated_from:
             later = f" from {self.start_text} on (mean {self.mean_text})"
@@ -118,7 +118,7 @@ def table_verdicts(
     kind: Kind | None = None,
     precision: float | None = None,
 ) -> dict[str, SeriesVerdict]:
-    """Assess each or some time series of a table, by title; empty if rows are no frames in order.
+    """Assess all or some time series of a table, by title; none if rows are not frames in order.
 
     Periodic angles are assessed as angles, and numbers of clusters as states.
     """
@@ -157,7 +157,8 @@ def usual_verdicts(table: Table, titles: Sequence[str] | None = None) -> dict[st
 def verdicts_of(tables: Mapping[str, Table | None]) -> dict[str, SeriesVerdict]:
     """Assess the series that have means, of tables by name.
 
-    A series of a table with several ones has the name of the table, and its own in parentheses.
+    If a table has several series, each is named by the table's name, followed by its own name in
+    parentheses.
     """
     found: dict[str, SeriesVerdict] = {}
     for name, table in tables.items():
@@ -170,9 +171,9 @@ def verdicts_of(tables: Mapping[str, Table | None]) -> dict[str, SeriesVerdict]:
 
 
 def system_verdict(found: Mapping[str, SeriesVerdict]) -> str:
-    """Answer in words whether a simulation is long enough, from verdicts by name.
+    """Summarise in words whether a simulation is long enough, from verdicts by name.
 
-    Series of equal values are not considered.
+    Constant series are ignored.
     """
     found = {name: one for name, one in found.items() if not one.found.is_constant}
     if not found:
@@ -184,7 +185,7 @@ def system_verdict(found: Mapping[str, SeriesVerdict]) -> str:
 
 
 def _answer(found: Mapping[str, SeriesVerdict]) -> str:
-    """Say from when the system is equilibrated, and which means are not sampled."""
+    """State from when on the system is equilibrated, and which means are not sampled."""
     start, last = latest_start({name: one.found for name, one in found.items()})
     grades: dict[str, list[str]] = {}
     for name, one in found.items():
@@ -210,6 +211,6 @@ def _answer(found: Mapping[str, SeriesVerdict]) -> str:
 
 
 def _few(names: Sequence[str], most: int = 5) -> list[str]:
-    """Return the first names, and the number of the others."""
+    """Return the first names, and the number of the remaining ones."""
     more = len(names) - most
     return [*names[:most], f"{more} more"] if more > 0 else list(names)

@@ -9,17 +9,17 @@ import numpy as np
 
 from paceline.analysis.mean_error import error_of_mean
 
-#: Minimum number of independent values of a converged mean; it has more with 95 % probability.
+#: Minimum number of independent values for a converged mean, exceeded with a probability of 95 %.
 ENOUGH = 10
-#: Minimum number of values of a mean with an error.
+#: Minimum number of values for which an error of the mean is computed.
 LEAST_VALUES = 4
 #: Confidence level of the interval.
 LEVEL = 0.95
 #: Confidence level of a standard error.
 ONE_SIGMA = 0.6827
-#: Probability with which replicas show a detectable difference.
+#: Probability with which replicas reveal a difference of the size that `detectable` returns.
 POWER = 0.8
-#: Maximum expected fraction of false ones among differences that are named.
+#: Maximum expected fraction of false differences among those that are named.
 FALSE_DISCOVERIES = 0.05
 #: Confidence level of the test for correlated blocks.
 BLOCK_LEVEL = 0.99
@@ -48,7 +48,7 @@ class SeriesMean:
         Half the width of the 95 % interval of the mean; NaN if all values are equal, because their
         variance is unknown.
     least_independent : float
-        Number of independent values that is exceeded with a probability of 95 %.
+        Number of independent values; the true number is larger with a probability of 95 %.
     block_error : float
         Standard error by block averaging, for comparison.
     """
@@ -68,7 +68,7 @@ class SeriesMean:
 
     @property
     def converged(self) -> bool:
-        """True if the series has 10 independent values or more with a probability of 95 %."""
+        """True if the series has at least 10 independent values with a probability of 95 %."""
         return self.error == 0 or self.least_independent >= ENOUGH
 
     def __str__(self) -> str:
@@ -96,7 +96,7 @@ class SeriesMean:
         return self.with_note("" if self.converged else "not converged")
 
     def with_note(self, note: str) -> str:
-        """Format mean and interval as in a legend, and a note if there is an interval."""
+        """Format mean and interval for a legend; a note is added if there is an interval."""
         if self.n_values == 1:
             return digits(self.mean, 4)
         if np.isnan(self.inefficiency):
@@ -110,14 +110,14 @@ class SeriesMean:
 def mean_of_series(values: np.ndarray, *, blocks: bool = True) -> SeriesMean:
     r"""Estimate the mean of a time series, and its error.
 
-    The autocorrelation C of the series is described by mixtures of two exponentials, each with the
-    probability that the spectrum of the series at low frequencies gives it (`mean_error`). Each
+    The autocorrelation C of the series is described by mixtures of two exponentials. The spectrum
+    of the series at low frequencies determines the probability of each mixture (`mean_error`). Each
     mixture has a statistical inefficiency
 
     $$g = 1 + 2 \sum_{t=1}^{N-1} \left(1 - \frac{t}{N}\right) C(t)$$
 
-    and a variance of the mean, $s^2 g / N$. The interval holds the mean with a probability of 95 %
-    over all of them; `inefficiency` is their geometric mean.
+    and a variance of the mean, $s^2 g / N$. The interval contains the true mean with a probability
+    of 95 %, averaged over all mixtures. `inefficiency` is the geometric mean of their g.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def mean_of_series(values: np.ndarray, *, blocks: bool = True) -> SeriesMean:
         return unknown
     if np.ptp(values) == 0:
         return SeriesMean(mean, n, 1.0, 0.0, np.nan, n, 0.0)
-    # Powers of numbers of any magnitude stay finite.
+    # Scaled numbers have finite powers, whatever their magnitude.
     scale = float(np.abs(values - mean).max())
     if not np.isfinite(scale):
         return unknown
@@ -288,7 +288,7 @@ class GroupDifference:
 
     @property
     def p_value(self) -> np.ndarray:
-        """Probability of such a difference or a larger one between equal groups, by Welch's t."""
+        """Probability of a difference at least this large between equal groups (Welch's t)."""
         from scipy.special import stdtr
 
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -297,7 +297,7 @@ class GroupDifference:
 
     @property
     def detectable(self) -> np.ndarray:
-        """True difference whose interval excludes 0 with a probability of 80 %.
+        """True difference that these replicas would detect with a probability of 80 %.
 
         NaN if a group has no interval. It is computed by the noncentral t distribution, with the
         standard error of these replicas.
@@ -352,7 +352,7 @@ def difference_of_groups(first: ReplicaMean, second: ReplicaMean) -> GroupDiffer
 
 
 def adjusted_p_values(p_values: np.ndarray) -> np.ndarray:
-    """Adjust p values of many differences, so that a limit holds for the rate of false discoveries.
+    """Adjust the p values of many differences, to limit the rate of false discoveries.
 
     Benjamini & Hochberg 1995, J. R. Stat. Soc. B 57, 289. If differences with an adjusted p of
     0.05 or less are named, at most 5 % of them are expected to be false.
@@ -443,7 +443,7 @@ def _arrays_with_error(means: np.ndarray, intervals: np.ndarray) -> str:
 
 
 def digits(value: Any, digits: int) -> str:
-    """Format a number with so many significant digits, but with all digits before the point.
+    """Format a number with this many significant digits, and with all digits before the point.
 
     Examples
     --------

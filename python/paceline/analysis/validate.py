@@ -41,7 +41,8 @@ ROW = np.dtype(
     ]
 )
 
-#: An atom is too far away beyond this multiple of the cell edge and the multiple below.
+#: An atom is too far away if its distance exceeds both this multiple of the cell edge and the limit
+#: below.
 CELL_EDGES = 10
 #: Multiple of the usual distance in other frames. Unwrapped molecules diffuse some thousand Å in a
 #: microsecond, but then distances are large in all frames.

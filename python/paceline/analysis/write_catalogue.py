@@ -16,7 +16,7 @@ from paceline.analysis.base import AnalysisBase
 from paceline.contract.catalogue import PAGES
 from paceline.contract.declaration import ON_STRUCTURE, Declaration, Option
 
-#: Lines on a page of the manual before and after the text that is made from the catalogue.
+#: Marker lines on a page of the manual, before and after the text from the catalogue.
 MARKS = "<!-- table of make catalogue -->", "<!-- end of the table -->"
 #: Parameters that are neither options of commands nor recorded.
 OF_RUNS = ("verbose", "kwargs")
@@ -246,7 +246,7 @@ def reference() -> str:
 
 
 def _methods_of(path: str) -> list[str]:
-    """List the methods that a user of an analysis calls; none for a function."""
+    """List the methods of an analysis that users call; a function has none."""
     module, _, name = path.rpartition(".")
     found = vars(importlib.import_module(_PACKAGE + module))[name]
     return [
@@ -260,13 +260,13 @@ def _methods_of(path: str) -> list[str]:
 
 
 def with_text(page: str, made: str) -> str:
-    """Insert text between the marks on a page of the manual."""
+    """Insert text between the marker lines of a page."""
     before, _, rest = page.partition(MARKS[0])
     after = rest.partition(MARKS[1])[2]
     return "\n".join([before + MARKS[0], "", made, "", MARKS[1] + after])
 
 
-#: Functions that make the text of pages of the manual.
+#: Functions that create the generated text of each page of the manual.
 TEXTS = {"analysing.md": table, "api/analyses.md": reference}
 
 

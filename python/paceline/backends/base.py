@@ -67,8 +67,8 @@ class Backend:
     n_workers: int
     #: Rule by which tasks are assigned to workers.
     schedule: str = "dynamic"
-    #: True if most blocks of a later stage run in the same process as in the first stage, so that
-    #: decoded frames can be kept there.
+    #: True if a later stage runs most blocks in the same processes as the first stage, so that
+    #: processes can keep decoded frames.
     keeps_frames: bool = False
     #: True if all workers are threads of this process that start tasks in order. A block may then
     #: wait for the state at the end of the previous block.

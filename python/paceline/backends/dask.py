@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 #: Number of batches per thread that are submitted to the cluster ahead, so that no thread waits for
 #: its next batch.
 AHEAD = 2
-#: Time between checks for changed numbers of workers and for idle workers, seconds.
+#: Time between checks for idle workers, and for changes of the number of workers, seconds.
 LOOK = 1.0
 #: Maximum time to fetch a result, seconds; after this time the batch is run again.
 FETCH = 30.0
@@ -197,7 +197,7 @@ class DaskRun:
             self._cancel([*(future for future, *_ in self._pending.values()), *self._scattered])
 
     def _by_node(self, tasks: Iterable[AnyTask]) -> "NodeBatcher":
-        """Divide the tasks by the caches of nodes, if the files have a cache."""
+        """Divide the tasks by the caches of the nodes, if the files have a cache."""
         files = cached_files(self._jobs)
         if not files or any(job.streamed for job in self._jobs):
             return NodeBatcher(self._jobs, [NodeTasks(tasks, [], self._n_workers)])
@@ -211,7 +211,7 @@ class DaskRun:
             ask = self._client.run
             found = self._ask(ask, blocks_here, files, on_error="ignore", meanwhile=look)
             n_threads = self._ask(self._client.nthreads)
-        except TimeoutError:  # a worker hangs: its node's cache is unknown
+        except TimeoutError:  # A worker does not respond, so the cache of its node is unknown.
             found = {}
         found = {address: cache for address, cache in found.items() if n_threads.get(address)}
         if not found:
@@ -333,7 +333,7 @@ class DaskRun:
             raise _reason(error, batch)
         fetched = _fetch(future)
         if fetched is None:
-            # The result or the scattered job was lost with the last worker that stored it.
+            # The last worker that stored the result or the scattered job was lost.
             self._scheduler.return_lost(batch)
             if not self._workers_have_jobs():
                 self._scatter()
@@ -427,7 +427,7 @@ class NodeTasks(NamedTuple):
 
 
 class NodeBatcher:
-    """Yields batches of each node's tasks in turn, so that every node has work."""
+    """Yields batches of tasks, from each node's tasks in turn, so that every node has work."""
 
     def __init__(self, jobs: Sequence[AnyJob], nodes: Sequence[NodeTasks]):
         self._batchers = [TaskBatcher(jobs, node.tasks, node.n_threads) for node in nodes]
@@ -443,7 +443,7 @@ class NodeBatcher:
         return self
 
     def __next__(self) -> TaskBatch:
-        """Make the next batch, of the next node that has tasks."""
+        """Make the next batch, from the next node that has tasks left."""
         while self._turns:
             number = self._turns[0]
             batch = next(self._batchers[number], None)
@@ -502,7 +502,7 @@ class _ExitedError(Exception):
 
 
 def _reason(error: BaseException, batch: TaskBatch) -> BaseException:
-    """Return the error to raise for the error of a task; usually this is the same error."""
+    """Return the error to raise for a failed task; usually the error of the task itself."""
     from distributed import KilledWorker
 
     if isinstance(error, _ExitedError):
@@ -516,7 +516,7 @@ def _reason(error: BaseException, batch: TaskBatch) -> BaseException:
 
 
 class ThreadsByAddress:
-    """Names of the threads at Dask's addresses, derived from the results of each address.
+    """Names of the threads at each of Dask's addresses, derived from the results of the address.
 
     Dask identifies a hanging worker by its address only, whereas blocks name their thread as
     host:process:thread.
@@ -535,7 +535,7 @@ class ThreadsByAddress:
             threads[timing.worker] = max(timing.end, threads.get(timing.worker, timing.end))
 
     def rename(self, attempt: DuplicateAttempt) -> DuplicateAttempt:
-        """Name the thread of an attempt that never ended: that idle longest at its address."""
+        """Name the thread of an attempt that never ended: the longest idle one at its address."""
         timing = attempt.timing
         if attempt.came:
             return attempt
@@ -559,7 +559,7 @@ class ThreadsByAddress:
 
 
 class _OfThread(threading.local):
-    """The calling thread's worker, and its job."""
+    """Worker and job of the calling thread."""
 
     opened: tuple[Worker, AnyJob] | None = None
 

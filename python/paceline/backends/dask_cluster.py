@@ -67,7 +67,7 @@ class LocalCluster:
         self._end()
 
     def _end(self) -> None:
-        # Closing the pipe is not enough: processes forked in between keep it open as well.
+        # Closing the pipe is not enough, because a process that was forked meanwhile keeps it open.
         with contextlib.suppress(BrokenPipeError), self._keeper.stdin as pipe:  # type: ignore[union-attr]
             pipe.write(b"\n")
         self._keeper.wait(PATIENCE)
@@ -109,8 +109,8 @@ def keep(n_workers: int, address_to: int) -> None:
 
     dask.config.set(
         {
-            # After this time, Dask drops a worker's entry if the worker is disconnected, even if
-            # the worker was connected again in between.
+            # After this time, Dask removes the entry of a worker that was disconnected, even if the
+            # worker has reconnected in the meantime.
             "distributed.deploy.lost-worker-timeout": "1000 days",
             # Scratch folder of the scheduler; Dask would leave other folders behind.
             "temporary-directory": scratch.path,
@@ -131,7 +131,7 @@ def keep(n_workers: int, address_to: int) -> None:
         dashboard_address="127.0.0.1:0",
         scheduler_kwargs={"dashboard": False},
         local_directory=scratch.path,
-        # With this preload, a worker that replaces a dead one gets jobs as soon as it registers.
+        # With this preload, a replacement of a dead worker gets the jobs as soon as it registers.
         preload=["paceline.backends.dask"],
         silence_logs="CRITICAL",
     )

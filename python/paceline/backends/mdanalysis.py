@@ -39,7 +39,7 @@ FEWEST_PARTS = 8
 FEWEST_FRAMES = 16
 
 
-#: Reason why the parts of an analysis depend on one another.
+#: Reason for messages: the parts of an analysis depend on one another.
 ORDERED = "its function keeps state from frame to frame"
 #: Types of open files. A copy of such a file would be read from the beginning. MDAnalysis's own
 #: files, in contrast, seek to their position.
@@ -97,7 +97,7 @@ class RemoteCall:
 
 
 class _Pickler(cloudpickle.Pickler):
-    """Pickler that replaces large objects by numbers, and collects these objects."""
+    """Pickler that replaces large objects by numbers, and collects the objects."""
 
     def __init__(self, file: io.BytesIO, large: dict[int, Any], kinds: tuple[type, ...]):
         super().__init__(file)
@@ -167,7 +167,7 @@ class ForMDAnalysis(Backend):
     """
 
     timings: Timings
-    #: Where the last MDAnalysis analysis was computed, if not on all workers.
+    #: Reason why the last MDAnalysis analysis did not run on all workers; empty otherwise.
     description: str = ""
 
     @property  # type: ignore[misc]
@@ -224,7 +224,7 @@ class ForMDAnalysis(Backend):
         done = [
             one for (one,) in self.call_parts(partial(_compute_part, compute), name, parts, show)
         ]
-        # As after MDAnalysis's own loop over frames, because `_conclude` may read the first frame.
+        # MDAnalysis's own loop over frames ends at the first frame, which `_conclude` may read.
         analysis._trajectory.rewind()
         return done
 
@@ -374,7 +374,7 @@ def _source(function: FunctionType) -> str:
 
 
 def _analysis_of(func: partial) -> object:
-    """Return the analysis whose `run` created a function; None for any other function."""
+    """Return the analysis whose `run` method created a function; None for any other function."""
     from MDAnalysis.analysis.base import AnalysisBase
 
     analysis = func.func.__self__ if isinstance(func.func, MethodType) else None

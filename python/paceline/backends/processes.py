@@ -58,7 +58,7 @@ WORTH = 3.0
 BATCH_SECONDS = 0.1
 #: Time between checks of a pool while no result arrives, seconds.
 LOOK = 1.0
-#: Time for which idle workers are kept for the next run of a notebook, seconds.
+#: Time for which idle workers stay alive for the next run in a notebook, seconds.
 IDLE = 60
 
 #: Environment of paceline's workers, which are not registered with MDAnalysis.
@@ -134,7 +134,7 @@ class Processes(ForMDAnalysis):
 
 
 def _environment() -> dict[str, str]:
-    """Return variables of workers. If those of object stores change, loky starts other workers."""
+    """Return environment variables of workers; if they change, loky starts new workers."""
     return store_settings() | _NO_SCRIPT
 
 
@@ -167,7 +167,7 @@ def _warn_of_loss(error: BrokenExecutor) -> None:
 
 
 def _attach(parent: int) -> None:
-    """Ignore Ctrl-C in a worker, and end the worker when its parent has ended."""
+    """In a worker: ignore Ctrl-C, and end when the parent process has ended."""
     ignore_interrupts()
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 
@@ -340,7 +340,8 @@ def run_batches(
     except BrokenExecutor as error:
         if hang_check.found:
             error.__cause__ = None  # the cause was a killed worker, not an error of unpickling
-        # Not only pending batches: the executor may have refused a batch that was just assigned.
+        # Batches without a future are included: the executor may have refused a batch that was just
+        # assigned.
         for batch in scheduler.running:
             # Only an unpickling error has a cause.
             scheduler.return_lost(batch, str(error) if error.__cause__ else "")
@@ -371,7 +372,7 @@ def _result_of(future: BatchFuture, batch: TaskBatch) -> BlockResult | None:
 
 
 class _Sender:
-    """Sends a job in full once per worker, and later only the job's key.
+    """Sends a job in full once per worker, and afterwards only the job's key.
 
     The caller cannot choose which worker gets a batch. A worker that lacks the job returns None,
     and the batch is sent again with the job.

@@ -27,7 +27,8 @@ class RankCalls:
     ) -> Iterator[tuple[int, Any]]:
         """Yield the number of each item, and the function's result, in the order of completion.
 
-        An error of the function names `name` and the item's number, unless it is one of paceline's.
+        The message of an error contains `name` and the item's number, unless it is an error of
+        paceline.
         """
         from paceline.engine.tasks import BlockResult, FunctionJob, FunctionTask
 

@@ -15,7 +15,8 @@ from paceline.engine.tasks import AnyJob, AnyTask, BlockResult
 from paceline.engine.worker import ThreadNames, Worker
 from paceline.performance.record import DuplicateAttempt
 
-#: After a block failed, time for earlier blocks to end, seconds: the first error is raised.
+#: Time for earlier blocks to end after a block failed, seconds. The error of the first block is
+#: raised.
 GRACE = 2.0
 
 
@@ -154,7 +155,7 @@ def _drain_attempts(results: Results) -> Iterator[DuplicateAttempt]:
 
 
 def _first_error(failure: _Failure, scheduler: _SharedScheduler, results: Results) -> BaseException:
-    """Return the error of the failed block with the lowest frame number."""
+    """Return the error of the failed block that has the lowest frame number."""
     scheduler.stop()
     if isinstance(failure.error, Exception):
         scheduler.wait_for_earlier(failure.task, GRACE)

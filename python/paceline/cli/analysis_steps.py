@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 STRUCTURES = (".pdb", ".gro", ".xyz")
 #: Filename extensions of further tables.
 FURTHER = (".csv", ".tsv")
-#: Maximum number of left-out frames that are printed, one line each.
+#: Maximum number of frames that were left out and are listed, one per line.
 MOST_LEFT_OUT = 20
 #: Minimum time between two messages about a trajectory that grows, s.
 QUIET_SECONDS = 10.0

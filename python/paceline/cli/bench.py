@@ -292,8 +292,8 @@ class Bench:
     def _order(self) -> Iterator[tuple[str, int, int]]:
         """Yield mode, repeat and number of workers for each run.
 
-        Numbers of workers alternate between increasing and decreasing order. If all repeats of one
-        number ran first, a drift of the machine's speed would look like scaling.
+        Numbers of workers alternate between increasing and decreasing order. If all repeats with
+        one number of workers ran together, a drift of the machine's speed would look like scaling.
         """
         for repeat in range(1, self._args.repeats + 1):
             for mode in self.modes:

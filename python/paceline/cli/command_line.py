@@ -27,15 +27,15 @@ from paceline.errors import (
     without_script_advice,
 )
 
-#: Keywords of functions whose values argparse stores under another name. An option with the
-#: keyword's own name has another meaning.
+#: Keywords of functions whose values argparse stores under another name, because the option with
+#: the keyword's own name means something else.
 KEPT_AS = {
     **{"group": "particles", "groupselections": "group"},
     **{"ref_frame": "ref", "unwrap": "unwrap_particles"},
     **{"g1": "select", "g2": "select_2"},
     **{"ag1": "select", "ag2": "select_2", "ag3": "select_3", "ag4": "select_4"},
 }
-#: Variable with which stores are read without credentials.
+#: Environment variable that requests access to stores without credentials.
 _ANONYMOUS = "PACELINE_ANONYMOUS"
 #: Errors about names of files that cannot be read or created; the user typed these names.
 _WRONG_NAMES = (
@@ -117,7 +117,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _anonymously() -> Iterator[None]:
-    """Use no credentials for object stores, also in workers."""
+    """Use no credentials for object stores, in this process and in workers."""
     before = os.environ.get(_ANONYMOUS)
     os.environ[_ANONYMOUS] = "1"
     try:
@@ -129,7 +129,7 @@ def _anonymously() -> Iterator[None]:
 
 
 def _launch(argv: list[str]) -> int:
-    """Run the command line in this process, or on the ranks of MPI."""
+    """Run the command line in this process, or on the ranks of an MPI job."""
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # Filenames need not be UTF-8; a pipe on Windows cannot encode all our characters.
         utf8 = sys.stdout.encoding.lower() == "utf-8"
@@ -201,15 +201,15 @@ def _check_backend(args: argparse.Namespace) -> None:
 
 
 def _resolve_addresses(args: argparse.Namespace) -> None:
-    """Replace addresses of local files by paths; raise an error for URLs as other arguments.
+    """Replace addresses of local files by paths; raise an error for URLs that are not allowed.
 
-    Only trajectories and topologies may be addresses of objects.
+    Only arguments that are trajectories or topologies may be addresses of objects.
     """
     sources = {"files", "topology", "trajectory"} if vars(args).get("form") else set()
     for name, value in vars(args).items():
         several = isinstance(value, list | tuple)
         if name in sources and value is not None:
-            # Imported here, because --help needs no trajectory.
+            # Imported here, because --help does not need this module.
             from paceline.trajectory.addresses import source_name
 
             named = [source_name(one) for one in (value if several else [value])]

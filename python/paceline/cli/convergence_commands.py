@@ -112,7 +112,7 @@ def run_convergence(args: argparse.Namespace) -> None:
 
 
 def _check_drawable(tables: "Sequence[Table]") -> None:
-    """Refuse a figure of text, or of tables that cannot share one, before the work."""
+    """Before the computation, refuse a figure of text, or of tables that cannot share a figure."""
     from paceline.analysis.figures import check_same_kind
 
     if len(tables) > 1 and any(one.panels for one in tables):
@@ -130,7 +130,7 @@ def _check_drawable(tables: "Sequence[Table]") -> None:
 def _of_each(
     tables: "Mapping[Path, Table]", args: argparse.Namespace
 ) -> "dict[str, SeriesVerdict]":
-    """Assess each series of each table; names contain the file if there are several files."""
+    """Assess each series of each table. If there are several files, names contain the file."""
     found: dict[str, SeriesVerdict] = {}
     for path, table in tables.items():
         for one in _verdicts(path, table, args):
@@ -160,7 +160,7 @@ def _verdicts(path: Path, table: "Table", args: argparse.Namespace) -> "list[Ser
 def _of_replicas(
     tables: "Mapping[Path, Table]", args: argparse.Namespace
 ) -> "dict[str, SeriesVerdict]":
-    """Assess each series between the tables, which have the same columns."""
+    """Assess each series over all tables, which have the same columns."""
     import numpy as np
 
     from paceline.analysis.convergence import convergence
@@ -206,7 +206,7 @@ def _of_replicas(
 
 
 def format_verdicts(found: "Mapping[str, SeriesVerdict]") -> str:
-    """Format a table of verdicts, and their reasons below."""
+    """Format a table of verdicts, followed by their reasons."""
     from paceline.performance.number_format import aligned
 
     head = ("series", "verdict", "from", "mean from there on (95 %)", "mean of all", "independent")

@@ -121,7 +121,7 @@ COPIED = _either([*(format.name for format in _core.formats() if format.appends)
 FORMATS = _either([*(format.name for format in _core.formats()), "HDF5"])
 
 VALIDATE_COLUMNS = ("file", "frame", "byte", "time (ps)", "verdict", "what")
-#: Warn if reading takes more than this many times the bytes that it took before.
+#: Warn if reading takes more bytes than before, by more than this factor.
 _DEARER = 2.0
 #: Exit status for a bad file.
 BAD = 1
@@ -613,7 +613,7 @@ def run_convert(args: argparse.Namespace) -> None:
 
 
 def _universe(args: argparse.Namespace) -> Any:
-    """Open the system; or the trajectory alone, as a system with as many atoms."""
+    """Open the system; without a topology, make one with the trajectory's number of atoms."""
     import paceline
     from paceline.cli.analysis_steps import chain_options, system_of, use_index_file
     from paceline.trajectory.open import files_named

@@ -136,7 +136,7 @@ def _number(value: float | None) -> str:
 
 
 def _requests(core: TrajectoryFile, before: Requests, seconds: float) -> Fact:
-    """Fact about the requests by which an object was opened."""
+    """Describe the requests that were sent to open an object."""
     made = Requests.so_far().since(before)
     if isinstance(core, Hdf5File):
         made = Requests(*(here + helper for here, helper in zip(made, core.requests, strict=True)))

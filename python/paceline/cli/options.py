@@ -29,7 +29,7 @@ Bound = tuple[str, float] | None
 
 
 def add_table_arguments(parser: CommandParser, columns: str) -> None:
-    """Add saved tables and the choice of their columns; `columns` are those of the default."""
+    """Add arguments for saved tables and their columns; `columns` describes the default columns."""
     parser.usage = "%(prog)s [options] TABLE [TABLE ...]"
     parser.section("files").add_argument(
         "tables", nargs="+", type=Path, metavar="TABLE", help=TABLE_ENDINGS

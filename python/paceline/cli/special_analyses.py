@@ -160,7 +160,8 @@ def _msd(
 ) -> "AnalysisBase":
     from paceline.analysis.msd import EinsteinMSD
 
-    # --unwrap makes molecules whole in all commands, so the keyword `unwrap` has another option.
+    # All commands have --unwrap, which makes molecules whole, so the keyword `unwrap` gets another
+    # option.
     scheme = options.pop("unwrap_particles")
     return EinsteinMSD(groups[0], unwrap=None if scheme == "none" else scheme, **options)
 

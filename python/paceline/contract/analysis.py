@@ -13,7 +13,7 @@ from paceline.contract.run_info import NO_RUN, RunContext, RunInfo
 
 T = TypeVar("T")
 
-#: Name of the companion that checks frames for broken molecules.
+#: Name of the additional analysis that checks frames for broken molecules.
 CHECK_NAME = "look"
 
 
@@ -21,7 +21,7 @@ class Analysis:
     """Client part of an analysis; `paceline.analysis.base.AnalysisBase` describes each field.
 
     A run calls `prepare`, `next_stage` and `finish`, in which the analysis can read the run's
-    options and facts. The analysis keeps them from `finish` on.
+    options and facts. After `finish`, the analysis keeps them.
     """
 
     atomgroup: Atoms
@@ -42,7 +42,8 @@ class Analysis:
     #: True if the worker part depends on the number of frames of the run, so that results of
     #: earlier frames are of no use when a trajectory has grown.
     needs_all_frames: bool = False
-    #: True for a companion: an analysis that runs beside the analyses that a user has requested.
+    #: True for a companion: an analysis that runs in addition to the analyses that a user
+    #: requested.
     is_companion: ClassVar[bool] = False
     #: Warnings that a companion raises for the provenance of all other analyses.
     found: Sequence[str] = ()
@@ -112,7 +113,7 @@ def is_updated(analysis: Analysis) -> bool:
 
 @contextmanager
 def facts_shown(analyses: Sequence[Analysis], context: RunContext, info: RunInfo) -> Iterator[None]:
-    """Let analyses read the options and facts of a run, then restore those of their last run."""
+    """Give analyses access to options and facts of a run; then restore those of the last run."""
     names = ("_run_context", "_run_info")
     last = [
         (vars(one), {name: vars(one)[name] for name in names if name in vars(one)})
@@ -130,7 +131,7 @@ def facts_shown(analyses: Sequence[Analysis], context: RunContext, info: RunInfo
 
 
 def conclude(analysis: Analysis, context: RunContext, info: RunInfo, value: object) -> None:
-    """Set the results of an analysis, and the options and facts of its run if that succeeds."""
+    """Set the results of an analysis, then the options and facts of its run."""
     with facts_shown([analysis], context, info):
         analysis.finish(value)
         kept = analysis._run_context, analysis._run_info

@@ -305,7 +305,7 @@ def positions_in(trajectory: Frames, atoms: np.ndarray | None = None) -> np.ndar
 
 
 def attribute_of(atoms: object, name: str) -> Any:
-    """Return an attribute of atoms, residues, a topology or a trajectory; None if it lacks it."""
+    """Return an attribute of atoms, residues, a topology or a trajectory; None if it is missing."""
     return getattr(atoms, name, None)
 
 

@@ -11,18 +11,18 @@ from paceline.errors import UnsupportedError
 
 @dataclass(frozen=True)
 class Cache:
-    """Folder and limits of a cache; workers open it on their nodes."""
+    """Folder and limits of a cache, which workers open on their nodes."""
 
-    #: Absolute path; environment variables are those of the worker.
+    #: Absolute path. Environment variables in it are expanded by each worker.
     folder: str
     #: Maximum size on each node, bytes; None for half of the free space.
     size: int | None = None
-    #: Seconds since 1970: blocks used later are not removed.
+    #: Blocks used after this time are not removed; seconds since 1970.
     since: float = field(default_factory=time.time, compare=False)
 
     @classmethod
     def of(cls, folder: str | os.PathLike | None, size: int | str | None) -> Self | None:
-        """Check the user's arguments `cache` and `cache_size`; None without a folder."""
+        """Check `cache` and `cache_size`, and return the cache; None without a folder."""
         if folder is None:
             if size is not None:
                 raise UnsupportedError("cache_size= (--cache-size) needs cache= (--cache)")
@@ -36,7 +36,7 @@ class Cache:
         return cls(name if name.startswith("$") else os.path.abspath(name), limit)
 
     def here(self) -> "Cache":
-        """Return the cache with this node's values of environment variables."""
+        """Return the cache, with environment variables replaced by their values on this node."""
         if "$" not in self.folder:
             return self
         folder = os.path.expandvars(self.folder)

@@ -25,7 +25,8 @@ class Kind(Enum):
     BLOCKS = "a result for each block"
 
 
-#: Method that identifies the kind of a worker part whose class, written by a user, declares none.
+#: For a user's worker part whose class does not declare its kind: the method that identifies the
+#: kind.
 _METHOD_OF = {
     Kind.SCAN: "scan",
     Kind.BLOCKS: "compute_block",
@@ -50,7 +51,7 @@ class WorkerDeclaration:
     fills_rows: bool = False
     #: Blocks contain `validity` and no coordinates: each frame is checked while it is decoded.
     checks_validity: bool = False
-    #: Kernels of the compiled module that it calls may compute parts of a frame on several threads.
+    #: Its kernels may compute parts of one frame on several threads.
     splits_frames: bool = False
 
 
@@ -122,7 +123,7 @@ class PerBlock(WorkerPart, Generic[Result]):
 
 
 class Placements:
-    """Offsets that a receiver has for blocks of which ranks keep a part; pickling drops them."""
+    """Offsets, set by a receiver, of blocks of which ranks keep a part; pickling drops them."""
 
     def __init__(self) -> None:
         self._new: list[tuple[int, int]] = []
@@ -141,7 +142,7 @@ class Placements:
 
 
 class PartlyKept(PerBlock[Result]):
-    """Worker part whose results ranks of MPI may keep in part, to write it themselves.
+    """Worker part whose results may be kept in part by MPI ranks, which write that part themselves.
 
     The receiver of its results, in the same process as the coordinator, sets the `placements`.
     """
@@ -156,7 +157,7 @@ class PartlyKept(PerBlock[Result]):
         raise NotImplementedError
 
     def put(self, kept: Any, offset: int) -> None:
-        """Write the part that was kept, of a block at an offset."""
+        """Write a part that was kept, of a block at the given offset."""
         raise NotImplementedError
 
 
@@ -260,7 +261,7 @@ def declaration_of(part: object) -> WorkerDeclaration:
 
 
 def check_methods_of_scan(name: str, part: object) -> None:
-    """Raise `UnsupportedError` if a user's prefix scan lacks a method, or has one of another kind.
+    """Raise `UnsupportedError` if a user's prefix scan has not exactly the methods of its kind.
 
     `name` is the name of the analysis.
     """

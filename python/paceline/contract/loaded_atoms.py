@@ -9,7 +9,7 @@ import numpy as np
 
 from paceline.errors import AtomsNotLoadedError, SelectionError
 
-#: Value that marks a loaded atom in `others`, where other atoms have their index.
+#: Value in `others` that marks a loaded atom; other atoms have their index there.
 _LOADED = -1
 
 
@@ -111,7 +111,7 @@ class LoadedValues(np.ndarray):
         """Return values of loaded atoms, or a slice of loaded and other atoms."""
         values, others = _plain(self), self._others_at(key)
         if others.max(initial=_LOADED) < 0:
-            # `take` on rows of a group's atoms takes a fourth of the time of indexing.
+            # For rows of a group's atoms, `take` needs a fourth of the time of indexing.
             return values.take(key, axis=0) if _are_indices(key) else values[key]
         taken, others = values[key], self._others[key]
         is_view = isinstance(taken, np.ndarray) and np.may_share_memory(taken, values)
@@ -200,7 +200,7 @@ class LoadedValues(np.ndarray):
     def __str__(self) -> str:
         return str(_plain(self))
 
-    #: Properties that would reorder the elements raise.
+    #: Methods that reorder the elements are replaced, to raise an error.
     T = mT = flat = property(refuse)
 
 

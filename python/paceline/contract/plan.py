@@ -65,7 +65,8 @@ def _step(frames: np.ndarray) -> int:
 def scanned_per_row(frames: np.ndarray, n_atoms: int) -> int | None:
     """Count the frames to read per analysed frame if a scan reads every frame from the first on.
 
-    Returns None if the number varies, or if so many frames of `n_atoms` atoms exceed a leaf.
+    Returns None if the number varies, or if a leaf cannot contain this number of frames of
+    `n_atoms` atoms.
 
     Examples
     --------
@@ -82,9 +83,9 @@ def scanned_per_row(frames: np.ndarray, n_atoms: int) -> int | None:
 class LeafBoundaries:
     """Boundaries of the leaves of a run.
 
-    Rows before the first chunk boundary are cut into smaller leaves. There are as many of them as
-    there are leaves between two chunk boundaries, so that subtrees of leaves end at chunk
-    boundaries wherever a run starts.
+    Rows before the first chunk boundary form smaller leaves. Their number is that of the leaves
+    between two chunk boundaries, so that subtrees of leaves end at chunk boundaries wherever a
+    run starts.
 
     Examples
     --------
@@ -185,7 +186,7 @@ class Plan:
     #: smaller.
     block_frames: int
     #: Maximum number of blocks that read the same chunk. It exceeds 1 if memory cannot store a
-    #: chunk, or cannot store as many frames of a chunk as a leaf would need.
+    #: chunk, or the frames of a chunk that a leaf would need.
     chunk_reads: int = 1
 
     @property

@@ -31,7 +31,7 @@ UNKNOWN_TIMES = "times not known"
 #: Advice in that warning.
 TIMES_REMEDY = "give dt= (--dt)"
 
-#: Beginning of the names of traits in which files that are joined may differ.
+#: Prefix of the names of traits that may differ between files that are joined.
 REMARK = "attribute "
 
 #: Maximum number of files that one reader keeps open.
@@ -83,7 +83,7 @@ def unknown_times(doubt: str) -> str:
 
 
 class FrameInterval(float):
-    """Time between frames, ps, even for files that store step numbers: `--dt` of the commands."""
+    """Time between frames, ps, also for files that store step numbers: `--dt` of the commands."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ class CachingReader(Protocol):
     """Reader of a file whose blocks may be in a cache."""
 
     def take_cache_use(self) -> tuple[int, str | None]:
-        """Return the bytes from the cache since the last call, and why no blocks are stored."""
+        """Return the bytes from the cache since the last call, and why blocks are not stored."""
 
 
 class FileSpec(Protocol):
@@ -158,7 +158,7 @@ class SampledFileSpec(FileSpec, Protocol):
 class Requests(NamedTuple):
     """Requests to object stores."""
 
-    #: Number of requests, including those that repeat one that failed; and of the latter alone.
+    #: Number of all requests, and number of those that repeat a failed request.
     sent: int = 0
     repeated: int = 0
     #: Number of bytes received.
@@ -173,7 +173,7 @@ class Requests(NamedTuple):
         return cls(*_core.requests_sent())
 
     def since(self, before: "Requests") -> "Requests":
-        """Return the requests after `before`."""
+        """Return the requests that were sent after `before` was recorded."""
         return Requests(*(now - then for now, then in zip(self, before, strict=True)))
 
 
@@ -294,7 +294,7 @@ class FrameReader:
         return Requests(*(sum(numbers) for numbers in zip(*taken, strict=True)))
 
     def _take_cache_use(self) -> int:
-        """Return the bytes from the cache since the last call; warn if no blocks are stored."""
+        """Return the bytes from the cache since the last call; warn if blocks are not stored."""
         n_bytes = 0
         for reader in self._open.values():
             if isinstance(reader, CachingReader):

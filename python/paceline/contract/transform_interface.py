@@ -36,7 +36,7 @@ class WorkerTransform:
     def apply_noting(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> tuple[list[tuple[int, str]], list[LongBondsOfRow]]:
-        """Transform as `apply` does; also return the rows that still have too long bonds."""
+        """Transform like `apply`; also return the rows in which bonds are still too long."""
         return self.apply(positions, cells, vectors), []
 
 
@@ -74,7 +74,7 @@ class CoreTransform(WorkerTransform):
     def apply_noting(
         self, positions: np.ndarray, cells: np.ndarray, vectors: Sequence[np.ndarray] = ()
     ) -> tuple[list[tuple[int, str]], list[tuple[int, int, list[int], float]]]:
-        """Transform as `apply` does; also return the rows with bonds that are too long."""
+        """Transform like `apply`; also return the rows in which bonds are too long."""
         return self._core.apply(positions, cells, list(vectors))
 
 
@@ -231,7 +231,7 @@ def find_scan(transforms: Sequence[Transform | WorkerTransform]) -> int | None:
 
 
 def advice_without_cell(reason: str) -> str:
-    """Return advice on a frame that lacks a cell; empty if the failure has another reason."""
+    """Return advice for a frame without a cell; empty if the failure has another reason."""
     found = re.search("has no cell, which (unwrap|wrap|nojump) needs", reason)
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-"""Find the nodes whose caches contain the bytes of tasks, and give tasks to these nodes first."""
+"""Search for the nodes whose caches contain the bytes of tasks; these nodes get the tasks first."""
 
 import socket
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,8 @@ from paceline.contract.cache import Cache
 from paceline.contract.source import Extents, SampledFileSpec
 from paceline.engine.tasks import AnyJob, AnyTask, Job, Task
 
-#: Minimum fraction of a task's sampled bytes in the cache of the node that gets the task first.
+#: Minimum fraction of a task's sampled bytes in a node's cache for which the node gets the task
+#: first.
 MOST = 0.5
 
 
@@ -30,11 +31,11 @@ class CachedFiles(NamedTuple):
 class NodeBlocks:
     """Blocks of files in the cache of one node, and in the memory of its host."""
 
-    #: Host and folder.
+    #: Name of the host, and folder of the cache.
     node: str
-    #: For each job and file, one bit for each block, packed as by `np.packbits`.
+    #: For each job and file, one bit per block, packed by `np.packbits`: blocks in the cache.
     held: dict[tuple[int, int], np.ndarray]
-    #: Blocks in the page cache, in the same form.
+    #: Blocks in the page cache, in the same format.
     in_memory: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
     @property
@@ -67,7 +68,7 @@ def blocks_here(files: Iterable[CachedFiles]) -> NodeBlocks:
         try:
             cache = one.cache.here()
             found = _core.cached_blocks(one.files, cache)
-        except (OSError, ValueError):  # reading raises the error, with the file's name
+        except (OSError, ValueError):  # the reader raises the error, with the name of the file
             continue
         folder = cache.folder
         for number, blocks in enumerate(found):
@@ -76,7 +77,7 @@ def blocks_here(files: Iterable[CachedFiles]) -> NodeBlocks:
         for number, (path, _) in enumerate(one.files):
             try:
                 pages = blocks_in_memory(path, _core.CACHE_BLOCK)
-            except (OSError, ValueError):  # no local file, or it has changed
+            except (OSError, ValueError):  # the file is not local, or has changed
                 continue
             if pages is not None and pages.any():
                 in_memory[one.job, number] = np.packbits(pages)
@@ -86,9 +87,9 @@ def blocks_here(files: Iterable[CachedFiles]) -> NodeBlocks:
 def homes_of(tasks: Sequence[AnyTask], nodes: Sequence[NodeBlocks]) -> np.ndarray:
     """Return the index of the node that has most of each task's bytes; -1 if none has enough.
 
-    The first, middle and last frame of a task are examined, first in the caches and then in the
-    memory of several hosts. Tasks of which several nodes have equally much are divided among these
-    nodes, so that each node gets as many tasks as possible.
+    The first, middle and last frame of a task are examined. If no cache has enough of them, the
+    page caches of several hosts are compared. Tasks that several nodes have to the same extent are
+    divided evenly among these nodes.
     """
     homes, loads = np.full(len(tasks), -1), np.zeros(len(nodes))
     kinds = [[node.held for node in nodes]]
@@ -103,10 +104,10 @@ def homes_of(tasks: Sequence[AnyTask], nodes: Sequence[NodeBlocks]) -> np.ndarra
 
 
 def _divide(shares: np.ndarray, loads: np.ndarray) -> np.ndarray:
-    """Choose a node for each task, given the nodes' shares of it; add the tasks to nodes' loads."""
+    """Choose a node for each task, from the fractions of it in nodes; update the nodes' loads."""
     homes = np.full(shares.shape[1], -1)
     holds = (shares >= MOST) & (shares == shares.max(axis=0))
-    # Groups of tasks of the same nodes; those of few nodes come first.
+    # Tasks are grouped by the nodes that have them; groups with few nodes come first.
     _, groups = np.unique(np.packbits(holds, axis=0), axis=1, return_inverse=True)
     order = np.argsort(groups.ravel(), kind="stable")
     members = np.split(order, np.cumsum(np.bincount(groups.ravel()))[:-1])
@@ -124,7 +125,7 @@ def _divide(shares: np.ndarray, loads: np.ndarray) -> np.ndarray:
 def _shares_of(
     nodes: Sequence[dict[tuple[int, int], np.ndarray]], tasks: Sequence[AnyTask]
 ) -> np.ndarray:
-    """Return the fraction of each task's sampled blocks (columns) that each node (rows) has."""
+    """For each node (row) and task (column), return the fraction of sampled blocks in the node."""
     sampled = [_sample(task) for task in tasks]
     jobs, files, begins, ends = map(np.concatenate, zip(*sampled, strict=True))
     owners = np.repeat(np.arange(len(tasks)), [len(found[0]) for found in sampled])
@@ -145,12 +146,12 @@ def _shares_of(
 
 
 def _stops(n: int, weights: np.ndarray) -> np.ndarray:
-    """Return the ends of the parts of n tasks, in proportion to weights, not all of which are 0."""
+    """Divide n tasks in proportion to weights (not all 0); return the ends of the parts."""
     return np.rint(n * np.cumsum(weights) / weights.sum()).astype(int)
 
 
 def _sample(task: AnyTask) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return jobs, files, and first bytes and ends of some frames of a task."""
+    """Return the job, file, first byte and end of some frames of a task."""
     if not isinstance(task, Task):
         nothing = np.zeros(0, dtype=np.int64)
         return nothing, nothing, nothing, nothing
@@ -162,7 +163,7 @@ def _sample(task: AnyTask) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarr
 
 
 class NodeShares(NamedTuple):
-    """Tasks of each worker: part of those in its node's cache, then part of the others."""
+    """Tasks of each worker: first tasks in the cache of its node, then others."""
 
     #: Indices of tasks, share by share.
     order: list[int]
@@ -173,10 +174,10 @@ class NodeShares(NamedTuple):
 
 
 def share_by_node(homes: np.ndarray, nodes: Sequence[int]) -> NodeShares:
-    """Divide tasks among workers, given each task's and each worker's node.
+    """Divide tasks among workers, given the node of each task and of each worker.
 
-    Tasks of no node go to the nodes that have too few for their workers. They are the last ones of
-    a share, and are therefore stolen first.
+    Tasks without a node fill up the shares of workers whose nodes have too few tasks. They come
+    last in a share, and are therefore stolen first.
 
     Examples
     --------

@@ -38,8 +38,8 @@ from paceline.performance.number_format import amount, many
 from paceline.performance.record import SENT_WITH_LATER, BlockTiming, DuplicateAttempt
 from paceline.timing import Timings
 
-#: Maximum size of the records that wait for records of earlier frames, bytes. With a memory limit,
-#: the maximum is `SMALL`.
+#: Maximum size of records that wait for records of earlier frames, bytes. With a memory limit, the
+#: maximum is `SMALL`.
 AHEAD = 2**25
 #: Maximum number of damaged frames in the list that a notebook shows.
 LISTED = 10
@@ -91,7 +91,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Cursor:
-    """Position in the sequence of collected results: the numbers of results collected so far."""
+    """Position in the sequence of collected results: the numbers of results collected by then."""
 
     n_frames: int = 0
     ranges: int = 0
@@ -160,8 +160,8 @@ class Collected:
         self.long_bonds.extend(result.long_bonds)
         done = time.monotonic_ns()
         timings = [replace(timing, job=self._number, comm=0) for timing in result.timings]
-        # Results that arrived together were sent when the last block was done. The clock of another
-        # host may have drifted by more than the latency since the clocks were compared.
+        # Results that arrive together were sent when the last block was done. If another host's
+        # clock has drifted by more than the latency, this time would be later than the arrival.
         if timings and result.timings[-1].comm != SENT_WITH_LATER:
             timings[-1] = replace(timings[-1], comm=max(0, done - timings[-1].end))
         self._timings.blocks.extend(timings)
@@ -360,7 +360,7 @@ class _Rows:
 
 
 def _near_missing(missing: np.ndarray, before: int, after: int) -> np.ndarray:
-    """Mask of the rows from `before` rows before to `after` rows after a missing row.
+    """Mask of rows from `before` rows before a missing row to `after` rows after it.
 
     Examples
     --------

@@ -28,13 +28,13 @@ from paceline.hdf5.writer import H5MDFileWriter, new_hdf5
 from paceline.performance.forecast import Recoded
 from paceline.trajectory.chain import Chain
 
-#: Maximum size of the positions of the encoded frames, bytes.
+#: Maximum size of the positions of the frames that are encoded, bytes.
 _BYTES = 8 << 20
 #: Maximum number of encoded frames.
 _FRAMES = 64
 #: Time for which each file is read in a round, s.
 _READING_SECONDS = 0.02
-#: Number of rounds; the fastest one counts.
+#: Number of rounds, of which the fastest counts.
 _READING_ROUNDS = 3
 #: Formats for frames with positions only.
 _OF_POSITIONS = [name for name, one in FORMATS.items() if fields_in(one.writes) == FIELDS[:1]]
@@ -42,12 +42,12 @@ _OF_POSITIONS = [name for name, one in FORMATS.items() if fields_in(one.writes) 
 _OF_MOTION = [
     name for name, one in FORMATS.items() if one.equal_frames and fields_in(one.writes) == FIELDS
 ]
-#: Compressions of H5MD files, as of `--compress`; "" for none.
+#: Compressions of H5MD files, as in the option `--compress`; "" for no compression.
 _COMPRESSIONS = ("", "shuffle+zstd:3")
 
 
 class SampleFrames(NamedTuple):
-    """Whole frames in memory, the frames that the run reads of them, and decoding time, s."""
+    """Whole frames in memory, the part of them that the run reads, and the decoding time, s."""
 
     values: FrameBuffer
     fields: Sequence[str]
@@ -70,7 +70,7 @@ class _Kind:
 
 
 def decode_sample(chain: Chain, source: FrameSource, frames: np.ndarray) -> SampleFrames | None:
-    """Decode whole frames, without damaged ones; None if all are damaged."""
+    """Decode whole frames, and leave out damaged frames; None if all are damaged."""
     n_frames = min(_FRAMES, max(1, _BYTES // (12 * chain.n_atoms)))
     extents = chain.extents(frames[:n_frames])
     everything = FrameSource(chain.specs, None, chain.n_atoms, source.fields, (), TimeAxis())
@@ -134,7 +134,7 @@ def write_frames(
     columns: np.ndarray,
     compression: str = "",
 ) -> tuple[int, float]:
-    """Write atoms of frames to a file; return the size of the frames, and the encoding time, s."""
+    """Write atoms of frames to a file; return the size of the frames and the encoding time, s."""
     values = {field: np.ascontiguousarray(frames.array_of(field)[:, columns]) for field in fields}
     if format == "H5MD":
         return _write_h5md(path, frames, values, compression)
@@ -173,7 +173,7 @@ def _write_h5md(
 
 
 def _reading(source: FrameSource, extents: Extents, n_workers: int) -> tuple[float, float]:
-    """Measure the time in which one of several workers reads a frame, s, and its size, bytes."""
+    """Measure one of several workers: the time per frame, s, and the size of a frame, bytes."""
     readers = [source.open() for _ in range(n_workers)]
     rooms = [
         FrameBuffer.allocate(np.arange(len(extents)), source.n_wanted, source.fields)

@@ -36,7 +36,7 @@ def allocate_results(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
 
 
 class PartsRun:
-    """Run of the last stage of an analysis over parts; it has the interface of `FramePass`.
+    """Run of the last stage of an analysis over parts. The class has the interface of `FramePass`.
 
     Parameters
     ----------
@@ -72,12 +72,12 @@ class PartsRun:
         self.plan = Plan(np.arange(parts.n_parts), LeafBoundaries(1), 1)
         self._frames = run.plan.frames
         n_frames, n_parts = len(self._frames), parts.n_parts
-        #: A function instead of a method: a method refers to this object, and the object would keep
-        #: all rows in memory until garbage collection.
+        #: Function, not a method: a method would refer to this object, which would then keep all
+        #: rows in memory until garbage collection.
         self._frames_at: Callable[[int], int] = lambda n_done: n_done * n_frames // n_parts
         self.job = FunctionJob(analysis.name, cloudpickle.dumps(_Call(parts.worker)))
 
-    #: True: no frame is read, so the stage does not depend on the trajectory's reader.
+    #: True, because no frame is read, so that the stage does not depend on the trajectory's reader.
     shareable = True
 
     def start_collecting(self, number: int, timings: Timings, stack: ExitStack) -> None:
@@ -214,7 +214,7 @@ class _SharedFile:
         try:
             copy = allocate(self._array.shape, self._array.dtype, 0)
         except OSError:
-            # The workers then get the array with each job instead.
+            # In this case, workers get the array with each job.
             return None
         copy[:] = self._array
         return copy

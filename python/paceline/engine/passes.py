@@ -137,7 +137,7 @@ class FramePass:
 
 
 class AnalysisPass(FramePass):
-    """One pass for several analyses; it runs one stage of each."""
+    """One pass over the frames for several analyses; it runs one stage of each analysis."""
 
     def __init__(
         self,

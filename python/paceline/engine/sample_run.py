@@ -37,7 +37,7 @@ _SECONDS = 0.25
 _LEAST = 4 << 20
 #: A file counts as not in memory below this fraction, since other reads may load some pages.
 _DROPPED = 0.05
-#: A file counts as all in memory above this fraction.
+#: A file counts as completely in memory above this fraction.
 _MOST = 0.5
 #: Maximum size of a folio, Linux's unit of the page cache, bytes. Linux keeps a whole folio in
 #: memory if any part of it must stay.
@@ -153,7 +153,7 @@ class SampleRun:
 
     @property
     def source(self) -> FrameSource:
-        """Source from which workers read frames."""
+        """Description of the trajectory, from which workers open it."""
         return self._run.job.source
 
     def middle(self, n: int, *, part: int = 0, parts: int = 1) -> np.ndarray:
@@ -217,7 +217,8 @@ class SampleRun:
             )
         leaf = self._run.plan.leaf_frames
         if block_frames is not None and block_frames < leaf:
-            # A whole leaf of a slow analysis would take too long. Merged results are not used.
+            # A whole leaf of a slow analysis would take too long; merged results are not needed
+            # here.
             leaves = LeafBoundaries(block_frames)
             self._run.plan = Plan(frames, leaves, block_frames)
             self._run.job = replace(self._run.job, leaves=leaves)
@@ -273,7 +274,7 @@ class SampleRun:
         if self.chain is None:
             return None
         looked_at = frames[np.unique(np.linspace(0, len(frames) - 1, _LOOKS).astype(int))]
-        # If only a part of each frame is read, this part may be the one in memory.
+        # If only a part of each frame is read, only this part may be in memory.
         wanted = min(1.0, float(self._wanted_bytes / self.frame_bytes))
         extents = self.trajectory.extents(looked_at)
         shares = []
@@ -328,7 +329,7 @@ def disk_rates(path: str) -> tuple[float, float] | None:
     n_bytes = min(_BYTES, size // 8)
     if n_bytes < _LEAST:
         return None
-    # These offsets avoid the middle, where sampled frames are read.
+    # These offsets are outside the middle of the file, where sampled frames are read.
     starts = [size // 8, size // 4, 5 * size // 8]
     with _dropped_from_cache(path, [(start, n_bytes) for start in starts]) as from_disk:
         if not from_disk:

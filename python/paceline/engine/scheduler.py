@@ -135,7 +135,8 @@ class Scheduler(Generic[T]):
         paces = self._paces.get(running.task.job)
         allowed = UNKNOWN
         if paces:
-            # The lower of the two middle values: tasks of a slow worker do not determine it.
+            # The lower of the two middle values is used, so that tasks of a slow worker do not
+            # determine it.
             usual = statistics.median_low(paces) * running.task.n_frames
             allowed = max(SHORTEST, OVERDUE * usual)
         # Workers without a task are not idle if their threads compute frames of this task.
@@ -203,11 +204,11 @@ def abandoned_attempt(
 def with_frame_threads(
     jobs: Sequence[AnyJob], tasks: Iterable[AnyTask], n_tasks: int, n_workers: int, most: int
 ) -> Iterator[AnyTask]:
-    """Yield tasks with the threads that compute their frames: workers that have no task otherwise.
+    """Yield tasks with numbers of threads per frame: workers without a task help to compute.
 
-    As long as all of `n_workers` have a task, each has one thread. The last tasks share all
-    threads, at most `most` each, if an analysis of the job splits frames. Results do not depend on
-    the threads.
+    As long as all of `n_workers` have a task, each task gets one thread. The last tasks share all
+    threads, at most `most` each, if an analysis of the job can split frames. Results do not depend
+    on the threads.
 
     Examples
     --------
@@ -322,8 +323,8 @@ class StealingPartition:
     A worker reads its part of the file in order. It stores few partial results, because adjacent
     results are merged at once. An idle worker steals half of the largest remaining share. With
     `fixed`, each worker processes only its own share (static schedule). With `in_order`, tasks are
-    assigned in the order of their numbers. With `shares`, a worker's share contains the tasks of
-    its node's cache, and it first steals from workers of its node.
+    assigned in the order of their numbers. With `shares`, a worker's share contains tasks in the
+    cache of its node, and a worker steals first from workers of its node.
 
     Examples
     --------
@@ -379,7 +380,7 @@ class StealingPartition:
         return taken
 
     def _steal(self, worker: int, share: list[int]) -> None:
-        """Move the second half of the largest share to the share of an idle worker."""
+        """Move the second half of the largest share to an idle worker's share."""
         others = self._left
         if self._nodes is not None:
             own = self._nodes[worker]
@@ -415,7 +416,7 @@ class PartitionedScheduler(Scheduler[AnyTask]):
         self._shares = StealingPartition(tasks, n_workers, fixed=static, in_order=in_order)
 
     def arrange(self, shares: NodeShares) -> None:
-        """Divide the tasks by the caches of nodes, before any task is assigned."""
+        """Divide the tasks by the caches of the nodes, before any task is assigned."""
         self._shares = StealingPartition(self._all, self._n_workers, shares=shares)
 
     @property

@@ -34,7 +34,7 @@ class Records(NamedTuple):
 
 
 class SharedRows:
-    """Output array of an analysis, to which the workers of the collecting process write rows.
+    """Output array of an analysis. Workers in the collecting process write rows directly into it.
 
     Workers of other processes send their rows instead: pickling drops the array. The array is
     allocated when the first rows arrive.
@@ -374,7 +374,7 @@ class BlockResult:
     first: int
     n_frames: int
     #: Result of each analysis: its rows, its `Records`, its partial result merged over the subtree,
-    #: or a dict of results by block number. None if a rank stores the results until the end.
+    #: or a dict of results by block number. None if a rank stores the result until the end.
     values: list[Any] | None
     #: Times, ps, float64, shape (n_frames,); None if a rank stores them until the end.
     times: np.ndarray | None

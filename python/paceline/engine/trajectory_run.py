@@ -75,7 +75,7 @@ class TrajectoryRun:
         self.transform_states: TransformStates | None = None
         #: If blocks contain all frames: number of frames read per analysed frame.
         self.per_row: int | None = None
-        #: Warnings about the frames that companion files caused.
+        #: Warnings about the frames, issued by companions.
         self.warnings: list[str] = []
 
     def prepare(
@@ -215,7 +215,7 @@ class TrajectoryRun:
         self.trajectory.restore_frame()
 
     def facts_shown(self, **known: Any) -> AbstractContextManager[None]:
-        """Let the analyses read options and facts of this run; `known` are later facts."""
+        """Give the analyses access to options and facts of this run; `known` are later facts."""
         return facts_shown(self.analyses, self._context, replace(self._info, **known))
 
     def conclude(self, analysis: Analysis, value: Any, timings: Timings, **known: Any) -> None:
@@ -346,7 +346,7 @@ def make_worker_part(
     stage: int,
     frames: np.ndarray,
 ) -> WorkerAnalysis:
-    """Check the worker part of an analysis for a stage, given the columns of its atoms."""
+    """Create and check the worker part of one stage of an analysis, given its atoms' columns."""
     part = WorkerAnalysis(
         analysis.name,
         computation,

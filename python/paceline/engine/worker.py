@@ -48,7 +48,7 @@ from paceline.errors import (
 )
 from paceline.performance.record import PARTS, BlockTiming
 
-#: Values, times, damaged frames, long bonds, and the time of each phase and traffic of the block.
+#: Values, times, damaged frames, long bonds, time of each phase, and traffic of one block.
 _Computed = tuple[list[object], np.ndarray, list[tuple[int, str]], list[LongBonds], dict[str, int]]
 _NO_PARTS = dict.fromkeys(
     (*PARTS, "comm", "bytes", "calls", "cached", "requests", "repeated", "latency", "stalled"), 0

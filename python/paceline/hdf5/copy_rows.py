@@ -1,6 +1,6 @@
-"""Copy frames of H5MD files into another: rows of datasets that have one for each sample.
+"""Copy frames of H5MD files into another H5MD file: the rows of datasets with one row per sample.
 
-Everything else of the first file is copied as it is. Whole chunks are copied as bytes; rows of
+All other contents of the first file are copied unchanged. Whole chunks are copied as bytes; rows of
 other chunks are encoded again, with the same numbers to the last bit.
 """
 
@@ -33,9 +33,9 @@ from paceline.hdf5.repack import (
 from paceline.hdf5.storage_layout import Compression, DatasetLayout
 from paceline.hdf5.writer import created_hdf5
 
-#: Maximum number of bytes that are copied at a time, if a chunk is not larger.
+#: Maximum number of bytes that are copied at a time, unless a chunk is larger.
 _PORTION = 16 * 2**20
-#: Groups that describe a file, in which files that are joined may differ.
+#: Groups that describe a file. They may differ between files that are joined.
 _ABOUT = ("/h5md", "/parameters")
 #: Filters that paceline encodes itself.
 _ENCODED = {SHUFFLE, DEFLATE, ZSTD, LZ4}
@@ -52,13 +52,13 @@ class FrameRun:
     path: str
     first: int
     stop: int
-    #: Group of particles whose samples are the frames, required if there are several.
+    #: Group of particles whose samples are the frames; required if the file has several groups.
     group: str | None = None
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of a dataset that belong to some frames; an increment of steps or times has no rows."""
+    """Rows of a dataset that belong to some frames; an increment of steps or times has none."""
 
     array: Array
     first: int
@@ -71,12 +71,12 @@ class _Rows:
 
     @property
     def is_increment(self) -> bool:
-        """True for steps or times that are stored as one number, their distance."""
+        """True for steps or times that are stored as an increment: the distance between rows."""
         return self.array.shape == ()
 
     @property
     def offset(self) -> Any:
-        """Step or time of the first row, where these are stored as an increment."""
+        """Step or time of the first row, if stored as an increment."""
         offset = self.array.attrs.get("offset", 0)
         if isinstance(offset, np.ndarray):
             offset = offset.item()
@@ -94,10 +94,11 @@ def write_frames(
     temporary: Path,
     advance: Callable[[int], object] = lambda n_bytes: None,
 ) -> None:
-    """Write runs of frames, one after another, to a file at `temporary`, which exists.
+    """Write runs of frames, one after another, to the existing file `temporary`.
 
     Metadata are those of the first run's file. `advance` gets the number of bytes that were copied.
-    Raises `UnsupportedError` if the steps of an increment do not go on from run to run.
+    Raises `UnsupportedError` if steps that are stored as an increment do not continue from run to
+    run.
     """
     with created_hdf5(path, temporary) as made:
         first, *others = runs
@@ -136,9 +137,9 @@ def bytes_of(run: FrameRun) -> int:
 
 
 def rows_of(file: File, run: FrameRun) -> dict[str, _Rows]:
-    """Find the rows of some frames in each dataset with samples, by its name.
+    """Find the rows of some frames in each dataset of samples; return them by the dataset's name.
 
-    Raises `UnsupportedError` if that is not known, or if a dataset has samples of two elements.
+    Raises `UnsupportedError` if the rows are unknown, or if a dataset belongs to two elements.
     """
     if file.full_size is not None:
         raise damaged(file.path, "", f"{file.full_size} bytes", f"{file.size}: the file was cut")
@@ -161,7 +162,7 @@ def rows_of(file: File, run: FrameRun) -> dict[str, _Rows]:
 
 
 def _sampled_elements(particles: Particles) -> Iterator[SampledElement]:
-    """Find all elements of a file with samples, those of some particles first."""
+    """Find all elements with samples in a file, first those of the particles."""
     yield from (one for one in particles.vectors.values() if one.steps is not None)
     if particles.edges is not None and particles.edges.steps is not None:
         yield particles.edges
@@ -177,7 +178,7 @@ def _sampled_elements(particles: Particles) -> Iterator[SampledElement]:
 
 
 def _step_of(file: File, element: SampledElement) -> Array | None:
-    """Dataset with the steps of an element."""
+    """Dataset that contains the steps of an element."""
     return file.root.array(f"{element.name}/step") if element.has_steps else None
 
 
@@ -198,7 +199,8 @@ def _rows_of_frames(
                 f"{one.values.file.path}: {one.name} has no rising steps, by which its samples "
                 f"belong to those of {other.name}: which are of these frames cannot be known"
             )
-    # Samples between two frames belong to the earlier one, and those before all to the first.
+    # Samples between two frames belong to the earlier frame. Samples before the first frame belong
+    # to it.
     first = 0 if run.first == 0 else int(np.searchsorted(steps, of_frames[run.first]))
     last = run.stop == len(of_frames)
     return first, len(steps) if last else int(np.searchsorted(steps, of_frames[run.stop]))
@@ -208,7 +210,7 @@ def _rows_of_frames(
 
 
 def _create(rows: _Rows, n_rows: int, found: h5py.Dataset, group: h5py.Group, name: str) -> None:
-    """Create a dataset like another one, with a number of rows, or an increment."""
+    """Create a dataset like another one, for a number of rows or for an increment."""
     if rows.is_increment:
         group.create_dataset(name, data=found[()], dtype=found.dtype)
         copy_attributes(found, group[name])
@@ -226,14 +228,14 @@ def _create(rows: _Rows, n_rows: int, found: h5py.Dataset, group: h5py.Group, na
             _make_filters_optional(created)
     elif layout != h5py.h5d.CONTIGUOUS or created.get_external_count():
         created = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
-    created.set_obj_track_times(False)  # the same frames give the same bytes
+    created.set_obj_track_times(False)  # without times, the same frames give the same bytes
     space = h5py.h5s.create_simple((n_rows, *found.shape[1:]), limit)
     h5py.h5d.create(group.id, name.encode(), found.id.get_type(), space, dcpl=created)
     copy_attributes(found, group[name])
 
 
 def _set_offset(increment: h5py.Dataset, offset: object) -> None:
-    """Let an increment of steps or times begin with another number."""
+    """Set the first number of an increment of steps or times."""
     shape: tuple[int, ...] = ()
     kind = increment.dtype
     if "offset" in increment.attrs:
@@ -243,7 +245,7 @@ def _set_offset(increment: h5py.Dataset, offset: object) -> None:
 
 
 def _make_filters_optional(created: Any) -> None:
-    """Allow a dataset whose chunks went through a filter that HDF5 lacks."""
+    """Allow chunks in a dataset that were encoded with a filter that HDF5 lacks."""
     stages = [created.get_filter(k) for k in range(created.get_nfilters())]
     for number, *_ in stages:
         created.remove_filter(number)
@@ -254,7 +256,7 @@ def _make_filters_optional(created: Any) -> None:
 def _check_increments(
     found: Mapping[str, _Rows], n_before: Mapping[str, int], others: Mapping[str, _Rows]
 ) -> None:
-    """Raise `UnsupportedError` where steps or times do not go on by their increment."""
+    """Raise `UnsupportedError` if steps or times do not continue with their increment."""
     for name, rows in found.items():
         if not rows.is_increment:
             continue
@@ -269,12 +271,12 @@ def _check_increments(
 
 
 def _is_encoded(array: Array) -> bool:
-    """True for numbers of atoms in chunks that paceline encodes, also without HDF5's filter."""
+    """True for values of atoms in chunks that paceline encodes, even if HDF5 lacks the filter."""
     chunk, stages = array.chunk, [stage.number for stage in array.filters]
     if chunk is None or array.dtype.kind != "f" or len(chunk) != 3 or array.shape[2:] != (3,):
         return False
     compressed = [number for number in stages if number != SHUFFLE]
-    # Shuffling alone, and gzip of level 0, are no compression of paceline.
+    # Shuffling alone, and gzip of level 0, are not compressions that paceline writes.
     plain = compression_of(array).method is None
     order = [SHUFFLE] * (SHUFFLE in stages) + compressed
     known = set(stages) <= _ENCODED and stages == order and len(compressed) < 2
@@ -282,7 +284,7 @@ def _is_encoded(array: Array) -> bool:
 
 
 def _reader_of(array: Array) -> Callable[[int, int], np.ndarray]:
-    """Return a function that reads rows, also without HDF5's filter where paceline decodes."""
+    """Return a function that reads rows; it needs no filter of HDF5 if paceline has the filter."""
     if _is_encoded(array):
         return reader_of(array)
     array.check_filters()
@@ -290,20 +292,20 @@ def _reader_of(array: Array) -> Callable[[int, int], np.ndarray]:
 
 
 class _Copy:
-    """Dataset to which rows of others are appended."""
+    """Dataset to which rows of other datasets are appended."""
 
     def __init__(self, dataset: h5py.Dataset, first: Array):
         self._dataset, self._n_rows = dataset, 0
         self._unit = dataset.chunks[0] if dataset.chunks else 1
         copy = Array(first.file, first.name, dataset)
-        #: Compression of the chunks, where paceline encodes them; None where HDF5 does.
+        #: Compression of the chunks if paceline encodes them; None if HDF5 does.
         self._compression = compression_of(copy) if _is_encoded(copy) else None
-        #: Rows of a chunk that is not full, where paceline encodes chunks.
+        #: Rows of a chunk that is not full yet, if paceline encodes chunks.
         self._waiting: list[np.ndarray] = []
         self._encoder: WideEncoder | None = None
 
     def append(self, rows: _Rows, advance: Callable[[int], object]) -> None:
-        """Copy rows behind those that are there."""
+        """Copy rows after the rows that were already copied."""
         if rows.n == 0:
             return
         raw, read = self._has_same_chunks(rows.array), _reader_of(rows.array)
@@ -325,7 +327,7 @@ class _Copy:
             first = stop
 
     def finish(self) -> None:
-        """Write rows that do not fill a chunk."""
+        """Write the remaining rows, which do not fill a chunk."""
         if self._waiting:
             self._put(np.concatenate(self._waiting), self._n_rows)
 
@@ -338,12 +340,12 @@ class _Copy:
             == [(one.number, one.values) for one in copy.filters]
             and not array.dtype.hasobject
             and array.shape[1:] == copy.shape[1:]
-            # Chunks that were never written hold it.
+            # Chunks that were never written contain the fill value.
             and np.array_equal(array.h5.fillvalue, copy.h5.fillvalue)
         )
 
     def _copy_chunks(self, array: Array, first: int, stop: int) -> None:
-        """Copy whole chunks as bytes; those that were never written are left out."""
+        """Copy whole chunks as bytes; chunks that were never written are left out."""
         source, chunk = array.h5.id, array.chunk
         assert chunk is not None
         starts = [range(0, n, step) for n, step in zip(array.shape[1:], chunk[1:], strict=True)]
@@ -358,7 +360,7 @@ class _Copy:
                 self._dataset.id.write_direct_chunk(there, data, mask)
 
     def _encode(self, values: np.ndarray, compression: Compression) -> None:
-        """Encode rows, with those that wait."""
+        """Encode rows, together with the rows that wait for a full chunk."""
         if self._encoder is None:
             layout = DatasetLayout(self._unit, self._dataset.chunks[1])
             self._encoder = WideEncoder(self._dataset.dtype, layout, compression, None)
@@ -385,9 +387,9 @@ class _Copy:
 
 
 def traits_of(path: str, group: str | None) -> list[tuple[str, str]]:
-    """Describe all objects of a file but the rows of samples: name and value.
+    """Describe all objects of a file except the rows of samples: return names and values.
 
-    What describes the file itself, in which others may differ, is named `REMARK` and something.
+    Properties that may differ between joined files have names that begin with `REMARK`.
     """
     with File(path) as file:
         sampled = rows_of(file, FrameRun(path, 0, 0, group))
@@ -415,7 +417,7 @@ def _describe_rows(array: Array, rows: _Rows | None) -> str:
 
 
 def _text_of(value: object) -> str:
-    """Few values as a text, many as a digest."""
+    """Format a few values as text, and many values as a digest."""
     values = np.asarray(value)
     if values.size <= _FEW:
         return str(value)

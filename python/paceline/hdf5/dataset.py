@@ -27,8 +27,8 @@ from paceline.hdf5.file import NOWHERE, Array, File, damaged, unpacked_ratio
 
 #: Filters that keep the size of a chunk, or add a checksum of four bytes.
 _SIZE_KEEPING = (SHUFFLE, FLETCHER32)
-#: Minimum number of chunks for which the compiled module reads a dataset. The HDF5 library takes 20
-#: to 60 µs to find each chunk.
+#: Minimum number of chunks for which the compiled module reads a dataset. With fewer chunks, the
+#: HDF5 library reads it, which takes 20 to 60 µs to find each chunk.
 _MANY_CHUNKS = 64
 
 
@@ -141,7 +141,7 @@ def _describe_chunked(array: Array, dataset: Dataset) -> Dataset:
     n_entries = np.bincount(numbers, minlength=n_chunks)
     believed &= n_entries[numbers] == 1
     if not inside.all() or (n_entries > 1).any():
-        # An entry is misplaced: a chunk without an entry may have been written.
+        # An entry is at a wrong position: a chunk without an entry may have been written after all.
         table.offsets[n_entries == 0] = NOWHERE
         table.sizes[n_entries == 0] = dataset.chunk_bytes
     table.offsets[numbers] = np.where(believed, offsets, np.uint64(NOWHERE))
@@ -169,7 +169,7 @@ def _without_checksum(dataset: Dataset, sizes: np.ndarray, masks: np.ndarray) ->
 
 
 def _expected_sizes(dataset: Dataset, masks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the size of each chunk before compression, with checksums; mask compressed chunks."""
+    """Return chunk sizes before compression, with checksums, and a mask of compressed chunks."""
     expected = np.full(len(masks), dataset.chunk_bytes, np.uint64)
     compressed = np.zeros(len(masks), dtype=bool)
     for k, stage in enumerate(dataset.filters):

@@ -142,7 +142,7 @@ class Elements:
         )
 
     def _n_written(self, values: Array, step: Array | None) -> int:
-        """Return the number of samples; in contiguous storage, which cannot grow, that of steps."""
+        """Return the number of samples; in contiguous storage, of fixed size, that of the steps."""
         n_rows = self._n_rows(values)
         if step is None or step.chunk is None or values.chunk is not None:
             return n_rows

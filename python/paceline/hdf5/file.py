@@ -157,7 +157,7 @@ class Node:
 
     @property
     def identity(self) -> tuple[int, int]:
-        """Key of the object, equal for all names of the object."""
+        """Key that identifies the object, whatever its name."""
         with wrap_errors(self.file.path, self.name):
             info = h5py.h5o.get_info(self._h5.id)
             return info.fileno, info.addr
@@ -484,11 +484,11 @@ def _describe_link(link: h5py.SoftLink | h5py.ExternalLink, error: BaseException
 class File:
     """HDF5 file that is open for reading; a context manager.
 
-    `collective` means that the ranks that opened the file together make each read call together.
+    With `collective`, all ranks that opened the file make each read call together.
     With `external`, links and datasets that refer to other files are followed; `not_followed` lists
     those that were skipped. `used` contains the datasets whose values were located, by identity.
-    `samples` identify the version of an object. Other options are h5py's. `full_size` is the size
-    that a truncated file states, bytes.
+    `samples` identifies the version of an object in a store. Other options are h5py's. `full_size`
+    is the size that a truncated file states, bytes.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Bytes of HDF5 files on local disks and in object stores, as files for h5py."""
+"""File objects for h5py: the bytes of HDF5 files on local disks and in object stores."""
 
 import io
 import os
@@ -7,10 +7,11 @@ import stat
 from paceline import _core
 from paceline._util.files import FileAtOffset, is_address
 
-#: Errors of stores, by address. h5py replaces errors that are raised while it reads.
+#: Errors of stores, by address. They are kept here, because h5py replaces errors raised while it
+#: reads.
 _failed: dict[str, Exception] = {}
-#: Number of bytes at the beginning of an object among which its signature is looked for. The first
-#: request returns as many.
+#: Number of bytes at the beginning of an object in which the signature of HDF5 is searched. The
+#: first request returns this many bytes.
 _FRONT = 1 << 16
 
 
@@ -35,23 +36,23 @@ class ObjectFile(FileAtOffset):
 
 
 def open_bytes(path: str | os.PathLike, samples: bytes | None = None) -> io.RawIOBase:
-    """Open a file or an object; with `samples`, the version of an object that they identify."""
+    """Open a file or an object. `samples`, if given, identifies the version of the object."""
     if is_address(path):
         return ObjectFile(os.fspath(path), samples)
     return open(path, "rb", buffering=0)
 
 
 def raise_failure(path: str) -> None:
-    """Raise the error of the store because of which h5py could not read an object."""
+    """If h5py could not read an object because of an error of the store, raise that error."""
     if (error := _failed.pop(path, None)) is not None:
         raise error
 
 
 def end_of_search(path: str | os.PathLike, size: int) -> int:
-    """Return the offset up to which the signature of a file is looked for, bytes."""
+    """Return the offset up to which the signature of a file is searched, bytes."""
     return min(size, _FRONT) if is_address(path) else size
 
 
 def is_readable(path: str | os.PathLike) -> bool:
-    """True for an ordinary file and for an object, but not for a pipe, which has no size."""
+    """True for an ordinary file or an object. False for a pipe, which has no size."""
     return is_address(path) or stat.S_ISREG(os.stat(path).st_mode)

@@ -35,7 +35,7 @@ class FrameData(NamedTuple):
 
 
 class FrameRows:
-    """Steps, times, cells and observables of frames that are alike, in their order."""
+    """Steps, times, cells and observables of consecutive frames with the same kinds of data."""
 
     def __init__(self, first: FrameData):
         self._first = first
@@ -46,11 +46,11 @@ class FrameRows:
 
     @property
     def contents(self) -> dict[str, list[str]]:
-        """Fields, cell and observables of each frame, by the words for them in an error."""
+        """Fields, cell and observables of each frame, with their names in error messages."""
         return _contents(self._first)
 
     def add(self, frame: FrameData) -> None:
-        """Take a frame; raise `UnwritableError` if it is not alike, or steps do not rise."""
+        """Add a frame; raise `UnwritableError` for other kinds of data, or steps out of order."""
         number = len(self.steps)
         check_alike(f"frame {number}", _contents(frame), "in the first frame", self.contents)
         check_step(f"frame {number}", frame.step, self.steps[-1] if self.steps else None)
@@ -62,7 +62,7 @@ class FrameRows:
             values.append(np.array(frame.observables[name]))
 
     def values(self) -> dict[str, Any]:
-        """Times, cells and observables, to be joined with those of others."""
+        """Times, cells and observables, in a form that can be joined with those of other parts."""
         cells = np.reshape(self._cells, (-1, 6)).astype(np.float32)
         return {"times": self._times, "cells": cells, "observed": self._observed}
 
@@ -74,7 +74,7 @@ class FrameRows:
 def frame_columns(
     steps: np.ndarray, parts: Sequence[Mapping[str, Any]], order: np.ndarray | None = None
 ) -> FrameColumns:
-    """Join `FrameRows.values` of parts of a file, in an order of all frames."""
+    """Join the `FrameRows.values` of all parts of a file in the given order of frames."""
     rows = np.arange(len(steps)) if order is None else order
     times = np.concatenate([part["times"] for part in parts]).astype(np.float64)
     cells = np.concatenate([part["cells"] for part in parts])
@@ -94,7 +94,7 @@ def frame_columns(
 def check_alike(
     what: str, found: dict[str, list[str]], where: str, expected: dict[str, list[str]]
 ) -> None:
-    """Raise `UnwritableError` where `what` has other contents than those `where`."""
+    """Raise `UnwritableError` if `what` has other contents than the frames named by `where`."""
     for kind, names in expected.items():
         if set(found[kind]) != set(names):
             raise UnwritableError(
@@ -201,7 +201,7 @@ class StreamingWriter:
         self._file.check()
 
     def _begin(self, n_frames: int) -> H5MDFileWriter:
-        """Create the datasets; a chunk has fewer frames only if no more frames follow."""
+        """Create the datasets. A chunk has fewer frames only if no further frames follow."""
         layout = self._storage.layout
         self._storage = replace(self._storage, layout=layout.within(n_frames))
         return H5MDFileWriter(
@@ -216,7 +216,7 @@ class StreamingWriter:
         )
 
     def close(self, description: Description) -> None:
-        """Write the waiting frames, and the tree around them; then the file appears."""
+        """Write the remaining frames and the tree; then the file appears under its name."""
         self._queue.leave_threads()
         with self._removing_on_error():
             if self._n_gathered:

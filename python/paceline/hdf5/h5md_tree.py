@@ -108,8 +108,8 @@ class AtomProperties:
 class Description:
     """Atoms and provenance of a file: its source, fingerprint, call, versions.
 
-    `author` and `creator` are attributes of the H5MD groups of these names, if they are to name
-    others than the user and paceline.
+    `author` and `creator` contain attributes of the H5MD groups of these names. By default, the
+    groups name the user and paceline.
     """
 
     atoms: AtomProperties

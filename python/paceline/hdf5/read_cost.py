@@ -22,9 +22,9 @@ from paceline.hdf5.chunk_index import (
 )
 from paceline.performance.number_format import amount
 
-#: The sample selection contains one in so many atoms.
+#: The sample selection contains one atom out of this number.
 ONE_IN = 20
-#: Repacking pays if at least this number of bytes is read per byte used,
+#: Repacking is recommended if at least this number of bytes is read per byte used,
 WORTH = 4.0
 #: and at least this number of bytes is read in total.
 LITTLE = 10_000_000

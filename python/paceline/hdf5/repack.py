@@ -70,12 +70,12 @@ MOST_AT_ONCE = 2**30
 
 #: Function that creates a dataset again from the old dataset, in a new group, under a name.
 Create = Callable[[Any, Any, str], None]
-#: Function that reads frames from a first frame up to, but not including, another frame.
+#: Function that reads frames, from a first frame up to an end frame, which is excluded.
 _Read = Callable[[int, int], np.ndarray]
 
 
-#: Calls a function with each item; yields number and result of each, in any order. The name is for
-#: errors.
+#: Function that calls another function with each item, and yields the number and the result of
+#: each, in any order. The name appears in error messages.
 Calls = Callable[[Callable[[Any], Any], Sequence[Any], str], Iterator[tuple[int, Any]]]
 
 #: HDF5 object with attributes.
@@ -249,7 +249,7 @@ class _Destination:
     n_workers: int
     bar: Progress
     calls: Calls | None
-    #: Fill the datasets, once all are there.
+    #: Fill the datasets, after all of them were created.
     later: list[Callable[[], None]] = field(default_factory=list)
 
     def advance(self, n_bytes: int) -> None:
@@ -302,7 +302,7 @@ class _Rewrite:
     def _reader_and_encoder(
         self, core: "_core.ChunkEncoder", dtype: np.dtype
     ) -> tuple[_Read, ChunkEncoder]:
-        """Choose the core's reader and encoder for 32-bit floats, which are all it supports."""
+        """Choose the compiled module's reader and encoder for 32-bit floats, its only type."""
         if dtype.itemsize == 4:
             return reader_of(self.array), core
         wide = WideEncoder(dtype, self.layout, self.compression, core.step)
@@ -327,7 +327,7 @@ class _EncodePart:
     encoder: ChunkEncoder
 
     def __call__(self, part: tuple[int, int]) -> tuple[int, tuple[bytes, np.ndarray]]:
-        """Return the number of bytes of the numbers, and the chunks with their sizes."""
+        """Return the number of bytes of the values, and the chunks with their sizes."""
         values = self.read(*part)
         with naming_frame(part[0]):
             return values.nbytes, self.encoder.encode(values)
@@ -398,7 +398,7 @@ def _round(values: np.ndarray, step: float | None) -> np.ndarray:
 
 
 def _through_hdf5(array: Array) -> _Read:
-    """Read numbers unchanged through HDF5; 32-bit floats get the machine's byte order."""
+    """Read numbers unchanged through HDF5; 32-bit floats are in the machine's byte order."""
     array.check_filters()
     kind = np.float32 if array.dtype.itemsize == 4 else array.dtype
 

@@ -32,13 +32,13 @@ from paceline._util.os_calls import (
 )
 from paceline.errors import DamagedFileError, WorkerError
 
-#: Maximum CPU time per file of any size, seconds: a hundred times the usual time.
+#: Maximum CPU time per file, whatever its size, seconds: a hundred times the usual time.
 TIME_LIMIT = 5.0
 #: Maximum wall time per CPU time: storage may be slow, but must not hang.
 _WAITING = 24.0
-#: The same for an object, requests for which are repeated for some time after errors.
+#: The same for an object in a store, because failed requests are repeated for some time.
 _WAITING_FOR_STORE = 240.0
-#: Maximum memory of a request for an object, bytes.
+#: Maximum memory of a helper that reads an object, bytes.
 _ROOM_FOR_OBJECT = 1 << 36
 #: Constant part of the maximum memory of a request, bytes.
 _ROOM = 1 << 30
@@ -94,7 +94,7 @@ class _Helper:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        #: Settings of object stores with which the process was started.
+        #: Settings of object stores when the process was started.
         self._settings: dict[str, str] = {}
         #: Pipe that closes when this process ends, upon which the helper ends, too.
         self._lifeline: IO[bytes] | None = None
@@ -123,8 +123,8 @@ class _Helper:
             for name, value in os.environ.items()
             if not name.startswith(_LAUNCHER_PREFIXES)
         }
-        # The helper must find modules in this process's folders; -P keeps the working directory
-        # from being searched first.
+        # The helper must find modules in the folders of this process. With -P, it does not search
+        # the working directory first.
         self._settings = store_settings()
         environment["PYTHONPATH"] = os.pathsep.join(folder or os.getcwd() for folder in sys.path)
         end, lifeline = os.pipe()

@@ -21,14 +21,14 @@ ACCESSES = ("frames", "atoms", "both")
 NUMBER_BYTES = 4
 #: Size of an atom's vector, bytes.
 ATOM_BYTES = 12
-#: Chunks have at least this size, bytes, if possible: HDF5 takes about as long to find a chunk as
-#: to copy this many bytes.
+#: Minimum size of chunks, bytes, if possible. HDF5 takes about as long to find a chunk as to copy
+#: this many bytes.
 SMALL = 64 * 2**10
 #: Chunk size for both access patterns, bytes. HDF5's chunk cache (1 MiB before version 2) holds
 #: four such chunks.
 MIDDLE = 256 * 2**10
-#: Chunks have at most this size, bytes, if possible: reading one atom of a frame reads a whole
-#: chunk.
+#: Maximum size of chunks, bytes, if possible. To read one atom of a frame, a whole chunk must be
+#: read.
 LARGE = 16 * 2**20
 #: Maximum size of a chunk's frames with all atoms, bytes: each worker that reads or writes needs
 #: this memory.
@@ -37,8 +37,8 @@ ROW_BYTES = 64 * 2**20
 MOST_ROW_BYTES = 2 * 2**30
 #: Number of frames in a chunk for both access patterns: a leaf of `paceline.contract.plan`.
 BOTH_FRAMES = 16
-#: Maximum number of frames in a chunk for reading a few atoms. Blocks have as many frames, and a
-#: file of some thousand frames must have blocks for each worker.
+#: Maximum number of frames in a chunk for reading a few atoms. A block has the frames of one chunk,
+#: and a file of some thousand frames must have blocks for each worker.
 ATOMS_FRAMES = 256
 #: Number of stripes per chunk. On average, half a stripe, a 16th of the chunk, is wasted at its
 #: end.
@@ -103,7 +103,7 @@ class DatasetLayout:
         return together
 
     def within(self, n_frames: int) -> "DatasetLayout":
-        """Shrink chunks that a file of few frames would not fill."""
+        """Shrink chunks so that a file of few frames fills them."""
         return replace(self, frames=min(self.frames, n_frames))
 
 
@@ -406,7 +406,7 @@ def _power_of_two(n: int) -> int:
 
 @dataclass(frozen=True)
 class ChunkOffsets:
-    """File offsets of a dataset's chunks, in C order; of contiguous storage, only the first byte.
+    """File offsets of a dataset's chunks, in C order. Contiguous storage has only its first byte.
 
     Workers write frames at these offsets without the HDF5 library.
     """
@@ -430,7 +430,7 @@ class ChunkOffsets:
 def split_at_chunks(
     first: int, n_frames: int, chunk_frames: int | None
 ) -> Iterator[tuple[slice, bool]]:
-    """Yield ranges of rows in a block, with True for whole chunks (always False for None).
+    """Yield ranges of rows in a block, each with True if it fills whole chunks (never for None).
 
     Examples
     --------

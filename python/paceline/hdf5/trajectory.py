@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 #: Size of the beginning of a superblock that contains the stated end of the file, bytes.
 _SUPERBLOCK = 64
-#: Beginning of the note on a file that is shorter than it states.
+#: Prefix of the note on a file that is shorter than it states.
 TRUNCATED = "the file was cut"
-#: Beginning of the note on a file that has lost or gained bytes.
+#: Prefix of the note on a file that has lost or gained bytes.
 CONTRADICTS = "the size of the file contradicts its header"
 #: Upper limit of valid times, ps.
 _TIME_MAX = 1e15
@@ -140,7 +140,7 @@ def _stated_size(path: str, samples: bytes) -> int:
 
 @dataclass(frozen=True)
 class Hdf5FileSpec(FileDatasets):
-    """Description of an HDF5 file for workers; it can be pickled unless it has a communicator."""
+    """Description of an HDF5 file for workers. It can be pickled unless it has a communicator."""
 
     @classmethod
     def of(
@@ -180,7 +180,7 @@ class Hdf5File:
     dt = index_file = traffic = None
     first = 0.0
     index_origin = "HDF5's own"
-    #: Requests of the helper process to an object store.
+    #: Requests that the helper process sent to an object store.
     requests = Requests()
 
     def __init__(
@@ -426,7 +426,7 @@ def _without_impossible(index: ChunkIndex) -> tuple[ChunkIndex, bool]:
 
 
 def _size_notes(file: "File", samples: bytes, *, is_odd: bool) -> Iterator[str]:
-    """Note a file size that differs from the stated one; `is_odd`: times or cells are odd, too."""
+    """Note that actual and stated size differ; with `is_odd`, times or cells are odd, too."""
     size, full_size = file.size, file.full_size
     if full_size is not None:
         yield (

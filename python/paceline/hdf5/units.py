@@ -204,7 +204,7 @@ def _factors(unit: str) -> Iterator[tuple[str, Fraction, _Power, int]]:
 
 
 def _symbol(name: str, unit: str) -> tuple[str, Fraction, _Power]:
-    """Return the canonical name of a symbol, its size and its powers."""
+    """Return the canonical name of a unit symbol, its size and its dimensions."""
     name = _SPELLINGS.get(name, _SPELLINGS.get(name.removesuffix("s"), name))
     if name in _SYMBOLS:
         return name, *_SYMBOLS[name]

@@ -61,7 +61,7 @@ def new_hdf5(
 def created_hdf5(
     path: str | os.PathLike, made: Path, *, align: int | None = None, to_disk: bool = False
 ) -> Iterator["NewFile"]:
-    """Open an HDF5 file in place of an empty one, `made`, which will be named `path`.
+    """Open an HDF5 file in place of the empty file `made`. It will be named `path`.
 
     `align` is that of `new_hdf5`. With `to_disk`, wait at the end until the file is on the disk.
     """
@@ -101,10 +101,10 @@ class NewFile:
 
 
 class _ErrorKeepingFile(io.FileIO):
-    """File that takes everything but placeholders, and keeps the system's first error."""
+    """File that stores everything except placeholders, and keeps the first error of the system."""
 
     _refusal: OSError | None = None
-    #: Beginning of placeholders of chunks, which are not written.
+    #: Prefix of the placeholders of chunks, which are not written.
     _mark = uuid4().bytes
     _placeholder = bytearray()
 
@@ -114,7 +114,7 @@ class _ErrorKeepingFile(io.FileIO):
         self.reserved: list[int] = []
 
     def placeholder(self, n_bytes: int) -> memoryview:
-        """Make bytes that HDF5 writes in the place of a chunk."""
+        """Make bytes that HDF5 writes in place of a chunk."""
         if len(self._placeholder) < n_bytes:
             self._placeholder = bytearray(self._mark).ljust(n_bytes, b"\0")
         self.reserved.clear()
@@ -195,7 +195,7 @@ def chunk_offsets(dataset: h5py.Dataset, layout: DatasetLayout) -> ChunkOffsets:
 
 
 def _offsets(dataset: h5py.Dataset) -> np.ndarray:
-    """Return chunk offsets in C order, (n_chunks,), or that of contiguous storage, (1,)."""
+    """Return chunk offsets in C order, (n_chunks,), or the offset of contiguous storage, (1,)."""
     if dataset.chunks is None:
         return np.array([dataset.id.get_offset()], dtype=np.uint64)
     found: list[tuple[tuple[int, ...], int]] = []

@@ -1,8 +1,8 @@
 """One H5MD file of the frames of all ranks of MPI, without an h5py built with MPI.
 
-Frames wait with the rank that wrote them until all ranks close the file. Their steps then give the
-rows. The first rank makes the catalogue and reserves the bytes of chunks, and each rank writes its
-frames there by itself; compressed chunks are encoded by the rank of their first frame.
+Each rank keeps its frames until all ranks close the file. The steps of all frames then determine
+their rows. The first rank writes the HDF5 metadata, and reserves the bytes of chunks. Each rank
+writes its own frames there. A compressed chunk is encoded by the rank that has its first frame.
 """
 
 import contextlib
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
 
     from paceline.backends.mpi.comm import Comm
 
-#: Bytes of frames that a rank keeps in memory; more wait in a temporary file.
+#: Maximum size of frames that a rank keeps in memory, bytes. Further frames are in a temporary
+#: file.
 _WAITING = 64 * 2**20
-#: Bytes of frames that a rank encodes, or writes, together.
+#: Size of the frames that a rank encodes or writes together, bytes.
 _PORTION = 16 * 2**20
 
 
@@ -43,11 +44,11 @@ class Source(Protocol):
         """Digest of the atoms; empty if they are not the same in all frames."""
 
     def description(self, *, is_one: bool = True) -> Description:
-        """Describe the atoms for the file, if all frames are of these."""
+        """Describe the atoms for the file, if all frames have these atoms."""
 
 
 def writing_ranks(comm: "MPI.Intracomm | None") -> "Comm | None":
-    """Make the communicator of ranks that write one file; None for a single one."""
+    """Make the communicator of the ranks that write one file; None for a single rank."""
     if comm is None:
         return None
     if not hasattr(comm, "Get_size"):
@@ -63,9 +64,9 @@ def writing_ranks(comm: "MPI.Intracomm | None") -> "Comm | None":
 
 @contextlib.contextmanager
 def alike_on_ranks(ranks: "Comm | None") -> Iterator[list[object]]:
-    """Context whose error is raised on all ranks; yields a list, which all fill alike.
+    """Context manager that raises an error of one rank on all; yields a list of equal values.
 
-    It begins with the path of the file.
+    The list begins with the path of the file. All ranks must append the same values.
     """
     settings: list[object] = []
     if ranks is None:
@@ -97,7 +98,8 @@ def alike_on_ranks(ranks: "Comm | None") -> Iterator[list[object]]:
 class RankFile:
     """H5MD file of the frames of all ranks, which appears when all have closed it.
 
-    An error of one rank is raised on all: on others when they add a frame, or close the file.
+    An error of one rank is raised on all ranks. Other ranks raise it when they add a frame, or
+    close the file.
     """
 
     def __init__(
@@ -115,13 +117,13 @@ class RankFile:
         self._failure: BaseException | None = None
 
     def _begin(self, first: FrameData) -> FrameRows:
-        """Prepare for frames like the first one of this rank."""
+        """Prepare for frames with the same data as the first one of this rank."""
         self._encoders = {field: self._storage.encoder(field) for field in first.values}
         self._frames = _FrameStore(os.path.dirname(self._path), len(first.values), self._n_atoms)
         return FrameRows(first)
 
     def add(self, frame: FrameData) -> None:
-        """Keep a frame; raise if it cannot be written, or another rank has failed."""
+        """Keep a frame; raise an error if it cannot be written, or if another rank has failed."""
         if (received := self._comm.receive_message()) is not None:
             raise received[1]
         try:
@@ -136,7 +138,7 @@ class RankFile:
             raise UnwritableError(f"{self._path}: {error}") from None
 
     def fail(self, error: BaseException) -> None:
-        """Note an error of this rank, and report it to others."""
+        """Record an error of this rank, and report it to the other ranks."""
         if self._failure is not None:
             return
         if not isinstance(error, Exception):
@@ -148,13 +150,13 @@ class RankFile:
             self._comm.send_message(rank, portable(error))
 
     def end(self) -> None:
-        """Close the file at the end of a script, which an error may have ended."""
+        """Close the file at the end of a script, even if an error has ended the script."""
         if (error := getattr(sys, "last_value", None)) is not None:
             self.fail(error)
         self.close()
 
     def close(self) -> None:
-        """Write the file with all other ranks; nothing if one has failed, or none has a frame."""
+        """Write the file with all other ranks; nothing if one failed, or no rank has a frame."""
         self._errors.agree(self._failure)
         if self._failure is not None:
             return
@@ -181,7 +183,7 @@ class RankFile:
         return _Head(self._rows.steps, self._rows.contents, self.source.key())
 
     def _common(self, found: dict[int, dict[str, list[str]]]) -> dict[str, list[str]]:
-        """Contents of all frames; raise where those of ranks differ."""
+        """Return the data that all frames contain; raise an error if the data of ranks differ."""
         (first, expected), *others = found.items()
         for rank, contents in others:
             check_alike(f"{self._path}: rank {rank}", contents, f"on rank {first}", expected)
@@ -197,7 +199,7 @@ class RankFile:
         return values, self.source.description(is_one=is_one)
 
     def _gather(self, function: Callable[[], Any]) -> list[bytes] | None:
-        """Call a function on all ranks; return what each returned or raised on the first."""
+        """Call a function on all ranks; the first rank returns the result or error of each."""
         from paceline.backends.mpi.comm import pack
 
         try:
@@ -213,7 +215,7 @@ class RankFile:
         contents: dict[str, list[str]],
         gathered: list[bytes] | None,
     ) -> None:
-        """Write the file: all ranks do, or all raise; the first rank makes its catalogue."""
+        """Write the file: all ranks succeed or raise an error; the first rank writes metadata."""
         fields, cell, _ = contents.values()
         n_rows = len(order.ranks)
         parts: list[tuple[dict[str, Any] | None, Description | None]] = []
@@ -271,7 +273,7 @@ class RankFile:
                     encoder.write(path, at, some, lead=lead)
 
     def _n_together(self, n_fields: int) -> int:
-        """Frames that are read from the store together."""
+        """Number of frames that are read from the store together."""
         return max(1, _PORTION // (n_fields * self._n_atoms * ATOM_BYTES))
 
     def _put_chunks(
@@ -284,7 +286,7 @@ class RankFile:
         for chunks in order.rounds(layout.frames, n_together, self._comm.size):
             rows = order.rows_in(chunks[rank], layout.frames)
             values = self._exchange(order, chunks, rows, layout.frames, len(fields))
-            # Rows of a rank's chunks are those of whole chunks, but at the end of the file.
+            # A rank encodes whole chunks, except for the last chunk of the file.
             whole = [values[k : k + layout.frames] for k in range(0, len(rows), layout.frames)]
             encoded: list[bytes] = []
             encode = partial(_encode, encoders, chunks[rank] * layout.frames, whole, encoded)
@@ -301,7 +303,7 @@ class RankFile:
         frames: int,
         n_fields: int,
     ) -> np.ndarray:
-        """Values of rows that several ranks hold; shape (n, n_fields, n_atoms, 3)."""
+        """Exchange rows that other ranks hold; return values of shape (n, n_fields, n_atoms, 3)."""
         rank = self._comm.rank
         own = order.ranks[rows] == rank
         sent: list[bytes] = []
@@ -326,7 +328,7 @@ class RankFile:
         n_received *= np.uint64(n_fields * self._n_atoms * ATOM_BYTES)
         received = bytearray(int(n_received.sum()))
         self._comm.exchange(b"".join(sent), n_sent, received, n_received)
-        # They come by rank, and those of a rank in the order of rows.
+        # Rows arrive by rank, and the rows of one rank in their order.
         by_rank = np.argsort(order.ranks[rows], kind="stable")
         others = by_rank[~own[by_rank]]
         values[others] = np.frombuffer(received, np.float32).reshape(-1, *values.shape[1:])
@@ -364,7 +366,7 @@ class RankFile:
 
 
 class _Encoded(NamedTuple):
-    """Row of chunks: number of its field, its first frame, and the bytes of each chunk."""
+    """Row of encoded chunks: number of the field, first frame, and the bytes of each chunk."""
 
     field: int
     first: int
@@ -374,7 +376,7 @@ class _Encoded(NamedTuple):
 def _encode(
     encoders: Sequence[Any], firsts: np.ndarray, whole: list[np.ndarray], encoded: list[bytes]
 ) -> list[_Encoded]:
-    """Encode rows of chunks, whose first frames are `firsts`, and append their bytes to a list."""
+    """Encode rows of chunks with the first frames `firsts`, and append their bytes to a list."""
     there = []
     for first, values in zip(firsts.tolist(), whole, strict=True):
         for field, encoder in enumerate(encoders):
@@ -385,7 +387,7 @@ def _encode(
 
 
 class _Head(NamedTuple):
-    """Steps and contents of a rank's frames, and the digest of their atoms."""
+    """Steps and kinds of data of a rank's frames, and the digest of their atoms."""
 
     steps: list[int]
     contents: dict[str, list[str]]
@@ -398,7 +400,7 @@ class _FrameStore:
     def __init__(self, folder: str, n_fields: int, n_atoms: int):
         self._shape = n_fields, n_atoms, 3
         self._bytes = n_fields * n_atoms * ATOM_BYTES
-        # The garbage collector closes it.
+        # The garbage collector closes the temporary file.
         self._file = tempfile.SpooledTemporaryFile(_WAITING, dir=folder)  # noqa: SIM115
 
     def append(self, values: np.ndarray) -> None:
@@ -406,7 +408,7 @@ class _FrameStore:
         self._file.write(values.data.cast("B"))
 
     def read(self, frames: np.ndarray) -> np.ndarray:
-        """Read frames in rising order; float32, shape (n_frames, n_fields, n_atoms, 3)."""
+        """Read frames in increasing order; float32, shape (n_frames, n_fields, n_atoms, 3)."""
         data = []
         for run in _runs(frames):
             self._file.seek(int(run[0]) * self._bytes)
@@ -422,14 +424,14 @@ class _Order:
     steps: np.ndarray
     #: Indices that sort the steps.
     sorted: np.ndarray
-    #: Rank that has the frame of each row.
+    #: Rank that has the frame of each row of the file.
     ranks: np.ndarray
-    #: Number of the frame of each row among the frames of its rank.
+    #: For each row of the file, the number of its frame among the frames of its rank.
     frames: np.ndarray
 
     @classmethod
     def of(cls, steps: dict[int, list[int]], path: str) -> Self:
-        """Order the frames of ranks by steps; raise `UnwritableError` if two have the same."""
+        """Order the frames of all ranks by step; raise `UnwritableError` if two steps are equal."""
         counts = [len(one) for one in steps.values()]
         every = np.concatenate([np.array(one, np.int64) for one in steps.values()])
         rows = np.argsort(every, kind="stable")
@@ -444,21 +446,21 @@ class _Order:
         return cls(every, rows, ranks, np.concatenate([np.arange(n) for n in counts])[rows])
 
     def rows_of(self, rank: int) -> np.ndarray:
-        """Rows of a rank's frames."""
+        """Return the rows of a rank's frames."""
         return np.flatnonzero(self.ranks == rank)
 
     def rows_in(self, chunks: np.ndarray, frames: int) -> np.ndarray:
-        """Rows of some chunks of so many frames."""
+        """Return the rows of some chunks with this number of frames."""
         rows = (chunks[:, None] * frames + np.arange(frames)).ravel()
         return rows[rows < len(self.ranks)]
 
     def is_shared(self, frames: int) -> bool:
-        """True if ranks share a chunk."""
+        """True if any chunk contains frames of several ranks."""
         owners = np.repeat(self.ranks[::frames], frames)[: len(self.ranks)]
         return bool((owners != self.ranks).any())
 
     def rounds(self, frames: int, n_together: int, n_ranks: int) -> Iterator[list[np.ndarray]]:
-        """Yield chunks by rank, of about so many frames each; a rank has those that it begins."""
+        """Yield rounds of about this many frames: the chunks of each rank, which it begins."""
         owners = self.ranks[::frames]
         own = [np.flatnonzero(owners == rank) for rank in range(n_ranks)]
         n = max(1, n_together // frames)
@@ -467,7 +469,7 @@ class _Order:
 
 
 def _runs(numbers: np.ndarray, longest: int | None = None) -> Iterator[np.ndarray]:
-    """Split rising numbers into runs of successive ones."""
+    """Split increasing numbers into runs of consecutive numbers."""
     for run in np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1):
         step = longest or max(1, len(run))
         yield from (run[k : k + step] for k in range(0, len(run), step))

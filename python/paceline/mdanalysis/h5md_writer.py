@@ -211,7 +211,7 @@ class H5MDWriter(WriterBase):
         self._ended = False
         if ranks is not None:
             self._file = RankFile(self.filename, n_atoms, self._storage, ranks, overwrite=overwrite)
-            # A script that ends without closing the file: other ranks wait for this one.
+            # If a script ends without closing the file, the other ranks wait for this rank.
             self._finish = weakref.finalize(self, self._file.end)
 
     def _write_next_frame(self, obj: Any) -> None:
@@ -257,12 +257,13 @@ class H5MDWriter(WriterBase):
             n_threads=available_cpus(),
             overwrite=self._overwrite,
         )
-        # Also at the end of a script that does not close the file, while h5py still works.
+        # Registered for the end of a script that does not close the file; h5py still works at that
+        # time.
         self._finish = weakref.finalize(self, _finish, file, source)
         return file
 
     def _end(self, error: BaseException) -> None:
-        """Take no more frames, and write nothing at the end."""
+        """Accept no more frames, and do not write at the end of the script."""
         self._ended = True
         if isinstance(self._file, RankFile):
             self._file.fail(error)
@@ -270,9 +271,9 @@ class H5MDWriter(WriterBase):
             self._finish.detach()
 
     def close(self) -> None:
-        """Write frames that are still in memory: the file appears; without frames, none does.
+        """Write the frames that are still in memory. The file appears only if there are frames.
 
-        All ranks of `comm` call it.
+        All ranks of `comm` must call this method.
         """
         self._ended = True
         if isinstance(self._file, RankFile):
@@ -282,7 +283,7 @@ class H5MDWriter(WriterBase):
             self._finish()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        """Close the file, or, after an error, leave none."""
+        """Close the file. After an error, remove it."""
         if error is None:
             self.close()
         elif isinstance(self._file, RankFile):
@@ -371,7 +372,7 @@ class _FrameSource:
         return digest([self._atoms.ix, len(self._atoms.universe.atoms)]) if self._is_one else ""
 
     def description(self, *, is_one: bool = True) -> Description:
-        """Describe atoms and origin for the file; `is_one` if other ranks have the same atoms."""
+        """Describe atoms and origin for the file; `is_one`: other ranks have the same atoms."""
         atoms = self._atoms
         origin = {
             "program": f"paceline {__version__}, MDAnalysis {MDAnalysis.__version__}",

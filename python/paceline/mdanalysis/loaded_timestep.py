@@ -9,7 +9,7 @@ from MDAnalysis.coordinates.timestep import Timestep
 from paceline.contract.atoms import fields_of, values_of
 from paceline.contract.loaded_atoms import LoadedAtoms, LoadedValues
 
-#: MDAnalysis's arrays of the fields.
+#: Names of MDAnalysis's arrays for the fields.
 _ARRAYS = {"positions": "_pos", "velocities": "_velocities", "forces": "_forces"}
 
 
@@ -51,5 +51,5 @@ class LoadedTimestep(Timestep):
 
 
 def _shows_part(ts: Timestep) -> bool:
-    """True if not all atoms of a frame are loaded."""
+    """Return true if a frame has some, but not all, of its atoms loaded."""
     return isinstance(ts.positions, LoadedValues)

@@ -8,7 +8,7 @@ from MDAnalysis.coordinates.base import ProtoReader
 
 from paceline.mdanalysis.registration import READERS
 
-#: No further frame is read in a round after this time, s.
+#: Time after which no further frame is read in a round, s.
 _SECONDS = 0.1
 #: Number of rounds.
 _ROUNDS = 3
@@ -17,14 +17,14 @@ _ROUNDS = 3
 def time_of_own_reader(path: str, format: str, n_atoms: int, frames: range) -> float | None:
     """Measure the time in which MDAnalysis's own reader reads a frame, s.
 
-    Frames are read several times, and the fastest counts: they are in memory then. None is returned
-    where MDAnalysis has no reader for the format, or cannot read the file.
+    Frames are read several times, and the fastest time is used, for which they are in memory.
+    Returns None if MDAnalysis has no reader for the format, or cannot read the file.
     """
     found = next((cls for cls, formats in READERS.items() if format in formats), None)
-    # MDAnalysis's readers raise errors of any class.
+    # MDAnalysis's readers may raise errors of any class.
     with suppress(Exception):
         if found is not None:
-            # Calling the class itself would make paceline's reader where it is registered.
+            # If paceline is registered, calling the class itself would create paceline's reader.
             with ABCMeta.__call__(found, path, n_atoms=n_atoms) as reader:
                 _read(reader, frames)
                 return min(_read(reader, frames) for _ in range(_ROUNDS))
@@ -32,7 +32,7 @@ def time_of_own_reader(path: str, format: str, n_atoms: int, frames: range) -> f
 
 
 def _read(reader: ProtoReader, frames: range) -> float:
-    """Read frames in sequence; return the time of one, s."""
+    """Read frames in sequence; return the time of one frame, s."""
     begun = perf_counter()
     reader[frames[0]]
     for n_read, _ in enumerate(frames[1:], 1):

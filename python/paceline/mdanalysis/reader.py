@@ -55,7 +55,7 @@ _COMPRESSED = {".gz", ".bz2"}
 #: Options of MDAnalysis's reader of LAMMPS dumps that paceline's reader lacks.
 _LAMMPS_OPTIONS = ("lammps_coordinate_convention", "unwrap_images", "additional_columns")
 
-#: MDAnalysis's readers reuse one Timestep; its DCD reader does so since version 3.
+#: MDAnalysis's readers reuse one Timestep. Its DCD reader does so from version 3 on.
 _REUSES_DCD = int(MDAnalysis.__version__.partition(".")[0]) >= 3
 
 #: MDAnalysis's units, in MDAnalysis's notation; scripts get all numbers in these units.
@@ -264,7 +264,7 @@ class Reader(FormatAttributes, ReaderBase):
         specs: Sequence[FileSpec] = self.chain.specs
         if self._together is not None:
             specs = collective_specs(self.chain.files, self._together)
-        # Without the cache: this process may run on a node that has no folder for it.
+        # No cache is used, because the node of this process may not have its folder.
         source = FrameSource(specs, atoms, n_decoded, fields, (), self._time_axis)
         self._frame_reader = source.open()
         self._fields = [(field_bits([field]), field, f"has_{field}") for field in FIELDS]

@@ -405,12 +405,12 @@ def _make_rank_writer(
     registration: Registration, args: tuple[object, ...], kwargs: dict[str, object]
 ) -> WriterBase:
     """Make paceline's writer of H5MD, with which ranks of MPI write one file."""
-    # Imported here: workers of a script seldom write.
+    # Imported here, because workers of a script seldom write.
     from paceline.mdanalysis import h5md_writer
 
     known = inspect.signature(h5md_writer.H5MDWriter.__init__).parameters
     given = _bind(H5MDWriter, args, kwargs) or kwargs
-    # MDAnalysis replaces files.
+    # MDAnalysis's writers replace existing files.
     options: dict[str, Any] = {"overwrite": True}
     options |= {name: value for name, value in given.items() if name in known}
     writer = h5md_writer.H5MDWriter(**options)

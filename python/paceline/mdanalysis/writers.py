@@ -272,7 +272,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
         return self._encoder.encode((positions, velocities, forces, cell, times, steps, lambdas))
 
     def _cell_of(self, frame: _WrittenFrame) -> np.ndarray:
-        """Make the cell of a frame, or return that of the last one, if it is the same."""
+        """Convert the cell of a frame, or return the last cell if the frame's cell is the same."""
         # The property of MDAnalysis's Timestep takes longer than the comparison.
         is_plain = type(frame) is mdanalysis_timestep.Timestep
         stored = getattr(frame, "_unitcell", None) if is_plain else None
@@ -282,7 +282,7 @@ class _XdrWriter(_Frames, XDR.XDRBaseWriter):
         return self._cell
 
     def _per_nm(self) -> float | None:
-        """Precision in integers per nm, for formats that have one."""
+        """Return the precision in integers per nm, for formats that have a precision."""
         return None
 
     def _lambda(self, frame: _WrittenFrame) -> float:

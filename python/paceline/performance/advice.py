@@ -15,7 +15,7 @@ from paceline.performance.record import AT_BLOCKS
 
 #: Minimum parallel efficiency of a recommended number of workers.
 EFFICIENT = 0.7
-#: Minimum fraction of the time without CPU use from which an analysis is taken to wait.
+#: Minimum fraction of the time without CPU use for which an analysis counts as waiting.
 WAITING = 0.5
 #: Maximum number of workers per CPU in forecasts of a waiting analysis.
 PER_CPU_WAITING = 8
@@ -27,7 +27,7 @@ WIDTH = 88
 WORTHWHILE = 0.2
 #: Minimum fraction of bytes in memory for measurements from memory.
 RESIDENT = 0.95
-#: Minimum number of CPUs, busy with other work, that is reported.
+#: Minimum number of CPUs busy with other work for which the advice mentions this work.
 BUSY = 0.2
 
 #: Phrases for the components of a frame's cost.

@@ -203,7 +203,8 @@ class Point:
     #: Smallest measured number of workers; speed-ups are relative to it.
     base: int
     #: Statistics of every column, s unless the name has another unit. Speed-ups and efficiencies
-    #: are of the run, and of the whole command, which includes process start, imports and opening.
+    #: are given for the run alone, and for the whole command, which also starts a process, imports
+    #: packages and opens files.
     columns: Mapping[str, Statistics]
 
 

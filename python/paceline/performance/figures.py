@@ -45,9 +45,9 @@ WIDTH = 8.5
 BARS = 200
 #: Maximum number of bars of a histogram.
 BINS = 30
-#: Space is reserved for this number of bars, so that a single bar is not too wide.
+#: Number of bars for which space is reserved at least, so that a single bar is not too wide.
 LEAST_BARS = 12
-#: Space is reserved for this number of rows, so that a single row is not too wide.
+#: Number of rows for which space is reserved at least, so that a single row is not too wide.
 LEAST_ROWS = 4
 #: Maximum number of rows in a task stream. If there are more workers, the slowest, the middle and
 #: the fastest ones are drawn.

@@ -14,7 +14,7 @@ from paceline.performance.record import BlockTiming, RunTimings
 
 #: Prior relative spread of two measurements.
 _USUAL_SPREAD = 0.15
-#: Weight of the prior spread, as a number of measurements.
+#: Weight of the prior spread, expressed as a number of measurements.
 _WEIGHT = 2
 #: Measurements that exceed the median by this factor are ignored as outliers, at most one in five.
 #: They are due to short pauses of the machine; other programs slow measurements less.
@@ -36,8 +36,8 @@ class SampleTimes:
     cost: FrameCost
     #: Time for one worker to open the file, s.
     opening: float
-    #: Part of the run's time that does not depend on its length, s: planning, starting workers,
-    #: opening, ending.
+    #: Part of the run's time that does not depend on its number of frames, s: planning, starting
+    #: workers, opening files, ending.
     fixed: float
     #: Time during which workers processed blocks, s.
     at_work: float

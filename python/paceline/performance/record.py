@@ -14,7 +14,7 @@ import numpy as np
 class Component:
     """One component of a worker's time."""
 
-    #: Name in `BlockTiming`, or `overhead`; empty for components outside blocks.
+    #: Name of a component in `BlockTiming`, or `overhead`; empty for components outside blocks.
     attribute: str
     #: Name in `WorkerTiming`, after Khoshlessan et al. 2020, Table 3.
     quantity: str

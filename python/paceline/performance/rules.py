@@ -19,13 +19,13 @@ ENOUGH = 0.5
 BOUND = 0.5
 #: Fraction of the work time from which a component is mentioned.
 NOTABLE = 0.1
-#: Ratio that counts as much larger (R ≫ 1 in the heuristics).
+#: Ratio above which one number counts as much larger than another (R ≫ 1 in the heuristics).
 MUCH = 10.0
-#: Number of bytes read per byte used from which a file of the required atoms pays off.
+#: Number of bytes read per byte used for which a file of only the required atoms is recommended.
 WASTEFUL = 2.0
-#: Number of workers of a host from which fewer may be recommended.
+#: Number of workers on one host for which a smaller number may be recommended.
 CROWDED = 4
-#: Start-up time from which it is mentioned, s, if it also exceeds the time of the work.
+#: Start-up time for which it is mentioned, s, if it also exceeds the time of the work.
 LONG_START = 0.5
 #: Minimum number of blocks per worker; with fewer, waiting for the last blocks is noticeable.
 BLOCKS = 4
@@ -369,13 +369,13 @@ def _done_twice(report: Report) -> Recommendation | None:
 
 
 def _at_work(report: Report, name: str) -> float:
-    """Return the fraction of a component in the workers' time since their first blocks."""
+    """Return a component's fraction of the workers' time since their first blocks."""
     since = report.t_blocks - report.over_workers["t_wait_first"].mean
     return report.over_workers[name].mean / since if since > 0 else 0.0
 
 
 def _twice(report: Report) -> str:
-    """Estimate the time with twice as many workers, assuming that only their work is divided."""
+    """Estimate the time with twice as many workers, if only the work is divided among them."""
     start = report.over_workers["t_wait_first"].mean
     halved = start + (report.t_blocks - start) / 2
     return (

@@ -30,9 +30,9 @@ from paceline.performance.record import (
 
 #: A worker is a straggler if its time per frame exceeds the median by this factor,
 OF_MEDIAN = 1.5
-#: or the mean of the fastest quarter by this factor,
+#: or exceeds the mean of the fastest quarter by this factor,
 OF_FASTEST = 2.0
-#: and if it also loses at least this time, s; smaller losses are chance.
+#: and if it loses at least this time, s; smaller losses may be chance.
 NOTICEABLE = 0.1
 
 #: Causes of slowness, by attribute; "hang" means a block that never ended.
@@ -131,7 +131,7 @@ def find_stragglers(run: RunTimings) -> list[Straggler]:
 
 
 def _spent(run: RunTimings) -> dict[str, dict[int, _Spent]]:
-    """Sum the blocks that ended, even if too late, by worker and trajectory."""
+    """Sum the blocks that ended, including those that ended too late, by worker and trajectory."""
     columns = Columns([*run.blocks, *(attempt.timing for attempt in run.abandoned if attempt.came)])
     n_workers = len(columns.workers)
     keys, groups = np.unique(columns["job"] * n_workers + columns.worker, return_inverse=True)
@@ -319,8 +319,8 @@ class Report:
     n_asked : int
         Number of workers for which blocks were planned.
     n_threads : int
-        Largest number of threads that computed a frame together: workers without a block of their
-        own share frames of others.
+        Largest number of threads that computed one frame together. Workers without a block help to
+        compute frames of other workers.
     n_hosts : int
         Number of hosts on which the workers ran.
     n_blocks, n_frames : int

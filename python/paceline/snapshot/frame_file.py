@@ -13,7 +13,7 @@ from paceline.snapshot.output import Container, Contents, Heading, Place, Settin
 
 
 class ContainerFile(Container):
-    """File whose frames follow each other after a header that counts them, or are one frame."""
+    """File of a single frame, or of consecutive frames after a header that counts them."""
 
     def __init__(self, kind: str, settings: Settings):
         super().__init__(settings)

@@ -164,7 +164,8 @@ class H5MD(Container):
         )
         self._file.flush()
         for one in self._rows:
-            # For HDF5, contiguous datasets do not grow: all their rows already count.
+            # HDF5 cannot extend contiguous datasets, so it counts all of their rows from the
+            # beginning.
             self._file_bytes.seek(one.offset)
             self._file_bytes.write((self.n_frames + 1).to_bytes(8, "little"))
         self._file_bytes.apply([one.offset for one in self._rows])
@@ -185,7 +186,7 @@ class H5MD(Container):
         self._output.cut(self._file_bytes.size)
 
     def close(self) -> None:
-        """Close the file; contiguous datasets cannot grow afterwards."""
+        """Close the file. Contiguous datasets cannot grow afterwards."""
         try:
             if self._output is not None and self._output.is_published:
                 self._forget()
@@ -230,7 +231,7 @@ class _Existing(NamedTuple):
 
 
 def _create(h5: h5py.Group, settings: Settings, contents: Contents) -> None:
-    """Create everything in a file that comes before the first frame."""
+    """Create all objects in a file that precede the first frame."""
     n_atoms, n_frames = settings.n_atoms, settings.n_frames
     kind, width = ("<f8", 8) if settings.double else ("<f4", 4)
     if n_frames is None and n_atoms * 3 * width > _LARGEST_CHUNK:

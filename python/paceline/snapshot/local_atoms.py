@@ -407,7 +407,8 @@ def gather_properties(
 def _batches(ids: np.ndarray, n_atoms: int, buffer: int) -> Iterator[tuple[int, np.ndarray]]:
     """Yield the last atom before each batch of ids, and indices of the batch's atoms on this rank.
 
-    If `buffer` bytes allow, all atoms are sorted together; otherwise, as many batches as possible.
+    If `buffer` bytes suffice, all atoms are sorted at once. Otherwise, each sort includes as many
+    batches as the buffer allows.
     """
     fits = _SORTING * len(ids) <= buffer
     together = n_atoms if fits else max(1, buffer // (_SORTING * BATCH)) * BATCH

@@ -38,7 +38,8 @@ class FileFormat:
     coding: Callable[[tuple[str, ...], bool], "_core.SnapshotFormat"]
     #: Vectors that the format supports.
     fields: tuple[str, ...] = FIELDS
-    #: True if each frame contains names (always), masses and charges in addition to vectors.
+    #: True if each frame contains, besides vectors, names (always) and masses and charges (if
+    #: given).
     in_lines: bool = False
     #: True if the file stores names, masses and charges only once.
     static_properties: bool = False
@@ -101,7 +102,7 @@ FORMATS = {
         _frame_file("DCD", fields=("positions",)),
     )
 }
-#: File name extensions, and words that may be any dot-separated part of a file name.
+#: File name extensions, and words that may stand anywhere between dots in a file name.
 _ENDINGS = {".h5md": "H5MD", ".h5": "H5MD", ".hdf5": "H5MD", ".nc": "NetCDF", ".ncdf": "NetCDF"} | {
     ".dcd": "DCD"
 }

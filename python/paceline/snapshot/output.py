@@ -160,7 +160,7 @@ def _presence(there: bool) -> str:
 
 
 class Output:
-    """File whose headers are written by one process, and its atoms by others.
+    """File in which one process writes the headers, and other processes write the atoms.
 
     Until it is published as `path`, the file has the name `temporary`.
     """
@@ -185,7 +185,7 @@ class Output:
 
     @property
     def name(self) -> str:
-        """Present name of the file."""
+        """Current name of the file."""
         return os.fspath(self._temporary or self.path)
 
     @property
@@ -260,7 +260,7 @@ class Output:
                 attach(self._descriptor, self.name)
 
     def close(self) -> None:
-        """Close the file; one without its final name is removed."""
+        """Close the file. A file without its final name is removed."""
         os.close(self._descriptor)
         if self._temporary is not None:
             with contextlib.suppress(FileNotFoundError):

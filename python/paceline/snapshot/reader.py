@@ -28,7 +28,7 @@ class Snapshot:
 
     The arrays belong to the rank, which may change them.
 
-    With ghosts, each array holds the rank's own atoms, then the ghosts.
+    With ghosts, each array contains first the rank's own atoms, then the ghosts.
 
     Attributes
     ----------
@@ -214,7 +214,7 @@ class Reader:
         self._comm = Comm.duplicate(comm, busy=True)
         self._errors = RankErrors(self._comm)
         self.cost: ReadCost | None = None
-        #: File; open only on rank 0.
+        #: The open file, on rank 0 only.
         self._file: SnapshotFile | None = None
         try:
             with self._errors.abort_on_lone_error():

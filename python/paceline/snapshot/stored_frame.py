@@ -26,7 +26,7 @@ from paceline.trajectory.open import open_file
 if TYPE_CHECKING:
     from paceline.hdf5.topology import AtomColumn, AtomRow
 
-#: Ids of atoms may use at most this fraction of a buffer: one over this number.
+#: Maximum fraction of a buffer for ids of atoms: one divided by this number.
 _PART = 8
 
 
@@ -72,7 +72,7 @@ class AtomNumbering:
         return self.starts.nbytes + self.before.nbytes
 
     def ids_of(self, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Convert a file's numbers to ids from 1; return a mask of the atoms' numbers, too.
+        """Convert atom numbers to ids from 1; return also a mask: false if no atom has the number.
 
         Examples
         --------
@@ -162,7 +162,7 @@ class FrameInfo:
     known: Sequence[str] = ()
     #: Rows of "ids" and of these properties in an HDF5 file.
     rows: Mapping[str, "AtomRow"] = field(default_factory=dict)
-    #: Numbers that belong to atoms, if the file has "ids".
+    #: Mapping between the atoms' numbers in the file and ids, if the file has "ids".
     numbering: AtomNumbering | None = None
     #: True for vectors along which the cell is periodic.
     periodic: Sequence[bool] = (True, True, True)
@@ -304,7 +304,8 @@ class SnapshotFile:
         extents = extents_in(0, file, np.array([number], dtype=np.uint64))
         if isinstance(file.spec, IndexedFileSpec) and FORMATS[file.format].is_text:
             return _text_frame_info(file.spec, extents, file.n_atoms)
-        # A buffer for no atoms but all fields: every reader reports in it the fields of the frame.
+        # A buffer for no atoms, but with all fields: every reader then reports the fields of the
+        # frame.
         head = FrameBuffer.allocate(np.array([number]), 0, fields_in(file.fields))
         reader = file.spec.open(np.empty(0, dtype=np.int64), file.fields)
         reader.read(extents, head, required=0, skip=False)

@@ -46,7 +46,7 @@ class BackgroundWrite:
         self._error: BaseException | None = None
 
     def begin(self, function: Callable[[], None]) -> None:
-        """Call a function in the thread; no other call may be running."""
+        """Call a function in the thread. No other call may be running."""
         self._thread = threading.Thread(
             target=self._do, args=(function,), name="paceline-snapshot", daemon=False
         )
@@ -250,7 +250,7 @@ class WriteSession:
                 self._container.cut_back()
 
     def close(self) -> None:
-        """Finish the file once all ranks close it; raise the error of frames that others write."""
+        """Finish the file after all ranks close it; raise errors of other ranks' frames."""
         errors, missed = self._errors, None
         call: dict[str, object] = {"call": "close"}
         closing = False
@@ -426,7 +426,7 @@ class Writer:
             raise
         self._finalizer: weakref.finalize | None = None
         if self._background is not None and self._comm.is_coordinator:
-            # Also called at the end of the program.
+            # Also called when the program ends.
             self._finalizer = weakref.finalize(
                 self, self._background.warn_unclosed, self._session.path
             )

@@ -1,4 +1,4 @@
-"""Files named by addresses: `s3://`, `gs://`, `az://`, `http://`, `https://` and `file://`."""
+"""Addresses of files: `s3://`, `gs://`, `az://`, `http://`, `https://` and `file://`."""
 
 import errno
 import os
@@ -14,16 +14,16 @@ from paceline._util.digest import digest
 from paceline._util.files import check_local, is_address
 from paceline.errors import UnsupportedError
 
-#: Part of an address that names a version, in which a question mark is not part of a pattern.
+#: Part of an address that names a version. Its question mark is not part of a pattern.
 _VERSION = re.compile(r"\?(versionId|generation)=[^/]*$")
-#: Name of the folder of copied files in the cache folder.
+#: Name of the subfolder of the cache folder for copied files.
 _COPIES = "objects"
 
 
 def source_name(name: str | os.PathLike) -> str:
-    """Return a name as text: an address of `file://` as a path, other names as they are.
+    """Return a name as text; replace a `file://` address by its path.
 
-    Raises `UnsupportedError` for a URL from which files are not read.
+    Raises `UnsupportedError` for a URL with an unsupported scheme.
 
     Examples
     --------
@@ -42,12 +42,12 @@ def source_name(name: str | os.PathLike) -> str:
 
 
 def _local_file(address: str) -> str:
-    """Return the path of an address of this machine."""
+    """Return the path of a `file://` address on this machine."""
     parts = urllib.parse.urlsplit(address)
     if parts.netloc not in ("", "localhost"):
         raise UnsupportedError(f"{address}: expected a file of this machine: file:///path")
     path = urllib.parse.unquote(address.split("://", 1)[1].removeprefix(parts.netloc))
-    # A drive of Windows follows a slash: file:///C:/md.xtc.
+    # In addresses of Windows, a slash precedes the drive: file:///C:/md.xtc.
     return path[1:] if re.match(r"/[A-Za-z]:/", path) else path
 
 
@@ -56,7 +56,7 @@ def matching_objects(address: str) -> list[str]:
 
     Raises `FileNotFoundError` if none matches.
     """
-    # Addresses of servers often have a question mark, and cannot be listed.
+    # Addresses of web servers often contain a question mark, and servers cannot list their files.
     if not has_magic(_VERSION.sub("", address)) or address.startswith(("http://", "https://")):
         return [address]
     fixed = re.split(r"[*?[]", address, maxsplit=1)[0]
@@ -67,7 +67,7 @@ def matching_objects(address: str) -> list[str]:
 
 
 def _matches(address: str, pattern: str) -> bool:
-    """Compare an address with a pattern, part by part, so that `*` matches no slash."""
+    """Compare an address with a pattern part by part, so that `*` does not match a slash."""
     parts, patterns = address.split("/"), pattern.split("/")
     return len(parts) == len(patterns) and all(
         re.match(translate(known), part) for part, known in zip(parts, patterns, strict=True)
@@ -77,7 +77,8 @@ def _matches(address: str, pattern: str) -> bool:
 def local_copy(name: object, folder: Path | None) -> object:
     """Copy a file at an address into the cache folder, and return its path.
 
-    A copy of the same version is used again. Other names are returned as they are.
+    An existing copy of the same version is reused. Names that are not addresses are returned
+    unchanged.
     """
     if not isinstance(name, str | os.PathLike):
         return name
@@ -102,5 +103,5 @@ def local_copy(name: object, folder: Path | None) -> object:
 
 
 def sizes_of(names: Sequence[str]) -> list[int]:
-    """Return the sizes of local files, bytes; 0 for objects, whose sizes are found when opened."""
+    """Return the sizes of local files, bytes; 0 for objects, whose sizes are found later."""
     return [0 if is_address(name) else os.stat(name).st_size for name in names]

@@ -311,7 +311,7 @@ class ArrayFile:
         return self._times_of(frames), frames
 
     def head(self, first: int, n_frames: int) -> bytes:
-        """Raise `UnsupportedError`: arrays have no bytes of a file."""
+        """Raise `UnsupportedError`, because arrays have no file whose bytes could be copied."""
         raise UnsupportedError(f"{self.path}: frames in memory cannot be copied as bytes of a file")
 
     def verify(self) -> None:
@@ -328,7 +328,7 @@ class ArrayFile:
         if self._dimensions is None:
             return np.zeros((len(frames), 6), dtype=np.float32)
         found = self._dimensions[frames]
-        found[(found[:, :3] == 0).all(axis=1)] = 0  # no cell, whatever its angles
+        found[(found[:, :3] == 0).all(axis=1)] = 0  # no cell, whatever the angles
         return found
 
 

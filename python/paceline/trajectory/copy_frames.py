@@ -25,16 +25,16 @@ from paceline.errors import (
     WorkerError,
 )
 
-#: Frames are checked each time this many bytes were copied, while they are still in memory.
+#: Number of copied bytes after which frames are checked. They are then still in memory.
 _BLOCK = 16 << 20
 #: Maximum number of bytes per kernel call, which limits the delay before copying stops.
 _CALL = 16 << 20
 #: Number of bytes that are copied through this process's memory at a time. They fit into a CPU
 #: cache: copying 1 MiB at a time costs 1.6 times as much per byte.
 _BUFFER = 256 << 10
-#: Bytes; the sizes of pages of the page cache and of disk blocks are multiples of it.
+#: Unit of alignment, bytes. Pages of the page cache, and disk blocks, are multiples of this size.
 _PAGE = 4096
-#: Portions of different workers meet at multiples of this number of bytes.
+#: Portions of different workers begin and end at multiples of this number of bytes.
 _ALIGNED = 1 << 20
 #: Maximum size of a portion, bytes.
 _PORTION = 64 << 20
@@ -56,10 +56,10 @@ def check_headers(reader: FileReader, extents: Extents) -> None:
 
 
 class _Stopped(Exception):
-    """Signal: another thread has failed, or the user has stopped copying."""
+    """Signal to stop: another thread has failed, or the user has stopped copying."""
 
 
-#: Descriptor of a file, or bytes of an object.
+#: Descriptor of an open file, or the bytes of an object in a store.
 Origin: TypeAlias = "int | _core.ObjectBytes"
 
 
@@ -98,7 +98,7 @@ class Copier:
             self.count(moved)
 
     def count(self, n_bytes: int) -> None:
-        """Count bytes that were copied; raise `_Stopped` if copying shall stop."""
+        """Count copied bytes; raise `_Stopped` if copying should stop."""
         with self._lock:
             self.copied += n_bytes
         if self._stopped.is_set():
@@ -137,7 +137,7 @@ class Copy(Protocol):
 
     @property
     def temporary(self) -> Path:
-        """Present name of the new file."""
+        """Current name of the new file."""
 
     @property
     def size(self) -> int:
@@ -174,7 +174,7 @@ class Hdf5Copy:
 
 
 class Segment(NamedTuple):
-    """Bytes of a file, and their offset in another; `samples` identify the file."""
+    """Bytes of a file, and their offset in another file; `samples` identifies the source file."""
 
     source: str
     samples: bytes
@@ -218,7 +218,7 @@ class FrameCopy:
                 at += n
 
     def between(self, first: int, stop: int) -> tuple[Segment, Extents] | None:
-        """Bytes that are copied to offsets from `first` to `stop`, and frames that begin there."""
+        """Return the bytes for offsets from `first` to `stop`, and the frames that begin there."""
         frames = np.arange(self.first, self.stop, dtype=np.uint64)
         begin, end = max(first, self.at), min(stop, self.at + self.size)
         if begin >= end:
@@ -267,8 +267,8 @@ class Portion:
 def in_portions(copies: Sequence[Copy], n_workers: int) -> list[Copy]:
     """Cut copies of frames into portions for workers of several hosts.
 
-    Portions of a file meet at multiples of `_ALIGNED` bytes: a network file system may lose what
-    two hosts write to one page at once.
+    Portions of a file begin and end at multiples of `_ALIGNED` bytes, because a network file system
+    may lose bytes if two hosts write to one page at the same time.
     """
     whole = [copy for copy in copies if not isinstance(copy, FrameCopy)]
     by_file: dict[Path, list[FrameCopy]] = {}
@@ -282,7 +282,7 @@ def in_portions(copies: Sequence[Copy], n_workers: int) -> list[Copy]:
 
 
 def _portions(copies: Sequence[FrameCopy], step: int) -> Iterator[Portion]:
-    """Cut copies to one file, in the order of their offsets, at multiples of `step` bytes."""
+    """Divide copies to one file, in the order of offsets, at multiples of `step` bytes."""
     begin, end = copies[0].at, copies[-1].at + copies[-1].size
     for border in range(begin // step * step, end, step):
         segments, checks = [], []
@@ -296,7 +296,7 @@ def _portions(copies: Sequence[FrameCopy], step: int) -> Iterator[Portion]:
 
 
 def copy_if_seen(copy: Copy) -> bool:
-    """Make a copy on a worker of any host; False if it does not see the new file."""
+    """Make a copy on a worker of any host; return False if the host cannot see the new file."""
     if not copy.temporary.exists():
         return False
     try:

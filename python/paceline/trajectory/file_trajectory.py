@@ -323,8 +323,8 @@ class FileTrajectory(Trajectory):
     ):
         # `sub` contains the topology's atoms as increasing indices in the files, and `origin`
         # describes the topology. `cell` is set by a script if the files contain no cell. Workers
-        # read through the cache of the chain; this process does so with `reads_cache`, because it
-        # may run on a node without a folder for the cache.
+        # read through the cache of the chain. This process does so only with `reads_cache`, because
+        # its node may not have a folder for the cache.
         self._reads_cache = reads_cache
         self.chain = chain
         self.t_init_top, self.t_init_traj = t_init_top, t_init_traj

@@ -37,7 +37,7 @@ from paceline.trajectory.write_frames import (
 
 
 class EncodedRows(NamedTuple):
-    """Rows of one field in a block's bytes, with the size of each chunk, or None if not encoded."""
+    """Rows of one field in a block's bytes, and sizes of chunks; None for rows without encoding."""
 
     field: str
     first: int
@@ -231,7 +231,7 @@ class H5MDFile(Target):
         """Create the receiver, and pass workers the offsets at which they write."""
         if not isinstance(self._worker_part, EncodeInPlace):
             return OrderedReceiver(self._path, put.append)
-        # Workers receive their worker part after this.
+        # Workers receive their worker part only after this.
         offsets = {field: dataset.offsets for field, dataset in h5md.datasets.items()}
         self._worker_part.offsets.update(offsets)
         return BlockReceiver(self._path, put.at_its_row)

@@ -32,10 +32,10 @@ ENDINGS = {ending.upper() for format in FORMATS.values() for ending in format.ex
 #: File names without extension that belong to these formats.
 _FILE_NAMES = {name for format in FORMATS.values() for name in format.file_names}
 
-#: Endings of NetCDF, whose version 4 is HDF5.
+#: Extensions of NetCDF files. NetCDF 4 files are HDF5 files.
 _OF_NETCDF = {"nc", "ncdf"}
 
-#: Addition to the warning that the last frame is truncated.
+#: Text that is added to the warning that the last frame is truncated.
 _MAY_GROW = "; the simulation may still be writing it"
 
 #: Number of files that are indexed at a time, which limits the number of open files.
@@ -63,9 +63,9 @@ def is_decoded(path: str | os.PathLike) -> bool:
 
 
 def with_copies(given: Any) -> Any:
-    """Replace the addresses of objects in formats that only MDAnalysis reads by copies of them.
+    """Replace addresses of objects in formats that only MDAnalysis reads by copies.
 
-    `given` is a trajectory, or a list of them. Other trajectories are returned as they are.
+    `given` is a trajectory, or a list of them. Other trajectories are returned unchanged.
     """
     if isinstance(given, list):
         return [with_copies(one) for one in given]
@@ -75,7 +75,7 @@ def with_copies(given: Any) -> Any:
 
 
 def may_be_hdf5(path: str) -> bool:
-    """True for a local file, and for an object unless its name has the ending of another format."""
+    """False for an object with the extension of another format, otherwise true."""
     others = {ending for format in FORMATS.values() for ending in format.extensions} - _OF_NETCDF
     return not is_address(path) or Path(path).suffix[1:].lower() not in others
 
@@ -200,7 +200,7 @@ class _Scans:
     def reporter(self, *, counted: bool) -> Callable[[int, int], None]:
         """Create the callback that reports the progress of one file's scan.
 
-        Unless it is `counted` in the number of all bytes, the size of the file is added to it.
+        The size of the file is added to the total number of bytes, unless it is already `counted`.
         """
         reported = 0
 

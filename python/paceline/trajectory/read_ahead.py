@@ -24,8 +24,8 @@ _T = TypeVar("_T")
 _R = TypeVar("_R")
 
 #: Approximate size of the frames in a block, bytes. With a fourth of this size (one or two frames
-#: of 47,681 atoms), threads wait for each other as long as they decode: loops took 1.8 (XTC) and
-#: 2.3 (DCD) times as long.
+#: of 47,681 atoms), threads spend as much time waiting for each other as decoding: loops took 1.8
+#: (XTC) and 2.3 (DCD) times as long.
 BLOCK_BYTES = 2**22
 #: Maximum number of frames in a block, unless the file stores larger chunks.
 BLOCK_FRAMES = 64
@@ -274,7 +274,7 @@ class ReadAhead:
         if row < len(block.numbers) and block.numbers[row] == frame:
             self._row = row
         elif 0 < row <= len(block.numbers) and block.numbers[row - 1] == frame:
-            row -= 1  # the same frame is requested again
+            row -= 1  # the same frame was requested again
         elif (found := self._next(frame)) is not None:
             block, row = found, 0
         else:

@@ -45,7 +45,7 @@ class SentFile:
     sizes: np.ndarray
 
     chunk_frames = 1
-    #: The number of atoms is constant, and this process has not read the file.
+    #: The number of atoms is assumed constant, because this process has not read the file.
     varying = atom_counts = None
     traffic = 0, 0
 

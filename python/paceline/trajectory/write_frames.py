@@ -25,7 +25,8 @@ from paceline.errors import UnsupportedError, UnwritableError, warn
 #: Maximum total size of blocks that wait in memory for an earlier block, bytes; further blocks wait
 #: in a temporary file.
 WAITING = 256 * 2**20
-#: Multiple of the pages of all systems, bytes: parts of a file that hosts write meet there.
+#: Number of bytes at whose multiples parts of a file written by different hosts may meet. It is a
+#: multiple of the page size of all systems.
 _EDGE = 64 * 2**10
 
 
@@ -47,11 +48,11 @@ class EncodedBlock:
 
 @dataclass(frozen=True)
 class PartlyWritten(EncodedBlock):
-    """Block of which a worker writes the bytes itself, except for some at both ends.
+    """Block whose bytes a worker writes itself, except for some bytes at both ends.
 
-    `data` has `edge` bytes of the beginning and as many of the end. A worker of another host leaves
-    to the receiver what shares a page with other blocks: a network file system may lose what two
-    hosts write to one page at once.
+    `data` contains the first `edge` bytes of the block and its last `edge` bytes. A worker on
+    another host leaves bytes that share a page with other blocks to the receiver, because a network
+    file system may lose bytes if two hosts write to one page at the same time.
     """
 
     size: int
@@ -59,7 +60,7 @@ class PartlyWritten(EncodedBlock):
 
     @classmethod
     def of(cls, value: EncodedBlock, host: str) -> "PartlyWritten | None":
-        """Leave out the bytes that this host can write, beside `host`; None for too few bytes."""
+        """Leave out the bytes that this host can write beside `host`; None for small blocks."""
         n, edge = len(value.data), 0 if socket.gethostname() == host else _EDGE
         if n <= 4 * edge:
             return None
@@ -68,13 +69,13 @@ class PartlyWritten(EncodedBlock):
         return cls(value.first, ends, *moments, size=n, edge=edge)
 
     def middle(self, offset: int) -> tuple[int, int]:
-        """Return the bytes that the worker writes, of a block at this offset: begin and end."""
+        """Return begin and end of the bytes that the worker writes, for a block at this offset."""
         if not self.edge:
             return offset, offset + self.size
         return -(-offset // self.edge) * self.edge, (offset + self.size) // self.edge * self.edge
 
     def write_ends(self, file: IO[bytes], offset: int) -> None:
-        """Write the other bytes, of a block at this offset."""
+        """Write the remaining bytes at both ends, for a block at this offset."""
         begin, stop = self.middle(offset)
         file.seek(offset)
         file.write(self.data[: begin - offset])
@@ -85,7 +86,7 @@ class PartlyWritten(EncodedBlock):
 class BlockReceiver:
     """Writes blocks in order of arrival, and keeps the times, steps and λ of their frames."""
 
-    #: End of the last block, if it is known.
+    #: End of the last block in the file, if it is known.
     end = 0
 
     def __init__(self, path: str, write: Callable[[EncodedBlock], object]):
@@ -165,7 +166,7 @@ class OrderedReceiver(BlockReceiver):
 
 
 class _PlacingReceiver(OrderedReceiver):
-    """Writes blocks one after another, and sets the offsets of those that workers write."""
+    """Writes blocks one after another, and sets the offsets of the parts that workers keep."""
 
     def __init__(self, path: str, file: IO[bytes], placements: Placements):
         super().__init__(path, self._append)
@@ -397,12 +398,12 @@ class _Encode(PartlyKept[EncodedBlock]):
     placements: Placements
 
     def keep(self, value: EncodedBlock) -> tuple[EncodedBlock, EncodedBlock | None]:
-        """Keep the bytes of a block, if this host sees the file."""
+        """Keep the bytes of a block if this host can see the file."""
         part = PartlyWritten.of(value, self.host) if self.temporary.exists() else None
         return (value, None) if part is None else (part, value)
 
     def put(self, kept: EncodedBlock, offset: int) -> None:
-        """Write the bytes that were not sent."""
+        """Write the bytes that were kept."""
         part = PartlyWritten.of(kept, self.host)
         assert part is not None, "it was kept"
         begin, stop = part.middle(offset)
@@ -464,15 +465,15 @@ def _reason_against_cell(format: Any, cells: np.ndarray) -> str | None:
 class _EncodeInPlace(_Encode):
     """Worker part that writes a block's frames to the file at their fixed offsets.
 
-    Workers on other machines return what shares a page with other blocks, or all bytes if they do
-    not see the file's folder.
+    Workers on other machines return the bytes that share a page with other blocks. If they cannot
+    see the file's folder, they return all bytes.
     """
 
     #: Offset of the first frame.
     start: int = 0
 
     def keep(self, value: EncodedBlock) -> tuple[EncodedBlock, None]:
-        """Keep nothing: offsets were known."""
+        """Keep nothing, because the offsets were known in advance."""
         return value, None
 
     def compute_block(self, block: Block, first: int) -> EncodedBlock:

@@ -57,7 +57,7 @@ def check_transforms(transforms: object) -> None:
 
 
 class TransformsOfEach:
-    """Transformations of the analyses of a run, if the analyses have different ones."""
+    """Transformations of each analysis in a run, if analyses have different ones."""
 
     def __init__(self, of_each: "Sequence[tuple[Analysis, Sequence[Transform]]]"):
         self._of_each = {id(analysis): list(own) for analysis, own in of_each}

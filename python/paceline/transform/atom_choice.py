@@ -70,7 +70,7 @@ def select(atomgroup: Selected, universe: System, name: str) -> Atoms:
 
 
 def updates_itself(atomgroup: object) -> TypeGuard[UpdatingAtoms]:
-    """True for an UpdatingAtomGroup: only such groups have the attribute `is_uptodate`."""
+    """True for an UpdatingAtomGroup, which alone has the attribute `is_uptodate`."""
     return hasattr(atomgroup, "is_uptodate")
 
 

@@ -348,7 +348,7 @@ class _Search:
         )
 
     def _disulphides(self, bonds: np.ndarray, frame: _Frame) -> np.ndarray:
-        """Bond nearby sulphurs of cysteines without hydrogen, in the first frame."""
+        """Bond nearby sulphurs of cysteines without hydrogen, as in the first frame."""
         kinds = [k for k, kind in enumerate(self._kinds) if kind_of_residue(kind)[1] == "CYS"]
         sulphurs = self._atoms_named("SG")
         residues = self._residues[sulphurs]
@@ -366,7 +366,7 @@ class _Search:
     def _rebond_hydrogens(
         self, bonds: np.ndarray, hydrogens: np.ndarray, frame: _Frame
     ) -> np.ndarray:
-        """Bond each hydrogen of unknown or distant partner to its nearest atom."""
+        """Bond each hydrogen to its nearest atom, if its partner is unknown or distant."""
         of_hydrogen = self._are_hydrogens()[self._codes[bonds[:, 1]]]
         of_hydrogen[of_hydrogen] = (
             distances(frame.positions, bonds[of_hydrogen], frame.cell) > HYDROGEN
@@ -442,7 +442,7 @@ class _Search:
         atoms, types = self._universe.atoms, topology_attribute_of(self._universe, "types")
         if types is not None and types.is_guessed:
             yield types.values
-        elif (names := attribute_of(atoms, "names")) is not None:  # types may be of a force field
+        elif (names := attribute_of(atoms, "names")) is not None:  # types may be a force field's
             yield DefaultGuesser(None).guess_types(names)
         if (elements := attribute_of(atoms, "elements")) is not None:
             yield elements

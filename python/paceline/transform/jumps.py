@@ -235,7 +235,7 @@ def _readable(cells: np.ndarray, refused: Sequence[tuple[int, str]]) -> np.ndarr
 
 
 def _select_rows(positions: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return positions in increasing rows; this is a view if all rows are selected."""
+    """Select rows of positions by increasing indices; if all are selected, without a copy."""
     return positions if len(rows) == len(positions) else positions[rows]
 
 

@@ -80,7 +80,7 @@ def find_ligands(universe: System) -> Ligands:
 
     A ligand has at least 5 heavy atoms and is not bonded to a chain. It is not a protein, nucleic
     acid, water or ion, and its name is not that of a lipid or an additive. At most 20 residues have
-    its name; if it has fewer than 10 heavy atoms, at most as many as there are chains.
+    its name. If it has fewer than 10 heavy atoms, this number must not exceed the number of chains.
     """
     found = Ligands({}, {}, {})
     try:
@@ -120,7 +120,7 @@ def _n_chains(universe: System) -> int:
 
 
 def _is_heavy(universe: System) -> np.ndarray | None:
-    """Return a mask of atoms whose names are not of hydrogens; None without atom names."""
+    """Return a mask of the atoms that are not hydrogen by name; None without atom names."""
     known = attribute_of(universe.atoms, "names")
     if known is None:
         return None

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 #: Distance at which molecules are in contact, Å.
 CONTACT = 4.0
-#: Factor by which the distance grows until some molecules are in contact.
+#: Factor by which the contact distance grows until some molecules are in contact.
 FARTHER = 1.25
 #: Maximum distance between analysed atoms, such as Cα, of two molecules in contact, Å.
 NEAR = 8.0
@@ -25,7 +25,7 @@ NEAR = 8.0
 MOLECULES = 64
 #: Minimum number of residues of a chain whose contacts are searched.
 CHAIN_RESIDUES = 3
-#: Minimum number of atoms of other molecules: ions and water would touch all molecules.
+#: Minimum number of atoms of molecules without residues: ions and water would touch all molecules.
 LEAST_ATOMS = 6
 #: Assumed length of a bond of unknown length, Å.
 USUAL_BOND = 2.0
@@ -175,9 +175,9 @@ def molecules_side_by_side(
 
 
 def _chains(universe: System, fragments: np.ndarray, atoms: np.ndarray) -> np.ndarray:
-    """Find the molecules of several residues, identified by their first atoms."""
+    """Find molecules of several residues; each is identified by its first atom."""
     residues = universe.atoms.resindices
-    # Atoms outside the first residue of their molecule: most molecules have one residue only.
+    # Atoms outside the first residue of their molecule. Most molecules have only one residue.
     atoms = atoms[residues[atoms] != residues[fragments[atoms]]]
     others = np.unique(fragments[atoms] * len(universe.residues) + residues[atoms])
     numbers, n_others = np.unique(others // len(universe.residues), return_counts=True)

@@ -20,8 +20,8 @@ pub struct Settings {
     /// Number of data servers. The next field is the stripe size, bytes.
     pub servers: usize,
     pub stripe: u64,
-    /// Time for which one request for data keeps a server busy. The next fields are those of an
-    /// open and of a lock.
+    /// Time for which one request for data keeps a server busy. `open` and `lock` are the times for
+    /// an open and a lock.
     pub request: u64,
     pub open: u64,
     pub lock: u64,

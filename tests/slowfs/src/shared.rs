@@ -82,8 +82,8 @@ impl Shared {
         Some(Shared(unsafe { &*address.cast() }))
     }
 
-    /// Wait in the queue of a server from now on, and keep it busy for `cost`; return the end of
-    /// this time.
+    /// Enter the queue of a server now, and keep the server busy for `cost`. Return the time at
+    /// which this ends.
     pub fn serve(&self, server: Server, cost: u64) -> u64 {
         let word = match server {
             Server::Names(file) => NAMES + file as usize % MOST_SERVERS,

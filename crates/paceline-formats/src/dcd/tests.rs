@@ -375,7 +375,7 @@ fn absurd_counts_are_refused() {
     let atoms = title + 4 + 84 + 4 + 4;
     for (at, value) in [
         (40, -1),          // fixed atoms
-        (40, 11),          // as many fixed atoms as atoms
+        (40, 11),          // all atoms are fixed
         (40, 2),           // contradicts the record of the free atoms
         (title, i32::MAX), // title record
         (title, 1 << 19),  // title record below the limit, but beyond the end of the file

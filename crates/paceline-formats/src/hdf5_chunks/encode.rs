@@ -55,7 +55,7 @@ pub enum Compression {
     Zstd(i32),
     /// LZ4, in HDF5's blocks; it has no levels.
     Lz4,
-    /// LZF, which h5py brings; it has no levels.
+    /// LZF, which is part of h5py; it has no levels.
     Lzf,
 }
 

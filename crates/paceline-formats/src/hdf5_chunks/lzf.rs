@@ -72,7 +72,7 @@ fn repeat(out: &mut [u8], at: usize, back: usize, len: usize) {
 
 /// Writes streams, with reused memory.
 pub struct Deflater {
-    /// Last position of three bytes with each hash, or an earlier chunk's.
+    /// Last position of three bytes with each hash; it may belong to an earlier chunk.
     last: Vec<u32>,
 }
 
@@ -85,7 +85,7 @@ impl Default for Deflater {
 }
 
 impl Deflater {
-    /// Append a chunk of less than 4 GiB to `out`: longer by a 32nd where nothing repeats.
+    /// Append a chunk of less than 4 GiB to `out`. Data without repeats grow by a 32nd.
     pub fn append(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         self.last.fill(0);
         let (mut at, mut literal) = (0, 0);

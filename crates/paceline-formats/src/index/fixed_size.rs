@@ -94,7 +94,7 @@ pub fn read_each(
     Ok(())
 }
 
-/// Announce the same `width` bytes of the next of `n` frames to a store.
+/// Announce to a store that the same `width` bytes of each of the next `n` frames will be read.
 fn announce(source: &dyn Source, start: u64, width: u64, step: u64, n: u64) {
     let Access { gap, ahead, .. } = source.access();
     if step <= gap {

@@ -154,7 +154,7 @@ pub fn load_or_scan(
 }
 
 /// Save the index of a copy again, with the fingerprint of the object, so that the content of the
-/// object need not be compared again. Return the times that were read for that.
+/// object need not be compared again. Return the times, which are saved with the index.
 fn of_store(mut listing: Listing, samples: &Samples, path: &Path) -> (Listing, Option<Times>) {
     if listing.fingerprint == samples.fingerprint {
         return (listing, None);
@@ -168,7 +168,7 @@ fn of_store(mut listing: Listing, samples: &Samples, path: &Path) -> (Listing, O
     (listing, times)
 }
 
-/// Describe some frames of a file as if it had no others.
+/// Describe some frames of a file as if the file contained only these.
 fn sampled(layout: Layout, samples: Samples, mut chain: Chain, end: u64) -> Opened {
     let atom_counts = varying(&mut chain, &layout);
     let (borders, times) = borders_and_times(chain, end);
@@ -333,7 +333,7 @@ fn load(
     Ok(best)
 }
 
-/// Return true if a listing, made of a copy on a disk, is that of an object of a store.
+/// Return true if a listing made from a copy on a disk is valid for an object of a store.
 fn is_index_of_a_copy(
     source: &dyn Source,
     size: u64,
@@ -347,8 +347,8 @@ fn is_index_of_a_copy(
     Ok(content.fingerprint == listing.fingerprint)
 }
 
-/// Frames of a grown file for which the saved index is still valid: all before the last one, or
-/// before the first damaged one. Appended bytes may change the classification of later frames.
+/// Frames of a grown file for which the saved index is still valid: all frames before the last one,
+/// or before the first damaged frame. Appended bytes may change the classification of later frames.
 struct Known {
     chain: Chain,
     /// End of the last of these frames.

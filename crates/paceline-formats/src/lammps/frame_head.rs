@@ -133,7 +133,7 @@ fn is_before(line: &[u8]) -> bool {
     line == UNITS.as_bytes() || line == TIME.as_bytes()
 }
 
-/// Return whether a line can begin a frame, and whether it is the item of the step.
+/// Return two flags: whether a line can begin a frame, and whether it is `ITEM: TIMESTEP`.
 #[inline]
 pub(super) fn begins_frame(line: &[u8]) -> Option<bool> {
     let is_step = line.trim_ascii_end() == TIMESTEP.as_bytes();

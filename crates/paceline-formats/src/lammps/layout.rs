@@ -209,7 +209,7 @@ const HEAD_MAX: usize = 64 << 10;
 pub struct FrameLines {
     /// Header lines, up to the names of the columns.
     head: Vec<u8>,
-    /// True until the item of the step was found.
+    /// True until the line `ITEM: TIMESTEP` was found.
     awaits_step: bool,
     state: State,
     /// Layout of a file whose frames state their times.

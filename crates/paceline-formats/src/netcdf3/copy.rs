@@ -11,7 +11,7 @@ use crate::source::Source;
 
 /// Maximum number of bytes before the first record: header and variables of the whole file.
 const MAX_HEAD: u64 = 1 << 26;
-/// Longest text of which a trait gives the characters, and not a digest.
+/// Maximum length of a text that is itself part of a trait. A digest replaces a longer text.
 const MAX_TEXT: usize = 200;
 
 /// Header of a file of `n_frames` of the records, with the variables of the whole file.
@@ -22,7 +22,8 @@ pub fn head(layout: &Layout, source: &dyn Source, n_frames: u64) -> Result<Vec<u
     let mut head = before_records(layout, source)?;
     let wide = head.get(3) == Some(&5);
     let count = match i32::try_from(n_frames) {
-        // 32 bits set leave the number to the size of the file.
+        // A field with all 32 bits set means that readers compute the number from the size of the
+        // file.
         Err(_) if !wide => u64::from(u32::MAX),
         _ => n_frames,
     };

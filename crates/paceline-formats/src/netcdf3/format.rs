@@ -416,7 +416,7 @@ impl<'a> Numbers<'a> {
         Ok(None)
     }
 
-    /// Read time and cell `behind` bytes after the offset of a frame.
+    /// Read time and cell of a frame that is `behind` bytes after its usual offset.
     fn at(&mut self, frame: u64, behind: u64) -> Result<Found> {
         let frame_size = self.layout.frame_size();
         let start = self.layout.start() + frame * frame_size + behind;

@@ -218,12 +218,12 @@ impl Decoder for NetcdfDecoder {
     }
 }
 
-// Wanted bytes of the extent of a frame, and the destination of each number.
+// Plan for a frame: which of its bytes are read, and where each number is stored.
 
 /// Plan for reading and decoding a frame.
 #[derive(Debug)]
 struct Plan {
-    /// Runs to read for the first frame.
+    /// Byte ranges to read for the first frame.
     pub runs: Vec<Run>,
     /// Shift of each run from frame to frame, bytes.
     pub steps: Vec<u64>,

@@ -146,8 +146,8 @@ impl BlockReader {
         Ok(())
     }
 
-    /// Announce the bytes of a block to the source. On a store, the rest of a frame is included if
-    /// it is shorter than the gap that a request is worth, since the decoder may need it.
+    /// Announce the bytes of a block to the source. For a store, the rest of a frame is included if
+    /// reading it takes less time than another request, since the decoder may need it.
     fn announce(&mut self, extents: Extents<'_>) {
         let Access { gap, ahead, .. } = self.source.access();
         let spare = if ahead > 0 { gap } else { 0 };

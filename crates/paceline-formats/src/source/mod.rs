@@ -69,8 +69,8 @@ pub trait Source: Send + Sync {
         Access::FILE
     }
 
-    /// Return the text by which the store identifies this version of the bytes; `None` if only
-    /// their content does.
+    /// Return the text by which the store identifies this version of the bytes; `None` if the
+    /// source has no such text.
     fn identity(&self) -> Option<&str> {
         None
     }
@@ -97,7 +97,7 @@ pub struct Requests {
 }
 
 impl Requests {
-    /// Add others.
+    /// Add the counts of `other`.
     pub fn add(&mut self, other: &Requests) {
         self.sent += other.sent;
         self.repeated += other.repeated;

@@ -174,8 +174,8 @@ pub fn with_buffers<T>(function: impl FnOnce(&mut ChunkBuffers) -> T) -> T {
 
 /// Write frames into the existing file `path`.
 ///
-/// `places` contains the offsets of all chunks that any of the frames is in, in C order. The first
-/// chunk contains `lead` earlier frames. Contiguous space counts as one chunk per frame.
+/// `places` contains the offsets of all chunks that contain any of the frames, in C order. The
+/// first chunk contains `lead` earlier frames. Contiguous space counts as one chunk per frame.
 ///
 /// # Errors
 /// [`Failure`]. Some frames may already be written.

@@ -12,7 +12,8 @@ use paceline_formats::reader::{BlockOut, Numbers};
 use paceline_formats::source::{Source, Traffic};
 use paceline_formats::{CELL_WIDTH, Fields};
 
-/// Number of bytes that choose the layout of the dataset. The table of chunks follows them.
+/// Number of bytes at the front of the input that choose the layout of the dataset. The table of
+/// chunks follows these bytes.
 const HEAD: usize = 12;
 
 /// All types of numbers that paceline can decode.
@@ -144,7 +145,7 @@ pub fn read(
     })
 }
 
-/// Choices made by the first bytes.
+/// Choices that the first bytes of the input make.
 struct Chosen {
     n_rows: u64,
     n_atoms: usize,
@@ -295,7 +296,8 @@ fn choose(data: &[u8]) -> Option<Chosen> {
     })
 }
 
-/// Return filters: two bits for each stage. The highest two choose deflate, LZF, LZ4 or Zstandard.
+/// Return filters. Two bits choose each stage; the highest two choose deflate, LZF, LZ4 or
+/// Zstandard.
 fn filters(stages: u8, odd_shuffle: bool) -> Vec<Filter> {
     let stage = |shift: u8| match stages >> shift & 3 {
         0 => None,

@@ -19,7 +19,8 @@ pub fn check(data: &[u8]) {
         .as_flattened()
         .as_chunks::<4>()
         .0;
-    // A position has any bits, or is an integer in a range in which most frames are valid.
+    // A position has arbitrary bits, or is a multiple of 1 / precision in a range in which most
+    // frames are valid.
     let position = |&bytes: &[u8; 4]| match scale {
         0 => f32::from_le_bytes(bytes),
         _ => (i32::from_le_bytes(bytes) >> (scale % 32)) as f32 / precision,

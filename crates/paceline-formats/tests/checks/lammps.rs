@@ -48,8 +48,7 @@ pub fn check(data: &[u8]) {
 
 /// Return the layout of a file whose number of atoms varies; any other layout is unchanged.
 fn varying(layout: Layout) -> Layout {
-    /// Offset of the kind of ids in the bytes of a layout. The next constant is that of the hash of
-    /// ids.
+    /// Offset of the kind of ids in the bytes of a layout. `DIGEST` is the range of their hash.
     const KIND: usize = 3;
     const DIGEST: std::ops::Range<usize> = 8..16;
     let mut bytes = layout.to_bytes();

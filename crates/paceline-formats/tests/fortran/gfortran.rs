@@ -44,7 +44,7 @@ impl Program {
             .unwrap();
         let mut stdin = process.stdin.take().unwrap();
         let input = input.to_owned();
-        // A thread writes the input, because the program prints while it reads.
+        // A thread writes the input, because the program already prints while it reads.
         let writer = std::thread::spawn(move || stdin.write_all(input.as_bytes()).unwrap());
         let output = process.wait_with_output().unwrap();
         writer.join().unwrap();

@@ -18,7 +18,8 @@ fn or_stars<const WIDTH: usize>(columns: Option<[u8; WIDTH]>) -> [u8; WIDTH] {
     columns.unwrap_or([b'*'; WIDTH])
 }
 
-/// Values that gfortran rounds up to the next power of ten, although most are below halfway.
+/// Values that gfortran rounds up to the next power of ten, although most of them are below the
+/// halfway point.
 const BORDERS: [f64; 6] = [
     0.99999999995,
     9.9999999995,

@@ -50,8 +50,8 @@ fn special() -> Vec<f64> {
     for power in -320..=308 {
         let ten: f64 = format!("1e{power}").parse().unwrap();
         around(ten);
-        // Numbers at which ten digits, eight digits, or six or ten decimals round up to the next
-        // power.
+        // Numbers that round up to the next power if they are written with ten digits, eight
+        // digits, or six or ten decimals.
         around(ten * 9.999_999_999_5);
         around(ten * 9.999_999_949_999_99);
         around(ten * 9.999_999_5);

@@ -104,7 +104,8 @@ fn scaled_positions_are_those_of_mdanalysis() {
     for columns in ["id xs ys zs", "id xsu ysu zsu", "xu yu zu id zs ys xs"] {
         assert_eq!(last_positions(&dump(columns, ORTHOGONAL, 1, 2)), expected);
     }
-    // The bounds in x are those of the bounding box of the cell, which extends it by −1 and 5.
+    // The file states the bounding box of the tilted cell. In x, it begins 1 Å before the cell's
+    // first edge, and ends 5 Å after it.
     let layout_and_frame = dump("id xs ys zs", TILTED, 1, 1);
     let frame = decode(layout_of(&layout_and_frame).unwrap(), &layout_and_frame).unwrap();
     let [x, y, z, alpha, beta, gamma] = frame.unit_cell().dimensions.map(f64::from);

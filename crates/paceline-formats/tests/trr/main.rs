@@ -143,8 +143,8 @@ fn bytes_fetched_before_the_decoder_learned_are_understood() {
     let size = x.len() as u64;
     let mut decoder = some_of(&atoms, n, Fields::ALL);
     let mut out = Frame::new(2, Fields::ALL);
-    // Read two frames completely, then one with the runs of the first; its plan was discarded
-    // meanwhile.
+    // Read two frames completely, then one frame with the byte ranges of the first. The plan of the
+    // first frame was discarded in the meantime.
     decoder.decode(0, size, &x, out.out()).unwrap();
     let runs = decoder.runs(1, size).to_vec();
     decoder.decode(1, size, &v, out.out()).unwrap();

@@ -49,8 +49,8 @@ pub(super) struct Grid {
     origin: Point,
     /// Number of bins along each vector.
     pub n: [usize; 3],
-    /// Squared distances (Å²): beyond `most`, atoms are certainly not near; within the second,
-    /// certainly near.
+    /// Squared distances (Å²). Beyond `most`, atoms are certainly not near; within the next one,
+    /// they certainly are.
     pub most: f32,
     pub sure: f32,
 }

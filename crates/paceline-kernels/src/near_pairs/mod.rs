@@ -159,7 +159,7 @@ impl<'a> Finder<'a> {
             }
             pairs.sort_unstable_by_key(|pair| (pair.i, pair.j));
         })?;
-        // Parts of the larger group follow each other.
+        // Each part of the larger group was searched separately, so pairs may be out of order.
         if search.near.len() > 1 && !found.is_sorted_by_key(|pair| (pair.i, pair.j)) {
             found.sort_by_key(|pair| (pair.i, pair.j));
         }
@@ -231,28 +231,29 @@ pub(crate) fn extent_of(positions: impl Iterator<Item = Point>) -> [Point; 2] {
 #[derive(Debug, Clone, Default)]
 pub struct Search {
     bins: Bins,
-    /// Atoms of the larger group that may be near any of the smaller one, in parts.
+    /// Atoms of the larger group that may be near any atom of the smaller group, in parts.
     near: Vec<Vec<NearAtom>>,
     candidates: Vec<[u32; 2]>,
     placed: Vec<Point>,
 }
 
-/// Atoms between which pairs are searched, and the positions of the few that are used for distances.
+/// Atoms between which pairs are searched. The "few" are the atoms of the smaller group.
 struct Searched<'a> {
     few: Atoms<'a>,
     many: Atoms<'a>,
     placed: &'a [Point],
-    /// True if the few are the first group.
+    /// True if the smaller group is the first group.
     swapped: bool,
     measure: &'a Measure,
-    /// Maximum distance that is left out, Å.
+    /// Distances up to this one (Å) are left out.
     least: Option<f64>,
 }
 
 impl Search {
     /// Search pairs between the atoms `first` and `second` of two groups, given by their columns.
     /// Add pairs within the cutoff of the measure to `pairs`. If `least` is given, distances must be
-    /// larger than `least` (Å). Parts of the pairs, which are in any order, are passed to `arrange`.
+    /// larger than `least` (Å). The pairs are found in parts, which are passed to `arrange` in any
+    /// order.
     ///
     /// # Errors
     /// A message if a position is not finite, or cannot be wrapped into the cell.
@@ -379,7 +380,7 @@ impl Search {
 }
 
 impl Searched<'_> {
-    /// Add the pairs among candidates, which are numbers in `near` and among the few.
+    /// Add the pairs among candidates, each an index in `near` and an index in `self.few`.
     fn add(
         &self,
         near: &[NearAtom],

@@ -218,7 +218,7 @@ pub(super) struct Maxima<const N: usize> {
     pub(super) by: [f32; N],
 }
 
-/// Start a piece in the given images.
+/// Start a piece of atoms, which are in the given images.
 #[inline(always)]
 pub(super) fn begin<const WIDE: bool, const N: usize, const MOVE: bool>(
     rows: &mut Rows,

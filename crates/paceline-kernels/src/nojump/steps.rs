@@ -249,7 +249,8 @@ impl Bounds {
         let coordinate = 1.25 * f32::from_bits(square).sqrt();
         let largest = self.per_length * f64::from(coordinate);
         (self.square, self.by) = (0, 0.0);
-        // In given images, an atom starts at the distance of its position.
+        // If images are given, the distance of an atom from the origin begins at that of its
+        // position.
         if largest <= FARTHEST && 2.0 * largest + self.farthest < f64::from(i16::MAX) {
             // Error bound: each operation and each number of the cell contributes half a unit in
             // the last place of the sum of magnitudes. Each of two frames has twelve contributions,

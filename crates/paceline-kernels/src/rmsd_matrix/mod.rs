@@ -491,7 +491,7 @@ fn add_products<const ROWS: usize>(
     *products = sums;
 }
 
-/// Add a number times the numbers of a panel. `ROWS` is that of `fill_by`.
+/// Add a number times the numbers of a panel. `ROWS` has the same value as in `fill_by`.
 #[inline(always)]
 fn plus<const ROWS: usize>(mut sum: Lanes, x: f64, y: &Lanes) -> Lanes {
     // Intrinsics are needed, because the compiler groups numbers of neighbouring rows: eight rows

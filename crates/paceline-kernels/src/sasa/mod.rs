@@ -130,7 +130,8 @@ impl Sasa {
 }
 
 by_widest! {
-    /// Count the exposed points of each sphere of some boxes that is reported, by places in the grid.
+    /// Count the exposed points of each reported sphere in some boxes. Results are given by the
+    /// sphere's index in the grid.
     fn count(sasa: &Sasa, grid: &Grid, boxes: Range<usize>, scratch: &mut Scratch, counts: &mut [u32]) {
         let first = grid.begins[boxes.start];
         for at in boxes {
@@ -150,7 +151,8 @@ by_widest! {
     }
 }
 
-/// Count the exposed points of each sphere that is reported, by places in the grid.
+/// Count the exposed points of each reported sphere. Results are given by the sphere's index in the
+/// grid.
 fn count_all(sasa: &Sasa, grid: &Grid, scratch: &mut Scratch, counts: &mut Vec<u32>) {
     counts.clear();
     counts.resize(grid.atoms.len(), 0);

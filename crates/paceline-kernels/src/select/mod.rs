@@ -596,7 +596,7 @@ fn keep_in_sphere(
     })
 }
 
-/// Keep the atoms of a mask that meet a condition on their places.
+/// Keep the atoms of a mask whose positions meet a condition.
 fn keep_where(
     found: &mut Mask,
     holds: impl Fn(u32) -> Result<bool, String> + Sync,

@@ -1,4 +1,4 @@
-//! Lengths and angles of cells, for files that hold no vectors.
+//! Lengths and angles of cells, for files that do not contain vectors.
 
 use std::path::Path;
 

@@ -32,7 +32,7 @@ impl Property {
     }
 }
 
-/// File that is being written, as the first rank holds it.
+/// File that is being written, as the first rank sees it.
 ///
 /// For every frame, `place` is called, then ranks write their atoms, then `commit` is called. After
 /// an error in between, `cut_back` is called. A frame counts from `commit` on: if the job is killed
@@ -41,7 +41,7 @@ pub trait Container: Send {
     /// Number of complete frames; for a CONFIG, number of frames written.
     fn n_frames(&self) -> u64;
 
-    /// True for numbers of 64 bits, if the format has a choice.
+    /// True for numbers of 64 bits, if the format allows both sizes.
     fn is_double(&self) -> bool {
         false
     }
@@ -80,7 +80,7 @@ pub trait Container: Send {
         Ok(())
     }
 
-    /// Close the file; one without a complete frame is removed.
+    /// Close the file. A file without a complete frame is removed.
     ///
     /// # Errors
     /// [`Error::Io`] if the system could not write.

@@ -20,14 +20,15 @@ const DELTA: usize = 9;
 const CELL: usize = 10;
 const FOUR_DIMS: usize = 11;
 const VERSION: usize = 19;
-/// CHARMM writes shape matrices as cells; other programs claim at most this version.
+/// CHARMM writes shape matrices as cells. The versions that other programs state are at most this
+/// one.
 const LAST_PRETENDED: i32 = 25;
 /// CHARMM's unit of time, ps.
 const AKMA: f64 = 0.04888821;
 /// Size of a cell's record with its markers, bytes.
 const CELL_RECORD: u64 = 48 + 8;
 
-/// Layout, and the times that its header gives to frames.
+/// Layout of the file, and the times that readers compute from its header.
 #[derive(Default)]
 pub struct Dcd {
     numbers: [i32; N_NUMBERS],
@@ -82,7 +83,7 @@ impl Dcd {
         let expected = self.time_of(n_frames);
         let between = (self.time_of(1) - self.time_of(0)).abs();
         let off = (heading.time - expected).abs();
-        // A time between frames that does not fit into the header gives no number.
+        // A time between frames that is too small or too large for the header yields no number.
         if self.warned || off <= 0.01 * between || between == 0.0 {
             return Ok(None);
         }

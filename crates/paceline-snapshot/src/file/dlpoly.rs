@@ -103,7 +103,7 @@ impl History {
             .map_err(unwritable(&settings.path))
     }
 
-    /// Parse the header; refuse one that is not in two records of 73 bytes.
+    /// Parse the header; refuse a header that does not consist of two records of 73 bytes.
     fn parse(settings: &Settings, output: &Output) -> Result<Head> {
         let path = &settings.path;
         let bytes = output.read(0, LONGEST_HEADER)?;
@@ -131,7 +131,7 @@ impl History {
     }
 }
 
-/// Fields by keytrj.
+/// Return the fields that a value of keytrj means.
 const LEVELS: [Fields; 3] = {
     let all = Fields {
         positions: true,

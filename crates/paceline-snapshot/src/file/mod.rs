@@ -43,7 +43,7 @@ pub enum Kind {
     Netcdf,
     /// DCD, little-endian, with markers of 4 bytes.
     Dcd,
-    /// H5MD, whose metadata HDF5's library writes.
+    /// H5MD. The HDF5 library writes its metadata.
     H5md,
 }
 
@@ -88,7 +88,7 @@ impl Kind {
         }
     }
 
-    /// True if the file stores names, masses and charges of atoms once.
+    /// True if the file stores names, masses and charges of atoms once for all frames.
     pub fn has_static_properties(self) -> bool {
         self == Kind::H5md
     }
@@ -96,7 +96,7 @@ impl Kind {
     /// Make the encoder of atoms, with numbers of 64 bits if the format has a choice and `is_double`.
     ///
     /// # Errors
-    /// Sentence about fields that the format does not hold together.
+    /// Sentence about a combination of fields that the format cannot represent.
     pub fn records(
         self,
         fields: Fields,
@@ -140,7 +140,7 @@ pub struct Settings {
     pub dt: Option<f64>,
     /// True if each frame must be on the disk before the next frame.
     pub sync: bool,
-    /// Maximum number of frames, for contiguous storage in H5MD instead of chunks.
+    /// Maximum number of frames in H5MD, for contiguous storage; without it, datasets have chunks.
     pub n_frames: Option<u64>,
     /// True for numbers of 64 bits in H5MD.
     pub double: bool,
@@ -169,19 +169,19 @@ pub struct Heading {
 /// Destination of the atoms of a frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// Present name of the file.
+    /// Current name of the file.
     pub path: PathBuf,
     /// Offset of atom 1 in each section.
     pub starts: Vec<u64>,
-    /// Sentence about what readers will not find as it was given.
+    /// Warning that readers will find other numbers than those that were given.
     pub warning: Option<String>,
 }
 
 /// Offset, and bytes at this offset.
 type Piece = (u64, Vec<u8>);
 
-/// Layout of one frame. Framing bytes are written after the atoms, so that an incomplete frame
-/// lacks them.
+/// Layout of one frame. The framing bytes (such as record markers) are written after the atoms, so
+/// that an incomplete frame lacks them.
 #[derive(Debug, Default)]
 struct FrameOffsets {
     /// Offset of atom 1 in each section.
@@ -262,7 +262,7 @@ trait Layout: Send {
     }
 }
 
-/// File whose frames follow each other after a header, or are one frame.
+/// File of a single frame, or of consecutive frames after a header.
 pub struct SnapshotFile {
     settings: Settings,
     layout: Box<dyn Layout>,
@@ -423,7 +423,7 @@ impl SnapshotFile {
         self.opened()?.cut(self.end)
     }
 
-    /// Return the names, 8 bytes each, that an existing file holds of some atoms, counted from 0.
+    /// Return the names of some atoms in an existing file, 8 bytes each. Atoms are counted from 0.
     ///
     /// # Errors
     /// [`Error::Io`].
@@ -465,7 +465,7 @@ fn unsupported(path: &Path, what: impl Into<String>) -> Failure {
     .into()
 }
 
-/// Make an encoder's refusal name the file.
+/// Add the file name to the refusal of an encoder.
 fn unwritable(path: &Path) -> impl Fn(String) -> Failure {
     move |reason| Failure::Unwritable(format!("{}: {reason}", path.display()))
 }

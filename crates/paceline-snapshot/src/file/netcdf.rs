@@ -29,12 +29,12 @@ struct Variable {
     /// Its dimensions, without that of the records.
     dimensions: Vec<String>,
     kind: u32,
-    /// Size of an entry, bytes, and offset of that in the first record.
+    /// Size of an entry, bytes, and offset of the entry in the first record.
     size: u64,
     begin: u64,
-    /// Stated unit, without the padding of some programs; "" if none.
+    /// Unit stated in the file, without the padding of some programs; "" if none is stated.
     unit: String,
-    /// Factor by which readers multiply, if stated; NaN if it is not a number.
+    /// Factor by which readers multiply the numbers, if stated; NaN if it is not a number.
     scale: Option<Vec<f64>>,
 }
 
@@ -67,7 +67,7 @@ fn scale_of(attributes: &[Attribute<'_>]) -> Option<Vec<f64>> {
     let value = |bytes: &[u8]| match (scale.kind, bytes) {
         (FLOAT, &[a, b, c, d]) => f32::from_be_bytes([a, b, c, d]).into(),
         (DOUBLE, &[a, b, c, d, e, f, g, h]) => f64::from_be_bytes([a, b, c, d, e, f, g, h]),
-        // Integers as factors do not occur.
+        // Integer factors do not occur in files.
         _ => f64::NAN,
     };
     Some(scale.values.chunks_exact(width).map(value).collect())
@@ -78,7 +78,7 @@ impl Variable {
         self.size / width(self.kind).unwrap_or(1)
     }
 
-    /// Factors of its numbers to paceline's unit of the quantity; NaN for other units.
+    /// Factors from its numbers to paceline's unit of the quantity; NaN for other units.
     fn factors(&self, like: &str) -> Vec<f64> {
         let unit = if self.unit.is_empty() {
             like
@@ -226,7 +226,7 @@ impl Netcdf {
                     found: format!("byte {}", variable.begin),
                 }));
             }
-            // With padding, unless it is the only one.
+            // Entries are padded, unless there is only one variable.
             let padded = variable.size.next_multiple_of(4);
             expected += if self.records.len() == 1 {
                 variable.size
@@ -278,7 +278,7 @@ impl Netcdf {
     }
 }
 
-/// Refuse numbers of a variable that would not be read back as paceline writes them.
+/// Refuse a variable whose numbers readers would not read as paceline writes them.
 fn check_variable(settings: &Settings, found: &Variable, expected: &Variable) -> Result<()> {
     let name = &expected.name;
     let kinds = match VECTORS.contains(&name.as_str()) {

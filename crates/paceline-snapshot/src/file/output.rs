@@ -12,10 +12,10 @@ use crate::{Failure, Result};
 
 /// Length of a name that leaves no space for a suffix, bytes.
 const LONG_NAME: usize = 200;
-/// Maximum number of links that follow each other.
+/// Maximum number of links in a chain of links.
 const MOST_LINKS: usize = 40;
 
-/// File of which one rank writes the headers, while others write the atoms.
+/// File in which one rank writes the headers, and other ranks write the atoms.
 ///
 /// It has the name `temporary` until it is published as `path`.
 #[derive(Debug)]
@@ -32,15 +32,15 @@ struct Temporary(Option<PathBuf>);
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Some(name) = &self.0 {
-            // If that fails, a hidden file remains.
+            // If removing fails, a hidden file remains.
             let _ = fs::remove_file(name);
         }
     }
 }
 
 impl Output {
-    /// Create a file that appears under its name when it is published. Other users may not read it
-    /// before, since the file that it replaces may be private.
+    /// Create a file that appears under its name when it is published. Until then, other users
+    /// cannot read it, because the file that it replaces may be private.
     pub fn new(path: &Path) -> Result<Self> {
         let temporary = temporary_name(path);
         let file = create_new(&temporary, path.exists());
@@ -62,7 +62,7 @@ impl Output {
         })
     }
 
-    /// Present name of the file.
+    /// Current name of the file.
     pub fn name(&self) -> &Path {
         self.temporary.0.as_deref().unwrap_or(&self.path)
     }
@@ -166,7 +166,7 @@ impl Output {
     }
 }
 
-/// Refuse a file that cannot be created, before hours of work rather than afterwards.
+/// Refuse a file that cannot be created. This happens before hours of work, not afterwards.
 ///
 /// # Errors
 /// [`Error::Io`]: the file exists and may not be replaced, is not a regular file, or has no folder.
@@ -205,7 +205,7 @@ fn check_regular(path: &Path) -> Result<()> {
     }
 }
 
-/// Resolve links: they stay, and their target is created or replaced.
+/// Resolve links. The links are kept, and their target is created or replaced.
 fn target(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..MOST_LINKS {

@@ -1,4 +1,4 @@
-//! Files of one rank: what grows, and what is refused.
+//! Tests of files that one rank writes: growing files, and refused files.
 
 use std::path::PathBuf;
 
@@ -96,7 +96,7 @@ fn appended_frames_make_the_file_made_at_once() {
             append: true,
             ..settings(parts.clone())
         };
-        // A killed job left more than a frame.
+        // A killed job left more bytes than a frame has.
         let mut bytes = std::fs::read(&parts).unwrap();
         bytes.extend([b'x'; 2000]);
         std::fs::write(&parts, bytes).unwrap();

@@ -1,4 +1,4 @@
-//! Frames whose numbers are read at their offsets in the file: H5MD.
+//! Reading of frames whose numbers are at known offsets in the file (H5MD).
 
 use std::fs::File;
 use std::ops::Range;
@@ -18,7 +18,7 @@ use crate::file::h5md::{FrameArrays, H5mdReader};
 use crate::file::{Heading, Property};
 use crate::{Communicator, Failure, Reduce, Result};
 
-/// Number of words by which ranks agree on a frame.
+/// Number of words that ranks exchange to agree on a frame.
 const N_WORDS: usize = 4 + 2 + 3 + 9;
 
 /// Frame, as all ranks know it.
@@ -33,7 +33,7 @@ pub struct ArrayFrame {
 }
 
 impl ArrayFrame {
-    /// Find a frame, in the file that rank 0 has. The call is collective.
+    /// Find a frame in the file, which rank 0 has open. The call is collective.
     pub fn find(
         comm: &dyn Communicator,
         path: &Path,
@@ -141,11 +141,11 @@ fn words_of(arrays: &FrameArrays, fields: Fields, file: &H5mdReader) -> [u64; N_
     words
 }
 
-/// A reader's access to the atoms; files are opened when atoms are first asked for.
+/// Access to the atoms for a reader. Files are opened when atoms are first requested.
 struct ArraySource<'a> {
     frame: &'a ArrayFrame,
     file: Option<File>,
-    /// HDF5's reader, if the file stores properties.
+    /// HDF5's reader, if the file stores properties of atoms.
     properties: Option<H5mdReader>,
 }
 

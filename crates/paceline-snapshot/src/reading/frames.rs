@@ -38,7 +38,7 @@ const LAMMPS: &str = "LAMMPSDUMP";
 /// Options of a reader, the same on all ranks; only rank 0's path is used.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// CONFIG, REVCON, HISTORY, NetCDF, DCD, XTC, TRR, or H5MD of this crate's writer.
+    /// CONFIG, REVCON, HISTORY, NetCDF, DCD, XTC, TRR, or an H5MD file that this crate wrote.
     pub path: PathBuf,
     /// Number of reading ranks; by default, see [`choose_readers`].
     pub n_readers: Option<usize>,
@@ -64,7 +64,7 @@ pub struct Reader {
     n_atoms: u64,
     n_frames: u64,
     is_h5md: bool,
-    /// Number of the file, the same on all ranks.
+    /// Identifying number of the file, the same on all ranks.
     number: u64,
 }
 
@@ -263,8 +263,8 @@ impl Reader {
     }
 }
 
-/// Choose the owners of atoms: a grid of domains, with true for a cell that is centred on the origin, or
-/// equal ranges of ids.
+/// Choose which rank owns which atoms: by a grid of domains, or by equal ranges of ids. The flag of
+/// a grid is true if the cell is centred on the origin.
 pub(super) fn owners_of(
     comm: &dyn Communicator,
     moment: &Moment,
@@ -289,7 +289,7 @@ pub(super) fn owners_of(
     })
 }
 
-/// File on rank 0.
+/// The open file, on rank 0.
 enum File {
     /// Frames that are decoded.
     Decoded(Box<Trajectory>),
@@ -299,7 +299,8 @@ enum File {
 }
 
 impl File {
-    /// Number of atoms, number of frames, 1 for H5MD, and number of the file.
+    /// Number of atoms, number of frames, 1 for H5MD and otherwise 0, and identifying number of the
+    /// file.
     fn sizes(&self) -> [u64; 4] {
         let (n_atoms, n_frames, is_h5md) = match self {
             File::Decoded(file) => (file.n_atoms() as u64, file.n_frames(), 0),
@@ -310,7 +311,7 @@ impl File {
     }
 }
 
-/// Open a file, but not a LAMMPS dump.
+/// Open a file of any format except LAMMPS dumps.
 fn open(path: &Path) -> Result<File> {
     let source = FileSource::open(path)?;
     let mut head = [0; HDF5.len()];
@@ -328,7 +329,7 @@ fn open(path: &Path) -> Result<File> {
         return unsupported("H5MD is read on Linux and macOS; convert it to NetCDF");
     }
     let file = Trajectory::open(path)?;
-    // Its atoms have ids of their own, and its cell another origin.
+    // The atoms of a dump may have any ids, and its cell may have another origin.
     match file.format().name() == LAMMPS {
         true => unsupported("dumps of LAMMPS are not read as snapshots; convert it to NetCDF"),
         false => Ok(File::Decoded(Box::new(file))),
@@ -373,7 +374,7 @@ fn locate(file: &Trajectory, path: &Path, number: u64) -> error::Result<Frame> {
         };
         return Ok(frame);
     }
-    // No atoms, but all fields: this is how every decoder reports the fields of the frame.
+    // Decode no atoms, but all fields, because decoders report the fields of a frame in this case.
     let none = Atoms::new(&[], file.n_atoms())?;
     let all = frame.layout.fields();
     let head = frame.decode(none, all)?;
@@ -405,7 +406,7 @@ impl Frame {
         self.text_layout().is_some()
     }
 
-    /// Open the file, if it is still the one that was opened.
+    /// Open the file, and check that it is still the one that was opened first.
     fn source(&self) -> error::Result<paceline_formats::fingerprint::VerifiedSource<FileSource>> {
         STANDARD.verified(FileSource::open(&self.moment.path)?, self.samples.clone())
     }
@@ -530,8 +531,8 @@ impl Frame {
     }
 }
 
-/// A reader's access to the atoms of a frame. Text is opened when atoms are first asked for: then
-/// all ranks wait for the result.
+/// A reader's access to the atoms of a frame. A text file is opened when atoms are first requested,
+/// because all ranks wait for the result at that time.
 struct Opener<'a> {
     frame: &'a Frame,
     buffer: usize,

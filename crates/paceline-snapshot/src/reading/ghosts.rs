@@ -18,7 +18,7 @@ const MOST_CELLS: f64 = 8.0;
 /// Maximum distance of an atom from the cell, in cells.
 const FAR: f64 = 1e6;
 
-/// Atoms of a rank, in its domain, and their images and those of other ranks' atoms in its halo.
+/// Atoms of a rank in its domain, and images of its atoms and of other ranks' atoms in its halo.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WithGhosts {
     /// The rank's own atoms in the order of their ids, then the ghosts in the order of ids and
@@ -26,7 +26,7 @@ pub struct WithGhosts {
     pub atoms: AtomTable,
     /// Number of own atoms.
     pub n_local: usize,
-    /// Whole multiples of the cell's vectors that were added to the positions in the file.
+    /// Numbers of cell vectors that were added to the positions in the file.
     pub images: Vec<[i32; 3]>,
 }
 
@@ -39,7 +39,7 @@ pub struct Halo {
     periodic: [bool; 3],
 }
 
-/// An image of an atom: its id, the vectors added, and its row.
+/// Image of an atom: the atom's id, the added cell vectors, and the row.
 type Image = (i64, [i32; 3], usize);
 
 impl Halo {
@@ -131,7 +131,7 @@ impl Halo {
         Ok(())
     }
 
-    /// Images of an atom in the halo of the domain at an index along a vector.
+    /// Images of an atom in the halo of the domain with an index along one vector.
     fn near(&self, axis: usize, part: f64, domain: u32) -> RangeInclusive<i32> {
         let n = f64::from(self.grid.shape[axis]);
         let low = f64::from(domain) / n - self.widths[axis] - part;
@@ -148,7 +148,7 @@ impl Halo {
         }
     }
 
-    /// Ranks in whose halos an atom has an image, without the rank that owns it.
+    /// Ranks with an image of an atom in their halo, except the rank that owns the atom.
     fn ranks_near(&self, position: [f64; 3], own: u32, ranks: &mut Vec<u32>) {
         ranks.clear();
         let (parts, at) = (self.grid.parts(position), self.grid.domain_of(own));
@@ -178,7 +178,7 @@ impl Halo {
         }
     }
 
-    /// Send atoms to the ranks in whose halos they have images; return those that came.
+    /// Send atoms to the ranks in whose halos they have images; return the received atoms.
     fn exchange(
         &self,
         comm: &dyn Communicator,
@@ -217,7 +217,7 @@ impl Halo {
         }
     }
 
-    /// Move own atoms into the domain, and append images of these and of those that came.
+    /// Move own atoms into the domain, and append images of own and received atoms.
     fn joined(&self, own: AtomTable, came: &AtomTable, found: &[Image]) -> WithGhosts {
         let (n_own, mut atoms) = (own.len(), own);
         let mut images: Vec<[i32; 3]> = (0..n_own)

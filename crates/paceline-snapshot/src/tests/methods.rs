@@ -123,7 +123,7 @@ fn many_batches_and_writers_take_no_more_memory() {
     let records = Text::new(true, Fields::ALL).unwrap();
     let (n_atoms, n_ranks) = (40_000, 16);
     let all = system(n_atoms, &mut random);
-    // The other ranks have no atoms, but take part in as many batches.
+    // Only rank 3 has atoms; the other ranks take part in all of its batches.
     let ranks = scatter(&all, n_ranks, &mut random, |_, _| 3);
     let writers: Vec<usize> = (0..n_ranks).collect();
     let setting = Setting {

@@ -28,7 +28,7 @@ U = TypeVar("U")
 
 #: First sleep between polls, s.
 SHORTEST = 2e-4
-#: Sleep between polls after a long time without messages, s.
+#: Longest sleep between polls, after a long time without messages, s.
 LONGEST = 1e-2
 #: Longest sleep when all ranks already take part in the call, or bytes are in transfer, seconds. A
 #: pure spin is slow: with 16 ranks on two cores, Gatherv of 80 MB took 7 s, but Igatherv with
@@ -55,7 +55,7 @@ _RAISE = object()
 
 
 class Backoff:
-    """Sleep times between polls, which grow until a message arrives."""
+    """Sleep times between polls; they grow until a message arrives."""
 
     def __init__(self, longest: float = LONGEST) -> None:
         self.seconds = SHORTEST
@@ -194,7 +194,7 @@ class Comm:
         return data
 
     def broadcast(self, data: bytes | None, root: int = 0) -> bytes | bytearray:
-        """Return the bytes of one rank on all ranks, which may call late; the others pass None."""
+        """Return one rank's bytes on all ranks; other ranks pass None, and ranks may call late."""
         size = np.array([0 if data is None else len(data)])
         self._wait(self.intracomm.Ibcast(size, root))
         whole = bytearray(int(size[0])) if data is None else data
@@ -202,7 +202,7 @@ class Comm:
         return whole
 
     def broadcast_into(self, room: bytes | bytearray | memoryview, root: int = 0) -> None:
-        """Fill `room`, whose size all ranks know, with one rank's bytes; ranks may call late."""
+        """Fill `room` with one rank's bytes. All ranks know its size, and ranks may call late."""
         for part in _split_messages(room):
             self._wait(self.intracomm.Ibcast([part, MPI.BYTE], root), len(part))
 
@@ -303,7 +303,7 @@ class Comm:
     def abort(self, reason: str) -> None:
         """Print a message, and end all ranks at once."""
         print(f"paceline: error: {reason}", file=sys.stderr, flush=True)
-        # Abort may hang if mpirun is itself about to end; SIGALRM then ends this process.
+        # Abort may hang if mpirun itself is ending; SIGALRM then ends this process.
         end_process_after(ABORT_TIMEOUT)
         self.intracomm.Abort(1)
 
@@ -411,13 +411,14 @@ class RankErrors:
             if error is None:
                 self._values_or_error([received])
         except BaseException as reason:
-            # Also if the error cannot be unpickled here: other ranks know it, and expect no call.
+            # This also applies if the error cannot be unpickled here: the other ranks know the
+            # error, and will not call again.
             self.agreed = reason
             raise
 
     @contextmanager
     def same_on_all(self) -> Iterator[None]:
-        """Mark errors that occur on all ranks alike, such as errors of a collective call."""
+        """Mark errors that all ranks raise in the same way, such as errors of a collective call."""
         try:
             yield
         except self._catch as error:

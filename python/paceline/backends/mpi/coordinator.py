@@ -31,7 +31,8 @@ class RankScheduler:
 
     With `static`, each thread gets an equal share, and idle threads do not take over blocks of
     other threads. With `in_order`, results arrive nearly in frame order. With `cached`, blocks are
-    assigned once each rank has reported the cache of its node, whose blocks it gets first.
+    assigned after every rank has reported which blocks are in the cache of its node. A rank gets
+    these blocks first.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class RankScheduler:
         return recorded
 
     def _arrange(self) -> None:
-        """Divide the blocks by the caches of all nodes."""
+        """Divide the blocks among nodes by the contents of their caches."""
         nodes = {cache.node: cache for _, cache in sorted(self._caches.items())}
         numbers = {name: number for number, name in enumerate(nodes)}
         of_ranks = [numbers[self._caches[rank].node] for rank in range(self._n_ranks)]

@@ -40,11 +40,11 @@ SHARED = 2**22
 #: Alignment of the shared arrays, bytes.
 _ALIGNMENT = 64
 
-#: Key of a column: job number, and None for the times or the number of an analysis. The column of
-#: an analysis contains its rows, or its record counts.
+#: Key of a column: number of the job, and either None (for the times) or the number of an analysis.
+#: The column of an analysis contains its rows, or its numbers of records.
 ColumnKey = tuple[int, int | None]
 Columns = dict[ColumnKey, np.ndarray | None]
-#: Job, block and number of the analysis of a part that a rank keeps.
+#: Numbers of the job, the block and the analysis of a part that a rank keeps.
 Place = tuple[int, int, int]
 #: First row and number of rows of each range of adjacent rows, shape (n_ranges, 2), by job.
 RowRanges = dict[int, np.ndarray]
@@ -66,7 +66,7 @@ class LocalResults:
         keeps: bool = False,
     ):
         self._jobs = jobs
-        #: True if parts of results are kept that are written here.
+        #: True if this process writes parts of results that it keeps.
         self._keeps = keeps
         self._kept: dict[Place, object] = {}
         self._clock_offset = clock_offset
@@ -112,7 +112,7 @@ class LocalResults:
         return replace(result, values=values)
 
     def put(self, offsets: Sequence[tuple[Place, int]]) -> None:
-        """Write parts that were kept, of blocks at offsets."""
+        """Write parts that were kept, given the offset of each part's block."""
         for place, offset in offsets:
             job, _, k = place
             self._jobs[job].analyses[k].computation.put(self._kept.pop(place), offset)
@@ -176,7 +176,8 @@ class JobResults:
     def columns(self) -> dict[int | None, np.ndarray | None]:
         """Return the columns, one row per frame, in the order of `row_ranges`; None if empty.
 
-        The key None stands for times, the number of an analysis for its rows or record counts.
+        The key None stands for times; the number of an analysis stands for its rows or numbers of
+        records.
         """
         order = sorted(range(len(self._ranges)), key=self._ranges.__getitem__)
         if not order:
@@ -335,7 +336,7 @@ def _gather_rows(
     layout: ColumnLayout,
     whole: np.ndarray | None,
 ) -> None:
-    """Move this rank's `rows` to row ranges `own` of `whole`; `places` has all ranks' ranges."""
+    """Move this rank's `rows` to its ranges `own` of `whole`; `places` are all ranks' ranges."""
     data = np.empty(0, np.uint8) if rows is None else _bytes(rows)
     if how == "one-sided" and comm.size > 1:  # Open MPI 4 has no windows of one rank
         _put_rows(comm, data, own, layout, whole)
@@ -412,8 +413,8 @@ def _put_rows(
         return
     row = MPI.BYTE.Create_contiguous(size).Commit()
     window = MPI.Win.Create(None if whole is None else _bytes(whole), 1, comm=comm.intracomm)
-    # All ranks are here, so a fence is fast. Locks are slow: the coordinator would have to poll
-    # often to let the others progress, and was ten times slower.
+    # All ranks call this function together, so a fence is fast. Locks are slow: the coordinator
+    # would have to poll often to let the others progress, and was ten times slower.
     window.Fence()
     if len(ranges):
         # One message contains all ranges of rows, each with its offset in `whole`.

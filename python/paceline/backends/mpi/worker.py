@@ -28,7 +28,8 @@ BATCH = 0.1
 #: takes less.
 AHEAD = 0.05
 #: Number of last blocks from which a thread's speed is estimated. One block is not enough: a block
-#: that was prefetched from slow storage takes no time, and the thread would request too many.
+#: that was prefetched from slow storage takes almost no time, after which the thread would request
+#: too many blocks.
 REMEMBERED = 8
 #: Maximum time between reports of results, which are normally sent with the next request, seconds.
 REPORT_INTERVAL = 0.1
@@ -72,11 +73,11 @@ class WorkerReport:
     results: Sequence[BlockResult] = ()
     #: Number of frames requested by each thread that has little work left.
     requests: dict[int, int] = field(default_factory=dict)
-    #: Numbers of threads without work.
+    #: Threads without work, by number.
     idle: Sequence[int] = ()
     #: Error of a thread.
     error: BaseException | None = None
-    #: Blocks in the cache of the rank's node, in the first report of a run with a cache.
+    #: Blocks in the cache of the rank's node; only in the first report of a run with a cache.
     blocks: NodeBlocks | None = None
 
 
@@ -304,7 +305,7 @@ class RankWorker:
             raise error
 
     def settle(self, reply: Reply) -> Exception | None:
-        """Keep the accepted results; return the error that `accept` would raise, now or before.
+        """Keep the accepted results; return the error that `accept` raised or would raise.
 
         Thus the run fails even if this rank detects the error only after all blocks are finished.
         """
@@ -326,7 +327,7 @@ class RankWorker:
 
 
 def _mark_sent_together(results: Sequence[BlockResult]) -> list[BlockResult]:
-    """Mark all results of a thread except its last: they waited to be sent with the last one."""
+    """Mark all results of a thread except its last, with which they were sent together."""
     last = {result.timings[-1].worker: result for result in results}
     return [
         result

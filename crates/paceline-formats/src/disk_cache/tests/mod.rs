@@ -89,7 +89,7 @@ fn the_second_read_is_from_the_cache() {
     let held = cache.held(&[file("md"), file("other")]).unwrap();
     assert_eq!(held, [[true; 4], [false; 4]]);
     assert_eq!(folder.read("md", 1, &cache), (0, ALL, None));
-    // A part reads the blocks around it.
+    // A read of a part of the file loads all blocks that overlap it.
     let source = folder.open("md", &cache);
     let mut buffer = [0; 10];
     source.read_at(BLOCK - 5, &mut buffer).unwrap();
@@ -113,7 +113,7 @@ fn damaged_torn_and_foreign_blocks_are_read_again() {
         assert_eq!(folder.read("md", 1, &cache), (BLOCK, ALL - BLOCK, None));
         assert_eq!(folder.read("md", 1, &cache), (0, ALL, None));
     }
-    // A writer was killed behind an entry, or before it.
+    // A writer was killed after it wrote an entry, or before.
     for (len, again) in [(PAGE as usize + BLOCK as usize + 9, ALL - BLOCK), (16, ALL)] {
         fs::write(&path, &stored[..len]).unwrap();
         assert_eq!(folder.read("md", 1, &cache), (again, ALL - again, None));
@@ -166,7 +166,7 @@ fn the_longest_unused_files_are_removed_and_the_limit_holds() {
         folder.read("b", 2, &folder.cache(Some(limit))),
         (0, ALL, None)
     );
-    // Files that were used since then stay, and the new file is cached in part.
+    // Files that were used since then are kept, and only a part of the new file is cached.
     let cache = DiskCache {
         since: SystemTime::UNIX_EPOCH,
         ..folder.cache(Some(limit + 2 * BLOCK))

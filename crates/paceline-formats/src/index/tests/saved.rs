@@ -13,8 +13,8 @@ use crate::source::{FileSource, MemorySource, Source};
 use crate::xtc::{XtcDecoder, XtcLayout};
 use crate::{Decoder, Fields, Frame, Layout};
 
-/// Return, as text, what two opens of one file must agree in. Text is compared because a time may
-/// be NaN.
+/// Format the content of an index that must be the same for two opens of one file. Tests compare
+/// text, because a time may be NaN, which differs from itself.
 fn content(index: &Index) -> String {
     content_of(index, &MemorySource(Vec::new()))
 }

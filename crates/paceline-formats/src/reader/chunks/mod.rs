@@ -28,7 +28,7 @@ pub use self::selection::read_integers;
 const BATCH: usize = 512 * 1024;
 
 /// Size of the frames that are decoded together if decoded chunks are too large to be kept, bytes.
-/// Every batch decodes such chunks again, so this size is that of the largest block in memory.
+/// Every batch decodes such chunks again, so a batch is as large as the largest block in memory.
 const LARGE_BATCH: usize = 256 * 1024 * 1024;
 
 /// Reader of datasets of a file for one worker.

@@ -49,7 +49,7 @@ impl Source for File {
     }
 }
 
-/// Decoder that requests `runs` of each frame, and then as many bytes as it `needs`.
+/// Decoder that requests `runs` of each frame, and then its first `needs` bytes.
 pub struct Picky {
     pub runs: Vec<Run>,
     pub needs: usize,

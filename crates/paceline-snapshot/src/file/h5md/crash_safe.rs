@@ -1,4 +1,5 @@
-//! HDF5's writes, delayed until a frame is complete, in an order in which a crash does no damage.
+//! Delay of HDF5's writes until a frame is complete, and an order of writes in which a crash does
+//! no damage.
 //!
 //! The Python package does the same: `paceline/snapshot/crash_safe_file.py` explains why. Changes
 //! within the committed size wait in memory; bytes beyond it may be written earlier.
@@ -19,7 +20,7 @@ pub const SIGNATURE: &[u8; 8] = b"\x89HDF\r\n\x1a\n";
 const VERSION: usize = 8;
 const END: usize = 40;
 
-/// Offset, and bytes at this offset.
+/// Offset in the file, and the bytes at this offset.
 type Piece = (u64, Vec<u8>);
 
 /// Bytes of the file before and after a change.
@@ -30,7 +31,7 @@ struct Change {
     new: Vec<u8>,
 }
 
-/// File of HDF5 over an output with a number of committed bytes.
+/// File of HDF5, stored in an output with a number of committed bytes.
 pub struct CrashSafeFile {
     pub output: Output,
     size: u64,
@@ -41,7 +42,7 @@ pub struct CrashSafeFile {
 }
 
 impl CrashSafeFile {
-    /// Take an output with `size` committed bytes.
+    /// Wrap an output with `size` committed bytes.
     pub fn new(output: Output, size: u64) -> Self {
         CrashSafeFile {
             output,
@@ -52,17 +53,17 @@ impl CrashSafeFile {
         }
     }
 
-    /// Number of bytes of the file for HDF5.
+    /// Size of the file as HDF5 sees it, bytes.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Number of bytes at the last `apply`.
+    /// Size of the file after the last `apply`, bytes.
     pub fn committed(&self) -> u64 {
         self.end
     }
 
-    /// Set the number of bytes for HDF5.
+    /// Set the size of the file as HDF5 sees it, bytes.
     pub fn set_size(&mut self, size: u64) {
         self.size = size;
     }

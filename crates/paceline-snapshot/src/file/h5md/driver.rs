@@ -1,4 +1,4 @@
-//! File driver of HDF5, through which its reads and writes reach a [`CrashSafeFile`].
+//! File driver of HDF5. It passes HDF5's reads and writes to a [`CrashSafeFile`].
 
 use std::cell::RefCell;
 use std::ffi::{c_char, c_int, c_uint, c_ulong, c_void};
@@ -10,21 +10,21 @@ use super::library::{Functions, Id};
 /// File that HDF5 and the writer share.
 pub type SharedFile = Arc<Mutex<CrashSafeFile>>;
 
-/// Version of HDF5 since which the driver's structure has a version and vectors.
+/// Version of HDF5 from which on the driver's structure has a version number and vectors.
 const VECTORS: [c_uint; 3] = [1, 13, 0];
-/// `H5FD_CLASS_VERSION` of that structure: HDF5 refuses another.
+/// `H5FD_CLASS_VERSION` of that structure. HDF5 refuses other versions.
 const CLASS_VERSION: c_uint = 1;
-/// Number of the driver, out of those for tests of own drivers.
+/// Number of the driver, from the range for tests of private drivers.
 const VALUE: c_int = 511;
-/// Free space of each kind of data, as h5py's driver has it: that of metadata is shared, and that of
-/// values and texts (kinds 3 and 4).
+/// List of free space that each kind of data uses, as in h5py's driver. All metadata share one
+/// list; values and texts (kinds 3 and 4) share another.
 const FREE_SPACE: [c_int; 7] = [1, 1, 1, 3, 3, 1, 1];
 /// Undefined address.
 const UNDEFINED: u64 = u64::MAX;
 /// Maximum address.
 const LAST_ADDRESS: u64 = i64::MAX as u64;
 
-/// File as HDF5 has it: its own part, which is not larger than 10 words, comes first.
+/// File as HDF5 sees it. HDF5's own part, of at most 10 words, comes first.
 #[repr(C)]
 struct DriverFile {
     base: [u64; 32],
@@ -90,7 +90,7 @@ struct VersionedClass {
 }
 
 thread_local! {
-    /// File that HDF5 opens next in this thread.
+    /// The next file that HDF5 opens in this thread.
     static NEXT: RefCell<Option<SharedFile>> = const { RefCell::new(None) };
 }
 
@@ -170,19 +170,21 @@ unsafe extern "C" fn close(file: *mut DriverFile) -> c_int {
     0
 }
 
-/// Lock the file; a panic of another thread left it whole, or its write is not applied.
+/// Lock the file. If another thread panicked, its last write was either applied or not, so that the
+/// file is valid.
 pub fn locked(file: &SharedFile) -> MutexGuard<'_, CrashSafeFile> {
     file.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 unsafe extern "C" fn get_types(_file: *const DriverFile, types: *mut c_int) -> c_int {
-    // SAFETY: HDF5 gives an array of as many kinds.
+    // SAFETY: HDF5 passes an array with an element for each kind.
     unsafe { types.cast::<[c_int; 7]>().write(FREE_SPACE) };
     0
 }
 
 unsafe extern "C" fn get_allocated(file: *const DriverFile, _kind: c_int) -> u64 {
-    // SAFETY: HDF5 gives a file of `open`, in one thread at a time, like in the functions below.
+    // SAFETY: HDF5 passes a file of `open`, and uses it in one thread at a time. The same holds
+    // below.
     unsafe { (*file).end_of_allocation }
 }
 

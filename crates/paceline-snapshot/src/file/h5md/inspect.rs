@@ -1,4 +1,4 @@
-//! Layout of an existing H5MD file: refused unless it is that of this writer.
+//! Check of the layout of an existing H5MD file. A layout of another writer is refused.
 
 use std::path::Path;
 

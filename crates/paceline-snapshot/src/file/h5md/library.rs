@@ -1,8 +1,9 @@
-//! HDF5's C library, which is found when a program first opens an H5MD file.
+//! HDF5's C library, which is loaded when a program first opens an H5MD file.
 //!
-//! A program of simulations often contains HDF5, and two versions of it cannot share a process: its
-//! own is preferred. Otherwise the library is loaded by the name in `PACELINE_HDF5`, or by its usual
-//! names. All calls are made under one lock, since most builds of HDF5 allow one thread only.
+//! Simulation programs often contain HDF5, and two versions of HDF5 cannot share a process. The
+//! program's own HDF5 is therefore preferred. Otherwise the library is loaded by the name in
+//! `PACELINE_HDF5`, or by its usual names. All calls are made under one lock, since most builds of
+//! HDF5 allow one thread only.
 
 use std::env;
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_void};
@@ -10,13 +11,13 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::driver;
 
-/// HDF5's identifier of an object, since version 1.10.
+/// HDF5's identifier of an object, in version 1.10 and later.
 pub type Id = i64;
 /// Oldest version that has all functions below.
 const OLDEST: [c_uint; 3] = [1, 10, 5];
 /// Environment variable that names the library.
 pub const VARIABLE: &str = "PACELINE_HDF5";
-/// Names of the library without version, and their versions on Linux, newest first.
+/// Names of the library without a version, and with versions on Linux, newest first.
 const NAMES: [&str; 2] = ["libhdf5", "libhdf5_serial"];
 const VERSIONS: [&str; 5] = ["", ".320", ".310", ".200", ".103"];
 
@@ -46,7 +47,7 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Find all functions; the error is the name of a missing one.
+            /// Find all functions. The error is the name of a missing function.
             fn find(symbol: &dyn Fn(&str) -> *mut c_void) -> Result<Self, String> {
                 Ok(Functions {
                     $($name: {
@@ -129,7 +130,7 @@ functions! {
     H5Dwrite(Id, Id, Id, Id, Id, *const c_void) -> c_int;
 }
 
-/// Identifiers of types and of classes of property lists, which `H5open` makes.
+/// Identifiers of types and of classes of property lists. `H5open` creates them.
 pub struct Constants {
     pub float32: Id,
     pub float64: Id,
@@ -143,7 +144,7 @@ pub struct Constants {
     pub dataset_create: Id,
 }
 
-/// HDF5 of this process.
+/// HDF5 as loaded in this process.
 pub struct Library {
     pub functions: Functions,
     pub constants: Constants,
@@ -151,11 +152,11 @@ pub struct Library {
     pub driver: Id,
 }
 
-/// Reason why HDF5 made nothing: its function, and its own words.
+/// Reason for a failure of HDF5: the name of its function, and its message.
 #[derive(Debug)]
 pub struct Refusal(pub String);
 
-/// HDF5 while this thread has it; its errors are not printed meanwhile.
+/// Exclusive access to HDF5 by this thread. Meanwhile, HDF5 prints no errors.
 pub struct Hdf5 {
     pub loaded: &'static Library,
     print: (Print, *mut c_void),
@@ -166,7 +167,7 @@ static LIBRARY: OnceLock<Library> = OnceLock::new();
 static LOCK: Mutex<()> = Mutex::new(());
 
 impl Hdf5 {
-    /// Wait for other threads, and load HDF5 unless that was done.
+    /// Wait for other threads; load HDF5 unless it is already loaded.
     ///
     /// # Errors
     /// Sentence that says what to set.
@@ -203,7 +204,7 @@ impl Hdf5 {
         &self.loaded.constants
     }
 
-    /// Make HDF5's last error a refusal.
+    /// Convert HDF5's last error to a refusal.
     pub fn refusal(&self, function: &str) -> Refusal {
         let mut reason = String::new();
         // SAFETY: the function is called before this one returns, with the pointer to `reason`.
@@ -217,7 +218,7 @@ impl Hdf5 {
 
 impl Drop for Hdf5 {
     fn drop(&mut self) {
-        // SAFETY: the function and its data are those that HDF5 had.
+        // SAFETY: the function and its data are those that HDF5 had before.
         unsafe { (self.functions().H5Eset_auto2)(0, self.print.0, self.print.1) };
     }
 }
@@ -276,7 +277,7 @@ impl Library {
 }
 
 impl Constants {
-    /// Read HDF5's variables, after `H5open`; the error is the name of a missing one.
+    /// Read HDF5's variables, after `H5open`. The error is the name of a missing variable.
     fn find(symbol: &dyn Fn(&str) -> *mut c_void) -> Result<Self, String> {
         let value = |name: &str| {
             let found = symbol(name).cast::<Id>();
@@ -333,7 +334,7 @@ fn open_library() -> Result<*mut c_void, String> {
     found.ok_or_else(|| format!("H5MD needs the HDF5 library, which was not found; {WHAT_TO_SET}"))
 }
 
-/// Advice of errors.
+/// Advice in error messages.
 const WHAT_TO_SET: &str =
     "link the program with HDF5, or set PACELINE_HDF5 to the path of libhdf5.so";
 
@@ -349,7 +350,7 @@ fn last_error() -> String {
     })
 }
 
-/// Ask HDF5 for its version, which needs no other function.
+/// Ask HDF5 for its version. This needs no other function.
 fn version_of(symbol: &dyn Fn(&str) -> *mut c_void) -> Result<[c_uint; 3], String> {
     let found = symbol("H5get_libversion");
     if found.is_null() {

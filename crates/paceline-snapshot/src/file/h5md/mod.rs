@@ -1,6 +1,8 @@
-//! H5MD files: HDF5 writes the metadata, and ranks write atoms at offsets from HDF5.
+//! H5MD files. HDF5 writes the metadata; ranks write the data of atoms at offsets that HDF5
+//! reports.
 //!
-//! The bytes are those of the Python package, `paceline/snapshot/h5md.py`, with the same HDF5.
+//! With the same HDF5, the files have the same bytes as those of the Python package
+//! (`paceline/snapshot/h5md.py`).
 
 mod crash_safe;
 mod driver;
@@ -42,7 +44,7 @@ const WORD: u64 = 8;
 /// Bytes of the superblock that are read.
 const HEAD: usize = 48;
 
-/// Offsets of the 8 bytes of a dataset's number of rows, and of its limit, if any.
+/// Offsets of the 8 bytes of a dataset's number of rows, and of the limit of this number, if any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct RowCount {
     offset: u64,
@@ -55,7 +57,7 @@ struct RowCount {
 pub struct H5md {
     settings: Settings,
     file: Option<SharedFile>,
-    /// HDF5's identifier of the file, while it is open there.
+    /// HDF5's identifier of the file, while HDF5 has it open.
     id: Option<Id>,
     contents: Option<Contents>,
     heading: Option<Heading>,
@@ -72,7 +74,7 @@ impl H5md {
     /// [`Error::Damaged`] and [`Error::Io`].
     pub fn open(settings: Settings) -> Result<Self> {
         let path = settings.path.clone();
-        // A missing library is refused before hours of work.
+        // A missing library is reported here, before hours of work.
         let hdf5 = enter(&path)?;
         let mut file = H5md {
             settings,
@@ -128,7 +130,8 @@ impl H5md {
         Ok(())
     }
 
-    /// Find contents, number of frames and last step of a file; refuse another layout or system.
+    /// Find contents, number of frames and last step of a file. Refuse a file with another layout
+    /// or of another system.
     fn inspect(&mut self, hdf5: &Hdf5) -> Result<()> {
         let Some(id) = self.id else {
             return Ok(());
@@ -241,7 +244,7 @@ impl H5md {
         }
     }
 
-    /// Close the output; one without its final name is removed.
+    /// Close the output. An output without its final name is removed.
     fn let_go(&mut self, hdf5: &Hdf5) -> Result<()> {
         self.forget(hdf5);
         self.contents = None;
@@ -265,7 +268,8 @@ impl H5md {
             .map_err(|refusal| refused(path, &refusal))?;
         let mut file = locked(file);
         for one in &self.rows {
-            // For HDF5, contiguous datasets do not grow: all their rows already count.
+            // HDF5 cannot extend contiguous datasets, so it counts all of their rows from the
+            // beginning.
             file.write(one.offset, &(self.n_frames + 1).to_le_bytes());
         }
         let offsets: Vec<u64> = self.rows.iter().map(|one| one.offset).collect();
@@ -398,7 +402,7 @@ impl Container for H5md {
 }
 
 impl Drop for H5md {
-    /// Close HDF5's file, which would refer to the output until the end of the program.
+    /// Close HDF5's file; otherwise it would use the output until the end of the program.
     fn drop(&mut self) {
         // A panic may have left HDF5 locked by this thread.
         if self.id.is_some()
@@ -433,7 +437,7 @@ fn read_property(
     values.read_rows(atoms.start, n, kind).map(Some)
 }
 
-/// Enter HDF5, or refuse the file.
+/// Get exclusive access to HDF5, or refuse the file.
 fn enter(path: &Path) -> Result<Hdf5> {
     Hdf5::enter().map_err(|what| unsupported(path, what))
 }

@@ -1,4 +1,4 @@
-//! Objects of an HDF5 file, with the calls that snapshots need.
+//! Objects of an HDF5 file, and the calls for them that snapshots need.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -13,13 +13,13 @@ pub type Result<T> = std::result::Result<T, Refusal>;
 const DEFAULT: Id = 0;
 const ALL: Id = 0;
 const VARIABLE: usize = usize::MAX;
-/// Dimension without limit, and undefined address.
+/// Size of a dimension without limit, and undefined address.
 pub const UNLIMITED: u64 = u64::MAX;
 const UNDEFINED: u64 = u64::MAX;
 const TRUNCATE: u32 = 2;
 const READ_ONLY: u32 = 0;
 const READ_AND_WRITE: u32 = 1;
-/// Level of gzip that h5py chooses.
+/// Level of gzip that h5py uses by default.
 const GZIP_LEVEL: u32 = 4;
 const CHUNKED: c_int = 2;
 const EARLY: c_int = 1;
@@ -28,7 +28,7 @@ const UTF8: c_int = 1;
 const PADDED_WITH_ZEROS: c_int = 1;
 const SELECT: c_int = 0;
 
-/// Object of HDF5, which is closed with its last reference.
+/// Object of HDF5. It is closed when its last reference is dropped.
 pub struct Object<'h> {
     hdf5: &'h Hdf5,
     id: Id,
@@ -57,15 +57,15 @@ pub enum Type {
 /// Storage of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Storage<'a> {
-    /// Whatever HDF5 chooses.
+    /// Storage that HDF5 chooses.
     Default,
     /// Chunks of this shape.
     Chunks(&'a [u64]),
     /// Chunks of this shape, shuffled and compressed.
     Packed(&'a [u64]),
-    /// Chunks of this shape, which have their space as soon as they exist.
+    /// Chunks of this shape, for which space is allocated when they are created.
     AllocatedChunks(&'a [u64]),
-    /// Contiguous space, from the beginning.
+    /// Contiguous space, which is allocated when the dataset is created.
     Allocated,
 }
 
@@ -76,7 +76,7 @@ pub struct Shape {
     pub limits: Vec<u64>,
 }
 
-/// Make a name of HDF5; paths of this crate have no zero bytes.
+/// Create a name for HDF5; paths of this crate contain no zero bytes.
 fn name_of(path: &str) -> CString {
     CString::new(path).unwrap_or_default()
 }
@@ -101,8 +101,8 @@ impl Hdf5 {
         self.made("H5Pcreate", unsafe { (self.functions().H5Pcreate)(class) })
     }
 
-    /// Make properties of a file's access: paceline's driver, and old formats, which all versions
-    /// read.
+    /// Create the access properties of a file: paceline's driver, and old formats, which all
+    /// versions read.
     fn access(&self, alignment: u64) -> Result<Object<'_>> {
         let functions = self.functions();
         let access = self.properties(self.constants().file_access)?;
@@ -155,7 +155,7 @@ impl Hdf5 {
         }
     }
 
-    /// Open a file for reading, by the system's calls.
+    /// Open a file for reading, with the calls of the system.
     pub fn open_to_read(&self, path: &Path) -> Result<Id> {
         let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();
         // SAFETY: the name ends with a zero byte.
@@ -173,7 +173,7 @@ impl Hdf5 {
         self.done("H5Fflush", status).map(drop)
     }
 
-    /// Close a file. An error is of no interest: its driver ignores writes at that time.
+    /// Close a file. An error is ignored, because the driver ignores writes at that time.
     pub fn close_file(&self, file: Id) {
         // SAFETY: the file is open, and its identifier is not used again.
         unsafe { (self.functions().H5Fclose)(file) };
@@ -187,7 +187,7 @@ impl Hdf5 {
         self.made("H5Oopen", id)
     }
 
-    /// Number of the file of an object, and address of its header there, bytes.
+    /// Number of the file that contains an object, and address of the object's header in it, bytes.
     fn location(&self, id: Id) -> Result<[u64; 2]> {
         // `H5O_info1_t` is smaller; its first words are the number and the address.
         let mut info = [0_u64; 64];
@@ -214,7 +214,7 @@ impl Hdf5 {
         Ok(true)
     }
 
-    /// Create a group, and the groups above it that are missing.
+    /// Create a group, and any missing groups above it.
     pub fn create_group(&self, file: Id, path: &str) -> Result<Object<'_>> {
         let functions = self.functions();
         let links = self.properties(self.constants().link_create)?;
@@ -323,7 +323,7 @@ impl Hdf5 {
         self.made("H5Dcreate2", id)
     }
 
-    /// Create a dataset of one text.
+    /// Create a dataset of one string.
     pub fn create_text(&self, file: Id, path: &str, text: &str) -> Result<()> {
         let dataset = self.create_dataset(file, path, Type::Text, &[], None, Storage::Default)?;
         let text = name_of(text);
@@ -360,7 +360,7 @@ impl Object<'_> {
         Ok(self.hdf5.location(self.id)?[1])
     }
 
-    /// True if the object is in a file itself, and not behind a link to another file.
+    /// True if the object is in this file, and not behind a link to another file.
     pub fn is_in(&self, file: Id) -> Result<bool> {
         Ok(self.hdf5.location(self.id)?[0] == self.hdf5.location(file)?[0])
     }
@@ -392,14 +392,14 @@ impl Object<'_> {
         }
     }
 
-    /// Create an attribute of one text.
+    /// Create an attribute of one string.
     pub fn set_text(&self, name: &str, text: &str) -> Result<()> {
         let text = name_of(text);
         let pointer = text.as_ptr();
         self.set_attribute(name, Type::Text, &[], (&raw const pointer).cast())
     }
 
-    /// Create an attribute of three equal texts.
+    /// Create an attribute of three equal strings.
     pub fn set_three(&self, name: &str, text: &str) -> Result<()> {
         let text = name_of(text);
         let pointers = [text.as_ptr(); 3];
@@ -411,12 +411,12 @@ impl Object<'_> {
         self.set_attribute(name, Type::Int64, &[], (&raw const number).cast())
     }
 
-    /// Create an attribute of a version.
+    /// Create an attribute of a version number.
     pub fn set_version(&self, name: &str, version: [i32; 2]) -> Result<()> {
         self.set_attribute(name, Type::Int32, &[2], version.as_ptr().cast())
     }
 
-    /// Read an attribute that is one text; `None` if there is none, or it is something else.
+    /// Read an attribute that is one string; `None` if it is missing or something else.
     pub fn text(&self, name: &str) -> Result<Option<String>> {
         let (hdf5, name) = (self.hdf5, name_of(name));
         let functions = hdf5.functions();
@@ -504,7 +504,7 @@ impl Object<'_> {
         self.hdf5.made("H5Dget_create_plist", id)
     }
 
-    /// True if chunks have their space as soon as they exist.
+    /// True if space for chunks is allocated when they are created.
     pub fn is_allocated_early(&self) -> Result<bool> {
         let creation = self.creation()?;
         let mut time = 0;
@@ -515,7 +515,7 @@ impl Object<'_> {
         Ok(time == EARLY)
     }
 
-    /// True if values are encoded, or in another file.
+    /// True if values are encoded by filters, or stored in another file.
     pub fn is_encoded(&self) -> Result<bool> {
         let functions = self.hdf5.functions();
         let creation = self.creation()?;
@@ -529,14 +529,14 @@ impl Object<'_> {
         Ok(counts != [0, 0])
     }
 
-    /// Offset of contiguous values in the file; `None` if they have no space.
+    /// Offset of contiguous values in the file; `None` if no space is allocated for them.
     pub fn offset(&self) -> Option<u64> {
         // SAFETY: the dataset is open, or HDF5 refuses.
         let offset = unsafe { (self.hdf5.functions().H5Dget_offset)(self.id) };
         (offset != UNDEFINED).then_some(offset)
     }
 
-    /// Offset of the chunk at `corner`; `None` if it has no space.
+    /// Offset of the chunk at `corner`; `None` if no space is allocated for it.
     pub fn chunk_offset(&self, corner: &[u64]) -> Result<Option<u64>> {
         let (mut mask, mut offset, mut size) = (0, UNDEFINED, 0);
         // SAFETY: the dataset is open, and the callers give as many numbers as it has dimensions;
@@ -565,8 +565,8 @@ impl Object<'_> {
         self.hdf5.done("H5Dset_extent", status).map(drop)
     }
 
-    /// Select rows; return the dataspaces of memory and of the file, and the number of elements, of
-    /// at most 8 bytes each.
+    /// Select rows. Return the dataspaces of memory and of the file, and the number of elements. An
+    /// element has at most 8 bytes.
     fn select(&self, first: u64, n_rows: u64) -> Result<(Object<'_>, Object<'_>, u64)> {
         let mut block = self.shape()?.now;
         let mut start = vec![0; block.len()];

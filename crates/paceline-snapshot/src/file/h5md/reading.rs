@@ -1,4 +1,5 @@
-//! Frames of H5MD files of this writer: where their numbers are, and data that atoms share.
+//! Reading of H5MD files that this writer wrote: offsets of a frame's numbers, and properties of
+//! atoms.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ use super::tree::{EDGES, GROUP, elements, property_of, values_path};
 use super::{damaged, enter, read_property, unsupported};
 use crate::Result;
 
-/// File that is read.
+/// File that is being read.
 pub(crate) struct H5mdReader {
     path: PathBuf,
     id: Id,
@@ -19,7 +20,7 @@ pub(crate) struct H5mdReader {
     properties: [bool; 3],
 }
 
-/// Numbers of a frame: offsets of atom 1 in the file, for each element that there is.
+/// Location of the numbers of a frame: for each existing element, the offset of atom 1 in the file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct FrameArrays {
     pub starts: [u64; 3],
@@ -46,7 +47,7 @@ impl H5mdReader {
             }
             Ok((inspected, properties))
         });
-        // Dropped without the lock, which closing needs.
+        // Dropped without holding the lock, because closing needs it.
         drop(hdf5);
         (reader.inspected, reader.properties) = found?;
         Ok(reader)

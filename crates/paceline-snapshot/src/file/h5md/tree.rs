@@ -1,7 +1,7 @@
 //! Tree of an H5MD file: units, time axis, cell and provenance, as the Python package creates it.
 //!
-//! The order of the calls determines the bytes of the file: it is that of
-//! `paceline/hdf5/h5md_tree.py` and of h5py.
+//! The order of the calls determines the bytes of the file. It is the same as in
+//! `paceline/hdf5/h5md_tree.py` and in h5py.
 
 use paceline_formats::Fields;
 use paceline_formats::system::user_name;
@@ -22,7 +22,7 @@ pub const ELEMENTS: [(&str, &str); 3] = [
     ("velocity", "Angstrom ps-1"),
     ("force", "kJ mol-1 Angstrom-1"),
 ];
-/// Number of rows in a chunk of steps, times and cells; number of atoms in one of properties.
+/// Number of rows in a chunk of steps, times and cells; number of atoms in a chunk of properties.
 const ROWS: u64 = 512;
 const ATOMS: u64 = 1 << 16;
 
@@ -47,7 +47,7 @@ pub fn values_path(element: &str) -> String {
     format!("{GROUP}/{element}/value")
 }
 
-/// Create everything that comes before the first frame.
+/// Create all objects that precede the first frame.
 pub fn create(hdf5: &Hdf5, file: Id, settings: &Settings, contents: &Contents) -> Result<()> {
     let kind = match settings.double {
         true => Type::Float64,
@@ -77,7 +77,7 @@ pub fn create(hdf5: &Hdf5, file: Id, settings: &Settings, contents: &Contents) -
     describe(hdf5, file, settings)
 }
 
-/// Create the time axis and the cell, and link the former to all elements.
+/// Create the time axis and the cell, and link the time axis to all elements.
 fn create_axes(hdf5: &Hdf5, file: Id, contents: &Contents) -> Result<()> {
     let position = format!("{GROUP}/position");
     let (step, time) = (format!("{position}/step"), format!("{position}/time"));
@@ -110,7 +110,7 @@ fn create_axes(hdf5: &Hdf5, file: Id, contents: &Contents) -> Result<()> {
     Ok(())
 }
 
-/// Create a dataset with one row per frame, without rows.
+/// Create an empty dataset that will have one row per frame.
 fn create_series<'h>(
     hdf5: &'h Hdf5,
     file: Id,
@@ -161,7 +161,7 @@ fn describe(hdf5: &Hdf5, file: Id, settings: &Settings) -> Result<()> {
     Ok(())
 }
 
-/// Command line of this process, quoted for a shell, with the program without its folder.
+/// Command line of this process, quoted for a shell. The path of the program is left out.
 fn command_line() -> String {
     let mut words = std::env::args_os();
     let program = words.next().unwrap_or_default();
@@ -193,7 +193,8 @@ pub fn append_frame(hdf5: &Hdf5, file: Id, row: u64, heading: &Heading) -> Resul
     let edges = heading.cell.is_some().then(|| open(EDGES)).transpose()?;
     put(&step, Type::Int64, &heading.step.to_le_bytes())?;
     put(&time, Type::Float64, &heading.time.to_le_bytes())?;
-    // A dataset that is closed gets its space: h5py closes them in this order.
+    // HDF5 allocates the space of a dataset when it is closed, and h5py closes datasets in this
+    // order.
     match (edges, heading.cell) {
         (Some(edges), Some(cell)) => {
             let bytes = cell.as_flattened().iter().flat_map(|x| x.to_le_bytes());
@@ -209,7 +210,7 @@ pub fn append_frame(hdf5: &Hdf5, file: Id, row: u64, heading: &Heading) -> Resul
     Ok(())
 }
 
-/// Paths of the datasets with one row per frame, in the order in which a row must be added.
+/// Paths of the datasets with one row per frame, in the order in which rows must be added.
 pub fn frame_datasets(contents: &Contents) -> Vec<String> {
     let position = format!("{GROUP}/position");
     let mut paths = vec![format!("{position}/time"), format!("{position}/step")];
