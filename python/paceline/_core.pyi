@@ -68,6 +68,7 @@ __all__ = [
     "fingerprint_of",
     "formats",
     "fragments",
+    "lammps_factors",
     "lattices",
     "links",
     "list_objects",
@@ -1342,6 +1343,11 @@ def formats() -> list[FileFormat]:
 
 def fragments(n_atoms: SupportsIndex, bonds: NDArray[int64]) -> NDArray[int64]:
     """Return the first atom of the fragment of each atom."""
+
+def lammps_factors(style: str) -> tuple[float, float, float, float]:
+    """Return the factors that convert lengths, velocities, forces and times of a unit style of LAMMPS to
+    Å, Å/ps, kJ/(mol·Å) and ps. Raises `UnsupportedError` for an unknown style.
+    """
 
 def lattices(cells: NDArray[float64]) -> NDArray[float64]:
     """Return cells without noise that are periodic along all vectors. Non-periodic vectors become

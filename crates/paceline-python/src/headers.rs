@@ -1,7 +1,8 @@
-//! Headers of DL_POLY files, and units of Amber files.
+//! Headers of DL_POLY files, and units of Amber and LAMMPS.
 
 use paceline_formats::Fields;
 use paceline_formats::dlpoly::encode::{self, Cell, Moment};
+use paceline_formats::lammps::Units;
 use paceline_formats::netcdf3::units;
 use pyo3::prelude::*;
 
@@ -12,6 +13,16 @@ use super::errors::{Failure, Result};
 #[pyfunction]
 pub(super) fn amber_factor(unit: &str, like: &str) -> Option<f64> {
     units::factor(unit, like)
+}
+
+/// Return the factors that convert lengths, velocities, forces and times of a unit style of LAMMPS to
+/// Å, Å/ps, kJ/(mol·Å) and ps. Raises `UnsupportedError` for an unknown style.
+#[pyfunction]
+pub(super) fn lammps_factors(style: &str) -> Result<(f64, f64, f64, f64)> {
+    let units = Units::named(style.as_bytes())
+        .ok_or_else(|| Failure::Unsupported(Units::unknown(style)))?;
+    let [length, velocity, force] = units.factors();
+    Ok((length, velocity, force, units.time()))
 }
 
 /// DL_POLY's periodic boundary of a cell (Å).

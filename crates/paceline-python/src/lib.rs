@@ -44,6 +44,7 @@ mod _core {
     #[pymodule_export]
     use super::headers::{
         amber_factor, dlpoly_config_head, dlpoly_frame_head, dlpoly_history_head, dlpoly_imcon,
+        lammps_factors,
     };
     #[pymodule_export]
     use super::part_kernels::{Correlation, PairRmsd, copy_atoms, put_tile};
