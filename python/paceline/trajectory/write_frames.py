@@ -318,6 +318,15 @@ class FrameFile(Target):
             )
         return why is not None
 
+    def head(self, times: np.ndarray, steps: np.ndarray, n_frames: int | None = None) -> bytes:
+        """Return the bytes before the first frame, for times (ps) and steps of frames.
+
+        If these are not all frames, `n_frames` is the number of all frames.
+        """
+        n, time, dt, step, steps_between = _series(times, steps)
+        n = n if n_frames is None else n_frames
+        return self._encoder.head(n, time, dt, step, steps_between)
+
     @contextmanager
     def receiver(self) -> Iterator[BlockReceiver]:
         """Open the file for a run; it appears under its name only if the run succeeds."""
@@ -332,7 +341,7 @@ class FrameFile(Target):
                 times, steps, lambdas = blocks.time_axis()
                 self.n_bytes = max(file.seek(0, os.SEEK_END), blocks.end)
                 file.seek(0)
-                file.write(encoder.head(*_series(times, steps)))
+                file.write(self.head(times, steps))
         if self._format.one_time_step:
             self._warn_of_uneven(times)
         if lambdas.any() and not self._format.holds_lambda:

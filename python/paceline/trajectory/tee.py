@@ -1,0 +1,472 @@
+"""Write the frames of a running simulation to a trajectory file that others read while it grows.
+
+A thread receives frames and appends them, so that the simulation never waits for an analysis: it
+waits only while the disk is slow or full, or if the analyses fall behind by more frames than the
+caller allows. Each frame is written completely before it is counted, and the file always ends with
+a complete frame.
+"""
+
+import atexit
+import contextlib
+import contextvars
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+import numpy as np
+
+from paceline import _core
+from paceline._util.files import check_output, writing_to
+from paceline._util.os_calls import NO_LINK, write_at
+from paceline.block import CELL_WIDTH, FIELDS, Block, FrameBuffer, field_bits
+from paceline.contract.source import FORMATS
+from paceline.errors import PacelineError, UnsupportedError, warn
+from paceline.trajectory.imd import ImdSession, StreamFrame
+from paceline.trajectory.write_frames import EncodedBlock, FrameFile, FramesToWrite
+
+#: Time between two checks of the number of analysed frames during a pause, seconds.
+_INTERVAL = 0.05
+#: Formats that can be written and read at the same time, by filename extension.
+_GROWING = {
+    f".{ending}": format
+    for format in FORMATS.values()
+    if format.writes and format.appends
+    for ending in format.extensions
+}
+
+
+class Stream(Protocol):
+    """Source of frames that can be paused: in practice an `ImdStream`."""
+
+    address: str
+    n_atoms: int | None
+    session: ImdSession
+
+    def frames(self) -> Iterator[StreamFrame]:
+        """Yield frames as they come."""
+
+    def pause(self) -> None:
+        """Ask the simulation to wait."""
+
+    def resume(self) -> None:
+        """Ask the simulation to continue."""
+
+    def kill(self) -> None:
+        """Ask the simulation to end."""
+
+    def close(self) -> None:
+        """Close the connection; the simulation continues."""
+
+
+class Tee:
+    """Thread that writes the frames of a stream to a file.
+
+    Parameters
+    ----------
+    stream : ImdStream
+        Source of the frames.
+    path : path-like
+        File with extension .xtc, .trr, .dcd, .nc or .ncdf. TRR and NetCDF store velocities and
+        forces, too.
+    atoms : numpy.ndarray of int64, shape (n,), optional
+        Indices of the atoms to write; by default all.
+    step : int, optional
+        Write every `step`-th frame, from the first.
+    overwrite : bool, optional
+        Replace an existing file.
+    dt : float, optional
+        Time between frames, ps, for engines that send no times (IMD version 2). By default, these
+        frames are 1 ps apart, with a warning.
+    precision : float, optional
+        Integer steps per nm of XTC.
+    max_backlog : int, optional
+        Number of written frames that analyses may still have to read. If there are more, the
+        simulation is paused until half of them were read. By default there is no limit, because
+        frames wait on the disk.
+    done : callable, optional
+        Returns the number of frames that the analyses have read; needed with `max_backlog`.
+    drop : bool, optional
+        Leave frames out instead of pausing.
+
+    Attributes
+    ----------
+    n_received, n_written : int
+        Number of frames that came, and of complete frames in the file.
+    last : StreamFrame or None
+        Last frame that was written.
+    dropped : list of int
+        Step numbers of frames that `drop` left out; frame numbers if the engine sends no steps.
+    paused_seconds : float
+        Time for which the simulation was paused.
+    ended : bool
+        True if no further frame will be written.
+    error : Exception or None
+        Error that ended the thread. The frames before it are complete. If the disk is full, the
+        simulation stays paused until `stop`.
+
+    Raises
+    ------
+    FileExistsError, FileNotFoundError, PermissionError
+        If the file cannot be created.
+    UnsupportedError
+        For another format, or one that stores no field that the engine sends.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        path: str | os.PathLike,
+        *,
+        atoms: np.ndarray | None = None,
+        step: int = 1,
+        overwrite: bool = False,
+        dt: float | None = None,
+        precision: float | None = None,
+        max_backlog: int | None = None,
+        done: Callable[[], int] | None = None,
+        drop: bool = False,
+    ):
+        if step < 1:
+            raise ValueError(f"step must be at least 1, not {step}")
+        if max_backlog is not None and (max_backlog < 1 or done is None):
+            raise ValueError("max_backlog must be at least 1, and needs done=")
+        if atoms is not None and stream.n_atoms is not None:
+            _check_atoms(atoms, stream.n_atoms)
+        self.path, self._stream, self._step = os.fspath(path), stream, step
+        self._file = GrowingFile(
+            self.path, stream, atoms, overwrite=overwrite, dt=dt, precision=precision
+        )
+        self._max_backlog, self._done, self._drop = max_backlog, done, drop
+        self.n_received = self.n_written = 0
+        self.last: StreamFrame | None = None
+        self.dropped: list[int] = []
+        self.paused_seconds = 0.0
+        self.ended = False
+        self.error: Exception | None = None
+        self._stopping = False
+        self._change = threading.Condition()
+        # Warnings of the thread then reach the collector of warnings of the caller.
+        run = contextvars.copy_context().run
+        self._thread = threading.Thread(
+            target=run, args=(self._run,), name="paceline-tee", daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Begin to write."""
+        # LAMMPS ends with an error if the connection breaks without a farewell.
+        atexit.register(self.stop)
+        self._thread.start()
+
+    def stop(self, *, kill: bool = False) -> None:
+        """Close the connection, and complete the file; with `kill`, end the simulation."""
+        with self._change:
+            self._stopping = True
+            self._change.notify_all()
+        if kill:
+            self._stream.kill()
+        self._stream.close()
+        if self._thread.ident is not None:
+            self._thread.join()
+        self._file.close()
+        atexit.unregister(self.stop)
+
+    def wait_for(self, n_frames: int, timeout: float | None = None) -> bool:
+        """Wait until this many frames are in the file; False if there are fewer at the end.
+
+        Parameters
+        ----------
+        n_frames : int
+            Number of complete frames.
+        timeout : float, optional
+            Maximum time, seconds.
+        """
+        with self._change:
+            self._change.wait_for(lambda: self.n_written >= n_frames or self.ended, timeout)
+            return self.n_written >= n_frames
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until no further frame will be written; return `ended`."""
+        with self._change:
+            return self._change.wait_for(lambda: self.ended, timeout)
+
+    def _run(self) -> None:
+        """Write frames until the stream ends."""
+        try:
+            for frame in self._stream.frames():
+                self.n_received += 1
+                if (self.n_received - 1) % self._step == 0:
+                    self._take(frame)
+            self._count(self._file.finish())
+        except OSError as error:  # the disk is full
+            self._stream.pause()
+            with contextlib.suppress(OSError):
+                self._file.cut()
+            self.error = error
+        except PacelineError as error:
+            self.error = error
+            with contextlib.suppress(OSError, PacelineError):
+                self._count(self._file.finish())
+        except Exception as error:
+            self.error = error
+            raise
+        finally:
+            with self._change:
+                self.ended = True
+                self._change.notify_all()
+
+    def _take(self, frame: StreamFrame) -> None:
+        """Write a frame, or leave it out, and wait for analyses that are too far behind."""
+        if self._drop and self._backlog() >= (self._max_backlog or 1):
+            self.dropped.append(frame.number if frame.step is None else frame.step)
+            return
+        written = self._file.append(frame)
+        self.last = frame
+        self._count(written)
+        if not self._drop and self._max_backlog is not None:
+            self._hold(self._max_backlog)
+
+    def _count(self, written: int) -> None:
+        with self._change:
+            self.n_written += written
+            self._change.notify_all()
+
+    def _backlog(self) -> int:
+        """Return the number of frames in the file that analyses have not read."""
+        return 0 if self._done is None else self.n_written - self._done()
+
+    def _hold(self, most: int) -> None:
+        """Pause the simulation while analyses have more than `most` frames to read."""
+        if self._backlog() <= most:
+            return
+        self._stream.pause()
+        begun = time.monotonic()
+        try:
+            with self._change:
+                while not self._stopping and self._backlog() > most // 2:
+                    self._change.wait(_INTERVAL)
+        finally:
+            self.paused_seconds += time.monotonic() - begun
+            self._stream.resume()
+
+
+class GrowingFile:
+    """Trajectory file to which frames are appended while others read it."""
+
+    def __init__(
+        self,
+        path: str,
+        stream: Stream,
+        atoms: np.ndarray | None,
+        *,
+        overwrite: bool = False,
+        dt: float | None = None,
+        precision: float | None = None,
+    ):
+        ending = Path(path).suffix.lower()
+        if ending not in _GROWING:
+            raise UnsupportedError(
+                f"{path}: expected a name that ends in {', '.join(_GROWING)}, found {ending!r}: "
+                "files of other formats cannot be read while they grow; convert the file later"
+            )
+        self._format = _GROWING[ending]
+        self._path, self._stream, self._atoms, self._dt = path, stream, atoms, dt
+        sent = stream.session.fields
+        self._fields = [field for field in sent if field_bits([field]) & self._format.writes]
+        if not self._fields or ("positions" not in sent and not self._format.mixed_fields):
+            raise UnsupportedError(
+                f"{path}: {self._format.name} stores positions, but {stream.address} sends only "
+                f"{', '.join(sent) or 'no fields'}: enable positions in the input of the engine"
+            )
+        if left_out := [field for field in sent if field not in self._fields]:
+            warn(
+                f"{path}: {self._format.name} cannot store {' and '.join(left_out)}: they are left "
+                "out; TRR and NetCDF store them"
+            )
+        if precision is not None and not self._format.precision:
+            raise UnsupportedError(f"{self._format.name} files have no option precision=")
+        self._precision = precision
+        check_output(path, overwrite=overwrite)
+        with writing_to(path):
+            if overwrite and os.path.lexists(path):
+                # Programs that have the former file open keep it.
+                os.unlink(os.path.realpath(path))
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_LINK
+            self._descriptor = os.open(os.path.realpath(path), flags, 0o666)
+        self._closed = False
+        #: Number of complete frames in the file, and its size up to there, bytes.
+        self._n, self._size = 0, 0
+        self._head = 0
+        # Times (ps) and steps of the first two frames. The header of a DCD file has the time
+        # between frames, so that the first frame waits for the second.
+        self._times: list[float] = []
+        self._steps: list[int] = []
+        self._waiting = b""
+        self._latest = 0.0
+        self._uneven = False
+
+    def append(self, frame: StreamFrame) -> int:
+        """Append a frame; return the number of frames that readers see in addition."""
+        if not self._times:
+            self._begin(frame)
+        moment, step = self._moment(frame)
+        block = self._block(frame, moment, step)
+        data = self._encode(block)
+        if len(self._times) < 2:
+            self._times.append(moment)
+            self._steps.append(step)
+        elif self._format.one_time_step:
+            self._watch_interval(moment)
+        self._latest = moment
+        if self._format.one_time_step and len(self._times) == 1:
+            self._waiting = data
+            return 0
+        n, waiting = 1 + bool(self._waiting), self._waiting
+        self._write(waiting + data, n)
+        self._waiting = b""
+        return n
+
+    def finish(self) -> int:
+        """Write a frame that waited for the next one; return the number of such frames."""
+        if not self._waiting:
+            return 0
+        self._write(self._waiting, 1)
+        self._waiting = b""
+        return 1
+
+    def cut(self) -> None:
+        """Remove the bytes of an incomplete frame."""
+        os.ftruncate(self._descriptor, self._size)
+
+    def close(self) -> None:
+        """Close the file."""
+        if not self._closed:
+            self._closed = True
+            os.close(self._descriptor)
+
+    def _begin(self, frame: StreamFrame) -> None:
+        """Create the encoder for frames like this one."""
+        n_atoms = self._stream.n_atoms
+        assert n_atoms is not None, "a frame has come"
+        if self._atoms is not None:
+            _check_atoms(self._atoms, n_atoms)
+            n_atoms = len(self._atoms)
+        self._n_atoms = n_atoms
+        self._target = FrameFile(
+            self._path, self._format.name, n_atoms, overwrite=True, precision=self._precision
+        )
+        facts = FramesToWrite(
+            n_frames=1,
+            atoms=None,  # type: ignore[arg-type]  # only H5MD stores facts about atoms
+            skip_damaged=True,  # frames are then encoded one after another
+            origin={},
+            cells=_cells(frame.cell),
+            rotates=False,
+            keep_cell=False,
+            fields=tuple(self._fields),
+        )
+        self._encoder = self._target.begin(facts)
+
+    def _moment(self, frame: StreamFrame) -> tuple[float, int]:
+        """Return time (ps) and step of a frame."""
+        step = frame.number if frame.step is None else frame.step
+        if frame.time is not None and self._dt is None:
+            return frame.time, step
+        if self._dt is None and frame.number == 0:
+            warn(
+                f"{self._stream.address}: the engine sends no times: frames are taken to be 1 ps "
+                "apart; dt= (--dt) states the time between frames"
+            )
+        return frame.number * (1.0 if self._dt is None else self._dt), step
+
+    def _block(self, frame: StreamFrame, moment: float, step: int) -> Block:
+        """Return a block of this frame."""
+        arrays = {field: self._chosen(frame, field) for field in FIELDS}
+        buffer = FrameBuffer(
+            frames=np.array([frame.number]),
+            **arrays,
+            validity=None,
+            cells=_cells(frame.cell),
+            times=np.array([moment]),
+            steps=np.array([step]),
+            lambdas=np.zeros(1, np.float32),
+            fields=np.array([field_bits(self._fields)], np.uint8),
+        )
+        return Block(buffer, None, {})
+
+    def _chosen(self, frame: StreamFrame, field: str) -> np.ndarray | None:
+        """Return the values of the atoms to write, shape (1, n_atoms, 3)."""
+        if field not in self._fields:
+            return None
+        values = {
+            "positions": frame.positions,
+            "velocities": frame.velocities,
+            "forces": frame.forces,
+        }[field]
+        assert values is not None, field
+        return (values if self._atoms is None else values[self._atoms])[np.newaxis]
+
+    def _encode(self, block: Block) -> bytes:
+        encoded = self._encoder.compute_block(block, self._n)
+        assert isinstance(encoded, EncodedBlock)
+        return encoded.data
+
+    def _write(self, data: bytes, n: int) -> None:
+        """Write complete frames, and then their number."""
+        with writing_to(self._path):
+            head = self._target.head(np.array(self._times), np.array(self._steps), self._n + n)
+            if not self._n:
+                empty = self._target.head(np.array(self._times), np.array(self._steps), 0)
+                self._put(empty, 0)
+                self._size = len(head)
+            self._put(data, self._size)
+            self._put(head, 0)
+        self._n, self._size = self._n + n, self._size + len(data)
+
+    def _put(self, data: bytes, offset: int) -> None:
+        left = memoryview(data)
+        while left:
+            n = write_at(self._descriptor, left, offset)
+            left, offset = left[n:], offset + n
+
+    def _watch_interval(self, moment: float) -> None:
+        """Warn once if frames are not as far apart as the first two."""
+        first, second = self._times
+        if self._uneven or abs((moment - self._latest) - (second - first)) <= 1e-3 * abs(
+            second - first
+        ):
+            return
+        self._uneven = True
+        warn(
+            f"{self._path}: a DCD file stores one time between frames, {second - first:g} ps, but "
+            f"frames are {moment - self._latest:g} ps apart from {self._latest:g} ps on; XTC, TRR "
+            "and NetCDF store the time of each frame"
+        )
+
+
+def _cells(vectors: np.ndarray | None) -> np.ndarray:
+    """Convert cell vectors to a row of `FrameBuffer.cells`, shape (1, 19)."""
+    if vectors is None or not np.any(vectors):
+        return np.zeros((1, CELL_WIDTH))
+    return _core.cells_of_vectors(vectors[np.newaxis], [True, True, True])
+
+
+def _check_atoms(atoms: Sequence[int] | np.ndarray, n_atoms: int) -> None:
+    """Raise an error if an index is not one of the atoms that the engine sends."""
+    if len(atoms) == 0 or min(atoms) < 0 or max(atoms) >= n_atoms:
+        raise ValueError(f"atoms must be indices from 0 to {n_atoms - 1}")
