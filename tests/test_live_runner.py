@@ -10,6 +10,7 @@ import MDAnalysis
 import numpy as np
 import pytest
 from helpers.analyses import ANALYSES
+from helpers.imd_server import KILL, Frame, ImdServer, handshake
 from helpers.scans import PathLength
 from helpers.waiting import PATIENCE
 
@@ -17,7 +18,12 @@ import paceline
 from paceline.analysis.convert import Write
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.continuation import Continuation
-from paceline.errors import FileChangedError, UnsupportedError
+from paceline.errors import (
+    DamagedFileError,
+    FileChangedError,
+    MissingDataError,
+    UnsupportedError,
+)
 from paceline.transform import center, nojump
 
 #: Numbers of frames after each of which the analyses are run: within a leaf of 16 frames, at its
@@ -298,7 +304,7 @@ def test_ctrl_c_ends_the_wait_with_all_results(growing, adk_xtc, monkeypatch):
 
     updates = paceline.live(rmsd, every=0.01, idle=PATIENCE)
     assert next(updates).n_frames == 20
-    monkeypatch.setattr("paceline.trajectory.growth.GrowingFile.wait", interrupted)
+    monkeypatch.setattr("paceline.trajectory.growth.FollowedFile.wait", interrupted)
     [last] = updates
     assert (last.ended, last.is_last, last.n_frames) == ("it was interrupted", True, 20)
 
@@ -351,3 +357,122 @@ def test_files_without_a_topology_grow_too(growing):
     growing.grow(98)
     *_, last = updates
     assert last.n_frames == len(series.results.timeseries) == 98
+
+
+@pytest.fixture(scope="module")
+def sent(adk_xtc):
+    """The frames of adenylate kinase, as an engine sends them."""
+    walk = np.random.default_rng(3)
+    return [
+        Frame(
+            step=10 * ts.frame,
+            time=0.02 * ts.frame,
+            cell=np.diag([90.0, 91.0, 92.0]),
+            positions=ts.positions.copy(),
+            velocities=walk.normal(0, 1, ts.positions.shape).astype(np.float32),
+        )
+        for ts in MDAnalysis.Universe(*adk_xtc).trajectory
+    ]
+
+
+def speeds_of(block):
+    return np.linalg.norm(block.velocities, axis=2)
+
+
+def of_stream(universe):
+    """Return analyses of a stream, one of them with a second stage."""
+    ca = universe.select_atoms("name CA")
+    speeds = paceline.TimeSeries(speeds_of, ca, fields=["positions", "velocities"])
+    return [RMSD(ca), RMSF(ca), speeds, ANALYSES["EinsteinMSD"].make(universe)]
+
+
+def numbers_of_stream(finished):
+    rmsd, rmsf, speeds, msd = (one.results for one in finished)
+    return [rmsd.rmsd, rmsf.rmsf, speeds.timeseries, msd.timeseries]
+
+
+@pytest.mark.parametrize(
+    ("tee", "version", "order"), [("run.trr", 3, "<"), (None, 3, ">"), ("run.nc", 3, "<")]
+)
+def test_a_stream_has_the_bits_of_its_file(sent, adk, tmp_path, tee, version, order):
+    tee = tee and tmp_path / tee
+    with ImdServer.of(sent, version=version, order=order, gated=True) as server:
+        server.allow(1)
+        universe = paceline.Universe(adk.topology, server.address)
+        np.testing.assert_array_equal(universe.atoms.positions, sent[0].positions)
+        analyses, lengths = of_stream(universe), []
+        for update in paceline.live(analyses, every=0.01, tee=tee):
+            lengths.append(update.n_frames)
+            if not update.is_last:
+                assert [*update.analyses] == ["RMSD", "RMSF", "TimeSeries"]
+                server.allow(19)
+    assert (lengths[0], lengths[-1], update.ended) == (1, 98, "the engine closed the connection")
+    whole = of_stream(paceline.Universe(adk.topology, universe.trajectory.filename))
+    paceline.run(whole, n_workers=1)
+    assert_same(numbers_of_stream(analyses), numbers_of_stream(whole))
+    if tee is not None:
+        assert universe.trajectory.filename == str(tee)
+
+
+def test_xtc_gives_workers_its_rounded_positions(sent, adk, tmp_path):
+    with ImdServer.of([frame._replace(velocities=None) for frame in sent]) as server:
+        universe = paceline.Universe(adk.topology, server.address)
+        rmsd = RMSD(universe.select_atoms("name CA"))
+        *_, last = paceline.live(rmsd, every=0.01, tee=tmp_path / "run.xtc")
+    assert last.n_frames == 98
+    ca = paceline.Universe(adk.topology, str(tmp_path / "run.xtc")).select_atoms("name CA")
+    assert np.array_equal(rmsd.results.rmsd, RMSD(ca).run().results.rmsd)
+
+
+def test_a_stream_is_analysed_only_while_it_lasts(sent, adk):
+    with ImdServer.of(sent[:3]) as server:
+        universe = paceline.Universe(adk.topology, server.address)
+        with pytest.raises(UnsupportedError, match=r"analyse it with paceline\.live"):
+            RMSD(universe.select_atoms("name CA")).run()
+        with pytest.raises(UnsupportedError, match="cannot be copied"):
+            universe.copy()
+        universe.trajectory.close()
+
+
+def test_velocities_that_are_not_sent(sent, adk):
+    with ImdServer.of([frame._replace(velocities=None) for frame in sent[:3]]) as server:
+        universe = paceline.Universe(adk.topology, server.address)
+        speeds = paceline.TimeSeries(speeds_of, universe.atoms[:3], fields=["velocities"])
+        with pytest.raises(MissingDataError, match="an analysis needs velocities"):
+            next(paceline.live(speeds, every=0.01))
+
+
+def test_a_stream_that_ends_within_a_frame(sent, adk, tmp_path):
+    """The results of all complete frames come before the error."""
+    data = [frame.encoded() for frame in sent[:20]]
+    data[-1] = data[-1][:1000]
+    hello = handshake(3) + sent[0].session()
+    with ImdServer(data, hello) as server:
+        universe = paceline.Universe(adk.topology, server.address)
+        rmsd = RMSD(universe.select_atoms("name CA"))
+        updates = []
+        with pytest.raises(DamagedFileError, match="expected a complete frame, found"):
+            updates.extend(paceline.live(rmsd, every=0.01, tee=tmp_path / "run.trr"))
+    assert len(rmsd.results.rmsd) == 19
+
+
+def test_a_condition_ends_the_simulation(sent, adk):
+    with ImdServer.of(sent, gated=True) as server:
+        server.allow(30)
+        universe = paceline.Universe(adk.topology, server.address)
+        rmsd = RMSD(universe.select_atoms("name CA"))
+        until_20 = paceline.live(rmsd, every=0.01, stop=20)
+        *_, last = until_20
+        assert last.n_frames == 20
+        assert server.left.wait(PATIENCE)
+        assert server.received[-1] == KILL
+
+
+def test_the_simulation_goes_on_if_the_caller_stops(sent, adk):
+    with ImdServer.of(sent, gated=True) as server:
+        server.allow(3)
+        universe = paceline.Universe(adk.topology, server.address)
+        for _ in paceline.live(RMSD(universe.select_atoms("name CA")), every=0.01):
+            break
+        assert server.left.wait(PATIENCE)
+        assert KILL not in server.received

@@ -1,7 +1,11 @@
 """Analyse a trajectory while a simulation writes it."""
 
+import os
+import shutil
+import tempfile
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,14 +20,20 @@ from paceline.contract.analysis import Analysis, is_updated
 from paceline.contract.atoms import Frames, System
 from paceline.contract.plan import choose_frames
 from paceline.contract.transform_interface import Transform
-from paceline.errors import PacelineWarning, UnsupportedError
+from paceline.errors import MissingDataError, PacelineWarning, ReadError, UnsupportedError
 from paceline.performance.number_format import many
 from paceline.runner import FramesChosen, RunOptions, analyses_of, run
-from paceline.trajectory.growth import Growable, GrowingFile
+from paceline.trajectory.growth import Feed, FollowedFile, FollowedStream, Growable, TeeSource
 
 #: Minimum time between two updates as a multiple of the duration of the last one, so that updates
 #: of many frames take at most half of the time of the workers.
 SHARE = 1.0
+#: Maximum time until the first frame of a stream is in its file, s: it was received before. A DCD
+#: file waits for the second frame.
+FIRST_SECONDS = 600.0
+#: Name of the file of a stream if the user names none. TRR stores positions, velocities, forces,
+#: cell, time and step.
+TEMPORARY = "stream.trr"
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,10 @@ class Work(Protocol):
     def universe(self) -> System:
         """Universe of the analyses."""
 
+    @property
+    def every(self) -> Mapping[str, Analysis]:
+        """All analyses by name."""
+
     def run_during(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
         """Run the analyses that are updated, over the present frames, and return them by name."""
 
@@ -106,24 +120,24 @@ class _Analyses:
             )
         names = [type(one).__name__ for one in every]
         numbered = [f"{name} {names[: k + 1].count(name)}" for k, name in enumerate(names)]
-        self._every = {
+        self.every = {
             name if names.count(name) == 1 else number: one
             for name, number, one in zip(names, numbered, every, strict=True)
         }
 
     def run_during(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
         """Run the analyses that are updated, over the present frames, and return them by name."""
-        found = {name: one for name, one in self._every.items() if is_updated(one)}
+        found = {name: one for name, one in self.every.items() if is_updated(one)}
         if found:
             run([*found.values()], **options)
         return found
 
     def run_after(self, **options: Unpack[RunOptions]) -> Mapping[str, Analysis]:
         """Run all other analyses over the complete trajectory, and return all by name."""
-        after = [one for one in self._every.values() if not is_updated(one)]
+        after = [one for one in self.every.values() if not is_updated(one)]
         if after:
             run(after, **options)
-        return self._every
+        return self.every
 
 
 def live(
@@ -133,6 +147,8 @@ def live(
     idle: float = 60.0,
     stop: int | None = None,
     stop_when: Callable[[Update], str | None] | None = None,
+    tee: str | os.PathLike | None = None,
+    overwrite: bool = False,
     **options: Unpack[LiveOptions],
 ) -> Iterator[Update]:
     """Run analyses over a trajectory that a simulation is writing, again and again as it grows.
@@ -155,6 +171,12 @@ def live(
     stop_when : callable, optional
         Function that is called with each `Update`. If it returns a text, the reason, the
         trajectory is not followed any more.
+    tee : path-like, optional
+        File to which the frames of a stream (imd://) are written: XTC, TRR, DCD, NetCDF or a LAMMPS
+        dump. Analyses read the frames from this file. By default, a temporary TRR file in the
+        folder TMPDIR, which is deleted at the end of the process.
+    overwrite : bool
+        Replace `tee` if it exists.
     **options
         Options of `paceline.run`: `start`, `step`, `backend`, `n_workers`, `transforms`,
         `on_error`, `max_memory`; for a battery also `unwrap`.
@@ -187,7 +209,8 @@ def live(
     (98, (98, 3), 'it has not grown for 0.1 s')
     """
     work = _Analyses(analyses) if isinstance(analyses, Analysis | Sequence) else analyses
-    return _Session(work, every, idle, stop, stop_when, options).updates()
+    session = _Session(work, every, stop, stop_when, options)
+    return session.updates(session.open_feed(idle, tee, overwrite=overwrite))
 
 
 class _Session:
@@ -197,7 +220,6 @@ class _Session:
         self,
         work: Work,
         every: float,
-        idle: float,
         stop: int | None,
         stop_when: Callable[[Update], str | None] | None,
         options: LiveOptions,
@@ -226,12 +248,39 @@ class _Session:
             "progress": False,
         }
         self._continued: RunOptions = {**self._options, "checkpoint": self._kept}
-        self._trajectory = growable(work.universe.trajectory)
-        self._feed = GrowingFile(self._trajectory.chain.files[-1].path, idle)
         self._begun = time.monotonic()
 
-    def updates(self) -> Iterator[Update]:
+    def open_feed(self, idle: float, tee: str | os.PathLike | None, *, overwrite: bool) -> Feed:
+        """Begin to follow the file, or to write the stream to a file that is followed."""
+        universe = self._work.universe
+        stream = universe.trajectory
+        if not isinstance(stream, TeeSource):
+            if tee is not None:
+                raise UnsupportedError(f"{stream.filename}: tee= applies to streams, not to files")
+            trajectory = growable(stream)
+            return FollowedFile(trajectory.chain.files[-1].path, idle)
+        needed = {field for one in self._work.every.values() for field in one.fields}
+        if lacking := sorted(needed.difference(stream.fields)):
+            raise MissingDataError(
+                f"{stream.filename}: an analysis needs {' and '.join(lacking)}, but the engine "
+                f"sends only {' and '.join(stream.fields)}: enable them in its input"
+            )
+        path = _temporary_file(universe) if tee is None else tee
+        feed = FollowedStream(stream.tee(path, overwrite=overwrite))
+        try:
+            if not feed.wait(FIRST_SECONDS):
+                raise feed.error or ReadError(f"{stream.filename}: no frame could be written")
+            universe.load_new(feed.path)  # type: ignore[attr-defined]
+        except BaseException:
+            feed.close()
+            raise
+        feed.rewind()
+        return feed
+
+    def updates(self, feed: Feed) -> Iterator[Update]:
         """Yield the updates; the last one contains all results."""
+        self._feed = feed
+        self._trajectory = growable(self._work.universe.trajectory)
         stop_engine = False
         ended: str | None = None
         try:
@@ -252,9 +301,12 @@ class _Session:
                         due = max(begun + self._every, now + SHARE * (now - begun))
                 except KeyboardInterrupt:
                     ended, stop_engine = "it was interrupted", False
-            yield self._finish(ended)
-        finally:
             self._feed.close(stop_engine=stop_engine)
+            yield self._finish(ended)
+            if self._feed.error is not None:
+                raise self._feed.error
+        finally:
+            self._feed.close()
 
     def _wait(self, due: float) -> bool:
         """Wait until the next update is due and the trajectory has grown; False if it ended."""
@@ -298,6 +350,13 @@ class _Session:
         analyses = self._work.run_after(**self._options)
         n_frames = _count(self._trajectory, **self._options)
         return self._state(n_frames, analyses, ended)
+
+
+def _temporary_file(universe: System) -> str:
+    """Return the name of a file in a new folder, which is deleted with the Universe."""
+    folder = tempfile.mkdtemp(prefix="paceline-")
+    weakref.finalize(universe, shutil.rmtree, folder, ignore_errors=True)
+    return os.path.join(folder, TEMPORARY)
 
 
 def growable(trajectory: object) -> Growable:

@@ -12,7 +12,7 @@ import numpy as np
 
 from paceline import _core
 from paceline._util.choices import MARTINI_WATERS
-from paceline._util.files import is_address
+from paceline._util.files import is_address, is_stream
 from paceline.contract.atoms import attribute_of
 from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.errors import (
@@ -59,8 +59,9 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
         DL_POLY's files are topology and trajectory in one; no second name is needed.
     *coordinates : path-like or numpy.ndarray of shape (n_frames, n_atoms, 3)
         Trajectories in order: names, a list of names, or a pattern such as "md.part*.xtc", whose
-        files are sorted in natural order. Alternatively an array of positions, Å, with
-        `dimensions=` and `dt=` as in MDAnalysis's `MemoryReader`.
+        files are sorted in natural order. Or the address of a running simulation, such as
+        "imd://localhost:8888", which `paceline.live` analyses. Alternatively an array of positions,
+        Å, with `dimensions=` and `dt=` as in MDAnalysis's `MemoryReader`.
     **kwargs
         As in `MDAnalysis.Universe`, and the following. `continuous=True` orders files of restarts
         by time, and leaves out frames that a later file repeats. `guess_bonds=True` adds missing
@@ -175,6 +176,17 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
 
     def _load(self, filename: object, format: object, *args: object, **kwargs: object) -> None:
         """Replace the trajectory."""
+        names = list(filename) if isinstance(filename, list | tuple) else [filename]
+        if any(map(is_stream, names)):
+            # Deferred: few scripts read a running simulation.
+            from paceline.mdanalysis.stream_reader import StreamReader
+
+            if len(names) > 1:
+                raise UnsupportedError(f"{names[0]}: a stream cannot continue another trajectory")
+            filename, self.opening_warnings = names[0], []
+            with kept_warnings(self.opening_warnings):
+                super().load_new(filename, StreamReader, *args, **kwargs)
+            return
         files = with_copies(_expand_patterns(filename))
         for file in files:
             if file is not None and not isinstance(file, tuple):

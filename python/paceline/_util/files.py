@@ -335,6 +335,17 @@ def is_address(path: str | os.PathLike) -> bool:
     )
 
 
+def is_stream(name: object) -> bool:
+    """True for the address of a running simulation.
+
+    Examples
+    --------
+    >>> is_stream("imd://localhost"), is_stream("md.xtc")
+    (True, False)
+    """
+    return isinstance(name, str) and name.startswith("imd://")
+
+
 def store_settings() -> dict[str, str]:
     """Return the environment variables with settings of object stores."""
     return {name: value for name, value in os.environ.items() if name.startswith(_STORE_SETTINGS)}
@@ -355,6 +366,8 @@ def check_local(path: str | os.PathLike) -> None:
         advice = "copy it to a disk first"
         if scheme in SCHEMES:
             advice = "only trajectories and topologies may have addresses"
+        if scheme == "imd":
+            advice = "only analyses and batteries read a running simulation"
         if scheme == "file":
             rest = f"/{rest}"
             advice = f"give its path, {rest}"

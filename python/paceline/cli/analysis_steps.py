@@ -14,12 +14,18 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 
 from paceline import transform
-from paceline._util.files import check_distinct, check_output, is_address, saved_together
+from paceline._util.files import (
+    check_distinct,
+    check_output,
+    is_address,
+    is_stream,
+    saved_together,
+)
 from paceline.analysis.chosen_frames import times_of
 from paceline.analysis.results import check_ending, check_figure_ending, further_results
 from paceline.analysis.table import rounding_of
 from paceline.checkpoint import Checkpoint
-from paceline.cli.answer import STDOUT, say_battery, say_results, say_update, show_table
+from paceline.cli.answer import STDOUT, say, say_battery, say_results, say_update, show_table
 from paceline.cli.command_line import in_options
 from paceline.cli.options import (
     Bound,
@@ -34,6 +40,7 @@ from paceline.contract.source import FrameInterval
 from paceline.errors import SelectionError, UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import check_style
 from paceline.performance.number_format import many
+from paceline.trajectory.growth import wait_for_frame
 from paceline.transform.apply_transforms import check_positions
 from paceline.transform.ligands import COMPLEXES, describe_complexes
 
@@ -63,9 +70,8 @@ def open_universe(args: argparse.Namespace) -> Any:
     """Open the Universe of a command, after checking that its output files can be written."""
     structures = args.structures
     further = further_files(args)
-    check_distinct(
-        args.output, args.plot, structures, args.report, args.checkpoint, *further.values()
-    )
+    outputs = args.output, args.plot, structures, args.report, args.checkpoint, args.tee
+    check_distinct(*outputs, *further.values())
     check_outputs(args, args.output, args.output_files)
     if structures is not None:
         if structures.suffix.lower() not in STRUCTURES:
@@ -107,8 +113,14 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
         options["guess_bonds"] = True
     for path in (args.topology, *args.trajectory):
         # MDAnalysis reports a missing file of unknown extension as an unknown format.
-        if not (is_address(path) or glob.has_magic(str(path)) or os.path.exists(path)):
+        if is_stream(path):
+            args.follow = True
+        elif not (is_address(path) or glob.has_magic(str(path)) or os.path.exists(path)):
+            if path in args.trajectory and vars(args).get("follow"):
+                continue
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+    if vars(args).get("follow") and args.trajectory and not is_stream(args.trajectory[-1]):
+        wait_for_frame(args.trajectory[-1], args.idle, say)
     universe = GroupUniverse(args.topology, *args.trajectory, **chain_options(args), **options)
     if args.dt is not None and type(universe.trajectory).__name__ == "DumpReader":
         raise UnsupportedError(
@@ -382,7 +394,7 @@ def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> N
 
     check_style(args.style)
     outputs = battery.outputs(args.output)
-    check_distinct(args.report, args.checkpoint, *outputs)
+    check_distinct(args.report, args.checkpoint, args.tee, *outputs)
     if args.output.exists() and not args.output.is_dir():
         raise UnsupportedError(f"{args.output} is a file: -o must name a folder for the results")
     for path in outputs:
@@ -468,6 +480,8 @@ def updates_of(
         analysis,
         every=args.update_seconds,
         idle=args.idle,
+        tee=args.tee,
+        overwrite=args.overwrite,
         stop_when=lambda update: _end_of_frames(args, update),
         **chosen,
     )

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 
 from paceline._core import __version__
-from paceline._util.files import check_local
+from paceline._util.files import check_local, is_stream
 from paceline._util.launcher import BAD_ARGUMENTS, FAILED, INTERRUPTED, launched
 from paceline.cli.parser import CommandParser, resolve_files
 from paceline.contract.catalogue import PAGES, catalogue
@@ -212,7 +212,11 @@ def _resolve_addresses(args: argparse.Namespace) -> None:
             # Imported here, because --help does not need this module.
             from paceline.trajectory.addresses import source_name
 
-            named = [source_name(one) for one in (value if several else [value])]
+            follows = name != "topology" and "follow" in vars(args)
+            named = [
+                one if follows and is_stream(one) else source_name(one)
+                for one in (value if several else [value])
+            ]
             setattr(args, name, named if several else named[0])
             continue
         for one in value if several else (value,):

@@ -371,6 +371,13 @@ def add_checkpoint_argument(parser: CommandParser) -> None:
         metavar="TIME",
         help="time without a new frame after which the trajectory is complete [60s]",
     )
+    add(
+        "--tee",
+        type=Path,
+        metavar="FILE",
+        help="write the frames of a stream, imd://HOST:PORT, to this file: .xtc, .trr, .dcd, .nc "
+        "[a temporary TRR file]",
+    )
 
 
 def add_system_arguments(

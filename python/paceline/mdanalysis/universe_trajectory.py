@@ -51,6 +51,7 @@ from paceline.mdanalysis.reader import Reader
 from paceline.trajectory.arrays import UNNAMED, ArrayChain, ArrayFile, check_positions
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import FileTrajectory, Trajectory
+from paceline.trajectory.growth import TeeSource
 from paceline.trajectory.open import open_file
 
 #: MDAnalysis's readers for those of paceline's formats that store frames separately.
@@ -283,6 +284,11 @@ def open_trajectory(atomgroups: Sequence[AtomGroup]) -> Trajectory:
         # This reader writes all atoms into an array for the atoms of `sub`, from frame 1 on.
         raise UnsupportedError(
             f"MDAnalysis's {type(trajectory).__name__} is unsafe with sub=; use paceline.Universe"
+        )
+    if isinstance(trajectory, TeeSource):
+        raise UnsupportedError(
+            f"{trajectory.filename}: a stream has no last frame: analyse it with paceline.live, or "
+            "with --follow"
         )
     _check_unedited(trajectory)
     if type(trajectory) is MemoryReader:

@@ -4,12 +4,14 @@ import errno
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from paceline._util.arguments import positive_number
-from paceline.errors import FileChangedError
+from paceline.errors import FileChangedError, PacelineError
 from paceline.trajectory.chain import Chain
+from paceline.trajectory.open import open_file
+from paceline.trajectory.tee import Tee
 
 #: Time between two looks at a file, s: a look takes a few µs on a local disk.
 LOOK_SECONDS = 0.05
@@ -52,12 +54,17 @@ class Feed(ABC):
     def since_frame(self) -> float:
         """Time since the last frame appeared, s."""
 
+    @property
+    def error(self) -> Exception | None:
+        """Error that ended the frames; None without an error."""
+        return None
+
     @abstractmethod
     def close(self, *, stop_engine: bool = False) -> None:
         """Stop waiting for frames; with `stop_engine`, end the simulation if that is possible."""
 
 
-class GrowingFile(Feed):
+class FollowedFile(Feed):
     """File to which another program appends frames.
 
     The program does not report its end. Therefore the file has ended when it has not grown for
@@ -134,18 +141,75 @@ class GrowingFile(Feed):
         """Do nothing: the program that writes the file cannot be reached."""
 
 
-def wait_for_file(
-    path: str, idle: float, is_ready: Callable[[str], bool], say: Callable[[str], None]
-) -> None:
-    """Wait until a file exists and has a complete frame, as `is_ready` finds.
+@runtime_checkable
+class TeeSource(Protocol):
+    """Trajectory that is a stream, whose frames can be written to a file."""
 
-    `say` gets one sentence if the file is not ready at once. Raises `FileNotFoundError` if the file
-    does not exist after `idle` seconds. If the file exists by then, but is not ready, the function
-    returns, because opening the file raises the proper error.
+    filename: str
+
+    @property
+    def fields(self) -> Sequence[str]:
+        """Fields of each frame."""
+
+    def tee(self, path: str | os.PathLike, *, overwrite: bool = False) -> Tee:
+        """Begin to write the frames to a file."""
+
+
+class FollowedStream(Feed):
+    """File to which a `Tee` appends the frames of a stream.
+
+    Parameters
+    ----------
+    tee : Tee
+        The tee, which has been started.
     """
-    idle = positive_number("idle", idle)
-    until, said = time.monotonic() + idle, False
-    while not (os.path.exists(path) and is_ready(path)):
+
+    def __init__(self, tee: Tee):
+        self.path, self._tee = tee.path, tee
+        self._seen, self._grown = 0, time.monotonic()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait until the file has frames that it did not have at the last call."""
+        if not self._tee.wait_for(self._seen + 1, seconds):
+            return False
+        self._seen, self._grown = self._tee.n_written, time.monotonic()
+        return True
+
+    def rewind(self) -> None:
+        """Wait for the first frames again."""
+        self._seen = 0
+
+    @property
+    def ended(self) -> str | None:
+        """Reason why the stream has ended, once all its frames have been waited for."""
+        if not self._tee.ended or self._seen < self._tee.n_written:
+            return None
+        return self._tee.reason
+
+    @property
+    def error(self) -> Exception | None:
+        """Error that ended the stream."""
+        return self._tee.error
+
+    @property
+    def since_frame(self) -> float:
+        """Time since frames were last seen, s."""
+        return time.monotonic() - self._grown
+
+    def close(self, *, stop_engine: bool = False) -> None:
+        """Close the connection; with `stop_engine`, end the simulation."""
+        self._tee.stop(kill=stop_engine)
+
+
+def wait_for_frame(path: str | os.PathLike, idle: float, say: Callable[[str], None]) -> None:
+    """Wait until a file exists and has a complete frame.
+
+    `say` gets one sentence if that is not so at once. Raises `FileNotFoundError` if the file does
+    not exist after `idle` seconds. If it exists by then without a frame, the function returns,
+    because opening it raises the proper error.
+    """
+    path, until, said = os.fspath(path), time.monotonic() + idle, False
+    while not _has_frame(path):
         if not said:
             say(f"waiting up to {idle:g} s for the first frame of {path}")
             said = True
@@ -156,3 +220,11 @@ def wait_for_file(
                 errno.ENOENT, f"the file did not appear within {idle:g} s", path
             )
         time.sleep(LOOK_SECONDS)
+
+
+def _has_frame(path: str) -> bool:
+    """Return True for a file that can be opened and has a complete frame."""
+    try:
+        return os.path.exists(path) and open_file(path, notes=False).n_frames > 0
+    except (PacelineError, OSError):
+        return False

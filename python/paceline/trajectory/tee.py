@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -39,12 +39,15 @@ _GROWING = {
 }
 
 
+@runtime_checkable
 class Stream(Protocol):
     """Source of frames that can be paused: in practice an `ImdStream`."""
 
     address: str
     n_atoms: int | None
     session: ImdSession
+    #: Reason why the stream has ended; None before.
+    ended: str | None
 
     def frames(self) -> Iterator[StreamFrame]:
         """Yield frames as they come."""
@@ -204,6 +207,13 @@ class Tee:
         """Wait until no further frame will be written; return `ended`."""
         with self._change:
             return self._change.wait_for(lambda: self.ended, timeout)
+
+    @property
+    def reason(self) -> str:
+        """Reason why the stream has ended."""
+        if self.error is not None:
+            return str(self.error)
+        return self._stream.ended or "it was closed"
 
     def _run(self) -> None:
         """Write frames until the stream ends."""
