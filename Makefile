@@ -84,8 +84,9 @@ help: ## list the targets
 demo: $(VENV)/with-demo ## analyse two small trajectories; figures and tables go to demo-output/
 	$(BIN)/python examples/demo.py demo-output
 
-live: $(VENV)/with-live ## LAMMPS on two ranks, its snapshots written in order; files go to live-output/
+live: $(VENV)/with-live ## LAMMPS on two ranks, snapshots in order, and LAMMPS as a stream; files go to live-output/
 	$(BIN)/mpiexec -n 2 $(BIN)/python examples/live_lammps.py live-output
+	$(BIN)/python examples/live_imd.py live-output
 
 test: test-rust test-python ## run the tests: the Rust core's, the package's, its doctests
 

@@ -1,6 +1,8 @@
 """Tests of LAMMPS writing through paceline as it runs: its own sorted files have the same bits."""
 
 import json
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -146,6 +148,15 @@ def test_the_example(lammps, tmp_path):
     status, out, err = mpirun(2, ROOT / "examples" / "live_lammps.py", tmp_path, 3)
     assert (status, err) == (0, "")
     assert "\nequal to LAMMPS's sorted file\n" in out
+
+
+def test_a_simulation_over_imd_has_the_bits_of_its_file(lammps, tmp_path):
+    command = [sys.executable, ROOT / "examples" / "live_imd.py", tmp_path, "200"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "  20 frames,  0.40 ps: Na+ and Cl- are 2.7 Å apart\n" in done.stdout
+    assert "the simulation has ended: the engine closed the connection\n" in done.stdout
+    assert "nacl.trr gives the same bits\n" in done.stdout
 
 
 def test_own_code(tmp_path):

@@ -14,6 +14,10 @@ from paceline.trajectory.imd import ImdSession, ImdStream, StreamFrame
 from paceline.trajectory.tee import Tee
 
 
+#: Options of paceline's reader of files that a stream lacks. Others are those of the topology.
+_OF_FILES = ("atoms", "cache", "continuous", "group", "sub")
+
+
 class StreamReader(MemoryReader):
     """Reader of a running simulation, which shows its first frame until analyses follow it.
 
@@ -54,8 +58,9 @@ class StreamReader(MemoryReader):
         wait: float = 0.0,
         **kwargs: object,
     ):
-        if unknown := sorted(kwargs.keys() - {"format"}):
-            raise UnsupportedError(f"{filename}: a stream has no option {unknown[0]}=")
+        for name in _OF_FILES:
+            if kwargs.get(name):
+                raise UnsupportedError(f"{filename}: {name}= applies to files, not to a stream")
         self.stream = ImdStream(filename, n_atoms=n_atoms, units=units, timeout=timeout, wait=wait)
         try:
             first = self._first_frame()
