@@ -21,7 +21,8 @@ from paceline.errors import (
     ReadError,
     UnsupportedError,
 )
-from paceline.trajectory.imd import ENERGIES, ImdStream, parse_address
+from paceline.trajectory.imd import ImdStream
+from paceline.trajectory.imd_protocol import ENERGIES, parse_address
 
 N = 30
 ORDERS = {"little": "<", "big": ">"}

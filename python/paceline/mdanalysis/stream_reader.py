@@ -10,7 +10,8 @@ from MDAnalysis.coordinates.memory import MemoryReader
 from MDAnalysis.lib.mdamath import triclinic_box
 
 from paceline.errors import ReadError, UnsupportedError, warn
-from paceline.trajectory.imd import ImdSession, ImdStream, StreamFrame
+from paceline.trajectory.imd import ImdStream
+from paceline.trajectory.imd_protocol import ImdSession, StreamFrame
 from paceline.trajectory.tee import Tee
 
 

@@ -1,11 +1,7 @@
 """Read a running simulation over IMD (interactive molecular dynamics), versions 2 and 3.
 
-An engine (LAMMPS, NAMD, GROMACS) listens on a port and sends each frame as packets: a header of
-two big-endian 32-bit integers, type and count, and a body in the byte order of the engine. In
-version 3, a packet after the handshake lists the parts of all frames, which then come in a fixed
-order. In version 2, frames consist of positions, and energies may precede them.
-
-Source: IMDv3 protocol, https://imdclient.readthedocs.io/en/latest/protocol_v3.html
+An engine (LAMMPS, NAMD, GROMACS) listens on a port, and sends each frame to one client (see
+`imd_protocol`).
 """
 
 import contextlib
@@ -15,10 +11,8 @@ import struct
 import sys
 import threading
 import time
-import urllib.parse
+import weakref
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from enum import IntEnum
 from types import TracebackType
 from typing import NamedTuple, NoReturn, Self
 
@@ -27,9 +21,18 @@ import numpy as np
 from paceline import _core
 from paceline.block import FIELDS
 from paceline.errors import AtomCountError, DamagedFileError, ReadError, UnsupportedError, warn
+from paceline.trajectory.imd_protocol import (
+    ARRAYS,
+    ENERGIES,
+    HEADER,
+    NAMES,
+    ImdSession,
+    Packet,
+    StreamFrame,
+    described,
+    parse_address,
+)
 
-#: Port on which engines listen if the address names none.
-DEFAULT_PORT = 8888
 #: Maximum number of atoms if the caller does not state the number: a peer that is not an engine
 #: may announce any number.
 MAX_ATOMS = 10_000_000
@@ -42,102 +45,6 @@ _GRACE = 5.0
 _RETRY = 0.1
 #: Longest time step that is plausible in ps: coarse-grained models use up to 0.05 ps.
 _LONGEST_STEP = 0.1
-_HEADER = struct.Struct(">ii")
-#: Names of the values in an energy packet after the step.
-ENERGIES = (
-    *("temperature", "total", "potential", "van der waals", "coulomb"),
-    *("bonds", "angles", "dihedrals", "impropers"),
-)
-
-
-class Packet(IntEnum):
-    """Types of packets."""
-
-    DISCONNECT = 0
-    ENERGIES = 1
-    POSITIONS = 2
-    GO = 3
-    HANDSHAKE = 4
-    KILL = 5
-    APPLY_FORCES = 6
-    PAUSE = 7
-    RATE = 8
-    IO_ERROR = 9
-    SESSION = 10
-    RESUME = 11
-    TIME = 12
-    BOX = 13
-    VELOCITIES = 14
-    FORCES = 15
-    WAIT = 16
-
-
-#: Packets of arrays, in the order of `FIELDS`.
-_ARRAYS = (Packet.POSITIONS, Packet.VELOCITIES, Packet.FORCES)
-
-
-@dataclass(frozen=True)
-class ImdSession:
-    """Facts about a connection: version, byte order and parts of each frame.
-
-    Attributes
-    ----------
-    version : int
-        Version of the protocol, 2 or 3.
-    little_endian : bool
-        True if the engine sends numbers in little-endian byte order.
-    has_time, has_energies, has_box, has_positions, has_velocities, has_forces : bool
-        True if frames have this part. In version 2, frames may have energies.
-    wrapped : bool
-        True if the engine wraps positions into the cell. Version 2 does not say; False.
-    """
-
-    version: int
-    little_endian: bool
-    has_time: bool
-    has_energies: bool
-    has_box: bool
-    has_positions: bool
-    wrapped: bool
-    has_velocities: bool
-    has_forces: bool
-
-    @property
-    def fields(self) -> tuple[str, ...]:
-        """Fields of each frame out of `paceline.block.FIELDS`."""
-        sent = self.has_positions, self.has_velocities, self.has_forces
-        return tuple(field for field, has in zip(FIELDS, sent, strict=True) if has)
-
-
-@dataclass(frozen=True, eq=False)
-class StreamFrame:
-    """Frame of a running simulation; parts that the engine does not send are None.
-
-    Attributes
-    ----------
-    number : int
-        Number of the frame since the connection was made.
-    step : int or None
-        Step number of the simulation.
-    time : float or None
-        Time, ps.
-    cell : numpy.ndarray of float64, shape (3, 3), or None
-        Cell vectors as rows, Å.
-    positions, velocities, forces : numpy.ndarray of float32, shape (n_atoms, 3), or None
-        Positions (Å), velocities (Å/ps) and forces (kJ/(mol·Å)).
-    energies : dict or None
-        Values by the names in `ENERGIES`: temperature (K) and energies, in version 3 in kJ/mol.
-        Version 2 prescribes no unit: NAMD sends kcal/mol.
-    """
-
-    number: int
-    step: int | None
-    time: float | None
-    cell: np.ndarray | None
-    positions: np.ndarray | None
-    velocities: np.ndarray | None
-    forces: np.ndarray | None
-    energies: Mapping[str, float] | None
 
 
 class _Units(NamedTuple):
@@ -156,35 +63,6 @@ class _Units(NamedTuple):
             return cls()
         length, velocity, force, time = _core.lammps_factors(style)
         return cls(length, velocity, force, time, force * length)
-
-
-def parse_address(address: str) -> tuple[str, int]:
-    """Return host and port of an address `imd://host:port`; the default port is 8888.
-
-    Raises `UnsupportedError` for another form.
-
-    Examples
-    --------
-    >>> parse_address("imd://node12:8889")
-    ('node12', 8889)
-    >>> parse_address("imd://[::1]")
-    ('::1', 8888)
-    """
-    expected = f"{address}: expected imd://HOST:PORT, such as imd://localhost:{DEFAULT_PORT}"
-    try:
-        parts = urllib.parse.urlsplit(address)
-        port = parts.port
-    except ValueError:
-        raise UnsupportedError(f"{expected}, with a port from 1 to 65535") from None
-    if parts.scheme != "imd":
-        raise UnsupportedError(f"{expected}, found {parts.scheme or 'no'}://")
-    if not parts.hostname:
-        raise UnsupportedError(f"{expected}, found no host")
-    if parts.path.strip("/") or parts.query or parts.fragment or parts.username is not None:
-        raise UnsupportedError(f"{expected}, found more than host and port")
-    if port == 0:
-        raise UnsupportedError(f"{expected}, with a port from 1 to 65535, found 0")
-    return parts.hostname, DEFAULT_PORT if port is None else port
 
 
 class _EndOfStream(Exception):
@@ -266,7 +144,9 @@ class ImdStream:
         self._step: int | None = None
         self._latest = -math.inf
         self._warned: set[str] = set()
-        self._paused = self._closing = False
+        self._paused = self._closing = self._greeted = False
+        #: Number of requests to pause or resume.
+        self._n_changes = 0
         self._reading, self._sending = threading.Lock(), threading.Lock()
         self._socket = self._connect(host, port, wait)
         try:
@@ -277,10 +157,16 @@ class ImdStream:
             self._border = self._taken
             self._order = "<" if self.session.little_endian else ">"
             self._swaps = self.session.little_endian != (sys.byteorder == "little")
-            self._parts = self._parts_of_frames()
+            self._parts = self.session.packets
+            # Also called when the object is deleted, or at the end of the script.
+            self._farewell = weakref.finalize(
+                self, _say_farewell, self._socket, self.session.version, Packet.DISCONNECT
+            )
+            self._greeted = True
             self._send(Packet.GO)
         except BaseException:
-            self._socket.close()
+            if not self._greeted:
+                self._socket.close()
             raise
         if units == "lj":
             warn(
@@ -327,13 +213,13 @@ class ImdStream:
     def _shake_hands(self) -> ImdSession:
         """Receive handshake and session info."""
         try:
-            data = self._take(_HEADER.size)
+            data = self._take(HEADER.size)
         except _EndOfStream:
             raise ReadError(
                 f"{self.address}: the peer closed the connection without a handshake: the port may "
                 "belong to another program"
             ) from None
-        (kind, _), raw = _HEADER.unpack(data), bytes(data[4:])
+        (kind, _), raw = HEADER.unpack(data), bytes(data[4:])
         if kind != Packet.HANDSHAKE:
             self._wrong(
                 f"a handshake of IMD, {_hex(bytes((0, 0, 0, 4)))}",
@@ -356,9 +242,9 @@ class ImdStream:
     def _session_info(self, little_endian: bool) -> ImdSession:
         """Receive the list of parts of a frame in version 3."""
         try:
-            kind, length = _HEADER.unpack(self._take(_HEADER.size))
+            kind, length = HEADER.unpack(self._take(HEADER.size))
             if (kind, length) != (Packet.SESSION, 7):
-                self._wrong("session info (type 10) of 7 bytes", _described(kind, length))
+                self._wrong("session info (type 10) of 7 bytes", described(kind, length))
             flags = [bool(flag) for flag in self._take(7)]
         except _EndOfStream:
             raise ReadError(
@@ -368,19 +254,6 @@ class ImdStream:
         if not (session.fields or session.has_time or session.has_box or session.has_energies):
             self._wrong("session info with parts of frames", "none", "enable positions in fix imd")
         return session
-
-    def _parts_of_frames(self) -> list[Packet]:
-        """Return the packets of each frame of version 3, in their order."""
-        session = self.session
-        sent = {
-            Packet.TIME: session.has_time,
-            Packet.ENERGIES: session.has_energies,
-            Packet.BOX: session.has_box,
-            Packet.POSITIONS: session.has_positions,
-            Packet.VELOCITIES: session.has_velocities,
-            Packet.FORCES: session.has_forces,
-        }
-        return [packet for packet, is_sent in sent.items() if is_sent]
 
     # Frames.
 
@@ -442,23 +315,23 @@ class ImdStream:
                     *(positions, None, None, self._energies),
                 )
             else:
-                self._wrong("positions (type 2) or energies (type 1)", _described(kind, length))
+                self._wrong("positions (type 2) or energies (type 1)", described(kind, length))
 
     def _frame_3(self) -> StreamFrame:
         """Receive a frame of version 3: all packets in their order."""
         arrays: dict[str, np.ndarray] = {}
-        step = now = cell = None
+        step = now = cell = dt = None
         self._energies = None
         for expected in self._parts:
             kind, length = self._header()
             if kind != expected:
-                what = f"{_NAMES[expected]} (type {expected.value})"
-                self._wrong(what, _described(kind, length))
-            if expected in _ARRAYS:
-                field = FIELDS[_ARRAYS.index(expected)]
+                what = f"{NAMES[expected]} (type {expected.value})"
+                self._wrong(what, described(kind, length))
+            if expected in ARRAYS:
+                field = FIELDS[ARRAYS.index(expected)]
                 arrays[field] = self._receive_array(expected, length)
             elif expected == Packet.TIME:
-                step, now = self._receive_time(length)
+                step, now, dt = self._receive_time(length)
             elif expected == Packet.BOX:
                 cell = self._receive_box(length)
             else:
@@ -468,21 +341,25 @@ class ImdStream:
         positions, velocities, forces = (arrays.get(field) for field in FIELDS)
         return StreamFrame(
             *(self.n_frames, step, now, cell),
-            *(positions, velocities, forces, self._energies),
+            positions=positions,
+            velocities=velocities,
+            forces=forces,
+            energies=self._energies,
+            dt=dt,
         )
 
     def _header(self) -> tuple[int, int]:
         """Receive a header; the packet DISCONNECT between frames ends the stream."""
         self._at = self._taken
-        kind, length = _HEADER.unpack(self._take(_HEADER.size))
+        kind, length = HEADER.unpack(self._take(HEADER.size))
         if kind == Packet.DISCONNECT:
-            self._taken -= _HEADER.size
+            self._taken -= HEADER.size
             raise _EndOfStream("the engine disconnected")
         return kind, length
 
     def _receive_array(self, kind: int, length: int) -> np.ndarray:
         """Receive the numbers of all atoms."""
-        field = FIELDS[_ARRAYS.index(Packet(kind))]
+        field = FIELDS[ARRAYS.index(Packet(kind))]
         self._check_atoms(field, length)
         values = np.empty((length, 3), np.float32)
         self._receive_into(values.data.cast("B"))
@@ -515,8 +392,8 @@ class ImdStream:
         error.found = length
         raise error
 
-    def _receive_time(self, length: int) -> tuple[int, float]:
-        """Receive time step, time and step number."""
+    def _receive_time(self, length: int) -> tuple[int, float, float]:
+        """Receive step number, time and time step, ps."""
         self._expect_one(Packet.TIME, length)
         dt, now, step = struct.unpack(f"{self._order}ddq", self._take(24))
         if not (math.isfinite(now) and math.isfinite(dt)):
@@ -525,9 +402,10 @@ class ImdStream:
             self._warn_once(
                 "time step",
                 f"the time step is {dt:g} ps: the engine probably sends other units than IMD "
-                "prescribes; for LAMMPS give its unit style, such as units='real' (--units real)",
+                "prescribes; for LAMMPS, give readers its unit style, such as units='real' "
+                "(--units real)",
             )
-        return step, now * self._units.time
+        return step, now * self._units.time, dt * self._units.time
 
     def _receive_box(self, length: int) -> np.ndarray:
         """Receive the cell vectors, Å, float64, shape (3, 3)."""
@@ -548,7 +426,7 @@ class ImdStream:
     def _expect_one(self, kind: Packet, length: int) -> None:
         """Check the count in the header of a packet of one item."""
         if length != 1:
-            self._wrong(f"one packet of {_NAMES[kind]}", f"{length}")
+            self._wrong(f"one packet of {NAMES[kind]}", f"{length}")
 
     def _check_order(self, moment: float | None) -> None:
         """Warn once if times, or steps of version 2, run backwards."""
@@ -576,6 +454,7 @@ class ImdStream:
         with self._sending:
             if not self._paused and self.ended is None:
                 self._paused = True
+                self._n_changes += 1
                 self._try_to_send(Packet.PAUSE)
 
     def resume(self) -> None:
@@ -583,6 +462,7 @@ class ImdStream:
         with self._sending:
             if self._paused:
                 self._paused = False
+                self._n_changes += 1
                 # In version 2, a second request to pause ends the pause.
                 is_2 = self.session.version == 2
                 self._try_to_send(Packet.PAUSE if is_2 else Packet.RESUME)
@@ -603,35 +483,25 @@ class ImdStream:
         if self._closing:
             return
         self._closing = True
+        self._farewell.detach()
         try:
             if self.ended is None:
                 with self._sending:
-                    if self.session.version == 3 and farewell == Packet.DISCONNECT:
-                        self._try_to_send(Packet.WAIT)
-                    self._try_to_send(farewell)
-                self._drain()
+                    _send_farewell(self._socket, self.session.version, farewell)
+                # A thread that receives releases the lock when the engine closes the connection.
+                if self._reading.acquire(timeout=_GRACE):
+                    try:
+                        _drain(self._socket)
+                    finally:
+                        self._reading.release()
         finally:
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that receives
             with self._reading:
                 self._socket.close()
 
-    def _drain(self) -> None:
-        """Drop what the engine sends until it has read the farewell, for a limited time."""
-        until = time.monotonic() + _GRACE
-        if not self._reading.acquire(timeout=_GRACE):
-            return
-        try:
-            with contextlib.suppress(OSError):
-                while (left := until - time.monotonic()) > 0:
-                    self._socket.settimeout(left)
-                    if not self._socket.recv_into(self._buffer):
-                        return
-        finally:
-            self._reading.release()
-
     def _send(self, kind: Packet, value: int = 0) -> None:
-        self._socket.sendall(_HEADER.pack(kind, value))
+        self._socket.sendall(HEADER.pack(kind, value))
 
     def _try_to_send(self, kind: Packet) -> None:
         """Send a packet; if the engine has closed the connection, the next read reports it."""
@@ -664,10 +534,11 @@ class ImdStream:
     def _receive(self, view: memoryview) -> int:
         """Receive some bytes; raise `_EndOfStream` if the engine has closed the connection."""
         while True:
+            before = self._n_changes
             try:
                 n = self._socket.recv_into(view)
             except TimeoutError:
-                if self._paused:
+                if self._paused or self._n_changes != before:
                     continue
                 raise ReadError(self._silence()) from None
             except (ConnectionResetError, ConnectionAbortedError):
@@ -713,18 +584,32 @@ class ImdStream:
 
 
 _KEPT = "the frames before it are complete"
-#: Names of packets in messages.
-_NAMES = {
-    **{packet: packet.name.lower().replace("_", " ") for packet in Packet},
-    Packet.SESSION: "session info",
-    Packet.BOX: "the cell",
-}
 
 
-def _described(kind: int, length: int) -> str:
-    """Describe a header in a message."""
-    name = _NAMES[Packet(kind)] if kind in _NAMES else "unknown"
-    return f"type {kind} ({name}) with count {length}"
+def _send_farewell(connection: socket.socket, version: int, farewell: Packet) -> None:
+    """Ask the engine to continue without a client, or to end."""
+    with contextlib.suppress(OSError):
+        if version == 3 and farewell == Packet.DISCONNECT:
+            connection.sendall(HEADER.pack(Packet.WAIT, 0))
+        connection.sendall(HEADER.pack(farewell, 0))
+
+
+def _drain(connection: socket.socket) -> None:
+    """Drop what the engine sends until it has read the farewell, for a limited time."""
+    until = time.monotonic() + _GRACE
+    dropped = bytearray(_BUFFER)
+    with contextlib.suppress(OSError):
+        while (left := until - time.monotonic()) > 0:
+            connection.settimeout(left)
+            if not connection.recv_into(dropped):
+                return
+
+
+def _say_farewell(connection: socket.socket, version: int, farewell: Packet) -> None:
+    """Close a connection that nobody has closed."""
+    _send_farewell(connection, version, farewell)
+    _drain(connection)
+    connection.close()
 
 
 def _hex(data: bytes) -> str:

@@ -25,7 +25,7 @@ from paceline._util.os_calls import NO_LINK, write_at
 from paceline.block import CELL_WIDTH, FIELDS, Block, FrameBuffer, field_bits
 from paceline.contract.source import FORMATS
 from paceline.errors import PacelineError, UnsupportedError, warn
-from paceline.trajectory.imd import ImdSession, StreamFrame
+from paceline.trajectory.imd_protocol import ImdSession, StreamFrame
 from paceline.trajectory.write_frames import EncodedBlock, FrameFile, FramesToWrite
 
 #: Time between two checks of the number of analysed frames during a pause, seconds.
