@@ -1336,7 +1336,7 @@ def completed(line, folder, **shell):
 @pytest.mark.parametrize(
     ("line", "wanted"),
     [
-        ("paceline re", ["repack", "report"]),
+        ("paceline rep", ["repack", "report"]),
         ("paceline diff", ["diffusionmap"]),
         ("paceline diffusionmap --eig", ["--eigenvalues"]),
         ("paceline rmsd --sel", ["--select"]),
@@ -1367,7 +1367,7 @@ def test_other_shells_show_what_options_are_for(shell, tmp_path):
         asked["_ARGCOMPLETE_DFS"] = between
     (option,) = completed("paceline rmsd --sel", tmp_path, **asked)
     assert option.startswith(f"--select{between}atoms: a selection of MDAnalysis")
-    commands = completed("paceline re", tmp_path, **asked)
+    commands = completed("paceline rep", tmp_path, **asked)
     assert [one.partition(between)[0] for one in commands] == ["repack", "report"]
     assert all(len(one.partition(between)[2]) > 10 for one in commands)
     (file,) = completed("paceline rmsd md.x", tmp_path, **asked)

@@ -66,6 +66,7 @@ examples:
   paceline index run*/md.xtc
   paceline split md.xtc -n 24
   paceline validate run*/md.xtc
+  paceline relay imd://localhost:8888 --listen 8890
   paceline report run.csv
   paceline predict --frames 100000 --bytes 12kB --decode 30us --compute 90us
   paceline bench scaling rmsd md.tpr md.xtc --plot scaling.png
@@ -96,6 +97,7 @@ def _groups() -> list[tuple[str, str, list[str]]]:
         ("Files", "file_commands", ["convert"]),
         ("", "frame_commands", ["frames"]),
         ("", "file_commands", ["repack", "split", "join", "validate", "index"]),
+        ("Running simulations", "live_commands", ["relay"]),
         ("Speed", "performance_commands", ["report", "predict", "bench"]),
     ]
 
@@ -218,6 +220,8 @@ def _resolve_addresses(args: argparse.Namespace) -> None:
                 for one in (value if several else [value])
             ]
             setattr(args, name, named if several else named[0])
+            continue
+        if name == "engine":  # a running simulation
             continue
         for one in value if several else (value,):
             if isinstance(one, str | Path):

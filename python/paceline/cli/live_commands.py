@@ -1,0 +1,126 @@
+"""Commands for running simulations: relay."""
+
+import argparse
+import sys
+
+from paceline.cli.options import positive, seconds, size
+from paceline.cli.parser import CommandParser, Commands
+from paceline.errors import UnsupportedError
+from paceline.performance.number_format import many
+
+RELAY_EXAMPLES = """\
+examples:
+  paceline relay imd://localhost:8888 --listen 8890
+  paceline relay imd://node12:8888 --listen 0.0.0.0:8890 --subscribers 2 --wait 60s
+"""
+
+
+def endpoint(text: str) -> tuple[str, int]:
+    """Convert PORT or HOST:PORT to host and port; the default host is this machine.
+
+    Examples
+    --------
+    >>> endpoint("8890"), endpoint("0.0.0.0:8890"), endpoint("[::1]:8890")
+    (('127.0.0.1', 8890), ('0.0.0.0', 8890), ('::1', 8890))
+    """
+    host, _, port = text.rpartition(":")
+    if not (port.isascii() and port.isdigit() and int(port) < 2**16):
+        raise argparse.ArgumentTypeError(
+            f"expected a port from 0 to 65535, or HOST:PORT, found {text!r}"
+        )
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def add_relay(commands: Commands) -> CommandParser:
+    """Add the command and its arguments."""
+    parser = commands.add_parser(
+        "relay",
+        help="pass on the frames of a running simulation to several programs",
+        description="Connect to a simulation that sends its frames by IMD (fix imd of LAMMPS, "
+        "NAMD, GROMACS), and send the frames to any number of programs by IMD version 3, such as "
+        "paceline, MDAnalysis and VMD. An engine itself serves one program only. The simulation "
+        "never waits for these programs: a program that reads too slowly misses frames. Numbers "
+        "are passed on in the units in which the engine sends them.",
+        epilog=RELAY_EXAMPLES,
+    )
+    add = parser.section("files").add_argument
+    add("engine", metavar="imd://HOST:PORT", help="address of the simulation [port 8888]")
+    add = parser.section("other options").add_argument
+    add(
+        "--listen",
+        type=endpoint,
+        required=True,
+        metavar="[HOST:]PORT",
+        help="port to which programs connect; only programs of this machine, unless a host or "
+        "0.0.0.0 is given",
+    )
+    add(
+        "--subscribers",
+        type=positive,
+        default=0,
+        metavar="N",
+        help="connect to the simulation when N programs are connected, so that they receive every "
+        "frame [at once]",
+    )
+    add("--atoms", type=positive, metavar="N", help="number of atoms [that of the first frame]")
+    add(
+        "--buffer",
+        type=size,
+        metavar="SIZE",
+        help="frames that wait for one program, such as 200MB [64 MiB]",
+    )
+    add(
+        "--wait",
+        type=seconds,
+        default=0.0,
+        metavar="T",
+        help="time in which the simulation may start, such as 60s [%(default)gs]",
+    )
+    add(
+        "--timeout",
+        type=seconds,
+        default=60.0,
+        metavar="T",
+        help="maximum time between frames, such as 600s [%(default)gs]",
+    )
+    parser.set_defaults(run=run_relay)
+    return parser
+
+
+def run_relay(args: argparse.Namespace) -> None:
+    """Run the command."""
+    from paceline.trajectory.imd_protocol import parse_address
+    from paceline.trajectory.relay import BUFFER, StreamRelay
+
+    host, port = args.listen
+    if parse_address(args.engine) == ("localhost" if host == "127.0.0.1" else host, port):
+        raise UnsupportedError(f"--listen {port} is the port of the simulation: give another one")
+    relay = StreamRelay(
+        args.engine,
+        host=host,
+        port=port,
+        n_atoms=args.atoms,
+        n_subscribers=args.subscribers,
+        buffer=args.buffer or BUFFER,
+        timeout=args.timeout,
+        wait=args.wait,
+    )
+    try:
+        with relay:
+            _say(f"programs connect to imd://{host}:{relay.port}")
+            stream = relay.connect()
+            fields = ", ".join(stream.session.fields) or "no fields"
+            _say(f"{args.engine}: version {stream.session.version}, {fields}")
+            relay.run()
+    finally:
+        _say(f"{args.engine}: {many(relay.n_frames, 'frame')} received")
+        for one in relay.served:
+            _say(f"{one.name}: {many(one.n_sent, 'frame')} sent, {one.n_skipped} skipped")
+
+
+def _say(text: str) -> None:
+    """Print a line with the prefix "paceline:" on stderr at once."""
+    print(f"paceline: {text}", file=sys.stderr, flush=True)
+
+
+PARSERS = {"relay": add_relay}
