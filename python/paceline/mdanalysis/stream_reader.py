@@ -14,7 +14,6 @@ from paceline.trajectory.imd import ImdStream
 from paceline.trajectory.imd_protocol import ImdSession, StreamFrame
 from paceline.trajectory.tee import Tee
 
-
 #: Options of paceline's reader of files that a stream lacks. Others are those of the topology.
 _OF_FILES = ("atoms", "cache", "continuous", "group", "sub")
 
