@@ -248,6 +248,7 @@ def test_parameters_are_mdanalysis_s():
     assert parameters(RMSF.__init__) == [
         *parameters(theirs_rms.RMSF.__init__),
         ("align", False),
+        ("errors", False),
         ("verbose", False),
     ]
 

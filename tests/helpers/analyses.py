@@ -210,6 +210,12 @@ ANALYSES = {
         ),
         lambda results: [results.count, results.rdf],
     ),
+    "InterRDF with intervals": Case(
+        lambda u: InterRDF(
+            *(u.select_atoms("name CA")[::-1], u.atoms[:700]), norm="none", errors=True
+        ),
+        lambda results: [results.rdf, results.rdf_interval, results.cdf_interval],
+    ),
     "InterRDF of centers": Case(
         lambda u: InterRDF(
             *(u.select_atoms("resid 60-90"), u.atoms[2500::-1]),
@@ -286,6 +292,10 @@ ANALYSES = {
     "RMSF about the average": Case(
         lambda u: RMSF(u.select_atoms("name CA")[::-1] + u.atoms[:7], align="backbone"),
         lambda results: [results.rmsf, results.residue_rmsf],
+    ),
+    "RMSF with intervals": Case(
+        lambda u: RMSF(u.select_atoms("name CA")[::-1], align="backbone", errors=True),
+        lambda results: [results.rmsf, results.rmsf_interval, results.residue_rmsf_interval],
     ),
     "RMSF": Case(
         lambda u: RMSF(u.select_atoms("name CA")[::-1] + u.atoms[:7]),

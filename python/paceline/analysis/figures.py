@@ -455,10 +455,12 @@ def possible_range(label: str) -> tuple[float, float]:
 
     Examples
     --------
-    >>> possible_range("helix (fraction of frames)"), possible_range("RMSD (Å)")
-    ((0.0, 1.0), (-inf, inf))
+    >>> possible_range("helix (fraction of frames)"), possible_range("RMSF (Å)")
+    ((0.0, 1.0), (0.0, inf))
     """
     name, unit = name_and_unit(label)
+    if name.startswith(("RMSF", "g(r)", "n(r)")):
+        return 0.0, np.inf
     if not any(one.startswith("fraction") for one in (name, unit)):
         return -np.inf, np.inf
     return (-1.0, 1.0) if name == "difference" else (0.0, 1.0)
@@ -478,7 +480,9 @@ def _draw_right(table: Table, x: np.ndarray, ax: "Axes", n_series: int) -> None:
     """Draw columns with a second y axis on the right; axis labels have the colours of lines."""
     beside, colour = ax.twinx(), f"C{n_series}"
     for title, name in table.right.items():
-        _draw_series(Series(x, table.columns[title], name, pattern="--", colour=colour), beside)
+        band = table.columns[table.bands[title]] if title in table.bands else None
+        one = Series(x, table.columns[title], name, band=band, pattern="--", colour=colour)
+        _draw_series(one, beside)
     beside.set_ylabel(table.right_label, color=colour)
     beside.tick_params(axis="y", labelcolor=colour)
     beside.set_ylim(bottom=0)

@@ -39,6 +39,10 @@ CLASS_WIDTH = 0.02
 LEAST_WEIGHT = 1e-9
 #: Probability that the statistical inefficiency is at most `most_inefficient`.
 MOST = 0.95
+#: Relative tolerance of the width of an interval.
+TOLERANCE = 1e-6
+#: Minimum probability outside an interval in the search for its width.
+LEAST_OUTSIDE = 1e-300
 #: Number of series lengths for which models are cached.
 N_LENGTHS = 16
 
@@ -86,10 +90,19 @@ class MeanError:
         deviations = np.sqrt(self.variances)
         t = float(stdtrit(self.n_free, (1 + level) / 2))
         low, high = t * deviations[0], t * deviations[-1]
-        while high - low > 1e-6 * high:
-            middle = (low + high) / 2
-            outside = 2 * self.weights @ stdtr(self.n_free, -middle / deviations)
-            low, high = (middle, high) if outside > 1 - level else (low, middle)
+        # Secant method for the logarithm of the probability outside, which is nearly linear;
+        # bisection where a step leaves the bracket.
+        half = t * float(np.sqrt(self.weights @ self.variances))
+        before = at_before = np.nan
+        while high - low > TOLERANCE * high:
+            outside = 2 * self.weights @ stdtr(self.n_free, -half / deviations)
+            excess = float(np.log(np.maximum(outside, LEAST_OUTSIDE) / (1 - level)))
+            if abs(excess) < TOLERANCE:
+                return float(half)
+            low, high = (half, high) if excess > 0 else (low, half)
+            step = excess * (half - before) / (excess - at_before) if excess != at_before else 0.0
+            before, at_before = half, excess
+            half = half - step if low < half - step < high else (low + high) / 2
         return float(high)
 
     def interval_of_quantile(self, probability: float, level: float) -> float:

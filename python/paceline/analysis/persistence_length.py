@@ -15,7 +15,7 @@ from paceline.analysis.polymer_chains import (
     samples_of_chains,
 )
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table
+from paceline.analysis.table import Table, title_of_band
 from paceline.analysis.uncertainty import with_error
 from paceline.block import Block
 from paceline.contract.atoms import Atoms
@@ -361,7 +361,7 @@ class PersistenceLength(ChainAnalysis):
             x: results.x,
             "separation (bonds)": np.arange(self._n_bonds),
             title: results.bond_autocorrelation,
-            f"{title}, 95 % ±": results.bond_autocorrelation_interval,
+            title_of_band(title): results.bond_autocorrelation_interval,
             fit: np.where(inside, results.fit, np.nan),
         }
         notes = {
@@ -374,7 +374,7 @@ class PersistenceLength(ChainAnalysis):
             fit: f"lp = {text}, fit of {results.x[first]:.3g} to {results.x[last]:.3g} Å",
         }
         shown = {key: values[: DRAWN * last + 1] for key, values in columns.items()}
-        options: dict[str, Any] = {"notes": notes, "bands": {title: f"{title}, 95 % ±"}}
+        options: dict[str, Any] = {"notes": notes, "bands": {title: title_of_band(title)}}
         drawn = Table(shown, x, legend, title, **options)
         table = Table(columns, x, legend, title, drawn, **options)
         self.results = Results(table=table, provenance={**self.record(), **notes}, **results)

@@ -19,7 +19,7 @@ from paceline.analysis.polymer_chains import (
 )
 from paceline.analysis.results import Results
 from paceline.analysis.series_parts import running_integral
-from paceline.analysis.table import Table
+from paceline.analysis.table import Table, title_of_band
 from paceline.analysis.uncertainty import mean_of_replicas, mean_of_series, with_error
 from paceline.block import Block
 from paceline.contract.atoms import Atoms
@@ -229,9 +229,9 @@ class Polymer(ChainAnalysis):
         for title, values in (("end-to-end distance", results.end_to_end), ("Rg", results.rg)):
             means = [mean_of_series(one) for one in values.T]
             columns[f"{title} (Å)"] = np.array([one.mean for one in means])
-            columns[f"{title}, 95 % ± (Å)"] = np.array([one.interval for one in means])
+            columns[title_of_band(f"{title} (Å)")] = np.array([one.interval for one in means])
         drawn = {"end-to-end distance (Å)": "end to end", "Rg (Å)": "Rg"}
-        bands = {title: title.replace(" (", ", 95 % ± (") for title in drawn}
+        bands = {title: title_of_band(title) for title in drawn}
         return Table(columns, "chain", drawn, "mean over time (Å)", bands=bands)
 
     def autocorrelation(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -292,7 +292,7 @@ class Polymer(ChainAnalysis):
         if len(ends):
             text = f"{integral[ends[0]]:.4g} {self.time_unit}"
         title, lag = "autocorrelation of the end-to-end vector", self.lag_title
-        columns = {lag: delta_t, title: total, f"{title}, 95 % ±": interval}
+        columns = {lag: delta_t, title: total, title_of_band(title): interval}
         columns[f"integral ({self.time_unit})"] = integral
         notes = {"relaxation time, integral up to the first 0": text}
         return Table(
@@ -301,7 +301,7 @@ class Polymer(ChainAnalysis):
             {title: f"relaxation time {text.partition(':')[0]}"},
             title,
             notes=notes,
-            bands={title: f"{title}, 95 % ±"},
+            bands={title: title_of_band(title)},
         )
 
 

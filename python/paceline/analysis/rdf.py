@@ -12,6 +12,7 @@ from paceline._util.choices import WATER_OXYGENS
 from paceline._util.machine import free_memory
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, shared_labels
+from paceline.analysis.function_errors import WithParts, errors_of_run, in_parts
 from paceline.analysis.images import beyond_half_the_cell
 from paceline.analysis.kernels import (
     ChangingCenters,
@@ -24,7 +25,7 @@ from paceline.analysis.kernels import (
     SparseCounts,
 )
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table
+from paceline.analysis.table import Table, title_of_band
 from paceline.analysis.updating import describe_group, follow_any
 from paceline.block import cell_of
 from paceline.contract.atoms import Atoms, System
@@ -98,6 +99,8 @@ class InterRDF(AnalysisBase):
         `paceline.transform.unwrap`; all atoms of these molecules are then decoded. With False,
         positions after the run's transformations are used, and the center of a broken compound is
         wrong.
+    errors : bool
+        Also compute 95 % intervals of all values, from parts of the run.
 
     Attributes
     ----------
@@ -114,6 +117,11 @@ class InterRDF(AnalysisBase):
         After `get_cdf`: running coordination number, up to the end of each bin.
     results.volume_cum : float
         Sum of the cell volumes over frames, Å³; only with ``norm="rdf"``.
+    results.rdf_interval : numpy.ndarray of float64, shape (nbins,)
+        With `errors`: half the widths of the 95 % intervals of `rdf`, in its unit; NaN if a value
+        is the same in all parts of the run, such as 0. See `paceline.analysis.function_errors`.
+    results.cdf_interval : numpy.ndarray of float64, shape (nbins,)
+        With `errors`: half the widths of the 95 % intervals of the running coordination number.
 
     Raises
     ------
@@ -175,6 +183,7 @@ class InterRDF(AnalysisBase):
                 "--compound-2 atoms"
             ),
             'md.tpr md.xtc --select "resname SOL" --compound molecules --geometry',
+            "md.tpr md.xtc --errors -o rdf.csv --plot rdf.png",
             'md.tpr md.xtc --select "name NZ" --select-2 "name OE1 OE2" --sites -o sites.npz',
         ),
         batteries=(
@@ -205,6 +214,7 @@ class InterRDF(AnalysisBase):
         compound: str | Sequence[str | None] | None = None,
         center: str = "mass",
         unwrap: bool = True,
+        errors: bool = False,
     ):
         super().__init__(g1.universe if updates_itself(g1) else g1, verbose=verbose)
         # `UpdatingAtomGroup.atoms` would be a fixed group of the present frame's atoms.
@@ -220,6 +230,7 @@ class InterRDF(AnalysisBase):
         self._edges = _edges(self.nbins, range)
         self.exclusion_block, self.exclude_same = exclusion_block, exclude_same
         self.compound, self.center, self.unwrap = compound, center, unwrap
+        self.errors = errors
         self._found = follow_any((self.g1, self.g2), "InterRDF")
         if self._found is not None and exclusion_block is not None:
             raise UnsupportedError(
@@ -280,6 +291,7 @@ class InterRDF(AnalysisBase):
             "exclusion_block": self.exclusion_block or "none",
             "exclude_same": self.exclude_same or "none",
             **({} if self.compound is None else centers),
+            **({"errors": True} if self.errors else {}),
         }
 
     def check_atoms(self) -> None:
@@ -293,6 +305,13 @@ class InterRDF(AnalysisBase):
 
     def prepare(self) -> Reduction:
         """Make the worker part that counts the pairs of both groups."""
+        part = self._counting()
+        if not self.errors:
+            return part
+        return in_parts(part, len(self.frames), 8 * self.nbins, self.name)
+
+    def _counting(self) -> Reduction[RdfCounts]:
+        """Make the worker part for all frames together."""
         needs_cell = self.norm == "rdf"
         if self._found is not None:
             return ChangingRdf(
@@ -312,9 +331,12 @@ class InterRDF(AnalysisBase):
             centers=self._centers,
         )
 
-    def finish(self, value: RdfCounts) -> None:
+    def finish(self, value: RdfCounts | WithParts[RdfCounts]) -> None:
         """Divide the counts by the norm."""
         edges = self._edges
+        parts = None
+        if not isinstance(value, RdfCounts):
+            value, parts = value
         self._n_centers = value.n_first
         bins = 0.5 * (edges[:-1] + edges[1:])
         count = value.counts.astype(np.float64)
@@ -322,19 +344,29 @@ class InterRDF(AnalysisBase):
             distances = f"from {edges[0]:g} to {edges[-1]:g} Å apart"
             self.remark("pairs", f"InterRDF: no pair of atoms is {distances}")
         self.remark("images", _missing_pairs(self, edges, value.width))
-        rdf = count / self._norms(value)
-        title = TITLES[self.norm]
-        columns = {"r (Å)": bins, title: rdf, "count": value.counts, "N(r)": self._running(count)}
-        right = {"N(r)": "N(r)"}
-        table = Table(
-            *(columns, "r (Å)", {title: title}, title),
-            right=right,
-            right_label="coordination number N(r)",
-        )
+        if self.norm == "rdf" and value.n_frames and not value.n_pairs:
+            text = "InterRDF: in no frame do both g1 and g2 contain atoms: g(r) is NaN"
+            self.remark("groups", text)
+        rdf, running = self._functions(value)
         arrays = {"bins": bins, "edges": edges, "count": count, "rdf": rdf}
         if self.norm == "rdf":
             arrays["volume_cum"] = value.volume
-        self.results = Results(table=table, provenance=self.record(), **arrays)
+        title = TITLES[self.norm]
+        columns = {"r (Å)": bins, title: rdf, "count": value.counts, "N(r)": running}
+        legend, bands, method = title, {}, {}
+        if parts is not None:
+            found = errors_of_run(self, self._counting(), parts, self._functions)
+            arrays["rdf_interval"], arrays["cdf_interval"] = found.interval
+            bands = {one: title_of_band(one) for one in (title, "N(r)")}
+            columns |= dict(zip(bands.values(), found.interval, strict=True))
+            legend, method = f"{title} and 95 % interval", {"intervals": found.method}
+        table = Table(
+            *(columns, "r (Å)", {title: legend}, title),
+            right={"N(r)": "N(r)"},
+            right_label="coordination number N(r)",
+            bands=bands,
+        )
+        self.results = Results(table=table, provenance={**self.record(), **method}, **arrays)
 
     def get_cdf(self) -> np.ndarray:
         """Compute the running coordination number, from the start of the range.
@@ -352,13 +384,13 @@ class InterRDF(AnalysisBase):
         NotRunError
             The analysis has not been run.
         """
-        self.results.cdf = self._running(self.results.count)
+        self.results.cdf = _running(self.results.count, self._n_centers)
         return self.results.cdf
 
-    def _running(self, count: np.ndarray) -> np.ndarray:
-        """Number of atoms of `g2` around an atom of `g1`, up to the end of each bin."""
-        n_centers = self._n_centers
-        return np.cumsum(count) / n_centers if n_centers else np.full(self.nbins, math.nan)
+    def _functions(self, value: RdfCounts) -> np.ndarray:
+        """Compute the function and the running coordination number: shape (2, nbins)."""
+        count = value.counts.astype(np.float64)
+        return np.stack([count / self._norms(value), _running(count, value.n_first)])
 
     def _norms(self, value: RdfCounts) -> np.ndarray:
         """Compute the divisor of the counts of each bin."""
@@ -370,8 +402,6 @@ class InterRDF(AnalysisBase):
                 return norms * math.nan
             n_pairs = value.n_pairs / value.n_frames
             if n_pairs == 0:
-                text = "InterRDF: in no frame do both g1 and g2 contain atoms: g(r) is NaN"
-                self.remark("groups", text)
                 return norms * math.nan
             if self.exclusion_block is not None:
                 n_pairs -= self._n_sites[0] * self.exclusion_block[1]
@@ -727,6 +757,11 @@ class InterRDF_s(AnalysisBase):
                 one = f"mean {name} of ags[{number}]{unit}"
                 columns[one], legend[one] = of_pair.mean(axis=(0, 1)), f"ags[{number}]"
         return Table(columns, "r (Å)", legend, title)
+
+
+def _running(count: np.ndarray, n_centers: int) -> np.ndarray:
+    """Number of atoms of `g2` around an atom of `g1`, up to the end of each bin."""
+    return np.cumsum(count) / n_centers if n_centers else np.full(len(count), math.nan)
 
 
 def _describe(group: Atoms) -> str:

@@ -9,9 +9,10 @@ from paceline._util.arguments import whole_number
 from paceline._util.choices import BEADS_OF_BACKBONE, TRACE
 from paceline.analysis import name_of_mdanalysis
 from paceline.analysis.base import AnalysisBase, table_in_time
+from paceline.analysis.function_errors import WithParts, errors_of_run, in_parts
 from paceline.analysis.kernels import CoreMoments, CoreRows, Moments
 from paceline.analysis.results import Results
-from paceline.analysis.table import Table, along_residues, telling_columns
+from paceline.analysis.table import Table, along_residues, telling_columns, title_of_band
 from paceline.contract.atoms import Atoms, System, attribute_of
 from paceline.contract.declaration import REF, Declaration, Member, Option
 from paceline.contract.kinds import PerFrame, Reduction
@@ -270,6 +271,8 @@ class RMSF(AnalysisBase):
         atoms of `atomgroup`) with equal weights. The average structure is computed in a first pass,
         with frames superposed on the first analysed frame. The result equals
         `MDAnalysis.analysis.align.AverageStructure`, then `AlignTraj`, then `RMSF`.
+    errors : bool
+        Also compute 95 % intervals of all values, from parts of the run.
 
     Attributes
     ----------
@@ -279,6 +282,11 @@ class RMSF(AnalysisBase):
         RMSF averaged over the atoms of each residue, Å.
     results.resindices : numpy.ndarray of int64, shape (n_residues,)
         Indices of these residues in the Universe, in increasing order.
+    results.rmsf_interval : numpy.ndarray of float64, shape (n_atoms,)
+        With `errors`: half the widths of the 95 % intervals of `rmsf`, Å. The average structure for
+        the superposition counts as known. See `paceline.analysis.function_errors`.
+    results.residue_rmsf_interval : numpy.ndarray of float64, shape (n_residues,)
+        With `errors`: half the widths of the 95 % intervals of `residue_rmsf`, Å.
     mean : numpy.ndarray of float64, shape (n_atoms, 3)
         Mean positions, Å.
     sumsquares : numpy.ndarray of float64, shape (n_atoms, 3)
@@ -291,7 +299,8 @@ class RMSF(AnalysisBase):
     TypeError
         `align` is neither a selection nor a bool.
     UnsupportedError
-        A group is an UpdatingAtomGroup.
+        A group is an UpdatingAtomGroup. In the run: intervals of so many atoms need too much
+        memory.
     ValueError
         In the run, as `AnalysisError`: a position of the atoms to superpose is not finite.
 
@@ -323,6 +332,7 @@ class RMSF(AnalysisBase):
             "md.tpr md.xtc --unwrap --align backbone --select protein -o rmsf.csv",
             'md.tpr fitted.xtc --no-align --select "backbone" -o rmsf.tsv --plot rmsf.png',
             "md.tpr md.xtc --unwrap --select protein -o rmsf.pml",
+            "md.tpr md.xtc --unwrap --errors -o rmsf.csv --plot rmsf.png",
         ),
         options=(
             Option(
@@ -334,6 +344,7 @@ class RMSF(AnalysisBase):
                 default=False,
                 const=True,
             ),
+            "errors",
         ),
         batteries=(
             Member("protein", {"select": "protein and name CA", "align": True}, place=2),
@@ -354,9 +365,15 @@ class RMSF(AnalysisBase):
     SHARED_ATTRIBUTES = ("mean", "sumsquares")
 
     def __init__(
-        self, atomgroup: Atoms | System, *, align: bool | str = False, verbose: bool = False
+        self,
+        atomgroup: Atoms | System,
+        *,
+        align: bool | str = False,
+        errors: bool = False,
+        verbose: bool = False,
     ):
         super().__init__(atomgroup, verbose=verbose)
+        self.errors = errors
         if not isinstance(align, bool | str):
             raise TypeError(f"align must be True, False or a selection, not {align!r}")
         self.align, self.needs_fit = align, not align
@@ -391,30 +408,49 @@ class RMSF(AnalysisBase):
     def prepare(self) -> Reduction:
         """Make the worker part of the first pass, which superposes frames on the first frame."""
         if self._fitted is None:
-            return CoreMoments()
+            return self._about_mean(CoreMoments())
         reference = first_positions(self._fitted, self.frames, self.transforms, self.skip_damaged)
         return CoreMoments(reference, moved=slice(len(self._fitted)), finite=True)
 
     def next_stage(self, value: Moments) -> Reduction:
         """Make the worker part of the second pass, with superposition on the mean positions."""
         mean = value[1]
-        return CoreMoments(mean, moved=slice(0 if self.align is True else len(mean), None))
+        moved = slice(0 if self.align is True else len(mean), None)
+        return self._about_mean(CoreMoments(mean, moved=moved))
 
-    def finish(self, value: Moments) -> None:
+    def _about_mean(self, part: CoreMoments) -> Reduction:
+        """Keep the moments of parts of the run if intervals are wanted."""
+        if not self.errors:
+            return part
+        return in_parts(part, len(self.frames), 48 * len(self.atomgroup), self.name)
+
+    def finish(self, value: Moments | WithParts[Moments]) -> None:
         """Compute fluctuations from the merged moments."""
-        count, self.mean, self.sumsquares, _ = value
-        squares = self.sumsquares
-        if count == 0:
-            rmsf = np.full(len(self.atomgroup), np.nan)
-        else:
-            rmsf = np.sqrt(squares.sum(axis=1) / count)
+        moments, parts = value if len(value) == 2 else (value, None)
+        _, self.mean, self.sumsquares, _ = moments
+        rmsf, of_residues = np.split(self._fluctuations(moments), [len(self.atomgroup)])
+        method, half, of_residue, arrays = {}, None, None, {}
+        if parts is not None:
+            found = errors_of_run(self, CoreMoments(), parts, self._fluctuations)
+            half, of_residue = np.split(found.interval, [len(self.atomgroup)])
+            arrays = {"rmsf_interval": half, "residue_rmsf_interval": of_residue}
+            method = {"intervals": found.method}
         self.results = Results(
-            table=table_of_rmsf(self.atomgroup, rmsf),
-            provenance=self.record(),
+            table=table_of_rmsf(self.atomgroup, rmsf, intervals=(half, of_residue)),
+            provenance={**self.record(), **method},
             rmsf=rmsf,
-            residue_rmsf=_means_of_residues(self.atomgroup, rmsf)[0],
+            residue_rmsf=of_residues,
             resindices=np.unique(self.atomgroup.resindices),
+            **arrays,
         ).with_values(self.on_first_frame("RMSF (Å)", self.atomgroup, rmsf))
+
+    def _fluctuations(self, value: Moments) -> np.ndarray:
+        """Compute the RMSF of all atoms, then of all residues, Å."""
+        count, _, squares, _ = value
+        rmsf = np.full(len(squares), np.nan)
+        if count:
+            rmsf = np.sqrt(squares.sum(axis=1) / count)
+        return np.concatenate([rmsf, _means_of_residues(self.atomgroup, rmsf)[0]])
 
 
 def _means_of_residues(atoms: Atoms, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -424,9 +460,15 @@ def _means_of_residues(atoms: Atoms, values: np.ndarray) -> tuple[np.ndarray, np
 
 
 def table_of_rmsf(
-    atoms: Atoms, rmsf: np.ndarray, columns: Mapping[str, np.ndarray] | None = None
+    atoms: Atoms,
+    rmsf: np.ndarray,
+    columns: Mapping[str, np.ndarray] | None = None,
+    intervals: tuple[np.ndarray | None, np.ndarray | None] = (None, None),
 ) -> Table:
-    """Make a table of atoms, further columns and the RMSF, with a figure along residues."""
+    """Make a table of atoms, further columns and the RMSF, with a figure along residues.
+
+    `intervals` are half the widths of 95 % intervals, of atoms and of residues, Å.
+    """
     attributes = {"resid": "resids", "resname": "resnames", "name": "names"}
     known = {title: attribute_of(atoms, name) for title, name in attributes.items()}
     of_atoms = {title: values for title, values in known.items() if values is not None}
@@ -436,9 +478,15 @@ def table_of_rmsf(
     title = "RMSF (Å)"
     of_residues, n_atoms = _means_of_residues(atoms, rmsf)
     label = title if n_atoms.max() == 1 else "RMSF, mean of atoms (Å)"
-    drawn = along_residues(atoms.residues, {title: of_residues}, label)
+    half, of_residue = intervals
+    bands = None if of_residue is None else {title: of_residue}
+    drawn = along_residues(atoms.residues, {title: of_residues}, label, bands)
     columns = {"atom index": atoms.indices, **of_atoms, **(columns or {}), title: rmsf}
-    return Table(columns, "atom index", {title: "RMSF"}, title, drawn)
+    if half is None:
+        return Table(columns, "atom index", {title: "RMSF"}, title, drawn)
+    band = title_of_band(title)
+    legend = {title: "RMSF and 95 % interval"}
+    return Table({**columns, band: half}, "atom index", legend, title, drawn, bands={title: band})
 
 
 def __getattr__(name: str) -> object:

@@ -240,26 +240,48 @@ def name_and_unit(title: str) -> tuple[str, str]:
     return (name, unit[:-1]) if blank and unit.endswith(")") else (title, "")
 
 
+def title_of_band(title: str) -> str:
+    """Title of the column with half the widths of the 95 % intervals of a column.
+
+    Examples
+    --------
+    >>> title_of_band("RMSF (Å)"), title_of_band("g(r)")
+    ('RMSF, 95 % ± (Å)', 'g(r), 95 % ±')
+    """
+    name, unit = name_and_unit(title)
+    return f"{name}, 95 % ± ({unit})" if unit else f"{name}, 95 % ±"
+
+
 def with_gaps(counts: np.ndarray, left_out: np.ndarray) -> np.ndarray:
     """Insert NaN for frames that were left out; without such frames, counts stay integers."""
     return np.where(left_out, np.nan, counts) if left_out.any() else counts
 
 
 def along_residues(
-    residues: Residues, values: Mapping[str, np.ndarray], label: str
+    residues: Residues,
+    values: Mapping[str, np.ndarray],
+    label: str,
+    intervals: Mapping[str, np.ndarray] | None = None,
 ) -> Table | None:
     """Make a profile of values of residues along their numbers; None for a single residue.
 
     A row of NaN is inserted where numbers do not increase, such as between chains, so that lines
-    are interrupted.
+    are interrupted. `intervals` are half the widths of 95 % intervals of some values.
     """
     if not has_attribute(residues, "resids") or len(residues) < 2:
         return None
     numbers = residues.resids.astype(float)
     ends = np.flatnonzero(np.diff(numbers) <= 0) + 1
+    intervals = intervals or {}
+    bands = {title: title_of_band(title) for title in intervals}
     columns = {"residue": numbers, **values}
+    columns |= {bands[title]: half for title, half in intervals.items()}
     columns = {title: np.insert(column, ends, np.nan) for title, column in columns.items()}
-    return Table(columns, "residue", {title: title.partition(" (")[0] for title in values}, label)
+    legend = {
+        title: f"{title.partition(' (')[0]}{' and 95 % interval' * (title in bands)}"
+        for title in values
+    }
+    return Table(columns, "residue", legend, label, bands=bands)
 
 
 def fractions_of_frames(

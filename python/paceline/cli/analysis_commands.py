@@ -213,6 +213,7 @@ def add_pair_arguments(section: Any) -> None:
         help="--compound of the second group [the value of --compound]",
     )
     add("--geometry", action="store_true", help="use centers of geometry, not centers of mass")
+    add("--errors", action="store_true", help="also compute 95 %% intervals, from parts of the run")
     add(
         "--sites",
         action="store_true",
@@ -246,6 +247,7 @@ def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
             "--compound": args.compound,
             "--compound-2": args.compound_2,
             "--geometry": args.geometry,
+            "--errors": args.errors,
         }
         wrong = [name for name, value in given.items() if value]
         if wrong:
@@ -269,6 +271,7 @@ def rdf_of(universe: Any, args: argparse.Namespace) -> Any:
         exclude_same=args.exclude_same,
         compound=compounds if any(compounds) else None,
         center="geometry" if args.geometry else "mass",
+        errors=args.errors,
         **bins,
     )
 

@@ -1,0 +1,246 @@
+r"""Intervals of functions of all frames, such as g(r), from partial results of parts of the run.
+
+The leaves of the reduction are joined to parts of nearly equal length: up to 128, or one for each
+frame of a short run. A function
+$\theta$ of all parts, and $\theta_{-b}$ of all parts but b, give the pseudo-values
+
+$$\tilde\theta_b = h_b\, \theta - (h_b - 1)\, \theta_{-b}, \qquad h_b = N / N_b$$
+
+of the jackknife with parts of $N_b$ of the N frames (Quenouille 1956, Biometrika 43, 353; Busing,
+Meijer & van der Leeden 1999, Stat. Comput. 9, 3). They are a time series whose mean is the
+function, also if this is not a mean itself. The interval is that of the mean of this series, by its
+spectrum at low frequencies (`mean_error`). So it is also valid if parts are correlated. Percentiles
+of a bootstrap of blocks contain the true value less often.
+"""
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Generic, TypeAlias
+
+import numpy as np
+
+from paceline.analysis.mean_error import error_of_mean
+from paceline.analysis.uncertainty import ENOUGH, LEAST_VALUES, LEVEL
+from paceline.block import Block
+from paceline.contract.kinds import Reduction, Result
+from paceline.errors import UnsupportedError
+from paceline.performance.number_format import amount, many
+
+if TYPE_CHECKING:
+    from paceline.analysis.base import AnalysisBase
+
+#: Minimum number of parts of a long run; there are up to twice as many.
+N_PARTS = 64
+#: Minimum number of parts of a long run if partial results are large.
+LEAST_PARTS = 16
+#: Maximum size of the partial results of all parts, bytes.
+PARTS_BYTES = 256 * 2**20
+#: Relative deviation of pseudo-values that counts as rounding.
+ROUNDING = 1e-9
+
+#: Number of frames in a part, and its partial result. A plain tuple, for checkpoints.
+Part: TypeAlias = tuple[int, Result]
+#: Partial result of a range of frames, and of its parts in the order of the run.
+WithParts: TypeAlias = tuple[Result, list[Part[Result]]]
+
+
+class InParts(Reduction[WithParts[Result]], Generic[Result]):
+    """Worker part that computes a reduction, and also keeps the partial results of parts.
+
+    A leaf with more than `most_frames` frames is divided into parts. Adjacent subtrees of leaves
+    are joined to one part while this has at most `most_frames` frames. So parts depend only on the
+    leaves. In a run whose leaves are not divided, the result of all frames keeps its bits.
+    """
+
+    def __init__(self, inner: Reduction[Result], most_frames: int):
+        self._inner, self._most_frames = inner, most_frames
+        self.returns_new, self.splits_frames = inner.returns_new, inner.splits_frames
+
+    def compute(self, block: Block) -> WithParts[Result]:
+        """Compute the partial results of a leaf and of its parts."""
+        n = len(block)
+        n_parts = max(1, -(-n // self._most_frames))
+        cuts = [k * n // n_parts for k in range(n_parts + 1)]
+        found = [(b - a, self._inner.compute(block[a:b])) for a, b in pairwise(cuts)]
+        # Merging may change a value in place, so that the parts need their own ones.
+        parts = copy.deepcopy(found) if n else []
+        return reduce(partial(_join, self._inner), found)[1], parts
+
+    def merge(self, left: WithParts[Result], right: WithParts[Result]) -> WithParts[Result]:
+        """Merge the results of two adjacent ranges of frames, and join short parts."""
+        parts = [*left[1], *right[1]]
+        if len(left[1]) == len(right[1]) == 1 and parts[0][0] + parts[1][0] <= self._most_frames:
+            parts = [_join(self._inner, *parts)]
+        return self._inner.merge(left[0], right[0]), parts
+
+
+def in_parts(inner: Reduction[Result], n_frames: int, n_bytes: int, name: str) -> InParts[Result]:
+    """Keep the partial results of parts of a run; `n_bytes` is the size of one partial result.
+
+    Raises `UnsupportedError` if parts would need too much memory; `name` is that of the analysis.
+    """
+    n_parts = min(N_PARTS, PARTS_BYTES // (2 * n_bytes))
+    if n_parts < LEAST_PARTS:
+        raise UnsupportedError(
+            f"{name}: intervals need {amount(2 * LEAST_PARTS * n_bytes)} of memory for partial "
+            f"results, and the maximum is {amount(PARTS_BYTES)}: choose fewer atoms, or compute no "
+            "intervals (errors=False)"
+        )
+    return InParts(inner, -(-n_frames // n_parts))
+
+
+def _join(inner: Reduction[Result], left: Part[Result], right: Part[Result]) -> Part[Result]:
+    """Merge two adjacent parts."""
+    return left[0] + right[0], inner.merge(left[1], right[1])
+
+
+@dataclass(frozen=True)
+class FunctionErrors:
+    """Intervals of the values of a function, and the parts that they are computed from.
+
+    Attributes
+    ----------
+    interval : numpy.ndarray of float64
+        Half the widths of 95 % intervals, in the shape and unit of the function. NaN if a value is
+        the same in all parts, or if there are fewer than 4 parts, so that errors are unknown.
+    least_independent : numpy.ndarray of float64
+        Number of independent parts that is exceeded with a probability of 95 %.
+    n_parts : int
+        Number of parts.
+    part_frames : int
+        Number of frames in the longest part.
+    """
+
+    interval: np.ndarray
+    least_independent: np.ndarray
+    n_parts: int
+    part_frames: int
+
+    @property
+    def method(self) -> str:
+        """How intervals are computed, for the header of a table."""
+        return (
+            f"95 %, by jackknife of {many(self.n_parts, 'part')} of up to "
+            f"{many(self.part_frames, 'frame')}, with their correlation in time"
+        )
+
+    def remark(self, name: str, *, in_order: bool = True) -> str | None:
+        """Say that intervals are unknown or may be too narrow; None if neither is the case.
+
+        `in_order` is False if frames of the run are not in the order of time.
+        """
+        if self.n_parts < LEAST_VALUES:
+            return (
+                f"{name}: no intervals: the run has only {many(self.n_parts, 'part')} of up to "
+                f"{many(self.part_frames, 'frame')}, expected {LEAST_VALUES}: analyse more frames"
+            )
+        if not in_order:
+            return (
+                f"{name}: intervals may be too narrow: their correlation in time is unknown, "
+                "because frames are not in the order of time, each once"
+            )
+        known = self.least_independent[~np.isnan(self.least_independent)]
+        n_few = int((known < ENOUGH).sum())
+        if not n_few:
+            return None
+        return (
+            f"{name}: {n_few:,} of {many(known.size, 'interval')} may be too narrow: fewer than "
+            f"{ENOUGH} of {many(self.n_parts, 'part')} of the run may be independent, because "
+            "motion is slow, or the run is short"
+        )
+
+
+def errors_of_run(
+    analysis: "AnalysisBase",
+    inner: Reduction[Result],
+    parts: Sequence[Part[Result]],
+    function: Callable[[Result], np.ndarray],
+) -> FunctionErrors:
+    """Compute the intervals of the results of a run, with a remark where they are doubtful."""
+    found = errors_of_function(inner, parts, function)
+    in_order = bool((np.diff(analysis.frames) > 0).all())
+    analysis.remark("intervals", found.remark(analysis.name, in_order=in_order))
+    return found
+
+
+def errors_of_function(
+    inner: Reduction[Result],
+    parts: Sequence[Part[Result]],
+    function: Callable[[Result], np.ndarray],
+) -> FunctionErrors:
+    """Compute the intervals of a function of the merged partial result."""
+    parts = _without_short_end(inner, parts)
+    sizes = np.array([n for n, _ in parts])
+    longest = int(sizes.max(initial=0))
+    if len(parts) < 2:
+        shape = function(parts[0][1]).shape if parts else (0,)
+        return FunctionErrors(np.full(shape, np.nan), np.full(shape, np.nan), len(parts), longest)
+    everything, without = _without_each(inner, [value for _, value in parts], function)
+    ratios = (sizes.sum() / sizes).reshape(-1, *[1] * everything.ndim)
+    with np.errstate(invalid="ignore"):
+        pseudo_values = ratios * everything - (ratios - 1) * without
+    interval, least = errors_of_series(pseudo_values)
+    return FunctionErrors(interval, least, len(parts), longest)
+
+
+def errors_of_series(series: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Compute the interval of the mean of each column, and the least number of independent values.
+
+    `series` has shape (n_values, …). Columns with NaN or without a spread have NaN.
+    """
+    n, shape = len(series), series.shape[1:]
+    columns = series.reshape(n, -1)
+    interval, least = np.full((2, columns.shape[1]), np.nan)
+    if n < LEAST_VALUES:
+        return interval.reshape(shape), least.reshape(shape)
+    with np.errstate(invalid="ignore", over="ignore"):
+        means = columns.mean(axis=0)
+        deviations = columns - means
+        scales = np.abs(deviations).max(axis=0, initial=0)
+        differs = np.isfinite(scales) & (scales > ROUNDING * np.abs(means))
+    for k in np.flatnonzero(differs):
+        found = error_of_mean(deviations[:, k] / scales[k])
+        interval[k] = scales[k] * found.interval(LEVEL)
+        least[k] = n / found.most_inefficient
+    return interval.reshape(shape), least.reshape(shape)
+
+
+def _without_short_end(
+    inner: Reduction[Result], parts: Sequence[Part[Result]]
+) -> list[Part[Result]]:
+    """Join parts of less than half the usual length to the part before, or the first to the next.
+
+    A run begins and ends anywhere, so that its first and its last leaf may be short.
+    """
+    usual = float(np.median([n for n, _ in parts])) if parts else 0.0
+    found: list[Part[Result]] = []
+    for n, value in parts:
+        own = n, copy.deepcopy(value)
+        is_short = found and min(n, found[-1][0]) < usual / 2
+        if is_short:
+            found[-1] = _join(inner, found[-1], own)
+        else:
+            found.append(own)
+    return found
+
+
+def _without_each(
+    inner: Reduction[Result], values: Sequence[Result], function: Callable[[Result], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the function of all parts, and of all parts but each: shape (n_parts, …)."""
+    # Merging may change its first argument in place, and the later ones must stay.
+    after = [values[-1]]
+    for value in values[-2:0:-1]:
+        after.append(inner.merge(copy.deepcopy(value), after[-1]))
+    after.reverse()  # from part 1 on, from part 2 on, …
+    found = [function(after[0])]
+    before = copy.deepcopy(values[0])
+    for value, rest in zip(values[1:], after[1:], strict=False):
+        found.append(function(inner.merge(copy.deepcopy(before), rest)))
+        before = inner.merge(before, value)
+    found.append(function(before))
+    everything = function(inner.merge(before, values[-1]))
+    return everything, np.stack(found)
