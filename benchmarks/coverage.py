@@ -22,9 +22,13 @@ from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelati
 from paceline.analysis.diffusion import mean_and_interval
 from paceline.analysis.groups import presence_correlation
 from paceline.analysis.msd import EinsteinMSD, _slopes
+from paceline.analysis.rdf import InterRDF
+from paceline.analysis.rms import RMSF
 from paceline.analysis.series_parts import running_integral
 from paceline.analysis.uncertainty import mean_of_series
 
+#: Number of blocks of the bootstrap.
+BLOCKS = 10
 #: Standard deviation of a step along each axis, Å; frames are 1 ps apart.
 STEP = 0.5
 
@@ -235,6 +239,51 @@ def presence_coverage(
     return float(np.mean(held))
 
 
+def rmsf_coverage(
+    repeats: int, n_times: int, time: float = 10.0, *, bootstrap: bool = False, seed: int = 6
+) -> float:
+    """Return the fraction of intervals that contain an RMSF, for runs of `n_times`.
+
+    Each atom moves about its mean position with a correlation time in frames. For comparison,
+    `bootstrap` takes percentiles of 400 resamplings of ten blocks of the run instead.
+    """
+    rng = np.random.default_rng(seed)
+    n_frames = int(n_times * time)
+    moves = autoregressive(rng, time, n_frames, 3 * repeats).T.reshape(n_frames, repeats, 3)
+    if bootstrap:
+        sums = np.stack([[one.sum(0), (one**2).sum(0)] for one in np.array_split(moves, BLOCKS)])
+        counts = rng.multinomial(BLOCKS, np.full(BLOCKS, 1 / BLOCKS), 400)
+        means, squares = np.einsum("kb,bmac->mkac", counts, sums) / n_frames
+        low, high = np.quantile(np.sqrt((squares - means**2).sum(axis=2)), (0.025, 0.975), axis=0)
+        return float(((low <= np.sqrt(3)) & (np.sqrt(3) <= high)).mean())
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = RMSF(in_memory(moves), errors=True).run().results
+    return float((np.abs(found.rmsf - np.sqrt(3)) <= found.rmsf_interval).mean())
+
+
+def rdf_coverage(repeats: int, n_times: int, time: float = 10.0, seed: int = 7) -> float:
+    """Return the fraction of intervals that contain g(r) = 1, of an ideal gas.
+
+    In each frame, an atom goes to a random place with a probability of 1 / `time`.
+    """
+    rng = np.random.default_rng(seed)
+    n_frames, n_atoms, cell = int(n_times * time), 30, 10.0
+    held = []
+    for _ in range(repeats):
+        moves = rng.random((n_frames, n_atoms)) < 1 / time
+        moves[0] = True
+        last = np.maximum.accumulate(np.where(moves, np.arange(n_frames)[:, None], 0), axis=0)
+        places = rng.uniform(0, cell, (n_frames, n_atoms, 3))
+        atoms = in_memory(np.take_along_axis(places, last[..., None], axis=0), cell).atoms
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            options: dict[str, Any] = {"exclusion_block": (1, 1), "errors": True}
+            found = InterRDF(atoms, atoms, 16, (1.0, 5.0), **options).run().results
+        held.append((np.abs(found.rdf - 1) <= found.rdf_interval).mean())
+    return float(np.mean(held))
+
+
 #: Function that measures each case.
 SERIES = {
     **{
@@ -292,6 +341,20 @@ CASES: dict[str, Callable[[], float]] = {
             ("intermittent residence time", "intermittent"),
         )
         for n, atoms in ((20, 30), (50, 30), (100, 3), (100, 30), (300, 10))
+    },
+    **{
+        f"RMSF, run of {n} correlation times": partial(rmsf_coverage, 2000, n)
+        for n in (10, 20, 50, 100, 500)
+    },
+    **{
+        f"RMSF by bootstrap of {BLOCKS} blocks, run of {n} correlation times": partial(
+            rmsf_coverage, 2000, n, bootstrap=True
+        )
+        for n in (10, 20, 50, 100, 500)
+    },
+    **{
+        f"g(r) of an ideal gas, run of {n} mean stays": partial(rdf_coverage, 100, n)
+        for n in (10, 20, 50, 100, 500)
     },
 }
 

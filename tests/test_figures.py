@@ -303,7 +303,8 @@ def test_lines_end_where_times_fall():
 def test_bands_of_fractions_are_possible_values():
     columns = {"residue": np.arange(4.0), "a": np.array([0.0, 0.5, 0.9, 1.0])}
     columns["half"] = np.full(4, 3.0)
-    for label, limits in (("fraction of frames", (0, 1)), ("RMSF (Å)", (-3, 4))):
+    named = {"fraction of frames": (0, 1), "RMSF (Å)": (0, 4), "z (Å)": (-3, 4)}
+    for label, limits in named.items():
         table = Table(columns, "residue", {"a": "A"}, label, bands={"a": "half"})
         corners = drawn(table).collections[0].get_paths()[0].vertices
         assert (corners[:, 1].min(), corners[:, 1].max()) == limits

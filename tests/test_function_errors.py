@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import paceline
-from benchmarks.coverage import autoregressive, in_memory
+from benchmarks.coverage import autoregressive, in_memory, rdf_coverage, rmsf_coverage
 from paceline.analysis.function_errors import (
     FunctionErrors,
     InParts,
@@ -190,3 +190,10 @@ def test_intervals_have_the_same_bits_on_any_backend_and_in_any_blocks(backend, 
     wanted = RMSF(universe, errors=True).run(backend="serial").results.rmsf_interval
     found = RMSF(universe, errors=True).run(backend=backend, n_workers=2, block_frames=block_frames)
     assert np.array_equal(found.results.rmsf_interval, wanted)
+
+
+def test_intervals_contain_what_is_known():
+    """The seeds are fixed; intervals by bootstrap are too narrow."""
+    assert 0.93 <= rmsf_coverage(300, 100) <= 0.995
+    assert rmsf_coverage(300, 20) > rmsf_coverage(300, 20, bootstrap=True) + 0.08
+    assert 0.93 <= rdf_coverage(5, 50) <= 1
