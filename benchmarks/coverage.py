@@ -20,6 +20,7 @@ import paceline
 from paceline.analysis.blocks import block_products, jackknife_interval
 from paceline.analysis.dielectric import DielectricConstant, DipoleAutocorrelation
 from paceline.analysis.diffusion import mean_and_interval
+from paceline.analysis.free_energy import free_energy_surface
 from paceline.analysis.groups import presence_correlation
 from paceline.analysis.msd import EinsteinMSD, _slopes
 from paceline.analysis.rdf import InterRDF
@@ -284,6 +285,22 @@ def rdf_coverage(repeats: int, n_times: int, time: float = 10.0, seed: int = 7) 
     return float(np.mean(held))
 
 
+def surface_coverage(repeats: int, n_changes: int, n: int = 2000, seed: int = 8) -> float:
+    """Return the fraction of intervals that contain the free-energy difference of two states, 0.
+
+    Series with one state only have no interval, and are not counted.
+    """
+    rng = np.random.default_rng(seed)
+    held = []
+    for x in two_states(n_changes, n, repeats)(rng):
+        y, options = rng.random(n), {"range": ((-9, 9), (0, 1)), "errors": True}
+        found = free_energy_surface(x, y, bins=(2, 1), **options)
+        upper = int(np.argmin(found.counts[:, 0]))
+        half = found.free_energy_interval[upper, 0]
+        held += [found.free_energy[upper, 0] <= half] if not np.isnan(half) else []
+    return float(np.mean(held))
+
+
 #: Function that measures each case.
 SERIES = {
     **{
@@ -351,6 +368,10 @@ CASES: dict[str, Callable[[], float]] = {
             rmsf_coverage, 2000, n, bootstrap=True
         )
         for n in (10, 20, 50, 100, 500)
+    },
+    **{
+        f"free energy of two states, {n} changes": partial(surface_coverage, 1000, n)
+        for n in (10, 30, 100, 300)
     },
     **{
         f"g(r) of an ideal gas, run of {n} mean stays": partial(rdf_coverage, 100, n)

@@ -55,6 +55,38 @@ def test_series_that_are_not_converged_are_named():
     assert ", b " not in found.table.image.note
 
 
+def test_intervals_of_all_bins(tmp_path):
+    """Frames are independent: the variance of ln n is 1 / n, here of both bins."""
+    rng = np.random.default_rng(6)
+    x, y = rng.normal(size=(2, 20_000))
+    options = {"bins": 4, "range": ((-2, 2), (-2, 2))}
+    found = free_energy_surface(x, y, **options, errors=True)
+    assert np.array_equal(found.free_energy, free_energy_surface(x, y, **options).free_energy)
+    half, counts = found.free_energy_interval, found.counts
+    fullest = np.unravel_index(counts.argmax(), counts.shape)
+    assert np.isnan(half[fullest])
+    assert np.isnan(half).sum() == 1
+    wanted = 1.96 * BOLTZMANN * 300 * np.sqrt(1 / counts + 1 / counts.max())
+    ratio = half[~np.isnan(half)] / wanted[~np.isnan(half)]
+    assert 0.7 < ratio.min() < np.median(ratio) < 1.5
+    assert "± " in found.table.image.note.splitlines()[-1]
+    title = "free energy, 95 % ± (kJ/mol)"
+    np.testing.assert_array_equal(found.table.columns[title], half.ravel())
+    found.save(tmp_path / "surface.csv")
+    assert "# intervals: 95 %, by jackknife of 64 parts" in (tmp_path / "surface.csv").read_text(
+        encoding="utf-8"
+    )
+
+
+def test_a_bin_that_is_visited_once_has_no_interval():
+    x = np.repeat([0.2, 0.8, 0.2], [500, 10, 490])
+    y = np.random.default_rng(7).random(1000)
+    found = free_energy_surface(x, y, bins=(2, 1), range=((0, 1), (0, 1)), errors=True)
+    assert found.counts.ravel().tolist() == [990, 10]
+    assert np.isnan(found.free_energy_interval).all()
+    assert found.table.image.note.endswith("no 95 % intervals: too few frames")
+
+
 def test_frames_that_are_missing_or_outside():
     x = np.array([0.1, 0.2, np.nan, 0.4, 5.0])
     y = np.array([0.1, np.nan, 0.3, 0.4, 0.1])

@@ -8,10 +8,12 @@ import numpy as np
 
 from paceline._core import __version__
 from paceline._util.arguments import whole_number
+from paceline.analysis.function_errors import N_PARTS, FunctionErrors, errors_of_function
 from paceline.analysis.results import Results
 from paceline.analysis.saved_tables import OF_FRAMES, STEP, read_saved, title_like
-from paceline.analysis.table import Image, Table, matching_rows, name_and_unit
-from paceline.analysis.uncertainty import mean_of_series
+from paceline.analysis.table import Image, Table, matching_rows, name_and_unit, title_of_band
+from paceline.analysis.uncertainty import digits, mean_of_series
+from paceline.contract.kinds import Reduction
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.errors import UnsupportedError, warn
 
@@ -27,6 +29,7 @@ def free_energy_surface(
     bins: int | Sequence[int] = 50,
     range: Sequence[Sequence[float]] | None = None,
     labels: Sequence[str] = ("x", "y"),
+    errors: bool = False,
 ) -> Results:
     r"""Estimate the free energy along two time series from the joint histogram of their values.
 
@@ -35,8 +38,7 @@ def free_energy_surface(
     where p is the fraction of the frames in a bin. F is 0 in the bin with the most frames. F
     belongs to the ensemble that the trajectory samples, and is not reweighted. It is valid only if
     sampling is complete. If a series may have fewer than 10 independent values, results and figure
-    state that it is not converged. The error of F in a bin with n frames is about
-    $k_B T \sqrt{g / n}$, with the statistical inefficiency g. With n frames in the fullest bin, F
+    state that it is not converged. With n frames in the fullest bin, F
     is at most $k_B T \ln n$.
 
     Parameters
@@ -51,13 +53,18 @@ def free_energy_surface(
         Limits of the bins along x and y; by default the minimum and the maximum.
     labels : (str, str)
         Labels of the axes, with units.
+    errors : bool
+        Also compute 95 % intervals, from parts of the series (`paceline.analysis.function_errors`).
 
     Returns
     -------
     Results
         `free_energy`, ndarray of float64, shape (n_x, n_y), kJ/mol, NaN in bins without frames;
         `counts`, int64, number of frames in each bin; `x_edges` and `y_edges`, limits of the bins;
-        `temperature`, K. They can be saved and drawn like those of an analysis.
+        `temperature`, K. With `errors` also `free_energy_interval`, float64, shape (n_x, n_y): half
+        the widths of 95 % intervals of the differences from the fullest bin, kJ/mol; NaN in that
+        bin, and in bins whose frames are all in one part of the series. They can be saved and drawn
+        like those of an analysis.
 
     Raises
     ------
@@ -99,6 +106,10 @@ def free_energy_surface(
     if labels[0] == labels[1]:
         labels = [_add_to_name(label, f", {k}") for k, label in enumerate(labels, 1)]
     note = _remark(both, labels)
+    found = None
+    if errors:
+        found = _errors(both[0][known], both[1][known], edges, temperature)
+        note += "\n" + _interval_note(found.interval)
     label = f"free energy at {temperature:g} K (kJ/mol)"
     image = Image(energy, edges[0], edges[1], labels[0], labels[1], label, note=note)
     facts = {
@@ -109,16 +120,52 @@ def free_energy_surface(
         "bins": f"{n_bins[0]} x {n_bins[1]}",
         "frames": f"{int(counts.sum())} of {len(known)}",
         "convergence": note,
+        **({} if found is None else {"intervals": found.method}),
     }
+    intervals = {} if found is None else {"free_energy_interval": found.interval}
     return Results(
-        table=_table(energy, counts, edges, labels, image),
+        table=_table(energy, counts, edges, labels, image, *intervals.values()),
         provenance=facts,
         free_energy=energy,
         counts=counts.astype(np.int64),
         x_edges=edges[0],
         y_edges=edges[1],
         temperature=float(temperature),
+        **intervals,
     )
+
+
+class _Counts(Reduction[np.ndarray]):
+    """Numbers of frames in bins, which are added."""
+
+    def merge(self, left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        """Add the numbers of two adjacent ranges of frames."""
+        return left + right
+
+
+def _errors(
+    x: np.ndarray, y: np.ndarray, edges: Sequence[np.ndarray], temperature: float
+) -> FunctionErrors:
+    """Compute the intervals of the free energy from parts of the series."""
+    parts = [
+        (len(rows), np.histogram2d(x[rows], y[rows], list(edges))[0])
+        for rows in np.array_split(np.arange(len(x)), min(N_PARTS, len(x)))
+    ]
+    fullest = np.unravel_index(sum(counts for _, counts in parts).argmax(), parts[0][1].shape)
+
+    def energy(counts: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return -BOLTZMANN * temperature * np.log(counts / counts[fullest])
+
+    return errors_of_function(_Counts(), parts, energy)
+
+
+def _interval_note(interval: np.ndarray) -> str:
+    """Describe the intervals of all bins in a line."""
+    known = interval[~np.isnan(interval)]
+    if not len(known):
+        return "no 95 % intervals: too few frames"
+    return f"95 % interval of a bin: ± {digits(np.median(known), 2)} kJ/mol (median)"
 
 
 def _add_to_name(title: str, end: str) -> str:
@@ -145,12 +192,16 @@ def _table(
     edges: Sequence[np.ndarray],
     labels: Sequence[str],
     image: Image,
+    interval: np.ndarray | None = None,
 ) -> Table:
     """Make a table with one row per bin, at its center."""
     middles = np.meshgrid(*((one[1:] + one[:-1]) / 2 for one in edges), indexing="ij")
     columns: dict[str, np.ndarray] = dict(zip(labels, map(np.ravel, middles), strict=True))
     title = "free energy (kJ/mol)"
-    columns |= {title: energy.ravel(), "frames": counts.ravel().astype(np.int64)}
+    columns[title] = energy.ravel()
+    if interval is not None:
+        columns[title_of_band(title)] = interval.ravel()
+    columns["frames"] = counts.ravel().astype(np.int64)
     return Table(columns, labels[0], {title: "free energy"}, title, image=image, keys=labels)
 
 

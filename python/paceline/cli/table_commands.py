@@ -115,6 +115,7 @@ def add_surface(commands: Commands) -> CommandParser:
         metavar=("X0", "X1", "Y0", "Y1"),
         help="limits of the bins of x and of y [minimum and maximum]",
     )
+    add("--errors", action="store_true", help="also compute 95 %% intervals of all bins")
     add_output_arguments(parser)
     parser.set_defaults(run=run_surface)
     return parser
@@ -140,6 +141,7 @@ def run_surface(args: argparse.Namespace) -> None:
         bins=args.bins if len(args.bins) == 2 else args.bins[0],
         range=bounds,
         labels=(x_label, y_label),
+        errors=args.errors,
     )
     results.provenance["command"] = args.command_line
     results.provenance["tables"] = ", ".join(map(str, args.tables))
