@@ -2,6 +2,7 @@
 
     python -m benchmarks.verdicts                             # all cases, 2,000 series each
     python -m benchmarks.verdicts states --repeats 200        # cases with this word in their name
+    python -m benchmarks.verdicts tables                      # tables of several series
     python -m benchmarks.verdicts --markdown docs/tables/verdicts.txt
     python -m benchmarks.verdicts --plot docs/images/convergence.svg    # three series, and no cases
 
@@ -21,6 +22,8 @@ import numpy as np
 
 import paceline
 from benchmarks.coverage import autoregressive, two_states, with_slow_part
+from paceline.analysis.table import Table
+from paceline.analysis.table_verdicts import table_verdicts
 from paceline.analysis.uncertainty import mean_of_series
 
 #: Number of values of each series.
@@ -192,6 +195,46 @@ COLUMNS = {
 }
 
 
+@dataclass(frozen=True)
+class TableCase:
+    """Tables of series of one kind, of which one may drift."""
+
+    n_series: int
+    correlation: float
+    #: Drift of the first series over the run, in standard deviations.
+    drift: float
+
+    def __str__(self) -> str:
+        how = f"correlation time {self.correlation:g}" if self.correlation else "white noise"
+        which = f", one drifts by {self.drift:g} standard deviations" if self.drift else ""
+        return f"tables of {self.n_series} series, {how}{which}"
+
+
+TABLE_CASES = [
+    TableCase(n_series, correlation, drift)
+    for drift in (0.0, 1.0, 2.0)
+    for correlation in (0.0, 10.0)
+    for n_series in (1, 4, 16)
+]
+
+
+def measure_tables(case: TableCase, n_tables: int, seed: int = 9) -> tuple[float, float]:
+    """Return the fractions of tables with a drifting series: assessed together, and one by one."""
+    rng = np.random.default_rng(seed)
+    times, found = np.arange(N) * 1.0, np.zeros(2)
+    for _ in range(n_tables):
+        series = autoregressive(rng, case.correlation, N, case.n_series)
+        series[0] += case.drift * np.linspace(-0.5, 0.5, N)
+        titles = [f"series {k}" for k in range(case.n_series)]
+        columns = {"time (ps)": times, **dict(zip(titles, series, strict=True))}
+        table = Table(columns, "time (ps)", dict.fromkeys(titles, ""), "")
+        together = [one.found.verdict for one in table_verdicts(table).values()]
+        alone = [paceline.convergence(one, times).verdict for one in series]
+        found += ["drifting" in together, "drifting" in alone]
+    together, alone = found / n_tables
+    return float(together), float(alone)
+
+
 def draw_misleading(path: Path) -> None:
     """Draw three series about which the eye is wrong, with paceline's verdicts."""
     from matplotlib.figure import Figure
@@ -252,6 +295,11 @@ def main() -> None:
         lines.append(f"| {case.name} | {' | '.join(cells)} |")
         past = f"{found['past half']:.1%} start in the second half"
         print(f"{lines[-1]}  {past}, {found['ms']:.1f} ms a series", flush=True)
+    for of_table in TABLE_CASES:
+        if args.words and not any(word in f"{of_table}" for word in args.words):
+            continue
+        together, alone = measure_tables(of_table, max(1, args.repeats // of_table.n_series))
+        print(f"{of_table}: {together:.1%} with a drift, {alone:.1%} one by one", flush=True)
     if args.markdown is not None:
         partial = args.markdown.with_suffix(".partial")
         partial.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -7,9 +7,12 @@ import pytest
 from scipy.signal import lfilter
 
 import paceline
+from benchmarks.verdicts import TableCase, measure_tables
 from paceline.analysis.convergence import latest_start
 from paceline.analysis.equilibration import averages, crossings_of_states
 from paceline.analysis.replica_diagnostics import effective_size, rank_normalised_r_hat
+from paceline.analysis.table import Table
+from paceline.analysis.table_verdicts import table_verdicts
 
 N = 2000
 
@@ -534,3 +537,24 @@ class TestTheCommand:
         path.write_text("r (Å),g(r)\n1,0\n2,1\n3,1\n4,1\n5,1\n")
         self.run(str(path), status=2)
         assert "expected time series" in capsys.readouterr().err
+
+
+def test_noise_drifts_in_equally_few_tables_whatever_the_number_of_their_series():
+    """The seed is fixed. One by one, more than a tenth of tables of 16 series of noise drift."""
+    together, alone = measure_tables(TableCase(16, 0.0, 0.0), 40)
+    assert together <= 0.05 < alone
+    assert measure_tables(TableCase(16, 10.0, 2.0), 10)[0] >= 0.9
+
+
+def test_the_verdict_on_a_series_does_not_depend_on_the_choice_of_series():
+    rng = np.random.default_rng(8)
+    columns = {f"s{k}": rng.standard_normal(500) for k in range(8)}
+    table = Table(
+        {"time (ps)": np.arange(500.0), **columns}, "time (ps)", dict.fromkeys(columns), ""
+    )
+    assert table_verdicts(table, ["s3"])["s3"] == table_verdicts(table)["s3"]
+
+
+def test_the_number_of_series_must_be_positive():
+    with pytest.raises(ValueError, match="n_series must be at least 1, not 0"):
+        paceline.convergence(np.arange(50.0), n_series=0)

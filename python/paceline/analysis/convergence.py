@@ -33,6 +33,7 @@ def convergence(
     kind: Kind = "linear",
     *,
     precision: float | None = None,
+    n_series: int = 1,
 ) -> Convergence:
     r"""Assess whether a quantity is equilibrated and sampled, from its time series.
 
@@ -56,6 +57,10 @@ def convergence(
     precision : float, optional
         Half the width of the 95 % interval that is wanted, in the unit of the values; for states
         a population.
+    n_series : int
+        Number of series that are assessed together, such as the columns of a table. A start or a
+        drift must be the more notable, the more series there are, so that noise looks like one in
+        equally few tables (Bonferroni).
 
     Returns
     -------
@@ -65,7 +70,7 @@ def convergence(
     Raises
     ------
     ValueError
-        If lengths differ, times decrease, or `kind` is unknown.
+        If lengths differ, times decrease, `kind` is unknown, or `n_series` is below 1.
 
     Examples
     --------
@@ -100,19 +105,23 @@ def convergence(
             raise ValueError(f"expected {len(values)} times, one for each value, got {len(times)}")
     if precision is not None and not precision > 0:
         raise ValueError(f"precision must be above 0, not {precision!r}")
+    if n_series < 1:
+        raise ValueError(f"n_series must be at least 1, not {n_series!r}")
     if replicas is None:
-        return _assess(values, times, kind, precision)
+        return _assess(values, times, kind, precision, n_series)
     labels = np.asarray(replicas)
     if labels.shape != values.shape:
         raise ValueError(f"expected {len(values)} replicas, one for each value, got {len(labels)}")
     if labels.dtype.kind == "f" and np.isnan(labels).any():
         raise ValueError("replicas must not be NaN")
     if not len(values):
-        return _assess(values, times, kind, precision)
+        return _assess(values, times, kind, precision, n_series)
     names = list(dict.fromkeys(labels.tolist()))
     rows = [np.flatnonzero(labels == name) for name in names]
     parts = [(values[row], None if times is None else times[row]) for row in rows]
-    return _assess_replicas([f"{name}" for name in names], parts, kind, precision)
+    # Each replica has a start of its own.
+    n_series *= len(names)
+    return _assess_replicas([f"{name}" for name in names], parts, kind, precision, n_series)
 
 
 def latest_start(found: dict[str, Convergence]) -> tuple[int | None, str]:
@@ -128,18 +137,22 @@ def latest_start(found: dict[str, Convergence]) -> tuple[int | None, str]:
 
 
 def _assess(
-    values: np.ndarray, times: np.ndarray | None, kind: Kind, precision: float | None
+    values: np.ndarray,
+    times: np.ndarray | None,
+    kind: Kind,
+    precision: float | None,
+    n_series: int,
 ) -> Convergence:
     """Assess one simulation."""
     if kind == "angle":
-        return _assess_angles(values, times, precision)
+        return _assess_angles(values, times, precision, n_series)
     if kind == "states":
-        return _assess_states(values, times, precision)
-    return assess_series(values, times, precision=precision)
+        return _assess_states(values, times, precision, n_series)
+    return assess_series(values, times, precision=precision, n_series=n_series)
 
 
 def _assess_angles(
-    degrees: np.ndarray, times: np.ndarray | None, precision: float | None
+    degrees: np.ndarray, times: np.ndarray | None, precision: float | None, n_series: int
 ) -> Convergence:
     """Assess angles by their unit vectors: the components along and across the circular mean."""
     rows = usable_rows(degrees, times)
@@ -149,7 +162,7 @@ def _assess_angles(
         return assess_series(degrees, times)
     start: int | None = 0
     for part in (known.real, known.imag):
-        first = find_start(part) if np.ptp(part) > 0 else 0
+        first = find_start(part, n_series) if np.ptp(part) > 0 else 0
         start = None if start is None or first is None else max(start, first)
     mean = known[start or 0 :].mean()
     turned = turns * np.exp(-1j * np.angle(mean))
@@ -169,7 +182,7 @@ def _assess_angles(
 
 
 def _assess_states(
-    values: np.ndarray, times: np.ndarray | None, precision: float | None
+    values: np.ndarray, times: np.ndarray | None, precision: float | None, n_series: int
 ) -> Convergence:
     """Assess the population of each state, and return the worst verdict with its state."""
     states = _states(values)
@@ -179,7 +192,7 @@ def _assess_states(
             times,
             precision=precision,
             kind="states",
-            n_series=len(states),
+            n_series=n_series * len(states),
         )
         # With two states, the population of one determines that of the other.
         for state in (states[:1] if len(states) == 2 else states)
@@ -241,6 +254,7 @@ def _assess_replicas(
     parts: Sequence[tuple[np.ndarray, np.ndarray | None]],
     kind: Kind,
     precision: float | None,
+    n_series: int,
 ) -> Convergence:
     """Assess replicas together: each start, and the agreement of the equilibrated parts."""
     notes: list[str] = []
@@ -250,8 +264,8 @@ def _assess_replicas(
             del distinct[other]
             notes.append(f"left out: replica {other} (a copy of replica {one})")
     if kind == "states":
-        return _states_of_replicas(distinct, notes, precision)
-    found = {name: _assess(*part, kind, None) for name, part in distinct.items()}
+        return _states_of_replicas(distinct, notes, precision, n_series)
+    found = {name: _assess(*part, kind, None, n_series) for name, part in distinct.items()}
     for name in [name for name, one in found.items() if one.n_values < LEAST_VALUES]:
         del found[name]
         notes.append(f"left out: replica {name} (less than {LEAST_VALUES} values)")
@@ -339,13 +353,16 @@ def _states_of_replicas(
     parts: dict[str, tuple[np.ndarray, np.ndarray | None]],
     notes: Sequence[str],
     precision: float | None,
+    n_series: int,
 ) -> Convergence:
     """Assess the population of each state over all replicas; return the worst verdict."""
     states = _states(np.concatenate([values for values, _ in parts.values()]))
     worst: tuple[int, float, Convergence] | None = None
     for state in states[:1] if len(states) == 2 else states:
         ones = {name: (_in_state(values, state), times) for name, (values, times) in parts.items()}
-        found = _assess_replicas([*ones], [*ones.values()], "linear", precision)
+        found = _assess_replicas(
+            [*ones], [*ones.values()], "linear", precision, n_series * len(states)
+        )
         rank = GRADES.index(found.verdict), -float(np.nan_to_num(found.least_independent))
         if worst is None or rank > worst[:2]:
             reasons = (f"of {len(states)} states, {_name(state)} is sampled worst", *found.reasons)

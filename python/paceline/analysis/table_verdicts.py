@@ -120,7 +120,9 @@ def table_verdicts(
 ) -> dict[str, SeriesVerdict]:
     """Assess all or some time series of a table, by title; none if rows are not frames in order.
 
-    Periodic angles are assessed as angles, and numbers of clusters as states.
+    Periodic angles are assessed as angles, and numbers of clusters as states. Starts and drifts are
+    as notable as the number of all series of the table requires, so that a verdict does not depend
+    on the choice of series.
     """
     if not table.is_series:
         return {}
@@ -134,7 +136,8 @@ def table_verdicts(
         meaning = kind or kind_of_series(table, title)
         if values.dtype.kind not in "iufb" and meaning != "states":
             continue
-        one = convergence(values, x, kind=meaning, precision=precision)
+        n_series = max(1, len(table.y))
+        one = convergence(values, x, kind=meaning, precision=precision, n_series=n_series)
         found[title] = SeriesVerdict(title, one, x_title, meaning)
     return found
 
