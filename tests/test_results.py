@@ -23,6 +23,7 @@ from paceline.analysis.rdf import InterRDF, InterRDF_s
 from paceline.analysis.results import Results
 from paceline.analysis.rms import RMSD, RMSF
 from paceline.analysis.table import Table
+from paceline.analysis.table_verdicts import table_verdicts
 from paceline.errors import NotRunError, UnsupportedError
 
 mpl.use("Agg")
@@ -337,7 +338,30 @@ class TestFigures:
         ticks = Results(table=Table(columns, "time (ps)", {"n": "n"}, "n")).plot().get_yticks()
         assert not np.any(ticks % 1)
 
-    def test_angles_and_frames_in_another_order_have_no_mean(self):
+    def test_angles_have_their_circular_mean_and_a_shaded_start(self):
+        rng = np.random.default_rng(3)
+        start = 90 * np.exp(-np.arange(1000) / 60)
+        values = (175 + 10 * rng.standard_normal(1000) + start + 180) % 360 - 180
+        columns = {"time (ps)": np.arange(1000.0), "phi (°)": values}
+        table = Table(columns, "time (ps)", {"phi (°)": "phi"}, "angle (°)", no_mean=True)
+        results = Results(table=table)
+        verdict = table_verdicts(table)["phi (°)"]
+        assert verdict.found.equilibrated_from > 100
+        axes, _ = self.lines_of(results)
+        name, shaded = (text.get_text() for text in axes.get_legend().get_texts())
+        assert name == f"phi, mean {verdict.mean_text} (95 %)"
+        assert shaded == "not equilibrated"
+        assert results.summary()[0].endswith(f"; {verdict.short}")
+
+    def test_clusters_have_a_verdict_and_no_mean(self):
+        states = np.repeat([0, 1, 0], [400, 100, 500])
+        columns = {"time (ps)": np.arange(1000.0), "cluster": states}
+        table = Table(columns, "time (ps)", {"cluster": "cluster"}, "cluster", no_mean=True)
+        axes, _ = self.lines_of(Results(table=table))
+        [text] = axes.get_legend().get_texts()
+        assert text.get_text() == "cluster, not shown to be sampled"
+
+    def test_numbers_and_frames_in_another_order_have_no_mean(self):
         values = np.arange(500.0)
         for x, no_mean in ((values, True), (values[::-1], False), (values % 9, False)):
             columns = {"time (ps)": x, "a": values}

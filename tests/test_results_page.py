@@ -280,7 +280,8 @@ def test_gaps_of_a_curve_are_not_rows_of_another():
     [
         ("fraction of frames", [0, 1]),
         ("difference (fraction of frames)", [-1, 1]),
-        ("RMSF (Å)", None),
+        ("RMSF (Å)", [0, None]),
+        ("z (Å)", None),
     ],
 )
 def test_intervals_of_fractions_have_limits(label, limits):

@@ -36,7 +36,7 @@ def table_of(x, title, values, **options):
         ),
         (
             table_of("time (ps)", "angle (°)", [170.0, -170.0], no_mean=True),
-            "angle: circular mean 180.0°, standard deviation 10.0°",
+            "angle: circular mean 180.0°, standard deviation 10.0°; not shown to be sampled",
         ),
         (
             table_of("lag time (ps)", "MSD (Å²)", [0.0, 1.0], notes={"D": "2 cm²/s"}),

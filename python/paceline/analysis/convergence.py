@@ -345,6 +345,7 @@ def _agreement(
         (*reasons, *notes),
         max(one.length for one in found.values()),
         np.nan if start is None else found[last].equilibrated_at,
+        r_hat,
     )
     return _with_precision(result, precision, "°" if kind == "angle" else "")
 

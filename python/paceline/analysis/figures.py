@@ -25,7 +25,7 @@ from paceline.analysis.figure_text import (
 )
 from paceline.analysis.series_verdict import SAMPLED
 from paceline.analysis.table import Image, States, Table, name_and_unit
-from paceline.analysis.table_verdicts import usual_verdicts
+from paceline.analysis.table_verdicts import verdicts_with_angles
 from paceline.analysis.uncertainty import with_error
 from paceline.contract.figure_options import FigureOptions
 from paceline.contract.time_units import TIME_UNITS, readable_unit
@@ -97,6 +97,8 @@ class Series:
     ends: Sequence[int] = ()
     #: True if the x axis contains names, so that values are points with error bars.
     of_names: bool = False
+    #: True if the name contains a mean or a verdict.
+    is_described: bool = False
     #: x value from which on the series is equilibrated.
     start: float = -np.inf
 
@@ -308,7 +310,7 @@ def _draw_columns(tables: Sequence[Table], ax: "Axes", options: FigureOptions) -
     if first.right and len(tables) == 1:
         _draw_right(first, abscissas[0], ax, len(series))
     windows = {one.window for one in series} - {0}
-    has_means = options.stats and len(series) <= NAMED and any(one.means() for one in tables)
+    has_means = any(one.is_described for one in series)
     names = [one.name for one in series] + ["not equilibrated"] * int(start > begin)
     if not (len(series) > 1 or windows or has_means or options.label or first.bands or first.notes):
         artists, names = [], []
@@ -357,19 +359,26 @@ def _series_of(
             window = len(x) // WINDOWS | 1
         n_series = sum(len(one.y) for one in tables)
         means = table.means() if options.stats and n_series <= NAMED else {}
-        verdicts = usual_verdicts(table) if means else {}
+        verdicts = verdicts_with_angles(table) if options.stats and n_series <= NAMED else {}
         for j, (title, name) in enumerate(table.y.items()):
             start = -np.inf
             given = names[k] if several else names[j]
             name = times_in_unit(name, x_label)
             name = f"{given}, {name}" if several and given and len(table.y) > 1 else given or name
-            if title in means:
+            own_name = name
+            if title in verdicts:
                 sampling = verdicts[title].found
                 note = "" if sampling.verdict == SAMPLED else sampling.verdict
-                name = f"{name}, {with_minus(means[title].with_note(note))}"
+                if title in means:
+                    name = f"{name}, {with_minus(means[title].with_note(note))}"
+                elif verdicts[title].kind == "angle" and not sampling.is_constant:
+                    name = f"{name}, {with_minus(verdicts[title].short_mean)}"
+                elif note:
+                    name = f"{name}, {note}"
                 start = float(x[sampling.equilibrated_from or 0])
             band = table.columns[table.bands[title]] if title in table.bands else None
             one = Series(x, table.columns[title], name, points, window, band, start=start)
+            one = replace(one, is_described=name != own_name)
             one = replace(one, limits=possible_range(table.y_label))
             if not points:
                 one = replace(one, ends=_line_ends(table, x))

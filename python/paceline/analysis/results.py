@@ -16,7 +16,7 @@ from paceline.analysis.figures import draw, new_figure
 from paceline.analysis.saved_tables import FIGURE, describe
 from paceline.analysis.summary import answers
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_verdicts import usual_verdicts
+from paceline.analysis.table_verdicts import verdicts_with_angles
 from paceline.analysis.uncertainty import SeriesMean
 from paceline.contract.atoms import has_attribute
 from paceline.contract.declaration import ON_STRUCTURE
@@ -390,7 +390,7 @@ class Results(dict[str, Any]):
     def _facts(self, arrays: Mapping[str, np.ndarray], **more: object) -> list[str]:
         """Return lines about the run, the figure, and means; `arrays` are the file's arrays."""
         results = {**self.findings, **{f"mean of {key}": mean for key, mean in self.means.items()}}
-        verdicts = usual_verdicts(self.table) if self.table else {}
+        verdicts = verdicts_with_angles(self.table) if self.table else {}
         results |= {f"sampling of {key}": one for key, one in verdicts.items()}
         figure = self._figure_line(arrays, **more)
         # A selection may contain line breaks, but each fact must be one line.

@@ -60,6 +60,8 @@ class Convergence:
     equilibrated_at : float
         Time of the first value of the equilibrated part, its index if there are no times; NaN if
         there is none.
+    r_hat : float
+        Rank-normalised split-R̂ of replicas; NaN for one simulation.
     """
 
     verdict: Verdict
@@ -75,6 +77,7 @@ class Convergence:
     reasons: tuple[str, ...] = ()
     length: float = np.nan
     equilibrated_at: float = np.nan
+    r_hat: float = np.nan
 
     @property
     def is_constant(self) -> bool:

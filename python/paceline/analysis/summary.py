@@ -3,7 +3,7 @@
 import numpy as np
 
 from paceline.analysis.table import Table, name_and_unit
-from paceline.analysis.table_verdicts import usual_verdicts
+from paceline.analysis.table_verdicts import usual_verdicts, verdicts_with_angles
 from paceline.performance.number_format import many
 
 #: Maximum number of columns that are described.
@@ -35,7 +35,13 @@ def describe_columns(table: Table) -> dict[str, str]:
             for title, mean in means.items()
         }
     elif is_angle:
+        verdicts = verdicts_with_angles(table)
         found = {title: _describe_angles(table.columns[title]) for title in titles}
+        found |= {
+            title: f"{text}; {verdicts[title].short}"
+            for title, text in found.items()
+            if text and title in verdicts
+        }
     else:
         found = {title: _describe_values(table, title) for title in titles}
     return {name_and_unit(title)[0]: text for title, text in found.items() if text}

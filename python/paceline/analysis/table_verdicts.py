@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from paceline.analysis.convergence import convergence, latest_start
+from paceline.analysis.convergence import MOST_R_HAT, convergence, latest_start
 from paceline.analysis.series_verdict import DRIFTING, NOT_SHOWN, SAMPLED, Convergence, Kind
 from paceline.analysis.system_text import time_text
 from paceline.analysis.table import Table, name_and_unit
@@ -14,6 +14,8 @@ from paceline.performance.number_format import joined
 
 #: Maximum number of series of a table that get verdicts without a request.
 MOST_SERIES = 16
+#: Maximum R̂ that is written as a number.
+MOST_SHOWN = 100
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,13 @@ class SeriesVerdict:
         if not half > 0:
             return f"{digits(self.found.mean, 4)}{self.unit}"
         return f"{with_error(self.found.mean, half)}{self.unit}"
+
+    @property
+    def short_mean(self) -> str:
+        """Mean of the equilibrated part and verdict, as in a legend."""
+        level = " (95 %)" if self.found.half_width > 0 else ""
+        note = "" if self.found.verdict == SAMPLED else f", {self.found.verdict}"
+        return f"mean {self.mean_text}{level}{note}"
 
     @property
     def mean_of_all_text(self) -> str:
@@ -149,6 +158,54 @@ def kind_of_series(table: Table, title: str) -> Kind:
     return "angle" if name_and_unit(title)[1] == "°" else "states"
 
 
+def verdicts_with_angles(table: Table) -> dict[str, SeriesVerdict]:
+    """Assess the series, also those of angles and states; none if there are very many."""
+    if len(table.y) > MOST_SERIES:
+        return {}
+    if not table.no_mean:
+        return table_verdicts(table)
+    titles = [title for title in table.y if _is_angle_or_state(table, title)]
+    return table_verdicts(table, titles) if titles else {}
+
+
+def _is_angle_or_state(table: Table, title: str) -> bool:
+    """True for periodic angles, and for columns with a few states."""
+    if kind_of_series(table, title) == "angle":
+        return True
+    values = np.asarray(table.columns[title])
+    if values.dtype.kind == "f":
+        values = values[np.isfinite(values)]
+    if values.dtype.kind not in "iufb" or np.any(values != np.round(values)):
+        return False
+    return len(np.unique(values)) <= MOST_SERIES
+
+
+def replica_verdict(
+    tables: Mapping[str, Table],
+    title: str,
+    *,
+    kind: Kind | None = None,
+    precision: float | None = None,
+    n_series: int = 1,
+) -> SeriesVerdict:
+    """Assess a series between replicas, whose tables are given by their names.
+
+    Raises `ValueError` if the times of a table decrease.
+    """
+    first = next(iter(tables.values()))
+    kind = kind or kind_of_series(first, title)
+    values = [np.asarray(one.columns[title]) for one in tables.values()]
+    found = convergence(
+        np.concatenate(values),
+        np.concatenate([np.asarray(t.columns[t.abscissa], float) for t in tables.values()]),
+        np.repeat([*tables], [len(one) for one in values]),
+        kind,
+        precision=precision,
+        n_series=n_series,
+    )
+    return SeriesVerdict(title, found, first.abscissa, kind)
+
+
 def usual_verdicts(table: Table, titles: Sequence[str] | None = None) -> dict[str, SeriesVerdict]:
     """Assess the series that have means; none if there are very many."""
     titles = list(titles or table.y)
@@ -167,10 +224,16 @@ def verdicts_of(tables: Mapping[str, Table | None]) -> dict[str, SeriesVerdict]:
     for name, table in tables.items():
         if table is None or table.notes:
             continue
-        some = usual_verdicts(table, table.answering)
-        for title, one in some.items():
-            found[f"{name} ({name_and_unit(title)[0]})" if len(some) > 1 else name] = one
+        found |= named_verdicts(name, usual_verdicts(table, table.answering))
     return found
+
+
+def named_verdicts(name: str, some: Mapping[str, SeriesVerdict]) -> dict[str, SeriesVerdict]:
+    """Name verdicts by their analysis, and by their series if there are several."""
+    return {
+        f"{name} ({name_and_unit(title)[0]})" if len(some) > 1 else name: one
+        for title, one in some.items()
+    }
 
 
 def system_verdict(found: Mapping[str, SeriesVerdict]) -> str:
@@ -181,10 +244,24 @@ def system_verdict(found: Mapping[str, SeriesVerdict]) -> str:
     found = {name: one for name, one in found.items() if not one.found.is_constant}
     if not found:
         return ""
-    answer = _answer(found)
+    answer = f"{_answer(found)} {_agreement(found)}".rstrip()
     if all("rmsd" in name.lower() for name in found):
         return f"{answer} This is a verdict on RMSD alone, which many different structures share."
     return answer
+
+
+def _agreement(found: Mapping[str, SeriesVerdict]) -> str:
+    """Say whether replicas agree; empty for one simulation."""
+    known = {name: one.found.r_hat for name, one in found.items() if not np.isnan(one.found.r_hat)}
+    if not known:
+        return ""
+    worst = max(known, key=lambda name: known[name])
+    shown = f"R̂ {known[worst]:.2f}" if known[worst] < MOST_SHOWN else f"R̂ above {MOST_SHOWN}"
+    differ = [name for name, r_hat in known.items() if r_hat > MOST_R_HAT]
+    if not differ:
+        return f"Replicas agree ({shown} or less)."
+    most = f", most in {worst}" if len(differ) > 1 else ""
+    return f"Replicas differ in {joined(_few(differ))}{most} ({shown}; {MOST_R_HAT} is expected)."
 
 
 def _answer(found: Mapping[str, SeriesVerdict]) -> str:

@@ -161,11 +161,8 @@ def _of_replicas(
     tables: "Mapping[Path, Table]", args: argparse.Namespace
 ) -> "dict[str, SeriesVerdict]":
     """Assess each series over all tables, which have the same columns."""
-    import numpy as np
-
-    from paceline.analysis.convergence import convergence
     from paceline.analysis.table import name_and_unit
-    from paceline.analysis.table_verdicts import SeriesVerdict, kind_of_series
+    from paceline.analysis.table_verdicts import replica_verdict
 
     if len(tables) < 2:
         raise UnsupportedError("--replicas needs two different tables or more")
@@ -177,8 +174,6 @@ def _of_replicas(
         if len(holders) != len(tables):
             missing = [str(p) for p, t in tables.items() if title not in t.columns]
             raise UnsupportedError(f"{title!r} is not in {', '.join(missing)}: select --y")
-        first = holders[0]
-        kind = args.kind or kind_of_series(first, title)
         units = {
             str(name_and_unit(one.abscissa)[1]): path
             for one, path in zip(holders, tables, strict=True)
@@ -188,20 +183,12 @@ def _of_replicas(
             raise UnsupportedError(
                 f"{path} has times in {unit or 'no unit'}, but {path2} in {other or 'no unit'}"
             )
-        x = [np.asarray(one.columns[one.abscissa], dtype=float) for one in holders]
-        values = [np.asarray(one.columns[title]) for one in holders]
-        labels = np.repeat([str(path) for path in tables], [len(one) for one in values])
+        named = dict(zip(map(str, tables), holders, strict=True))
+        options = {"precision": args.precision, "n_series": len(titles)}
         try:
-            one = convergence(
-                np.concatenate(values),
-                np.concatenate(x),
-                labels,
-                kind,
-                precision=args.precision,
-            )
+            found[title] = replica_verdict(named, title, kind=args.kind, **options)
         except ValueError as error:
             raise UnsupportedError(f"{title}: {error}") from None
-        found[title] = SeriesVerdict(title, one, first.abscissa, kind)
     return found
 
 

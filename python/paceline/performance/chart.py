@@ -81,8 +81,9 @@ class Chart:
                 kinds = {"half": curve.half is not None, "smooth": curve.smooth is not None}
                 curves.append({"name": curve.name, "colour": curve.colour, **kinds})
         found: dict[str, object] = {"x": self.x_label, "y": self.y_label, "points": self.points}
-        if np.isfinite(self.limits).all():
-            found["limits"] = [*self.limits]
+        if np.isfinite(self.limits).any():
+            # JSON has no infinity.
+            found["limits"] = [one if np.isfinite(one) else None for one in self.limits]
         return script_json({**found, "curves": curves, "data": data})
 
 

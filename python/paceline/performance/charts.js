@@ -13,7 +13,8 @@
   // Series and bands of uPlot, and its columns, of one chart.
   const read = (chart) => {
     const data = [chart.data[0]], bands = [];
-    const [least, most] = chart.limits || [-Infinity, Infinity];
+    const limits = chart.limits || [null, null];
+    const least = limits[0] ?? -Infinity, most = limits[1] ?? Infinity;
     const series = [{label: chart.x, value: (u, value) => shown(value)}];
     const add = (values, one) => {
       data.push(values);
