@@ -7,6 +7,7 @@ import MDAnalysis
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.signal import lfilter
 from scipy.stats import false_discovery_control, ttest_ind
 
 import paceline
@@ -83,6 +84,64 @@ def test_each_replica_counts_once(replicas):
         "No mean is given: it is meaningless" in remark
         for remark in replicas.remarks("ramachandran")
     )
+
+
+def in_memory(rng, mean, n_frames=600):
+    """Two atoms whose radius of gyration is a series with this mean, Å."""
+    half = mean + 0.2 * lfilter([1], [1, -0.8], rng.standard_normal(n_frames))
+    positions = np.zeros((n_frames, 2, 3))
+    positions[:, 0, 0], positions[:, 1, 0] = half, -half
+    universe = paceline.Universe.empty(2, trajectory=True)
+    universe.add_TopologyAttr("masses", [1.0, 1.0])
+    universe.load_new(positions.astype(np.float32), dt=2)
+    return universe
+
+
+def test_verdicts_on_replicas_are_on_the_page_in_tables_and_in_figures(tmp_path):
+    rng = np.random.default_rng(4)
+    groups = {"agree": (5.0, 5.0, 5.0), "differ": (5.0, 7.0)}
+    replicas = Replicas(
+        {
+            group: [Battery({"gyration": {"select": "all"}}, in_memory(rng, one)) for one in means]
+            for group, means in groups.items()
+        }
+    ).run()
+    found = replicas.verdicts("gyration")["Rg (Å)"]
+    series = [one.analyses["gyration"].results.rg for one in replicas.groups["agree"]]
+    wanted = paceline.convergence(
+        np.concatenate(series), np.tile(np.arange(600) * 2.0, 3), np.repeat([1, 2, 3], 600)
+    )
+    assert found["agree"].found.mean == wanted.mean
+    assert found["agree"].found.r_hat == wanted.r_hat < 1.1 < found["differ"].found.r_hat
+    assert found["agree"].verdict == "sampled"
+    assert found["differ"].verdict == "not shown to be sampled"
+    replicas.save(tmp_path / "out")
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    first, second = (page.index(f"{group}: ") for group in groups)
+    assert page[first:].startswith("agree: The system is equilibrated from the first frame on, and")
+    assert re.match(r".*Replicas agree \(R̂ 1\.\d\d at most\)\.", page[first:second])
+    assert "not shown to be sampled: radius of gyration. Replicas differ in" in page[second:]
+    assert "Rg, differ, sampling" in page
+    means = pd.read_csv(tmp_path / "out" / "means.csv", comment="#")
+    assert means["sampling"].tolist() == ["sampled", "not shown to be sampled"]
+    np.testing.assert_allclose(means["split-R̂"], [one.found.r_hat for one in found.values()])
+    legend = replicas.figures("gyration")[""].axes[0].get_legend().get_texts()
+    assert "not shown" in legend[1].get_text()
+    assert "not shown" not in legend[0].get_text()
+    assert replicas.summary()[-1].startswith("differ: ")
+
+
+def test_figures_of_replicas_shade_the_latest_start(tmp_path):
+    rng = np.random.default_rng(5)
+    universes = [in_memory(rng, 5 + 6 * np.exp(-np.arange(600) / time)) for time in (8, 30)]
+    asked = {"gyration": {"select": "all"}}
+    replicas = Replicas({"one": [Battery(asked, universe) for universe in universes]}).run()
+    verdict = replicas.verdicts("gyration")["Rg (Å)"]["one"]
+    assert verdict.found.equilibrated_at > 100
+    (shade,) = replicas.figures("gyration")[""].axes[0].patches
+    assert shade.get_x() + shade.get_width() == pytest.approx(verdict.found.equilibrated_at)
+    replicas.run(frames=[*range(599, -1, -1)])
+    assert replicas.verdicts("gyration") == {}
 
 
 def test_profiles_are_compared_at_residues_of_one_number(replicas):

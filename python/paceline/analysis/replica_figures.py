@@ -22,7 +22,9 @@ from paceline.analysis.figures import (
     possible_range,
     running_mean,
 )
+from paceline.analysis.series_verdict import SAMPLED
 from paceline.analysis.table import Table, name_and_unit
+from paceline.analysis.table_verdicts import SeriesVerdict
 from paceline.analysis.uncertainty import (
     GroupDifference,
     ReplicaMean,
@@ -217,23 +219,31 @@ def draw_series(
     means: Mapping[str, Mapping[str, ReplicaMean]],
     width: float,
     options: FigureOptions,
+    *,
+    verdicts: Mapping[str, Mapping[str, SeriesVerdict]],
 ) -> "Figure":
-    """Draw all replicas against time, and to the right means of replicas and of groups."""
+    """Draw all replicas against time, and to the right means of replicas and of groups.
+
+    Times before the latest start of an equilibrated part are shaded.
+    """
     titles = list(means)[:NAMED]
     figure, axes = _panels(len(titles), width, ncols=2, width_ratios=[4, 1])
     unit = options.time_unit or _time_unit([*filter(None, chain.from_iterable(tables.values()))])
     for (ax, beside), title in zip(axes, titles, strict=True):
+        of_groups, abscissa = verdicts.get(title, {}) if options.stats else {}, ""
         for number, (group, of_group) in enumerate(tables.items()):
             if group not in means[title]:
                 continue
             mean, colour = means[title][group], f"C{number}"
+            note = of_groups[group].found.verdict if group in of_groups else SAMPLED
             label: str | None = f"{group}, {with_minus(mean.short)}" if options.stats else group
+            label = label if note == SAMPLED else f"{label}, {note}"
             heading = label if len(tables) == 1 else None
             for k, table in enumerate(of_group):
                 if table is None or title not in table.columns:
                     continue
-                x = table.columns[table.abscissa]
-                x_label, (x,) = in_time_unit(table.abscissa, [x], unit)
+                abscissa = table.abscissa
+                x_label, (x,) = in_time_unit(abscissa, [table.columns[abscissa]], unit)
                 values = np.asarray(table.columns[title], dtype=float)
                 if len(x) >= MANY_POINTS:
                     values = running_mean(values, len(x) // WINDOWS | 1)
@@ -246,6 +256,12 @@ def draw_series(
             interval = np.nan_to_num(mean.interval)
             bar = {"color": "black" if heading is not None else colour, "capsize": 2, "fmt": "_"}
             beside.errorbar([number + 0.15], [mean.mean], [interval], **bar)
+        starts = np.array([one.found.equilibrated_at for one in of_groups.values()])
+        _, (starts,) = in_time_unit(abscissa, [starts], unit)
+        begin, last = ax.get_xlim()[0], np.nanmax(starts, initial=-np.inf)
+        if last > begin:
+            shade = {"color": "0.88", "linewidth": 0, "zorder": 0, "label": "not equilibrated"}
+            ax.axvspan(begin, last, **shade)
         ax.set_ylabel(title)
         ax.locator_params(axis="x", nbins=6)
         beside.set_xticks(range(len(tables)), list(tables), rotation=45, ha="right")

@@ -19,10 +19,13 @@ from paceline.analysis.battery_page import (
     warnings_sentence,
 )
 from paceline.analysis.charts import charts_of_profile, charts_of_replicas
+from paceline.analysis.convergence import MOST_R_HAT
 from paceline.analysis.replica_figures import Profile, add_to_title, differences
 from paceline.analysis.system_text import describe_span
 from paceline.analysis.table import Table, name_and_unit
+from paceline.analysis.table_verdicts import SeriesVerdict, named_verdicts, system_verdict
 from paceline.analysis.uncertainty import (
+    ENOUGH,
     FALSE_DISCOVERIES,
     ReplicaMean,
     adjusted_p_values,
@@ -46,7 +49,9 @@ FOOTER = (
     "Intervals are 95 % intervals: for a mean by Student's t between replicas, each with equal "
     "weight, and for a difference by Welch's t (1947). They are not corrected for multiple "
     "comparisons: even if groups do not differ, one interval in twenty excludes 0. Numbers of "
-    "residues that differ are corrected (Benjamini & Hochberg 1995)."
+    "residues that differ are corrected (Benjamini & Hochberg 1995). A mean is sampled if nothing "
+    f"shows a drift in a replica, {ENOUGH} or more values are independent, and replicas agree: "
+    f"rank-normalised split-R̂ (Vehtari et al. 2021) is {MOST_R_HAT} or less."
 )
 
 
@@ -78,6 +83,9 @@ class ShownReplicas(Protocol):
     @property
     def means(self) -> dict[str, dict[str, dict[str, ReplicaMean]]]:
         """Means by analysis, series and group."""
+
+    def verdicts(self, name: str) -> Mapping[str, Mapping[str, SeriesVerdict]]:
+        """Return verdicts on series by title and group."""
 
     def tables(self, name: str) -> dict[str, list[Table | None]]:
         """Return the tables of replicas by group."""
@@ -144,7 +152,8 @@ def _facts(replicas: ShownReplicas) -> list[tuple[str, str]]:
 def _paragraphs(
     replicas: ShownReplicas, headings: Mapping[str, str], warnings: Sequence[str]
 ) -> Iterator[str]:
-    """Write the paragraphs of the summary: groups, their systems, means, and differences."""
+    """Write the paragraphs of the summary: sampling, groups, systems, means, and differences."""
+    yield from answers_of_groups(replicas, {name: in_sentence(headings[name]) for name in headings})
     systems = {}
     for group, batteries in replicas.groups.items():
         one = next(iter(batteries[0].analyses.values()))
@@ -188,6 +197,36 @@ def _paragraphs(
     yield warnings_sentence(warnings)
 
 
+def answers_of_groups(replicas: ShownReplicas, names: Mapping[str, str]) -> list[str]:
+    """Answer for each group whether its replicas are equilibrated, sampled, and agree.
+
+    `names` are the names of analyses in sentences. Angles and states are not considered.
+    """
+    answers = []
+    for group in replicas.groups:
+        found: dict[str, SeriesVerdict] = {}
+        for name, title in names.items():
+            table = next(iter(replicas.tables(name).get(group, ())), None)
+            if table is None or table.notes or table.no_mean:
+                continue
+            of_series = replicas.verdicts(name)
+            own = {t: of_series[t][group] for t in table.answering if group in of_series.get(t, ())}
+            found |= named_verdicts(title, own)
+        if answer := system_verdict(found):
+            answers.append(f"{group}: {answer}" if len(replicas.groups) > 1 else answer)
+    return answers
+
+
+def _verdict_lines(
+    replicas: ShownReplicas, name: str, most: int = LISTED
+) -> Iterator[tuple[str, str]]:
+    """Yield lines on the sampling of some series, with reasons."""
+    for title, of_groups in list(replicas.verdicts(name).items())[:most]:
+        for group, one in of_groups.items():
+            series = _title_of_group(replicas, name_and_unit(title)[0], group)
+            yield f"{series}, sampling", f"{one}"
+
+
 def _brief(text: str, title: str) -> str:
     """Shorten a mean or difference to the number with its interval, and append the unit."""
     return f"{re.split(r' [(]95 %|, ', text)[0]} {name_and_unit(title)[1]}".rstrip()
@@ -213,13 +252,14 @@ def _section(
     ]
     files = [f"{name}{ending}.svg" for ending in figures]
     files += [f"{name}-profile.csv"] if profile is not None else []
-    lines = [*lines_of(replicas, name), *(lines_of_profile(profile) if profile else ())]
+    lines = [*lines_of(replicas, name), *_verdict_lines(replicas, name)]
+    lines += lines_of_profile(profile) if profile else ()
     return ResultSection(
         title,
         f"Parameters: {'; '.join(given)}" if given else "",
         [ResultDrawing(figure, charts[ending]) for ending, figure in figures.items()],
         answers,
-        ("series", "mean or difference") if lines else (),
+        ("series", "mean, difference or sampling") if lines else (),
         lines,
         files,
         replicas.remarks(name),

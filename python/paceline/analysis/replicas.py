@@ -24,9 +24,16 @@ from paceline.analysis.replica_figures import (
     draw_series,
     profile_of,
 )
-from paceline.analysis.replica_page import REMARKED, files_of, lines_of, page_of_replicas
+from paceline.analysis.replica_page import (
+    REMARKED,
+    answers_of_groups,
+    files_of,
+    lines_of,
+    page_of_replicas,
+)
 from paceline.analysis.results import Results
 from paceline.analysis.table import Table
+from paceline.analysis.table_verdicts import SeriesVerdict, verdicts_of_replicas
 from paceline.analysis.uncertainty import (
     ENOUGH,
     GroupDifference,
@@ -53,7 +60,7 @@ REPLICA_COLUMNS = (
 )
 GROUP_COLUMNS = (
     *("analysis", "series", "group", "replicas", "mean"),
-    *("standard deviation between", "95 % interval between"),
+    *("standard deviation between", "95 % interval between", "split-R̂", "sampling"),
 )
 DIFFERENCE_COLUMNS = (
     *("analysis", "series", "groups", "difference", "95 % interval", "degrees of freedom"),
@@ -107,6 +114,7 @@ class Replicas:
                 raise UnsupportedError(f"group {name!r}: the name is not valid for a folder")
         self.groups = {name: list(batteries) for name, batteries in groups.items()}
         self.warnings: list[str] = []
+        self._verdicts: dict[str, dict[str, dict[str, SeriesVerdict]]] = {}
         for name in self.groups:
             if name in self._shared_files:
                 raise UnsupportedError(f"group {name!r}: a file of results has this name")
@@ -184,6 +192,7 @@ class Replicas:
         """
         for one in self.batteries:
             one.suit(**options)
+        self._verdicts = {}
         of_batteries = chain.from_iterable(one.warnings for one in self.batteries)
         self.warnings = list(dict.fromkeys(of_batteries))
         analyses = list(self.analyses.values())
@@ -221,6 +230,30 @@ class Replicas:
             name: {title: differences(of_groups) for title, of_groups in of_series.items()}
             for name, of_series in self.means.items()
         }
+
+    def verdicts(self, name: str) -> dict[str, dict[str, SeriesVerdict]]:
+        """Assess the series of an analysis between the replicas of each group.
+
+        Parameters
+        ----------
+        name : str
+            Name of the analysis.
+
+        Returns
+        -------
+        dict of str to dict of str to SeriesVerdict
+            Verdicts by title and group, with split-R̂ (`.found.r_hat`) if a group has two replicas
+            or more. Empty for other results than time series, for more than 16 series, and if
+            frames are not in the order of time.
+        """
+        if name not in self._verdicts:
+            found: dict[str, dict[str, SeriesVerdict]] = {}
+            for group, of_group in self.tables(name).items():
+                known = {f"{k}": one for k, one in enumerate(of_group, 1) if one is not None}
+                for title, one in verdicts_of_replicas(known).items():
+                    found.setdefault(title, {})[group] = one
+            self._verdicts[name] = found
+        return self._verdicts[name]
 
     def profile(self, name: str) -> Profile | None:
         """Align the profiles of an analysis, such as the RMSF along residues.
@@ -374,13 +407,15 @@ class Replicas:
         Returns
         -------
         list of str
-            Sentences, each after the name of its analysis.
+            Sentences, each after the name of its analysis; then for each group, whether its
+            replicas are equilibrated, sampled, and agree.
         """
-        return [
+        means = [
             f"{name}: {title}: {text}"
             for name in self.names
             for title, text in lines_of(self, name, most=1)
         ]
+        return [*means, *answers_of_groups(self, {name: name for name in self.names})]
 
     def save(
         self, folder: str | os.PathLike, *, overwrite: bool = False, **options: object
@@ -497,7 +532,13 @@ class Replicas:
         of_groups = {group: [*filter(None, of)] for group, of in tables.items()}
         of_groups = {group: of for group, of in of_groups.items() if of}
         if known[0].is_series and not known[0].no_mean:
-            found[""] = draw_series(tables, self.means[name], width, options or FigureOptions())
+            found[""] = draw_series(
+                tables,
+                self.means[name],
+                width,
+                options or FigureOptions(),
+                verdicts=self.verdicts(name),
+            )
         elif known[0].drawn is not None and known[0].drawn.points:
             found[""] = draw_points(of_groups, width)
         elif known[0].image is not None and (maps := draw_maps(of_groups, width)) is not None:
@@ -578,7 +619,11 @@ class Replicas:
         for name, of_series in self.means.items():
             for title, means in of_series.items():
                 for group, mean in means.items():
-                    spread = mean.deviation, mean.interval
+                    one = self.verdicts(name).get(title, {}).get(group)
+                    sampling = (
+                        (np.nan, "unknown") if one is None else (one.found.r_hat, one.verdict)
+                    )
+                    spread = mean.deviation, mean.interval, *sampling
                     of_groups.append((name, title, group, mean.n_replicas, mean.mean, *spread))
                 for pair, one in differences(means).items():
                     known = one.interval, one.n_free, one.p_value, one.detectable

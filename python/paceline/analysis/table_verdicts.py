@@ -133,12 +133,10 @@ def table_verdicts(
     as notable as the number of all series of the table requires, so that a verdict does not depend
     on the choice of series.
     """
-    if not table.is_series:
+    if not _in_order(table):
         return {}
     x_title = table.abscissa
     x = np.asarray(table.columns[x_title], dtype=float)
-    if not np.all(np.diff(x[~np.isnan(x)]) > 0):
-        return {}
     found = {}
     for title in titles or table.y:
         values = np.asarray(table.columns[title])
@@ -206,6 +204,31 @@ def replica_verdict(
     return SeriesVerdict(title, found, first.abscissa, kind)
 
 
+def verdicts_of_replicas(tables: Mapping[str, Table]) -> dict[str, SeriesVerdict]:
+    """Assess the series that all tables of replicas have; none if there are very many.
+
+    Empty for tables whose rows are no frames in order.
+    """
+    if not tables or not all(_in_order(one) for one in tables.values()):
+        return {}
+    titles = [
+        title
+        for title in next(iter(tables.values())).y
+        if all(title in one.columns for one in tables.values())
+    ]
+    if len(titles) > MOST_SERIES:
+        return {}
+    return {title: replica_verdict(tables, title, n_series=len(titles)) for title in titles}
+
+
+def _in_order(table: Table) -> bool:
+    """True if rows are frames in the order of time."""
+    if not table.is_series:
+        return False
+    x = np.asarray(table.columns[table.abscissa], dtype=float)
+    return bool(np.all(np.diff(x[~np.isnan(x)]) > 0))
+
+
 def usual_verdicts(table: Table, titles: Sequence[str] | None = None) -> dict[str, SeriesVerdict]:
     """Assess the series that have means; none if there are very many."""
     titles = list(titles or table.y)
@@ -259,9 +282,10 @@ def _agreement(found: Mapping[str, SeriesVerdict]) -> str:
     shown = f"R̂ {known[worst]:.2f}" if known[worst] < MOST_SHOWN else f"R̂ above {MOST_SHOWN}"
     differ = [name for name, r_hat in known.items() if r_hat > MOST_R_HAT]
     if not differ:
-        return f"Replicas agree ({shown} or less)."
+        return f"Replicas agree ({shown} at most)."
     most = f", most in {worst}" if len(differ) > 1 else ""
-    return f"Replicas differ in {joined(_few(differ))}{most} ({shown}; {MOST_R_HAT} is expected)."
+    differing = joined(_few(differ))
+    return f"Replicas differ in {differing}{most} ({shown}; {MOST_R_HAT} or less is expected)."
 
 
 def _answer(found: Mapping[str, SeriesVerdict]) -> str:
