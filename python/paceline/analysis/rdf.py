@@ -303,6 +303,11 @@ class InterRDF(AnalysisBase):
                 "norm='rdf' needs a cell"
             )
 
+    @property
+    def needs_all_frames(self) -> bool:  # type: ignore[override]
+        """True with `errors`, since the length of parts depends on the number of frames."""
+        return self.errors
+
     def prepare(self) -> Reduction:
         """Make the worker part that counts the pairs of both groups."""
         part = self._counting()

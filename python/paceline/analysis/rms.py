@@ -405,6 +405,11 @@ class RMSF(AnalysisBase):
         """Return the atoms, and the atoms to superpose."""
         return {**super().parameters(), "align": self.align}
 
+    @property
+    def needs_all_frames(self) -> bool:  # type: ignore[override]
+        """True with `errors`, since the length of parts depends on the number of frames."""
+        return self.errors
+
     def prepare(self) -> Reduction:
         """Make the worker part of the first pass, which superposes frames on the first frame."""
         if self._fitted is None:
