@@ -435,7 +435,7 @@ def test_pause_and_resume(version):
         stream.close()
         until(server.left.is_set)
     pause, resume = imd_server.PAUSE, imd_server.RESUME
-    expected = [pause, pause] if version == 2 else [pause, resume, imd_server.WAIT]
+    expected = [pause, pause] if version == 2 else [pause, resume]
     assert server.received == [imd_server.GO, *expected, imd_server.DISCONNECT]
 
 
@@ -466,6 +466,16 @@ def test_kill():
         until(server.left.is_set)
         assert stream.read_frame() is None
         assert server.received == [imd_server.GO, imd_server.KILL]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_simulation_is_left_running(version):
+    frames = made_frames(3, N, version=version)
+    with ImdServer.of(frames, version=version, end="silent") as server:
+        ImdStream(server.address, n_atoms=N, timeout=PATIENCE).close(leave_running=True)
+        until(server.left.is_set)
+        asked = [imd_server.WAIT, imd_server.RATE] if version == 3 else []
+        assert server.received == [imd_server.GO, *asked, imd_server.DISCONNECT]
 
 
 def test_close_wakes_a_reader():
@@ -508,4 +518,4 @@ with ImdStream(sys.argv[1], n_atoms=30) as stream:
             _, message = process.communicate(timeout=PATIENCE)
         assert b"KeyboardInterrupt" in message
         assert process.returncode == -signal.SIGINT
-        assert server.received == [imd_server.GO, imd_server.WAIT, imd_server.DISCONNECT]
+        assert server.received == [imd_server.GO, imd_server.DISCONNECT]

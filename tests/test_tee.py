@@ -274,5 +274,5 @@ tee.wait_for(2)
     with ImdServer.of(made_frames(2, N), end="silent") as server:
         command = [sys.executable, "-c", script, server.address, str(tmp_path / "run.trr")]
         subprocess.run(command, check=True, timeout=PATIENCE)
-        assert server.received == [imd_server.GO, imd_server.WAIT, imd_server.DISCONNECT]
+        assert server.received == [imd_server.GO, imd_server.DISCONNECT]
     assert len(stored(tmp_path / "run.trr")) == 2

@@ -65,6 +65,14 @@ class _Units(NamedTuple):
         return cls(length, velocity, force, time, force * length)
 
 
+def _header(kind: Packet, value: int = 0) -> bytes:
+    """Return a packet without a body."""
+    return HEADER.pack(kind, value)
+
+
+_DISCONNECT = _header(Packet.DISCONNECT)
+
+
 class _EndOfStream(Exception):
     """Signal: the engine has closed the connection."""
 
@@ -72,8 +80,9 @@ class _EndOfStream(Exception):
 class ImdStream:
     """Connection to a running simulation.
 
-    An engine serves one client at a time, and waits while the client does not read. `close` lets
-    the simulation continue without a client.
+    An engine serves one client at a time, and waits while the client does not read. Always call
+    `close`, or use the object in a `with` statement: LAMMPS ends with an error if the connection
+    breaks without a farewell.
 
     Parameters
     ----------
@@ -159,11 +168,9 @@ class ImdStream:
             self._swaps = self.session.little_endian != (sys.byteorder == "little")
             self._parts = self.session.packets
             # Also called when the object is deleted, or at the end of the script.
-            self._farewell = weakref.finalize(
-                self, _say_farewell, self._socket, self.session.version, Packet.DISCONNECT
-            )
+            self._farewell = weakref.finalize(self, _say_farewell, self._socket)
             self._greeted = True
-            self._send(Packet.GO)
+            self._socket.sendall(_header(Packet.GO))
         except BaseException:
             if not self._greeted:
                 self._socket.close()
@@ -469,16 +476,18 @@ class ImdStream:
 
     def kill(self) -> None:
         """Ask the engine to end the simulation, and close the connection."""
-        self._leave(Packet.KILL)
+        self._leave(_header(Packet.KILL))
 
-    def close(self) -> None:
-        """Close the connection; the simulation continues, if the engine can run without a client.
+    def close(self, *, leave_running: bool = False) -> None:
+        """Close the connection.
 
-        In version 3, the engine is asked not to wait for another client.
+        The simulation then waits for another client, or continues, as its input states. With
+        `leave_running`, it is asked to continue (version 3); it may then send no frames to later
+        clients, unless they change the interval between frames.
         """
-        self._leave(Packet.DISCONNECT)
+        self._leave(_DISCONNECT, leave_running=leave_running and self.session.version == 3)
 
-    def _leave(self, farewell: Packet) -> None:
+    def _leave(self, farewell: bytes, *, leave_running: bool = False) -> None:
         """Send a farewell, drop frames until the engine closes the connection, and close it."""
         if self._closing:
             return
@@ -486,8 +495,12 @@ class ImdStream:
         self._farewell.detach()
         try:
             if self.ended is None:
-                with self._sending:
-                    _send_farewell(self._socket, self.session.version, farewell)
+                if leave_running:
+                    # Without a client, LAMMPS crashes when it sends a frame: let it send none.
+                    never = _header(Packet.RATE, 2**31 - 1)
+                    farewell = _header(Packet.WAIT, 0) + never + farewell
+                with self._sending, contextlib.suppress(OSError):
+                    self._socket.sendall(farewell)
                 # A thread that receives releases the lock when the engine closes the connection.
                 if self._reading.acquire(timeout=_GRACE):
                     try:
@@ -500,13 +513,10 @@ class ImdStream:
             with self._reading:
                 self._socket.close()
 
-    def _send(self, kind: Packet, value: int = 0) -> None:
-        self._socket.sendall(HEADER.pack(kind, value))
-
     def _try_to_send(self, kind: Packet) -> None:
         """Send a packet; if the engine has closed the connection, the next read reports it."""
         with contextlib.suppress(OSError):
-            self._send(kind)
+            self._socket.sendall(_header(kind))
 
     # Bytes.
 
@@ -586,14 +596,6 @@ class ImdStream:
 _KEPT = "the frames before it are complete"
 
 
-def _send_farewell(connection: socket.socket, version: int, farewell: Packet) -> None:
-    """Ask the engine to continue without a client, or to end."""
-    with contextlib.suppress(OSError):
-        if version == 3 and farewell == Packet.DISCONNECT:
-            connection.sendall(HEADER.pack(Packet.WAIT, 0))
-        connection.sendall(HEADER.pack(farewell, 0))
-
-
 def _drain(connection: socket.socket) -> None:
     """Drop what the engine sends until it has read the farewell, for a limited time."""
     until = time.monotonic() + _GRACE
@@ -605,9 +607,10 @@ def _drain(connection: socket.socket) -> None:
                 return
 
 
-def _say_farewell(connection: socket.socket, version: int, farewell: Packet) -> None:
+def _say_farewell(connection: socket.socket) -> None:
     """Close a connection that nobody has closed."""
-    _send_farewell(connection, version, farewell)
+    with contextlib.suppress(OSError):
+        connection.sendall(_DISCONNECT)
     _drain(connection)
     connection.close()
 

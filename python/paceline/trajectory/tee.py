@@ -61,8 +61,8 @@ class Stream(Protocol):
     def kill(self) -> None:
         """Ask the simulation to end."""
 
-    def close(self) -> None:
-        """Close the connection; the simulation continues."""
+    def close(self, *, leave_running: bool = False) -> None:
+        """Close the connection; with `leave_running`, the simulation continues without it."""
 
 
 class Tee:
@@ -176,14 +176,18 @@ class Tee:
         atexit.register(self.stop)
         self._thread.start()
 
-    def stop(self, *, kill: bool = False) -> None:
-        """Close the connection, and complete the file; with `kill`, end the simulation."""
+    def stop(self, *, kill: bool = False, leave_running: bool = False) -> None:
+        """Close the connection, and complete the file.
+
+        The simulation then waits for another client, or continues, as its input states. With
+        `kill`, it is asked to end; with `leave_running`, to continue (see `ImdStream.close`).
+        """
         with self._change:
             self._stopping = True
             self._change.notify_all()
         if kill:
             self._stream.kill()
-        self._stream.close()
+        self._stream.close(leave_running=leave_running)
         if self._thread.ident is not None:
             self._thread.join()
         self._file.close()

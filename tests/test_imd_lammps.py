@@ -1,0 +1,196 @@
+"""Tests of streams of IMD from the real LAMMPS, compared with its own dump of the same steps."""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from threading import Thread
+
+import numpy as np
+import pytest
+from helpers.waiting import PATIENCE
+
+import paceline
+from paceline.trajectory.imd import ImdStream
+from paceline.trajectory.relay import StreamRelay
+from paceline.trajectory.tee import Tee
+
+PROGRAM = Path(sys.executable).with_name("lmp")
+pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="lammps is not installed")
+
+#: Input: argon in a triclinic cell.
+INPUT = """
+units real
+atom_style atomic
+lattice fcc 5.4
+region box prism 0 4 0 4 0 4 0.5 0.25 0.125
+create_box 1 box
+create_atoms 1 box
+mass 1 39.948
+velocity all create 90 4928459
+pair_style lj/cut 8
+pair_coeff 1 1 0.238 3.405
+timestep 2
+fix 1 all nve
+dump 1 all custom 10 {dump} id x y z vx vy vz fx fy fz
+dump_modify 1 sort id format float %.17g time yes units yes first no
+fix 2 all imd {port} trate 10 {options}
+run {steps}
+print "ended after $(step)"
+"""
+N = 256
+
+
+class Engine:
+    """LAMMPS in another process, which waits for a client."""
+
+    def __init__(self, folder, steps, options):
+        with socket.create_server(("127.0.0.1", 0)) as unused:
+            port = unused.getsockname()[1]
+        self.address, self.dump = f"imd://127.0.0.1:{port}", folder / "run.lammpstrj"
+        text = INPUT.format(dump=self.dump, port=port, options=options, steps=steps)
+        (folder / "in.lmp").write_text(text)
+        self._process = subprocess.Popen(
+            [PROGRAM, "-in", folder / "in.lmp", "-log", "none"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._process.kill()
+        self._process.communicate()
+
+    def connect(self, **options):
+        return ImdStream(
+            self.address, n_atoms=N, units="real", wait=PATIENCE, timeout=PATIENCE, **options
+        )
+
+    def ended(self):
+        """Wait for the end; return the exit status and the output."""
+        output, _ = self._process.communicate(timeout=PATIENCE)
+        return self._process.returncode, output
+
+    def dumped(self):
+        """Return the frames of the dump by their steps."""
+        with paceline.open(self.dump) as trajectory:
+            return {frame.step: frame for frame in trajectory}
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_the_stream_equals_the_dump(version, tmp_path):
+    with Engine(tmp_path, 300, f"version {version}") as engine:
+        with engine.connect() as stream:
+            frames = list(stream.frames())
+        status, output = engine.ended()
+        assert status == 0
+        assert "ended after 300" in output
+        dumped = engine.dumped()
+    assert stream.session.version == version
+    assert len(frames) == 30
+    for k, frame in enumerate(frames):
+        expected = dumped[10 * k + 10]
+        np.testing.assert_array_equal(frame.positions, expected.positions)
+        if version == 2:
+            assert frame.step is frame.time is frame.cell is frame.velocities is None
+            continue
+        assert frame.step == expected.step
+        assert frame.time == pytest.approx(expected.time, rel=1e-12)
+        assert frame.dt == pytest.approx(0.002)
+        # The numbers are rounded before their units are converted.
+        close = {"rtol": 2e-7, "atol": 1e-7}
+        np.testing.assert_allclose(frame.velocities, expected.velocities, **close)
+        np.testing.assert_allclose(frame.forces, expected.forces, **close)
+        np.testing.assert_allclose(frame.cell.ravel(), expected.cell[6:15], rtol=1e-7)
+
+
+@pytest.mark.parametrize("ending", ["dcd", "nc"])
+def test_the_file_has_the_numbers_of_the_dump(ending, tmp_path):
+    with Engine(tmp_path, 200, "version 3 velocities off forces off") as engine:
+        with Tee(engine.connect(), tmp_path / f"run.{ending}") as tee:
+            assert tee.wait(PATIENCE)
+        assert tee.error is None
+        assert engine.ended()[0] == 0
+        dumped = list(engine.dumped().values())[-20:]
+    with paceline.open(tee.path) as trajectory:
+        for frame, expected in zip(trajectory, dumped, strict=True):
+            np.testing.assert_array_equal(frame.positions, expected.positions)
+            np.testing.assert_allclose(frame.dimensions, expected.dimensions, rtol=1e-6)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_pause_loses_no_frame(version, tmp_path):
+    with Engine(tmp_path, 300, f"version {version}") as engine:
+        with engine.connect() as stream:
+            frames = []
+            for frame in stream.frames():
+                frames.append(frame)
+                stream.pause()
+                stream.resume()
+        assert engine.ended()[0] == 0
+        dumped = engine.dumped()
+    for k, frame in enumerate(frames):
+        np.testing.assert_array_equal(frame.positions, dumped[10 * k + 10].positions)
+    assert len(frames) == 30
+
+
+def test_lammps_continues_without_a_client(tmp_path):
+    with Engine(tmp_path, 2000, "version 3") as engine:
+        stream = engine.connect()
+        assert stream.read_frame().step == 10
+        stream.close(leave_running=True)
+        status, output = engine.ended()
+    assert status == 0
+    assert "ended after 2000" in output
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_lammps_waits_for_the_next_client(version, tmp_path):
+    with Engine(tmp_path, 200, f"version {version}") as engine:
+        steps = 0
+        for _ in range(3):
+            with engine.connect() as stream:
+                stream.read_frame()
+        with engine.connect() as stream:
+            steps = len(list(stream.frames()))
+        assert engine.ended()[0] == 0
+    assert steps <= 17
+
+
+def test_lammps_is_killed(tmp_path):
+    with Engine(tmp_path, 10_000_000, "version 3") as engine:
+        with engine.connect() as stream:
+            assert stream.read_frame().step == 10
+            stream.kill()
+        status, output = engine.ended()
+    assert status != 0
+    assert "LAMMPS terminated on IMD request" in output
+
+
+def test_several_programs_follow_lammps(tmp_path):
+    with Engine(tmp_path, 200, "version 3") as engine:
+        options = {"port": 0, "n_subscribers": 2, "wait": PATIENCE, "timeout": PATIENCE}
+        with StreamRelay(engine.address, **options) as relay:
+            address = f"imd://127.0.0.1:{relay.port}"
+            tees = []
+
+            def subscribe(number):
+                stream = ImdStream(address, n_atoms=N, units="real", timeout=PATIENCE)
+                tees.append(Tee(stream, tmp_path / f"{number}.trr"))
+                tees[-1].start()
+
+            threads = [Thread(target=subscribe, args=(k,)) for k in range(2)]
+            for thread in threads:
+                thread.start()
+            relay.run()
+            for thread in threads:
+                thread.join(PATIENCE)
+            for tee in tees:
+                assert tee.wait(PATIENCE)
+                tee.stop()
+                assert (tee.error, tee.n_written) == (None, 20)
+        assert engine.ended()[0] == 0
+    assert (tmp_path / "0.trr").read_bytes() == (tmp_path / "1.trr").read_bytes()
