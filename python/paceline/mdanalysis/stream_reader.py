@@ -127,9 +127,9 @@ class StreamReader(MemoryReader):
         """Ask the engine to end the simulation."""
         self.stream.kill()
 
-    def close(self) -> None:
-        """Close the connection; the simulation goes on."""
-        self.stream.close()
+    def close(self, *, leave_running: bool = False) -> None:
+        """Close the connection; with `leave_running`, the simulation continues without it."""
+        self.stream.close(leave_running=leave_running)
 
     def tee(self, path: str | os.PathLike, *, overwrite: bool = False) -> Tee:
         """Begin to write the frames to a file. Raises the errors of `Tee`."""

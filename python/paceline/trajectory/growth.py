@@ -197,8 +197,8 @@ class FollowedStream(Feed):
         return time.monotonic() - self._grown
 
     def close(self, *, stop_engine: bool = False) -> None:
-        """Close the connection; with `stop_engine`, end the simulation."""
-        self._tee.stop(kill=stop_engine)
+        """Close the connection; the simulation continues, or ends with `stop_engine`."""
+        self._tee.stop(kill=stop_engine, leave_running=not stop_engine)
 
 
 def wait_for_frame(path: str | os.PathLike, idle: float, say: Callable[[str], None]) -> None:
