@@ -4,12 +4,12 @@ import os
 import shutil
 import threading
 from contextlib import contextmanager
-from pathlib import Path
 
 import MDAnalysis
 import numpy as np
 import pytest
 from helpers.analyses import ANALYSES
+from helpers.growing import Growing
 from helpers.imd_server import KILL, Frame, ImdServer, handshake
 from helpers.scans import PathLength
 from helpers.waiting import PATIENCE
@@ -29,26 +29,6 @@ from paceline.transform import center, nojump
 #: Numbers of frames after each of which the analyses are run: within a leaf of 16 frames, at its
 #: end, after it, and some leaves later.
 LENGTHS = (1, 5, 16, 17, 50, 98)
-
-
-class Growing:
-    """A file to which frames of another file are appended, with a part of the next frame."""
-
-    def __init__(self, source, path):
-        self.path = str(path)
-        self._content = Path(source).read_bytes()
-        file = paceline.open(source).chain.files[0]
-        offsets, sizes = file.extents(np.arange(file.n_frames, dtype=np.uint64))
-        self._ends = (offsets + sizes).astype(int).tolist()
-        self.n_frames = file.n_frames
-
-    def grow(self, n_frames, *, further=0.5):
-        """Append frames up to a number of frames, and a share of the next one."""
-        end = self._ends[n_frames - 1]
-        following = self._ends[min(n_frames, self.n_frames - 1)]
-        end += int(further * (following - end))
-        with open(self.path, "ab") as file:
-            file.write(self._content[file.tell() : end])
 
 
 @pytest.fixture
@@ -274,10 +254,10 @@ def test_second_stages_are_run_at_the_end(adk_xtc, tmp_path):
     names = ["RMSD", "EinsteinMSD", "PCA"]
     analyses = [ANALYSES[name].make(universe) for name in names]
     states = [
-        (update.is_last, [*update.analyses])
+        (bool(update.ended), update.is_last, [*update.analyses])
         for update in paceline.live(analyses, every=0.01, idle=0.05)
     ]
-    assert states == [(False, ["RMSD"]), (True, names)]
+    assert states == [(False, False, ["RMSD"]), (True, False, ["RMSD"]), (True, True, names)]
     whole = paceline.Universe(*adk_xtc)
     for name, one in zip(names, analyses, strict=True):
         assert_same(values_of(name, one), values_of(name, ANALYSES[name].make(whole).run()), name)

@@ -6,7 +6,7 @@ import tempfile
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypedDict, Unpack, cast
@@ -25,6 +25,8 @@ from paceline.performance.number_format import many
 from paceline.runner import FramesChosen, RunOptions, analyses_of, run
 from paceline.trajectory.growth import Feed, FollowedFile, FollowedStream, Growable, TeeSource
 
+#: Titles of the table of means of an update.
+OF_MEANS = ("series", "mean of all", "equilibrated", "mean from there on ± 95 %", "verdict")
 #: Minimum time between two updates as a multiple of the duration of the last one, so that updates
 #: of many frames take at most half of the time of the workers.
 SHARE = 1.0
@@ -74,6 +76,36 @@ class Update:
         """Analysed frames per second since the first update began."""
         return self.n_frames / self.seconds if self.seconds > 0 else 0.0
 
+    def __str__(self) -> str:
+        found = [f"{many(self.n_frames, 'frame')} analysed{self._last_time()}"]
+        found.append(f"{self.frames_per_second:.3g} frames per second")
+        if self.ended is None:
+            found.append(f"results {self.lag:.1f} s after the last frame appeared")
+        else:
+            found.append(f"ended: {self.ended}")
+        return "; ".join(found)
+
+    def _last_time(self) -> str:
+        """Return the time of the last analysed frame for the first line of the state."""
+        from paceline.analysis.base import AnalysisBase  # `import paceline` is light without it
+        from paceline.analysis.system_text import time_text
+
+        for one in self.analyses.values():
+            if isinstance(one, AnalysisBase) and one.times_known and len(one.times):
+                return f", the last at {time_text(float(one.times[-1]))}"
+        return ""
+
+    def _repr_html_(self) -> str:
+        from paceline.analysis.table_verdicts import verdicts_of  # `import paceline` is light
+        from paceline.performance.page import html_table, notebook_page
+
+        found = verdicts_of({name: one.results.table for name, one in self.analyses.items()})
+        rows = [
+            (name, one.mean_of_all_text, one.start_text, one.mean_text, one.verdict)
+            for name, one in found.items()
+        ]
+        return notebook_page(str(self), *([html_table(OF_MEANS, rows, text=[4])] if rows else []))
+
 
 class LiveOptions(TypedDict, total=False):
     """Options of `paceline.run` that apply while a trajectory grows."""
@@ -120,7 +152,7 @@ class _Analyses:
             )
         names = [type(one).__name__ for one in every]
         numbered = [f"{name} {names[: k + 1].count(name)}" for k, name in enumerate(names)]
-        self.every = {
+        self.every: Mapping[str, Analysis] = {
             name if names.count(name) == 1 else number: one
             for name, number, one in zip(names, numbered, every, strict=True)
         }
@@ -146,17 +178,18 @@ def live(
     every: float = 5.0,
     idle: float = 60.0,
     stop: int | None = None,
-    stop_when: Callable[[Update], str | None] | None = None,
+    stop_when: str | Callable[[Update], str | None] | None = None,
     tee: str | os.PathLike | None = None,
     overwrite: bool = False,
     **options: Unpack[LiveOptions],
-) -> Iterator[Update]:
+) -> Generator[Update]:
     """Run analyses over a trajectory that a simulation is writing, again and again as it grows.
 
     Each update reads and computes only new frames. Its results are bit-identical to those of
     `paceline.run` over the frames that the trajectory has at that time. Analyses of a single pass
     are updated; those with a second stage, such as correlations, run once, over the complete
-    trajectory. The last update has the results of all analyses.
+    trajectory, after an update that says why it has ended. The last update has the results of all
+    analyses.
 
     Parameters
     ----------
@@ -168,9 +201,10 @@ def live(
         Time without a new frame after which the trajectory is complete, s.
     stop : int, optional
         Number of frames after which the trajectory is not followed any more.
-    stop_when : callable, optional
-        Function that is called with each `Update`. If it returns a text, the reason, the
-        trajectory is not followed any more.
+    stop_when : str or callable, optional
+        Conditions after which the trajectory is not followed any more, such as "rmsd sampled" or
+        "rmsd 0.1 and gyration sampled": see `paceline.analysis.stop_conditions.StopConditions`. Or
+        a function that is called with each `Update`, and returns the reason to stop, or None.
     tee : path-like, optional
         File to which the frames of a stream (imd://) are written: XTC, TRR, DCD, NetCDF or a LAMMPS
         dump. Analyses read the frames from this file. By default, a temporary TRR file in the
@@ -190,7 +224,8 @@ def live(
     Raises
     ------
     UnsupportedError
-        The trajectory cannot grow, an analysis writes files, or an option is not supported.
+        The trajectory cannot grow, an analysis writes files, or an option is not supported. Or
+        `stop_when` names an analysis or a series without a verdict before the end.
     FileChangedError
         The file was replaced, truncated or deleted while it was followed.
 
@@ -209,6 +244,10 @@ def live(
     (98, (98, 3), 'it has not grown for 0.1 s')
     """
     work = _Analyses(analyses) if isinstance(analyses, Analysis | Sequence) else analyses
+    if isinstance(stop_when, str):
+        from paceline.analysis.stop_conditions import StopConditions  # other runs do not need it
+
+        stop_when = StopConditions(stop_when, work.every)
     session = _Session(work, every, stop, stop_when, options)
     return session.updates(session.open_feed(idle, tee, overwrite=overwrite))
 
@@ -277,7 +316,7 @@ class _Session:
         feed.rewind()
         return feed
 
-    def updates(self, feed: Feed) -> Iterator[Update]:
+    def updates(self, feed: Feed) -> Generator[Update]:
         """Yield the updates; the last one contains all results."""
         self._feed = feed
         self._trajectory = growable(self._work.universe.trajectory)
@@ -302,7 +341,7 @@ class _Session:
                 except KeyboardInterrupt:
                     ended, stop_engine = "it was interrupted", False
             self._feed.close(stop_engine=stop_engine)
-            yield self._finish(ended)
+            yield from self._finish(ended)
             if self._feed.error is not None:
                 raise self._feed.error
         finally:
@@ -334,22 +373,28 @@ class _Session:
         return self._state(n_frames, analyses)
 
     def _state(
-        self, n_frames: int, analyses: Mapping[str, Analysis], ended: str | None = None
+        self,
+        n_frames: int,
+        analyses: Mapping[str, Analysis],
+        ended: str | None = None,
+        *,
+        is_last: bool = False,
     ) -> Update:
         seconds, lag = time.monotonic() - self._begun, self._feed.since_frame
-        is_last = ended is not None
         return Update(
             *(analyses, self._trajectory, n_frames, self._kept.n_computed, seconds, lag, ended),
             is_last=is_last,
         )
 
-    def _finish(self, ended: str) -> Update:
+    def _finish(self, ended: str) -> Iterator[Update]:
         """Compute all results over the complete trajectory, and issue its warnings."""
         self._trajectory.extend()
-        self._work.run_during(**self._continued)
-        analyses = self._work.run_after(**self._options)
+        analyses = self._work.run_during(**self._continued)
         n_frames = _count(self._trajectory, **self._options)
-        return self._state(n_frames, analyses, ended)
+        if analyses.keys() != self._work.every.keys():
+            yield self._state(n_frames, analyses, ended)
+        analyses = self._work.run_after(**self._options)
+        yield self._state(n_frames, analyses, ended, is_last=True)
 
 
 def _temporary_file(universe: System) -> str:

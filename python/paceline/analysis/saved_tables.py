@@ -243,7 +243,7 @@ def _read_xvg(path: Path) -> SavedTable:
     return SavedTable(path, dict(zip(titles, found.columns, strict=True)), facts)
 
 
-def title_like(columns: Mapping[str, object], path: Path, wanted: str) -> str:
+def title_like(columns: Mapping[str, object], path: Path | str, wanted: str) -> str:
     """Find a single title by its text, with or without unit, or by its beginning."""
     titles = [title for title in columns if title not in (*OF_FRAMES, STEP)]
     found = [wanted] if wanted in columns else []

@@ -56,11 +56,7 @@ def say_battery(battery: "Battery | Replicas", *paths: Path | None) -> None:
 
 def say_update(update: "Update") -> None:
     """Print the state of analyses while their trajectory grows."""
-    text = f"{many(update.n_frames, 'frame')} analysed"
-    if update.is_last:
-        say(f"{text}; the trajectory has ended: {update.ended}")
-    else:
-        say(f"{text}, {update.lag:.1f} s after the last one appeared; Ctrl-C ends with all results")
+    say(f"{update}" if update.ended else f"{update}; Ctrl-C ends with all results")
 
 
 def _say_files(*paths: Path | None) -> None:

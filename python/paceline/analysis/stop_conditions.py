@@ -1,0 +1,198 @@
+"""Conditions that end the analysis of a growing trajectory: means that are known well enough."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from paceline.analysis.saved_tables import title_like
+from paceline.analysis.series_verdict import SAMPLED
+from paceline.analysis.table import Table, name_and_unit
+from paceline.analysis.table_verdicts import MOST_SERIES, SeriesVerdict, table_verdicts
+from paceline.contract.analysis import Analysis, is_updated
+from paceline.contract.catalogue import catalogue
+from paceline.errors import UnsupportedError
+from paceline.performance.number_format import joined
+
+#: One condition, and the word before the next one; a title may itself contain "and".
+_CONDITION = re.compile(
+    r"\s*(?P<series>\S.*?)\s+(?P<wanted>sampled|[-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)"
+    r"\s*(?:$|\band\b(?=\s+\S))",
+    re.IGNORECASE,
+)
+EXAMPLES = (
+    "expected 'NAME sampled', or NAME and half the width of the 95 % interval of its mean in the "
+    "unit of the table, such as 'rmsd 0.1', joined by 'and'"
+)
+
+
+class ShownUpdate(Protocol):
+    """Attributes of `paceline.live_runner.Update` that conditions need."""
+
+    @property
+    def analyses(self) -> Mapping[str, Analysis]:
+        """Analyses whose results are up to date, by name."""
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """Condition on the mean of one series, or of each series of a table."""
+
+    name: str
+    column: str
+    #: Half the width of the 95 % interval; None for any width.
+    precision: float | None
+
+    @property
+    def text(self) -> str:
+        """Name of the series, as the user wrote it."""
+        return f"{self.name}.{self.column}" if self.column else self.name
+
+    def verdicts(self, table: Table | None) -> list[SeriesVerdict]:
+        """Assess the series; raise `UnsupportedError` if the table has none, or too many."""
+        if table is None or not table.is_series:
+            raise UnsupportedError(
+                f"stop when {self.text!r}: the results of {self.name} are not time series, so "
+                "there is no verdict on them"
+            )
+        panels = table.panels or [table]
+        titles = list(dict.fromkeys(title for panel in panels for title in panel.y))
+        if self.column:
+            known = dict.fromkeys(titles)
+            titles = [title_like(known, f"stop when {self.text!r}: {self.name}", self.column)]
+        units = {name_and_unit(title)[1] for title in titles}
+        if len(titles) > MOST_SERIES or (self.precision is not None and len(units) > 1):
+            found = f"{len(titles)} series" + " of several units" * (len(units) > 1)
+            raise UnsupportedError(
+                f"stop when {self.text!r}: {self.name} has {found}; choose one of them as "
+                f"'{self.name}.COLUMN': {joined(_few(titles))}"
+            )
+        verdicts: dict[str, SeriesVerdict] = {}
+        for panel in panels:
+            some = [title for title in titles if title in panel.y]
+            if some:
+                verdicts |= table_verdicts(panel, some, precision=self.precision)
+        if not verdicts:
+            raise UnsupportedError(
+                f"stop when {self.text!r}: expected numbers at increasing times; the frames are "
+                "not in the order of time, or the column is text"
+            )
+        return [*verdicts.values()]
+
+
+class StopConditions:
+    """Conditions that all must hold, such as "rmsd sampled and gyration 0.05".
+
+    Parameters
+    ----------
+    text : str
+        Conditions joined by "and". "NAME sampled" holds if the verdict on the series is "sampled".
+        "NAME 0.1" holds if, besides, half the width of the 95 % interval of the mean is at most
+        0.1, in the unit of the table. NAME is an analysis, or NAME.COLUMN one of its series;
+        without a column, each series of the analysis counts.
+    analyses : mapping of str to analysis
+        Analyses by name. A class may also be named by its command.
+
+    Raises
+    ------
+    UnsupportedError
+        The text is not a condition, or names an analysis that does not exist or has no results
+        before the end.
+    """
+
+    def __init__(self, text: str, analyses: Mapping[str, Analysis]):
+        names = _names_of(analyses)
+        self._conditions: list[_Condition] = []
+        at = 0
+        while at < len(text) or not self._conditions:
+            found = _CONDITION.match(text, at)
+            if found is None:
+                raise UnsupportedError(f"stop when {text!r}: {EXAMPLES}")
+            self._conditions.append(_made(found["series"], found["wanted"], names, analyses))
+            at = found.end()
+
+    def __call__(self, update: ShownUpdate) -> str | None:
+        """Return the reason to stop if all conditions hold, otherwise None.
+
+        Raises `UnsupportedError` if results are not time series, or a column does not exist.
+        """
+        verdicts = self._verdicts(update)
+        if not all(some and all(map(_is_sampled, some)) for some in verdicts):
+            return None
+        texts = [
+            f"{condition.text} is sampled: {_means(some)}"
+            for condition, some in zip(self._conditions, verdicts, strict=True)
+        ]
+        return "; ".join(texts)
+
+    def missing(self, update: ShownUpdate) -> str:
+        """Describe the conditions that do not hold yet; empty if all hold."""
+        texts = []
+        for condition, some in zip(self._conditions, self._verdicts(update), strict=True):
+            left = [one for one in some if not _is_sampled(one)]
+            if not some:
+                texts.append(f"{condition.text} has too few frames")
+            elif left:
+                reasons = "; ".join(left[0].found.reasons)
+                texts.append(f"{condition.text} is {left[0].verdict} ({reasons})")
+        return "; ".join(texts)
+
+    def _verdicts(self, update: ShownUpdate) -> list[list[SeriesVerdict]]:
+        """Assess the series of each condition; an analysis left out for few frames has none yet."""
+        found = []
+        for one in self._conditions:
+            analysis = update.analyses.get(one.name)
+            found.append([] if analysis is None else one.verdicts(analysis.results.table))
+        return found
+
+
+def _made(
+    series: str, wanted: str, names: Mapping[str, str], analyses: Mapping[str, Analysis]
+) -> _Condition:
+    """Make a condition; the longest known name before a dot is that of the analysis."""
+    lowered = series.lower()
+    fitting = [one for one in names if lowered == one or lowered.startswith(f"{one}.")]
+    shown = {name: key for key, name in reversed([*names.items()])}
+    updated = sorted(key for name, key in shown.items() if is_updated(analyses[name]))
+    possible = f"possible: {joined(updated)}" if updated else "all analyses are computed at the end"
+    if not fitting:
+        raise UnsupportedError(f"stop when {series!r}: there is no such analysis; {possible}")
+    key = max(fitting, key=len)
+    name = names[key]
+    if not is_updated(analyses[name]):
+        raise UnsupportedError(
+            f"stop when {series!r}: {name} is computed when the trajectory has ended; {possible}"
+        )
+    precision = None if wanted.lower() == "sampled" else float(wanted)
+    if precision is not None and not precision > 0:
+        raise UnsupportedError(f"stop when '{series} {wanted}': expected a number above 0")
+    return _Condition(name, series[len(key) + 1 :].strip(), precision)
+
+
+def _names_of(analyses: Mapping[str, Analysis]) -> dict[str, str]:
+    """Return the names of analyses by lowercase names, including those of their commands."""
+    commands = {one["class"].partition(".")[2]: one["name"] for one in catalogue().values()}
+    found = {}
+    for name, one in analyses.items():
+        command = commands.get(type(one).__name__)
+        # A class is named by its command if the command is the name of no other analysis.
+        if command is not None and name == type(one).__name__:
+            found[command.lower()] = name
+    return found | {name.lower(): name for name in analyses}
+
+
+def _is_sampled(one: SeriesVerdict) -> bool:
+    return one.found.verdict == SAMPLED
+
+
+def _means(verdicts: Sequence[SeriesVerdict]) -> str:
+    """Format the means of series, with their intervals."""
+    if len(verdicts) == 1:
+        return f"mean {verdicts[0].mean_text}, {verdicts[0].found.reasons[0]}"
+    return ", ".join(f"{name_and_unit(one.title)[0]} {one.mean_text}" for one in verdicts)
+
+
+def _few(titles: Sequence[str], most: int = 8) -> list[str]:
+    """Return the first titles, and the number of the others."""
+    more = len(titles) - most
+    return [*titles[:most], f"{more} more"] if more > 0 else list(titles)
