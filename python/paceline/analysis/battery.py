@@ -28,6 +28,7 @@ from paceline.contract.plan import choose_frames
 from paceline.errors import PacelineError, SelectionError, UnsupportedError, kept_warnings, warn
 from paceline.performance.figure_style import check_style
 from paceline.performance.number_format import joined, many
+from paceline.performance.results_page import PageState
 from paceline.runner import FramesChosen, RunOptions, run
 from paceline.timing import Timings
 from paceline.trajectory.open import files_named
@@ -477,7 +478,12 @@ class Battery:
         return [f"{name}: {sentence}" for name, sentences in found for sentence in sentences]
 
     def save(
-        self, folder: str | os.PathLike, *, overwrite: bool = False, **options: object
+        self,
+        folder: str | os.PathLike,
+        *,
+        overwrite: bool = False,
+        state: PageState | None = None,
+        **options: object,
     ) -> None:
         """Write tables, figures, and a page with all results: either all files or none.
 
@@ -492,6 +498,8 @@ class Battery:
         overwrite : bool
             Replace existing files, and delete files of an earlier battery that this battery does
             not write.
+        state : paceline.performance.results_page.PageState, optional
+            State of a simulation that is still running. The page shows it, and reloads itself.
         **options
             `figsize`, `time_unit`, `stats` and `style` of all figures, as for `Results.plot`.
             Figures on the page keep their size.
@@ -524,7 +532,7 @@ class Battery:
                 file.write(self.to_toml())
             self.timings.report(folder / "timings.html", overwrite=overwrite)
             with new_file(folder / "index.html", overwrite=overwrite) as file:
-                file.write(page_of_battery(self, saved, further, chosen))
+                file.write(page_of_battery(self, saved, further, chosen, state))
 
     def save_tables(self, folder: str | os.PathLike, *, overwrite: bool = False) -> dict[str, str]:
         """Write a table of each analysis, or its arrays if no table is possible.

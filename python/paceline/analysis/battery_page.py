@@ -20,7 +20,13 @@ from paceline.contract.run_info import describe_frames
 from paceline.contract.source import UNKNOWN_TIMES
 from paceline.performance.figure_style import STYLE, styled
 from paceline.performance.number_format import joined, many
-from paceline.performance.results_page import Overview, ResultDrawing, ResultSection, results_page
+from paceline.performance.results_page import (
+    Overview,
+    PageState,
+    ResultDrawing,
+    ResultSection,
+    results_page,
+)
 
 if TYPE_CHECKING:
     from paceline.analysis.base import AnalysisBase
@@ -108,8 +114,9 @@ def page_of_battery(
     saved: Mapping[str, str],
     further: Mapping[str, Mapping[str, Results]],
     options: FigureOptions,
+    state: PageState | None = None,
 ) -> str:
-    """Make the page; arguments are filenames, further results, and figure options."""
+    """Make the page; arguments are filenames, further results, figure options, and the state."""
     headings = {
         name: heading(name, analysis, battery.described[name])
         for name, analysis in battery.shown.items()
@@ -120,11 +127,11 @@ def page_of_battery(
     ]
     one = next(iter(battery.analyses.values()))
     title = Path(str(one.provenance["trajectory"]).partition(", ")[0]).name
-    warnings = warnings_of(
-        [f"{name}: {why}" for name, why in battery.left_out.items()], battery.warnings
-    )
+    later = state.later if state else ()
+    lacking = {name: why for name, why in battery.left_out.items() if name not in later}
+    warnings = warnings_of([f"{name}: {why}" for name, why in lacking.items()], battery.warnings)
     paragraphs = _paragraphs(battery, one, headings, warnings)
-    overview = Overview(title, [*filter(None, paragraphs)], _facts(battery, one), warnings)
+    overview = Overview(title, [*filter(None, paragraphs)], _facts(battery, one), warnings, state)
     return results_page(overview, sections, FOOTER)
 
 

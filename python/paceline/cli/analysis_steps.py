@@ -7,7 +7,7 @@ import glob
 import os
 import sys
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from paceline.analysis.battery import Battery
     from paceline.analysis.replicas import Replicas
     from paceline.analysis.results import Results
+    from paceline.analysis.stop_conditions import StopConditions
     from paceline.cli.atom_groups import GroupUniverse
     from paceline.contract.analysis import Analysis
     from paceline.contract.atoms import Frames
@@ -66,7 +67,7 @@ MOST_LEFT_OUT = 20
 QUIET_SECONDS = 10.0
 
 
-def open_universe(args: argparse.Namespace) -> Any:
+def open_universe(args: argparse.Namespace) -> "GroupUniverse":
     """Open the Universe of a command, after checking that its output files can be written."""
     structures = args.structures
     further = further_files(args)
@@ -324,10 +325,19 @@ def run_and_report(args: argparse.Namespace, analysis: "AnalysisBase") -> None:
         from paceline.analysis.structures import check_structure
 
         check_structure(args.output.with_suffix(".pdb"), analysis.atomgroup)
-    with _checkpoint(args) as kept:
+    _check_following(args)
+    with contextlib.ExitStack() as serving, _checkpoint(args) as kept:
         if args.follow:
-            for _ in updates_of(args, analysis, max_memory=args.max_memory):
-                _write_results(args, analysis, shows_table=False)
+            conditions = _stop_conditions(args, analysis)
+            outputs = (args.output, args.plot, args.structures, *further_files(args).values())
+            serving.enter_context(_server(args, [path for path in outputs if path]))
+            follow(
+                args,
+                analysis,
+                conditions,
+                lambda _: _write_results(args, analysis, shows_table=False),
+                max_memory=args.max_memory,
+            )
         else:
             run_analysis(args, analysis, checkpoint=kept, max_memory=args.max_memory)
         finish = kept.finish if kept else None
@@ -363,7 +373,7 @@ def _write_results(
     return further, failed, left_out
 
 
-def _common_figure_options(args: argparse.Namespace) -> dict[str, object]:
+def _common_figure_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the figure options that all kinds of figures have."""
     return {name: vars(args)[name] for name in OF_ALL}
 
@@ -410,14 +420,20 @@ def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> N
         if args.checkpoint is not None:
             raise UnsupportedError("--equilibrated runs twice, and has no --checkpoint")
         options["equilibrated"] = True
-    with _checkpoint(args) as kept:
+    _check_following(args)
+    with contextlib.ExitStack() as serving, _checkpoint(args) as kept:
         if args.follow:
             if not isinstance(battery, Battery):
                 raise UnsupportedError("--follow needs a single trajectory, not replicas")
-            for _ in updates_of(args, battery, **options):
-                battery.during().save(
-                    args.output, overwrite=args.overwrite, **_common_figure_options(args)
-                )
+            conditions = _stop_conditions(args, battery)
+            serving.enter_context(_server(args, outputs))
+            follow(
+                args,
+                battery,
+                conditions,
+                lambda update: _write_page(args, battery, update, conditions),
+                **options,
+            )
         else:
             run_analysis(args, battery, is_battery=True, checkpoint=kept, **options)
         with saved_together(kept.finish if kept else None):
@@ -463,12 +479,62 @@ def _run_options(args: argparse.Namespace) -> "LiveOptions":
     }
 
 
-def updates_of(
-    args: argparse.Namespace, analysis: "AnalysisBase | Battery", **options: "Unpack[LiveOptions]"
-) -> "Iterator[Update]":
-    """Run an analysis or a battery while its trajectory grows; yield all updates but the last.
+def _check_following(args: argparse.Namespace) -> None:
+    """Refuse options that need --follow without it."""
+    for flag, value in {"--serve": args.serve, "--stop-when": args.stop_when}.items():
+        if value is not None and not args.follow:
+            raise UnsupportedError(f"{flag} applies to a trajectory that grows: add --follow")
 
-    The last update is complete when the iterator ends.
+
+def _server(
+    args: argparse.Namespace, outputs: Sequence[Path]
+) -> "contextlib.AbstractContextManager[object]":
+    """Open the server that --serve asks for, and print its address; without it, nothing."""
+    if args.serve is None:
+        return contextlib.nullcontext()
+    from paceline.cli.results_server import ResultsServer
+
+    files = {path.name: path for path in outputs if path != STDOUT}
+    if not files:
+        raise UnsupportedError("--serve shows files: name them with -o or --plot")
+    title = ", ".join(map(str, args.trajectory)) or str(args.topology)
+    host, port = args.serve
+    server = ResultsServer(host, port, files, title=title, every=args.update_seconds)
+    say(f"results are shown at {server.address} until this command ends")
+    return server
+
+
+def _write_page(
+    args: argparse.Namespace,
+    battery: "Battery",
+    update: "Update",
+    conditions: "StopConditions | None",
+) -> None:
+    """Write the results of an update, with its state on the page."""
+    from paceline.performance.results_page import PageState
+
+    during = battery.during()
+    later = [name for name in battery.every if name not in during.every]
+    missing = conditions.missing(update) if conditions and not update.ended else ""
+    text = f"{update}; followed until known, but {missing}" if missing else f"{update}"
+    during.save(
+        args.output,
+        overwrite=args.overwrite,
+        state=PageState(text, args.update_seconds, later, bool(update.ended)),
+        **_common_figure_options(args),
+    )
+
+
+def follow(
+    args: argparse.Namespace,
+    analysis: "AnalysisBase | Battery",
+    conditions: "StopConditions | None",
+    write: "Callable[[Update], object]",
+    **options: "Unpack[LiveOptions]",
+) -> None:
+    """Run an analysis or a battery while its trajectory grows.
+
+    `write` is called with each update but the last one, and writes its results.
     """
     from paceline.live_runner import live
 
@@ -476,27 +542,48 @@ def updates_of(
         raise UnsupportedError("--follow keeps its results in memory: omit --checkpoint")
     reported = time.monotonic() - QUIET_SECONDS
     chosen: LiveOptions = {**_run_options(args), **options}
-    followed = live(
+    updates = live(
         analysis,
         every=args.update_seconds,
         idle=args.idle,
         tee=args.tee,
         overwrite=args.overwrite,
-        stop_when=lambda update: _end_of_frames(args, update),
+        stop_when=lambda update: (
+            _end_of_frames(args, update) or (conditions and conditions(update)) or None
+        ),
         **chosen,
     )
-    for update in followed:
-        if update.is_last or time.monotonic() - reported >= QUIET_SECONDS:
-            say_update(update)
-            reported = time.monotonic()
-        if update.is_last:
-            break
-        if update.analyses:
+    update = next(updates)
+    while not update.is_last:
+        try:
+            if update.ended or time.monotonic() - reported >= QUIET_SECONDS:
+                say_update(update)
+                reported = time.monotonic()
             for one in update.analyses.values():
                 one.results.provenance["command"] = args.command_line
-            yield update
-            args.overwrite = True  # the files of this command
+            if update.analyses:
+                write(update)
+                args.overwrite = True  # the files of this command
+            update = next(updates)
+        except KeyboardInterrupt:
+            # Results are being written for much of the time: Ctrl-C ends the trajectory then, too.
+            update = updates.throw(KeyboardInterrupt())
+    say_update(update)
     _say_run(args, analysis, update.analyses.values())
+
+
+def _stop_conditions(
+    args: argparse.Namespace, analysis: "AnalysisBase | Battery"
+) -> "StopConditions | None":
+    """Return the conditions of --stop-when; None without them."""
+    if args.stop_when is None:
+        return None
+    from paceline.analysis.battery import Battery
+    from paceline.analysis.stop_conditions import StopConditions
+
+    if isinstance(analysis, Battery):
+        return StopConditions(args.stop_when, analysis.every)
+    return StopConditions(args.stop_when, {type(analysis).__name__: analysis})
 
 
 def _end_of_frames(args: argparse.Namespace, update: "Update") -> str | None:

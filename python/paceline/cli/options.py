@@ -142,6 +142,23 @@ def seconds(text: str) -> float:
     raise argparse.ArgumentTypeError(f"expected a time such as 20us, 0.3ms or 2s, found {text!r}")
 
 
+def listening(text: str) -> tuple[str, int]:
+    """Convert a port, or a host and a port, to both.
+
+    Examples
+    --------
+    >>> listening("8000"), listening("0.0.0.0:80"), listening("[::1]:0")
+    (('127.0.0.1', 8000), ('0.0.0.0', 80), ('::1', 0))
+    """
+    host, colon, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if (colon and not host) or not (port.isascii() and port.isdigit() and int(port) < 2**16):
+        raise argparse.ArgumentTypeError(
+            f"expected a port such as 8000, or HOST:PORT, found {text!r}; ports are 0 to 65535"
+        )
+    return host or "127.0.0.1", int(port)
+
+
 def duration(text: str) -> float:
     """Convert a time with its unit to picoseconds.
 
@@ -377,6 +394,20 @@ def add_checkpoint_argument(parser: CommandParser) -> None:
         metavar="FILE",
         help="write the frames of a stream, imd://HOST:PORT, to this file: .xtc, .trr, .dcd, .nc "
         "[a temporary TRR file]",
+    )
+    add(
+        "--serve",
+        type=listening,
+        metavar="PORT",
+        help="show the results in a browser while they are written: 8000, or HOST:PORT; 0 for a "
+        "free port [host 127.0.0.1, which other machines cannot reach]",
+    )
+    add(
+        "--stop-when",
+        metavar="TEXT",
+        help='end when means are known: "rmsd sampled", or "rmsd 0.1" for half the width of the '
+        "95 %% interval in the unit of the table; rmsd.COLUMN names one series; 'and' joins "
+        "conditions",
     )
 
 

@@ -153,18 +153,35 @@ def footer_of(text: str) -> Html:
     return element("footer", element("p", text))
 
 
-def document(title: str, *body: Html, styles: str = "", scripts: Sequence[str] = ()) -> str:
-    """Create a self-contained page; a browser runs only these scripts, and loads nothing."""
+def document(
+    title: str,
+    *body: Html,
+    styles: str = "",
+    scripts: Sequence[str] = (),
+    reload: float = 0.0,
+) -> str:
+    """Create a self-contained page; a browser runs only these scripts, and loads nothing.
+
+    With `reload`, a page may load images and itself from its server, and a browser without scripts
+    reloads it after this time, s.
+    """
     style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
     hashes = [b64encode(sha256(one.encode()).digest()).decode() for one in scripts]
     allowed = " ".join(f"'sha256-{one}'" for one in hashes) or "'none'"
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src {allowed}"
+    images = "data: 'self'" if reload else "data:"
+    policy = (
+        f"default-src 'none'; style-src 'unsafe-inline'; img-src {images}; script-src {allowed}"
+    )
+    again = Html(f'<meta http-equiv="refresh" content="{max(1, round(reload))}">\n')
+    if reload:
+        policy += "; connect-src 'self'"
     head = element(
         "head",
         Html('<meta charset="utf-8">\n'),
         Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'),
         Html('<meta name="viewport" content="width=device-width, initial-scale=1">\n'),
         element("title", title),
+        *([element("noscript", again)] if reload else []),
         element("style", Html(style + styles)),
     )
     made = element("body", *body, *(element("script", Html(one)) for one in scripts))

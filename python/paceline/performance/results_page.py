@@ -1,6 +1,7 @@
 """Page of results: a summary in words, a table of contents, and a section for each analysis."""
 
 import re
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -8,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from paceline.performance.chart import Chart
+from paceline.performance.number_format import joined
 from paceline.performance.page import (
     Html,
     caption,
@@ -88,13 +90,55 @@ class ResultSection:
 
 
 @dataclass(frozen=True)
+class PageState:
+    """State of results that are rewritten while a simulation runs.
+
+    Attributes
+    ----------
+    text : str
+        State of the run, in sentences.
+    every : float
+        Time after which the page looks for new results, s.
+    later : sequence of str
+        Names of the analyses that are computed when the trajectory has ended.
+    is_ended : bool
+        True if the trajectory has ended.
+    written : float
+        Time at which the page is written, s since 1970.
+    """
+
+    text: str
+    every: float
+    later: Sequence[str] = ()
+    is_ended: bool = False
+    written: float = field(default_factory=time.time)
+
+    def html(self) -> Html:
+        """Create the first line of the page, which the script live.js completes."""
+        when = "Computed now" if self.is_ended else "Computed at the end"
+        later = f"{when}: {joined(self.later)}." if self.later else ""
+        at = time.strftime("%H:%M:%S", time.localtime(self.written))
+        return element(
+            "p",
+            element("strong", f"{self.text}."),
+            f" {later} " if later else " ",
+            element("span", f"Written at {at}.", class_="waiting"),
+            class_="state",
+            data_every=f"{self.every:g}",
+            data_written=f"{self.written:.3f}",
+            **({"data_ended": "1"} if self.is_ended else {}),
+        )
+
+
+@dataclass(frozen=True)
 class Overview:
-    """Top of a page: paragraphs of a summary, facts about the run, and warnings."""
+    """Top of a page: paragraphs of a summary, facts about the run, warnings, and its state."""
 
     title: str
     paragraphs: Sequence[str]
     facts: Iterable[tuple[str, str]]
     warnings: Sequence[str] = field(default=())
+    state: PageState | None = None
 
 
 def results_page(
@@ -130,6 +174,7 @@ def results_page(
         "header",
         element("p", "paceline: results", class_="made"),
         element("h1", overview.title),
+        *([overview.state.html()] if overview.state else []),
         *(element("p", one, class_="lead") for one in overview.paragraphs),
         *more,
     )
@@ -140,11 +185,27 @@ def results_page(
     grid = element("div", *cards, class_="cards")
     main = element("main", header, grid, *ends, footer_of(footer))
     page = element("div", contents, main, class_="layout")
-    if not has_charts:
-        return document(overview.title, page)
-    scripts = [_text("uplot", "uPlot.iife.min.js"), _text("charts.js")]
-    style = _text("uplot", "uPlot.min.css")
-    return document(overview.title, page, styles=style, scripts=scripts)
+    scripts, style = [], ""
+    if has_charts:
+        scripts += [_text("uplot", "uPlot.iife.min.js"), _text("charts.js")]
+        style = _text("uplot", "uPlot.min.css")
+    reload = 0.0
+    if overview.state is not None:
+        scripts.append(_text("live.js"))
+        reload = overview.state.every
+    return document(overview.title, page, styles=style, scripts=scripts, reload=reload)
+
+
+def live_page(title: str, parts: Sequence[Html], state: PageState | None) -> str:
+    """Create a page of figures and links; with a state, it reloads itself."""
+    header = element(
+        "header", element("p", "paceline: results", class_="made"), element("h1", title)
+    )
+    shown = [state.html()] if state else []
+    main = element("main", header, *shown, *parts)
+    if state is None:
+        return document(title, main)
+    return document(title, main, scripts=[_text("live.js")], reload=state.every)
 
 
 def _text(*path: str) -> str:
