@@ -4,6 +4,8 @@ import os
 import shutil
 import threading
 from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
 
 import MDAnalysis
 import numpy as np
@@ -456,3 +458,93 @@ def test_the_simulation_goes_on_if_the_caller_stops(sent, adk):
             break
         assert server.left.wait(PATIENCE)
         assert KILL not in server.received
+
+
+def test_an_hdf5_file_is_refused_by_name(adk, tmp_path):
+    path = str(tmp_path / "adk.h5md")
+    whole = MDAnalysis.Universe(*adk)
+    with MDAnalysis.Writer(path, whole.atoms.n_atoms) as writer:
+        for _ in whole.trajectory[:3]:
+            writer.write(whole.atoms)
+    del writer  # it closes its file only now
+    rmsd = RMSD(paceline.Universe(adk.topology, path).select_atoms("name CA"))
+    with pytest.raises(UnsupportedError, match="an HDF5 file cannot be followed while it grows"):
+        paceline.live(rmsd)
+    with pytest.raises(UnsupportedError, match="let the simulation write XTC"):
+        paceline.open(path).extend()
+
+
+N_ATOMS = 20
+
+
+def written_by_mdanalysis(path):
+    """Write six frames, and return the content of the file after each of them."""
+    universe = MDAnalysis.Universe.empty(N_ATOMS, trajectory=True)
+    random, states = np.random.default_rng(1), []
+    with MDAnalysis.Writer(path, N_ATOMS) as writer:
+        for k in range(6):
+            universe.atoms.positions = random.uniform(0, 9, (N_ATOMS, 3))
+            universe.dimensions = [10, 10, 10, 90, 90, 90]
+            universe.trajectory.ts.time = float(k)
+            writer.write(universe.atoms)
+            if path.endswith("ncdf"):
+                writer.trjfile.sync()
+            states.append(Path(path).read_bytes())
+    if not states[0]:  # the writer keeps frames in memory
+        file = paceline.open(path).chain.files[0]
+        content = Path(path).read_bytes()
+        offsets, sizes = file.extents(np.arange(file.n_frames, dtype=np.uint64))
+        states = [content[:end] for end in (offsets + sizes).astype(int)]
+    return states
+
+
+def dump(n_frames):
+    """Text of a LAMMPS dump."""
+    text = ""
+    for k in range(n_frames):
+        positions = np.random.default_rng(k).uniform(0, 9, (N_ATOMS, 3))
+        text += f"ITEM: TIMESTEP\n{100 * k}\nITEM: NUMBER OF ATOMS\n{N_ATOMS}\n"
+        text += "ITEM: BOX BOUNDS pp pp pp\n" + 3 * "0 10\n" + "ITEM: ATOMS id type x y z\n"
+        text += "".join(
+            f"{i} 1 {x:.4f} {y:.4f} {z:.4f}\n" for i, (x, y, z) in enumerate(positions, 1)
+        )
+    return text.encode()
+
+
+def history(n_frames):
+    """Text of a HISTORY file, whose second line has the number of frames."""
+    n_lines = 2 + n_frames * (4 + 2 * N_ATOMS)
+    text = f"test\n{0:10d}{1:10d}{N_ATOMS:10d}{n_frames:21d}{n_lines:21d}\n"
+    for k in range(n_frames):
+        positions = np.random.default_rng(k).uniform(-4, 4, (N_ATOMS, 3))
+        text += f"timestep{10 * k:10d}{N_ATOMS:10d}{0:10d}{1:10d}{0.001:20.6f}{0.01 * k:20.6f}\n"
+        for row in 10 * np.eye(3):
+            text += "".join(f"{x:20.10f}" for x in row) + "\n"
+        for i, position in enumerate(positions, 1):
+            text += f"{'Ar':8s}{i:10d}{39.9:12.6f}{0:12.6f}{0:12.6f}\n"
+            text += "".join(f"{x:20.10f}" for x in position) + "\n"
+    return text.encode()
+
+
+@pytest.mark.parametrize("ending", ["xtc", "trr", "dcd", "ncdf", "lammpstrj", "HISTORY"])
+def test_half_written_frames_are_awaited_in_each_format(ending, tmp_path):
+    path = tmp_path / f"grows.{ending}"
+    made = {"lammpstrj": dump, "HISTORY": history}.get(ending)
+    states = [*map(made, range(1, 7))] if made else written_by_mdanalysis(str(path))
+    path.write_bytes(states[0])
+    grows = paceline.open(path)
+    first, seen = grows.n_frames, [grows.n_frames]
+    for before, after in pairwise(states):
+        # The program appends the frame, then it may write the header again.
+        for part in (0.01, 0.3, 0.8, 0.99):
+            end = len(before) + int(part * (len(after) - len(before)))
+            path.write_bytes(before + after[len(before) : end])
+            grows.extend()
+            seen.append(grows.n_frames)
+        path.write_bytes(after)
+        grows.extend()
+        seen.append(grows.n_frames)
+    assert seen == sorted(seen)
+    assert (first < seen[-1], seen[-1]) == (True, 6)
+    found = np.array([frame.positions for frame in grows])
+    assert np.array_equal(found, [frame.positions for frame in paceline.open(path)])

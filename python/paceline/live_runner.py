@@ -411,6 +411,7 @@ def growable(trajectory: object) -> Growable:
             f"{trajectory}: only a trajectory file in one of paceline's formats can be followed "
             "while it grows"
         )
+    trajectory.chain.check_growing()
     return trajectory
 
 

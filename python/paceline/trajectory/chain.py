@@ -22,7 +22,7 @@ from paceline.contract.source import (
     unknown_times,
 )
 from paceline.errors import AtomCountError, UnsupportedError, warn, with_script_advice
-from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5Options
+from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options
 from paceline.trajectory.open import open_files, read_headers
 
 #: Maximum difference between times of the same frame in two files, relative to the largest time.
@@ -282,16 +282,27 @@ class Chain:
         """Open the files again, with the frames appended to the last one since.
 
         Raises `FileChangedError` if a file is not the one that was opened, and `UnsupportedError`
-        if frames were ordered by time.
+        as `check_growing`.
         """
+        self.check_growing()
+        chain = self._reopen(*self._state)
+        chain.cache = self.cache
+        return chain
+
+    def check_growing(self) -> None:
+        """Raise `UnsupportedError` if frames that are appended to the last file cannot be read."""
         if self.in_memory or self._kept[-1] is not None:
             raise UnsupportedError(
                 f"{self.names[-1]}: frames cannot be appended to an array, or to frames that were "
                 "ordered by time (continuous=True)"
             )
-        chain = self._reopen(*self._state)
-        chain.cache = self.cache
-        return chain
+        if isinstance(self.files[-1], Hdf5File):
+            raise UnsupportedError(
+                f"{self.names[-1]}: an HDF5 file cannot be followed while it grows, because HDF5 "
+                "rewrites its index with each frame, and locks it or marks it as open: let the "
+                "simulation write XTC, TRR, DCD, NetCDF or a LAMMPS dump, or analyse the file when "
+                "it is closed"
+            )
 
     def __reduce__(self) -> tuple[object, ...]:
         return Chain._reopen, self._state, self.cache and {"cache": self.cache}
