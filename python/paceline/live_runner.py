@@ -206,9 +206,9 @@ def live(
         "rmsd 0.1 and gyration sampled": see `paceline.analysis.stop_conditions.StopConditions`. Or
         a function that is called with each `Update`, and returns the reason to stop, or None.
     tee : path-like, optional
-        File to which the frames of a stream (imd://) are written: XTC, TRR, DCD, NetCDF or a LAMMPS
-        dump. Analyses read the frames from this file. By default, a temporary TRR file in the
-        folder TMPDIR, which is deleted at the end of the process.
+        File to which the frames of a stream (imd://) are written: XTC, TRR, DCD or NetCDF. Analyses
+        read the frames from this file. By default, a temporary TRR file in the folder TMPDIR, which
+        is deleted with the Universe.
     overwrite : bool
         Replace `tee` if it exists.
     **options
