@@ -26,6 +26,7 @@ from paceline.errors import (
     MissingDataError,
     UnsupportedError,
 )
+from paceline.trajectory.growth import FollowedFile
 from paceline.transform import center, nojump
 
 #: Numbers of frames after each of which the analyses are run: within a leaf of 16 frames, at its
@@ -248,6 +249,26 @@ def test_updates_follow_the_file(growing, adk_xtc):
     assert update.ended == "it has not grown for 2 s"
     alone = RMSD(paceline.Universe(*adk_xtc).select_atoms("name CA")).run()
     assert np.array_equal(rmsd.results.rmsd, alone.results.rmsd)
+
+
+def test_a_file_is_watched_between_updates(growing, adk_xtc, monkeypatch):
+    """A file that grows while the next update is not due has not ended."""
+    growing.grow(3)
+    universe = paceline.Universe(adk_xtc.topology, growing.path)
+    rmsd = RMSD(universe.select_atoms("name CA"))
+    lengths = iter(range(4, 40))
+    wait = FollowedFile.wait
+
+    def grow_and_wait(self, seconds):
+        if (n_frames := next(lengths, None)) is not None:
+            growing.grow(n_frames)
+        return wait(self, seconds)
+
+    updates = paceline.live(rmsd, every=2.0, idle=1.0)
+    assert next(updates).n_frames == 3
+    monkeypatch.setattr(FollowedFile, "wait", grow_and_wait)
+    *_, last = updates
+    assert (last.n_frames, last.ended) == (39, "it has not grown for 1 s")
 
 
 def test_second_stages_are_run_at_the_end(adk_xtc, tmp_path):

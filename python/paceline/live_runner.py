@@ -33,6 +33,8 @@ SHARE = 1.0
 #: Maximum time until the first frame of a stream is in its file, s: it was received before. A DCD
 #: file waits for the second frame.
 FIRST_SECONDS = 600.0
+#: Maximum time between two looks for new frames, s.
+LOOK_SECONDS = 0.25
 #: Name of the file of a stream if the user names none. TRR stores positions, velocities, forces,
 #: cell, time and step.
 TEMPORARY = "stream.trr"
@@ -325,10 +327,10 @@ class _Session:
         try:
             due = time.monotonic()
             while ended is None:
-                ended = self._feed.ended
                 try:
-                    has_new = self._wait(due)
-                    if has_new or (ended is None and self._kept.n_computed == 0):
+                    if not self._wait(due):
+                        ended = self._feed.ended
+                    else:
                         begun = time.monotonic()
                         update = self._update()
                         if update is not None:
@@ -348,13 +350,20 @@ class _Session:
             self._feed.close()
 
     def _wait(self, due: float) -> bool:
-        """Wait until the next update is due and the trajectory has grown; False if it ended."""
-        if self._kept.n_computed:
-            time.sleep(max(0.0, due - time.monotonic()))
-        while not self._feed.wait(self._every):
-            if self._feed.ended is not None:
-                return False
-        return True
+        """Wait until the trajectory has grown and the next update is due; False if it has ended.
+
+        The end of the trajectory is noticed also while an update is not due yet.
+        """
+        has_grown = False
+        while self._feed.ended is None:
+            left = due - time.monotonic()
+            if has_grown and left <= 0:
+                return True
+            seconds = min(LOOK_SECONDS, left) if left > 0 else LOOK_SECONDS
+            has_grown |= self._feed.wait(seconds)
+            if has_grown and left > 0:
+                time.sleep(seconds)
+        return has_grown
 
     def _reason_to_stop(self, update: Update) -> str | None:
         """Return the reason not to follow the trajectory any more; None to go on."""
