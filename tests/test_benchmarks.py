@@ -124,6 +124,10 @@ def test_matrix_of_rmsds(folder):
 
 
 @pytest.mark.full
+def test_following(folder):
+    assert tools_of("follow", "writer", folder) == {"alone", "followed", "ratio"}
+
+
 def test_growth(folder):
     assert tools_of("growth", "EinsteinMSD", folder) == {"frames", "atoms"}
 
