@@ -1,14 +1,17 @@
 """Tests of trajectories and topologies on object stores and servers."""
 
 import bz2
+import gc
 import itertools
 import json
 import os
 import pickle
 import random
+import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import h5py
@@ -32,6 +35,7 @@ from MDAnalysisTests.datafiles import (
 
 import paceline
 from paceline import _core, join, split, split_join
+from paceline._util import leftovers
 from paceline.analysis.rms import RMSD
 from paceline.errors import DamagedFileError, FileChangedError, PacelineError, UnsupportedError
 
@@ -200,6 +204,7 @@ def test_the_index_beside_an_object_is_used(store, at, tmp_path):
 
 
 def test_an_object_that_is_replaced_is_a_changed_file(store, at):
+    positions_of(at("md.xtc"))  # saves the index
     trajectory = paceline.open(at("md.xtc"))
     content = bytearray(store.files[f"/{store.bucket}/md.xtc"])
     content[-1] ^= 1
@@ -211,8 +216,112 @@ def test_an_object_that_is_replaced_is_a_changed_file(store, at):
     assert len(paceline.open(at("md.xtc"))) == 10
 
 
+#: Maximum number of bytes of the beginnings that are requested to identify an object.
+BEGINNINGS = 1 << 19
+
+
+@pytest.fixture
+def long_xtc(store, at, tmp_path, monkeypatch):
+    """Store an XTC file of some MB without an index; return its address and a local copy."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    local = tmp_path / "long.xtc"
+    local.write_bytes(20 * Path(XTC).read_bytes())
+    store.files[f"/{store.bucket}/long.xtc"] = local.read_bytes()
+    return at("long.xtc"), str(local)
+
+
+def received(store):
+    """Return the number of bytes of parts of the long file that were requested."""
+    parts = [wanted for _, path, wanted in store.requests if path.endswith("/long.xtc")]
+    ends = [part.removeprefix("bytes=").split("-") for part in parts if part]
+    return sum(int(last) + 1 - int(first) for first, last in ends)
+
+
+def kept_files(tmp_path):
+    return list((tmp_path / "scratch").rglob("paceline-blocks-*/*"))
+
+
+@pytest.mark.filterwarnings("ignore:the (masses|total mass)")
+@pytest.mark.parametrize("backend", ["serial", "threads", "processes"])
+def test_an_object_without_an_index_is_requested_once(backend, store, long_xtc, tmp_path):
+    address, local = long_xtc
+    size = os.path.getsize(local)
+    universe = paceline.Universe(GRO, address)
+    workers = {} if backend == "serial" else {"n_workers": 2}
+    found = RMSD(universe.atoms).run(backend=backend, **workers).results.rmsd
+    assert np.array_equal(found, RMSD(paceline.Universe(GRO, local).atoms).run().results.rmsd)
+    assert len(kept_files(tmp_path)) == 1
+    # Loops over frames, too, find what was kept.
+    assert len([frame.time for frame in universe.trajectory]) == 200
+    assert received(store) <= size + BEGINNINGS
+    del universe
+    gc.collect()
+    assert list((tmp_path / "scratch").iterdir()) == []
+    store.requests.clear()
+    with paceline.open(address) as trajectory:
+        assert trajectory.chain.files[0].index_origin == "loaded"
+        assert trajectory.chain.cache is None
+
+
+def test_a_scan_stores_blocks_in_the_cache_of_the_user(store, long_xtc, tmp_path):
+    address, local = long_xtc
+    with paceline.open(address, cache=tmp_path / "own") as trajectory:
+        found = trajectory.positions(frames=slice(None))
+    assert np.array_equal(found, positions_of(local))
+    assert received(store) <= os.path.getsize(local) + BEGINNINGS
+    store.requests.clear()
+    with paceline.open(address, cache=tmp_path / "own") as trajectory:
+        assert np.array_equal(trajectory.positions(frames=slice(None)), found)
+    assert received(store) <= BEGINNINGS
+
+
+def test_the_bytes_that_a_scan_keeps_are_bounded(store, long_xtc, tmp_path, monkeypatch):
+    address, local = long_xtc
+    monkeypatch.setattr("paceline.trajectory.chain._KEPT_OF_SCANS", 2 << 20)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*cache is full")
+        with paceline.open(address) as trajectory:
+            found = trajectory.positions(frames=slice(None))
+            (kept,) = kept_files(tmp_path)
+            assert 0 < kept.stat().st_blocks * 512 <= 2 << 20
+    assert np.array_equal(found, positions_of(local))
+
+
+@pytest.mark.parametrize("folder", ["missing", "file"])
+def test_a_scan_needs_no_folder_for_temporary_files(folder, store, long_xtc, tmp_path, monkeypatch):
+    address, local = long_xtc
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / folder))
+    assert np.array_equal(positions_of(address), positions_of(local))
+
+
+def test_what_a_killed_process_has_kept_is_removed(store, long_xtc, tmp_path):
+    address, _ = long_xtc
+    script = (
+        "import os, signal, sys, paceline\n"
+        "kept = paceline.open(sys.argv[1])\n"
+        "assert kept.chain.cache is not None\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", script, address], env=os.environ, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert len(kept_files(tmp_path)) == 1
+    leftovers.remove_leftovers.__wrapped__()
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_info_keeps_nothing(store, long_xtc, tmp_path, run):
+    run("info", long_xtc[0])
+    assert list((tmp_path / "scratch").iterdir()) == []
+    assert received(store) <= os.path.getsize(long_xtc[1]) + BEGINNINGS
+
+
 def test_a_server_without_tags_is_compared_by_time_and_size(store, at):
     store.has_tags = False
+    positions_of(at("md.xtc"))  # saves the index
     trajectory = paceline.open(at("md.xtc"))
     assert np.array_equal(trajectory.positions(frames=[3]), positions_of(XTC)[3:4])
     store.files[f"/{store.bucket}/md.xtc"] += b"x"
@@ -404,6 +513,7 @@ def test_a_store_that_often_fails_changes_no_bit(store, at):
         return fails.random() < 0.2 and handler.answer(503) is None
 
     store.fault = fault
+    positions_of(at("md.xtc"))  # saves the index
     u = paceline.Universe(GRO, at("md.xtc"))
     analysis = RMSD(u, select="name CA").run(backend="threads", n_workers=2)
     expected = RMSD(paceline.Universe(GRO, XTC), select="name CA").run().results.rmsd
@@ -502,6 +612,7 @@ def test_a_server_that_keeps_failing_is_named(answer, words, store, at, monkeypa
 
 
 def test_a_server_that_lies_about_the_size(store, at):
+    positions_of(at("md.xtc"))  # saves the index
     trajectory = paceline.open(at("md.xtc"))
 
     def lie(handler):

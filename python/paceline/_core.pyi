@@ -880,6 +880,7 @@ class Trajectory:
         n_atoms: SupportsIndex | None = None,
         n_threads: SupportsIndex = 1,
         progress: Callable[[int, int], object] | None = None,
+        cache: _Cache | None = None,
     ) -> Trajectory: ...
     @property
     def atom_counts(self, /) -> NDArray[uint32] | None:

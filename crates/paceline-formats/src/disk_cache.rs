@@ -11,7 +11,7 @@ use std::fs::{File, FileTimes};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -174,7 +174,7 @@ pub struct CachedSource<S> {
     stopped: AtomicBool,
     used: Mutex<CacheUse>,
     /// Latest blocks with their numbers, the latest one last.
-    recent: Mutex<VecDeque<(u64, Vec<u8>)>>,
+    recent: Mutex<VecDeque<(u64, Arc<Vec<u8>>)>>,
 }
 
 impl<S: Source> CachedSource<S> {
@@ -344,25 +344,38 @@ impl<S: Source> CachedSource<S> {
         BLOCK.min(self.size - number * BLOCK) as usize
     }
 
-    /// Return a block from memory, the cache, or the source.
-    fn block(&self, number: u64, recent: &mut VecDeque<(u64, Vec<u8>)>) -> Result<()> {
-        if let Some(at) = recent.iter().position(|(other, _)| *other == number) {
-            if let Some(found) = recent.remove(at) {
+    /// Return a block from memory, the cache, or the source. Other threads do not wait for it.
+    fn block(&self, number: u64) -> Result<Arc<Vec<u8>>> {
+        let reused = {
+            let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+            let known = recent.iter().position(|(other, _)| *other == number);
+            if let Some(found) = known.and_then(|at| recent.remove(at)) {
+                let block = Arc::clone(&found.1);
                 recent.push_back(found);
+                return Ok(block);
             }
-            return Ok(());
-        }
-        let reused = (recent.len() >= RECENT)
-            .then(|| recent.pop_front())
-            .flatten();
-        let mut block = reused.map_or_else(Vec::new, |(_, block)| block);
+            let oldest = match recent.len() >= RECENT {
+                true => recent.pop_front(),
+                false => None,
+            };
+            oldest.and_then(|(_, block)| Arc::into_inner(block))
+        };
+        let mut block = reused.unwrap_or_default();
         block.resize(self.len(number), 0);
         if !self.load(number, &mut block) {
             self.inner.read_at(number * BLOCK, &mut block)?;
             self.store(number, &block);
         }
-        recent.push_back((number, block));
-        Ok(())
+        let block = Arc::new(block);
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.push_back((number, Arc::clone(&block)));
+        Ok(block)
+    }
+
+    /// Return true if the cache has a block, whose hash is compared when it is read.
+    fn holds(&self, number: u64) -> bool {
+        let entry = |file| self.entry(file, number);
+        self.file.as_ref().is_some_and(|file| entry(file) != 0)
     }
 }
 
@@ -403,14 +416,10 @@ impl<S: Source> Source for CachedSource<S> {
         if end > self.size {
             return self.inner.read_at(offset, buffer);
         }
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let mut at = offset;
         while at < end {
             let number = at / BLOCK;
-            self.block(number, &mut recent)?;
-            let Some((_, block)) = recent.back() else {
-                break; // `block` has added one
-            };
+            let block = self.block(number)?;
             let from = (at - number * BLOCK) as usize;
             let n = (block.len() - from).min((end - at) as usize);
             let to = (at - offset) as usize;
@@ -422,13 +431,16 @@ impl<S: Source> Source for CachedSource<S> {
 
     fn will_need(&self, offset: u64, len: u64) {
         let end = offset.saturating_add(len).min(self.size);
-        for number in offset / BLOCK..end.div_ceil(BLOCK) {
-            let len = self.len(number) as u64;
+        let blocks: Vec<u64> = (offset / BLOCK..end.div_ceil(BLOCK)).collect();
+        // Blocks that follow each other are announced together.
+        for run in blocks.chunk_by(|&one, &next| self.holds(one) == self.holds(next)) {
+            let (first, last) = (run[0], run[run.len() - 1]);
+            let len = last * BLOCK + self.len(last) as u64 - first * BLOCK;
             match &self.file {
-                Some(file) if self.entry(file, number) != 0 => {
-                    system::will_need(file, self.place(number), len);
+                Some(file) if self.holds(first) => {
+                    system::will_need(file, self.place(first), len);
                 }
-                _ => self.inner.will_need(number * BLOCK, len),
+                _ => self.inner.will_need(first * BLOCK, len),
             }
         }
     }

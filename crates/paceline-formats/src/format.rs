@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::atom_set::Atoms;
+use crate::disk_cache::DiskCache;
 use crate::error::{Error, Result};
 use crate::fingerprint::{Fingerprint, Samples, VerifiedSource};
 use crate::source::Source;
@@ -451,6 +452,9 @@ pub struct OpenOptions<'a> {
     /// Number of atoms of a frame, for formats whose files do not state it; other formats ignore
     /// it.
     pub n_atoms: Option<usize>,
+    /// Cache in which the bytes of a scanned object of a store are kept, so that they are requested
+    /// once. If they cannot be kept there, the scan needs no cache.
+    pub cache: Option<DiskCache>,
     /// Number of threads that scan a long file.
     pub n_threads: usize,
     /// Function that is called regularly from the calling thread.
@@ -467,6 +471,7 @@ impl OpenOptions<'_> {
             sample: None,
             units: None,
             n_atoms: None,
+            cache: None,
             n_threads: 1,
             progress: &|_, _| ControlFlow::Continue(()),
         }

@@ -19,7 +19,7 @@ use paceline_formats::source::{FileSource, Requests, Source};
 
 #[cfg(feature = "stores")]
 pub(super) use stores::{
-    ObjectBytes, download_object, index_files, list_objects, object_version, open, open_version,
+    ObjectBytes, download_object, list_objects, object_version, open, open_version, open_with_index,
 };
 
 /// Open the source of the bytes of a local file.
@@ -54,7 +54,7 @@ attributes! {
 }
 
 impl CacheSettings {
-    fn cache(self) -> DiskCache {
+    pub(super) fn cache(self) -> DiskCache {
         let since = Duration::try_from_secs_f64(self.since).unwrap_or_default();
         DiskCache {
             folder: self.folder,
@@ -153,7 +153,7 @@ pub(super) fn cached_blocks(
 mod stores {
     use std::path::PathBuf;
 
-    use paceline_stores::{Address, StoreSource};
+    use paceline_stores::{Address, Download, StoreSource};
     use pyo3::prelude::*;
 
     use super::{Arc, Path, Samples, Source, error, index, open_file};
@@ -190,37 +190,46 @@ mod stores {
         Ok(Arc::new(source))
     }
 
-    /// Return the paths at which the index of a trajectory may be saved. The index of an object is
-    /// saved in the cache folder. If that folder has no index of this version, the index beside the
-    /// object is copied into it.
-    pub(crate) fn index_files(
+    /// Open the source of the bytes of a trajectory, and return the paths at which its index may be
+    /// saved. That of an object is saved in the cache folder. If none of this version is there, the
+    /// index beside the object is copied.
+    pub(crate) fn open_with_index(
         path: &Path,
         cache: Option<&Path>,
-        source: &dyn Source,
-    ) -> Vec<PathBuf> {
-        let Ok(Some(address)) = address_of(path) else {
-            return index::index_files(path, cache);
+    ) -> error::Result<(Arc<dyn Source>, Vec<PathBuf>)> {
+        let Some(address) = address_of(path)? else {
+            return Ok((open_file(path)?, index::index_files(path, cache)));
         };
+        let open = || Ok(Arc::new(StoreSource::open(&address)?));
         let Some(file) = cache.map(|folder| index::object_index_file(path, folder)) else {
-            return Vec::new();
+            return Ok((open()?, Vec::new()));
         };
-        if !index::is_index_of(&file, source) {
-            let beside = address.beside(|name| {
-                index::index_name(name.as_ref())
-                    .to_string_lossy()
-                    .into_owned()
-            });
+        // If no index is saved, that beside the object is requested together with the object.
+        let early = (!file.exists()).then(|| index_beside(&address));
+        let source: Arc<dyn Source> = open()?;
+        if !index::is_index_of(&file, &source) {
+            let beside = early.unwrap_or_else(|| index_beside(&address));
             // Without an index beside the object, the object is scanned.
-            let _ = copy_index(&beside, &file);
+            let _ = beside.and_then(|beside| save_index(beside, &file));
         }
-        vec![file]
+        Ok((source, vec![file]))
     }
 
-    fn copy_index(from: &Address, to: &Path) -> error::Result<()> {
+    /// Request the index beside an object.
+    fn index_beside(object: &Address) -> error::Result<Download> {
+        Download::of(&object.beside(|name| {
+            index::index_name(name.as_ref())
+                .to_string_lossy()
+                .into_owned()
+        }))
+    }
+
+    fn save_index(beside: Download, to: &Path) -> error::Result<()> {
         let failed = |error| error::Error::io(to, "cannot write", error);
         let temporary = to.with_extension(format!("{}.part", std::process::id()));
         std::fs::create_dir_all(to.parent().unwrap_or(to)).map_err(failed)?;
-        let copied = paceline_stores::download(from, &temporary)
+        let copied = beside
+            .save(&temporary)
             .and_then(|_| std::fs::rename(&temporary, to).map_err(failed));
         if copied.is_err() {
             // The temporary file may not exist.
@@ -302,7 +311,7 @@ mod stores {
         file: PathBuf,
     ) -> Result<Option<String>> {
         let address = required(&address)?;
-        Ok(py.detach(|| paceline_stores::download(&address, &file))?)
+        Ok(py.detach(|| Download::of(&address)?.save(&file))?)
     }
 
     /// Return the addresses of all objects in the folder of an address, and in its subfolders.
@@ -326,10 +335,9 @@ pub(super) fn open_version(path: &Path, _samples: &Samples) -> error::Result<Arc
 }
 
 #[cfg(not(feature = "stores"))]
-pub(super) fn index_files(
+pub(super) fn open_with_index(
     path: &Path,
     cache: Option<&Path>,
-    _source: &dyn Source,
-) -> Vec<std::path::PathBuf> {
-    index::index_files(path, cache)
+) -> error::Result<(Arc<dyn Source>, Vec<PathBuf>)> {
+    Ok((open_file(path)?, index::index_files(path, cache)))
 }

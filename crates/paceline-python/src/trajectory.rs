@@ -11,7 +11,7 @@ use pyo3::types::PyBytes;
 use super::arrays::{Array1, NewArray};
 use super::errors::{Failure, Result};
 use super::hints::{INT, OBJECT, callable, narrowed};
-use super::sources::{self, samples_from};
+use super::sources::{self, CacheSettings, samples_from};
 use paceline_formats::fingerprint::Fingerprint;
 use paceline_formats::format::Clock;
 use paceline_formats::index::{self, Index, OpenOptions, Origin};
@@ -42,7 +42,7 @@ impl Trajectory {
     #[new]
     #[pyo3(signature = (
         path, *, cache_folder=None, refresh=false, sample=None, units=None, n_atoms=None, n_threads=1,
-        progress=None
+        progress=None, cache=None
     ))]
     #[expect(
         clippy::too_many_arguments,
@@ -58,6 +58,7 @@ impl Trajectory {
         n_atoms: Option<usize>,
         n_threads: usize,
         progress: Option<Progress>,
+        cache: Option<CacheSettings>,
     ) -> Result<Self> {
         let refused = Mutex::new(None);
         // The callback runs in this thread from time to time, so that Ctrl-C interrupts a long
@@ -79,8 +80,9 @@ impl Trajectory {
         };
         let opened = py.detach(|| {
             let mut options = OpenOptions::new(&STANDARD);
-            let source = sources::open(&path)?;
-            options.index_files = sources::index_files(&path, cache_folder.as_deref(), &*source);
+            let (source, index_files) = sources::open_with_index(&path, cache_folder.as_deref())?;
+            options.index_files = index_files;
+            options.cache = cache.map(CacheSettings::cache);
             options.refresh = refresh;
             options.sample = sample;
             options.units = units.as_deref();

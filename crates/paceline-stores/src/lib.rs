@@ -20,4 +20,4 @@ mod version;
 
 pub use address::Address;
 pub use process::{on_wait, requests_sent};
-pub use source::{StoreSource, download, list};
+pub use source::{Download, StoreSource, list};

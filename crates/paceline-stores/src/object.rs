@@ -14,14 +14,14 @@ use tokio::task::AbortHandle;
 
 use crate::address::{Address, Scheme};
 use crate::failure::Request;
-use crate::process::{KEPT_BYTES, LOOK, Process, Store, check_stopped};
+use crate::process::{KEPT_BYTES, LOOK, Process, Started, Store, check_stopped};
 use crate::requests::{FIRST_PAUSE, Tries, retry_limit, shortened};
 use crate::version::Version;
 use paceline_formats::error::{Error, Result};
 use paceline_formats::source::Requests;
 
-/// Number of bytes of a request. A range is divided into requests of the smaller size if there are
-/// then at most `PARALLEL` requests, which can all be sent together.
+/// Number of bytes of a request. A range is divided into requests of the smaller size if these and
+/// those in flight are at most `PARALLEL`, since they are sent together.
 const SMALLEST: u64 = 1 << 20;
 const LARGEST: u64 = 4 << 20;
 const PARALLEL: u64 = 8;
@@ -48,6 +48,8 @@ pub(crate) struct Object {
 struct Pieces {
     /// Pieces by their offsets. They do not overlap.
     by_start: BTreeMap<u64, Piece>,
+    /// Number of bytes in flight.
+    in_flight: u64,
     announced: Runs,
 }
 
@@ -90,33 +92,56 @@ enum Content {
     Failed(Error),
 }
 
-impl Object {
-    /// Open the current version of an object with one request, which reads its beginning.
-    pub(crate) fn open(address: &Address) -> Result<Arc<Object>> {
+/// Object whose beginning was requested.
+pub(crate) struct Opening {
+    address: Address,
+    process: &'static Process,
+    store: Arc<Store>,
+    started: Started<(Bytes, ObjectMeta, Requests)>,
+}
+
+impl Opening {
+    /// Request the beginning of the current version of an object.
+    pub(crate) fn of(address: &Address) -> Result<Opening> {
         let process = Process::current()?;
         let store = process.store(address)?;
-        let (front, meta, requests) = {
+        let started = {
             let (address, store) = (address.clone(), Arc::clone(&store));
-            process.wait(async move {
+            process.send(async move {
                 let mut attempt = Attempt::of(&address, None);
                 let found = front(&mut attempt, &store).await;
                 if found.is_err() {
                     process.count(&attempt.requests());
                 }
                 found.map(|(bytes, meta)| (bytes, meta, attempt.requests()))
-            })?
+            })
         };
-        let object = Object::new(address, meta.size, Version::of(&meta), process, store);
+        Ok(Opening {
+            address: address.clone(),
+            process,
+            store,
+            started,
+        })
+    }
+
+    /// Wait for the beginning.
+    pub(crate) fn wait(self) -> Result<Arc<Object>> {
+        let (front, meta, requests) = self.started.wait()?;
+        let (process, version) = (self.process, Version::of(&meta));
+        let object = Object::new(&self.address, meta.size, version, process, self.store);
         object.count(&requests);
-        if !front.is_empty() {
-            let len = front.len() as u64;
-            process.kept.fetch_add(front.len(), Ordering::Relaxed);
-            object
-                .lock()
-                .by_start
-                .insert(0, Piece::of(len, Content::Here(front)));
+        if let Some(key) = object.key() {
+            process.keep_front(key, front.clone());
         }
+        object.add_front(front);
         Ok(object.shared())
+    }
+}
+
+impl Object {
+    /// Open the current version of an object with one request, which reads its beginning.
+    pub(crate) fn open(address: &Address) -> Result<Arc<Object>> {
+        Opening::of(address)?.wait()
     }
 
     /// Open a known version of an object, without a request.
@@ -124,19 +149,36 @@ impl Object {
         let process = Process::current()?;
         let store = process.store(address)?;
         let object = Object::new(address, size, version, process, store);
+        if let Some(front) = object.key().and_then(|key| process.front(&key)) {
+            object.add_front(front);
+        }
         Ok(object.shared())
     }
 
-    /// Return the object that all readers of this version share. This object is used unless there
-    /// is an earlier one. Objects whose version is unknown are not shared.
-    fn shared(self: Arc<Self>) -> Arc<Self> {
-        if self.version == Version::Unknown {
-            return self;
-        }
+    /// Return the key by which readers of this version find what they share; `None` if the version is
+    /// unknown.
+    fn key(&self) -> Option<String> {
         let path = self.address.path().display();
         let client = Arc::as_ptr(&self.store).addr();
-        let key = format!("{path}\n{}\n{:?}\n{client}", self.size, self.version);
-        self.process.share(key, self)
+        let key = || format!("{path}\n{}\n{:?}\n{client}", self.size, self.version);
+        (self.version != Version::Unknown).then(key)
+    }
+
+    /// Return the object that readers of this version share: this one, unless there is one.
+    fn shared(self: Arc<Self>) -> Arc<Self> {
+        match self.key() {
+            Some(key) => self.process.share(key, self),
+            None => self,
+        }
+    }
+
+    /// Add the beginning, which was requested before.
+    fn add_front(&self, front: Bytes) {
+        if !front.is_empty() {
+            self.process.kept.fetch_add(front.len(), Ordering::Relaxed);
+            let piece = Piece::of(front.len() as u64, Content::Here(front));
+            self.lock().by_start.insert(0, piece);
+        }
     }
 
     fn new(
@@ -180,8 +222,8 @@ impl Object {
         self.pieces.lock().unwrap_or_else(|lock| lock.into_inner())
     }
 
-    /// Request a range that will soon be read, if there is space for it. If it continues ranges that
-    /// were announced before, up to `ahead` following bytes are requested, too.
+    /// Request a range that will soon be read, if there is space for it. If it is short and continues
+    /// ranges that were announced before, up to `ahead` following bytes are requested, too.
     pub(crate) fn announce(self: &Arc<Self>, range: Range<u64>, ahead: u64) {
         let range = range.start..range.end.min(self.size);
         if range.is_empty() {
@@ -191,11 +233,16 @@ impl Object {
         let run = pieces.announced.add(range.clone());
         self.request(&mut pieces, range.clone(), false);
         let (len, own) = (run.end - run.start, range.end - range.start);
-        // Blocks of a run may differ in size.
-        if len > own + own / 2 {
+        // Blocks of a run differ in size. Long ranges are those of a reader that announces enough.
+        if own < ahead / 2 && len > own + own / 2 {
             let further = ahead.min(GROWTH * len);
             let end = run.end.saturating_add(further).min(self.size);
-            self.request(&mut pieces, run.end..end, false);
+            let missing = pieces.missing(run.end..end);
+            let n_missing: u64 = missing.iter().map(|part| part.end - part.start).sum();
+            // Bytes of a long run are requested in few long requests.
+            if n_missing >= LARGEST.min(further) || end == self.size {
+                self.request(&mut pieces, run.end..end, false);
+            }
         }
     }
 
@@ -272,8 +319,8 @@ impl Object {
             return;
         }
         for missing in pieces.missing(range) {
-            let len = missing.end - missing.start;
-            let step = (len / PARALLEL).clamp(SMALLEST, LARGEST);
+            let together = pieces.in_flight + missing.end - missing.start;
+            let step = (together / PARALLEL).clamp(SMALLEST, LARGEST);
             let mut start = missing.start;
             while start < missing.end {
                 let mut end = missing.end.min(start + step);
@@ -334,6 +381,7 @@ impl Object {
             };
             object.count(&attempt.requests());
             let mut pieces = object.lock();
+            pieces.in_flight -= len;
             if let Some(piece) = pieces.by_start.get_mut(&start) {
                 piece.used = Instant::now();
                 piece.content = match got {
@@ -345,6 +393,7 @@ impl Object {
             object.arrived.notify_all();
         });
         process.kept.fetch_add(len as usize, Ordering::Relaxed);
+        pieces.in_flight += len;
         let piece = Piece::of(end, Content::Waiting(task.abort_handle()));
         pieces.by_start.insert(start, piece);
     }
@@ -435,6 +484,9 @@ async fn front(attempt: &mut Attempt<'_>, store: &Store) -> Result<(Bytes, Objec
         let begun = Instant::now();
         let result = match store.objects.get_opts(&key, options).await {
             Ok(result) => result,
+            Err(error @ object_store::Error::NotFound { .. }) => {
+                return Err(attempt.request().failed(error));
+            }
             Err(error) => {
                 let failed = attempt.request().failed(error);
                 return empty(address, store, failed).await;

@@ -12,6 +12,8 @@ const THROUGHPUT: f64 = 50e6;
 /// Limits of the gap between two ranges that are requested together, bytes.
 const SMALLEST_GAP: f64 = 65_536.0;
 const LARGEST_GAP: f64 = 4_194_304.0;
+/// Maximum gap that is read between requests of which one waits for the other, bytes.
+const LARGEST_HOP: f64 = 33_554_432.0;
 /// Weight of a new measurement.
 const WEIGHT: f64 = 0.2;
 /// Minimum time over which the throughput is measured.
@@ -90,19 +92,19 @@ impl Pace {
     /// Return the number of bytes whose transfer takes as long as one more short request, if many
     /// are in progress at the same time.
     pub(crate) fn gap(&self) -> u64 {
-        self.bytes_in_latency(1.0 / SHORT_REQUESTS as f64)
+        self.bytes_in_latency(1.0 / SHORT_REQUESTS as f64, LARGEST_GAP)
     }
 
     /// Return the number of bytes whose transfer takes as long as one more request that is sent
     /// only after another has ended.
     pub(crate) fn hop(&self) -> u64 {
-        self.bytes_in_latency(1.0)
+        self.bytes_in_latency(1.0, LARGEST_HOP)
     }
 
-    fn bytes_in_latency(&self, share: f64) -> u64 {
+    fn bytes_in_latency(&self, share: f64, most: f64) -> u64 {
         let measured = *self.lock();
         let bytes = share * measured.latency * measured.throughput;
-        bytes.clamp(SMALLEST_GAP, LARGEST_GAP) as u64
+        bytes.clamp(SMALLEST_GAP, most) as u64
     }
 }
 

@@ -1,19 +1,21 @@
 //! Threads, clients and request limits of this process.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::future::Future;
 use std::io;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use object_store::ObjectStore;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
+use tokio::task::AbortHandle;
 
 use crate::address::Address;
 use crate::client;
@@ -26,6 +28,8 @@ use paceline_formats::source::Requests;
 const SHORT: u64 = 256 << 10;
 /// Maximum number of bytes that are kept for readers.
 pub(crate) const KEPT_BYTES: usize = 128 << 20;
+/// Maximum number of objects whose beginnings are kept after they were closed.
+const FRONTS: usize = 64;
 /// Number of threads that receive and decrypt responses.
 const THREADS: usize = 2;
 /// Time between two checks whether the user wants to stop.
@@ -61,6 +65,8 @@ pub(crate) struct Process {
     stores: Mutex<HashMap<(String, u64), Arc<Store>>>,
     /// Versions of objects that readers of this process share.
     shared: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
+    /// Beginnings of versions of objects that were opened last, the latest one last.
+    fronts: Mutex<VecDeque<(String, Bytes)>>,
     long: Semaphore,
     short: Semaphore,
     /// Number of bytes of all objects that were requested and are still kept.
@@ -127,6 +133,7 @@ impl Process {
             runtime,
             stores: Mutex::default(),
             shared: Mutex::default(),
+            fronts: Mutex::default(),
             long: Semaphore::new(LONG_REQUESTS),
             short: Semaphore::new(SHORT_REQUESTS),
             kept: AtomicUsize::new(0),
@@ -175,6 +182,23 @@ impl Process {
         value
     }
 
+    /// Keep the beginning of a version of an object.
+    pub(crate) fn keep_front(&self, key: String, front: Bytes) {
+        let mut fronts = self.fronts.lock().unwrap_or_else(|lock| lock.into_inner());
+        fronts.retain(|(known, _)| *known != key);
+        if fronts.len() >= FRONTS {
+            fronts.pop_front();
+        }
+        fronts.push_back((key, front));
+    }
+
+    /// Return the beginning of a version of an object, if it is kept.
+    pub(crate) fn front(&self, key: &str) -> Option<Bytes> {
+        let fronts = self.fronts.lock().unwrap_or_else(|lock| lock.into_inner());
+        let found = fronts.iter().find(|(known, _)| known == key);
+        found.map(|(_, front)| front.clone())
+    }
+
     /// Return the semaphore that limits the number of simultaneous requests of this size (`len`
     /// bytes).
     pub(crate) fn permits(&self, len: u64) -> &Semaphore {
@@ -185,26 +209,46 @@ impl Process {
         }
     }
 
-    /// Run a request to its end. The calling thread waits.
-    pub(crate) fn wait<T: Send + 'static>(
+    /// Send a request.
+    pub(crate) fn send<T: Send + 'static>(
         &self,
         request: impl Future<Output = Result<T>> + Send + 'static,
-    ) -> Result<T> {
+    ) -> Started<T> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let task = self.runtime.spawn(async move {
             let _ = sender.send(request.await);
         });
+        Started {
+            receiver,
+            task: task.abort_handle(),
+        }
+    }
+}
+
+/// Request that was sent. Without a reader, it ends.
+pub(crate) struct Started<T> {
+    receiver: Receiver<Result<T>>,
+    task: AbortHandle,
+}
+
+impl<T> Started<T> {
+    /// Run the request to its end. The calling thread waits.
+    pub(crate) fn wait(self) -> Result<T> {
         loop {
-            match receiver.recv_timeout(LOOK) {
+            match self.receiver.recv_timeout(LOOK) {
                 Ok(result) => return result,
-                Err(RecvTimeoutError::Timeout) => {
-                    check_stopped().inspect_err(|_| task.abort())?;
-                }
+                Err(RecvTimeoutError::Timeout) => check_stopped()?,
                 Err(RecvTimeoutError::Disconnected) => {
                     let error = io::Error::other("the thread of requests ended");
                     return Err(Error::io(Path::new("requests"), "cannot wait", error));
                 }
             }
         }
+    }
+}
+
+impl<T> Drop for Started<T> {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }

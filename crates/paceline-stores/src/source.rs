@@ -13,7 +13,7 @@ use object_store::path::Path as Prefix;
 
 use crate::address::Address;
 use crate::failure::Request;
-use crate::object::{Object, each_part};
+use crate::object::{Object, Opening, each_part};
 use crate::process::Process;
 use crate::version::Version;
 use paceline_formats::error::{Error, Result};
@@ -210,16 +210,29 @@ impl Source for StoreSource {
     }
 }
 
-/// Read a whole object into a new file. Return the text that identifies its version.
-///
-/// # Errors
-/// Errors of the store, and of writing the file.
-pub fn download(address: &Address, file: &Path) -> Result<Option<String>> {
-    let object = Object::open(address)?;
-    let failed = |error| Error::io(file, "cannot write", error);
-    let mut out = File::create_new(file).map_err(failed)?;
-    each_part(&object, |part| out.write_all(part).map_err(failed))?;
-    Ok(object.version.to_text())
+/// Download of a whole object, whose beginning was requested.
+pub struct Download(Opening);
+
+impl Download {
+    /// Request the beginning of an object. The calling thread does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the store cannot be used.
+    pub fn of(address: &Address) -> Result<Self> {
+        Opening::of(address).map(Download)
+    }
+
+    /// Write the object to a new file. Return the text that identifies its version.
+    ///
+    /// # Errors
+    /// Errors of the store, and of writing the file.
+    pub fn save(self, file: &Path) -> Result<Option<String>> {
+        let object = self.0.wait()?;
+        let failed = |error| Error::io(file, "cannot write", error);
+        let mut out = File::create_new(file).map_err(failed)?;
+        each_part(&object, |part| out.write_all(part).map_err(failed))?;
+        Ok(object.version.to_text())
+    }
 }
 
 /// Return the addresses of the objects in a bucket whose keys begin with the key of `prefix` up to
@@ -243,7 +256,7 @@ pub fn list(prefix: &Address) -> Result<Vec<String>> {
         what: format!("the address cannot be used: {error}"),
     })?;
     let address = prefix.clone();
-    process.wait(async move {
+    let listed = process.send(async move {
         let found = store.objects.list(folder.as_ref());
         let found = found.map_ok(|meta| {
             let found = address.sibling(meta.location.as_ref());
@@ -259,7 +272,8 @@ pub fn list(prefix: &Address) -> Result<Vec<String>> {
             }
             .failed(error)
         })
-    })
+    });
+    listed.wait()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ from pathlib import Path
 from paceline._util.os_calls import NO_LINK, PLAIN, WINDOWS, is_own, lock
 
 #: Purposes of temporary folders; the folders are named paceline-KIND-…
-KINDS = ("attempts", "dask", "advice", "selftest", "script")
+KINDS = ("attempts", "dask", "advice", "selftest", "script", "scan")
 #: Name of the lock file in each of these folders.
 _LOCK = ".lock"
 #: Folder of Linux's named semaphores.

@@ -19,6 +19,8 @@ class Cache:
     size: int | None = None
     #: Blocks used after this time are not removed; seconds since 1970.
     since: float = field(default_factory=time.time, compare=False)
+    #: True if the folder exists on one node, until the trajectory is closed.
+    is_temporary: bool = False
 
     @classmethod
     def of(cls, folder: str | os.PathLike | None, size: int | str | None) -> Self | None:
@@ -35,8 +37,18 @@ class Cache:
             raise UnsupportedError("expected a folder as cache= (--cache), found an empty name")
         return cls(name if name.startswith("$") else os.path.abspath(name), limit)
 
-    def here(self) -> "Cache":
-        """Return the cache, with environment variables replaced by their values on this node."""
+    @property
+    def is_empty(self) -> bool:
+        """True if no process has stored a block in the folder."""
+        return not any(entry.is_dir() for entry in os.scandir(self.folder))
+
+    def here(self) -> "Cache | None":
+        """Return the cache with this node's values of environment variables.
+
+        None for a temporary cache that this node does not have.
+        """
+        if self.is_temporary:
+            return self if os.path.isdir(self.folder) else None
         if "$" not in self.folder:
             return self
         folder = os.path.expandvars(self.folder)

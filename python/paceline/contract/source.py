@@ -284,7 +284,7 @@ class FrameReader:
         if self._source.cell is not None:
             decoded.set_cell(self._source.cell)
         opening, reading, decoding, n_bytes, n_calls = sums.tolist()
-        cached = 0 if self._source.cache is None else self._take_cache_use()
+        cached = 0 if self._source.cache is None else self._take_cache_use(self._source.cache)
         requests = self._take_requests()
         return ReadStats(opening, reading, decoding, n_bytes, n_calls, damaged, cached, requests)
 
@@ -293,14 +293,17 @@ class FrameReader:
         taken = [one.take_requests() for one in self._open.values() if isinstance(one, Requesting)]
         return Requests(*(sum(numbers) for numbers in zip(*taken, strict=True)))
 
-    def _take_cache_use(self) -> int:
-        """Return the bytes from the cache since the last call; warn if blocks are not stored."""
+    def _take_cache_use(self, cache: "Cache") -> int:
+        """Return the bytes from the cache since the last call.
+
+        A warning reports that the user's cache stores no more blocks.
+        """
         n_bytes = 0
         for reader in self._open.values():
             if isinstance(reader, CachingReader):
                 found, notice = reader.take_cache_use()
                 n_bytes += found
-                if notice is not None:
+                if notice is not None and not cache.is_temporary:
                     warn(notice)
         return n_bytes
 

@@ -67,6 +67,8 @@ def blocks_here(files: Iterable[CachedFiles]) -> NodeBlocks:
     for one in files:
         try:
             cache = one.cache.here()
+            if cache is None:
+                continue
             found = _core.cached_blocks(one.files, cache)
         except (OSError, ValueError):  # the reader raises the error, with the name of the file
             continue

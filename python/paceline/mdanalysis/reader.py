@@ -214,8 +214,8 @@ class Reader(FormatAttributes, ReaderBase):
             quiet=dt is not None or opener is not open_files,
             times_given=dt is not None,
             opener=opener,
+            cache=Cache.of(cache, cache_size),
         )
-        self.chain.cache = Cache.of(cache, cache_size)
         self.t_init = time.perf_counter() - begun
         # An attribute of the instance, not of the class: see the module's docstring.
         self.format = _format_of(self.chain) if len(self.filenames) == 1 else "CHAIN"
@@ -264,8 +264,9 @@ class Reader(FormatAttributes, ReaderBase):
         specs: Sequence[FileSpec] = self.chain.specs
         if self._together is not None:
             specs = collective_specs(self.chain.files, self._together)
-        # No cache is used, because the node of this process may not have its folder.
-        source = FrameSource(specs, atoms, n_decoded, fields, (), self._time_axis)
+        # Without the user's cache: this process may run on a node that has no folder for it.
+        kept = self.chain.cache if self.chain.cache and self.chain.cache.is_temporary else None
+        source = FrameSource(specs, atoms, n_decoded, fields, (), self._time_axis, cache=kept)
         self._frame_reader = source.open()
         self._fields = [(field_bits([field]), field, f"has_{field}") for field in FIELDS]
         self._read_ahead = None if self.chain.one_thread else ReadAhead(self.chain, source)

@@ -2,6 +2,9 @@
 
 import math
 import os
+import shutil
+import tempfile
+import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +13,8 @@ from typing import Self
 import numpy as np
 
 from paceline import _core
+from paceline._util.files import is_address
+from paceline._util.leftovers import ScratchFolder
 from paceline.contract.cache import Cache
 from paceline.contract.source import (
     Extents,
@@ -28,6 +33,10 @@ from paceline.trajectory.open import open_files, read_headers
 #: Maximum difference between times of the same frame in two files, relative to the largest time.
 _ROUNDING = 1e-6
 
+#: Maximum size of the blocks of scanned objects that are kept for the analyses, bytes; at most half
+#: of the free space of the folder for temporary files is used.
+_KEPT_OF_SCANS = 8 << 30
+
 #: Maximum number of cases that a warning lists.
 _NAMED = 3
 
@@ -39,7 +48,9 @@ class Chain:
     `varying`, the number may vary from frame to frame. `refresh` rebuilds the indexes. `continuous`
     orders the files by time and leaves out frames that a later file repeats; a warning reports
     these frames unless `quiet`. A warning reports unknown times unless `times_given`. `opener`
-    replaces `paceline.trajectory.open.open_files`.
+    replaces `paceline.trajectory.open.open_files`. Workers read through `cache`. Objects of stores
+    without an index are scanned through it; without a cache, what a scan has read is kept in a
+    temporary one until the chain is no longer used.
 
     Raises `AtomCountError` for a file with another number of atoms, `UnsupportedError` for an
     unrecognised format or if no file has a complete frame, and `DamagedFileError` if the first
@@ -49,7 +60,7 @@ class Chain:
     #: True if the frames are in arrays, so that workers need not prefetch.
     in_memory = False
     #: Cache for the blocks of the files that workers read; None without one.
-    cache: Cache | None = None
+    cache: Cache | None
 
     def __init__(
         self,
@@ -63,11 +74,16 @@ class Chain:
         times_given: bool = False,
         varying: bool = False,
         opener: Callable[..., list[TrajectoryFile]] = open_files,
+        cache: Cache | None = None,
     ):
         if not names:
             raise ValueError("expected one trajectory file or more, found none")
         self._options, self._n_atoms = options, n_atoms
-        files = opener(names, options=options, n_atoms=n_atoms, refresh=refresh)
+        if cache is None and any(is_address(name) for name in names):
+            cache = self._temporary_cache()
+        files = opener(names, options=options, n_atoms=n_atoms, refresh=refresh, cache=cache)
+        is_unused = cache is not None and cache.is_temporary and cache.is_empty
+        self.cache = None if is_unused else cache
         fixed = [file for file in files if file.varying is None]
         for file in files:
             if file.varying is None:
@@ -84,6 +100,19 @@ class Chain:
         if continuous or (len(self.files) > 1 and not quiet):
             self._compare_times(continuous=continuous)
         self._count()
+
+    def _temporary_cache(self) -> Cache | None:
+        """Create a cache for scanned objects, which is removed with the chain.
+
+        None if no folder for temporary files can be written.
+        """
+        try:
+            folder = ScratchFolder("scan")
+            free = shutil.disk_usage(tempfile.gettempdir()).free
+        except OSError:
+            return None
+        weakref.finalize(self, _remove, folder, os.getpid())
+        return Cache(folder.path, min(_KEPT_OF_SCANS, free // 2), is_temporary=True)
 
     def _leave_out_empty(self) -> None:
         """Leave out files without a complete frame, and warn."""
@@ -340,7 +369,7 @@ class Chain:
         """Open a chain again with the same frames, plus frames appended to the last file since."""
         chain = cls.__new__(cls)
         chain.names, chain._kept = list(names), list(kept)
-        chain._options, chain._n_atoms = options, n_atoms
+        chain._options, chain._n_atoms, chain.cache = options, n_atoms, None
         chain.files = open_files(paths, options=options, n_atoms=n_atoms, notes=False)
         counts = np.diff(stops, prepend=0)
         for k, file in enumerate(chain.files):
@@ -353,6 +382,12 @@ class Chain:
                     chain._kept[k] = np.arange(counts[k], dtype=np.uint64)
         chain._count()
         return chain
+
+
+def _remove(folder: ScratchFolder, pid: int) -> None:
+    """Remove a temporary folder of this process, but not that of its parent."""
+    if os.getpid() == pid:
+        folder.remove()
 
 
 @dataclass(frozen=True)

@@ -134,8 +134,8 @@ def open(
         # Times that the user replaces do not show whether the simulation was restarted.
         quiet=dt is not None,
         times_given=dt is not None,
+        cache=kept,
     )
-    chain.cache = kept
     axis = time_axis_of(chain.files, dt)
     opened = time.perf_counter() - begun
     return FileTrajectory(chain, axis, t_init_traj=opened, reads_cache=True)
@@ -740,7 +740,7 @@ class FileTrajectory(Trajectory):
             decoded, inverse = np.unique(wanted, return_inverse=True)
             columns = None if np.array_equal(decoded, wanted) else inverse
         source = self.frame_source(decoded, fields_in(field_bits(fields)), required)
-        if source.cache is not None and not self._reads_cache:
+        if source.cache is not None and not (self._reads_cache or source.cache.is_temporary):
             source = replace(source, cache=None)
         return FieldReader(self.chain, source, columns)
 

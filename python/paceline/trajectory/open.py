@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from paceline._util.files import is_address, source_path
 from paceline._util.machine import available_cpus
 from paceline._util.progress import Progress
 from paceline.block import FrameBuffer
+from paceline.contract.cache import Cache
 from paceline.contract.source import FORMATS, IndexedFile, TrajectoryFile, extents_in
-from paceline.errors import warn
+from paceline.errors import UnsupportedError, warn
 from paceline.hdf5.sandbox import interrupt
 from paceline.hdf5.trajectory import EXTENSIONS as HDF5_ENDINGS
 from paceline.hdf5.trajectory import NO_OPTIONS, Hdf5File, Hdf5Options, is_hdf5
@@ -124,6 +126,7 @@ def open_files(
     n_atoms: int | None = None,
     refresh: bool = False,
     open_indexed: Callable[..., TrajectoryFile] | None = None,
+    cache: Cache | None = None,
     progress: bool | None = None,
     notes: bool = True,
 ) -> list[TrajectoryFile]:
@@ -132,7 +135,8 @@ def open_files(
     All files must exist before any file is read. Options of HDF5 files include the units of
     LAMMPS dumps. `n_atoms` is needed for formats that do not store it. `refresh` rebuilds the
     indexes. With `notes`, warnings report truncated or damaged frames. `open_indexed` replaces
-    `IndexedFile`. No file is kept open.
+    `IndexedFile`. What a scan of an object of a store reads is kept in `cache`. No file is kept
+    open.
 
     Raises `UnsupportedError` for an unrecognised format, and `DamagedFileError` if the header or
     the first frame of a file is damaged. If several files have errors, the first file's is raised.
@@ -143,7 +147,10 @@ def open_files(
     n_bytes = sum(sizes_of(names))
     cpus = available_cpus()
     at_a_time = min(cpus, len(names), _FILES_AT_A_TIME)
-    folder = cache_folder()
+    folder, kept = cache_folder(), None
+    # Environment variables in the name of the folder may be those of other nodes.
+    with suppress(UnsupportedError):
+        kept = None if cache is None else cache.here()
     with (
         Progress(n_bytes, unit="byte", show=progress) as bar,
         ThreadPoolExecutor(at_a_time) as threads,
@@ -165,6 +172,7 @@ def open_files(
                     n_atoms=n_atoms,
                     n_threads=cpus // at_a_time,
                     progress=report,
+                    cache=kept,
                 )
             # If the index was loaded, the file was not scanned: count it as done.
             report(file.size, file.size)

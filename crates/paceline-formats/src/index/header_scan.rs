@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Fault, Result};
 use crate::format::Progress;
-use crate::source::{Access, Source};
+use crate::source::{Announcer, Source};
 
 /// Time between two reports.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -156,21 +156,22 @@ pub struct Walker<'a> {
     fetch: usize,
     /// Size below which frames are read completely, bytes.
     stream_below: u64,
-    /// Number of bytes that are announced to the source before a long read.
-    ahead: u64,
+    announcer: Announcer,
+    /// End of the bytes that this walk announces; others announce those that follow.
+    until: u64,
     buffer: Vec<u8>,
     buffer_start: u64,
 }
 
 impl<'a> Walker<'a> {
     pub fn new(file: Trajectory<'a>, watch: &'a dyn Fn(u64) -> Result<()>) -> Self {
-        let Access { hop, ahead, .. } = file.source.access();
         Walker {
             file,
             watch,
             fetch: file.format.header_max(),
-            stream_below: STREAM_BELOW.max(hop),
-            ahead,
+            stream_below: STREAM_BELOW.max(file.source.access().hop),
+            announcer: Announcer::of(file.source),
+            until: file.size,
             buffer: Vec::new(),
             buffer_start: 0,
         }
@@ -188,6 +189,7 @@ impl<'a> Walker<'a> {
     pub fn find(&mut self, from: u64, until: u64) -> Result<Option<Place>> {
         let format = self.file.format;
         let mut at = from;
+        self.until = until;
         while at < until {
             let bytes = self.bytes(at, format.header_max(), BUFFER)?;
             let is_magic = |word: &[u8]| format.magics().iter().any(|magic| word == magic);
@@ -211,6 +213,7 @@ impl<'a> Walker<'a> {
     /// Walk from `place` to the first place at or after `until`. Add a frame to `chain` if it ends
     /// at another place, or at the end of the file.
     pub fn walk(&mut self, mut place: Place, until: u64, chain: &mut Chain) -> Result<Stop> {
+        self.until = until;
         while place.at < until {
             match self.end(place) {
                 Some(end) if end == self.file.size => {
@@ -320,8 +323,13 @@ impl<'a> Walker<'a> {
             (self.watch)(at)?;
             self.buffer.resize(clamp(fetch.max(want)), 0);
             self.buffer_start = at;
-            if self.ahead > 0 && fetch == BUFFER {
-                self.file.source.will_need(at, left.min(self.ahead));
+            if self.announcer.is_needed() {
+                // The costs of a store are measured while it is read.
+                self.stream_below = STREAM_BELOW.max(self.file.source.access().hop);
+                if fetch == BUFFER {
+                    let until = self.until.max(at + BUFFER as u64).min(self.file.size);
+                    self.announcer.reads(self.file.source, at, until);
+                }
             }
             let read = self.file.source.read_at(at, &mut self.buffer);
             if read.is_err() {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::header_scan::{Chain, Scan, ScanProgress};
 use super::scanned::Scanner;
 use crate::error::Result;
-use crate::source::Source;
+use crate::source::{Announcer, Source};
 use crate::text_lines::is_blank;
 
 /// Bytes that are read at a time.
@@ -57,9 +57,9 @@ pub struct LineScanner<'a, F: LineFrame> {
 }
 
 impl<F: LineFrame> Scanner for LineScanner<'_, F> {
-    fn scan(&self, end: Option<u64>) -> Result<Option<Scan>> {
+    fn scan(&self, source: &dyn Source, end: Option<u64>) -> Result<Option<Scan>> {
         let from = end.unwrap_or(self.start);
-        scan_lines::<F>(self.source, self.layout, from, self.size, &self.watch).map(Some)
+        scan_lines::<F>(source, self.layout, from, self.size, &self.watch).map(Some)
     }
 
     fn frame_size(&self) -> u64 {
@@ -146,12 +146,10 @@ pub fn each_line(
     // of the buffer.
     let (mut line_at, mut held, mut too_long) = (range.start, 0, false);
     let mut at = range.start;
-    let ahead = source.access().ahead;
+    let mut announcer = Announcer::of(source);
     while at < range.end {
         watch.reached(at)?;
-        if ahead > 0 {
-            source.will_need(at, ahead.min(range.end - at));
-        }
+        announcer.reads(source, at, range.end);
         let n = (range.end - at).min((buffer.len() - held) as u64) as usize;
         source.read_at(at, &mut buffer[held..held + n])?;
         let bytes = &buffer[..held + n];

@@ -7,6 +7,7 @@ use super::cache::{self, Listing};
 use super::header_scan::ScanProgress;
 use super::header_scan::{Chain, Framed, Place, Scan, Stop, Trajectory, Walker, scan};
 use super::warnings_of;
+use crate::disk_cache::CachedSource;
 use crate::error::{Error, Fault, Result};
 use crate::fingerprint::Samples;
 use crate::format::{Frames, Layout, OpenOptions, Opened, Origin, Times};
@@ -15,11 +16,11 @@ use crate::source::Source;
 /// Finds the frames of one file by a scan.
 pub trait Scanner {
     /// Find all frames, or only those from `end` on if the earlier ones are known. `None` if no
-    /// frame begins there.
+    /// frame begins there. `source` is the scanned file.
     ///
     /// # Errors
     /// [`Error::Interrupted`] if the caller requested a stop, and errors of the source.
-    fn scan(&self, end: Option<u64>) -> Result<Option<Scan>>;
+    fn scan(&self, source: &dyn Source, end: Option<u64>) -> Result<Option<Scan>>;
 
     /// Approximate size of a frame, bytes.
     fn frame_size(&self) -> u64;
@@ -63,13 +64,17 @@ struct HeaderScanner<'a> {
 }
 
 impl Scanner for HeaderScanner<'_> {
-    fn scan(&self, end: Option<u64>) -> Result<Option<Scan>> {
+    fn scan(&self, source: &dyn Source, end: Option<u64>) -> Result<Option<Scan>> {
+        let file = Trajectory {
+            source,
+            ..self.file
+        };
         let place = match end {
-            Some(end) => Walker::new(self.file, &|_| Ok(())).place(end)?,
+            Some(end) => Walker::new(file, &|_| Ok(())).place(end)?,
             None => Some(self.first),
         };
         let options = self.options;
-        let scan_from = |place| scan(self.file, place, options.n_threads, options.progress);
+        let scan_from = |place| scan(file, place, options.n_threads, options.progress);
         place.map(scan_from).transpose()
     }
 
@@ -133,7 +138,11 @@ pub fn load_or_scan(
     if let Some((chain, end)) = sample(size, options, scanner)? {
         return Ok(sampled(layout, samples, chain, end));
     }
-    let (origin, found) = find(grown.and_then(Known::of), scanner)?;
+    let known = grown.and_then(Known::of);
+    let (origin, found) = match in_cache(source, &samples, options, scanner) {
+        Some(cached) => find(known, scanner, &cached)?,
+        None => find(known, scanner, source)?,
+    };
     // Without this check, frames could be saved with the fingerprint of other bytes, and loaded
     // repeatedly.
     options.registry.verify(source, &samples.fingerprint)?;
@@ -208,14 +217,36 @@ fn opened(
 }
 
 /// Extend the index that was saved when the file was shorter, or scan the whole file.
-fn find(known: Option<Known>, scanner: &dyn Scanner) -> Result<(Origin, Scan)> {
+fn find(
+    known: Option<Known>,
+    scanner: &dyn Scanner,
+    source: &dyn Source,
+) -> Result<(Origin, Scan)> {
     if let Some(known) = known
-        && let Some(scan) = scanner.scan(Some(known.end))?
+        && let Some(scan) = scanner.scan(source, Some(known.end))?
     {
         return Ok((Origin::Extended, known.extended(scan)));
     }
-    let scan = scanner.scan(None)?;
+    let scan = scanner.scan(source, None)?;
     Ok((Origin::Scanned, scan.unwrap_or_default()))
+}
+
+/// Return an object of a store as a source that keeps what a scan reads in the cache of the options.
+/// `None` if there is no cache, or the scan hops over most bytes.
+fn in_cache<'a>(
+    source: &'a dyn Source,
+    samples: &Samples,
+    options: &OpenOptions<'_>,
+    scanner: &dyn Scanner,
+) -> Option<CachedSource<&'a dyn Source>> {
+    let cache = options.cache.as_ref()?;
+    source.identity()?;
+    if scanner.frame_size() > source.access().hop {
+        return None;
+    }
+    // Without a cache, the bytes are requested again.
+    let verified = options.registry.verified(source, samples.clone());
+    CachedSource::open(verified.ok()?, cache).ok()
 }
 
 /// Find frames in the middle of a file that is too long for a complete scan at the first look. Only

@@ -2,8 +2,8 @@
 
 mod file;
 
+use std::ops::Deref;
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(test)]
@@ -36,6 +36,42 @@ impl Access {
         hop: GAP,
         ahead: 0,
     };
+}
+
+/// Announces the bytes of a sequential reader to a store, in few long ranges.
+pub struct Announcer {
+    ahead: u64,
+    /// End of the last announced range.
+    announced: u64,
+}
+
+impl Announcer {
+    /// Announce as much as the source asks for.
+    pub fn of(source: &dyn Source) -> Self {
+        Announcer {
+            ahead: source.access().ahead,
+            announced: 0,
+        }
+    }
+
+    /// Return true if the source does not read ahead itself.
+    pub fn is_needed(&self) -> bool {
+        self.ahead > 0
+    }
+
+    /// Announce the bytes from `at` on, up to `until`, once less than half as many as the source
+    /// asks for are announced.
+    pub fn reads(&mut self, source: &dyn Source, at: u64, until: u64) {
+        if self.announced > at.saturating_add(self.ahead) {
+            self.announced = at;
+        }
+        let end_of = |ahead| until.min(at.saturating_add(ahead));
+        if self.announced < end_of(self.ahead / 2) {
+            let end = end_of(self.ahead);
+            source.will_need(at, end.saturating_sub(at));
+            self.announced = end;
+        }
+    }
 }
 
 /// Source of bytes with positional reads. Threads can share it, since it has no cursor.
@@ -116,8 +152,11 @@ pub struct Traffic {
     pub calls: u64,
 }
 
-/// A shared source, whatever its kind.
-impl Source for Arc<dyn Source> {
+/// A reference to a source, or a shared one, whatever its kind.
+impl<P> Source for P
+where
+    P: Deref<Target: Source> + Send + Sync,
+{
     fn path(&self) -> &Path {
         (**self).path()
     }
