@@ -114,6 +114,72 @@ def test_h5md_has_the_bits_of_the_local_file(at, backend, n, store, tmp_path):
     assert not list(tmp_path.rglob("md.h5md"))
 
 
+@pytest.fixture
+def chunked(store, at, tmp_path):
+    """Store an H5MD file; return its address and a local copy."""
+    local = tmp_path / "local.h5md"
+    paceline.Write(paceline.open(XTC), local).run()
+    store.files[f"/{store.bucket}/chunked.h5md"] = local.read_bytes()
+    return at("chunked.h5md"), local
+
+
+def origin_of(name, **options):
+    with paceline.open(name, **options) as trajectory:
+        return trajectory.chain.files[0].index_origin
+
+
+def test_the_chunk_index_of_an_object_is_saved(store, chunked, tmp_path):
+    address, local = chunked
+    with paceline.open(address) as first, paceline.open(address) as again:
+        new, loaded = first.chain.files[0], again.chain.files[0]
+        assert (new.index_origin, loaded.index_origin) == ("HDF5's own", "loaded")
+        old, saved = (pickle.dumps(one.chunk_index.elements) for one in (new, loaded))
+        assert repr(pickle.loads(old)) == repr(pickle.loads(saved))
+        assert new.notes == loaded.notes
+        assert new.samples == loaded.samples
+        assert new.chunk_index.facts == loaded.chunk_index.facts
+        assert np.array_equal(new.chunk_index.cells.dimensions, loaded.chunk_index.cells.dimensions)
+        assert np.array_equal(new.times(), loaded.times())
+        found = again.positions(frames=slice(None))
+    assert np.array_equal(found, positions_of(local))
+    assert origin_of(address, group="trajectory") == "HDF5's own"
+    assert origin_of(str(local)) == "HDF5's own"
+    store.requests.clear()
+    origin_of(address, group="trajectory")
+    assert len(store.requests) <= 3
+
+
+def test_a_chunk_index_that_does_not_match_is_made_again(store, chunked, tmp_path):
+    address, local = chunked
+    origin_of(address)
+    (saved,) = (tmp_path / "cache").rglob("*.paceline-chunks")
+    whole = saved.read_bytes()
+    for content in (
+        b"",
+        whole[:20],
+        whole[:-1],
+        whole[:1000] + bytes([whole[1000] ^ 1]) + whole[1001:],
+        b"x" * len(whole),
+    ):
+        saved.write_bytes(content)
+        assert origin_of(address) == "HDF5's own"
+        assert saved.read_bytes() == whole
+    assert origin_of(address) == "loaded"
+    # That of another object.
+    store.files[f"/{store.bucket}/other.h5md"] = Path(H5MD_xvf).read_bytes()
+    other = address.replace("chunked", "other")
+    with paceline.open(other) as trajectory:
+        assert trajectory.n_atoms == paceline.open(H5MD_xvf).n_atoms
+    (theirs,) = set((tmp_path / "cache").rglob("*.paceline-chunks")) - {saved}
+    theirs.write_bytes(whole)
+    assert origin_of(other) == "HDF5's own"
+    # Another version.
+    paceline.Write(paceline.open(XTC), local, overwrite=True).run(stop=5)
+    store.files[f"/{store.bucket}/chunked.h5md"] = local.read_bytes()
+    assert origin_of(address) == "HDF5's own"
+    assert np.array_equal(positions_of(address), positions_of(local))
+
+
 @pytest.mark.parametrize("at", ["s3"], indirect=True)
 def test_netcdf_4_has_the_bits_of_the_local_file(store, at, tmp_path):
     local = write_netcdf4(tmp_path / "a.nc", values(), "NETCDF4", scale=AMBER)

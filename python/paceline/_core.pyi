@@ -68,6 +68,7 @@ __all__ = [
     "fingerprint_of",
     "formats",
     "fragments",
+    "identity_of",
     "lammps_factors",
     "lattices",
     "links",
@@ -1344,6 +1345,11 @@ def formats() -> list[FileFormat]:
 
 def fragments(n_atoms: SupportsIndex, bonds: NDArray[int64]) -> NDArray[int64]:
     """Return the first atom of the fragment of each atom."""
+
+def identity_of(samples: bytes) -> str | None:
+    """Return the text by which a store identifies the object with these samples; None if it states none,
+    and for a local file.
+    """
 
 def lammps_factors(style: str) -> tuple[float, float, float, float]:
     """Return the factors that convert lengths, velocities, forces and times of a unit style of LAMMPS to

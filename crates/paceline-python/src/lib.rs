@@ -73,7 +73,9 @@ mod _core {
         merge_covariance, merge_moments,
     };
     #[pymodule_export]
-    use super::trajectory::{Trajectory, detect_format, fingerprint_of, samples_of, verify};
+    use super::trajectory::{
+        Trajectory, detect_format, fingerprint_of, identity_of, samples_of, verify,
+    };
     #[pymodule_export]
     use super::transforms::{
         NoJump, NoJumpFollower, Transform, centers, fragments, molecule_steps, move_molecules,

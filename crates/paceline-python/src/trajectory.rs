@@ -310,6 +310,13 @@ pub(super) fn fingerprint_of(samples: &[u8]) -> Result<String> {
     Ok(samples_from(samples)?.fingerprint.to_string())
 }
 
+/// Return the text by which a store identifies the object with these samples; None if it states none,
+/// and for a local file.
+#[pyfunction]
+pub(super) fn identity_of(samples: &[u8]) -> Result<Option<String>> {
+    Ok(samples_from(samples)?.identity().map(str::to_owned))
+}
+
 /// Raise FileChangedError if a file does not begin with the bytes of its fingerprint.
 #[pyfunction]
 pub(super) fn verify(py: Python<'_>, path: PathBuf, fingerprint: &str) -> Result<()> {

@@ -1,16 +1,26 @@
 """Index of an HDF5 trajectory, and reader of its chunks in the compiled module.
 
-The index is plain data: frames, datasets and chunk offsets. Workers load it without h5py.
+The index is plain data: frames, datasets and chunk offsets. Workers load it without h5py. The
+index of an object of a store is saved in the user's cache folder: the 32 bytes of a SHA-256 digest,
+then a file in NumPy's NPZ format without pickles. Its member `head` is JSON text, which refers to
+the other members by number.
 """
 
+import hashlib
+import io
+import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from contextlib import suppress
+from dataclasses import dataclass, field, is_dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from paceline import _core
+from paceline._util.digest import digest
+from paceline._util.files import new_file
 from paceline.block import CELL_WIDTH, FIELDS, FrameBuffer, field_bits, vectors_of
 from paceline.contract.cache import Cache
 from paceline.contract.source import Extents, FileReadStats
@@ -24,6 +34,8 @@ FILTER_NAMES = {
     **{LZ4: "lz4", ZSTD: "zstd", SZIP: "szip", 307: "bzip2", 32001: "blosc", 32008: "bitshuffle"},
     **{32013: "zfp", 32017: "sz", 32024: "sz3", 32026: "blosc2"},
 }
+#: Version of saved indexes. Those of other versions are made again.
+_SAVED_VERSION = 1
 #: Row that marks a frame without a value of an element.
 ABSENT = -1
 #: End of the warning about a file without times.
@@ -305,6 +317,102 @@ def _rows_of(cells: Cells) -> np.ndarray:
 
 def _slice(element: Element | None, frames: np.ndarray) -> IndexSlice | None:
     return None if element is None else slice_of(element, frames)
+
+
+@dataclass(frozen=True)
+class SavedChunkIndex:
+    """Saved index of one version of an object, opened with some options."""
+
+    path: Path
+    #: Text of the address, the version and the options, and of the version of the format.
+    key: str
+
+    @classmethod
+    def of(cls, folder: Path | None, address: str, samples: bytes, options: object) -> Self | None:
+        """Describe the saved index in a folder; None if the store does not identify versions."""
+        if folder is None or _core.identity_of(samples) is None:
+            return None
+        key = f"{_SAVED_VERSION} {_core.__version__} {address} {samples.hex()} {options!r}"
+        return cls(folder / f"{digest(address)}.paceline-chunks", key)
+
+    def load(self) -> ChunkIndex | None:
+        """Load the index; None if it is missing, damaged, or that of another version."""
+        try:
+            content = self.path.read_bytes()
+            check, packed = content[:32], content[32:]
+            if hashlib.sha256(packed).digest() != check:
+                return None
+            with np.load(io.BytesIO(packed), allow_pickle=False) as members:
+                key, head = json.loads(str(members["head"]))
+                if key != self.key:
+                    return None
+                found = _decode(head, [members[f"arr_{k}"] for k in range(len(members) - 1)])
+        except (OSError, ArithmeticError, LookupError, TypeError, ValueError):
+            return None
+        return found if isinstance(found, ChunkIndex) else None
+
+    def save(self, index: ChunkIndex) -> None:
+        """Save the index, unless the folder cannot be written, or a value has no JSON text."""
+        arrays: list[np.ndarray] = []
+        packed = io.BytesIO()
+        with suppress(OSError, TypeError):
+            head = json.dumps([self.key, _encode(index, arrays)])
+            np.savez(packed, *arrays, head=np.array(head))
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with new_file(self.path, overwrite=True, binary=True) as file:
+                file.write(hashlib.sha256(packed.getvalue()).digest() + packed.getvalue())
+
+
+#: Classes of which saved indexes consist, by name.
+_SAVED_CLASSES = {
+    one.__name__: one for one in (ChunkIndex, ChunkTable, Cells, Dataset, Element, Filter)
+}
+
+
+def _encode(value: object, arrays: list[np.ndarray]) -> object:
+    """Convert a part of an index to data for JSON; arrays become numbers in the list."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        arrays.append(value)
+        return {"array": len(arrays) - 1}
+    if isinstance(value, np.generic):
+        return _encode(value.item(), arrays)
+    if isinstance(value, np.dtype):
+        return {"dtype": value.str}
+    if isinstance(value, bytes):
+        return {"bytes": value.hex()}
+    kind = type(value).__name__
+    parts: Mapping[str, object] | None = None
+    if is_dataclass(value):
+        parts = vars(value)
+    elif isinstance(value, Cells):
+        parts = value._asdict()
+    if parts is not None and kind in _SAVED_CLASSES:
+        return {"class": kind, "parts": [_encode(list(parts.items()), arrays)]}
+    if isinstance(value, Mapping):
+        return {"map": [_encode(pair, arrays) for pair in value.items()]}
+    if isinstance(value, list | tuple):
+        return {type(value).__name__: [_encode(one, arrays) for one in value]}
+    raise TypeError(f"a {kind} cannot be saved")
+
+
+def _decode(value: object, arrays: Sequence[np.ndarray]) -> Any:
+    """Convert the result of `_encode` back."""
+    if not isinstance(value, dict):
+        return value
+    (kind, content), *more = value.items()
+    if kind == "array":
+        return arrays[content]
+    if kind == "dtype":
+        return np.dtype(content)
+    if kind == "bytes":
+        return bytes.fromhex(content)
+    if kind == "class":
+        (parts,) = more[0][1]
+        return _SAVED_CLASSES[content](**dict(_decode(parts, arrays)))
+    found = [_decode(one, arrays) for one in content]
+    return {"map": dict, "list": list, "tuple": tuple}[kind](found)
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from paceline import _core
+from paceline._util.files import is_address
 from paceline.block import FIELDS, field_bits
 from paceline.contract.cache import Cache
 from paceline.contract.source import FileReader, Requests, TrajectoryFile
@@ -21,6 +23,7 @@ from paceline.hdf5.chunk_index import (
     ChunkReader,
     Element,
     FileDatasets,
+    SavedChunkIndex,
 )
 from paceline.hdf5.file_bytes import end_of_search, is_readable, open_bytes
 from paceline.hdf5.sandbox import run_in_sandbox
@@ -179,8 +182,8 @@ class Hdf5File:
     #: Each frame has its own time, the file contains its index, and reads are not counted.
     dt = index_file = traffic = None
     first = 0.0
-    index_origin = "HDF5's own"
-    #: Requests that the helper process sent to an object store.
+    index_origin: str = "HDF5's own"
+    #: Requests of the helper process to an object store.
     requests = Requests()
 
     def __init__(
@@ -206,12 +209,35 @@ class Hdf5File:
         ]
 
     @classmethod
-    def open(cls, path: str, options: Hdf5Options) -> "Hdf5File":
-        """Index a file, and verify that both readers agree; only the sandbox calls HDF5."""
-        return run_in_sandbox(cls._open, path, options=options)
+    def open(
+        cls,
+        path: str,
+        options: Hdf5Options,
+        *,
+        cache_folder: Path | None = None,
+        refresh: bool = False,
+    ) -> "Hdf5File":
+        """Index a file, and verify that both readers agree; only the sandbox calls HDF5.
+
+        The index of an object is saved in `cache_folder`, since its table of chunks is read slowly.
+        Local files are indexed anew: changes of their metadata may keep the samples of their bytes.
+        """
+        if not is_address(path):
+            return run_in_sandbox(cls._open, path, options=options)
+        samples = _core.samples_of(path)
+        saved = SavedChunkIndex.of(cache_folder, path, samples, options)
+        index = None if saved is None or refresh or options.driver == "mpio" else saved.load()
+        if index is not None:
+            file = cls(path, samples, index, None, options.external)
+            file.index_origin = "loaded"
+            return file
+        file = run_in_sandbox(cls._open, path, options=options, samples=samples)
+        if saved is not None and file.driver is None:
+            saved.save(file.chunk_index)
+        return file
 
     @classmethod
-    def _open(cls, path: str, *, options: Hdf5Options) -> "Hdf5File":
+    def _open(cls, path: str, *, options: Hdf5Options, samples: bytes | None = None) -> "Hdf5File":
         # Deferred: only the sandbox loads the HDF5 library.
         from paceline.hdf5.conventions import read_chunk_index
         from paceline.hdf5.dataset import refuse_shared
@@ -220,7 +246,7 @@ class Hdf5File:
 
         driver = options.driver if options.driver == "mpio" and has_mpi_build() else None
         before = Requests.so_far()
-        samples = _core.samples_of(path)
+        samples = samples or _core.samples_of(path)
         with File(path, external=options.external, samples=samples) as opened:
             try:
                 with opened.explain_truncation():

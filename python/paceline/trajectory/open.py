@@ -161,7 +161,7 @@ def open_files(
             report = scans.reporter(counted=not is_address(name))
             file: TrajectoryFile
             if may_be_hdf5(name) and is_hdf5(name):
-                file = Hdf5File.open(name, options)
+                file = Hdf5File.open(name, options, cache_folder=folder, refresh=refresh)
             else:
                 options.check_unset(name)
                 file = (open_indexed or IndexedFile)(

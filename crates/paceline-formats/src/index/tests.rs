@@ -114,6 +114,7 @@ fn open_path(path: &Path) -> Result<Index> {
 
 fn open_with(path: &Path, index_files: Vec<PathBuf>) -> Result<Index> {
     let options = OpenOptions {
+        cache: None,
         registry: &STANDARD,
         index_files,
         refresh: false,

@@ -122,6 +122,7 @@ fn lines_of_any_length_are_scanned_and_the_index_is_kept() {
 fn open_sampled(folder: &Folder, bytes: &str) -> Index {
     let path = folder.write("HISTORY", bytes.as_bytes());
     let options = OpenOptions {
+        cache: None,
         registry: &STANDARD,
         index_files: index_files(&path, None),
         refresh: false,

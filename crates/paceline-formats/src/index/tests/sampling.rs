@@ -12,6 +12,7 @@ const SAMPLE: u64 = 40 * XTC_FRAME as u64;
 fn sampled(folder: &Folder, bytes: &[u8]) -> Index {
     let path = folder.write("md.xtc", bytes);
     let options = OpenOptions {
+        cache: None,
         registry: &STANDARD,
         index_files: index_files(&path, None),
         refresh: false,

@@ -33,6 +33,7 @@ fn content_of(index: &Index, source: &dyn Source) -> String {
 
 fn unsaved(bytes: &[u8]) -> Index {
     let options = OpenOptions {
+        cache: None,
         registry: &STANDARD,
         index_files: Vec::new(),
         refresh: false,
@@ -73,6 +74,7 @@ fn the_second_open_reads_samples_of_the_trajectory_and_no_more() {
     open_path(&path).unwrap();
     let source = FileSource::open(&path).unwrap();
     let options = OpenOptions {
+        cache: None,
         registry: &STANDARD,
         index_files: index_files(&path, None),
         refresh: false,
@@ -162,6 +164,7 @@ fn a_refresh_scans_again() {
     let path = folder.write("a.xtc", &xtc(40));
     open_path(&path).unwrap();
     let options = OpenOptions {
+        cache: None,
         registry: &STANDARD,
         index_files: index_files(&path, None),
         refresh: true,
@@ -394,6 +397,7 @@ fn an_interrupted_open_saves_nothing() {
     let folder = Folder::new();
     let path = folder.write("a.xtc", &xtc(40));
     let options = OpenOptions {
+        cache: None,
         registry: &STANDARD,
         index_files: index_files(&path, None),
         refresh: false,
@@ -450,6 +454,7 @@ fn the_decoder_refuses_damaged_entries_and_no_others() {
 fn what_is_no_trajectory_is_refused_by_name() {
     let message = |bytes: &[u8]| {
         let options = OpenOptions {
+            cache: None,
             registry: &STANDARD,
             index_files: Vec::new(),
             refresh: false,

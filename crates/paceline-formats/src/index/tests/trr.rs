@@ -38,6 +38,7 @@ fn file(n_frames: i32) -> Vec<u8> {
 
 fn open_bytes(bytes: Vec<u8>) -> Result<Index> {
     let options = OpenOptions {
+        cache: None,
         registry: &STANDARD,
         index_files: Vec::new(),
         refresh: false,
