@@ -1,6 +1,6 @@
 """Measure reading from an object store with a latency of 80 to 100 ms, beside the bare transfer.
 
-    python -m benchmarks stores [folder] [--repeats 5] [--only rmsd info] [--tsv] [--tiny]
+    python -m benchmarks stores [folder] [--repeats 5] [--only rmsd advise] [--tsv] [--tiny]
 
 A server of this machine delays each request. Each run has a process of its own, which has nothing
 in memory. `transfer` fetches the whole file in parts of 4 MiB, eight at a time, without decoding
@@ -10,6 +10,7 @@ Python that has it.
 """
 
 import http.client
+import math
 import os
 import statistics
 import subprocess
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -38,6 +40,7 @@ N_RANDOM = 200
 #: Number of frames that zarrtraj reads, one request each.
 N_ZARRTRAJ = 50
 BUCKET = "bucket"
+T = TypeVar("T")
 HEADINGS = ("case", "s", "min", "max", "frames/s", "requests", "MB", "times transfer", "target")
 
 _ZARRTRAJ = """
@@ -164,7 +167,7 @@ def info(job: Job) -> Done:
     return _counted(lambda: (0, np.array([fact.text for fact in facts_of(job.trajectory)][1:5])))
 
 
-def _in_process(function: Callable[[Job], Done], job: Job, cache: str, endpoint: str) -> Done:
+def _in_process(function: Callable[[Job], T], job: Job, cache: str, endpoint: str) -> T:
     """Run a job in a new process, whose index files are in the folder `cache`."""
     os.environ.update(
         XDG_CACHE_HOME=cache,
@@ -174,6 +177,44 @@ def _in_process(function: Callable[[Job], Done], job: Job, cache: str, endpoint:
     )
     with get_context("spawn").Pool(1) as pool:
         return pool.apply(function, (job,))
+
+
+def advice(job: Job) -> tuple[float, ...]:
+    """Predict the RMSD of the Cα atoms, its range, and measure it: with one worker and with two."""
+    import paceline
+    from paceline.analysis.rms import RMSD
+
+    universe = paceline.Universe(job.topology, job.trajectory)
+    found = paceline.advise(RMSD(universe, select="name CA"))
+    times = [found.store.latency, found.store.rate]
+    for n_workers in (1, 2):
+        begun = time.perf_counter()
+        RMSD(universe, select="name CA").run(backend="threads", n_workers=n_workers, progress=False)
+        measured = time.perf_counter() - begun
+        times += [found.t_total(n_workers), *found.t_range(n_workers), measured]
+    return tuple(times)
+
+
+def measure_advice(data: Dataset, folder: Path, repeats: int) -> Table:
+    """Compare predicted and measured times for servers of several speeds."""
+    path = data.trajectory("xtc")
+    bucket = folder / BUCKET
+    bucket.mkdir(exist_ok=True)
+    if not (bucket / path.name).exists():
+        (bucket / path.name).symlink_to(path.resolve())
+    job = Job("advise", str(data.topology), f"s3://{BUCKET}/{path.name}")
+    table = Table("RMSD of Cα predicted and measured", ADVICE)
+    for latency, rate in SERVERS:
+        with store_server(folder, latency=latency, jitter=latency / 4, rate=rate) as endpoint:
+            cache = str(folder / "cache")
+            runs = [_in_process(advice, job, cache, endpoint) for _ in range(repeats)]
+        found = np.median(runs, axis=0).tolist()
+        server = (f"{latency * 1e3:.0f} ms, {rate / 1e6:.0f} MB/s",)
+        speed = (f"{found[0] * 1e3:.0f}", f"{found[1] / 1e6:.1f}")
+        for n_workers, first in ((1, 2), (2, 6)):
+            times = (f"{value:.2f}" for value in found[first : first + 4])
+            table.rows.append((*server, *speed, str(n_workers), *times))
+    return table
 
 
 def zarrtraj(data: Dataset, endpoint: str) -> float | None:
@@ -200,6 +241,12 @@ CASES = {
     "info": (info, "xtc", True, 0.0),
     "info, no index": (info, "xtc", False, 0.0),
 }
+#: Latency, s, and rate, bytes per second, of the servers of which runs are predicted.
+SERVERS = ((0.08, 10e6), (0.08, 40e6), (0.02, 100e6), (0.3, math.inf))
+ADVICE = (
+    *("server", "latency ms", "MB/s", "workers"),
+    *("predicted s", "at least", "at most", "measured s"),
+)
 #: Maximum time, relative to the transfer of the file, or s.
 TARGETS = {
     "rmsd": "1.5 transfer",
@@ -242,12 +289,13 @@ def measure(case: str, data: Dataset, folder: Path, repeats: int) -> tuple[str, 
 
 
 def main() -> None:
-    asked = options(__doc__, [*CASES, "zarrtraj"])
+    asked = options(__doc__, [*CASES, "advise", "zarrtraj"])
     asked.print_head()
     data = prepare_set(RECIPES[0], asked.folder, 0.001 if asked.tiny else 1.0)
     size = data.trajectory("xtc").stat().st_size / 1e6
     title = f"XTC of {data.n_frames} frames, {size:.0f} MB; responses begin after 80 to 100 ms"
     table = Table(title, HEADINGS)
+    tables = [table]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for case in CASES:
@@ -255,6 +303,9 @@ def main() -> None:
                 report(case)
                 table.rows.append(measure(case, data, folder, asked.effort.repeats))
         (folder / BUCKET).mkdir(exist_ok=True)
+        if asked.wants("advise"):
+            report("advise")
+            tables.append(measure_advice(data, folder, asked.effort.repeats))
         if asked.wants("zarrtraj"):
             path = h5md_file(data, "frame")
             if not (folder / BUCKET / path.name).exists():
@@ -264,7 +315,7 @@ def main() -> None:
             if rate is not None:
                 blank = ("-",) * 3
                 table.rows.append(("zarrtraj, H5MD", *blank, f"{rate:.1f}", *blank, "-"))
-    asked.print_tables([table])
+    asked.print_tables(tables)
 
 
 if __name__ == "__main__":

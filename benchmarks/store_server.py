@@ -1,18 +1,38 @@
 """Serve a folder like an object store that is far away: requests wait, and some of them fail."""
 
 import contextlib
+import math
 import os
 import random
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-#: Bytes that are sent with one call.
-_CALL = 4 << 20
+#: Bytes that are sent with one call, without and with a limited rate.
+_CALL, _PACKET = 4 << 20, 64 << 10
+
+
+class _Wire:
+    """Connection that all responses share."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        #: Bytes that are sent with one call.
+        self.call = _CALL if math.isinf(rate) else _PACKET
+        self._free = time.monotonic()
+        self._lock = threading.Lock()
+
+    def wait(self, n_bytes: int) -> None:
+        """Wait until these bytes have been sent, after those of other responses."""
+        with self._lock:
+            self._free = max(self._free, time.monotonic()) + n_bytes / self._rate
+            free = self._free
+        time.sleep(max(0.0, free - time.monotonic()))
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -21,6 +41,7 @@ class _Handler(BaseHTTPRequestHandler):
     latency: float
     jitter: float
     error_rate: float
+    wire: "_Wire"
 
     def log_message(self, *args: object) -> None:
         """Print nothing."""
@@ -61,17 +82,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
         with path.open("rb") as file:
             while first < end:
-                first += os.sendfile(
-                    self.connection.fileno(), file.fileno(), first, min(_CALL, end - first)
-                )
+                n_bytes = min(self.wire.call, end - first)
+                self.wire.wait(n_bytes)
+                first += os.sendfile(self.connection.fileno(), file.fileno(), first, n_bytes)
         return None
 
 
-def serve(folder: str, latency: str, jitter: str, error_rate: str) -> None:
+def serve(folder: str, latency: str, jitter: str, error_rate: str, rate: str) -> None:
     """Serve until the process is ended; print the port."""
     settings = {"latency": latency, "jitter": jitter, "error_rate": error_rate}
     numbers = {name: float(value) for name, value in settings.items()}
-    handler = type("Handler", (_Handler,), {"folder": Path(folder), **numbers})
+    own = {"folder": Path(folder), "wire": _Wire(float(rate))}
+    handler = type("Handler", (_Handler,), {**own, **numbers})
 
     class Server(ThreadingHTTPServer):
         daemon_threads = True
@@ -87,14 +109,19 @@ def serve(folder: str, latency: str, jitter: str, error_rate: str) -> None:
 
 @contextlib.contextmanager
 def store_server(
-    folder: Path, *, latency: float = 0.08, jitter: float = 0.02, error_rate: float = 0.0
+    folder: Path,
+    *,
+    latency: float = 0.08,
+    jitter: float = 0.02,
+    error_rate: float = 0.0,
+    rate: float = math.inf,
 ) -> Iterator[str]:
     """Serve a folder from another process; yield the address. Times are in seconds.
 
     A response begins `latency` to `latency + jitter` after its request; a fraction `error_rate` of
-    all requests is answered with status 503.
+    all requests is answered with status 503. All responses together get `rate` bytes per second.
     """
-    numbers = (latency, jitter, error_rate)
+    numbers = (latency, jitter, error_rate, rate)
     command = [sys.executable, "-m", "benchmarks.store_server", str(folder), *map(str, numbers)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:

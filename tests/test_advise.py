@@ -633,6 +633,7 @@ def test_frames_from_the_disk_are_not_those_from_memory(monkeypatch):
         _borders=Borders(),
         frames_per_chunk=1,
         frame_bytes=1e6,
+        of_store=False,
         middle=middle,
         from_disk=from_disk,
         block_of=lambda n: 16,

@@ -486,3 +486,30 @@ def test_tables_of_the_manual_are_those_of_the_script(tmp_path):
     kept = ROOT / "docs" / "tables"
     assert made == {name: (kept / name).read_text() for name in made}
     assert {path.name for path in kept.glob("m*-*.txt")} == set(made)
+
+
+def test_requests_to_a_store():
+    store = FileSystem(latency=0.1, connection_bandwidth=50e6)
+    one = 2**20
+    assert store.node_bandwidth == pytest.approx(24 * one / (0.1 + one / 50e6))
+    assert FileSystem().node_bandwidth == math.inf
+    # A program that sends one request after another.
+    assert store.read_time(1e6, 1) == pytest.approx(0.1 + 1e6 / 50e6)
+    cost = FrameCost(read=0.0, decode=1e-6, compute=0.0, bytes=1e6)
+    fast = [predict(cost, 10**5, n, file_system=store, per_node=8).t_total for n in (8, 64)]
+    # Workers of a node share its requests; eight nodes have eight times as many.
+    assert fast[0] == pytest.approx(10**5 * 1e6 / store.node_bandwidth, rel=0.02)
+    assert fast[1] == pytest.approx(fast[0] / 8, rel=0.02)
+
+
+def test_the_command_prints_the_price_of_a_store(capsys):
+    line = "predict --frames 1000 --bytes 1MB --decode 1us --file-system store --n-workers 4"
+    assert main([*line.split(), "--price-per-gb", "0.1", "--price-per-1000-requests", "2"]) == 0
+    # 1000 MB, in requests of 1 MiB.
+    assert "1 GB in 954 requests cost 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["latency", "connection_bandwidth"])
+def test_wrong_figures_of_a_store(name):
+    with pytest.raises(UnsupportedError, match=f"{name} of a file system"):
+        FileSystem(**{name: -1.0})

@@ -85,6 +85,7 @@ __all__ = [
     "read_text_head",
     "requests_sent",
     "samples_of",
+    "share_requests",
     "spread_ranks",
     "upright_cells",
     "used_threads",
@@ -437,6 +438,12 @@ class ObjectBytes:
     """Bytes of one version of an object, for readers that follow addresses within it."""
     def __new__(cls, /, address: str | PathLike[str], samples: bytes | None = None) -> ObjectBytes:
         """Open the version that samples identify, or the current version."""
+    def measure(
+        self, /, n_bytes: SupportsIndex, seconds: SupportsFloat | SupportsIndex
+    ) -> tuple[float, float, float]:
+        """Measure the speed of the store with at most `n_bytes`, for about some seconds: the time to a
+        response, s; bytes per second of one connection, and of all together.
+        """
     def read(self, /, offset: SupportsIndex, n_bytes: SupportsIndex) -> bytes:
         """Return bytes, and also request the bytes around them."""
     @property
@@ -1474,6 +1481,9 @@ def requests_sent() -> tuple[int, int, int, int, int]:
 
 def samples_of(path: str | PathLike[str]) -> bytes:
     """Return samples of a whole file, by which the file can be verified later."""
+
+def share_requests(n_processes: SupportsIndex) -> None:
+    """Set the number of processes of this machine that share its requests to stores in flight."""
 
 def spread_ranks(nodes: SupportsGetItem[int, str], n_ranks: SupportsIndex) -> list[int]:
     """Distribute ranks evenly over nodes, and within each node over its ranks; `nodes` are host names

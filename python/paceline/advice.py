@@ -29,7 +29,15 @@ from paceline.engine.other_files import (
 from paceline.engine.sample_run import Outline, SampleRun, disk_rates, open_samples
 from paceline.errors import PacelineError, UnsupportedError, WorkerError
 from paceline.performance.advice import Advice, is_resident
-from paceline.performance.forecast import Findings, Forecast, Pair, Recoded, SampleTimes
+from paceline.performance.forecast import (
+    Findings,
+    Forecast,
+    Pair,
+    Recoded,
+    SampleTimes,
+    StoreSpeed,
+)
+from paceline.performance.model import Prices
 from paceline.runner import analyses_of, trajectory_of
 
 __all__ = ["Advice", "Outline", "Recoded", "advise", "open_samples"]
@@ -69,11 +77,13 @@ def advise(
     frames: Sequence[int] | np.ndarray | None = None,
     transforms: Sequence[Transform] = (),
     on_error: str = "raise",
+    prices: Prices | None = None,
 ) -> Advice:
     """Measure in some seconds how long a run would take, what limits it, and what would help.
 
-    One worker and two workers analyse a few blocks, from memory and from the disk. The time of the
-    whole run is predicted from these measurements (see `paceline.model`). The blocks are spread
+    One worker and two workers analyse a few blocks, from memory and from the disk. Of an object
+    store or a server, latency and bandwidth are measured instead, with 48 MiB at most. The time of
+    the whole run is predicted from these measurements (see `paceline.model`). The blocks are spread
     over the run if all of it is in memory; otherwise they are from its middle. The analyses are not
     changed.
 
@@ -95,6 +105,8 @@ def advise(
         Transformations of positions before the analysis.
     on_error : {"raise", "skip"}
         Treatment of a frame that cannot be read or transformed.
+    prices : Prices, optional
+        Prices of the object store that holds the trajectory.
 
     Returns
     -------
@@ -134,20 +146,18 @@ def advise(
     chosen = choose_frames(Outline.of(universe.trajectory).n_frames, start, stop, step, frames)
     opener = partial(trajectory_of, asked, transforms)
     sample = SampleRun(asked, transforms, chosen, opener, skip_damaged=on_error == "skip")
-    if sample.chain is not None and any(is_address(file.path) for file in sample.chain.files):
-        raise UnsupportedError(
-            f"{sample.chain.files[0].path}: advice is for files on local disks; time a run of some "
-            "frames instead: its report has the requests and the time that they took"
-        )
     if not sample.trajectory.shareable:
         backend = "serial"
     # Measured before anything is read into memory or dropped from it.
     cached = sample.in_memory_now()
-    findings = measure(sample, backend or FORECAST[0], len(chosen), everywhere=is_resident(cached))
     trajectory = sample.trajectory
     chain = sample.chain
     sizes = {} if chain is None else {file.path: file.size for file in chain.files}
     largest = max(sizes, key=sizes.__getitem__, default=None)
+    store = sample.speed_of_store(Serial(), _memory_frames(sample, len(chosen)))
+    findings = measure(
+        sample, backend or FORECAST[0], len(chosen), store, everywhere=is_resident(cached)
+    )
     some = None if chain is None else decode_sample(chain, sample.source, sample.middle(64))
     return Advice(
         what=" and ".join(one.name for one in asked),
@@ -160,17 +170,25 @@ def advise(
         is_sample=sample.is_sample,
         cached=cached,
         findings=findings,
-        rates=None if largest is None else disk_rates(largest),
+        rates=(store.rate,) * 2 if store else None if largest is None else disk_rates(largest),
         others=tuple(measure_other_files(some, chain.files[0].format) if chain and some else ()),
         of_mdanalysis=_time_of_mdanalysis(chain.files[0], some) if chain and some else None,
         cpus=available_cpus(),
         asked=n_workers,
+        store=store,
+        prices=prices,
+        chunk_bytes=sample.chunk_bytes,
         seconds=perf_counter() - begun,
     )
 
 
 def measure(
-    sample: SampleRun, backend: str, run_frames: int, *, everywhere: bool = False
+    sample: SampleRun,
+    backend: str,
+    run_frames: int,
+    store: StoreSpeed | None = None,
+    *,
+    everywhere: bool = False,
 ) -> Findings:
     """Measure sample runs, until the forecast for `run_frames` frames has a narrow range.
 
@@ -223,12 +241,13 @@ def measure(
             )
             processes = replace(memory, rounds=tuple(rounds), start=at_first)
     cold: list[Pair] = []
-    if sample.chain is not None and seconds < _SLOW:
+    if sample.chain is not None and store is None and seconds < _SLOW:
         cold = _measure_from_disk(sample, make, most, n_frames)
+    from_disk = replace(memory, rounds=tuple(cold)) if cold else None
     return Findings(
         backend=backend,
         in_memory=memory,
-        from_disk=replace(memory, rounds=tuple(cold)) if cold else None,
+        from_disk=replace(memory, store=store) if store else from_disk,
         processes=processes,
         resident=resident,
         waiting=waiting,
@@ -321,7 +340,8 @@ def _n_disk_frames(sample: SampleRun) -> int:
 
 def _memory_frames(sample: SampleRun, n: int) -> np.ndarray:
     """Choose `n` frames to read from memory; repeat frames if this would be too much memory."""
-    return np.resize(sample.middle(min(n, _WARM_TIMES * _n_disk_frames(sample))), n)
+    times = 1 if sample.of_store else _WARM_TIMES
+    return np.resize(sample.middle(min(n, times * _n_disk_frames(sample))), n)
 
 
 def _measure_from_memory(
@@ -369,6 +389,8 @@ def _time_of_mdanalysis(file: TrajectoryFile, some: SampleFrames) -> float | Non
 
     count = len(some.values.frames)
     if file.format == "H5MD":
+        if is_address(file.path):
+            return None
         middle = max(0, (file.n_frames - count) // 2)
         frames = range(middle, min(file.n_frames, middle + count))
         return time_of_own_reader(file.path, file.format, some.n_atoms, frames)

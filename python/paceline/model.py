@@ -10,6 +10,7 @@ from paceline.performance.model import (
     FileSystem,
     FrameCost,
     Prediction,
+    Prices,
     Unevenness,
     predict,
 )
@@ -21,6 +22,7 @@ __all__ = [
     "FileSystem",
     "FrameCost",
     "Prediction",
+    "Prices",
     "Unevenness",
     "predict",
 ]

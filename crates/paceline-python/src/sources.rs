@@ -103,6 +103,15 @@ impl WorkerSource {
     }
 }
 
+/// Set the number of processes of this machine that share its requests to stores in flight.
+#[pyfunction]
+pub(crate) fn share_requests(n_processes: usize) {
+    #[cfg(feature = "stores")]
+    paceline_stores::share_requests(n_processes);
+    #[cfg(not(feature = "stores"))]
+    let _ = n_processes;
+}
+
 /// Numbers of requests, of repeated ones, and of bytes; latency and waiting time, ns.
 pub(super) type RequestCounts = (u64, u64, u64, u64, u64);
 
@@ -156,9 +165,12 @@ mod stores {
     use paceline_stores::{Address, Download, StoreSource};
     use pyo3::prelude::*;
 
-    use super::{Arc, Path, Samples, Source, error, index, open_file};
-    use super::{PyBytes, samples_from};
+    use super::{Arc, Duration, Path, Samples, Source, error, index};
+    use super::{PyBytes, open_file, samples_from};
     use crate::errors::{Failure, Result};
+
+    /// Maximum size of an object that one request reads, bytes.
+    const SMALL: u64 = 1 << 20;
 
     /// Parse the address of an object; `None` if the path is that of a local file.
     fn address_of(path: &Path) -> error::Result<Option<Address>> {
@@ -204,10 +216,12 @@ mod stores {
         let Some(file) = cache.map(|folder| index::object_index_file(path, folder)) else {
             return Ok((open()?, Vec::new()));
         };
-        // If no index is saved, that beside the object is requested together with the object.
+        // To look for the index of a small object would take as long as to scan the object. If no index
+        // is saved, that beside the object is requested together with the object.
         let early = (!file.exists()).then(|| index_beside(&address));
         let source: Arc<dyn Source> = open()?;
-        if !index::is_index_of(&file, &source) {
+        let is_small = source.size().is_ok_and(|size| size <= SMALL);
+        if !is_small && !index::is_index_of(&file, &source) {
             let beside = early.unwrap_or_else(|| index_beside(&address));
             // Without an index beside the object, the object is scanned.
             let _ = beside.and_then(|beside| save_index(beside, &file));
@@ -282,6 +296,14 @@ mod stores {
             let mut bytes = vec![0; n_bytes];
             py.detach(|| self.0.follow(offset, &mut bytes))?;
             Ok(PyBytes::new(py, &bytes))
+        }
+
+        /// Measure the speed of the store with at most `n_bytes`, for about some seconds: the time to a
+        /// response, s; bytes per second of one connection, and of all together.
+        fn measure(&self, py: Python<'_>, n_bytes: u64, seconds: f64) -> Result<(f64, f64, f64)> {
+            let limit = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+            let found = py.detach(|| self.0.measure(n_bytes, limit))?;
+            Ok((found.latency.as_secs_f64(), found.one, found.several))
         }
 
         /// Request a range that will soon be read.

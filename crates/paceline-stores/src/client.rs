@@ -9,6 +9,7 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::http::HttpBuilder;
+use object_store::list::PaginatedListStore;
 use object_store::{BackoffConfig, ClientOptions, ObjectStore, RetryConfig};
 
 use crate::address::{Address, Scheme};
@@ -44,18 +45,36 @@ const AZURE: [&str; 9] = [
     "IDENTITY_ENDPOINT",
 ];
 
+/// Client of a bucket or host.
+pub(crate) struct Client {
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    /// The same bucket; `None` for servers, which have no lists.
+    pub(crate) lists: Option<Arc<dyn PaginatedListStore>>,
+}
+
+impl Client {
+    fn of_bucket(store: impl ObjectStore + PaginatedListStore) -> Self {
+        let store = Arc::new(store);
+        Client {
+            objects: store.clone(),
+            lists: Some(store),
+        }
+    }
+}
+
 /// Create the client of an address's bucket or host.
 ///
 /// # Errors
 /// [`Error::Unsupported`] if a setting is missing.
-pub(crate) fn connect(address: &Address) -> Result<Arc<dyn ObjectStore>> {
+pub(crate) fn connect(address: &Address) -> Result<Client> {
     let made = match address.scheme {
-        Scheme::S3 => s3(address)?
-            .build()
-            .map(|one| Arc::new(one) as Arc<dyn ObjectStore>),
-        Scheme::Gs => google(address).build().map(|one| Arc::new(one) as _),
-        Scheme::Az => azure(address).build().map(|one| Arc::new(one) as _),
-        Scheme::Http | Scheme::Https => http(address).build().map(|one| Arc::new(one) as _),
+        Scheme::S3 => s3(address)?.build().map(Client::of_bucket),
+        Scheme::Gs => google(address).build().map(Client::of_bucket),
+        Scheme::Az => azure(address).build().map(Client::of_bucket),
+        Scheme::Http | Scheme::Https => http(address).build().map(|server| Client {
+            objects: Arc::new(server),
+            lists: None,
+        }),
     };
     made.map_err(|error| {
         let advice = match address.scheme {

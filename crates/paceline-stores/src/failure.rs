@@ -41,6 +41,10 @@ impl Request<'_> {
                 let what = format!("the server refuses access{reason}; {advice}");
                 self.io(io::ErrorKind::PermissionDenied, &what)
             }
+            _ if code == Some("NoSuchBucket") => {
+                let what = format!("the bucket {} does not exist", self.bucket());
+                self.io(io::ErrorKind::NotFound, &what)
+            }
             _ if is_whole(&text) => Error::Unsupported {
                 path: self.address.path().to_owned(),
                 what: "the server does not send parts of a file: download the file first".into(),

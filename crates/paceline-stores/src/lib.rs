@@ -19,5 +19,5 @@ mod source;
 mod version;
 
 pub use address::Address;
-pub use process::{on_wait, requests_sent};
-pub use source::{Download, StoreSource, list};
+pub use process::{on_wait, requests_sent, share_requests};
+pub use source::{Download, Speed, StoreSource, list};

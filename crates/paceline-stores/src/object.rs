@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, TryLockError, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -14,7 +14,7 @@ use tokio::task::AbortHandle;
 
 use crate::address::{Address, Scheme};
 use crate::failure::Request;
-use crate::process::{KEPT_BYTES, LOOK, Process, Started, Store, check_stopped};
+use crate::process::{KEPT_BYTES, KeepsBytes, LOOK, Process, Started, Store, check_stopped};
 use crate::requests::{FIRST_PAUSE, Tries, retry_limit, shortened};
 use crate::version::Version;
 use paceline_formats::error::{Error, Result};
@@ -108,6 +108,7 @@ impl Opening {
         let started = {
             let (address, store) = (address.clone(), Arc::clone(&store));
             process.send(async move {
+                let _permit = process.permits(FRONT).acquire().await;
                 let mut attempt = Attempt::of(&address, None);
                 let found = front(&mut attempt, &store).await;
                 if found.is_err() {
@@ -155,6 +156,12 @@ impl Object {
         Ok(object.shared())
     }
 
+    /// Return the same version without any bytes, which no other reader shares.
+    pub(crate) fn without_bytes(&self) -> Arc<Object> {
+        let (version, store) = (self.version.clone(), Arc::clone(&self.store));
+        Object::new(&self.address, self.size, version, self.process, store)
+    }
+
     /// Return the key by which readers of this version find what they share; `None` if the version is
     /// unknown.
     fn key(&self) -> Option<String> {
@@ -188,7 +195,7 @@ impl Object {
         process: &'static Process,
         store: Arc<Store>,
     ) -> Arc<Object> {
-        Arc::new(Object {
+        let object = Arc::new(Object {
             address: address.clone(),
             size,
             version,
@@ -197,7 +204,10 @@ impl Object {
             pieces: Mutex::default(),
             arrived: Condvar::new(),
             requests: Mutex::default(),
-        })
+        });
+        let keeper: Weak<Object> = Arc::downgrade(&object);
+        process.add(keeper);
+        object
     }
 
     fn count(&self, requests: &Requests) {
@@ -339,6 +349,12 @@ impl Object {
 
     /// Make space for more bytes; return true if there is enough.
     fn has_space(&self, pieces: &mut Pieces, len: usize) -> bool {
+        self.drop_pieces(pieces, len) || self.process.drop_others(self, len)
+    }
+
+    /// Drop pieces that are no longer needed until there is space for `len` bytes; return true if
+    /// there is.
+    fn drop_pieces(&self, pieces: &mut Pieces, len: usize) -> bool {
         let kept = &self.process.kept;
         while kept.load(Ordering::Relaxed) + len > KEPT_BYTES {
             let droppable = |piece: &Piece| {
@@ -396,6 +412,18 @@ impl Object {
         pieces.in_flight += len;
         let piece = Piece::of(end, Content::Waiting(task.abort_handle()));
         pieces.by_start.insert(start, piece);
+    }
+}
+
+impl KeepsBytes for Object {
+    fn drop_bytes(&self, len: usize) -> bool {
+        // A reader that has locked its pieces is not waited for: it may wait for those of the caller.
+        let mut pieces = match self.pieces.try_lock() {
+            Ok(pieces) => pieces,
+            Err(TryLockError::Poisoned(lock)) => lock.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        self.drop_pieces(&mut pieces, len)
     }
 }
 

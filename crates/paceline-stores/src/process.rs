@@ -13,12 +13,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use object_store::ObjectStore;
+use object_store::list::PaginatedListStore;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 
 use crate::address::Address;
-use crate::client;
+use crate::client::{self, Client};
 use crate::credentials::settings;
 use crate::pace::{LONG_REQUESTS, Pace, SHORT_REQUESTS};
 use paceline_formats::error::{Error, Result};
@@ -55,7 +56,75 @@ pub(crate) fn check_stopped() -> Result<()> {
 /// Client for one bucket or host, and its measured latency and throughput.
 pub(crate) struct Store {
     pub(crate) objects: Arc<dyn ObjectStore>,
+    pub(crate) lists: Option<Arc<dyn PaginatedListStore>>,
     pub(crate) pace: Pace,
+}
+
+/// Object that keeps bytes for readers.
+pub(crate) trait KeepsBytes: Send + Sync {
+    /// Drop bytes that are no longer needed until there is space for `len` more; return true if there
+    /// is.
+    fn drop_bytes(&self, len: usize) -> bool;
+}
+
+/// Number of processes of this machine that share its requests in flight.
+static SHARERS: AtomicUsize = AtomicUsize::new(1);
+
+/// Set the number of processes of this machine that share its requests in flight. Each has an equal
+/// share, at least one long and one short request.
+pub fn share_requests(n_processes: usize) {
+    SHARERS.store(n_processes.max(1), Ordering::Relaxed);
+    let process = CURRENT.load(Ordering::Acquire);
+    // SAFETY: the pointer is null, or comes from `Box::leak`, so that it stays valid.
+    if let Some(process) = unsafe { process.as_ref() }
+        && process.is_current()
+    {
+        process.long.adjust(&process.runtime);
+        process.short.adjust(&process.runtime);
+    }
+}
+
+/// Requests of one kind that this process may have in flight.
+struct Limit {
+    permits: Semaphore,
+    /// Number of requests of all processes of this machine.
+    of_machine: usize,
+    /// Number of permits, once those that are in use are given back.
+    now: Mutex<usize>,
+}
+
+impl Limit {
+    fn new(of_machine: usize) -> Self {
+        let now = Limit::share(of_machine);
+        Limit {
+            permits: Semaphore::new(now),
+            of_machine,
+            now: Mutex::new(now),
+        }
+    }
+
+    fn share(of_machine: usize) -> usize {
+        (of_machine / SHARERS.load(Ordering::Relaxed)).max(1)
+    }
+
+    /// Add or remove permits if the number of processes has changed.
+    fn adjust(&'static self, runtime: &Runtime) {
+        let mut now = self.now.lock().unwrap_or_else(|lock| lock.into_inner());
+        let wanted = Limit::share(self.of_machine);
+        if wanted > *now {
+            self.permits.add_permits(wanted - *now);
+        } else if wanted < *now {
+            let surplus = *now - wanted;
+            runtime.spawn(async move {
+                for _ in 0..surplus {
+                    if let Ok(permit) = self.permits.acquire().await {
+                        permit.forget();
+                    }
+                }
+            });
+        }
+        *now = wanted;
+    }
 }
 
 pub(crate) struct Process {
@@ -63,12 +132,14 @@ pub(crate) struct Process {
     pub(crate) runtime: Runtime,
     /// Clients, by bucket or host and by the settings with which they were created.
     stores: Mutex<HashMap<(String, u64), Arc<Store>>>,
+    /// Objects that are open, and the number at which closed ones are removed from the list.
+    keepers: Mutex<(Vec<Weak<dyn KeepsBytes>>, usize)>,
     /// Versions of objects that readers of this process share.
     shared: Mutex<HashMap<String, Weak<dyn Any + Send + Sync>>>,
     /// Beginnings of versions of objects that were opened last, the latest one last.
     fronts: Mutex<VecDeque<(String, Bytes)>>,
-    long: Semaphore,
-    short: Semaphore,
+    long: Limit,
+    short: Limit,
     /// Number of bytes of all objects that were requested and are still kept.
     pub(crate) kept: AtomicUsize,
     /// Requests of all objects.
@@ -132,10 +203,11 @@ impl Process {
             pid,
             runtime,
             stores: Mutex::default(),
+            keepers: Mutex::default(),
             shared: Mutex::default(),
             fronts: Mutex::default(),
-            long: Semaphore::new(LONG_REQUESTS),
-            short: Semaphore::new(SHORT_REQUESTS),
+            long: Limit::new(LONG_REQUESTS),
+            short: Limit::new(SHORT_REQUESTS),
             kept: AtomicUsize::new(0),
             requests: Mutex::default(),
         })
@@ -160,12 +232,38 @@ impl Process {
         if let Some(store) = stores.get(&key) {
             return Ok(Arc::clone(store));
         }
+        let Client { objects, lists } = client::connect(address)?;
         let store = Arc::new(Store {
-            objects: client::connect(address)?,
+            objects,
+            lists,
             pace: Pace::new(),
         });
         stores.insert(key, Arc::clone(&store));
         Ok(store)
+    }
+
+    /// Add an object that was opened.
+    pub(crate) fn add(&self, object: Weak<dyn KeepsBytes>) {
+        let mut keepers = self.keepers.lock().unwrap_or_else(|lock| lock.into_inner());
+        let (open, most) = &mut *keepers;
+        if open.len() >= *most {
+            open.retain(|one| one.strong_count() > 0);
+            *most = 2 * open.len() + 64;
+        }
+        open.push(object);
+    }
+
+    /// Drop bytes of other objects than this one until there is space for `len` more; return true if
+    /// there is.
+    pub(crate) fn drop_others<T>(&self, than: &T, len: usize) -> bool {
+        let open: Vec<_> = {
+            let keepers = self.keepers.lock().unwrap_or_else(|lock| lock.into_inner());
+            keepers.0.iter().filter_map(Weak::upgrade).collect()
+        };
+        let mut others = open
+            .iter()
+            .filter(|one| !ptr::addr_eq(Arc::as_ptr(one), than));
+        others.any(|one| one.drop_bytes(len))
     }
 
     /// Return the value that readers of this process share under a key. `value` is used unless
@@ -176,7 +274,9 @@ impl Process {
         if let Some(known) = known.and_then(|known| known.downcast().ok()) {
             return known;
         }
-        shared.retain(|_, known| known.strong_count() > 0);
+        if shared.len() == shared.capacity() {
+            shared.retain(|_, known| known.strong_count() > 0);
+        }
         let any: Arc<dyn Any + Send + Sync> = value.clone();
         shared.insert(key, Arc::downgrade(&any));
         value
@@ -202,11 +302,12 @@ impl Process {
     /// Return the semaphore that limits the number of simultaneous requests of this size (`len`
     /// bytes).
     pub(crate) fn permits(&self, len: u64) -> &Semaphore {
-        if len <= SHORT {
+        let limit = if len <= SHORT {
             &self.short
         } else {
             &self.long
-        }
+        };
+        &limit.permits
     }
 
     /// Send a request.

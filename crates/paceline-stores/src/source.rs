@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
-use futures_util::TryStreamExt;
-use object_store::path::Path as Prefix;
+use object_store::list::PaginatedListOptions;
 
 use crate::address::Address;
 use crate::failure::Request;
@@ -29,6 +29,23 @@ const FAR: u64 = 16 << 20;
 /// Maximum number of windows that are requested before a reader needs them, if the addresses of
 /// its reads are equally spaced.
 const MOST_AHEAD: u64 = 32;
+
+/// Number of bytes of a request that [`StoreSource::measure`] sends alone, and of such requests.
+const ALONE: u64 = 1 << 20;
+const N_ALONE: u64 = 3;
+/// Number of bytes that are announced together when several connections are measured.
+const TOGETHER: u64 = 8 << 20;
+
+/// Speed of a store, found by reading parts of an object.
+#[derive(Debug, Clone, Copy)]
+pub struct Speed {
+    /// Time to the beginning of a response.
+    pub latency: Duration,
+    /// Bytes per second of one connection, without the latency.
+    pub one: f64,
+    /// Bytes per second of as many connections as readers use together.
+    pub several: f64,
+}
 
 /// One version of an object as a source of bytes.
 pub struct StoreSource {
@@ -128,6 +145,49 @@ impl StoreSource {
         self.read_at(offset, buffer)
     }
 
+    /// Measure the speed of the store by reading at most `n_bytes` of the object, which are not kept,
+    /// for about the time `limit`.
+    ///
+    /// # Errors
+    /// As those of [`Source::read_at`].
+    pub fn measure(&self, n_bytes: u64, limit: Duration) -> Result<Speed> {
+        let object = self.object()?.without_bytes();
+        let mut arrived = 0;
+        let mut buffer = vec![0; ALONE.min(object.size) as usize];
+        let mut latency = Duration::MAX;
+        let (begun, mut alone) = (Instant::now(), Duration::ZERO);
+        let mut at = 0;
+        while at < N_ALONE && (at + 1) * ALONE <= object.size.max(ALONE) {
+            let sent = Instant::now();
+            object.read(at * ALONE, &mut buffer)?;
+            let requests = object.take_requests();
+            latency = latency.min(requests.latency);
+            alone += sent.elapsed().saturating_sub(requests.latency);
+            arrived += requests.bytes;
+            at += 1;
+            if begun.elapsed() > limit {
+                break;
+            }
+        }
+        let one = rate(arrived, alone);
+        // A slow connection is measured with fewer bytes. Several may be faster than one.
+        let (mut several, mut start) = (one, at * ALONE);
+        for share in [3, 1] {
+            let affordable = (several * limit.as_secs_f64()) as u64;
+            let len = affordable.clamp(ALONE, n_bytes / share);
+            let end = (start + len).min(object.size);
+            if end > start {
+                several = rate_of_several(&object, start..end, latency)?;
+            }
+            start = end;
+        }
+        Ok(Speed {
+            latency,
+            one,
+            several,
+        })
+    }
+
     /// Return the object for this process; a forked process has its own.
     fn object(&self) -> Result<Arc<Object>> {
         if self.object.process.is_current() {
@@ -148,6 +208,29 @@ impl StoreSource {
         let _ = self.forked.set(Arc::clone(&object));
         Ok(object)
     }
+}
+
+/// Return the rate at which a range arrives by requests that are sent together, bytes per second.
+fn rate_of_several(object: &Arc<Object>, range: Range<u64>, latency: Duration) -> Result<f64> {
+    let begun = Instant::now();
+    let parts = range.clone().step_by(TOGETHER as usize);
+    let parts: Vec<_> = parts
+        .map(|start| start..range.end.min(start + TOGETHER))
+        .collect();
+    for part in &parts {
+        object.announce(part.clone(), 0);
+    }
+    let mut buffer = vec![0; TOGETHER as usize];
+    for part in parts {
+        object.read(part.start, &mut buffer[..(part.end - part.start) as usize])?;
+    }
+    let time = begun.elapsed().saturating_sub(latency);
+    Ok(rate(range.end - range.start, time))
+}
+
+/// Return a rate, bytes per second.
+fn rate(bytes: u64, time: Duration) -> f64 {
+    bytes as f64 / time.as_secs_f64().max(1e-6)
 }
 
 impl Source for StoreSource {
@@ -235,43 +318,56 @@ impl Download {
     }
 }
 
-/// Return the addresses of the objects in a bucket whose keys begin with the key of `prefix` up to
-/// its last slash. Objects in deeper folders are included.
+/// Return the addresses of the objects in a bucket whose keys begin with the key of `prefix`, up to a
+/// last `*`. Objects in deeper folders are included.
 ///
 /// # Errors
 /// Errors of the store; [`Error::Unsupported`] for a server without lists.
 pub fn list(prefix: &Address) -> Result<Vec<String>> {
-    if prefix.scheme.is_http() {
+    let process = Process::current()?;
+    let store = process.store(prefix)?;
+    let Some(lists) = store.lists.clone() else {
         return Err(Error::Unsupported {
             path: prefix.path().to_owned(),
             what: "patterns are for buckets: name each file of this server".into(),
         });
-    }
-    let process = Process::current()?;
-    let store = process.store(prefix)?;
-    let folder = prefix.key.rsplit_once('/').map(|(folder, _)| folder);
-    let folder = folder.map(Prefix::parse).transpose();
-    let folder = folder.map_err(|error| Error::Unsupported {
-        path: prefix.path().to_owned(),
-        what: format!("the address cannot be used: {error}"),
-    })?;
+    };
     let address = prefix.clone();
     let listed = process.send(async move {
-        let found = store.objects.list(folder.as_ref());
-        let found = found.map_ok(|meta| {
-            let found = address.sibling(meta.location.as_ref());
-            found.path().to_string_lossy().into_owned()
-        });
-        let found: object_store::Result<Vec<String>> = found.try_collect().await;
-        found.map_err(|error| {
-            Request {
-                address: &address,
-                bytes: None,
-                tries: 1,
-                elapsed: std::time::Duration::ZERO,
+        let _permit = process.permits(0).acquire().await;
+        let begun = Instant::now();
+        let key = address.key.strip_suffix('*').unwrap_or(&address.key);
+        let key = Some(key).filter(|key| !key.is_empty());
+        let (mut found, mut options) = (Vec::new(), PaginatedListOptions::default());
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let page = lists.list_paginated(key, options).await;
+            let page = page.map_err(|error| {
+                let (bytes, elapsed) = (None, begun.elapsed());
+                let address = &address;
+                let request = Request {
+                    address,
+                    bytes,
+                    tries,
+                    elapsed,
+                };
+                request.failed(error)
+            })?;
+            for meta in page.result.objects {
+                let one = address.sibling(meta.location.as_ref());
+                found.push(one.path().to_string_lossy().into_owned());
             }
-            .failed(error)
-        })
+            match page.page_token {
+                Some(token) => {
+                    options = PaginatedListOptions {
+                        page_token: Some(token),
+                        ..PaginatedListOptions::default()
+                    };
+                }
+                None => return Ok(found),
+            }
+        }
     });
     listed.wait()
 }

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from paceline._util.choices import FORECAST, ON_ERROR, PARALLEL, SCHEDULES
 from paceline._util.files import check_distinct, check_output
@@ -37,9 +37,14 @@ from paceline.contract.figure_options import OF_MEASUREMENTS
 from paceline.performance.model import (
     FILE_SYSTEMS,
     LAYOUTS,
+    REQUEST_BYTES,
     FileSystem,
     Prediction,
+    Prices,
 )
+
+if TYPE_CHECKING:
+    from paceline.performance.advice import Advice
 
 REPORT_EXAMPLES = """\
 examples:
@@ -55,6 +60,7 @@ examples:
   paceline advise md.tpr md.xtc --for rdf --select "name OW" --range 0 10
   paceline advise md.tpr "md.part*.xtc" --select backbone --n-workers 16
   paceline advise md.tpr md.xtc --tsv | cut -f 1,4
+  paceline advise md.tpr s3://bucket/md.xtc --price-per-gb 0.09 --price-per-1000-requests 0.0004
 """
 
 PREDICT_EXAMPLES = """\
@@ -64,6 +70,8 @@ examples:
       --file-system lustre --per-node 24 --n-workers 384 --plot scaling.png
   paceline predict --frames 1000000 --bytes 12kB --read 0.3ms --compute 0.1ms --request-frames 1 \\
       --file-system lustre --per-node 24 --n-workers 24 96 384 --layout shared split
+  paceline predict --frames 1000000 --bytes 12kB --decode 30us --compute 10us --n-workers 16 \\
+      --file-system store --latency 80ms --connection-bandwidth 40MB --price-per-gb 0.09
   paceline predict --frames 1000000 --bytes 12kB --decode 0.3ms --compute 0.1ms --per-node 24 \\
       --n-workers 384 --schedule static dynamic --slow-fraction 0.05 --slow-factor 3
 
@@ -99,10 +107,15 @@ ADVISE_COLUMNS = (
     "efficiency",
 )
 
+#: Prices of a store: option, and the unit that is priced.
+PRICES = (("per_gb", "10⁹ bytes that leave the store"), ("per_1000_requests", "1000 requests"))
+
 #: Properties of a file system that options set: option, reader, unit and meaning.
 FIGURES = (
     ("server_bandwidth", size, "SIZE", "bytes per second to all workers together"),
     ("t_lock", seconds, "TIME", "time for which a request to a shared file locks it for its node"),
+    ("latency", seconds, "TIME", "time until a store's response to a request begins"),
+    ("connection_bandwidth", size, "SIZE", "bytes per second of one connection to a store"),
 )
 
 
@@ -187,6 +200,7 @@ def add_advise(commands: Commands) -> CommandParser:
         default="raise",
         help="stop at a damaged frame, or leave it out [%(default)s]",
     )
+    _add_prices(parser)
     how = parser.section("output").add_mutually_exclusive_group()
     how.add_argument("--tsv", action="store_true", help="print only the times, tab-separated")
     add_json_argument(how)
@@ -214,19 +228,52 @@ def run_advise(args: argparse.Namespace) -> None:
         frames=frames_of(outline, args),
         transforms=transforms_of(args),
         on_error=args.on_error,
+        prices=_prices(args),
     )
+    columns = [name.replace("the disk", advice.far) for name in ADVISE_COLUMNS]
     if args.json:
-        names = [re.sub(r" \((\w+)\)", r"_\1", name).replace(" ", "_") for name in ADVISE_COLUMNS]
+        names = [re.sub(r" \((\w+)\)", r"_\1", name).replace(" ", "_") for name in columns]
         rows = [dict(zip(names, row, strict=True)) for row in advice.rows()]
-        print_json("advise", times=rows)
+        print_json("advise", times=rows, **_json_of_store(advice))
         return
     if not args.tsv:
         print(advice)
         return
-    print(*ADVISE_COLUMNS, sep="\t")
+    print(*columns, sep="\t")
     for n_workers, *times, efficiency in advice.rows():
         cells = ("-" if math.isnan(value) else f"{value:.4g}" for value in times)
         print(n_workers, *cells, f"{efficiency:.2f}", sep="\t")
+
+
+def _json_of_store(advice: "Advice") -> dict[str, object]:
+    """Return the speed of a store, and requests, bytes and price of a run."""
+    if advice.store is None:
+        return {}
+    run = {"requests": advice.n_requests, "bytes": advice.n_bytes, "price": advice.price}
+    store = {
+        "latency_s": advice.store.latency,
+        "connection_bytes_per_s": advice.store.one,
+        "bytes_per_s": advice.store.several,
+    }
+    return {"store": store, "run": run}
+
+
+def _add_prices(parser: CommandParser) -> None:
+    add = parser.section("file system").add_argument
+    for name, what in PRICES:
+        add(
+            f"--price-{name.replace('_', '-')}",
+            type=float,
+            metavar="X",
+            help=f"price of {what}, in any currency",
+        )
+
+
+def _prices(args: argparse.Namespace) -> Prices | None:
+    """Return the prices of a store; None without any."""
+    given = {name: vars(args)[f"price_{name}"] for name, _ in PRICES}
+    chosen = {name: value for name, value in given.items() if value is not None}
+    return Prices(**chosen) if chosen else None
 
 
 def _analysis(universe: object, args: argparse.Namespace) -> object:
@@ -252,6 +299,7 @@ def add_predict(commands: Commands) -> CommandParser:
     _add_job(parser)
     _add_workers(parser)
     _add_file_system(parser)
+    _add_prices(parser)
     add_output_arguments(parser)
     parser.set_defaults(run=run_predict)
     return parser
@@ -339,7 +387,7 @@ def run_predict(args: argparse.Namespace) -> None:
     """Run the command."""
     from paceline.analysis.results import Results, check_ending, check_figure_ending
     from paceline.performance.model import EFFICIENCY, fastest, last_that_pays
-    from paceline.performance.number_format import many, percent
+    from paceline.performance.number_format import amount, many, percent
     from paceline.performance.number_format import seconds as seconds_in_words
     from paceline.performance.scaling_figures import draw_predictions, save_figure
 
@@ -349,6 +397,7 @@ def run_predict(args: argparse.Namespace) -> None:
             check(path)
             check_output(path, overwrite=args.overwrite)
     curves = _curves(args)
+    prices = _prices(args)
     results = Results(table=_table(curves), provenance={"command": args.command_line})
     if args.plot is not None:
         save_figure(draw_predictions(curves), args.plot, overwrite=args.overwrite)
@@ -358,6 +407,15 @@ def run_predict(args: argparse.Namespace) -> None:
             f"paceline: {schedule}, {layout}: fastest with {many(best.n_workers, 'worker')}, "
             f"{seconds_in_words(best.t_total)}; efficiency is {percent(EFFICIENCY)} or more up to "
             f"{last.n_workers}",
+            file=sys.stderr,
+        )
+    if prices is not None:
+        n_bytes = args.frames * args.bytes
+        per_request = (args.request_frames or 0) * args.bytes or REQUEST_BYTES
+        n_requests = math.ceil(n_bytes / per_request)
+        print(
+            f"paceline: {amount(n_bytes)} in {n_requests} requests cost "
+            f"{prices.of(n_bytes, n_requests):.2g}",
             file=sys.stderr,
         )
     if args.output is not None:
@@ -396,7 +454,12 @@ def _curves(args: argparse.Namespace) -> dict[tuple[str, str], list[Any]]:
     from paceline.performance.model import FrameCost, Unevenness, doublings, sweep
 
     system = _file_system(args)
-    read = args.bytes / system.server_bandwidth if args.read is None else args.read
+    read = args.read
+    if read is None:
+        read = system.read_time(args.bytes, args.request_frames)
+        if system.latency and not args.request_frames:
+            # paceline requests bytes ahead, and waits for those that have not arrived.
+            read = max(0.0, read - args.decode - args.compute)
     cost = FrameCost(read=read, decode=args.decode, compute=args.compute, bytes=args.bytes)
     # Efficiencies are relative to one worker.
     wanted = args.n_workers if len(args.n_workers) > 1 else doublings(args.n_workers[0])

@@ -1,5 +1,6 @@
 """Run short parts of an analysis and time them, with the code of a whole run."""
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from paceline import _core
+from paceline._util.files import is_address
 from paceline._util.os_calls import cached_share, cached_share_of_all, drop_from_cache
 from paceline.contract.analysis import Analysis
 from paceline.contract.atoms import attribute_of
@@ -21,7 +24,9 @@ from paceline.engine.passes import first_pass
 from paceline.engine.tasks import BlockResult
 from paceline.engine.trajectory_run import Facilities, TrajectoryRun
 from paceline.errors import UnsupportedError
-from paceline.performance.forecast import SampleTimes
+from paceline.hdf5.trajectory import Hdf5File
+from paceline.performance.forecast import SampleTimes, StoreSpeed
+from paceline.performance.model import REQUEST_BYTES
 from paceline.timing import Timings
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import Trajectory
@@ -51,6 +56,11 @@ _SHIFT = 0.618034
 _LOOKS = 256
 #: Size of the middle part of a long file from which frames are sampled, bytes.
 SAMPLE = 64 << 20
+#: The same for an object.
+_OBJECT_SAMPLE = 16 << 20
+#: Maximum number of bytes with which a store is measured, and the time for this, s.
+_STORE_BYTES = 48 << 20
+_STORE_SECONDS = 1.0
 
 
 class SampledFile(IndexedFile):
@@ -72,7 +82,8 @@ class SampledFile(IndexedFile):
 
 def open_samples(paths: Sequence[str | os.PathLike], **options: Any) -> list[TrajectoryFile]:
     """Open files as the `opener` of a `Chain`; long files without an index are sampled."""
-    open_indexed = partial(SampledFile, sample=SAMPLE // len(paths))
+    sample = _OBJECT_SAMPLE if any(map(is_address, paths)) else SAMPLE
+    open_indexed = partial(SampledFile, sample=sample // len(paths))
     return open_files(paths, open_indexed=open_indexed, **options)
 
 
@@ -137,6 +148,12 @@ class SampleRun:
         #: Chain of files; None for a trajectory in memory.
         self.chain = None if self.trajectory.in_memory else self.trajectory.chain
         self.is_sample = self.chain is not None and _is_sampled(self.chain)
+        objects = [file for file in self.chain.files if is_address(file.path)] if self.chain else []
+        #: Bytes of objects, which stay in memory with these.
+        self._objects = [_core.ObjectBytes(one.path, one.samples) for one in objects]
+        self.of_store = bool(objects)
+        if self.of_store and self.is_sample:
+            self._t_open = 0.0  # most of it was for the sample
         if self.is_sample:
             self._frames = _readable(frames, self.trajectory.n_frames)
         self._prepare(frames, 1, None)
@@ -205,7 +222,30 @@ class SampleRun:
                     if isinstance(outcome, BlockResult):
                         one.collected.add(outcome)
         timings.end = time.monotonic_ns()
-        return SampleTimes.of(timings, self._t_open)
+        times = SampleTimes.of(timings, self._t_open)
+        if self.of_store and backend.name == "processes":
+            # Other processes fetch the bytes again; this time is calculated from the store's speed.
+            times = replace(times, cost=replace(times.cost, read=0.0))
+        return times
+
+    def speed_of_store(self, backend: Any, frames: np.ndarray) -> StoreSpeed | None:
+        """Measure the store of the largest object, and read frames, which then are in memory.
+
+        Returns None for local files.
+        """
+        if self.chain is None or not self.of_store:
+            return None
+        file = max(self.chain.files, key=lambda file: file.size * is_address(file.path))
+        opened = _core.requests_sent()
+        # Measured first, because the run requests bytes beyond its frames.
+        one = _core.ObjectBytes(file.path, file.samples)
+        speeds = one.measure(_STORE_BYTES, _STORE_SECONDS)
+        before = _core.requests_sent()
+        self.run(backend, frames, self.block_frames(2))
+        n_sent, _, received, *_ = np.subtract(_core.requests_sent(), before).tolist()
+        sent, _, n_bytes, *_ = np.subtract(_core.requests_sent(), opened).tolist()
+        request_bytes = received / n_sent if received else REQUEST_BYTES
+        return StoreSpeed(*speeds, request_bytes, sent, n_bytes)
 
     def _prepare(self, frames: np.ndarray, n_workers: int, block_frames: int | None) -> None:
         with _restoring_attributes(self._run.analyses):
@@ -252,6 +292,20 @@ class SampleRun:
         return size
 
     @property
+    def chunk_bytes(self) -> float:
+        """Mean size of a chunk of the first HDF5 file, bytes; infinite without chunks."""
+        file = self.chain.files[0] if self.chain else None
+        if not isinstance(file, Hdf5File):
+            return math.inf
+        datasets = [one.dataset for one in file.chunk_index.elements.values()]
+        rows = [(one.shape, one.chunk) for one in datasets if one.chunk is not None]
+        n_chunks = sum(
+            math.prod(-(-n // length) for n, length in zip(shape, chunk, strict=True))
+            for shape, chunk in rows
+        )
+        return file.size / n_chunks if n_chunks else math.inf
+
+    @property
     def frame_bytes(self) -> float:
         """Mean size of a frame in the file, bytes; 0 if unknown."""
         return 0.0 if self.chain is None else self.chain.bytes_per_frame
@@ -273,6 +327,8 @@ class SampleRun:
         """Fraction of the bytes of some frames that is in memory; None if unknown."""
         if self.chain is None:
             return None
+        if self.of_store:
+            return 0.0
         looked_at = frames[np.unique(np.linspace(0, len(frames) - 1, _LOOKS).astype(int))]
         # If only a part of each frame is read, only this part may be in memory.
         wanted = min(1.0, float(self._wanted_bytes / self.frame_bytes))
@@ -289,7 +345,7 @@ class SampleRun:
 
     def in_memory_now(self) -> float | None:
         """Fraction of the bytes of the whole run that is in memory; None if unknown."""
-        if self.chain is None or not self.is_sample:
+        if self.of_store or self.chain is None or not self.is_sample:
             return self.in_memory(self._run_frames)
         return cached_share_of_all({file.path for file in self.chain.files})
 

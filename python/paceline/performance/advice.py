@@ -8,8 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from paceline._util.arguments import one_of
-from paceline.performance.forecast import Findings, Forecast, Recoded, is_wide_range
-from paceline.performance.model import FrameCost, most_that_pay
+from paceline.performance.forecast import (
+    Findings,
+    Forecast,
+    Recoded,
+    StoreSpeed,
+    is_wide_range,
+)
+from paceline.performance.model import FrameCost, Prices, most_that_pay
 from paceline.performance.number_format import aligned, amount, many, percent, seconds
 from paceline.performance.record import AT_BLOCKS
 
@@ -27,6 +33,8 @@ WIDTH = 88
 WORTHWHILE = 0.2
 #: Minimum fraction of bytes in memory for measurements from memory.
 RESIDENT = 0.95
+#: Size of a chunk of H5MD below which larger chunks are recommended for a store, bytes.
+SMALL_CHUNK = 256 << 10
 #: Minimum number of CPUs busy with other work for which the advice mentions this work.
 BUSY = 0.2
 
@@ -73,6 +81,12 @@ class Advice:
         Number of CPUs that this process may use.
     asked : int or None
         Number of workers that the user requested.
+    store : StoreSpeed or None
+        Speed of the object store or server that holds the trajectory; None for local files.
+    prices : Prices or None
+        Prices of the store.
+    chunk_bytes : float
+        Mean size of a chunk of an HDF5 file, bytes; infinite for other formats.
     seconds : float
         Duration of the measurements, s.
     """
@@ -92,7 +106,35 @@ class Advice:
     of_mdanalysis: float | None
     cpus: int
     asked: int | None
+    store: StoreSpeed | None
+    prices: Prices | None
+    chunk_bytes: float
     seconds: float
+
+    @property
+    def far(self) -> str:
+        """Place of the bytes that are not in memory: "the disk" or "the store"."""
+        return "the disk" if self.store is None else "the store"
+
+    @property
+    def n_bytes(self) -> float:
+        """Number of bytes that a run reads, if none are in memory."""
+        return self.n_frames * self.findings.in_memory.one.cost.bytes
+
+    @property
+    def n_requests(self) -> int:
+        """Number of requests to the store for them, without those of opening; 0 for files."""
+        return 0 if self.store is None else math.ceil(self.n_bytes / self.store.request_bytes)
+
+    @property
+    def price(self) -> float:
+        """Price of a run, in the currency of the prices; NaN without prices."""
+        return math.nan if self.prices is None else self.prices.of(self.n_bytes, self.n_requests)
+
+    @property
+    def t_copy(self) -> float:
+        """Time to copy the trajectory from the store to a local disk, s; NaN for files."""
+        return math.nan if self.store is None else self.size / self.store.rate
 
     @property
     def backend(self) -> str:
@@ -121,7 +163,8 @@ class Advice:
         n_workers : int
             Number of workers.
         file : {"now", "memory", "disk"}
-            Location of the bytes: as many in memory as now, all in memory, or none in memory.
+            Location of the bytes: as many in memory as now, all in memory, or none in memory, but
+            on the disk or in the store.
 
         Returns
         -------
@@ -244,7 +287,7 @@ class Advice:
 
 def _text(advice: Advice) -> str:
     """Format the advice as several paragraphs, without a final line break."""
-    paragraphs = (_answer, _subject, _frame, _times, _verdict, _other_files, _elsewhere)
+    paragraphs = (_answer, _subject, _frame, _times, _verdict, _of_store, _other_files, _elsewhere)
     texts = ("\n".join(map(_wrapped, part(advice))) for part in paragraphs)
     return "\n\n".join(filter(None, texts))
 
@@ -281,6 +324,11 @@ def _subject(advice: Advice) -> Iterator[str]:
     if advice.is_sample:
         yield "the number of frames is estimated: the file has no index yet (paceline index)"
     yield from _where(advice)
+    if advice.store is not None:
+        yield (
+            f"this took {advice.store.n_requests} requests and {amount(advice.store.n_bytes)} from "
+            "the store"
+        )
     others = advice.findings.others
     if others is not None and others > BUSY:
         yield f"meanwhile other programs kept {others:.1f} CPUs busy; this is assumed to go on"
@@ -288,6 +336,9 @@ def _subject(advice: Advice) -> Iterator[str]:
 
 def _where(advice: Advice) -> Iterator[str]:
     """Describe the location of the bytes."""
+    if advice.store is not None:
+        yield f"the bytes come from the store of {os.path.dirname(advice.files[0])}"
+        return
     resident = advice.findings.resident
     if resident is not None and resident < RESIDENT:
         yield f"only {percent(resident)} of what was read is still in memory: it lacks space"
@@ -306,7 +357,7 @@ def _frame(advice: Advice) -> Iterator[str]:
     """Table of the cost of a frame."""
     columns = {"memory": advice.findings.in_memory}
     if advice.findings.from_disk is not None:
-        columns["disk"] = advice.findings.from_disk
+        columns[advice.far.removeprefix("the ")] = advice.findings.from_disk
     counts = (1,) if advice.backend == "serial" else (1, 2)
     heads = [f"{where} ×{n}" for where in columns for n in counts]
     costs = [forecast.cost(n) for forecast in columns.values() for n in counts]
@@ -314,14 +365,29 @@ def _frame(advice: Advice) -> Iterator[str]:
     rows.append(("all", *(f"{one.seconds * 1e6:.1f}" for one in costs)))
     yield from aligned([("µs a frame, from, × workers", *heads), *rows])
     yield f"{amount(advice.findings.in_memory.one.cost.bytes)} are read of a frame"
-    if advice.rates is not None:
+    if advice.store is not None:
+        store = advice.store
+        one, several = (f"{value / 1e6:.0f} MB/s" for value in (store.one, store.several))
+        yield (
+            f"the store answers after {seconds(store.latency)}; one connection brings {one}, all "
+            f"connections of this machine {several}"
+        )
+    elif advice.rates is not None:
         one, two = (f"{rate / 1e6:.0f} MB/s" for rate in advice.rates)
         yield f"one reader gets {one} from the disk, two together {two}"
 
 
 def _times(advice: Advice) -> Iterator[str]:
     """Table of the whole run."""
-    heads = ("workers", "from memory", "from the disk", "now", "at least", "at most", "efficiency")
+    heads = (
+        "workers",
+        "from memory",
+        f"from {advice.far}",
+        "now",
+        "at least",
+        "at most",
+        "efficiency",
+    )
     rows = [
         (str(n), *(seconds(value) for value in times), f"{efficiency:.2f}")
         for n, *times, efficiency in advice.rows()
@@ -399,6 +465,42 @@ def _lock(advice: Advice) -> Iterator[str]:
         yield f"- {one}, and so does each of two processes: other work slows this machine down."
 
 
+def _of_store(advice: Advice) -> Iterator[str]:
+    """Describe requests and prices of a run, and how later runs avoid them."""
+    if advice.store is None:
+        return
+    requests = many(advice.n_requests, "request")
+    price = "" if advice.prices is None else f", which costs {advice.price:.2g}"
+    yield (
+        f"- A run transfers {amount(advice.n_bytes)} in about {requests} of "
+        f"{amount(advice.store.request_bytes)}{price}."
+    )
+    if advice.chunk_bytes < SMALL_CHUNK:
+        yield (
+            f"- The file has a chunk per {amount(advice.chunk_bytes)}, and the address of each is "
+            "looked up when it is opened. Chunks of about 1 MiB need fewer requests: paceline "
+            "repack."
+        )
+    if advice.is_sample:
+        yield (
+            f"- Without an index, the first run fetches the objects once more, in about "
+            f"{seconds(advice.t_copy)}, to find the frames. An index beside each object spares it: "
+            "paceline index ADDRESS -o FILE writes one."
+        )
+    best = advice.n_workers
+    saved = advice.t_total(best) - advice.t_total(best, "memory")
+    if saved < WORTHWHILE * advice.t_total(best):
+        yield f"- A copy on this machine would save less than {percent(WORTHWHILE)} of the time."
+        return
+    runs = math.ceil(advice.t_copy / saved)
+    after = "with the second run" if runs < 2 else f"from run {runs + 1} on"
+    yield (
+        "- For several runs, keep the bytes on a local disk: --cache FOLDER does so as they are "
+        f"read. Copying {amount(advice.size)} first takes {seconds(advice.t_copy)}, and saves "
+        f"{seconds(saved)} in each run, if the disk is as fast as memory: it pays off {after}."
+    )
+
+
 def _other_files(advice: Advice) -> Iterator[str]:
     """Table of costs of other formats and compressions."""
     if not advice.others:
@@ -424,7 +526,7 @@ def _other_files(advice: Advice) -> Iterator[str]:
         )
         for file in advice.others
     ]
-    yield from aligned([(*heads, "from the disk", "to make it"), here, *rows])
+    yield from aligned([(*heads, f"from {advice.far}", "to make it"), here, *rows])
     yield ""
     yield from _best_file(advice)
     yield from _mdanalysis(advice)
@@ -466,6 +568,11 @@ def _mdanalysis(advice: Advice) -> Iterator[str]:
 
 def _splitting(advice: Advice) -> str:
     opening = seconds(advice.findings.in_memory.two.opening)
+    if advice.store is not None:
+        return (
+            "- Splitting the object would change nothing: workers read its parts side by side, "
+            "through the same connections."
+        )
     return (
         "- Splitting the file would change nothing on this machine: workers read one file side by "
         f"side, and opening it takes each {opening}."
@@ -476,11 +583,20 @@ def _elsewhere(advice: Advice) -> Iterator[str]:
     """Describe limits of the forecast, which is valid for one machine."""
     cost = advice.findings.in_memory.one.cost
     computing = cost.compute + cost.transform + cost.rest
-    yield "How a file system serves several nodes cannot be measured on one; with its figures, try"
+    if advice.store is None:
+        what = "a file system serves"
+        options = "--file-system lustre --layout shared split"
+    else:
+        what, options = (
+            "a store serves",
+            f"--file-system store --latency {_given(advice.store.latency)}",
+        )
+        options += f" --connection-bandwidth {advice.store.one / 1e6:.3g}MB"
+    yield f"How {what} several nodes cannot be measured on one; with its figures, try"
     yield (
         f"  paceline predict --frames {advice.n_frames} --bytes {cost.bytes:.0f} "
         f"--decode {_given(cost.decode)} --compute {_given(computing)} \\\n"
-        "    --file-system lustre --layout shared split --per-node 24 --n-workers 384"
+        f"    {options} --per-node 24 --n-workers 384"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Self
 
 import numpy as np
 
-from paceline.performance.model import FILE_SYSTEMS, FileSystem, FrameCost, predict
+from paceline.performance.model import FILE_SYSTEMS, IN_FLIGHT, FileSystem, FrameCost, predict
 from paceline.performance.record import BlockTiming, RunTimings
 
 #: Prior relative spread of two measurements.
@@ -113,6 +113,38 @@ class Recoded:
 
 
 @dataclass(frozen=True)
+class StoreSpeed:
+    """Speed of an object store or a server, measured with parts of one object.
+
+    Attributes
+    ----------
+    latency : float
+        Time until the response to a request begins, s.
+    one : float
+        Bytes per second of one connection.
+    several : float
+        Bytes per second of the connections of one node together.
+    request_bytes : float
+        Mean number of bytes of a request.
+    n_requests, n_bytes : int
+        Requests by which this and the cost of a frame were measured, and their bytes.
+    """
+
+    latency: float
+    one: float
+    several: float
+    request_bytes: float
+    n_requests: int
+    n_bytes: int
+
+    @property
+    def rate(self) -> float:
+        """Bytes per second of a run, whose requests may be shorter than those measured here."""
+        each = self.latency + self.request_bytes / self.one
+        return min(self.several, IN_FLIGHT * self.request_bytes / each)
+
+
+@dataclass(frozen=True)
 class Forecast:
     """Time of a run by number of workers, from measurements with one and two workers."""
 
@@ -128,6 +160,8 @@ class Forecast:
     block_frames: Callable[[int], int]
     #: Additional time of the first run, which starts the workers, s.
     start: float = 0.0
+    #: Store from which all workers get the bytes; None for local files.
+    store: StoreSpeed | None = None
 
     @cached_property
     def one(self) -> SampleTimes:
@@ -143,8 +177,17 @@ class Forecast:
         """Return the cost of a frame for one of several workers.
 
         Each further worker adds the same cost as the second worker, as in the model of a serial
-        fraction (Gunther 1993). All workers together get at most the available CPU time.
+        fraction (Gunther 1993). All workers together get at most the available CPU time. They wait
+        for the bytes that a store has not sent while they worked.
         """
+        cost = self._cost_of_work(n_workers)
+        if self.store is None:
+            return cost
+        waiting = n_workers * cost.bytes / self.store.rate - cost.seconds
+        return replace(cost, read=cost.read + max(0.0, waiting))
+
+    def _cost_of_work(self, n_workers: int) -> FrameCost:
+        """Return the cost of a frame whose bytes are there when they are needed."""
         one, two = self.one.cost, self.two.cost
         if n_workers <= 2:
             return one if n_workers == 1 else two
@@ -158,7 +201,18 @@ class Forecast:
 
     def fixed(self, n_workers: int) -> float:
         """Return the part of the run's time that does not depend on its length, s."""
-        return max(self.start, (self.one if n_workers == 1 else self.two).fixed)
+        found = max(self.start, (self.one if n_workers == 1 else self.two).fixed)
+        return found + self._until_full(n_workers)
+
+    def _until_full(self, n_workers: int) -> float:
+        """Return the time in which no bytes arrive, or no worker has any, s."""
+        if self.store is None:
+            return 0.0
+        cost = self._cost_of_work(n_workers)
+        block = min(self.block_frames(n_workers), self.n_frames / n_workers)
+        # Workers wait for their first blocks, or the store for their last ones.
+        arriving = n_workers * block * cost.bytes / self.store.rate
+        return self.store.latency + min(arriving, block * cost.seconds)
 
     def t_total(self, n_workers: int) -> float:
         """Return the time of the run on the present file, s.

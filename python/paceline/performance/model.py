@@ -14,6 +14,10 @@ from paceline.errors import UnsupportedError
 if TYPE_CHECKING:
     from paceline.performance.record import BlockTiming
 
+#: Number of requests to a store that paceline has in flight on a node, and their minimum size,
+#: bytes: see `paceline-stores`.
+IN_FLIGHT, REQUEST_BYTES = 24, 1 << 20
+
 Layout = Literal["shared", "split"]
 LAYOUTS: tuple[str, ...] = get_args(Layout)
 
@@ -28,37 +32,126 @@ class FileSystem:
         Total bandwidth for all workers, bytes per second.
     t_lock : float
         Time for which a request holds the lock that all processes reading the file share, s.
+    latency : float
+        Time until the response to a request begins, s; above 0 for object stores and servers.
+    connection_bandwidth : float
+        Bandwidth of one connection to a store, bytes per second.
 
     Raises
     ------
     UnsupportedError
-        The bandwidth is not above 0, or the time is negative.
+        A bandwidth is not above 0, or a time is negative.
     """
 
     server_bandwidth: float = math.inf
     t_lock: float = 0.0
+    latency: float = 0.0
+    connection_bandwidth: float = math.inf
 
     def __post_init__(self) -> None:
-        if not self.server_bandwidth > 0:
-            raise UnsupportedError(
-                "server_bandwidth of a file system: expected more than 0, found "
-                f"{self.server_bandwidth}"
-            )
-        if not 0 <= self.t_lock < math.inf:
-            raise UnsupportedError(
-                f"t_lock of a file system: expected 0 s or more, found {self.t_lock}"
-            )
+        for name in ("server_bandwidth", "connection_bandwidth"):
+            if not asdict(self)[name] > 0:
+                raise UnsupportedError(
+                    f"{name} of a file system: expected more than 0, found {asdict(self)[name]}"
+                )
+        for name in ("t_lock", "latency"):
+            if not 0 <= asdict(self)[name] < math.inf:
+                raise UnsupportedError(
+                    f"{name} of a file system: expected 0 s or more, found {asdict(self)[name]}"
+                )
+
+    @property
+    def node_bandwidth(self) -> float:
+        """Bandwidth of the requests that paceline keeps in flight on one node, bytes per second."""
+        each = self.latency + REQUEST_BYTES / self.connection_bandwidth
+        return IN_FLIGHT * REQUEST_BYTES / each if each else math.inf
+
+    def read_time(self, n_bytes: float, request_frames: int | None = None) -> float:
+        """Compute the time in which a single worker reads a frame.
+
+        Parameters
+        ----------
+        n_bytes : float
+            Bytes of the frame.
+        request_frames : int, optional
+            Number of frames per request, if one request follows another, as in programs that do
+            not read ahead; by default paceline's requests, of which several are in flight.
+
+        Returns
+        -------
+        float
+            Time, s.
+
+        Examples
+        --------
+        >>> store = FileSystem(latency=0.1, connection_bandwidth=85e6)
+        >>> f"{store.read_time(14e3) * 1e3:.3f} ms, {store.read_time(14e3, 1) * 1e3:.1f} ms"
+        '0.062 ms, 100.2 ms'
+        """
+        if request_frames is None:
+            return n_bytes / min(self.server_bandwidth, self.node_bandwidth)
+        rate = min(self.server_bandwidth, self.connection_bandwidth)
+        return self.latency / request_frames + n_bytes / rate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """Prices of an object store, in any currency.
+
+    Attributes
+    ----------
+    per_gb : float
+        Price of 10⁹ bytes that leave the store.
+    per_1000_requests : float
+        Price of 1000 requests.
+
+    Raises
+    ------
+    UnsupportedError
+        A price is negative.
+
+    Examples
+    --------
+    >>> f"{Prices(per_gb=0.09, per_1000_requests=0.0004).of(10e9, 8000):.4f}"
+    '0.9032'
+    """
+
+    per_gb: float = 0.0
+    per_1000_requests: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in asdict(self).items():
+            if not 0 <= value < math.inf:
+                raise UnsupportedError(f"price {name}: expected 0 or more, found {value}")
+
+    def of(self, n_bytes: float, n_requests: float) -> float:
+        """Compute the price of a transfer.
+
+        Parameters
+        ----------
+        n_bytes, n_requests : float
+            Number of bytes, and number of requests.
+
+        Returns
+        -------
+        float
+            Price, in the currency of the prices.
+        """
+        return n_bytes / 1e9 * self.per_gb + n_requests / 1e3 * self.per_1000_requests
 
 
 #: Example values: measure your own. Bandwidths are rounded values from data sheets. "lustre" is an
 #: exception: at least 6 GB/s, since 192 ranks read 30 GB in 5 s (Khoshlessan et al. 2020, Table 5),
-#: and a lock time fitted to the same table (`python -m benchmarks model`).
+#: and a lock time fitted to the same table (`python -m benchmarks model`). "store" has the values
+#: that Amazon names as typical of S3: 100 to 200 ms until a response begins, and 85 to 90 MB/s for
+#: each request ("Best practices design patterns: optimizing Amazon S3 performance").
 FILE_SYSTEMS = {
     "memory": FileSystem(),
     "ssd": FileSystem(server_bandwidth=2e9),
     "hdd": FileSystem(server_bandwidth=150e6),
     "nfs": FileSystem(server_bandwidth=117e6),
     "lustre": FileSystem(server_bandwidth=6e9, t_lock=22e-6),
+    "store": FileSystem(latency=0.1, connection_bandwidth=85e6),
 }
 
 #: Minimum parallel efficiency of a worthwhile worker.
@@ -312,10 +405,14 @@ def predict(
     busy = min(n_workers, n_frames)
     block_frames = block_frames or usual_block(cost, n_frames, busy)
     held = file_system.t_lock / (request_frames or block_frames) if layout == "shared" else 0.0
+    on_node = min(busy, per_node or busy)
+    # Programs that do not read ahead share no requests in flight.
+    sent = 0.0 if request_frames else cost.bytes / file_system.node_bandwidth
     # A worker that has waited in the longer queue finds the other queue short.
     frame = max(
         queued(cost.seconds, cost.bytes / file_system.server_bandwidth, busy),
-        queued(cost.seconds, held, min(busy, per_node or busy)),
+        queued(cost.seconds, held, on_node),
+        queued(cost.seconds, sent, on_node),
     )
     share = n_frames / busy * frame
     if schedule == "static":
