@@ -1,6 +1,7 @@
 """Interfaces of backends."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
 from typing import Any, Protocol, Self
 
 from paceline._util.arguments import whole_number
@@ -20,6 +21,11 @@ def worker_count(n_workers: int | None) -> int:
     if n_workers is None:
         return available_cpus()
     return whole_number("n_workers", n_workers, 1)
+
+
+def sharing_requests(jobs: Sequence[AnyJob], n_processes: int) -> list[AnyJob]:
+    """Return jobs for several processes of a machine, which share its requests to stores."""
+    return [replace(job, sharers=n_processes) for job in jobs]
 
 
 class CollectiveRun(Protocol):

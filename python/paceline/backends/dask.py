@@ -10,7 +10,7 @@ import re
 import threading
 import time
 import uuid
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future, wait
 from dataclasses import replace
@@ -21,6 +21,7 @@ import cloudpickle
 
 from paceline._core import __version__
 from paceline._util.machine import available_cpus
+from paceline.backends.base import sharing_requests
 from paceline.backends.dask_cluster import acquire_cluster, release_cluster
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.contract.analysis import CHECK_NAME
@@ -113,12 +114,19 @@ class Dask(ForMDAnalysis):
             )
         return cls(None, n_workers)
 
+    def _processes_on_host(self) -> int:
+        """Return the largest number of worker processes on one host."""
+        if self._client is None:
+            return self.n_workers
+        return max(Counter(map(host_of, self._client.nthreads())).values(), default=1)
+
     def run(
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
         """Run every task; yield results of batches in order of completion (see `DaskRun.run`)."""
         if not jobs:
             return
+        jobs = sharing_requests(jobs, self._processes_on_host())
         if self._client is not None:
             yield from DaskRun(self._client, self.n_workers, jobs).run(tasks)
             return

@@ -30,7 +30,7 @@ from paceline._util.files import store_settings
 from paceline._util.leftovers import remove_leftovers
 from paceline._util.os_calls import ignore_interrupts, interrupts_blocked, wait_for_parent
 from paceline._util.progress import Progress
-from paceline.backends.base import worker_count
+from paceline.backends.base import sharing_requests, worker_count
 from paceline.backends.mdanalysis import (
     ForMDAnalysis,
     NotPicklableError,
@@ -93,6 +93,7 @@ class Processes(ForMDAnalysis):
         from loky import get_reusable_executor
 
         remove_leftovers()
+        jobs = sharing_requests(jobs, self.n_workers)
         pickled = pickle_jobs(jobs, self.name)
         batches = TaskBatcher(jobs, tasks, self.n_workers, BATCH_SECONDS)
         scheduler = Scheduler(batches)
@@ -256,6 +257,9 @@ class Pool(ForMDAnalysis):
         self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
     ) -> Generator[BlockResult | DuplicateAttempt, None, None]:
         """Run every task; yield results in order of completion."""
+        # Where the executor's processes run is unknown: they may all be on one machine.
+        if not isinstance(self._executor, ThreadPoolExecutor):
+            jobs = sharing_requests(jobs, self.n_workers)
         pickled = pickle_jobs(jobs, self.name)
         batches = TaskBatcher(jobs, tasks, self.n_workers, BATCH_SECONDS)
         scheduler = Scheduler(batches)

@@ -185,6 +185,8 @@ class Job:
     streamed: bool = False
     caching: FrameCaching | None = None
     row_bytes: int = 0
+    #: Number of processes of a machine that share its requests to object stores.
+    sharers: int = 1
 
 
 @dataclass(frozen=True)
@@ -197,6 +199,7 @@ class FunctionJob:
 
     name: str
     function: bytes
+    sharers: int = 1
 
 
 @dataclass(frozen=True)

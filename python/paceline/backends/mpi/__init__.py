@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Optional, Self
 
 import cloudpickle
 
+from paceline import _core
 from paceline._util.arguments import one_of, whole_number
 from paceline._util.choices import SCHEDULES
 from paceline._util.launcher import launched, threads_a_rank, world
 from paceline._util.os_calls import end_process_after
 from paceline._util.signals import ignored
-from paceline.backends.base import CollectiveRun, SingleProcessRun
+from paceline.backends.base import CollectiveRun, SingleProcessRun, sharing_requests
 from paceline.backends.mdanalysis import ForMDAnalysis
 from paceline.engine.pickled_jobs import pickle_jobs
 from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
@@ -121,18 +122,23 @@ class MPI(ForMDAnalysis):
         ranks = self._session or self._collective
         assert ranks is not None, "outside a session, run is called in a collective run"
         tasks = list(tasks)
+        jobs = sharing_requests(jobs, max(ranks.ranks_of_hosts))
         sealed = cloudpickle.dumps([one.data for one in pickle_jobs(jobs, "MPI")])
         n_blocks = [0] * len(jobs)
         for task in tasks:
             n_blocks[task.job] = max(n_blocks[task.job], task.number + 1)
         request = RunRequest(
-            self._n_threads, n_blocks, self._collect, not ranks.has_one_clock, self._number
+            self._n_threads, n_blocks, self._collect, len(ranks.ranks_of_hosts) > 1, self._number
         )
         if self._collective is not None:
             self._collective.begin()
-        yield from coordinate(
-            ranks.comm, jobs, sealed, tasks, request, static=self.schedule == "static"
-        )
+        try:
+            yield from coordinate(
+                ranks.comm, jobs, sealed, tasks, request, static=self.schedule == "static"
+            )
+        finally:
+            # Between runs, only this rank opens files.
+            _core.share_requests(1)
 
 
 class RankCollectiveRun:
@@ -146,7 +152,7 @@ class RankCollectiveRun:
         from paceline.backends.mpi.comm import Comm, RankErrors
 
         self.comm = Comm.duplicate(self._given)
-        self.has_one_clock = self.comm.has_one_clock()
+        self.ranks_of_hosts = self.comm.ranks_of_hosts()
         self._errors = RankErrors(self.comm)
         return self
 
@@ -194,7 +200,7 @@ class RankSession:
         from paceline.backends.mpi.comm import Comm
 
         self.comm = Comm.duplicate(intracomm)
-        self.has_one_clock = self.comm.has_one_clock()
+        self.ranks_of_hosts = self.comm.ranks_of_hosts()
 
     def serve(self) -> None:
         """Work in runs until the session ends. Only the first rank acts on signals."""

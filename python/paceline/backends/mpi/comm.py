@@ -10,6 +10,7 @@ import socket
 import sys
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -309,10 +310,10 @@ class Comm:
 
     # Clocks of the hosts.
 
-    def has_one_clock(self) -> bool:
-        """Check that all ranks read the same monotonic clock, that is, run on the same kernel."""
+    def ranks_of_hosts(self) -> list[int]:
+        """Count the ranks of each host. Ranks of one host read the same monotonic clock."""
         own = _BOOT.read_text(encoding="utf-8") if _BOOT.exists() else socket.gethostname()
-        return len(set(self.intracomm.allgather(own))) == 1
+        return list(Counter(self.intracomm.allgather(own)).values())
 
     def answer_clock_offsets(self) -> None:
         """Send the coordinator's time to each rank in turn; each rank calls `clock_offset`."""
