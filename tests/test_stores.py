@@ -4,22 +4,27 @@ import bz2
 import gc
 import itertools
 import json
+import math
 import os
 import pickle
 import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import h5py
 import MDAnalysis
 import numpy as np
 import pytest
+from helpers.mpi import mpirun, needs_mpi
 from helpers.netcdf_files import AMBER, values, write_netcdf4
 from helpers.object_server import object_server
+from helpers.waiting import until
 from MDAnalysisTests.datafiles import (
     DCD,
     DLP_HISTORY,
@@ -35,9 +40,13 @@ from MDAnalysisTests.datafiles import (
 
 import paceline
 from paceline import _core, join, split, split_join
+from paceline import advice as advising
 from paceline._util import leftovers
 from paceline.analysis.rms import RMSD
+from paceline.engine import other_files
 from paceline.errors import DamagedFileError, FileChangedError, PacelineError, UnsupportedError
+from paceline.model import Prices
+from paceline.trajectory.addresses import matching_objects
 
 pytestmark = pytest.mark.skipif(
     not hasattr(_core, "list_objects"), reason="this build reads local files only"
@@ -747,3 +756,188 @@ if child:
 os._exit(0)
 """
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True, timeout=60)
+
+
+class Traffic:
+    """Count requests that are at a server at the same time; each takes `seconds` at least."""
+
+    def __init__(self, seconds):
+        self.seconds, self.now = seconds, {"long": 0, "short": 0}
+        self.most = {"long": 0, "short": 0}
+        self._lock = threading.Lock()
+
+    def __call__(self, handler):
+        kind = "long" if range_length(handler.headers["Range"]) > 256 << 10 else "short"
+        with self._lock:
+            self.now[kind] += 1
+            self.most[kind] = max(self.most[kind], self.now[kind])
+        time.sleep(self.seconds)
+        with self._lock:
+            self.now[kind] -= 1
+        return False
+
+
+@pytest.fixture
+def quick_advice(monkeypatch):
+    """Measure only for a short time, because the tests do not check the figures of speed."""
+    for name, value in {"_SECONDS": 0.01, "_ROUNDS": 1, "_LONGEST": 0.0}.items():
+        monkeypatch.setattr(advising, name, value)
+    monkeypatch.setattr(other_files, "_READING_SECONDS", 0.001)
+
+
+@pytest.mark.filterwarnings("ignore:.*a molecule of the reference is broken")
+@pytest.mark.parametrize("at", ["s3"], indirect=True)
+def test_advice_knows_the_store(store, at, quick_advice):
+    store.fault = Traffic(0.05)
+    address = at("md.xtc")
+    prices = Prices(per_gb=0.09, per_1000_requests=0.0004)
+    atoms = paceline.Universe(GRO, address).atoms
+    advice = paceline.advise(RMSD(atoms), prices=prices)
+    assert advice.store.latency >= 0.05
+    assert advice.store.one > 0 < advice.store.several
+    assert 0 < advice.store.n_requests <= len(store.requests)
+    # All bytes must come, after one latency at least.
+    rate = min(advice.store.several, advice.store.rate)
+    assert advice.t_total(1) >= 0.05 + 0.9 * advice.n_bytes / rate
+    assert advice.n_bytes == pytest.approx(os.path.getsize(XTC), rel=0.01)
+    assert advice.price == prices.of(advice.n_bytes, advice.n_requests)
+    text = str(advice)
+    assert "the store answers after" in text
+    assert "from the store" in text
+    assert "which costs" in text
+    assert "from the disk" not in text
+    assert "--file-system store --latency" in text
+    assert max(map(len, text.splitlines())) < 105
+
+
+@pytest.mark.parametrize("at", ["s3"], indirect=True)
+def test_advice_of_processes_and_of_small_chunks(store, at, quick_advice):
+    store.files[f"/{store.bucket}/md.h5md"] = Path(H5MD_xvf).read_bytes()
+    universe = paceline.Universe(at("md.h5md"))
+    advice = paceline.advise(RMSD(universe.atoms), backend="processes")
+    assert advice.findings.in_memory.one.cost.read == 0
+    assert "paceline repack" in str(replace(advice, chunk_bytes=40_000.0))
+    assert "paceline repack" not in str(replace(advice, chunk_bytes=math.inf))
+
+
+def test_the_command_advises_on_a_store(store, run):
+    prices = ("--price-per-gb", "0.09", "--price-per-1000-requests", "0.0004")
+    status, out, err = run("advise", GRO, f"s3://{store.bucket}/md.xtc", "--json", *prices)
+    assert status == 0, err
+    found = json.loads(out)
+    assert found["store"]["latency_s"] > 0
+    assert found["run"]["requests"] > 0
+    assert found["run"]["price"] > 0
+    assert "from_the_store_s" in found["times"][0]
+    status, _, err = run("advise", GRO, f"s3://{store.bucket}/md.xtc", "--price-per-gb", "-1")
+    assert status == 2
+    assert "price per_gb: expected 0 or more, found -1" in err
+
+
+@pytest.mark.parametrize("at", ["s3"], indirect=True)
+def test_bytes_of_one_object_give_way_to_those_of_another(store, at):
+    store.has_tags = False  # to compute tags of large objects would take long
+    first = bytes(100 << 20)
+    for name in ("a", "b"):
+        store.files[f"/{store.bucket}/{name}"] = first
+    one, other = (_core.ObjectBytes(at(name)) for name in ("a", "b"))
+    step = 4 << 20
+    for start in range(0, len(first), step):
+        one.read(start, step)
+    store.requests.clear()
+    # There is space for announced bytes although the first object kept nearly all of it.
+    other.will_need(0, 60 << 20)
+    until(lambda: sum(range_length(one) for *_, one in store.requests) >= 59 << 20)
+
+
+def range_length(text):
+    first, last = text.removeprefix("bytes=").split("-")
+    return int(last) + 1 - int(first)
+
+
+@pytest.fixture
+def long_store(store):
+    """Serve a trajectory of 66 MB, which needs more requests than may be in flight."""
+    store.has_tags = False  # to compute tags of large objects would take long
+    store.files[f"/{store.bucket}/long.xtc"] = 40 * Path(XTC).read_bytes()
+    paceline.open(f"s3://{store.bucket}/long.xtc")  # makes the index
+    store.fault = Traffic(0.1)
+    return store
+
+
+LONG_RUN = """
+import sys, paceline
+from paceline.analysis.rms import RMSF
+atoms = paceline.Universe(*sys.argv[1:3]).atoms
+RMSF(atoms).run(backend=sys.argv[3], n_workers=int(sys.argv[4]) or None, progress=False)
+"""
+
+
+@pytest.mark.parametrize(
+    ("backend", "n_workers"),
+    [("threads", 4), ("processes", 4), ("dask", 3), pytest.param("mpi", 3, marks=needs_mpi)],
+)
+def test_workers_share_the_requests_in_flight(backend, n_workers, long_store, tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(LONG_RUN)
+    address = f"s3://{long_store.bucket}/long.xtc"
+    if backend == "mpi":
+        arguments = ("-m", "paceline.mpi", script, GRO, address, backend, 0)
+        status, _, err = mpirun(n_workers, *arguments)
+    else:
+        command = [sys.executable, "-W", "ignore", script, GRO, address, backend, str(n_workers)]
+        done = subprocess.run(command, capture_output=True, text=True)
+        status, err = done.returncode, done.stderr
+    assert status == 0, err
+    assert 0 < long_store.fault.most["long"] <= 24
+    assert long_store.fault.most["short"] <= 96
+
+
+def test_shares_of_requests_change_with_the_number_of_processes(long_store):
+    traffic = long_store.fault
+    try:
+        for n_processes, most in ((8, 3), (100, 1), (1, 24)):
+            _core.share_requests(n_processes)
+            traffic.most["long"] = 0
+            one = _core.ObjectBytes(f"s3://{long_store.bucket}/long.xtc")
+            one.will_need(1 << 20, 5 << 20)
+            one.read(5 << 20, 1 << 20)
+            assert 0 < traffic.most["long"] <= most
+            del one
+            until(lambda: not any(traffic.now.values()))
+    finally:
+        _core.share_requests(1)
+
+
+def test_many_objects_are_listed_by_pages(store):
+    content = Path(XTC).read_bytes()
+    for k in range(2500):
+        store.files[f"/{store.bucket}/run{k}/md.xtc"] = content
+    # Objects outside of the fixed part of a pattern are not listed.
+    for k in range(3000):
+        store.files[f"/{store.bucket}/other/{k}"] = b""
+    found = matching_objects(f"s3://{store.bucket}/run*/md.xtc")
+    assert len(found) == 2500
+    assert len(store.requests) == 3
+
+
+def test_a_bad_object_of_many_is_named(store):
+    for k in range(60):
+        store.files[f"/{store.bucket}/run{k}/md.xtc"] = Path(XTC).read_bytes()
+    store.files[f"/{store.bucket}/run37/md.xtc"] = b""
+    with pytest.raises(DamagedFileError, match=r"run37/md\.xtc.*found an empty file"):
+        paceline.open(f"s3://{store.bucket}/run*/md.xtc")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "error", "words"),
+    [
+        ("s3://nowhere/run*.xtc", FileNotFoundError, "the bucket nowhere does not exist"),
+        ("s3://{bucket}/run*/", FileNotFoundError, "no object matches this pattern"),
+        ("s3:///run*.xtc", UnsupportedError, "names no bucket or host"),
+        ("s3://*/md.xtc", UnsupportedError, "expected the name of a bucket"),
+    ],
+)
+def test_bad_patterns(pattern, error, words, store):
+    with pytest.raises(error, match=words):
+        paceline.open(pattern.format(bucket=store.bucket))

@@ -8,6 +8,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape
 
+#: Maximum number of keys that are listed together, as by S3.
+PAGE = 1000
+
 
 class Objects:
     """Files by their paths, and the requests that the server received for them."""
@@ -71,7 +74,7 @@ class _Handler(BaseHTTPRequestHandler):
         if objects.fault is not None and objects.fault(self):
             return
         if "list-type=2" in url.query:
-            return self._list(path, parse_qs(url.query).get("prefix", [""])[0])
+            return self._list(path, parse_qs(url.query))
         if path not in objects.files:
             bucket = path.split("/")[1]
             has_bucket = any(one.startswith(f"/{bucket}/") for one in objects.files)
@@ -91,20 +94,25 @@ class _Handler(BaseHTTPRequestHandler):
         headers["Content_Range"] = f"bytes {start}-{end - 1}/{len(content)}"
         return self.answer(206, content[start:end], **headers)
 
-    def _list(self, bucket: str, prefix: str) -> None:
-        """List the keys of a bucket."""
-        folder = f"{bucket.rstrip('/')}/"
+    def _list(self, bucket: str, query: dict[str, list[str]]) -> None:
+        """List the keys of a bucket, a page at a time."""
+        folder, prefix = f"{bucket.rstrip('/')}/", query.get("prefix", [""])[0]
+        if not any(path.startswith(folder) for path in self.objects.files):
+            return self.refuse(404, "NoSuchBucket")
+        first = int(query.get("continuation-token", ["0"])[0])
         keys = [path.removeprefix(folder) for path in self.objects.files if path.startswith(folder)]
         entry = (
             "<Contents><Key>{}</Key><LastModified>2026-11-29T02:00:00.000Z</LastModified>"
             "<Size>{}</Size></Contents>"
         )
+        keys = sorted(key for key in keys if key.startswith(prefix))
         found = "".join(
             entry.format(escape(key), len(self.objects.files[folder + key]))
-            for key in sorted(keys)
-            if key.startswith(prefix)
+            for key in keys[first : first + PAGE]
         )
-        self.answer(200, f"<ListBucketResult>{found}</ListBucketResult>".encode())
+        if first + PAGE < len(keys):
+            found += f"<NextContinuationToken>{first + PAGE}</NextContinuationToken>"
+        return self.answer(200, f"<ListBucketResult>{found}</ListBucketResult>".encode())
 
 
 @contextlib.contextmanager

@@ -54,12 +54,14 @@ def _local_file(address: str) -> str:
 def matching_objects(address: str) -> list[str]:
     """List the objects of a bucket that match a pattern; the address itself without a pattern.
 
-    Raises `FileNotFoundError` if none matches.
+    Raises `FileNotFoundError` if none matches, and `UnsupportedError` without a bucket.
     """
     # Addresses of web servers often contain a question mark, and servers cannot list their files.
     if not has_magic(_VERSION.sub("", address)) or address.startswith(("http://", "https://")):
         return [address]
     fixed = re.split(r"[*?[]", address, maxsplit=1)[0]
+    if fixed.count("/") < 3:
+        raise UnsupportedError(f"{address}: expected the name of a bucket before the pattern")
     matches = [one for one in _core.list_objects(f"{fixed}*") if _matches(one, address)]
     if not matches:
         raise FileNotFoundError(errno.ENOENT, "no object matches this pattern", address)

@@ -42,6 +42,8 @@ _MAY_GROW = "; the simulation may still be writing it"
 
 #: Number of files that are indexed at a time, which limits the number of open files.
 _FILES_AT_A_TIME = 16
+#: The same for objects, whose requests wait for their responses most of the time.
+_OBJECTS_AT_A_TIME = 32
 
 
 def cache_folder() -> Path | None:
@@ -146,7 +148,10 @@ def open_files(
     names = [source_path(source_name(path)) for path in paths]
     n_bytes = sum(sizes_of(names))
     cpus = available_cpus()
-    at_a_time = min(cpus, len(names), _FILES_AT_A_TIME)
+    at_a_time = min(cpus, _FILES_AT_A_TIME)
+    if any(map(is_address, names)):
+        at_a_time = _OBJECTS_AT_A_TIME
+    at_a_time = min(at_a_time, len(names))
     folder, kept = cache_folder(), None
     # Environment variables in the name of the folder may be those of other nodes.
     with suppress(UnsupportedError):
@@ -170,7 +175,7 @@ def open_files(
                     refresh=refresh,
                     units=None if options.units is None else str(options.units),
                     n_atoms=n_atoms,
-                    n_threads=cpus // at_a_time,
+                    n_threads=max(1, cpus // at_a_time),
                     progress=report,
                     cache=kept,
                 )
