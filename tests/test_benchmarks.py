@@ -265,7 +265,7 @@ def test_experiments_of_the_papers_by_a_template_of_slurm(folder, tmp_path):
     srun = tmp_path / "srun"
     srun.write_text(SRUN.format(mpiexec=" ".join(MPIEXEC)))
     srun.chmod(0o755)
-    asked = {"EXPERIMENTS": "distances", "RANKS": "1,2"}
+    asked = {"EXPERIMENTS": "distances", "RANKS": "1,2", "REPEATS": "1"}
     path = f"{tmp_path}:{BESIDE}:{os.environ['PATH']}"
     template = ROOT / "examples" / "slurm" / "papers-experiments.sh"
     done = subprocess.run(

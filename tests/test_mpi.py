@@ -65,25 +65,20 @@ def open_mpi(monkeypatch):
 
 
 @pytest.mark.parametrize("module", ["paceline.mpi", "paceline"])
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (
-            "allreduce",
-            "MPI.COMM_WORLD.allreduce would wait for ever: only the first of 2 ranks runs",
-        ),
-        ("barrier", "MPI.COMM_WORLD.Barrier would wait for ever"),
-        pytest.param("split", "MPI.COMM_WORLD.Split would", marks=pytest.mark.full),
-        pytest.param("receive", "MPI.COMM_WORLD.recv would", marks=pytest.mark.full),
-        ("window", "mpi4py.MPI.Exception"),
-    ],
-)
-def test_what_would_wait_for_ranks_that_run_no_script_is_refused(module, call, said):
-    status, out, err = mpirun(2, "-m", module, SCRIPTS / "lone_world.py", call)
-    assert (status, out) == (1, "")
-    assert said in err
-    if "COMM_WORLD" in said:
-        assert "run it on every rank: python -m paceline --every-rank script.py" in err
+def test_what_would_wait_for_ranks_that_run_no_script_is_refused(module):
+    """Catch the errors of some calls, and check that another one ends the script."""
+    calls = "window,barrier,split,receive,allreduce"
+    status, out, err = mpirun(2, "-m", module, SCRIPTS / "lone_world.py", calls)
+    assert status == 1
+    said = dict(line.split(" ", 1) for line in out.splitlines())
+    assert said.pop("window").startswith("mpi4py.MPI.Exception: ")
+    last = err[
+        err.index("MPI.COMM_WORLD.allreduce would wait for ever: only the first of 2 ranks") :
+    ]
+    for call, name in [("barrier", "Barrier"), ("split", "Split"), ("receive", "recv")]:
+        assert f"MPI.COMM_WORLD.{name} would wait for ever" in said[call]
+    for text in (*said.values(), last):
+        assert "run it on every rank: python -m paceline --every-rank script.py" in text
 
 
 def test_a_script_that_names_mpi4py_is_refused_what_would_wait():
@@ -162,28 +157,94 @@ def test_ranks_are_light(adk_xtc, tmp_path):
     assert facts["read"] == 4 * Path(adk_xtc.trajectory).stat().st_size
 
 
-def test_every_rank_of_a_script_has_the_results(adk, tmp_path):
-    found = mpirun(3, SCRIPTS / "together.py", *adk, tmp_path / "ca.xtc")
-    assert found == (0, "together\n", "")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="names lead through /proc")
-@pytest.mark.parametrize("n_ranks", [2, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 8))])
-def test_one_rank_opens_files_for_all(n_ranks, alphas, tmp_path):
-    ways = "universe,new,register"
+@pytest.fixture(scope="module")
+def to_open(alphas, tmp_path_factory):
+    """Arguments of opening.py: a folder, and files in it by system."""
+    folder = tmp_path_factory.mktemp("opening")
     for name in ("ca.xtc", "ca.h5md"):
-        paceline.Write(paceline.Universe(*alphas).atoms, tmp_path / name).run(stop=5)
-    for path in alphas:
-        shutil.copy(path, tmp_path)
-    topology, dcd = (Path(path).name for path in alphas)
-    for names in ([topology, dcd, "ca.xtc"], [topology, "ca.h5md"]):
-        found = mpirun(n_ranks, SCRIPTS / "opening.py", tmp_path, ",".join(names), ways)
-        assert found == (0, "together: universe, new, register\n", "")
+        paceline.Write(paceline.Universe(*alphas).atoms, folder / name).run(stop=5)
+    topology, dcd = (Path(shutil.copy(path, folder)).name for path in alphas)
+    return folder, f"{topology},{dcd},ca.xtc", f"{topology},ca.h5md"
 
 
-@pytest.mark.parametrize("n_ranks", [3, pytest.param(2, marks=pytest.mark.full)])
-def test_ranks_that_do_not_open_the_same(n_ranks, alphas):
-    assert mpirun(n_ranks, SCRIPTS / "opening_apart.py", *alphas)[:2] == (0, "apart\n")
+@pytest.fixture(scope="module")
+def on_three_ranks(adk, alphas, to_open, tmp_path_factory):
+    """Run scripts of every rank one after another; return status, output and errors."""
+    folder = tmp_path_factory.mktemp("ranks")
+    (folder / "errors").mkdir()
+    (folder / "writing").mkdir()
+    scripts = [
+        *(
+            [("shared_results", *adk, "shared"), ("opening", *to_open)]
+            if sys.platform == "linux"
+            else []
+        ),
+        ("late_results", *adk),
+        ("h5md_writing_errors", folder / "errors", *adk),
+        ("h5md_writing", folder / "writing", *adk),
+        ("together", *adk, folder / "ca.xtc"),
+        ("opening_apart", *alphas),
+    ]
+    paths = [[str(SCRIPTS / f"{name}.py"), *map(str, given)] for name, *given in scripts]
+    return mpirun(3, "-m", "mpi4py", SCRIPTS / "in_turn.py", json.dumps(paths))
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        # shared_results.py: ranks of one host share large results.
+        pytest.param(
+            "shared",
+            marks=pytest.mark.skipif(
+                sys.platform != "linux", reason="ranks copy results elsewhere"
+            ),
+        ),
+        # opening.py: one rank opens files for all.
+        pytest.param(
+            "opened together",
+            marks=pytest.mark.skipif(sys.platform != "linux", reason="names lead through /proc"),
+        ),
+        # late_results.py: no rank sends for longer than the run takes.
+        "counted once",
+        # h5md_writing_errors.py: an error of a rank that writes H5MD is raised on all.
+        "errors on all",
+        # h5md_writing.py: ranks write one H5MD file.
+        "one file",
+        # together.py: every rank of a script has the results.
+        "together",
+        # opening_apart.py: ranks that do not open the same files.
+        "apart",
+    ],
+)
+def test_scripts_of_every_rank(printed, on_three_ranks):
+    """Check that a script has come to its end, where the first rank prints this line."""
+    status, out, err = on_three_ranks
+    assert printed in out.splitlines(), err
+    assert (status, err) == (0, "")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("n_ranks", [2, 4])
+def test_other_numbers_of_ranks(n_ranks, adk, alphas, tmp_path):
+    found = mpirun(n_ranks, "-m", "mpi4py", SCRIPTS / "h5md_writing.py", tmp_path, *adk)
+    assert found == (0, "one file\n", "")
+    if n_ranks == 2:
+        assert mpirun(2, SCRIPTS / "opening_apart.py", *alphas)[:2] == (0, "apart\n")
+
+
+@pytest.mark.full
+@pytest.mark.skipif(sys.platform != "linux", reason="ranks copy results elsewhere")
+@pytest.mark.parametrize("how", ["another process", "kept in a file", "no file", "cannot open"])
+def test_ranks_of_a_host_share_large_results(how, adk):
+    found = mpirun(3, SCRIPTS / "shared_results.py", *adk, how)
+    assert found == (0, f"{how}\n", "")
+
+
+@pytest.mark.full
+@pytest.mark.skipif(sys.platform != "linux", reason="names lead through /proc")
+@pytest.mark.parametrize("n_ranks", [1, 2, 8])
+def test_one_rank_opens_files_for_all(n_ranks, to_open):
+    assert mpirun(n_ranks, SCRIPTS / "opening.py", *to_open) == (0, "opened together\n", "")
 
 
 #: Script for every rank; at first only the first rank can find its files.
@@ -218,37 +279,6 @@ def test_every_rank_of_a_plain_script_opens_together(adk, tmp_path):
     assert all(float(found) == pytest.approx(total) for found, _ in lines)
     assert err.count('driver="mpio" is not used') == 1
     assert err.count("its reader opened 1 trajectory") == 3
-
-
-@pytest.mark.parametrize("n_ranks", [3, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 4))])
-def test_ranks_write_one_h5md_file(n_ranks, adk, tmp_path):
-    found = mpirun(n_ranks, "-m", "mpi4py", SCRIPTS / "h5md_writing.py", tmp_path, *adk)
-    assert found == (0, "one file\n", "")
-
-
-def test_an_error_of_a_rank_that_writes_h5md_is_raised_on_all(adk, tmp_path):
-    found = mpirun(2, "-m", "mpi4py", SCRIPTS / "h5md_writing_errors.py", tmp_path, *adk)
-    assert found == (0, "errors on all\n", "")
-
-
-def test_no_rank_sends_for_longer_than_the_run_takes(adk):
-    assert mpirun(3, SCRIPTS / "late_results.py", *adk) == (0, "counted once\n", "")
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="ranks copy results elsewhere")
-@pytest.mark.parametrize(
-    "how",
-    [
-        "shared",
-        *(
-            pytest.param(how, marks=pytest.mark.full)
-            for how in ("another process", "kept in a file", "no file", "cannot open")
-        ),
-    ],
-)
-def test_ranks_of_a_host_share_large_results(how, adk):
-    found = mpirun(3, SCRIPTS / "shared_results.py", *adk, how)
-    assert found == (0, f"{how}\n", "")
 
 
 @pytest.mark.full
@@ -292,11 +322,11 @@ def test_a_lost_rank_ends_all(how, adk):
 
 
 def test_the_end_of_a_script_is_that_of_all_ranks(adk):
-    status, out, err = mpirun(3, *script("endless"), *adk, "raise")
+    status, out, err = mpirun(2, *script("endless"), *adk, "raise")
     assert (status, out) == (1, "")
     assert err.count("RuntimeError: in the script") == 1
     assert "runpy" not in err
-    assert mpirun(3, *script("endless"), *adk, "status")[:2] == (7, "")
+    assert mpirun(2, *script("endless"), *adk, "status")[:2] == (7, "")
     assert mpirun(2, "-m", "paceline.mpi")[0] == 2
     status, _, err = mpirun(2, *script("nothing"))
     assert status == 1

@@ -43,7 +43,10 @@ def of_dask(adk, tmp_path_factory):
     return result(folder, "dask_2017.py", *adk, 2, "processes", how=PLAIN)[0]
 
 
-@pytest.mark.parametrize("scheduler", ["processes", "distributed"])
+# test_script_workers.py also starts workers of distributed.
+@pytest.mark.parametrize(
+    "scheduler", ["processes", pytest.param("distributed", marks=pytest.mark.full)]
+)
 def test_dask_of_2017(scheduler, adk, of_dask, tmp_path):
     arguments, expected = ("dask_2017.py", *adk, 2, scheduler), of_dask
     assert expected.shape == (98, 2)

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,66 +19,62 @@ import paceline
 from paceline.errors import PacelineWarning
 from paceline.mdanalysis import script_processes
 
+#: Beginning of the script. `work` returns the reader's name and a sum of each part.
 PRELUDE = """
 import sys
 import MDAnalysis as mda
 
-def work(part):
-    u = mda.Universe(*FILES)
+def work(topology, trajectory, part):
+    u = mda.Universe(topology, trajectory)
+    if "spawn" in trajectory:
+        u.atoms.write(f"{part}.xtc", frames=u.trajectory[:3])
     radii = [u.atoms.radius_of_gyration() for _ in u.trajectory[part::2]]
     return type(u.trajectory).__name__, sum(radii)
 
-FILES = {files!r}
 """
-#: Name, required packages, and script; each prints the readers and sums of two workers.
+#: How a script starts workers. Each function returns the values of `work` for the given arguments.
 WAYS = {
+    # The first one, because it copies the process.
+    "fork": """
+        import multiprocessing
+        mda.Universe(*given[0][:2]).trajectory[5]  # threads that read ahead
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            return pool.starmap(work, given)
+    """,
     "spawn": """
         import multiprocessing
-        with multiprocessing.get_context("spawn").Pool(2) as pool:
-            found = pool.map(work, range(2), chunksize=1)
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            return pool.starmap(work, given)
     """,
     "forkserver": """
         import multiprocessing
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(["MDAnalysis"])
-        with context.Pool(2) as pool:
-            found = pool.map(work, range(2), chunksize=1)
-    """,
-    "fork": """
-        import multiprocessing
-        mda.Universe(*FILES).trajectory[5]  # threads that read ahead
-        with multiprocessing.get_context("fork").Pool(2) as pool:
-            found = pool.map(work, range(2), chunksize=1)
+        with context.Pool(1) as pool:
+            return pool.starmap(work, given)
     """,
     "futures": """
         from concurrent.futures import ProcessPoolExecutor
         import multiprocessing
-        with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as pool:
-            found = list(pool.map(work, range(2)))
+        with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+            return list(pool.map(work, *zip(*given)))
     """,
     "joblib": """
         import joblib
-        found = joblib.Parallel(n_jobs=2, batch_size=1)(joblib.delayed(work)(k) for k in range(2))
+        # With one job, joblib starts no worker.
+        return joblib.Parallel(n_jobs=2, batch_size=2)(joblib.delayed(work)(*one) for one in given)
     """,
     "dask": """
         from dask import compute, delayed
-        jobs = [delayed(work)(k) for k in range(2)]
-        found = compute(*jobs, scheduler="processes", num_workers=2, chunksize=1)
+        jobs = [delayed(work)(*one) for one in given]
+        return list(compute(*jobs, scheduler="processes", num_workers=1, chunksize=1))
     """,
     "distributed": """
-        from dask import compute, delayed
         from distributed import Client
-        with Client(n_workers=2, threads_per_worker=1, dashboard_address=None) as client:
-            found = client.gather(client.map(work, range(2)))
+        with Client(n_workers=1, threads_per_worker=1, dashboard_address=None) as client:
+            return client.gather(client.map(work, *zip(*given)))
     """,
 }
-
-
-def write_script(path: Path, way: str) -> Path:
-    text = PRELUDE.replace("{files!r}", repr((PSF, DCD)))
-    lines = "\n".join(line[4:] for line in way.splitlines())
-    path.write_text(f"{text}\nif __name__ == '__main__':\n{lines}\n    print(list(found))\n")
-    return path
 
 
 def run(*command: object, cwd: Path, **variables: str) -> "subprocess.CompletedProcess[str]":
@@ -93,24 +90,51 @@ def run(*command: object, cwd: Path, **variables: str) -> "subprocess.CompletedP
 
 
 @pytest.fixture(scope="module")
-def plain() -> str:
-    """Return what the scripts print without paceline."""
+def script(tmp_path_factory) -> "subprocess.CompletedProcess[str]":
+    """Run a script that starts workers in all ways, each of which reads its own file."""
+    folder = tmp_path_factory.mktemp("script")
+    ways = {way: code for way, code in WAYS.items() if way != "joblib" or find_spec("joblib")}
+    lines = [PRELUDE]
+    for way, code in ways.items():
+        (folder / f"{way}.dcd").symlink_to(DCD)
+        body = "\n".join(line[4:] for line in code.splitlines() if line)
+        lines.append(f"def {way}(given):\n{body}\n")
+    lines.append("if __name__ == '__main__':")
+    for way in ways:
+        given = [(PSF, f"{way}.dcd", part) for part in range(2)]
+        lines.append(f"    print({way!r}, {way}({given!r}), flush=True)")
+    (folder / "script.py").write_text("\n".join(lines) + "\n")
+    return run(sys.executable, "-m", "paceline", "script.py", cwd=folder)
+
+
+@pytest.fixture(scope="module")
+def plain() -> list[tuple[str, float]]:
+    """Return the values that MDAnalysis's reader yields."""
     names: dict[str, Any] = {}
-    exec(PRELUDE.replace("{files!r}", repr((PSF, DCD))), names)
-    return f"{[names['work'](part) for part in range(2)]}\n"
+    exec(PRELUDE, names)
+    return [names["work"](PSF, DCD, part) for part in range(2)]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_workers_of_the_scripts_own(way: str, plain: str, tmp_path: Path) -> None:
+def test_workers_of_the_scripts_own(way: str, script, plain: list[tuple[str, float]]) -> None:
     if way == "joblib":
         pytest.importorskip("joblib")
-    script = write_script(tmp_path / "script.py", WAYS[way])
-    assert "DCDReader" in plain
-    done = run(sys.executable, "-m", "paceline", script, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == plain.replace("DCDReader", "Reader")
-    workers = {f"{n} worker{'s' * (n > 1)} of the script's own" for n in (1, 2)}
-    assert any(f"opened 1 trajectory in {found}" in done.stderr for found in workers), done.stderr
+    assert script.returncode == 0, script.stderr
+    printed = dict(line.split(" ", 1) for line in script.stdout.splitlines())
+    assert {name for name, _ in plain} == {"DCDReader"}
+    assert printed[way] == f"{[('Reader', radii) for _, radii in plain]}"
+
+
+def test_summary_of_the_scripts_workers(script) -> None:
+    """Check that the summary counts the file of every way, and the files that a worker wrote."""
+    n = len(script.stdout.splitlines())
+    # joblib may use one worker or both.
+    workers = {f"{m} workers of the script's own" for m in (n, n + 1)}
+    assert any(
+        f"its reader opened {n} trajectories in {found}\n" in script.stderr for found in workers
+    ), script.stderr
+    assert "paceline: its reader opened 1 trajectory\n" in script.stderr
+    assert "paceline: it encoded the frames of 2 trajectories\n" in script.stderr
 
 
 def test_workers_of_dask_that_run_already(tmp_path: Path) -> None:
@@ -176,18 +200,6 @@ def test_another_start_up_hook_is_imported_too(tmp_path: Path) -> None:
         path = os.pathsep.join([os.environ["PYTHONPATH"].split(os.pathsep)[0], str(tmp_path)])
         done = run(sys.executable, "-c", code, cwd=tmp_path, PYTHONPATH=path)
     assert done.stdout.split("\n")[:3] == ["theirs", f"{tmp_path}/sitecustomize.py", "False False"]
-
-
-def test_files_that_workers_write_are_in_the_summary(tmp_path: Path) -> None:
-    script = write_script(tmp_path / "script.py", WAYS["spawn"])
-    text = script.read_text().replace(
-        "    radii =",
-        "    u.atoms.write(f'{part}.xtc', frames=u.trajectory[:3])\n    radii =",
-    )
-    script.write_text(text)
-    done = run(sys.executable, "-m", "paceline", script, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "paceline: it encoded the frames of 2 trajectories\n" in done.stderr
 
 
 def test_the_environment_is_restored() -> None:

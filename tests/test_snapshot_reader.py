@@ -52,7 +52,7 @@ def binaries(adk, adk_in_water, moving, tmp_path_factory) -> list[Path]:
             keep_timestep(path, universe, frame, None if step is None else step(frame))
         files.append(path)
 
-    add(*adk_in_water, (0, 7))
+    add(*adk_in_water, (7,))
     # Frames contain velocities, velocities and forces, or neither.
     add(*moving, (0, 1, 2))
     add(*adk, (3,), step=lambda frame: 1000 * (frame + 1))

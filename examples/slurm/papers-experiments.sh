@@ -11,6 +11,6 @@ set -euo pipefail
 
 # A third argument, --tiny or --full, asks for fewer frames than the papers'.
 read -ra names <<< "${EXPERIMENTS:-2020 2021 HPCxTR0806}"
-python -W ignore -m benchmarks.experiments "${names[@]}" "${3:---papers}" --repeats 5 \
-    --ranks "${RANKS:-1,24,48,72}" --launcher "srun --mpi=${PACELINE_MPI:-pmi2} -n {ranks}" \
-    --data "$1" --output "$2"
+python -W ignore -m benchmarks.experiments "${names[@]}" "${3:---papers}" \
+    --repeats "${REPEATS:-5}" --ranks "${RANKS:-1,24,48,72}" \
+    --launcher "srun --mpi=${PACELINE_MPI:-pmi2} -n {ranks}" --data "$1" --output "$2"

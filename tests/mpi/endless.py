@@ -30,11 +30,11 @@ def interrupted(*arguments):
     raise KeyboardInterrupt
 
 
-universe = paceline.Universe(*sys.argv[1:3])
 if how == "raise":
     raise RuntimeError("in the script")
 if how == "status":
     sys.exit(7)
+universe = paceline.Universe(*sys.argv[1:3])
 print("begun", flush=True)
 if how == "interrupt":
     coordinator.gather = interrupted

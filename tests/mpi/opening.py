@@ -16,22 +16,21 @@ from mpi4py import MPI
 import paceline
 
 world = MPI.COMM_WORLD
-folder, names, ways = sys.argv[1], sys.argv[2].split(","), sys.argv[3].split(",")
+folder, *systems = sys.argv[1:]
 HERE = Path("/proc/self/cwd")
-topology, *trajectory = [HERE / name for name in names]
 opened: list[str] = []
 
 
 def note(event: str, arguments: tuple[object, ...]) -> None:
-    """Count how often Python opens these files."""
-    if event == "open" and str(arguments[0]) in map(str, [topology, *trajectory]):
+    """Note the files in the working directory that Python opens."""
+    if event == "open" and str(arguments[0]).startswith(f"{HERE}/"):
         opened.append(str(arguments[0]))
 
 
 sys.addaudithook(note)
 
 
-def make(way: str) -> MDAnalysis.Universe:
+def make(way: str, topology: Path, trajectory: list[Path]) -> MDAnalysis.Universe:
     """Open the files in one of the ways in which ranks open together."""
     if way == "universe":
         return paceline.Universe(topology, *trajectory, comm=world)
@@ -44,11 +43,11 @@ def make(way: str) -> MDAnalysis.Universe:
     return universe
 
 
-def check(way: str) -> None:
+def check(way: str, topology: Path, trajectory: list[Path]) -> None:
     """Open the files, and compare all frames with those that each rank reads alone."""
     os.chdir(folder if world.rank == 0 else empty)
     opened.clear()
-    universe = make(way)
+    universe = make(way, topology, trajectory)
     n_opened = world.gather(len(opened))
     if world.rank == 0:
         assert n_opened[0] > 0
@@ -69,8 +68,10 @@ def check(way: str) -> None:
 
 warnings.simplefilter("ignore")
 with tempfile.TemporaryDirectory() as empty:
-    for one in ways:
-        check(one)
+    for names in systems:
+        first, *others = [HERE / name for name in names.split(",")]
+        for one in ("universe", "new", "register"):
+            check(one, first, others)
     os.chdir(folder)
 if world.rank == 0:
-    print(f"together: {', '.join(ways)}")
+    print("opened together")

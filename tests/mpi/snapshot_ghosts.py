@@ -29,13 +29,17 @@ def behind(points, vectors, domain, grid):
 
 
 def check(snapshot, whole, grid, width, corner, periodic):
-    """Compare with all images up to some cells away."""
+    """Compare with all images in the cells that the halo reaches."""
     vectors = snapshot.vectors
+    # Widths of the cell between opposite faces.
+    heights = 1 / np.linalg.norm(np.linalg.inv(vectors), axis=0)
+    reach = 1 + int(width / heights.min())
     px, py, _ = grid
     domain = np.array([rank % px, rank // px % py, rank // px // py])
     home = -np.floor((whole["positions"] - corner) @ np.linalg.inv(vectors)).astype(int)
     wanted, places = set(), {}
-    for steps in itertools.product(*(range(-3, 4) if one else (0,) for one in periodic)):
+    steps_along = [range(-reach, reach + 1) if one else (0,) for one in periodic]
+    for steps in itertools.product(*steps_along):
         images = home + steps
         points = whole["positions"] + images @ vectors
         distance = behind(points - corner, vectors, domain, grid)
