@@ -66,6 +66,14 @@ OTHERS += (
 OVERWRITE = ("rmsd", "rmsf", "rdf", "convert", "join", "bench", "validate", "predict")
 #: Slow commands, which run on one page. On other pages only their arguments are parsed.
 ONCE = {"advise": "docs/advise.md", "battery": "README.md", "bench": "docs/scaling.md"}
+#: Lines that start processes, by page, and another page where the same line runs.
+RUN_ELSEWHERE = {
+    ("packaging/pypi.md", "python -m paceline script.py"): "README.md",
+    (
+        "packaging/pypi.md",
+        "mpirun -n 64 paceline rmsd md.tpr md.xtc -o rmsd.csv",
+    ): "docs/command-line.md",
+}
 #: Pages whose blocks take longest; only `make test-all` runs them.
 SLOW = ("docs/advise.md", "docs/backends.md", "docs/drop-in.md", "docs/scaling.md")
 #: A script for MDAnalysis.
@@ -285,6 +293,8 @@ def run_shell(lines: str, page: str) -> None:
                 words += ["-o", tempfile.mkdtemp(dir=".")]
             overwrite = (words[1] in OVERWRITE and "-o" in words) or words[1] == "convert"
             assert main([*words[1:], *["--overwrite"] * overwrite]) in (0, None), line
+        elif (page, line) in RUN_ELSEWHERE:
+            assert f"\n{line}" in (ROOT / RUN_ELSEWHERE[page, line]).read_text("utf-8")
         elif words:
             line = line.replace("mpirun -n 64", f"{shlex.join(MPIEXEC)} -n 2")
             command = shlex.join(
