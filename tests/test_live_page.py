@@ -331,7 +331,7 @@ def test_a_battery_is_served_while_it_runs(noise, tmp_path, capsys, monkeypatch)
     )
     first, second, last, table = pages
     assert "Computed at the end: msd." in first
-    assert "followed until known, but rmsd is not shown to be sampled" in first
+    assert "not known yet: rmsd is not shown to be sampled" in first
     assert "ended: it has not grown for 0.1 s" in second
     assert "Computed now: msd." in second
     assert 'class="state"' not in last

@@ -93,6 +93,8 @@ NOT_RUN = {
     ("docs/live.md", "examples/"): "test_live.py",
     ("docs/live.md", "live-output/"): "test_live.py::test_analyses_run_on_what_was_written",
     ("docs/live.md", "-m mpi4py"): "test_live.py",
+    ("docs/live.md", "--follow"): "test_live_page.py",
+    ("docs/live.md", "paceline.live("): "test_live_runner.py",
     ("docs/developers/experiments/contention.md", "SlowFileSystem"): "test_slowfs.py",
     ("docs/snapshots.md", "Writer(MPI"): "test_snapshot_writer.py",
     ("docs/snapshots.md", "Writer(comm"): "test_snapshot_writer.py",

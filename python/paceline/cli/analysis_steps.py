@@ -516,7 +516,7 @@ def _write_page(
     during = battery.during()
     later = [name for name in battery.every if name not in during.every]
     missing = conditions.missing(update) if conditions and not update.ended else ""
-    text = f"{update}; followed until known, but {missing}" if missing else f"{update}"
+    text = f"{update}; not known yet: {missing}" if missing else f"{update}"
     during.save(
         args.output,
         overwrite=args.overwrite,

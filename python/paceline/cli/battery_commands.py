@@ -73,6 +73,7 @@ examples:
   paceline battery md.tpr md.xtc -o results
   paceline battery md.tpr md.xtc -b 10ns -dt 100 --energies md.edr
   paceline run results/battery.toml -s md.tpr -f md.xtc -o more    # after editing it
+  paceline battery md.tpr md.xtc --follow --serve 8000       # while the simulation runs
   paceline battery md.tpr run*/md.xtc --replicas
   paceline battery wt.tpr wt/*/md.xtc --group mutant.tpr mutant/*/md.xtc --names wt mutant
 """

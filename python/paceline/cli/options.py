@@ -371,7 +371,7 @@ def add_checkpoint_argument(parser: CommandParser) -> None:
         "--follow",
         action="store_true",
         help="analyse a trajectory that a simulation is writing; write the results again and again "
-        "as it grows, until it ends, or Ctrl-C",
+        "as it grows, until it ends, or Ctrl-C; such as: --follow --every 10s --serve 8000",
     )
     add(
         "--every",

@@ -325,6 +325,11 @@ class Chain:
                 f"{self.names[-1]}: frames cannot be appended to an array, or to frames that were "
                 "ordered by time (continuous=True)"
             )
+        if is_address(self.names[-1]):
+            raise UnsupportedError(
+                f"{self.names[-1]}: an object of a store or of a server does not grow: follow a "
+                "file on a disk"
+            )
         if isinstance(self.files[-1], Hdf5File):
             raise UnsupportedError(
                 f"{self.names[-1]}: an HDF5 file cannot be followed while it grows, because HDF5 "
