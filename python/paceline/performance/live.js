@@ -17,7 +17,9 @@
       answer = await fetch(location.pathname, {cache: "no-store"});
       text = await answer.text();
     } catch {
-      say("The command that served this page has ended; index.html in its folder has the results.");
+      say("The server does not answer. It ends with its command; index.html in the folder of the "
+        + "results has the last ones.");
+      setTimeout(look, every);
       return;
     }
     if (answer.ok && !text.includes(`data-written="${written}"`)) {
