@@ -459,6 +459,23 @@ def test_a_stream_that_ends_within_a_frame(sent, adk, tmp_path):
     assert len(rmsd.results.rmsd) == 19
 
 
+def test_a_command_ends_with_the_error_of_its_stream(sent, adk, tmp_path, run):
+    """All results of complete frames are written before."""
+    data = [frame.encoded() for frame in sent[:20]]
+    data[-1] = data[-1][:1000]
+    with ImdServer(data, handshake(3) + sent[0].session()) as server:
+        table = tmp_path / "rmsd.csv"
+        command = ["rmsd", adk.topology, server.address, "--select", "name CA", "-o", table]
+        status, _, err = run(*command, "--every", "10ms", "--tee", tmp_path / "run.trr")
+    assert status == 1
+    assert "expected a complete frame, found" in err
+    assert "the frames before it are complete" in err
+    saved = paceline.Universe(adk.topology, str(tmp_path / "run.trr")).select_atoms("name CA")
+    rows = np.loadtxt(table, delimiter=",", skiprows=1 + table.read_text().count("#"))
+    np.testing.assert_allclose(rows[:, -1], RMSD(saved).run().results.rmsd[:, 2], atol=1e-5)
+    assert len(rows) == 19
+
+
 def test_a_condition_ends_the_simulation(sent, adk):
     with ImdServer.of(sent, gated=True) as server:
         server.allow(30)

@@ -62,6 +62,9 @@ class Update:
         Reason why the trajectory has ended; None while it may grow.
     is_last : bool
         True if the results of all analyses are final.
+    error : Exception or None
+        Error that ended the frames, such as a connection that broke within one. `live` raises it
+        after the last update.
     """
 
     analyses: Mapping[str, Analysis]
@@ -72,6 +75,7 @@ class Update:
     lag: float
     ended: str | None = None
     is_last: bool = False
+    error: Exception | None = None
 
     @property
     def frames_per_second(self) -> float:
@@ -393,6 +397,7 @@ class _Session:
         return Update(
             *(analyses, self._trajectory, n_frames, self._kept.n_computed, seconds, lag, ended),
             is_last=is_last,
+            error=self._feed.error,
         )
 
     def _finish(self, ended: str) -> Iterator[Update]:

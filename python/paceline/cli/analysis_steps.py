@@ -326,12 +326,13 @@ def run_and_report(args: argparse.Namespace, analysis: "AnalysisBase") -> None:
 
         check_structure(args.output.with_suffix(".pdb"), analysis.atomgroup)
     _check_following(args)
+    error: Exception | None = None
     with contextlib.ExitStack() as serving, _checkpoint(args) as kept:
         if args.follow:
             conditions = _stop_conditions(args, analysis)
             outputs = (args.output, args.plot, args.structures, *further_files(args).values())
             serving.enter_context(_server(args, [path for path in outputs if path]))
-            follow(
+            error = follow(
                 args,
                 analysis,
                 conditions,
@@ -344,6 +345,8 @@ def run_and_report(args: argparse.Namespace, analysis: "AnalysisBase") -> None:
         further, failed, left_out = _write_results(args, analysis, finish)
     paths = (args.output, args.plot, args.structures, *further, args.report)
     say_results(analysis.results, *paths, left_out=left_out)
+    if error is not None:
+        raise error
     if failed is not None:
         raise UnsupportedError(f"{failed}; all other results are written") from failed
 
@@ -421,13 +424,14 @@ def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> N
             raise UnsupportedError("--equilibrated runs twice, and has no --checkpoint")
         options["equilibrated"] = True
     _check_following(args)
+    error: Exception | None = None
     with contextlib.ExitStack() as serving, _checkpoint(args) as kept:
         if args.follow:
             if not isinstance(battery, Battery):
                 raise UnsupportedError("--follow needs a single trajectory, not replicas")
             conditions = _stop_conditions(args, battery)
             serving.enter_context(_server(args, outputs))
-            follow(
+            error = follow(
                 args,
                 battery,
                 conditions,
@@ -441,6 +445,8 @@ def run_battery_of(args: argparse.Namespace, battery: "Battery | Replicas") -> N
             save_report(args, battery.timings)
     say_battery(battery, args.report)
     print(args.output / "index.html")
+    if error is not None:
+        raise error
 
 
 def run_analysis(
@@ -484,6 +490,8 @@ def _check_following(args: argparse.Namespace) -> None:
     for flag, value in {"--serve": args.serve, "--stop-when": args.stop_when}.items():
         if value is not None and not args.follow:
             raise UnsupportedError(f"{flag} applies to a trajectory that grows: add --follow")
+    if args.tee is not None and not any(map(is_stream, args.trajectory)):
+        raise UnsupportedError("--tee keeps the frames of a stream, imd://HOST:PORT, in a file")
 
 
 def _server(
@@ -531,10 +539,11 @@ def follow(
     conditions: "StopConditions | None",
     write: "Callable[[Update], object]",
     **options: "Unpack[LiveOptions]",
-) -> None:
+) -> Exception | None:
     """Run an analysis or a battery while its trajectory grows.
 
-    `write` is called with each update but the last one, and writes its results.
+    `write` is called with each update but the last one, and writes its results. Returns the error
+    that ended the frames, to be raised when the last results are written; None without an error.
     """
     from paceline.live_runner import live
 
@@ -570,6 +579,7 @@ def follow(
             update = updates.throw(KeyboardInterrupt())
     say_update(update)
     _say_run(args, analysis, update.analyses.values())
+    return update.error
 
 
 def _stop_conditions(

@@ -3,12 +3,12 @@
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -21,12 +21,13 @@ from paceline.contract.plan import Borders, LeafBoundaries, Plan, make_plan
 from paceline.contract.source import FrameSource, IndexedFile, TrajectoryFile
 from paceline.contract.transform_interface import Transform, find_scan
 from paceline.engine.passes import first_pass
-from paceline.engine.tasks import BlockResult
+from paceline.engine.tasks import AnyJob, AnyTask, BlockResult, CollectedResult
 from paceline.engine.trajectory_run import Facilities, TrajectoryRun
 from paceline.errors import UnsupportedError
 from paceline.hdf5.trajectory import Hdf5File
 from paceline.performance.forecast import SampleTimes, StoreSpeed
 from paceline.performance.model import REQUEST_BYTES
+from paceline.performance.record import DuplicateAttempt
 from paceline.timing import Timings
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.file_trajectory import Trajectory
@@ -61,6 +62,18 @@ _OBJECT_SAMPLE = 16 << 20
 #: Maximum number of bytes with which a store is measured, and the time for this, s.
 _STORE_BYTES = 48 << 20
 _STORE_SECONDS = 1.0
+
+
+class RunsTasks(Protocol):
+    """Attributes of a backend that a sample needs; `paceline.backends` has these classes."""
+
+    name: str
+    n_workers: int
+
+    def run(
+        self, jobs: Sequence[AnyJob], tasks: Iterable[AnyTask]
+    ) -> Generator[BlockResult | CollectedResult | DuplicateAttempt, None, None]:
+        """Run every task; yield results in order of completion."""
 
 
 class SampledFile(IndexedFile):
@@ -206,7 +219,9 @@ class SampleRun:
     def _borders(self) -> Borders:
         return Borders.of(self._run_frames, self.trajectory.chunk_frames)
 
-    def run(self, backend: Any, frames: np.ndarray, block_frames: int | None = None) -> SampleTimes:
+    def run(
+        self, backend: RunsTasks, frames: np.ndarray, block_frames: int | None = None
+    ) -> SampleTimes:
         """Analyse some frames, which may be repeated, in blocks of any size; return the times."""
         begun = time.monotonic_ns()
         self._prepare(frames, backend.n_workers, block_frames)
@@ -228,7 +243,7 @@ class SampleRun:
             times = replace(times, cost=replace(times.cost, read=0.0))
         return times
 
-    def speed_of_store(self, backend: Any, frames: np.ndarray) -> StoreSpeed | None:
+    def speed_of_store(self, backend: RunsTasks, frames: np.ndarray) -> StoreSpeed | None:
         """Measure the store of the largest object, and read frames, which then are in memory.
 
         Returns None for local files.
