@@ -807,7 +807,7 @@ def test_advice_knows_the_store(store, at, quick_advice):
     assert "which costs" in text
     assert "from the disk" not in text
     assert "--file-system store --latency" in text
-    assert max(map(len, text.splitlines())) < 105
+    assert max(map(len, text.splitlines())) < 110
 
 
 @pytest.mark.parametrize("at", ["s3"], indirect=True)

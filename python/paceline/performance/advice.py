@@ -591,7 +591,7 @@ def _elsewhere(advice: Advice) -> Iterator[str]:
             "a store serves",
             f"--file-system store --latency {_given(advice.store.latency)}",
         )
-        options += f" --connection-bandwidth {advice.store.one / 1e6:.3g}MB"
+        options += f" --connection-bandwidth {max(1.0, advice.store.one / 1e3):.0f}kB"
     yield f"How {what} several nodes cannot be measured on one; with its figures, try"
     yield (
         f"  paceline predict --frames {advice.n_frames} --bytes {cost.bytes:.0f} "
