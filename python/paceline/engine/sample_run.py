@@ -238,6 +238,10 @@ class SampleRun:
                         one.collected.add(outcome)
         timings.end = time.monotonic_ns()
         times = SampleTimes.of(timings, self._t_open)
+        if self.of_store and any(block.cached for block in timings.blocks):
+            # Bytes that a scan has kept are not there in a run of another process.
+            wanted = float(min(self._wanted_bytes, self.frame_bytes))
+            times = replace(times, cost=replace(times.cost, bytes=wanted))
         if self.of_store and backend.name == "processes":
             # Other processes fetch the bytes again; this time is calculated from the store's speed.
             times = replace(times, cost=replace(times.cost, read=0.0))

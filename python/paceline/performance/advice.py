@@ -483,9 +483,9 @@ def _of_store(advice: Advice) -> Iterator[str]:
         )
     if advice.is_sample:
         yield (
-            f"- Without an index, the first run fetches the objects once more, in about "
-            f"{seconds(advice.t_copy)}, to find the frames. An index beside each object spares it: "
-            "paceline index ADDRESS -o FILE writes one."
+            "- Without an index, the first run fetches all objects, in about "
+            f"{seconds(advice.t_copy)}, before it analyses them. An index beside each object "
+            "spares it: paceline index ADDRESS -o FILE writes one."
         )
     best = advice.n_workers
     saved = advice.t_total(best) - advice.t_total(best, "memory")
