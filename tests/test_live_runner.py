@@ -133,12 +133,13 @@ def positions_of(block):
     return block.positions
 
 
+@pytest.mark.parametrize("halo", [(0, 0), (2, 0), (2, 1)])
 @pytest.mark.parametrize("options", [{}, {"start": 2, "step": 3}], ids=["all", "every third"])
-def test_atoms_are_followed_over_all_lengths(wrapped, tmp_path, options):
+def test_atoms_are_followed_over_all_lengths(wrapped, tmp_path, options, halo):
     def make(path):
         universe = paceline.Universe.empty(20, trajectory=False)
         universe.trajectory = paceline.Universe(path, path).trajectory
-        return paceline.TimeSeries(positions_of, universe.atoms)
+        return paceline.TimeSeries(positions_of, universe.atoms, halo=halo)
 
     file = Growing(wrapped, tmp_path / "walk.xtc")
     file.grow(4)

@@ -1,7 +1,8 @@
 """Continue runs over a trajectory that grows: only frames that are new are read and computed.
 
 A block of frames is *settled* if further frames of the trajectory cannot change its results: the
-block is full, and the frames of its halo exist. Rows and merged partial results of settled blocks
+block is full, the frames of its halo exist, and no later block begins to read in it if the block
+belongs to the scan of a transformation. Rows and merged partial results of settled blocks
 are kept from run to run. The other blocks, at the end of the trajectory, are computed in each run.
 Partial results are merged over the same tree as in a run over all frames at once, so the results
 are bit-identical to those of that run.
@@ -153,14 +154,14 @@ def _check(one: FramePass) -> None:
 
 def _n_settled(one: FramePass) -> int:
     """Return the number of settled blocks of a pass: those before the first unsettled block."""
-    plan, n_after = one.plan, one.run.halo[1]
+    plan = one.plan
     n_blocks = len(plan)
     full = plan.rows(n_blocks - 1)
     n_rows = len(plan.frames)
     # The last block is full if a block of one more frame would begin after it.
     is_full = plan.number(n_rows) == n_blocks and full.stop == n_rows
     n_settled = n_blocks if is_full else n_blocks - 1
-    while n_settled and plan.rows(n_settled - 1).stop + n_after > n_rows:
+    while n_settled and plan.rows(n_settled - 1).stop > one.n_final:
         n_settled -= 1
     return n_settled
 

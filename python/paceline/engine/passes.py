@@ -51,6 +51,11 @@ class FramePass:
         return True
 
     @property
+    def n_final(self) -> int:
+        """Number of rows that do not depend on frames by which the trajectory may grow."""
+        return len(self.plan.frames) - self.run.halo[1]
+
+    @property
     def shareable(self) -> bool:
         """True if workers read the frames themselves."""
         return self.run.trajectory.shareable
@@ -304,6 +309,19 @@ class ScanPass(FramePass):
             caching=job.caching if self._keeps else None,
         )
         super().__init__(run, plan, job)
+
+    @property
+    def n_final(self) -> int:
+        """Number of frames before the first one at which a later block may begin to read.
+
+        The pass records the states of blocks that exist, but a block begins to read before its
+        first row, in the frames of its halo.
+        """
+        plan = self.run.plan
+        n_leaves = len(plan) * plan.block_frames // plan.leaf_frames
+        begin = max(0, plan.leaves.begin(n_leaves) - self.run.halo[0])
+        n_frames = len(self.plan.frames)
+        return int(plan.frames[begin]) if begin < len(plan.frames) else n_frames
 
     @property
     def n_frames(self) -> int:
