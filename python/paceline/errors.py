@@ -284,11 +284,27 @@ def kept_warnings(kept: list[str]) -> Iterator[None]:
         _KEPT.reset(token)
 
 
+#: True in a context whose warnings are collected only.
+_QUIET: ContextVar[bool] = ContextVar("quiet warnings", default=False)
+
+
+@contextlib.contextmanager
+def quiet_warnings() -> Iterator[None]:
+    """Only collect the warnings of this thread; other threads issue theirs."""
+    token = _QUIET.set(True)
+    try:
+        yield
+    finally:
+        _QUIET.reset(token)
+
+
 def warn(message: str) -> None:
     """Issue a `PacelineWarning` that points at the user's line."""
     kept = _KEPT.get()
     if kept is not None and message not in kept:
         kept.append(message)
+    if _QUIET.get():
+        return
     frame, level = sys._getframe(), 1
     while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] in _INTERNAL:
         frame, level = frame.f_back, level + 1

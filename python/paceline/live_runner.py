@@ -1,26 +1,23 @@
 """Analyse a trajectory while a simulation writes it."""
 
 import os
-import shutil
-import tempfile
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypedDict, Unpack, cast
 
 import numpy as np
 
-from paceline._util.arguments import positive_number
+from paceline._util.arguments import positive_number, slice_of
+from paceline._util.leftovers import ScratchFolder
 from paceline.backends import MPI, make_backend
 from paceline.continuation import Continuation
 from paceline.contract.analysis import Analysis, is_updated
 from paceline.contract.atoms import Frames, System
 from paceline.contract.plan import choose_frames
 from paceline.contract.transform_interface import Transform
-from paceline.errors import MissingDataError, PacelineWarning, ReadError, UnsupportedError
+from paceline.errors import MissingDataError, ReadError, UnsupportedError, quiet_warnings
 from paceline.performance.number_format import many
 from paceline.runner import FramesChosen, RunOptions, analyses_of, run
 from paceline.trajectory.growth import Feed, FollowedFile, FollowedStream, Growable, TeeSource
@@ -33,6 +30,8 @@ SHARE = 1.0
 #: Maximum time until the first frame of a stream is in its file, s: it was received before. A DCD
 #: file waits for the second frame.
 FIRST_SECONDS = 600.0
+#: Number of frames that no trajectory has.
+_LARGEST = 2**62
 #: Maximum time between two looks for new frames, s.
 LOOK_SECONDS = 0.25
 #: Name of the file of a stream if the user names none. TRR stores positions, velocities, forces,
@@ -255,7 +254,10 @@ def live(
 
         stop_when = StopConditions(stop_when, work.every)
     session = _Session(work, every, stop, stop_when, options)
-    return session.updates(session.open_feed(idle, tee, overwrite=overwrite))
+    feed = session.open_feed(idle, tee, overwrite=overwrite)
+    updates = session.updates(feed)
+    weakref.finalize(updates, feed.close)  # nobody may ask for the first update
+    return updates
 
 
 class _Session:
@@ -276,6 +278,12 @@ class _Session:
             )
         if frames is not None and not callable(frames):
             raise UnsupportedError("frames= would need the frames that are not written yet")
+        step = options.get("step")
+        if frames is not None and not (start is stop is step is None):
+            raise ValueError("give either frames or start, stop and step, not both")
+        # Without this check, frames would be awaited that no trajectory has.
+        if frames is None and not range(_LARGEST)[slice_of(start, stop, step)]:
+            raise ValueError(f"start={start}, stop={stop} and step={step} choose no frames")
         self._work, self._stop, self._stop_when = work, stop, stop_when
         self._every = positive_number("every", every, "s")
         workers = make_backend(options.get("backend"), options.get("n_workers"))
@@ -381,7 +389,8 @@ class _Session:
         n_frames = _count(self._trajectory, **self._options)
         if n_frames == 0:
             return None
-        with _quiet():
+        # Warnings of an update are for its tables only; the last update issues them all.
+        with quiet_warnings():
             analyses = self._work.run_during(**self._continued)
         return self._state(n_frames, analyses)
 
@@ -413,9 +422,9 @@ class _Session:
 
 def _temporary_file(universe: System) -> str:
     """Return the name of a file in a new folder, which is deleted with the Universe."""
-    folder = tempfile.mkdtemp(prefix="paceline-")
-    weakref.finalize(universe, shutil.rmtree, folder, ignore_errors=True)
-    return os.path.join(folder, TEMPORARY)
+    folder = ScratchFolder("live")
+    folder.remove_with(universe)
+    return os.path.join(folder.path, TEMPORARY)
 
 
 def growable(trajectory: object) -> Growable:
@@ -444,11 +453,3 @@ def _count(
         return len(choose_frames(trajectory.n_frames, start, stop, step, chosen))
     except ValueError:  # the first of them is not written yet
         return 0
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Keep the warnings of an update for its tables only; the last update issues them all."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PacelineWarning)
-        yield

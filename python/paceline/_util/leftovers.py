@@ -8,13 +8,14 @@ import stat
 import sys
 import tempfile
 import time
+import weakref
 from functools import cache
 from pathlib import Path
 
 from paceline._util.os_calls import NO_LINK, PLAIN, WINDOWS, is_own, lock
 
 #: Purposes of temporary folders; the folders are named paceline-KIND-…
-KINDS = ("attempts", "dask", "advice", "selftest", "script", "scan")
+KINDS = ("attempts", "dask", "advice", "selftest", "script", "scan", "live")
 #: Name of the lock file in each of these folders.
 _LOCK = ".lock"
 #: Folder of Linux's named semaphores.
@@ -51,6 +52,14 @@ class ScratchFolder:
         if not WINDOWS:
             os.close(self._lock)
         shutil.rmtree(self.path, ignore_errors=True)
+
+    def remove_with(self, owner: object) -> None:
+        """Remove the folder when an object is deleted, but not its copy in a forked process."""
+        weakref.finalize(owner, self._remove_in, os.getpid())
+
+    def _remove_in(self, pid: int) -> None:
+        if os.getpid() == pid:
+            self.remove()
 
     def __enter__(self) -> str:
         return self.path

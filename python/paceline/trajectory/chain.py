@@ -4,7 +4,6 @@ import math
 import os
 import shutil
 import tempfile
-import weakref
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -111,7 +110,7 @@ class Chain:
             free = shutil.disk_usage(tempfile.gettempdir()).free
         except OSError:
             return None
-        weakref.finalize(self, _remove, folder, os.getpid())
+        folder.remove_with(self)
         return Cache(folder.path, min(_KEPT_OF_SCANS, free // 2), is_temporary=True)
 
     def _leave_out_empty(self) -> None:
@@ -387,12 +386,6 @@ class Chain:
                     chain._kept[k] = np.arange(counts[k], dtype=np.uint64)
         chain._count()
         return chain
-
-
-def _remove(folder: ScratchFolder, pid: int) -> None:
-    """Remove a temporary folder of this process, but not that of its parent."""
-    if os.getpid() == pid:
-        folder.remove()
 
 
 @dataclass(frozen=True)
