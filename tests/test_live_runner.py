@@ -15,6 +15,7 @@ from helpers.growing import Growing
 from helpers.imd_server import KILL, Frame, ImdServer, handshake
 from helpers.scans import PathLength
 from helpers.waiting import PATIENCE
+from MDAnalysis.transformations import translate
 
 import paceline
 from paceline.analysis.convert import Write
@@ -24,9 +25,10 @@ from paceline.errors import (
     DamagedFileError,
     FileChangedError,
     MissingDataError,
+    PacelineWarning,
     UnsupportedError,
 )
-from paceline.trajectory.growth import FollowedFile
+from paceline.trajectory.growth import FollowedFile, wait_for_frame
 from paceline.transform import center, nojump
 
 #: Numbers of frames after each of which the analyses are run: within a leaf of 16 frames, at its
@@ -207,6 +209,24 @@ def test_damaged_frames_are_left_out_once(damaged, tmp_path):
         assert [frame for frame, _ in rmsd.damaged] == frames
 
 
+def test_other_frames_of_a_halo_are_computed_anew(growing, adk_xtc):
+    """The last chosen frame is another one in each run."""
+
+    def chosen(trajectory):
+        return [*range(16), trajectory.n_frames - 1]
+
+    growing.grow(40)
+    universe = paceline.Universe(adk_xtc.topology, growing.path)
+    series, kept = ANALYSES["TimeSeries with a halo"].make(universe), Continuation()
+    series.run(checkpoint=kept, frames=chosen)
+    growing.grow(98)
+    universe.trajectory.extend()
+    series.run(checkpoint=kept, frames=chosen)
+    alone = ANALYSES["TimeSeries with a halo"].make(paceline.Universe(*adk_xtc))
+    alone.run(frames=chosen)
+    assert np.array_equal(series.results.timeseries, alone.results.timeseries)
+
+
 def test_processes_give_the_same_bits(growing, adk_xtc, where):
     growing.grow(20)
     universe = paceline.Universe(adk_xtc.topology, growing.path)
@@ -270,6 +290,21 @@ def test_a_file_is_watched_between_updates(growing, adk_xtc, monkeypatch):
     monkeypatch.setattr(FollowedFile, "wait", grow_and_wait)
     *_, last = updates
     assert (last.n_frames, last.ended) == (39, "it has not grown for 1 s")
+
+
+def test_a_file_that_grew_during_a_long_update_has_not_ended(growing, monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr("paceline.trajectory.growth.time.monotonic", lambda: now[0])
+    growing.grow(3)
+    file = FollowedFile(growing.path, idle=10)
+    assert file.wait(0)
+    assert not file.wait(0)
+    growing.grow(4)
+    now[0] = 11
+    assert file.ended is None
+    assert file.wait(0)
+    now[0] = 22
+    assert file.ended == "it has not grown for 10 s"
 
 
 def test_second_stages_are_run_at_the_end(adk_xtc, tmp_path):
@@ -341,11 +376,24 @@ def test_what_cannot_grow_is_refused(adk, universe):
         paceline.live(rmsd, frames=[1, 2])
     with pytest.raises(ValueError, match="every must be a number above 0 s"):
         paceline.live(rmsd, every=0)
+    with pytest.raises(ValueError, match="step must not be 0"):
+        paceline.live(rmsd, step=0)
+    with pytest.raises(ValueError, match="start=10, stop=5 and step=None choose no frames"):
+        paceline.live(rmsd, start=10, stop=5)
+    with pytest.raises(ValueError, match="either frames or start"):
+        paceline.live(rmsd, frames=lambda _: [0], stop=5)
     memory = paceline.Universe(adk.topology, universe.trajectory.timeseries(stop=3, order="fac"))
     with pytest.raises(UnsupportedError, match="only a trajectory file"):
         paceline.live(RMSD(memory.select_atoms("name CA")))
     with pytest.raises(UnsupportedError, match="several Universes"):
         paceline.live([rmsd, RMSD(universe.copy().select_atoms("name CA"))])
+
+
+@pytest.mark.parametrize("name", ["s3://bucket/md.xtc", "no-such-folder/md.part*.xtc"])
+def test_addresses_and_patterns_are_not_awaited(name):
+    said = []
+    wait_for_frame(name, 2 * PATIENCE, said.append)
+    assert said == []
 
 
 def test_files_without_a_topology_grow_too(growing):
@@ -497,6 +545,57 @@ def test_the_simulation_goes_on_if_the_caller_stops(sent, adk):
             break
         assert server.left.wait(PATIENCE)
         assert KILL not in server.received
+
+
+def test_a_stream_is_left_if_no_update_is_asked_for(sent, adk):
+    with ImdServer.of(sent, gated=True) as server:
+        server.allow(3)
+        universe = paceline.Universe(adk.topology, server.address)
+        paceline.live(RMSD(universe.select_atoms("name CA")), every=0.01)
+        assert server.left.wait(PATIENCE)
+        assert KILL not in server.received
+
+
+def test_atoms_that_are_moved_in_the_universe_are_not_moved_in_the_file(sent, adk, tmp_path):
+    with ImdServer.of(sent[:3]) as server:
+        universe = paceline.Universe(adk.topology, server.address)
+        universe.atoms.translate([100, 0, 0])
+        path = str(tmp_path / "run.nc")
+        [*paceline.live(RMSD(universe.select_atoms("name CA")), every=0.01, tee=path)]
+    found = paceline.open(path)[0].positions
+    np.testing.assert_array_equal(found, sent[0].positions)
+
+
+def test_transformations_of_mdanalysis_are_refused_for_a_stream(sent, adk, tmp_path):
+    with ImdServer.of(sent[:3]) as server:
+        universe = paceline.Universe(adk.topology, server.address)
+        universe.trajectory.add_transformations(translate([1, 0, 0]))
+        with pytest.raises(UnsupportedError, match="transformations are not applied to a stream"):
+            paceline.live(RMSD(universe.select_atoms("name CA")), tee=tmp_path / "run.nc")
+        assert not (tmp_path / "run.nc").exists()
+        universe.trajectory.close()
+
+
+def test_a_warning_of_the_stream_is_issued_during_an_update(sent, adk):
+    """The time runs backwards while the analysis of earlier frames waits for that frame."""
+    frames = [*sent[:5], sent[5]._replace(time=0.0)]
+    with ImdServer.of(frames, gated=True) as server:
+        server.allow(5)
+        universe = paceline.Universe(adk.topology, server.address)
+        stream, first = universe.trajectory.stream, []
+
+        def heights(block):
+            if not first:
+                server.allow(1)
+                while stream.ended is None:
+                    stopped.wait(0.01)
+                first.append(True)
+            return block.positions[:, 0, 2]
+
+        stopped = threading.Event()
+        series = paceline.TimeSeries(heights, universe.atoms[:1])
+        with pytest.warns(PacelineWarning, match="time runs backwards"):
+            [*paceline.live(series, every=0.01, backend="serial")]
 
 
 def test_an_hdf5_file_is_refused_by_name(adk, tmp_path):

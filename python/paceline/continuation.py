@@ -32,6 +32,7 @@ _GROWING = ("trajectory", "frames")
 class _Settled:
     """Results of the settled blocks of one pass; partial results of subtrees are pickled."""
 
+    #: Frames of the blocks, and of the halo after them.
     frames: np.ndarray
     leaves: LeafBoundaries
     block_frames: int
@@ -127,7 +128,7 @@ class Continuation:
             kept = _copied(with_pickled_nodes(record))
             plan, n_rows = one.plan, one.collected.n_frames
             self._settled[number, k] = _Settled(
-                plan.frames[:n_rows].copy(), plan.leaves, plan.block_frames, kept
+                plan.frames[: n_rows + one.run.halo[1]].copy(), plan.leaves, plan.block_frames, kept
             )
             one.collected.release_last()
         held, self._held = self._held, []

@@ -68,14 +68,15 @@ class StreamReader(MemoryReader):
             self.stream.close()
             raise
         self.address, self.first, self._dt_given = filename, first, dt
+        # Copies: whoever moves atoms of the Universe must not change the frame that is passed on.
         arrays = {
-            name: values[np.newaxis]
+            name: values[np.newaxis].copy()
             for name, values in (("velocities", first.velocities), ("forces", first.forces))
             if values is not None
         }
         cell = None if first.cell is None else triclinic_box(*first.cell)[np.newaxis]
         assert first.positions is not None
-        positions = first.positions[np.newaxis]
+        positions = first.positions[np.newaxis].copy()
         super().__init__(positions, dimensions=cell, dt=dt or 1.0, filename=filename, **arrays)
         self.ts.time = first.time or 0.0
         if self.session.wrapped:
@@ -133,6 +134,11 @@ class StreamReader(MemoryReader):
 
     def tee(self, path: str | os.PathLike, *, overwrite: bool = False) -> Tee:
         """Begin to write the frames to a file. Raises the errors of `Tee`."""
+        if self.transformations:
+            raise UnsupportedError(
+                f"{self.address}: MDAnalysis's transformations are not applied to a stream: omit "
+                "them, and give paceline.live its own, as transforms="
+            )
         tee = Tee(self, path, overwrite=overwrite, dt=self._dt_given)
         tee.start()
         return tee

@@ -1,6 +1,7 @@
 """Wait for the frames that another program appends to a trajectory file."""
 
 import errno
+import glob
 import os
 import time
 from abc import ABC, abstractmethod
@@ -8,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, runtime_checkable
 
 from paceline._util.arguments import positive_number
+from paceline._util.files import is_address
 from paceline.errors import FileChangedError, PacelineError
 from paceline.trajectory.chain import Chain
 from paceline.trajectory.open import open_file
@@ -90,22 +92,24 @@ class FollowedFile(Feed):
         self._idle = positive_number("idle", idle)
         self._size = size
         self._grown = time.monotonic()
+        self._has_grown = False
         self._pause = LOOK_SECONDS
 
     def wait(self, seconds: float) -> bool:
         """Wait until the file has grown since the last call that returned True."""
         until = time.monotonic() + seconds
-        while not self._has_grown():
+        while not self._look():
             now = time.monotonic()
             left = min(until, self._grown + self._idle) - now
             if left <= 0:
                 return False
             self._pause = min(SLOWEST_LOOK, max(LOOK_SECONDS, (now - self._grown) / 20))
             time.sleep(min(left, self._pause))
+        self._has_grown = False
         return True
 
-    def _has_grown(self) -> bool:
-        """Compare the size of the file with the last one.
+    def _look(self) -> bool:
+        """Compare the size of the file with the last one; return True until `wait` has done so.
 
         Raises `FileChangedError` if the file was truncated or deleted.
         """
@@ -120,15 +124,15 @@ class FollowedFile(Feed):
                 f"{self.path}: expected at least {self._size:,} bytes, found {size:,}: the file "
                 "was replaced or truncated while it was followed; start again"
             )
-        if size == self._size:
-            return False
-        self._size, self._grown = size, time.monotonic()
-        return True
+        if size > self._size:
+            self._size, self._grown, self._has_grown = size, time.monotonic(), True
+        return self._has_grown
 
     @property
     def ended(self) -> str | None:
         """Reason why the file is taken to be complete; None until then."""
-        if time.monotonic() - self._grown < self._idle:
+        # The file may have grown since the last look, for example while results were computed.
+        if time.monotonic() - self._grown < self._idle or self._look():
             return None
         return f"it has not grown for {self._idle:g} s"
 
@@ -206,9 +210,11 @@ def wait_for_frame(path: str | os.PathLike, idle: float, say: Callable[[str], No
 
     `say` gets one sentence if that is not so at once. Raises `FileNotFoundError` if the file does
     not exist after `idle` seconds. If it exists by then without a frame, the function returns,
-    because opening it raises the proper error.
+    because opening it raises the proper error. So it does at once for addresses and patterns.
     """
     path, until, said = os.fspath(path), time.monotonic() + idle, False
+    if is_address(path) or (glob.has_magic(path) and not os.path.exists(path)):
+        return
     while not _has_frame(path):
         if not said:
             say(f"waiting up to {idle:g} s for the first frame of {path}")

@@ -206,9 +206,10 @@ class ImdStream:
                     ) from None
                 time.sleep(_RETRY)
             except TimeoutError:
+                within = "" if self._timeout is None else f" within {self._timeout:g} s"
                 raise ReadError(
-                    f"{self.address}: the host did not answer within {self._timeout:g} s: a "
-                    "firewall may block the port"
+                    f"{self.address}: the host did not answer{within}: a firewall may block the "
+                    "port"
                 ) from None
             except OSError as error:
                 raise ReadError(
@@ -565,6 +566,8 @@ class ImdStream:
 
     def _silence(self) -> str:
         """Return the message for a peer that sends nothing."""
+        if self._timeout is None:  # the operating system has given the connection up
+            return f"{self._place()}: the host of the engine does not answer any more"
         waited = f"nothing came within {self._timeout:g} s"
         if not self._taken:
             return (
