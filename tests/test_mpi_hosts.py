@@ -1,5 +1,6 @@
 """Tests of ranks on two hosts: network namespaces of this machine, if the test may create them."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -42,12 +43,20 @@ def hosts():
                 ip("-n", space, "link", "set", link, "up")
         # MPI cannot use a new link until its address has been checked for duplicates.
         until(lambda: not any("tentative" in ip("-n", one, "address") for one in spaces))
+        until(lambda: all(answers(*pair) for pair in zip(spaces, ("2", "1"), strict=True)))
         yield name
     except (OSError, subprocess.CalledProcessError) as reason:
         pytest.skip(f"network namespaces cannot be made: {reason}")
     finally:
         for space in made:
             ip("netns", "delete", space)
+
+
+def answers(space, host):
+    """Return True if a host of the other namespace refuses a connection, so that it is reached."""
+    code = f"import socket as s; exit(s.socket().connect_ex(('10.77.0.{host}', 9)))"
+    found = subprocess.run(["ip", "netns", "exec", space, sys.executable, "-c", code], check=False)
+    return found.returncode == errno.ECONNREFUSED
 
 
 def on_both(hosts, *arguments):
