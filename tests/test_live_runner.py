@@ -396,6 +396,16 @@ def test_addresses_and_patterns_are_not_awaited(name):
     assert said == []
 
 
+def test_a_last_file_without_a_frame_is_not_mistaken_for_the_one_before(growing, adk_xtc, tmp_path):
+    growing.grow(1)
+    os.truncate(growing.path, 100)
+    paths = [shutil.copy(adk_xtc.trajectory, tmp_path), growing.path]
+    with pytest.warns(PacelineWarning, match="the trajectory ends before this file"):
+        universe = paceline.Universe(adk_xtc.topology, paths)
+    with pytest.raises(UnsupportedError, match="the last file had no complete frame"):
+        paceline.live(RMSD(universe.select_atoms("name CA")))
+
+
 def test_files_without_a_topology_grow_too(growing):
     growing.grow(20)
     trajectory = paceline.open(growing.path)

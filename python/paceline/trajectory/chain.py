@@ -58,6 +58,8 @@ class Chain:
 
     #: True if the frames are in arrays, so that workers need not prefetch.
     in_memory = False
+    #: Last file if it had no complete frame and was left out; otherwise None.
+    _unbegun: str | None = None
     #: Cache for the blocks of the files that workers read; None without one.
     cache: Cache | None
 
@@ -122,9 +124,10 @@ class Chain:
             )
         for name, file in zip(self.names, self.files, strict=True):
             if file.n_frames == 0:
-                warn(
-                    f"{name}: it has no complete frame; the trajectory continues with the next file"
-                )
+                follows = file is not self.files[-1]
+                then = "continues with the next file" if follows else "ends before this file"
+                warn(f"{name}: it has no complete frame; the trajectory {then}")
+        self._unbegun = None if self.files[-1].n_frames else self.names[-1]
         self._choose(whole)
 
     def _warn_of_times(self) -> None:
@@ -323,6 +326,11 @@ class Chain:
             raise UnsupportedError(
                 f"{self.names[-1]}: frames cannot be appended to an array, or to frames that were "
                 "ordered by time (continuous=True)"
+            )
+        if self._unbegun is not None:
+            raise UnsupportedError(
+                f"{self._unbegun}: the last file had no complete frame when it was opened, so that "
+                "its frames cannot be followed: open the files again when it has one"
             )
         if is_address(self.names[-1]):
             raise UnsupportedError(
