@@ -20,6 +20,7 @@ from MDAnalysis.transformations import translate
 import paceline
 from paceline.analysis.convert import Write
 from paceline.analysis.rms import RMSD, RMSF
+from paceline.cli import analysis_steps
 from paceline.continuation import Continuation
 from paceline.errors import (
     DamagedFileError,
@@ -533,6 +534,23 @@ def test_a_command_ends_with_the_error_of_its_stream(sent, adk, tmp_path, run):
     rows = np.loadtxt(table, delimiter=",", skiprows=1 + table.read_text().count("#"))
     np.testing.assert_allclose(rows[:, -1], RMSD(saved).run().results.rmsd[:, 2], atol=1e-5)
     assert len(rows) == 19
+
+
+def test_ctrl_c_while_the_first_results_are_written(sent, adk, tmp_path, run, monkeypatch):
+    write, calls = analysis_steps._write_results, []
+
+    def interrupted(*args, **options):
+        calls.append(write(*args, **options))
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        return calls[-1]
+
+    monkeypatch.setattr(analysis_steps, "_write_results", interrupted)
+    with ImdServer.of(sent, gated=True) as server:
+        server.allow(3)
+        command = ["rmsd", adk.topology, server.address, "--select", "name CA", "-o"]
+        status, _, _ = run(*command, tmp_path / "rmsd.csv")
+    assert (status, len(calls)) == (0, 2)
 
 
 def test_a_condition_ends_the_simulation(sent, adk):

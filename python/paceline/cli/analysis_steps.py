@@ -571,8 +571,10 @@ def follow(
             for one in update.analyses.values():
                 one.results.provenance["command"] = args.command_line
             if update.analyses:
-                write(update)
-                args.overwrite = True  # the files of this command
+                try:
+                    write(update)
+                finally:  # also if Ctrl-C came when some of the files had their names
+                    args.overwrite = True
             update = next(updates)
         except KeyboardInterrupt:
             # Results are being written for much of the time: Ctrl-C ends the trajectory then, too.
