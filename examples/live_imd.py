@@ -49,9 +49,10 @@ def follow(folder: Path, steps: str) -> None:
     command = [sys.executable, __file__, "simulate", port, steps, data]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as engine:
         engine.stdout.readline()
-        universe = paceline.Universe(data, f"imd://localhost:{port}", units="real", wait=60.0)
+        address = f"imd://localhost:{port}"
+        universe = paceline.Universe(data, address, units="real", tee=tee, wait=60.0)
         rdf, speed = analyses(universe)
-        for update in paceline.live([rdf, speed], every=1.0, tee=tee, overwrite=True):
+        for update in paceline.live([rdf, speed], every=1.0, overwrite=True):
             ps = speed.results.times[-1]
             apart = rdf.results.bins[rdf.results.rdf.argmax()]
             print(f"{update.n_frames:4} frames, {ps:5.2f} ps: Na+ and Cl- are {apart:.1f} Å apart")

@@ -462,7 +462,7 @@ def test_a_stream_has_the_bits_of_its_file(sent, adk, tmp_path, tee, version, or
     with ImdServer.of(sent, version=version, order=order, gated=True) as server:
         server.allow(1)
         universe = paceline.Universe(adk.topology, server.address)
-        np.testing.assert_array_equal(universe.atoms.positions, sent[0].positions)
+        np.testing.assert_allclose(universe.atoms.positions, sent[0].positions, rtol=2e-7)
         analyses, lengths = of_stream(universe), []
         for update in paceline.live(analyses, every=0.01, tee=tee):
             lengths.append(update.n_frames)
@@ -477,14 +477,39 @@ def test_a_stream_has_the_bits_of_its_file(sent, adk, tmp_path, tee, version, or
         assert universe.trajectory.filename == str(tee)
 
 
-def test_xtc_gives_workers_its_rounded_positions(sent, adk, tmp_path):
-    with ImdServer.of([frame._replace(velocities=None) for frame in sent]) as server:
-        universe = paceline.Universe(adk.topology, server.address)
-        rmsd = RMSD(universe.select_atoms("name CA"))
-        *_, last = paceline.live(rmsd, every=0.01, tee=tmp_path / "run.xtc")
+@pytest.mark.parametrize("tee", ["run.xtc", "run.nc", None])
+def test_references_have_the_rounded_numbers_of_the_file(sent, adk, tmp_path, tee):
+    """Some analyses take a reference from the first frame when they are created."""
+
+    def make(universe):
+        names = ["Contacts", "DensityAnalysis", "RMSD", "AverageStructure"]
+        return {name: ANALYSES[name].make(universe) for name in names}
+
+    noise = np.random.default_rng(5)
+    frames = [
+        frame._replace(
+            positions=frame.positions + noise.normal(0, 0.003, frame.positions.shape).astype("f4"),
+            velocities=None,
+        )
+        for frame in sent
+    ]
+    with ImdServer.of(frames) as server:
+        tee = tee and tmp_path / tee
+        universe = paceline.Universe(adk.topology, server.address, tee=tee)
+        analyses = make(universe)
+        *_, last = paceline.live([*analyses.values()], every=0.01)
     assert last.n_frames == 98
-    ca = paceline.Universe(adk.topology, str(tmp_path / "run.xtc")).select_atoms("name CA")
-    assert np.array_equal(rmsd.results.rmsd, RMSD(ca).run().results.rmsd)
+    whole = make(paceline.Universe(adk.topology, universe.trajectory.filename))
+    paceline.run([*whole.values()])
+    for name, one in analyses.items():
+        assert_same(values_of(name, one), values_of(name, whole[name]), name)
+
+
+def test_a_file_that_rounds_in_another_way_is_reported(sent, adk, tmp_path):
+    with ImdServer.of(sent[:3]) as server:
+        universe = paceline.Universe(adk.topology, server.address, tee=tmp_path / "run.nc")
+        with pytest.warns(PacelineWarning, match="from the first frame are those of NC, but"):
+            next(paceline.live(RMSD(universe.atoms[:9]), tee=tmp_path / "run.xtc"))
 
 
 def test_a_stream_is_analysed_only_while_it_lasts(sent, adk):

@@ -5,6 +5,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, TypedDict, Unpack, cast
 
 import numpy as np
@@ -17,10 +18,17 @@ from paceline.contract.analysis import Analysis, is_updated
 from paceline.contract.atoms import Frames, System
 from paceline.contract.plan import choose_frames
 from paceline.contract.transform_interface import Transform
-from paceline.errors import MissingDataError, ReadError, UnsupportedError, quiet_warnings
+from paceline.errors import (
+    MissingDataError,
+    ReadError,
+    UnsupportedError,
+    quiet_warnings,
+    warn,
+)
 from paceline.performance.number_format import many
 from paceline.runner import FramesChosen, RunOptions, analyses_of, run
 from paceline.trajectory.growth import Feed, FollowedFile, FollowedStream, Growable, TeeSource
+from paceline.trajectory.tee import TEMPORARY
 
 #: Titles of the table of means of an update.
 OF_MEANS = ("series", "mean of all", "equilibrated", "mean from there on ± 95 %", "verdict")
@@ -34,9 +42,6 @@ FIRST_SECONDS = 600.0
 _LARGEST = 2**62
 #: Maximum time between two looks for new frames, s.
 LOOK_SECONDS = 0.25
-#: Name of the file of a stream if the user names none. TRR stores positions, velocities, forces,
-#: cell, time and step.
-TEMPORARY = "stream.trr"
 
 
 @dataclass(frozen=True)
@@ -212,7 +217,8 @@ def live(
         a function that is called with each `Update`, and returns the reason to stop, or None.
     tee : path-like, optional
         File to which the frames of a stream (imd://) are written: XTC, TRR, DCD or NetCDF. Analyses
-        read the frames from this file. By default, a temporary TRR file in the folder TMPDIR, which
+        read the frames from this file. By default the file with which the Universe was opened, or a
+        temporary TRR file in the folder TMPDIR, which
         is deleted with the Universe.
     overwrite : bool
         Replace `tee` if it exists.
@@ -318,7 +324,16 @@ class _Session:
                 f"{stream.filename}: an analysis needs {' and '.join(lacking)}, but the engine "
                 f"sends only {' and '.join(stream.fields)}: enable them in its input"
             )
-        path = _temporary_file(universe) if tee is None else tee
+        path = stream.tee_path if tee is None else tee
+        if path is None:
+            path = _temporary_file(universe)
+        shown = Path(TEMPORARY if stream.tee_path is None else stream.tee_path).suffix
+        if Path(path).suffix != shown:
+            warn(
+                f"{stream.filename}: numbers that analyses took from the first frame are those of "
+                f"{shown[1:].upper()}, but {os.fspath(path)} rounds in another way: name the file "
+                "when the Universe is opened, tee="
+            )
         feed = FollowedStream(stream.tee(path, overwrite=overwrite))
         try:
             if not feed.wait(FIRST_SECONDS):

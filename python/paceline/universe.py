@@ -60,8 +60,9 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
     *coordinates : path-like or numpy.ndarray of shape (n_frames, n_atoms, 3)
         Trajectories in order: names, a list of names, or a pattern such as "md.part*.xtc", whose
         files are sorted in natural order. Or the address of a running simulation, such as
-        "imd://localhost:8888", which `paceline.live` analyses. Alternatively an array of positions,
-        Å, with `dimensions=` and `dt=` as in MDAnalysis's `MemoryReader`.
+        "imd://localhost:8888", which `paceline.live` analyses and writes to the file `tee=`.
+        Alternatively an array of positions, Å, with `dimensions=` and `dt=` as in MDAnalysis's
+        `MemoryReader`.
     **kwargs
         As in `MDAnalysis.Universe`, and the following. `continuous=True` orders files of restarts
         by time, and leaves out frames that a later file repeats. `guess_bonds=True` adds missing

@@ -116,6 +116,7 @@ def system_of(args: argparse.Namespace, **options: object) -> "GroupUniverse":
         # MDAnalysis reports a missing file of unknown extension as an unknown format.
         if is_stream(path):
             args.follow = True
+            options["tee"] = args.tee
         elif not (is_address(path) or glob.has_magic(str(path)) or os.path.exists(path)):
             if path in args.trajectory and vars(args).get("follow"):
                 continue

@@ -1,18 +1,21 @@
 """Show the first frame of a running simulation to MDAnalysis, and pass its frames on."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 from itertools import chain
+from pathlib import Path
 from typing import NoReturn
 
 import numpy as np
 from MDAnalysis.coordinates.memory import MemoryReader
-from MDAnalysis.lib.mdamath import triclinic_box
 
-from paceline.errors import ReadError, UnsupportedError, warn
+from paceline.errors import ReadError, UnsupportedError, quiet_warnings, warn
+from paceline.trajectory.file_trajectory import open as open_trajectory
+from paceline.trajectory.frames import Frame
 from paceline.trajectory.imd import ImdStream
 from paceline.trajectory.imd_protocol import ImdSession, StreamFrame
-from paceline.trajectory.tee import Tee
+from paceline.trajectory.tee import TEMPORARY, GrowingFile, Tee
 
 #: Options of paceline's reader of files that a stream lacks. Others are those of the topology.
 _OF_FILES = ("atoms", "cache", "continuous", "group", "sub")
@@ -31,6 +34,10 @@ class StreamReader(MemoryReader):
         Unit style of LAMMPS, such as "real", if the engine sends its own units.
     dt : float, optional
         Time between frames, ps, if the engine sends no times.
+    tee : path-like, optional
+        File to which `paceline.live` writes the frames. The first frame is shown as this file will
+        store it, so that what analyses take from it has the bits of the file. By default a
+        temporary TRR file.
     timeout : float
         Time without a byte after which the simulation is taken to hang, s.
     wait : float
@@ -54,6 +61,7 @@ class StreamReader(MemoryReader):
         n_atoms: int | None = None,
         units: str | None = None,
         dt: float | None = None,
+        tee: str | os.PathLike | None = None,
         timeout: float = 60.0,
         wait: float = 0.0,
         **kwargs: object,
@@ -62,23 +70,22 @@ class StreamReader(MemoryReader):
             if kwargs.get(name):
                 raise UnsupportedError(f"{filename}: {name}= applies to files, not to a stream")
         self.stream = ImdStream(filename, n_atoms=n_atoms, units=units, timeout=timeout, wait=wait)
+        self.address, self._dt_given, self.tee_path = filename, dt, tee
         try:
-            first = self._first_frame()
+            self.first = self._first_frame()
+            shown = self._as_stored(self.first)
         except BaseException:
             self.stream.close()
             raise
-        self.address, self.first, self._dt_given = filename, first, dt
-        # Copies: whoever moves atoms of the Universe must not change the frame that is passed on.
-        arrays = {
-            name: values[np.newaxis].copy()
-            for name, values in (("velocities", first.velocities), ("forces", first.forces))
-            if values is not None
-        }
-        cell = None if first.cell is None else triclinic_box(*first.cell)[np.newaxis]
-        assert first.positions is not None
-        positions = first.positions[np.newaxis].copy()
+        arrays = {}
+        if shown.has_velocities:
+            arrays["velocities"] = shown.velocities[np.newaxis]
+        if shown.has_forces:
+            arrays["forces"] = shown.forces[np.newaxis]
+        cell = None if shown.dimensions is None else shown.dimensions[np.newaxis]
+        positions = shown.positions[np.newaxis]
         super().__init__(positions, dimensions=cell, dt=dt or 1.0, filename=filename, **arrays)
-        self.ts.time = first.time or 0.0
+        self.ts.time = shown.time
         if self.session.wrapped:
             warn(
                 f"{filename}: the engine wraps atoms into the cell: unwrap (--unwrap) makes "
@@ -96,6 +103,23 @@ class StreamReader(MemoryReader):
         if first is None:
             raise ReadError(f"{self.stream.address}: {self.stream.ended} before the first frame")
         return first
+
+    def _as_stored(self, frame: StreamFrame) -> Frame:
+        """Write a frame to a temporary file of the format of the tee, and read it again.
+
+        Formats round: XTC to 0.01 Å, TRR in the last bit.
+        """
+        ending = Path(TEMPORARY if self.tee_path is None else self.tee_path).suffix
+        with quiet_warnings(), tempfile.TemporaryDirectory(prefix="paceline-") as folder:
+            path = os.path.join(folder, f"first{ending}")
+            file = GrowingFile(path, self.stream, None, dt=self._dt_given)
+            try:
+                file.append(frame)
+                file.finish()
+            finally:
+                file.close()
+            with open_trajectory(path) as trajectory:
+                return trajectory[0]
 
     @property
     def session(self) -> ImdSession:

@@ -150,6 +150,8 @@ class TeeSource(Protocol):
     """Trajectory that is a stream, whose frames can be written to a file."""
 
     filename: str
+    #: File to which the frames are to be written; None for a temporary one.
+    tee_path: str | os.PathLike | None
 
     @property
     def fields(self) -> Sequence[str]:

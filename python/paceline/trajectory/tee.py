@@ -28,6 +28,9 @@ from paceline.errors import PacelineError, UnsupportedError, warn
 from paceline.trajectory.imd_protocol import ImdSession, StreamFrame
 from paceline.trajectory.write_frames import EncodedBlock, FrameFile, FramesToWrite
 
+#: Name of the file of a stream if the user names none. TRR stores positions, velocities, forces,
+#: cell, time and step.
+TEMPORARY = "stream.trr"
 #: Time between two checks of the number of analysed frames during a pause, seconds.
 _INTERVAL = 0.05
 #: Formats that can be written and read at the same time, by filename extension.
