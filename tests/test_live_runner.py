@@ -482,7 +482,7 @@ def test_references_have_the_rounded_numbers_of_the_file(sent, adk, tmp_path, te
     """Some analyses take a reference from the first frame when they are created."""
 
     def make(universe):
-        names = ["Contacts", "DensityAnalysis", "RMSD", "AverageStructure"]
+        names = ["Contacts", "DensityAnalysis", "RMSD"]
         return {name: ANALYSES[name].make(universe) for name in names}
 
     noise = np.random.default_rng(5)

@@ -95,6 +95,8 @@ NOT_RUN = {
     ("docs/live.md", "-m mpi4py"): "test_live.py",
     ("docs/live.md", "--follow"): "test_live_page.py",
     ("docs/live.md", "paceline.live("): "test_live_runner.py",
+    ("docs/live.md", "imd://"): "test_live_runner.py",
+    ("docs/command-line.md", "paceline relay"): "test_relay.py",
     ("docs/developers/experiments/contention.md", "SlowFileSystem"): "test_slowfs.py",
     ("docs/snapshots.md", "Writer(MPI"): "test_snapshot_writer.py",
     ("docs/snapshots.md", "Writer(comm"): "test_snapshot_writer.py",

@@ -155,7 +155,9 @@ def test_the_chunk_index_of_an_object_is_saved(store, chunked, tmp_path):
     assert origin_of(str(local)) == "HDF5's own"
     store.requests.clear()
     origin_of(address, group="trajectory")
-    assert len(store.requests) <= 3
+    # HDF5's library looks up thousands of chunks without the index; the beginning may be requested
+    # for each of two openings.
+    assert len(store.requests) <= 4
 
 
 def test_a_chunk_index_that_does_not_match_is_made_again(store, chunked, tmp_path):

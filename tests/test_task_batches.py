@@ -24,9 +24,15 @@ from paceline.timing import DuplicateAttempt
 FRAMES = 16
 
 
+@dataclass(frozen=True)
+class SimpleJob:
+    source: SimpleNamespace
+    row_bytes: int
+    sharers: int = 1
+
+
 def job(n_wanted=100, row_bytes=0):
-    source = SimpleNamespace(n_wanted=n_wanted, fields=("positions",))
-    return SimpleNamespace(source=source, row_bytes=row_bytes)
+    return SimpleJob(SimpleNamespace(n_wanted=n_wanted, fields=("positions",)), row_bytes)
 
 
 def task(number, job=0):
