@@ -100,15 +100,18 @@ class ResultsServer:
     def _await_reader(self) -> None:
         """Wait until a browser that shows the page has the last one, for a short time only."""
         self.is_over = True
-        self._sent.clear()
         patience = LAST_LOOKS * self._every + 1
         if time.monotonic() - self._asked < patience:
             with contextlib.suppress(KeyboardInterrupt):  # all files are written
                 self._sent.wait(patience)
 
-    def page_sent(self) -> None:
-        """Record that a client has got the page."""
+    def page_asked(self) -> bool:
+        """Record that a client asks for the page; return True if this is the last page."""
         self._asked = time.monotonic()
+        return self.is_over
+
+    def last_page_sent(self) -> None:
+        """Record that a client has got the last page."""
         self._sent.set()
 
     def page(self) -> bytes:
@@ -191,6 +194,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, *, has_body: bool) -> None:
         results = self.server.results
         name = unquote(urlsplit(self.path).path.removeprefix("/")) or INDEX
+        # Asked before the file is opened: an answer that began earlier may hold an earlier page.
+        is_last = name == INDEX and has_body and results.page_asked()
         with contextlib.ExitStack() as stack:
             file = _opened(results.files.get(name))
             if file is not None:
@@ -206,8 +211,8 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self.send_error(HTTPStatus.NOT_FOUND, "There is no such file")
                 return
-        if name == INDEX and has_body:
-            results.page_sent()
+        if is_last:
+            results.last_page_sent()
 
     def _send_head(self, name: str, n_bytes: int) -> None:
         self.send_response(HTTPStatus.OK)
