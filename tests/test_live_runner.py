@@ -461,15 +461,17 @@ def test_a_stream_has_the_bits_of_its_file(sent, adk, tmp_path, tee, version, or
     tee = tee and tmp_path / tee
     with ImdServer.of(sent, version=version, order=order, gated=True) as server:
         server.allow(1)
-        universe = paceline.Universe(adk.topology, server.address)
+        universe = paceline.Universe(adk.topology, server.address, tee=tee)
         np.testing.assert_allclose(universe.atoms.positions, sent[0].positions, rtol=2e-7)
+        shown = universe.atoms.positions.copy()
         analyses, lengths = of_stream(universe), []
-        for update in paceline.live(analyses, every=0.01, tee=tee):
+        for update in paceline.live(analyses, every=0.01):
             lengths.append(update.n_frames)
             if not update.is_last:
                 assert [*update.analyses] == ["RMSD", "RMSF", "TimeSeries"]
                 server.allow(19)
     assert (lengths[0], lengths[-1], update.ended) == (1, 98, "the engine closed the connection")
+    assert np.array_equal(universe.trajectory[0].positions, shown)
     whole = of_stream(paceline.Universe(adk.topology, universe.trajectory.filename))
     paceline.run(whole, n_workers=1)
     assert_same(numbers_of_stream(analyses), numbers_of_stream(whole))

@@ -387,6 +387,19 @@ def source_path(path: str | os.PathLike) -> str:
     return os.fspath(path) if is_address(path) else local_path(path)
 
 
+def create_growing(path: str | os.PathLike, *, overwrite: bool) -> int:
+    """Create a file that others read while it grows, under its final name; return its descriptor.
+
+    Raises the errors of `check_output`.
+    """
+    check_output(path, overwrite=overwrite)
+    target = os.path.realpath(path)
+    with writing_to(path):
+        if overwrite and os.path.lexists(target):
+            os.unlink(target)  # programs that have the former file open keep it
+        return os.open(target, _NEW, 0o666)
+
+
 def check_output(path: str | os.PathLike, *, overwrite: bool) -> None:
     """Raise an error before the run, rather than after it, if a file cannot be created.
 

@@ -20,8 +20,8 @@ from typing import Protocol, Self, runtime_checkable
 import numpy as np
 
 from paceline import _core
-from paceline._util.files import check_output, writing_to
-from paceline._util.os_calls import NO_LINK, write_at
+from paceline._util.files import create_growing, writing_to
+from paceline._util.os_calls import write_at
 from paceline.block import CELL_WIDTH, FIELDS, Block, FrameBuffer, field_bits
 from paceline.contract.source import FORMATS
 from paceline.errors import PacelineError, UnsupportedError, warn
@@ -318,13 +318,7 @@ class GrowingFile:
         if precision is not None and not self._format.precision:
             raise UnsupportedError(f"{self._format.name} files have no option precision=")
         self._precision = precision
-        check_output(path, overwrite=overwrite)
-        with writing_to(path):
-            if overwrite and os.path.lexists(path):
-                # Programs that have the former file open keep it.
-                os.unlink(os.path.realpath(path))
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_LINK
-            self._descriptor = os.open(os.path.realpath(path), flags, 0o666)
+        self._descriptor = create_growing(path, overwrite=overwrite)
         self._closed = False
         #: Number of complete frames in the file, and its size up to there, bytes.
         self._n, self._size = 0, 0
