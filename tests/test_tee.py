@@ -58,7 +58,7 @@ def test_each_frame_is_readable_at_once(ending, tmp_path):
                     np.testing.assert_allclose(frame["forces"], sent.forces, rtol=1e-6)
             assert tee.wait(PATIENCE)
         assert tee.error is None
-        assert (tee.n_received, tee.n_written, tee.last.step) == (5, 5, 40)
+        assert tee.n_written == 5
 
 
 # TRR is left out: numbers of float32 change when Å become nm, Å and nm again.
@@ -71,19 +71,6 @@ def test_the_file_has_the_bytes_of_a_converted_one(ending, tmp_path):
             assert tee.wait(PATIENCE)
     Write(paceline.open(path), again).run(backend="serial")
     assert path.read_bytes() == again.read_bytes()
-
-
-def test_some_atoms_and_every_second_frame(tmp_path):
-    frames, atoms = made_frames(5, N), np.array([7, 3, 29])
-    with ImdServer.of(frames) as server:
-        stream = ImdStream(server.address, n_atoms=N, timeout=PATIENCE)
-        with Tee(stream, tmp_path / "run.nc", atoms=atoms, step=2) as tee:
-            assert tee.wait(PATIENCE)
-    assert tee.error is None
-    assert (tee.n_received, tee.n_written) == (5, 3)
-    for sent, frame in zip(frames[::2], stored(tmp_path / "run.nc"), strict=True):
-        np.testing.assert_array_equal(frame["positions"], sent.positions[atoms])
-        np.testing.assert_allclose(frame["forces"], sent.forces[atoms], rtol=1e-6)
 
 
 @pytest.mark.parametrize("ending", ["xtc", "dcd"])
@@ -125,8 +112,6 @@ def test_fields_that_a_format_lacks(tmp_path):
     with server, ImdStream(server.address, n_atoms=N, timeout=PATIENCE) as stream:
         with pytest.raises(UnsupportedError, match="sends only velocities, forces"):
             Tee(stream, tmp_path / "run.xtc")
-        with pytest.raises(ValueError, match="indices from 0 to 29"):
-            Tee(stream, tmp_path / "run.trr", atoms=np.array([30]))
         Tee(stream, tmp_path / "run.trr").stop()
 
 
@@ -193,44 +178,6 @@ with Tee(ImdStream(sys.argv[1], n_atoms=30), sys.argv[2]) as tee:
             process.communicate("\n", timeout=PATIENCE)
         assert process.returncode == 0
         until(server.left.is_set)
-
-
-def test_a_long_backlog_pauses_the_engine(tmp_path):
-    analysed = 0
-    with ImdServer.of(made_frames(40, N), gated=True) as server:
-        stream = ImdStream(server.address, n_atoms=N, timeout=PATIENCE)
-        with Tee(stream, tmp_path / "run.trr", max_backlog=10, done=lambda: analysed) as tee:
-            server.allow(11)
-            until(server.paused.is_set)
-            assert tee.n_written == 11
-            server.allow(40)
-            analysed = 6
-            until(lambda: imd_server.RESUME in server.received)
-            analysed = 40
-            assert tee.wait(PATIENCE)
-            assert tee.error is None
-            assert tee.n_written == 40
-            assert tee.paused_seconds > 0
-            assert tee.dropped == []
-
-
-def test_frames_are_dropped_on_request(tmp_path):
-    analysed = 0
-    frames = made_frames(40, N)
-    with ImdServer.of(frames, gated=True) as server:
-        stream = ImdStream(server.address, n_atoms=N, timeout=PATIENCE)
-        options = {"max_backlog": 10, "done": lambda: analysed, "drop": True}
-        with Tee(stream, tmp_path / "run.trr", **options) as tee:
-            server.allow(15)
-            until(lambda: tee.n_received == 15 and len(tee.dropped) == 5)
-            analysed = 10
-            server.allow(25)
-            assert tee.wait(PATIENCE)
-        assert imd_server.PAUSE not in server.received
-    assert (tee.n_received, tee.n_written) == (40, 20)
-    steps = [frame["step"] for frame in stored(tee.path)]
-    assert sorted([*steps, *tee.dropped]) == [frame.step for frame in frames]
-    assert tee.dropped[:5] == [100, 110, 120, 130, 140]
 
 
 def test_stop_and_kill(tmp_path):

@@ -112,7 +112,7 @@ class StreamReader(MemoryReader):
         ending = Path(TEMPORARY if self.tee_path is None else self.tee_path).suffix
         with quiet_warnings(), tempfile.TemporaryDirectory(prefix="paceline-") as folder:
             path = os.path.join(folder, f"first{ending}")
-            file = GrowingFile(path, self.stream, None, dt=self._dt_given)
+            file = GrowingFile(path, self.stream, dt=self._dt_given)
             try:
                 file.append(frame)
                 file.finish()
@@ -143,10 +143,6 @@ class StreamReader(MemoryReader):
     def pause(self) -> None:
         """Ask the simulation to wait."""
         self.stream.pause()
-
-    def resume(self) -> None:
-        """Ask the simulation to continue."""
-        self.stream.resume()
 
     def kill(self) -> None:
         """Ask the engine to end the simulation."""

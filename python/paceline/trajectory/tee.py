@@ -1,9 +1,8 @@
 """Write the frames of a running simulation to a trajectory file that others read while it grows.
 
 A thread receives frames and appends them, so that the simulation never waits for an analysis: it
-waits only while the disk is slow or full, or if the analyses fall behind by more frames than the
-caller allows. Each frame is written completely before it is counted, and the file always ends with
-a complete frame.
+waits only while the disk is slow or full. Each frame is written completely before it is counted,
+and the file always ends with a complete frame.
 """
 
 import atexit
@@ -11,8 +10,7 @@ import contextlib
 import contextvars
 import os
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
@@ -31,8 +29,6 @@ from paceline.trajectory.write_frames import EncodedBlock, FrameFile, FramesToWr
 #: Name of the file of a stream if the user names none. TRR stores positions, velocities, forces,
 #: cell, time and step.
 TEMPORARY = "stream.trr"
-#: Time between two checks of the number of analysed frames during a pause, seconds.
-_INTERVAL = 0.05
 #: Formats that can be written and read at the same time, by filename extension.
 _GROWING = {
     f".{ending}": format
@@ -58,9 +54,6 @@ class Stream(Protocol):
     def pause(self) -> None:
         """Ask the simulation to wait."""
 
-    def resume(self) -> None:
-        """Ask the simulation to continue."""
-
     def kill(self) -> None:
         """Ask the simulation to end."""
 
@@ -78,36 +71,16 @@ class Tee:
     path : path-like
         File with extension .xtc, .trr, .dcd, .nc or .ncdf. TRR and NetCDF store velocities and
         forces, too.
-    atoms : numpy.ndarray of int64, shape (n,), optional
-        Indices of the atoms to write; by default all.
-    step : int, optional
-        Write every `step`-th frame, from the first.
     overwrite : bool, optional
         Replace an existing file.
     dt : float, optional
         Time between frames, ps, for engines that send no times (IMD version 2). By default, these
         frames are 1 ps apart, with a warning.
-    precision : float, optional
-        Integer steps per nm of XTC.
-    max_backlog : int, optional
-        Number of written frames that analyses may still have to read. If there are more, the
-        simulation is paused until half of them were read. By default there is no limit, because
-        frames wait on the disk.
-    done : callable, optional
-        Returns the number of frames that the analyses have read; needed with `max_backlog`.
-    drop : bool, optional
-        Leave frames out instead of pausing.
 
     Attributes
     ----------
-    n_received, n_written : int
-        Number of frames that came, and of complete frames in the file.
-    last : StreamFrame or None
-        Last frame that was written.
-    dropped : list of int
-        Step numbers of frames that `drop` left out; frame numbers if the engine sends no steps.
-    paused_seconds : float
-        Time for which the simulation was paused.
+    n_written : int
+        Number of complete frames in the file.
     ended : bool
         True if no further frame will be written.
     error : Exception or None
@@ -127,33 +100,14 @@ class Tee:
         stream: Stream,
         path: str | os.PathLike,
         *,
-        atoms: np.ndarray | None = None,
-        step: int = 1,
         overwrite: bool = False,
         dt: float | None = None,
-        precision: float | None = None,
-        max_backlog: int | None = None,
-        done: Callable[[], int] | None = None,
-        drop: bool = False,
     ):
-        if step < 1:
-            raise ValueError(f"step must be at least 1, not {step}")
-        if max_backlog is not None and (max_backlog < 1 or done is None):
-            raise ValueError("max_backlog must be at least 1, and needs done=")
-        if atoms is not None and stream.n_atoms is not None:
-            _check_atoms(atoms, stream.n_atoms)
-        self.path, self._stream, self._step = os.fspath(path), stream, step
-        self._file = GrowingFile(
-            self.path, stream, atoms, overwrite=overwrite, dt=dt, precision=precision
-        )
-        self._max_backlog, self._done, self._drop = max_backlog, done, drop
-        self.n_received = self.n_written = 0
-        self.last: StreamFrame | None = None
-        self.dropped: list[int] = []
-        self.paused_seconds = 0.0
+        self.path, self._stream = os.fspath(path), stream
+        self._file = GrowingFile(self.path, stream, overwrite=overwrite, dt=dt)
+        self.n_written = 0
         self.ended = False
         self.error: Exception | None = None
-        self._stopping = False
         self._change = threading.Condition()
         # Warnings of the thread then reach the collector of warnings of the caller.
         run = contextvars.copy_context().run
@@ -185,9 +139,6 @@ class Tee:
         The simulation then waits for another client, or continues, as its input states. With
         `kill`, it is asked to end; with `leave_running`, to continue (see `ImdStream.close`).
         """
-        with self._change:
-            self._stopping = True
-            self._change.notify_all()
         if kill:
             self._stream.kill()
         self._stream.close(leave_running=leave_running)
@@ -226,9 +177,7 @@ class Tee:
         """Write frames until the stream ends."""
         try:
             for frame in self._stream.frames():
-                self.n_received += 1
-                if (self.n_received - 1) % self._step == 0:
-                    self._take(frame)
+                self._count(self._file.append(frame))
             self._count(self._file.finish())
         except OSError as error:  # the disk is full
             self._stream.pause()
@@ -247,39 +196,10 @@ class Tee:
                 self.ended = True
                 self._change.notify_all()
 
-    def _take(self, frame: StreamFrame) -> None:
-        """Write a frame, or leave it out, and wait for analyses that are too far behind."""
-        if self._drop and self._backlog() >= (self._max_backlog or 1):
-            self.dropped.append(frame.number if frame.step is None else frame.step)
-            return
-        written = self._file.append(frame)
-        self.last = frame
-        self._count(written)
-        if not self._drop and self._max_backlog is not None:
-            self._hold(self._max_backlog)
-
     def _count(self, written: int) -> None:
         with self._change:
             self.n_written += written
             self._change.notify_all()
-
-    def _backlog(self) -> int:
-        """Return the number of frames in the file that analyses have not read."""
-        return 0 if self._done is None else self.n_written - self._done()
-
-    def _hold(self, most: int) -> None:
-        """Pause the simulation while analyses have more than `most` frames to read."""
-        if self._backlog() <= most:
-            return
-        self._stream.pause()
-        begun = time.monotonic()
-        try:
-            with self._change:
-                while not self._stopping and self._backlog() > most // 2:
-                    self._change.wait(_INTERVAL)
-        finally:
-            self.paused_seconds += time.monotonic() - begun
-            self._stream.resume()
 
 
 class GrowingFile:
@@ -289,11 +209,9 @@ class GrowingFile:
         self,
         path: str,
         stream: Stream,
-        atoms: np.ndarray | None,
         *,
         overwrite: bool = False,
         dt: float | None = None,
-        precision: float | None = None,
     ):
         ending = Path(path).suffix.lower()
         if ending not in _GROWING:
@@ -302,7 +220,7 @@ class GrowingFile:
                 "files of other formats cannot be read while they grow; convert the file later"
             )
         self._format = _GROWING[ending]
-        self._path, self._stream, self._atoms, self._dt = path, stream, atoms, dt
+        self._path, self._stream, self._dt = path, stream, dt
         sent = stream.session.fields
         self._fields = [field for field in sent if field_bits([field]) & self._format.writes]
         if not self._fields or ("positions" not in sent and not self._format.mixed_fields):
@@ -315,14 +233,10 @@ class GrowingFile:
                 f"{path}: {self._format.name} cannot store {' and '.join(left_out)}: they are left "
                 "out; TRR and NetCDF store them"
             )
-        if precision is not None and not self._format.precision:
-            raise UnsupportedError(f"{self._format.name} files have no option precision=")
-        self._precision = precision
         self._descriptor = create_growing(path, overwrite=overwrite)
         self._closed = False
         #: Number of complete frames in the file, and its size up to there, bytes.
         self._n, self._size = 0, 0
-        self._head = 0
         # Times (ps) and steps of the first two frames. The header of a DCD file has the time
         # between frames, so that the first frame waits for the second.
         self._times: list[float] = []
@@ -374,13 +288,7 @@ class GrowingFile:
         """Create the encoder for frames like this one."""
         n_atoms = self._stream.n_atoms
         assert n_atoms is not None, "a frame has come"
-        if self._atoms is not None:
-            _check_atoms(self._atoms, n_atoms)
-            n_atoms = len(self._atoms)
-        self._n_atoms = n_atoms
-        self._target = FrameFile(
-            self._path, self._format.name, n_atoms, overwrite=True, precision=self._precision
-        )
+        self._target = FrameFile(self._path, self._format.name, n_atoms, overwrite=True)
         facts = FramesToWrite(
             n_frames=1,
             atoms=None,  # type: ignore[arg-type]  # only H5MD stores facts about atoms
@@ -421,7 +329,7 @@ class GrowingFile:
         return Block(buffer, None, {})
 
     def _chosen(self, frame: StreamFrame, field: str) -> np.ndarray | None:
-        """Return the values of the atoms to write, shape (1, n_atoms, 3)."""
+        """Return the values of a field, shape (1, n_atoms, 3)."""
         if field not in self._fields:
             return None
         values = {
@@ -430,7 +338,7 @@ class GrowingFile:
             "forces": frame.forces,
         }[field]
         assert values is not None, field
-        return (values if self._atoms is None else values[self._atoms])[np.newaxis]
+        return values[np.newaxis]
 
     def _encode(self, block: Block) -> bytes:
         encoded = self._encoder.compute_block(block, self._n)
@@ -475,9 +383,3 @@ def _cells(vectors: np.ndarray | None) -> np.ndarray:
     if vectors is None or not np.any(vectors):
         return np.zeros((1, CELL_WIDTH))
     return _core.cells_of_vectors(vectors[np.newaxis], [True, True, True])
-
-
-def _check_atoms(atoms: Sequence[int] | np.ndarray, n_atoms: int) -> None:
-    """Raise an error if an index is not one of the atoms that the engine sends."""
-    if len(atoms) == 0 or min(atoms) < 0 or max(atoms) >= n_atoms:
-        raise ValueError(f"atoms must be indices from 0 to {n_atoms - 1}")
