@@ -189,6 +189,24 @@ def test_changed_results_of_a_user_do_not_reach_later_runs(growing, adk_xtc):
     assert np.array_equal(rmsd.results.rmsd[:40], wanted)
 
 
+def test_timings_cover_all_runs(growing, adk_xtc):
+    """Blocks of earlier runs lie before those of later ones, also in the second pass of a scan."""
+    growing.grow(20)
+    universe = paceline.Universe(adk_xtc.topology, growing.path)
+    path, kept = PathLength(universe.atoms[:50]), Continuation()
+    for n_frames in (20, 60, 98):
+        growing.grow(n_frames)
+        universe.trajectory.extend()
+        path.run(checkpoint=kept, n_workers=1)
+    timings = path.timings
+    assert len(timings.blocks) == 2 * 7
+    assert all(timings.dealt <= one.start <= one.end <= timings.end for one in timings.blocks)
+    for job in (0, 1):
+        blocks = [one for one in timings.blocks if one.job == job]
+        starts = [one.start for one in sorted(blocks, key=lambda one: one.block)]
+        assert starts == sorted(starts)
+
+
 def test_another_analysis_begins_anew(growing, adk_xtc):
     growing.grow(40)
     universe = paceline.Universe(adk_xtc.topology, growing.path)

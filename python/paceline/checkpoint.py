@@ -149,7 +149,7 @@ class Checkpoint:
 
     def _recognize(self, runs: Sequence[FramePass]) -> None:
         """Start the journal, or check that it belongs to this run."""
-        _check_resumable(runs)
+        check_resumable(runs, "resumed", "run it without a checkpoint")
         found = facts(runs)
         sizes = [one.run.plan.block_frames for one in runs]
         self._header = json.dumps({"facts": found, "block_frames": sizes}).encode()
@@ -305,20 +305,23 @@ class Checkpoint:
             error.add_note(f"{kept}; {resume_advice()}")
 
 
-def _check_resumable(runs: Sequence[FramePass]) -> None:
-    """Raise `UnsupportedError` for analyses and trajectories that cannot be resumed."""
+def check_resumable(runs: Sequence[FramePass], done: str, advice: str) -> None:
+    """Raise `UnsupportedError` for analyses and trajectories of which no results can be kept.
+
+    `done` is what cannot be done with them, and `advice` how to run them instead.
+    """
     for one in runs:
         for analysis in one.run.job.analyses:
             if analysis.per_block:
                 raise UnsupportedError(
-                    f"{analysis.name} writes a file while blocks arrive, which cannot be resumed: "
-                    "run it without a checkpoint"
+                    f"{analysis.name} writes a file while blocks arrive, which cannot be {done}: "
+                    f"{advice}"
                 )
         if not one.shareable:
             path = one.run.trajectory.provenance()["trajectory"]
             raise UnsupportedError(
                 f"{path} is read by MDAnalysis, so that a changed file could not be detected: "
-                "run it without a checkpoint"
+                f"{advice}"
             )
 
 

@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from paceline.checkpoint import Fact, facts, with_pickled_nodes
+from paceline.checkpoint import Fact, check_resumable, facts, with_pickled_nodes
 from paceline.contract.plan import LeafBoundaries
 from paceline.engine.collect import Cursor, Record, RecordRange, RowRange
 from paceline.engine.parts import PartsRun
 from paceline.engine.passes import FramePass
 from paceline.engine.tasks import BlockResult, Records
-from paceline.errors import UnsupportedError
 from paceline.timing import Timings
 
 #: Facts that change when a trajectory grows; all others must be the same in the next run.
@@ -61,7 +60,9 @@ class Continuation:
         self._facts: list[Fact] = []
         self._stages: list[Sequence[FramePass | PartsRun]] = []
         self._held: list[FramePass] = []
-        self._elapsed, self._dealt, self._t_comm = 0, 0, 0.0
+        # Time of all runs so far, start of the last one, and its distance from the one before, ns.
+        self._elapsed = self._dealt = self._shift = 0
+        self._t_comm = 0.0
         self.n_computed = 0
 
     def block_frames(self, number: int, given: int | None) -> int:
@@ -93,21 +94,19 @@ class Continuation:
                 one.collected.restore(_unpickled(known.record))
                 if number == 0:
                     self.n_computed -= one.collected.n_frames
-        if n_known == 0 and timings.blocks:
-            timings.shift_blocks(0, timings.dealt - self._dealt)
-        self._dealt = timings.dealt
+        timings.shift_blocks(n_known, self._shift)
 
     def _begin_first(self, stage: Sequence[FramePass | PartsRun], timings: Timings) -> None:
         """Compare the run with the last one, and count the time of all earlier runs."""
         runs = [one for one in stage if isinstance(one, FramePass)]
-        for one in runs:
-            _check(one)
+        check_resumable(runs, "continued", "run it when the trajectory is complete")
         found = [fact for fact in facts(runs) if not fact[0].startswith(_GROWING)]
         if found != self._facts:
             self._settled, self._facts = {}, found
             self._elapsed, self._t_comm = 0, 0.0
         if self._settled:
             timings.precede(self._elapsed, self._t_comm)
+        self._shift, self._dealt = timings.dealt - self._dealt, timings.dealt
         self._timings = timings
         self.n_computed = sum(len(one.plan.frames) for one in runs)
 
@@ -135,22 +134,6 @@ class Continuation:
         self._elapsed = time.monotonic_ns() - self._timings.dealt
         self._t_comm = self._timings.t_comm
         return any(len(one.collected.missing()) for one in held)
-
-
-def _check(one: FramePass) -> None:
-    """Raise `UnsupportedError` for analyses and trajectories that cannot be continued."""
-    for analysis in one.run.job.analyses:
-        if analysis.per_block:
-            raise UnsupportedError(
-                f"{analysis.name} writes a file while blocks arrive, which cannot be continued: "
-                "run it when the trajectory is complete"
-            )
-    if not one.shareable:
-        path = one.run.trajectory.provenance()["trajectory"]
-        raise UnsupportedError(
-            f"{path} is read by MDAnalysis, so that frames appended to it are not seen: run the "
-            "analyses when the trajectory is complete"
-        )
 
 
 def _n_settled(one: FramePass) -> int:
