@@ -564,9 +564,11 @@ def follow(
         **chosen,
     )
     update = next(updates)
+    said_end = False
     while not update.is_last:
         try:
-            if update.ended or time.monotonic() - reported >= QUIET_SECONDS:
+            said_end = update.ended is not None
+            if said_end or time.monotonic() - reported >= QUIET_SECONDS:
                 say_update(update)
                 reported = time.monotonic()
             for one in update.analyses.values():
@@ -580,7 +582,8 @@ def follow(
         except KeyboardInterrupt:
             # Results are being written for much of the time: Ctrl-C ends the trajectory then, too.
             update = updates.throw(KeyboardInterrupt())
-    say_update(update)
+    if not said_end:
+        say_update(update)
     _say_run(args, analysis, update.analyses.values())
     return update.error
 
