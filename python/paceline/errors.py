@@ -14,7 +14,11 @@ from typing import Any, TypeVar
 
 
 class PacelineError(Exception):
-    """Base class of all errors that paceline itself raises."""
+    """Base class of all errors that paceline itself raises.
+
+    An error about a file may have attributes `path`, `frame` and `offset`, as `DamagedFileError`
+    has, and an error that says what to do has it as attribute `hint`.
+    """
 
 
 class DamagedFileError(PacelineError, ValueError):
@@ -69,6 +73,17 @@ class UnsupportedError(PacelineError, ValueError):
 _Message = TypeVar("_Message", bound=BaseException)
 
 
+def with_hint(error: _Message, hint: str, joint: str = "; ") -> _Message:
+    """Append what to do to the message of an error, and keep it as the attribute `hint`.
+
+    >>> with_hint(UnsupportedError("no topology"), "add it with -s").args
+    ('no topology; add it with -s',)
+    """
+    error.args = (f"{error}{joint}{hint}",)
+    vars(error)["hint"] = hint
+    return error
+
+
 def with_script_advice(error: _Message, advice: str) -> _Message:
     """Append advice that only a script can follow to the message of an error.
 
@@ -86,9 +101,8 @@ def without_script_advice(error: BaseException) -> str:
 
 def needs_mdanalysis(name: str) -> UnsupportedError:
     """Create the error for a name or command that needs MDAnalysis, which is not installed."""
-    return UnsupportedError(
-        f"{name} needs the package MDAnalysis; install it with: pip install MDAnalysis"
-    )
+    error = UnsupportedError(f"{name} needs the package MDAnalysis")
+    return with_hint(error, "install it with: pip install MDAnalysis")
 
 
 class UnwritableError(PacelineError, ValueError):

@@ -22,6 +22,7 @@ from paceline.errors import (
     UnsupportedError,
     kept_warnings,
     warn,
+    with_hint,
     with_script_advice,
 )
 from paceline.hdf5.trajectory import EXTENSIONS, is_hdf5
@@ -218,7 +219,7 @@ class Universe(MDAnalysis.Universe):  # numpydoc ignore=PR02
             # MDAnalysis's chain reader raises a TypeError without the reason.
             reason = error.__context__ if isinstance(error, TypeError) else error
             if isinstance(reason, AtomCountError):
-                reason.args = (f"{reason}; {self._advice(reason.found)}",)
+                with_hint(reason, self._advice(reason.found))
                 if reason.found > len(self.atoms):
                     sub = "with sub= the indices that the topology's atoms have in the trajectory"
                     with_script_advice(reason, f", or name {sub}")

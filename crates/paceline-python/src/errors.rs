@@ -118,6 +118,13 @@ fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
         error.setattr::<_, String>("found", found)?;
         Ok(error)
     };
+    // `paceline --json` reports the path and the frame of an error from these attributes.
+    let about = |name: &str, path: PathBuf, frame: Option<u64>| {
+        let error = ours(py, name, &text)?;
+        error.setattr("path", path.into_os_string())?;
+        error.setattr("frame", frame)?;
+        Ok(error)
+    };
     let made = match error {
         Error::Damaged {
             path,
@@ -137,9 +144,9 @@ fn exception(py: Python<'_>, error: Error) -> PyResult<PyErr> {
             let frame = (first == last).then_some(first.unsigned_abs());
             damaged(path, frame, offset.map(u64::from), expected, found)
         }
-        Error::Missing { .. } => ours(py, "MissingDataError", &text),
-        Error::Unsupported { .. } => ours(py, "UnsupportedError", &text),
-        Error::Changed { .. } => ours(py, "FileChangedError", &text),
+        Error::Missing { path, frame, .. } => about("MissingDataError", path, Some(frame)),
+        Error::Unsupported { path, .. } => about("UnsupportedError", path, None),
+        Error::Changed { path, .. } => about("FileChangedError", path, None),
         Error::Io {
             path,
             action,

@@ -306,7 +306,10 @@ class GroupUniverse(Universe):  # numpydoc ignore=PR01
             near = [f"'name {name}'"]
         hint = f"; did you mean {near[0]}?" if near else ";"
         of = f" of {self._index.path}" if self._index is not None else ""
-        return SelectionError(f"{name!r} {what}{hint} groups{of}: {self._list_groups()}")
+        error = SelectionError(f"{name!r} {what}{hint} groups{of}: {self._list_groups()}")
+        if near:
+            vars(error)["hint"] = f"did you mean {near[0]}?"
+        return error
 
 
 def _is_selection(text: str, atoms: Atoms) -> bool:

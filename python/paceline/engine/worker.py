@@ -45,6 +45,7 @@ from paceline.errors import (
     TransformError,
     UnwritableError,
     WorkerError,
+    with_hint,
 )
 from paceline.performance.record import PARTS, BlockTiming
 
@@ -285,7 +286,7 @@ class Worker:
             cost = self._reader.read(task.extents, decoded, skip=self._job.skip_damaged)
         except MissingDataError as error:
             remedy = 'on_error="skip" leaves such frames out'
-            raise MissingDataError(f"{error}; {remedy}") from None
+            raise with_hint(error, remedy) from None
         without_placeholders(decoded.cells, source.n_atoms)
         decoded.times[:] = source.time_axis(decoded.frames, decoded.times, decoded.steps)
         return decoded, cost

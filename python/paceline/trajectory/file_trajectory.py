@@ -21,7 +21,7 @@ from paceline.contract.cache import Cache
 from paceline.contract.loaded_atoms import LoadedAtoms
 from paceline.contract.plan import Plan, make_plan, numbers_of
 from paceline.contract.source import Extents, FrameSource, TimeAxis, time_axis_of
-from paceline.errors import MissingDataError, UnsupportedError, warn
+from paceline.errors import MissingDataError, UnsupportedError, warn, with_hint
 from paceline.hdf5.trajectory import Hdf5Options
 from paceline.performance.number_format import amount, many
 from paceline.trajectory.arrays import (
@@ -188,7 +188,7 @@ def _raise_first_error(reading: FieldReader, decoded: FrameBuffer, rows: Iterabl
             reading.decode((decoded, slice(row, row + 1)), skip=False)
     except MissingDataError as error:
         remedy = 'blocks(on_error="skip") leaves such frames out'
-        raise MissingDataError(f"{error}; {remedy}") from None
+        raise with_hint(error, remedy) from None
 
 
 class Trajectory(ABC):
